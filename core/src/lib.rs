@@ -1,0 +1,13 @@
+//! The symbol protocol of Uruk: sessions, dylibs, queries, materializers and the waiting forest.
+
+pub mod sync;
+
+mod address;
+mod symbol {
+    pub(crate) mod flags;
+}
+mod task;
+
+pub use address::{ExecutorAddr, ExecutorSymbolDef};
+pub use symbol::flags::SymbolFlags;
+pub use task::{InPlaceTaskDispatcher, Task, TaskDispatcher, TaskPriority, WaitError};

@@ -1,0 +1,70 @@
+//! A one-way gate: closed, then open for ever.
+
+use std::time::Duration;
+
+use super::{Condvar, Mutex};
+
+/// Opens once; whoever waits on it goes on, whoever comes later does not wait at all.
+///
+/// Built on a lock and a condition variable rather than on parked threads, so that the waiter may be
+/// any thread and a model can follow it.
+#[derive(Debug, Default)]
+pub struct Latch {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Latch {
+    /// Creates a closed latch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens the latch and wakes every waiter. Opening twice is harmless.
+    pub fn open(&self) {
+        let mut open = self.open.lock();
+        *open = true;
+        // Notified under the lock: once a waiter sees `true` it may free the latch.
+        self.opened.notify_all();
+    }
+
+    /// Whether the latch has been opened.
+    pub fn is_open(&self) -> bool {
+        *self.open.lock()
+    }
+
+    /// Blocks until the latch is open.
+    pub fn wait(&self) {
+        let mut open = self.open.lock();
+        while !*open {
+            open = self.opened.wait(open);
+        }
+    }
+
+    /// Blocks until the latch is open or about `limit` has passed; says whether it is open.
+    pub fn wait_timeout(&self, limit: Duration) -> bool {
+        let open = self.open.lock();
+        if *open {
+            return true;
+        }
+        *self.opened.wait_timeout(open, limit).0
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::{Arc, thread};
+
+    #[test]
+    fn a_waiter_goes_on_when_the_latch_opens() {
+        let latch = Arc::new(Latch::new());
+        let waiter = thread::spawn({
+            let latch = latch.clone();
+            move || latch.wait()
+        });
+        latch.open();
+        waiter.join().unwrap();
+        assert!(latch.is_open());
+    }
+}

@@ -1,0 +1,79 @@
+//! The arm that models run: loom's locks, atomics and threads behind the surface of `real.rs`.
+
+pub use loom::sync::atomic;
+pub use loom::thread;
+
+use std::time::Duration;
+
+/// Loom's scheduler is not fair: a spinning thread must yield or the model never ends.
+pub mod hint {
+    /// Lets another modelled thread run.
+    pub fn spin_loop() {
+        loom::thread::yield_now();
+    }
+}
+
+/// The guard of [`Mutex`].
+pub type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
+
+/// A modelled lock; loom's poison is unwrapped because a panic ends the model anyway.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// Creates an unlocked mutex. Not `const`: loom registers it with the running model.
+    pub fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    /// Gives back the value.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().expect("a modelled lock is never poisoned")
+    }
+
+    /// Waits for the lock.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().expect("a modelled lock is never poisoned")
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+
+    /// Borrows the value.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().expect("a modelled lock is never poisoned")
+    }
+}
+
+/// A modelled condition variable.
+#[derive(Debug, Default)]
+pub struct Condvar(loom::sync::Condvar);
+
+impl Condvar {
+    /// Creates a condition variable nobody waits on.
+    pub fn new() -> Self {
+        Self(loom::sync::Condvar::new())
+    }
+
+    /// Releases the lock, sleeps until notified, takes the lock again.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).expect("a modelled lock is never poisoned")
+    }
+
+    /// Models have no clock: waits without a limit and never reports a time-out.
+    pub fn wait_timeout<'a, T>(&self, guard: MutexGuard<'a, T>, _limit: Duration) -> (MutexGuard<'a, T>, bool) {
+        (self.wait(guard), false)
+    }
+
+    /// Wakes one waiter.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes every waiter.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}

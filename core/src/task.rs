@@ -1,0 +1,131 @@
+//! Units of work, and who runs them.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+
+use crate::sync::{Arc, Latch};
+
+/// How urgently a task is wanted. Later variants go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TaskPriority {
+    /// When nothing else is left.
+    Idle,
+    /// Somebody may want it soon.
+    Speculative,
+    /// The first call of a lazy function waits for it.
+    Lazy,
+    /// A lookup waits for it.
+    Demanded,
+}
+
+/// One piece of work: a unit to materialize, or user code to run after the lock is gone.
+///
+/// Dropping a task without running it is allowed at any time: what it owns fails on its way out.
+pub struct Task {
+    label: Arc<str>,
+    priority: TaskPriority,
+    run: Box<dyn FnOnce() + Send>,
+}
+
+impl Task {
+    /// Wraps `run`, which may panic: whoever runs tasks goes on with the next one.
+    pub fn new(label: impl Into<Arc<str>>, priority: TaskPriority, run: impl FnOnce() + Send + 'static) -> Self {
+        Self { label: label.into(), priority, run: Box::new(run) }
+    }
+
+    /// What to call the task in traces.
+    pub fn label(&self) -> &Arc<str> {
+        &self.label
+    }
+
+    /// How urgently the task was wanted when it was made.
+    pub fn priority(&self) -> TaskPriority {
+        self.priority
+    }
+
+    /// Runs the task on this thread.
+    pub fn run(self) {
+        (self.run)();
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("label", &self.label).field("priority", &self.priority).finish_non_exhaustive()
+    }
+}
+
+/// Runs tasks: in place, on a pool, or on whatever executor the embedder has.
+///
+/// # Concurrency
+/// Every method may be called from any thread, workers included, and none may call back into the
+/// session before it returns, except [`TaskDispatcher::run_ready`] and [`TaskDispatcher::wait`].
+///
+/// Source: ORC `TaskDispatcher`.
+pub trait TaskDispatcher: Send + Sync + fmt::Debug {
+    /// Takes a task and returns at once.
+    ///
+    /// # Errors
+    /// Gives the task back when the dispatcher no longer takes work. The caller drops it, which fails
+    /// whatever the task owned.
+    fn dispatch(&self, task: Task) -> Result<(), Task>;
+
+    /// Called by the session after it has handed over all its tasks, with no lock held. A dispatcher
+    /// without threads of its own runs its tasks here.
+    fn run_ready(&self) {}
+
+    /// Blocks until `latch` is open. A pool whose worker blocks here sees to it that another runs.
+    ///
+    /// # Errors
+    /// When the wait would nest deeper than the dispatcher allows.
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        latch.wait();
+        Ok(())
+    }
+
+    /// Stops taking tasks; returns when no task is queued or running any more (called from one of its
+    /// own tasks: when no other is). Idempotent.
+    fn shutdown(&self);
+}
+
+/// Why a dispatcher refused to wait.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// Waits inside tasks inside waits reached the limit of the stack they share.
+    #[error("a blocking lookup nested {depth} deep on one thread; use the asynchronous faces inside units, or a pool")]
+    TooDeep {
+        /// How many waits this thread was inside of.
+        depth: usize,
+    },
+}
+
+/// Runs every task on the thread that dispatched it.
+///
+/// Tasks queue up per thread and run in a loop from the outermost frame, never from inside one another;
+/// only a blocking lookup inside a task starts a nested loop, and those have a depth limit.
+///
+/// # Concurrency
+/// A task runs on the thread that dispatched it, before that thread's outermost call into the session
+/// returns.
+///
+/// Source: ORC `InPlaceTaskDispatcher`, which recurses.
+#[derive(Debug, Default)]
+pub struct InPlaceTaskDispatcher {
+    closed: crate::sync::atomic::AtomicBool,
+}
+
+/// How many waits may nest on one thread before [`WaitError::TooDeep`].
+const IN_PLACE_WAIT_DEPTH_MAX: usize = 256;
+
+#[derive(Default)]
+struct InPlaceThread {
+    queue: VecDeque<Task>,
+    /// Loops of this thread that are running tasks right now, outermost first.
+    depth: usize,
+}
+
+thread_local! {
+    static IN_PLACE: RefCell<InPlaceThread> = RefCell::default();
+}

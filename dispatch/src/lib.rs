@@ -1,0 +1,1 @@
+//! Task dispatchers of Uruk: the work-stealing pool.

@@ -1,0 +1,1 @@
+//! From LLVM IR to running code: compile layers, a JIT linker, executable memory, unwinding and thread-local storage.

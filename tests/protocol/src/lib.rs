@@ -1,0 +1,1 @@
+//! The symbol protocol seen from outside, without LLVM.

@@ -1,0 +1,1 @@
+//! Whole-program, relocation, fault and tidiness tests of Uruk.
