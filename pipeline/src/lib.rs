@@ -1,1 +1,4 @@
 //! From LLVM IR to running code: compile layers, a JIT linker, executable memory, unwinding and thread-local storage.
+
+pub mod memory;
+pub mod runtime;
