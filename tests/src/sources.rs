@@ -260,6 +260,21 @@ fn own_dependencies<'a>(metadata: &'a Value, manifest: &Path) -> impl Iterator<I
     packages.iter().filter(move |package| wanted.contains(&package["id"]))
 }
 
+/// The workspace's `target` directory, as cargo names it.
+///
+/// # Errors
+/// [`SourceError::Metadata`] if cargo does not say.
+pub fn target_directory() -> Result<PathBuf, SourceError> {
+    let manifest = manifest();
+    let failed =
+        |message: &str| SourceError::Metadata { manifest: manifest.clone(), message: message.to_owned() };
+    let metadata = metadata().as_ref().map_err(|message| failed(message))?;
+    metadata["target_directory"]
+        .as_str()
+        .map(PathBuf::from)
+        .ok_or_else(|| failed("it names no target_directory"))
+}
+
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
