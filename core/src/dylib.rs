@@ -80,7 +80,10 @@ impl JitDylib {
     /// The dylibs in which references of this one are searched. A new dylib searches itself alone.
     pub fn link_order(&self) -> SearchOrder {
         let order = self.session.transact(|state, _| state.link_order(self.id));
-        order.into_iter().map(|(id, name, flags)| (Self::new(self.session.clone(), id, name), flags)).collect()
+        order
+            .into_iter()
+            .map(|(id, name, flags)| (Self::new(self.session.clone(), id, name), flags))
+            .collect()
     }
 
     /// Replaces the link order.

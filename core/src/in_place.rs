@@ -81,7 +81,8 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
 
     fn shutdown(&self) {
         let tag = Arc::as_ptr(&self.tasks);
-        let own = IN_PLACE.with_borrow(|thread| thread.running.iter().filter(|&&running| running == tag).count());
+        let own =
+            IN_PLACE.with_borrow(|thread| thread.running.iter().filter(|&&running| running == tag).count());
         let latch = self.tasks.close(own);
         // Tasks this thread queued would otherwise wait for this very call to return.
         while !latch.is_open() {

@@ -30,8 +30,8 @@ use std::marker::PhantomData;
 use crate::protocol::emit::EmitGroup;
 use crate::protocol::ids::{ClaimId, RowId};
 use crate::{
-    DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit, Resource,
-    ResolveError, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
+    DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,
+    ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
 };
 
 /// The duty to give each symbol of a claimed unit an address.
@@ -75,10 +75,9 @@ impl MaterializationResponsibility {
     ///
     /// Source: ORC `MaterializationResponsibility::defineMaterializing`.
     pub fn define_materializing(&mut self, symbols: SymbolFlagsMap) -> Result<SymbolFlagsMap, DefineError> {
-        let accepted = self
-            .duty
-            .session()
-            .transact(|state, effects| state.define_materializing(self.duty.claim, &self.duty.unit_name, symbols, effects))?;
+        let accepted = self.duty.session().transact(|state, effects| {
+            state.define_materializing(self.duty.claim, &self.duty.unit_name, symbols, effects)
+        })?;
         self.duty.symbols.extend(accepted.iter().map(|(name, flags)| (name.clone(), *flags)));
         Ok(accepted)
     }
@@ -93,7 +92,9 @@ impl MaterializationResponsibility {
         let session = self.duty.session().clone();
         let (definition, unit) = session.describe(unit);
         let covered = &self.duty.symbols;
-        match session.transact(|state, effects| state.replace(self.duty.claim, covered, definition, unit, effects)) {
+        match session
+            .transact(|state, effects| state.replace(self.duty.claim, covered, definition, unit, effects))
+        {
             Ok(()) => {
                 self.duty.settle();
                 Ok(())
@@ -127,7 +128,11 @@ impl MaterializationResponsibility {
     ) -> Result<ResolvedResponsibility, Refused<Self, ResolveError>> {
         let (claim, covered) = (self.duty.claim, &self.duty.symbols);
         let unit = &self.duty.unit_name;
-        match self.duty.session().transact(|state, effects| state.resolve(claim, unit, covered, addresses, effects)) {
+        match self
+            .duty
+            .session()
+            .transact(|state, effects| state.resolve(claim, unit, covered, addresses, effects))
+        {
             Ok(()) => Ok(ResolvedResponsibility { duty: self.duty.move_out(), not_send: PhantomData }),
             Err(error) => Err(Refused::new(self, error)),
         }
@@ -163,7 +168,11 @@ impl ResolvedResponsibility {
     }
 }
 
-fn translate(groups: Vec<DependenceGroup>, tag: usize, unit: &SymbolName) -> Result<Vec<EmitGroup>, EmitError> {
+fn translate(
+    groups: Vec<DependenceGroup>,
+    tag: usize,
+    unit: &SymbolName,
+) -> Result<Vec<EmitGroup>, EmitError> {
     groups
         .into_iter()
         .map(|group| {
@@ -207,7 +216,8 @@ macro_rules! common_methods {
 
             /// The token by which others of its unit's symbols may depend on `symbol`, if it is covered.
             pub fn dependency(&self, symbol: &SymbolName) -> Option<Dependency> {
-                let row = self.duty.session().transact(|state, _| state.row_of_claim(self.duty.claim, symbol))?;
+                let row =
+                    self.duty.session().transact(|state, _| state.row_of_claim(self.duty.claim, symbol))?;
                 Some(Dependency { row, session: self.duty.session().tag() })
             }
 
@@ -392,7 +402,8 @@ impl Duty {
     }
 
     fn split(&mut self, names: Vec<SymbolName>) -> Result<Self, DelegateError> {
-        let uncovered: Vec<_> = names.iter().filter(|name| !self.symbols.contains_key(*name)).cloned().collect();
+        let uncovered: Vec<_> =
+            names.iter().filter(|name| !self.symbols.contains_key(*name)).cloned().collect();
         if !uncovered.is_empty() {
             return Err(DelegateError::NotCovered { unit: self.unit_name.clone(), symbols: uncovered });
         }
@@ -400,7 +411,8 @@ impl Duty {
             .session()
             .transact(|state, _| state.delegate(self.claim, &names))
             .ok_or_else(|| DelegateError::TrackerDefunct { unit: self.unit_name.clone() })?;
-        let symbols: SymbolFlagsMap = names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
+        let symbols: SymbolFlagsMap =
+            names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
         let initializer = self.initializer.take_if(|name| symbols.contains_key(name));
         let (dylib, unit_name) = (self.dylib.clone(), self.unit_name.clone());
         Ok(Self { dylib, claim, unit_name, symbols, initializer, settled: false })

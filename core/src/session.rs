@@ -17,9 +17,10 @@ use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::sync::{Arc, Mutex};
 use crate::{
-    DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib, JitDylibLookupFlags,
-    LookupError, LookupRequest, LookupResult, LookupSet, MaterializationUnit, Resource, ResourceTracker, SearchOrder,
-    SessionError, SessionEvent, SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher,
+    DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
+    JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet, MaterializationUnit, Resource,
+    ResourceTracker, SearchOrder, SessionError, SessionEvent, SymbolFuture, SymbolMap, SymbolName,
+    SymbolStringPool, Task, TaskDispatcher,
 };
 
 use close::Drain;
@@ -114,7 +115,8 @@ impl ExecutionSession {
         let _entered = span.enter();
         let blocked = Arc::new(BlockedLookup::default());
         let search = self.search(LookupRequest::new(order.clone(), symbols))?;
-        let query = self.transact(|state, effects| state.lookup(search, Completion::Blocked(blocked.clone()), effects));
+        let query = self
+            .transact(|state, effects| state.lookup(search, Completion::Blocked(blocked.clone()), effects));
         if let Err(error) = self.0.dispatcher.wait(&blocked.latch) {
             if let Some(query) = query {
                 self.transact(|state, effects| state.withdraw(query, effects));
@@ -130,7 +132,11 @@ impl ExecutionSession {
     ///
     /// # Errors
     /// As [`ExecutionSession::lookup`].
-    pub fn lookup_symbol(&self, order: &SearchOrder, name: &SymbolName) -> Result<ExecutorSymbolDef, LookupError> {
+    pub fn lookup_symbol(
+        &self,
+        order: &SearchOrder,
+        name: &SymbolName,
+    ) -> Result<ExecutorSymbolDef, LookupError> {
         let found = self.lookup(order, LookupSet::one(name.clone()))?;
         found.get(name).copied().ok_or(LookupError::Closed)
     }
@@ -210,7 +216,10 @@ impl ExecutionSession {
         if let Some(tracker) = tracker
             && tracker.dylib() != dylib
         {
-            return Err(DefineError::ForeignTracker { unit: definition.unit_name, dylib: dylib.shared_name() });
+            return Err(DefineError::ForeignTracker {
+                unit: definition.unit_name,
+                dylib: dylib.shared_name(),
+            });
         }
         let tracker = tracker.map(ResourceTracker::id);
         self.transact(|state, effects| state.define(dylib.id(), tracker, definition, unit, effects))
@@ -235,7 +244,10 @@ impl ExecutionSession {
     }
 
     /// The order as ids, or the name of a dylib that belongs to another session.
-    pub(crate) fn own_order(&self, order: &SearchOrder) -> Result<Vec<(DylibId, JitDylibLookupFlags)>, Arc<str>> {
+    pub(crate) fn own_order(
+        &self,
+        order: &SearchOrder,
+    ) -> Result<Vec<(DylibId, JitDylibLookupFlags)>, Arc<str>> {
         order
             .iter()
             .map(|(dylib, flags)| match dylib.session() == self {
@@ -325,6 +337,8 @@ impl ExecutionSessionBuilder {
 
 impl fmt::Debug for ExecutionSessionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecutionSessionBuilder").field("dispatcher", &self.dispatcher).finish_non_exhaustive()
+        f.debug_struct("ExecutionSessionBuilder")
+            .field("dispatcher", &self.dispatcher)
+            .finish_non_exhaustive()
     }
 }

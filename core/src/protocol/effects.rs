@@ -5,8 +5,8 @@
 
 use crate::sync::Arc;
 use crate::{
-    FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent, SymbolFlagsMap, SymbolName,
-    Task, TaskPriority,
+    FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent, SymbolFlagsMap,
+    SymbolName, Task, TaskPriority,
 };
 
 use super::Payload;

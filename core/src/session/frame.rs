@@ -26,7 +26,9 @@ thread_local! {
 /// Runs `code` of the embedder on behalf of `session`; a panic comes back as its message, after it has
 /// failed the symbols of every responsibility it dropped.
 pub(super) fn run<R>(session: &ExecutionSession, code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
-    FRAMES.with_borrow_mut(|frames| frames.push(Frame { session: session.tag(), dropped_in_panic: Vec::new() }));
+    FRAMES.with_borrow_mut(|frames| {
+        frames.push(Frame { session: session.tag(), dropped_in_panic: Vec::new() })
+    });
     let result = crate::panics::guard(code);
     let frame = FRAMES.with_borrow_mut(Vec::pop);
     for mut duty in frame.into_iter().flat_map(|frame| frame.dropped_in_panic) {

@@ -5,8 +5,8 @@ use crate::query::Completion;
 use crate::responsibility::Duty;
 use crate::sync::Arc;
 use crate::{
-    FailureCause, GenerateRequest, JitDylib, LookupResult, MaterializationUnit, SessionError, SymbolName, Task,
-    TaskPriority,
+    FailureCause, GenerateRequest, JitDylib, LookupResult, MaterializationUnit, SessionError, SymbolName,
+    Task, TaskPriority,
 };
 
 use super::{ExecutionSession, Live, frame};
@@ -55,15 +55,22 @@ impl ExecutionSession {
             }));
         }
         if !leftovers.is_empty() {
-            self.enqueue(self.user_task("session.release", "a drop of the embedder's value", move |session| {
-                for leftover in leftovers {
-                    leftover.release(|code| {
-                        if let Err(message) = crate::panics::guard(code) {
-                            session.report(SessionError::Panicked { place: "a drop of the embedder's value", message });
-                        }
-                    });
-                }
-            }));
+            self.enqueue(self.user_task(
+                "session.release",
+                "a drop of the embedder's value",
+                move |session| {
+                    for leftover in leftovers {
+                        leftover.release(|code| {
+                            if let Err(message) = crate::panics::guard(code) {
+                                session.report(SessionError::Panicked {
+                                    place: "a drop of the embedder's value",
+                                    message,
+                                });
+                            }
+                        });
+                    }
+                },
+            ));
         }
         self.0.dispatcher.run_ready();
         crate::in_place::run_ready();
@@ -121,7 +128,8 @@ impl ExecutionSession {
     fn generation_task(&self, generation: Generation<Arc<dyn crate::DefinitionGenerator>>) -> Task {
         let Generation { generator, id, query, dylib, dylib_name, kind, lookup_flags, symbols } = generation;
         let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
-        let request = GenerateRequest { dylib, query, generator: id, kind, lookup_flags, symbols, finished: false };
+        let request =
+            GenerateRequest { dylib, query, generator: id, kind, lookup_flags, symbols, finished: false };
         self.user_task("generator.generate", "a definition generator", move |_| generator.generate(request))
     }
 }
@@ -137,7 +145,17 @@ struct QueuedUnit {
 
 impl QueuedUnit {
     fn new(session: &ExecutionSession, claimed: ClaimedUnit<Box<dyn MaterializationUnit>>) -> Self {
-        let ClaimedUnit { unit, discarded, claim, dylib, dylib_name, unit_name, symbols, initializer, priority } = claimed;
+        let ClaimedUnit {
+            unit,
+            discarded,
+            claim,
+            dylib,
+            dylib_name,
+            unit_name,
+            symbols,
+            initializer,
+            priority,
+        } = claimed;
         let dylib = JitDylib::new(session.clone(), dylib, dylib_name);
         let duty = Duty { dylib, claim, unit_name, symbols, initializer, settled: false };
         Self { unit: Some(unit), discarded, duty, priority }
@@ -154,7 +172,8 @@ impl QueuedUnit {
         let Some(unit) = queued.unit.take() else { return };
         let discarded = std::mem::take(&mut queued.discarded);
         let dylib = queued.duty.dylib.clone();
-        let span = tracing::debug_span!("unit.materialize", unit = %queued.duty.unit_name, dylib = dylib.name());
+        let span =
+            tracing::debug_span!("unit.materialize", unit = %queued.duty.unit_name, dylib = dylib.name());
         // A panic before the unit has the responsibility drops it inside the frame as well.
         let duty = queued.duty.move_out();
         let _outcome = frame::run(&session, move || {

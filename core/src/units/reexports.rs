@@ -30,6 +30,10 @@ pub fn symbol_aliases(aliases: AliasMap) -> Box<dyn MaterializationUnit> {
 /// A unit of aliases for symbols of `source`.
 ///
 /// Source: ORC `reexports`.
-pub fn reexports(source: JitDylib, source_flags: JitDylibLookupFlags, aliases: AliasMap) -> Box<dyn MaterializationUnit> {
+pub fn reexports(
+    source: JitDylib,
+    source_flags: JitDylibLookupFlags,
+    aliases: AliasMap,
+) -> Box<dyn MaterializationUnit> {
     todo!()
 }
