@@ -1,1 +1,5 @@
 //! From LLVM IR to running code: compile layers, a JIT linker, executable memory, unwinding and thread-local storage.
+
+pub mod object;
+pub mod memory;
+pub mod runtime;

@@ -1,0 +1,1 @@
+//! What linked code needs from the process it lives in.

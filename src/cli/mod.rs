@@ -1,0 +1,3 @@
+//! The `uruk` command: arguments in, a running program out.
+
+mod args;
