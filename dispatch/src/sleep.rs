@@ -66,7 +66,8 @@ impl Sleep {
     pub fn notify(&self) -> Wake {
         if !cfg!(uruk_weaken = "parking_notify_fence") {
             // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either the look that
-            // follows that one sees our push, or our load sees the change of the word that precedes it.
+            // follows that one sees our push, or our load sees the change of the word that precedes it. Model:
+            // loom-tests/tests/pool.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
             fence(Ordering::SeqCst);
         }
         let mut word = self.load();
