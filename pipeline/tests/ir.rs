@@ -226,7 +226,7 @@ fn a_bad_pass_string_is_named_with_llvms_reason() {
 #[test]
 fn every_level_and_every_staged_pipeline_is_understood_and_compiles() {
     use OptimizationLevel::{O0, O1, O2, O3};
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("levels");
     let source = "#include <stddef.h>\nstatic int sq(int x) { return x * x; }\n\
                   int dot(const int *a, const int *b, size_t n) { int s = 0; for (size_t i = 0; i < n; i++) s += sq(a[i]) * b[i]; return s; }";
     let bitcode = bitcode(&scratch, "dot.c", source, &["-O2", "-Xclang", "-disable-llvm-passes"]);
