@@ -1,5 +1,7 @@
 //! From LLVM IR to running code: compile layers, a JIT linker, executable memory, unwinding and thread-local storage.
 
+#[cfg(feature = "llvm")]
+pub mod ir;
 pub mod object;
 pub mod memory;
 pub mod runtime;
