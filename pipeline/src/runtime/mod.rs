@@ -2,4 +2,5 @@
 //!
 //! Nothing here knows the session protocol, objects, or LLVM.
 
+pub mod tls;
 pub mod unwind;

@@ -38,7 +38,7 @@ pub(super) struct Entry {
     pub(super) eh_frame_hdr: u64,
 }
 
-/// The index.
+/// The index. It is made for a static: dropping one leaves what it still refers to in place.
 pub(super) struct Index {
     top: AtomicPtr<Top>,
     readers: [Stripe; STRIPES],
