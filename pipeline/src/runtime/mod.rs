@@ -2,5 +2,7 @@
 //!
 //! Nothing here knows the session protocol, objects, or LLVM.
 
+pub mod entry;
+pub mod ifunc;
 pub mod tls;
 pub mod unwind;
