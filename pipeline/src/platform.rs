@@ -18,12 +18,20 @@ pub const DEFAULT_PRIORITY: u16 = u16::MAX;
 /// A function to run at program start or end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initializer {
+    /// Whether it runs before all that are not (`.preinit_array`).
+    pub preinit: bool,
     /// Lower runs earlier at start and later at the end.
     pub priority: u16,
     /// The position of its unit in link order.
     pub unit_order: u32,
     /// The code.
     pub address: ExecutorAddr,
+}
+
+impl Initializer {
+    fn rank(&self) -> (bool, u16, u32) {
+        (!self.preinit, self.priority, self.unit_order)
+    }
 }
 
 /// The initialisers of one session.
@@ -81,12 +89,15 @@ impl Platform {
     pub fn record(
         &self,
         symbol: &SymbolName,
+        preinitializers: &[ExecutorAddr],
         initializers: &[(u16, ExecutorAddr)],
         finalizers: &[(u16, ExecutorAddr)],
     ) {
         let mut state = self.state.lock();
         let Some(&unit_order) = state.order_of.get(symbol) else { return };
         let entry = |&(priority, address): &(u16, ExecutorAddr)| Initializer { priority, unit_order, address };
+        let before = |&address| Initializer { preinit: true, priority: 0, unit_order, address };
+        state.initializers.extend(preinitializers.iter().map(before));
         state.initializers.extend(initializers.iter().map(entry));
         state.finalizers.extend(finalizers.iter().map(entry));
     }
@@ -95,7 +106,7 @@ impl Platform {
     /// as they stand in the unit.
     pub fn take_initializers(&self) -> Vec<Initializer> {
         let mut taken = std::mem::take(&mut self.state.lock().initializers);
-        taken.sort_by_key(|entry| (entry.priority, entry.unit_order));
+        taken.sort_by_key(|entry| entry.rank());
         taken
     }
 
@@ -103,7 +114,7 @@ impl Platform {
     /// the same priorities and units would have.
     pub fn take_finalizers(&self) -> Vec<Initializer> {
         let mut taken = std::mem::take(&mut self.state.lock().finalizers);
-        taken.sort_by_key(|entry| (entry.priority, entry.unit_order));
+        taken.sort_by_key(|entry| entry.rank());
         taken.reverse();
         taken
     }
@@ -127,12 +138,13 @@ mod tests {
         // Linked in the opposite order, as two workers may.
         platform.record(
             &second,
+            &[ExecutorAddr::new(5)],
             &[at(DEFAULT_PRIORITY, 21), at(101, 20), at(DEFAULT_PRIORITY, 22)],
             &[at(DEFAULT_PRIORITY, 21)],
         );
-        platform.record(&first, &[at(DEFAULT_PRIORITY, 11), at(200, 10)], &[at(DEFAULT_PRIORITY, 11), at(200, 10)]);
+        platform.record(&first, &[], &[at(DEFAULT_PRIORITY, 11), at(200, 10)], &[at(DEFAULT_PRIORITY, 11), at(200, 10)]);
 
-        assert_eq!(addresses(&platform.take_initializers()), [20, 10, 11, 21, 22]);
+        assert_eq!(addresses(&platform.take_initializers()), [5, 20, 10, 11, 21, 22]);
         assert_eq!(addresses(&platform.take_finalizers()), [21, 11, 10]);
         assert!(platform.take_initializers().is_empty());
     }
