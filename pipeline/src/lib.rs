@@ -2,4 +2,5 @@
 
 #[cfg(feature = "llvm")]
 pub mod ir;
+pub mod layer;
 pub mod object;
