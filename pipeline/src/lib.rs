@@ -2,6 +2,7 @@
 
 #[cfg(feature = "llvm")]
 pub mod ir;
+pub mod layer;
 pub mod object;
 pub mod memory;
 pub mod runtime;

@@ -24,7 +24,7 @@ use llvm_sys::prelude::LLVMModuleRef;
 use super::context::{ContextGuard, ThreadSafeContext};
 use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, enter_llvm, take_message};
-use crate::object::{ObjectBuffer, is_archive, is_bitcode};
+use crate::object::{FileKind, ObjectBuffer};
 
 /// A module of LLVM IR, free of lifetimes.
 ///
@@ -361,16 +361,15 @@ pub(super) enum SourceKind {
 impl SourceKind {
     pub(super) fn of(source: &ObjectBuffer) -> Result<Self, CompileError> {
         let data = source.bytes();
-        if is_bitcode(data) {
-            return Ok(Self::Bitcode);
-        }
-        let foreign = match data {
-            [] => "the file is empty",
-            _ if data.starts_with(b"\x7FELF") => "it is an ELF file, to be given as an object or a library",
-            _ if is_archive(data) => "it is an archive",
-            _ if data.contains(&0) => "it is neither bitcode nor text",
-            _ if data.iter().all(u8::is_ascii_whitespace) => "the file is blank",
-            _ => return Ok(Self::Assembly),
+        let foreign = match FileKind::of(data) {
+            FileKind::Bitcode => return Ok(Self::Bitcode),
+            FileKind::Empty => "the file is empty",
+            FileKind::Archive | FileKind::ThinArchive => "it is an archive",
+            FileKind::Object => "it is an ELF object, to be linked and not compiled",
+            FileKind::SharedLibrary | FileKind::OtherElf => "it is an ELF file",
+            FileKind::Other if data.contains(&0) => "it is neither bitcode nor text",
+            FileKind::Other if data.iter().all(u8::is_ascii_whitespace) => "the file is blank",
+            FileKind::Other => return Ok(Self::Assembly),
         };
         Err(parse_error(source, foreign))
     }
