@@ -18,8 +18,8 @@ use std::path::Path;
 use std::ptr;
 
 use rustc_hash::FxHashSet;
-use uruk_core::ExecutorSymbolDef;
 use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 
 pub use generator::ProcessSymbolsGenerator;
 pub use library::LoadLibraryError;
@@ -116,7 +116,16 @@ impl ProcessSymbols {
         } else {
             from_libraries()
         };
-        Some(self.images.describe(address?))
+        let found = self.images.describe(address?);
+        if !found.flags.intersects(SymbolFlags::CALLABLE | SymbolFlags::THREAD_LOCAL)
+            && let Some(copy) = from_process().map(|address| self.images.describe(address))
+            && copy.flags == found.flags
+        {
+            // An executable built without -fPIC has copies of the variables of libraries that it uses itself, and
+            // everybody else uses those then.
+            return Some(copy);
+        }
+        Some(found)
     }
 
     /// Where symbols are searched, for messages about missing ones.
