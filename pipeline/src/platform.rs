@@ -12,19 +12,7 @@ use rustc_hash::FxHashMap;
 use uruk_core::sync::Mutex;
 use uruk_core::{ExecutionSession, ExecutorAddr, SymbolName};
 
-/// The priority of initialisers that name none: they run after all that do.
-pub const DEFAULT_PRIORITY: u16 = u16::MAX;
-
-/// A function to run at program start or end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Initializer {
-    /// Lower runs earlier at start and later at the end.
-    pub priority: u16,
-    /// The position of its unit in link order.
-    pub unit_order: u32,
-    /// The code.
-    pub address: ExecutorAddr,
-}
+use crate::runtime::ArrayFunction;
 
 /// The initialisers of one session.
 ///
@@ -41,8 +29,9 @@ struct State {
     next_order: u32,
     order_of: FxHashMap<SymbolName, u32>,
     undiscovered: Vec<SymbolName>,
-    initializers: Vec<Initializer>,
-    finalizers: Vec<Initializer>,
+    preinitializers: Vec<ArrayFunction>,
+    initializers: Vec<ArrayFunction>,
+    finalizers: Vec<ArrayFunction>,
 }
 
 impl Platform {
@@ -81,30 +70,41 @@ impl Platform {
     pub fn record(
         &self,
         symbol: &SymbolName,
+        preinitializers: &[ExecutorAddr],
         initializers: &[(u16, ExecutorAddr)],
         finalizers: &[(u16, ExecutorAddr)],
     ) {
         let mut state = self.state.lock();
-        let Some(&unit_order) = state.order_of.get(symbol) else { return };
-        let entry = |&(priority, address): &(u16, ExecutorAddr)| Initializer { priority, unit_order, address };
-        state.initializers.extend(initializers.iter().map(entry));
-        state.finalizers.extend(finalizers.iter().map(entry));
+        let Some(&unit) = state.order_of.get(symbol) else { return };
+        let number = |functions: &[(u16, ExecutorAddr)]| -> Vec<ArrayFunction> {
+            let numbered = functions.iter().zip(0..);
+            numbered
+                .map(|(&(priority, address), index)| ArrayFunction { priority: priority.into(), unit, index, address })
+                .collect()
+        };
+        let before: Vec<_> = preinitializers.iter().map(|&address| (0, address)).collect();
+        state.preinitializers.extend(number(&before));
+        state.initializers.extend(number(initializers));
+        state.finalizers.extend(number(finalizers));
     }
 
-    /// The initialisers recorded since the last call, in running order: by priority, then by unit, then
-    /// as they stand in the unit.
-    pub fn take_initializers(&self) -> Vec<Initializer> {
-        let mut taken = std::mem::take(&mut self.state.lock().initializers);
-        taken.sort_by_key(|entry| (entry.priority, entry.unit_order));
+    /// What must run before the program and has not been taken yet: in running order, first what comes
+    /// before everything else (`.preinit_array`), then by priority, unit and place.
+    pub fn take_initializers(&self) -> Vec<ArrayFunction> {
+        let mut state = self.state.lock();
+        let mut taken = std::mem::take(&mut state.preinitializers);
+        let mut initializers = std::mem::take(&mut state.initializers);
+        drop(state);
+        taken.sort_unstable();
+        initializers.sort_unstable();
+        taken.append(&mut initializers);
         taken
     }
 
-    /// The finalisers recorded since the last call, in running order: the reverse of what initialisers of
-    /// the same priorities and units would have.
-    pub fn take_finalizers(&self) -> Vec<Initializer> {
+    /// What must run after the program and has not been taken yet. It runs from last to first.
+    pub fn take_finalizers(&self) -> Vec<ArrayFunction> {
         let mut taken = std::mem::take(&mut self.state.lock().finalizers);
-        taken.sort_by_key(|entry| (entry.priority, entry.unit_order));
-        taken.reverse();
+        taken.sort_unstable();
         taken
     }
 }
@@ -113,27 +113,29 @@ impl Platform {
 mod tests {
     use super::*;
 
-    fn addresses(list: &[Initializer]) -> Vec<u64> {
+    fn addresses(list: &[ArrayFunction]) -> Vec<u64> {
         list.iter().map(|entry| entry.address.value()).collect()
     }
 
     #[test]
-    fn initializers_run_by_priority_then_unit_then_position_and_finalizers_in_reverse() {
+    fn initializers_run_by_priority_then_unit_then_position() {
         let session = ExecutionSession::new();
         let platform = Platform::new();
         let first = platform.declare(&session, "first.o");
         let second = platform.declare(&session, "second.o");
+        const DEFAULT_PRIORITY: u16 = 65535;
         let at = |priority, address| (priority, ExecutorAddr::new(address));
         // Linked in the opposite order, as two workers may.
         platform.record(
             &second,
+            &[ExecutorAddr::new(5)],
             &[at(DEFAULT_PRIORITY, 21), at(101, 20), at(DEFAULT_PRIORITY, 22)],
             &[at(DEFAULT_PRIORITY, 21)],
         );
-        platform.record(&first, &[at(DEFAULT_PRIORITY, 11), at(200, 10)], &[at(DEFAULT_PRIORITY, 11), at(200, 10)]);
+        platform.record(&first, &[], &[at(DEFAULT_PRIORITY, 11), at(200, 10)], &[at(DEFAULT_PRIORITY, 11), at(200, 10)]);
 
-        assert_eq!(addresses(&platform.take_initializers()), [20, 10, 11, 21, 22]);
-        assert_eq!(addresses(&platform.take_finalizers()), [21, 11, 10]);
+        assert_eq!(addresses(&platform.take_initializers()), [5, 20, 10, 11, 21, 22]);
+        assert_eq!(addresses(&platform.take_finalizers()), [10, 11, 21]);
         assert!(platform.take_initializers().is_empty());
     }
 

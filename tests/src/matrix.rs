@@ -67,8 +67,9 @@ impl Program {
     /// With a report of every variant that is wrong.
     pub fn check_forms(&self, wanted: impl Fn(Form) -> bool) {
         let mut failures = String::new();
+        let mut natives = Natives::default();
         for variant in self.variants().into_iter().filter(|variant| wanted(variant.form)) {
-            match self.check_variant(variant) {
+            match self.check_variant(variant, &mut natives) {
                 Ok(None) => {}
                 Ok(Some(failure)) => _ = write!(failures, "\n== {} {variant} ==\n{failure}", self.name),
                 Err(error) => _ = write!(failures, "\n== {} {variant}: not built ==\n{error}\n", self.name),
@@ -101,31 +102,22 @@ impl Program {
     }
 
     /// Runs one variant; `Some` is what is wrong with it.
-    fn check_variant(&self, variant: Variant) -> Result<Option<String>, BuildError> {
-        let native = self.run_native(variant.form)?;
-        if let Some(wrong) = self.against_expectations(&native, variant.form) {
-            return Ok(Some(format!("the native program itself is wrong: {wrong}")));
+    fn check_variant(&self, variant: Variant, natives: &mut Natives) -> Result<Option<String>, BuildError> {
+        let executable = self.build_native(variant.form)?;
+        let (native, known) = natives.run(self, executable)?;
+        if let Some(wrong) = self.against_expectations(native, variant.form) {
+            return Ok((!known).then(|| format!("the native program itself is wrong: {wrong}")));
         }
         if std::env::var_os("URUK_NATIVE_ONLY").is_some_and(|value| value == "1") {
             return self.build(variant.form).map(|_| None);
         }
         let files = self.build(variant.form)?;
         let outcome = self.run_in_engine(variant, &files)?;
-        let Some(wrong) = self.difference(&native, &outcome) else { return Ok(None) };
+        let Some(wrong) = self.difference(native, &outcome) else { return Ok(None) };
         if is_refusal(&outcome) && uses_static_tls(&files)? {
             return Ok(None);
         }
         Ok(Some(wrong))
-    }
-
-    /// Runs the native executable that `form` is compared with.
-    ///
-    /// # Errors
-    /// [`BuildError`] if it cannot be built or started.
-    pub fn run_native(&self, form: Form) -> Result<Outcome, BuildError> {
-        let mut command = Command::new(self.build_native(form)?);
-        command.args(&self.args);
-        run(&mut command, &self.input, self.time_limit)
     }
 
     fn run_in_engine(&self, variant: Variant, files: &[PathBuf]) -> Result<Outcome, BuildError> {
@@ -177,6 +169,28 @@ impl Program {
         let environment: String =
             self.input.env.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
         Some(format!("{wrong}{}\nto run it again: {environment}{}\n", tail(outcome), outcome.command))
+    }
+}
+
+/// What the native executables did that were run already: most variants are compared with one of them.
+#[derive(Default)]
+struct Natives(Vec<(PathBuf, Outcome)>);
+
+impl Natives {
+    /// What `executable` does, and whether that was known.
+    fn run(&mut self, program: &Program, executable: PathBuf) -> Result<(&Outcome, bool), BuildError> {
+        let known = self.0.iter().position(|(path, _)| *path == executable);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let mut command = Command::new(&executable);
+                command.args(&program.args);
+                let outcome = run(&mut command, &program.input, program.time_limit)?;
+                self.0.push((executable, outcome));
+                self.0.len() - 1
+            }
+        };
+        Ok((&self.0[index].1, known.is_some()))
     }
 }
 

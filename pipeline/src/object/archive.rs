@@ -9,7 +9,7 @@ use std::sync::Arc;
 use object::read::archive::ArchiveFile;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{ObjectBuffer, ObjectError, ObjectInterface};
+use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface};
 
 /// The members of a static archive, by position and by the symbols they define.
 #[derive(Clone, Debug)]
@@ -35,18 +35,8 @@ impl ArchiveMember {
 
     /// Whether the member is LLVM bitcode rather than an object.
     pub fn is_bitcode(&self) -> bool {
-        is_bitcode(self.contents.bytes())
+        FileKind::of(self.contents.bytes()) == FileKind::Bitcode
     }
-}
-
-/// Whether `bytes` begin as LLVM bitcode does, with or without its wrapper.
-pub(crate) fn is_bitcode(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"BC\xC0\xDE") || bytes.starts_with(b"\xDE\xC0\x17\x0B")
-}
-
-/// Whether `bytes` begin as an archive does, thin ones included.
-pub(crate) fn is_archive(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"!<arch>\n") || bytes.starts_with(b"!<thin>\n")
 }
 
 impl ArchiveIndex {

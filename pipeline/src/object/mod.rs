@@ -7,11 +7,18 @@
 mod archive;
 mod buffer;
 mod error;
+mod generator;
 mod interface;
+mod kind;
 mod mapping;
+mod unit;
 
 pub use archive::{ArchiveIndex, ArchiveMember};
-pub(crate) use archive::{is_archive, is_bitcode};
 pub use buffer::ObjectBuffer;
 pub use error::ObjectError;
+pub use generator::StaticArchiveGenerator;
 pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};
+pub use kind::FileKind;
+#[cfg(feature = "llvm")]
+pub(crate) use unit::intern_interface;
+pub use unit::{ObjectMaterializationUnit, define_object};
