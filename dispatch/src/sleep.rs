@@ -183,8 +183,8 @@ impl Sleep {
     }
 
     fn exchange(&self, word: u64, next: u64) -> Result<(), u64> {
-        // ordering[parking-word]: AcqRel. Pairs with every other change of the word: a thread that changes it
-        // sees what earlier changers had put into their deques.
+        // ordering[parking-word]: AcqRel. Pairs with itself on other threads: a thread that changes the word sees what
+        // earlier changers had put into their deques.
         self.counts.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed).map(drop)
     }
 
