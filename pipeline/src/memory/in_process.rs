@@ -38,7 +38,7 @@ use uruk_core::sync::Mutex;
 
 use super::free_ranges::FreeRanges;
 use super::mapping::{self, PAGE_BYTES, ReservedRange};
-use super::slab::Slab;
+use super::slab::{Preparation, Slab};
 use super::{
     Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentKind,
     SegmentRequest,
@@ -95,6 +95,9 @@ pub struct InProcessMemoryManager {
 
 impl InProcessMemoryManager {
     /// Reserves the default range.
+    ///
+    /// The system places it below everything that is mapped already. Made before threads and their stacks, it comes
+    /// to lie next to the libraries, and code reaches their data; nothing else depends on that.
     ///
     /// # Errors
     /// [`MemoryError::Reserve`] if the system grants no usable range.
@@ -162,7 +165,7 @@ impl MemoryManager for InProcessMemoryManager {
             }
         }
         for piece in &allocation.pieces {
-            piece.clean();
+            piece.prepare();
         }
         Ok(InFlightAlloc::new(Box::new(allocation)))
     }
@@ -212,8 +215,7 @@ struct Piece {
     range: Range<usize>,
     working: usize,
     content_bytes: usize,
-    /// How many bytes from the start hold old contents.
-    dirty_bytes: usize,
+    preparation: Preparation,
     /// Whether `mprotect` gives it its final protection.
     protect: bool,
 }
@@ -284,12 +286,12 @@ impl Arena {
         let range = start..start + len;
         let (&slab_start, slab) =
             self.slabs.range_mut(..=start).next_back().expect("taken memory lies in a slab");
-        let dirty_bytes = slab.touch(&range);
+        let preparation = slab.touch(&range);
         let piece = Piece {
             kind,
             working: slab.working_address(start),
             content_bytes: request.content_bytes,
-            dirty_bytes,
+            preparation,
             protect: slab.protects_in_place(),
             range,
         };
@@ -448,11 +450,15 @@ impl Drop for Arena {
 
 impl Piece {
     /// Removes old contents. The piece is ours and not handed out yet, so no lock is needed.
-    fn clean(&self) {
-        if self.dirty_bytes == 0 {
+    fn prepare(&self) {
+        let Preparation { dirty_bytes, populate } = &self.preparation;
+        if !populate.is_empty() {
+            mapping::populate(populate.start, populate.len());
+        }
+        if *dirty_bytes == 0 {
             return;
         }
-        let end = self.working + self.dirty_bytes;
+        let end = self.working + dirty_bytes;
         let (first_page, last_page) = (self.working.next_multiple_of(PAGE_BYTES), end & !(PAGE_BYTES - 1));
         let whole_pages =
             self.kind == SegmentKind::Data && last_page.saturating_sub(first_page) >= DISCARD_BYTES;
@@ -460,7 +466,7 @@ impl Piece {
             mapping::zero(self.working, first_page - self.working);
             mapping::zero(last_page, end - last_page);
         } else {
-            mapping::zero(self.working, self.dirty_bytes);
+            mapping::zero(self.working, *dirty_bytes);
         }
     }
 }

