@@ -3,6 +3,7 @@
 pub mod sync;
 
 mod address;
+mod protocol;
 mod symbol {
     pub(crate) mod flags;
     pub(crate) mod name;

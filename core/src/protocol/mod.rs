@@ -1,0 +1,3 @@
+//! The pure protocol.
+
+pub(crate) mod waiting_on;
