@@ -211,7 +211,7 @@ impl<P: Copy> Arena<P> {
             .map_or(Standing::Ready, |component| self.nodes[component as usize].standing)
     }
 
-    /// Makes two components one; gives its representative. Neither may be linked among siblings.
+    /// Makes two components one; gives its representative. Neither may hang or be linked among siblings.
     pub(super) fn unite(&mut self, one: u32, other: u32) -> u32 {
         let larger_first =
             self.nodes[one as usize].standing_nodes >= self.nodes[other as usize].standing_nodes;
@@ -227,7 +227,6 @@ impl<P: Copy> Arena<P> {
         let unexplored = self.splice_edges(self.nodes[large as usize].unexplored, unexplored);
         let internal = self.splice_edges(self.nodes[large as usize].internal, internal);
         let node = &mut self.nodes[large as usize];
-        (node.parent, node.hint) = (None, None);
         node.standing_nodes += standing_nodes;
         (node.children, node.unexplored, node.internal) = (all_children, unexplored, internal);
         let rest = std::mem::replace(&mut node.component, ring);

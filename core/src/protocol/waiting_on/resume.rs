@@ -113,9 +113,9 @@ impl<P: Copy> WaitingForest<P> {
         if let Some(hint) =
             self.arena.nodes[component as usize].hint.filter(|&hint| self.arena.is_alive(hint))
             && let Some(hint) = self.arena.find(hint.index)
-            && hint != component
             && self.arena.nodes[hint as usize].standing != Standing::Ready
         {
+            debug_assert_ne!(hint, component, "a component that absorbs its ancestor has no hint left");
             return Some(hint);
         }
         self.parent(component)
