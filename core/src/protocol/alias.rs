@@ -34,13 +34,8 @@ impl<P: Payload> SessionState<P> {
         if search.aliases.is_empty() {
             return Ok(Vec::new());
         }
-        let sources: FxHashMap<&SymbolName, RowId> = search
-            .symbols
-            .0
-            .iter()
-            .zip(rows)
-            .filter_map(|((name, _), row)| Some((name, (*row)?)))
-            .collect();
+        let sources: FxHashMap<&SymbolName, RowId> =
+            search.symbols.0.iter().zip(rows).filter_map(|((name, _), row)| Some((name, (*row)?))).collect();
         let mut noted = Vec::with_capacity(search.aliases.len());
         for AliasEdge { alias, source } in &search.aliases {
             let Some(&source) = sources.get(source) else { continue };

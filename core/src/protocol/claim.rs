@@ -40,7 +40,12 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Sends a unit on its way to be materialized under `claim`.
-    pub(crate) fn hand_over(&mut self, claim: ClaimId, waiting: WaitingUnit<P::Unit>, effects: &mut Effects<P>) {
+    pub(crate) fn hand_over(
+        &mut self,
+        claim: ClaimId,
+        waiting: WaitingUnit<P::Unit>,
+        effects: &mut Effects<P>,
+    ) {
         let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, discarded } = waiting;
         let dylib = self.claims[claim].dylib;
         let dylib_name = self.dylibs[dylib].name.clone();
@@ -79,7 +84,8 @@ impl<P: Payload> SessionState<P> {
         if claimed.symbols.keys().any(demanded) {
             return Some(claimed);
         }
-        let ClaimedUnit { unit, discarded, dylib, unit_name: name, symbols, initializer, priority, .. } = claimed;
+        let ClaimedUnit { unit, discarded, dylib, unit_name: name, symbols, initializer, priority, .. } =
+            claimed;
         let rows = self.rows_of_claim(claim, dylib, &symbols);
         self.claims.remove(claim);
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
@@ -104,7 +110,9 @@ impl<P: Payload> SessionState<P> {
         let delegate = self.claims.insert(delegated);
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };
-            if let RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. } = &mut self.rows[row].state {
+            if let RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. } =
+                &mut self.rows[row].state
+            {
                 *claim = delegate;
             }
             self.claims[claim].rows -= 1;

@@ -151,7 +151,10 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<(), DefineError> {
         let Some(&Claim { dylib, .. }) = self.claims.get(claim) else {
             effects.leftovers.push(Leftover::RefusedUnit(unit));
-            return Err(DefineError::TrackerDefunct { unit: definition.unit_name, dylib: "(removed)".into() });
+            return Err(DefineError::TrackerDefunct {
+                unit: definition.unit_name,
+                dylib: "(removed)".into(),
+            });
         };
         let uncovered = difference(&definition.symbols, covered);
         if !uncovered.is_empty() {
@@ -253,7 +256,14 @@ impl<P: Payload> SessionState<P> {
         let WaitingUnit { symbols, name: unit_name, .. } = &mut self.units[unit];
         let (symbols, unit_name) = (std::mem::take(symbols), unit_name.clone());
         for (name, &flags) in &symbols {
-            self.insert_row(dylib, tracker, name.clone(), &unit_name, flags, RowState::NeverSearched { unit });
+            self.insert_row(
+                dylib,
+                tracker,
+                name.clone(),
+                &unit_name,
+                flags,
+                RowState::NeverSearched { unit },
+            );
         }
         self.units[unit].symbols = symbols;
     }
@@ -264,9 +274,12 @@ impl<P: Payload> SessionState<P> {
             Refusal::Closed => DefineError::Closed { unit },
             Refusal::DylibRemoved => DefineError::DylibRemoved { unit, dylib },
             Refusal::TrackerDefunct => DefineError::TrackerDefunct { unit, dylib },
-            Refusal::Duplicate { symbol, existing } => {
-                DefineError::Duplicate { symbol, dylib, unit, existing_unit: self.rows[existing].unit_name.clone() }
-            }
+            Refusal::Duplicate { symbol, existing } => DefineError::Duplicate {
+                symbol,
+                dylib,
+                unit,
+                existing_unit: self.rows[existing].unit_name.clone(),
+            },
         }
     }
 

@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 use crate::sync::Arc;
 use crate::{DylibError, EventKind, JitDylibLookupFlags, SymbolFlags, SymbolName};
 
-use super::effects::{Effects, Leftover};
+use super::effects::Effects;
 use super::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
 use super::row::{Links, Row, RowState};
 use super::slab::{NONE, Slab};
@@ -18,6 +18,8 @@ use super::{Payload, SessionState};
 #[derive(Debug)]
 pub(crate) struct Dylib {
     pub(crate) name: Arc<str>,
+    /// Its place in the order of creation.
+    pub(crate) created: u64,
     /// The indices of the dylib's rows, by the rows' names.
     pub(crate) table: HashTable<u32>,
     /// Where references are searched. Never names a removed dylib.
@@ -40,12 +42,14 @@ impl<P: Payload> SessionState<P> {
         // The dylib and its default tracker name each other: the tracker comes second.
         let dylib = self.dylibs.insert(Dylib {
             name: name.clone(),
+            created: self.dylibs_created,
             table: HashTable::new(),
             link_order: Vec::new(),
             generators: Vec::new(),
             default_tracker: TrackerId::new(NONE, 0),
             newest_tracker: NONE,
         });
+        self.dylibs_created += 1;
         let tracker = self.create_tracker_in(dylib);
         let row = &mut self.dylibs[dylib];
         row.default_tracker = tracker;
@@ -130,7 +134,8 @@ impl<P: Payload> SessionState<P> {
         state: RowState,
     ) -> RowId {
         let (hashed, unit_name) = (hash(&name), unit_name.clone());
-        let row = self.rows.insert(Row { name, unit_name, dylib, tracker, links: Links::ALONE, flags, state });
+        let row =
+            self.rows.insert(Row { name, unit_name, dylib, tracker, links: Links::ALONE, flags, state });
         let rows = &self.rows;
         self.dylibs[dylib].table.insert_unique(hashed, row.index(), |&index| hash(&rows.at(index).name));
         self.link_to_tracker(row, tracker);
@@ -157,17 +162,16 @@ impl<P: Payload> SessionState<P> {
         }
         self.fail_suspended_in(dylib, effects);
         let resources = self.clear(dylib, effects);
-        for (_, tracker) in self.trackers_of(dylib) {
-            self.trackers.remove(tracker);
+        // Only the default tracker is left, and empty.
+        self.delete_tracker(self.dylibs[dylib].default_tracker);
+        for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
+            self.drop_generator(generator, effects);
         }
-        let Some(removed) = self.dylibs.remove(dylib) else { return resources };
-        self.dylib_names.remove(&removed.name);
-        for generator in removed.generators {
-            if let Some(generator) = self.generators.remove(generator) {
-                effects.leftovers.push(Leftover::Generator(generator.value));
-            }
+        if let Some(removed) = self.dylibs.remove(dylib) {
+            self.dylib_names.remove(&removed.name);
         }
-        for other in self.dylibs.ids() {
+        let others: Vec<_> = self.dylibs.iter().map(|(id, _)| id).collect();
+        for other in others {
             self.remove_from_link_order(other, dylib);
         }
         resources

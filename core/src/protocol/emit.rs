@@ -45,10 +45,8 @@ impl<P: Payload> SessionState<P> {
         };
         self.settle_all(effects);
         check_names(unit, covered, &groups)?;
-        let checked = groups
-            .iter()
-            .map(|group| self.check_group(claim, unit, group))
-            .collect::<Result<Vec<_>, _>>()?;
+        let checked =
+            groups.iter().map(|group| self.check_group(claim, unit, group)).collect::<Result<Vec<_>, _>>()?;
         self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
         // Dependencies first: a claim they cause must find the rows as they are.
         let nodes: Vec<_> = checked.iter().map(|group| self.dependency_nodes(group, effects)).collect();
@@ -95,23 +93,29 @@ impl<P: Payload> SessionState<P> {
         self.rows[row].waiting().is_some_and(demands)
     }
 
-    /// Whether consequences of earlier transactions are left to work off.
-    pub(crate) fn has_unsettled(&self) -> bool {
-        self.forest.has_work()
-    }
-
     /// The group's rows and unready dependencies, unless one of these makes the emission impossible.
-    fn check_group(&mut self, claim: ClaimId, unit: &SymbolName, group: &EmitGroup) -> Result<Checked, EmitError> {
+    fn check_group(
+        &mut self,
+        claim: ClaimId,
+        unit: &SymbolName,
+        group: &EmitGroup,
+    ) -> Result<Checked, EmitError> {
         let rows: Vec<_> = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
         let mut dependencies = Vec::with_capacity(group.dependencies.len());
         for &dependency in &group.dependencies {
             let Some(row) = self.rows.get(dependency) else {
-                return Err(EmitError::DependencyRemoved { unit: unit.clone(), dependants: group.symbols.clone() });
+                return Err(EmitError::DependencyRemoved {
+                    unit: unit.clone(),
+                    dependants: group.symbols.clone(),
+                });
             };
             match row.state {
                 RowState::Ready { .. } => {}
                 RowState::Failed { .. } => {
-                    return Err(EmitError::DependencyFailed { unit: unit.clone(), failure: self.failure_of(dependency) });
+                    return Err(EmitError::DependencyFailed {
+                        unit: unit.clone(),
+                        failure: self.failure_of(dependency),
+                    });
                 }
                 _ => dependencies.push(dependency),
             }
@@ -155,7 +159,13 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Emits the symbols of the claim that were in no group: they depend on nothing.
-    fn emit_ungrouped(&mut self, claim: ClaimId, dylib: DylibId, covered: &SymbolFlagsMap, effects: &mut Effects<P>) {
+    fn emit_ungrouped(
+        &mut self,
+        claim: ClaimId,
+        dylib: DylibId,
+        covered: &SymbolFlagsMap,
+        effects: &mut Effects<P>,
+    ) {
         for name in covered.keys() {
             let Some(row) = self.find(dylib, name) else { continue };
             if self.rows[row].claim() == Some(claim) {
@@ -174,7 +184,9 @@ impl<P: Payload> SessionState<P> {
     /// The row, and everything it needs, is in place.
     fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         let Some(row) = self.rows.get_mut(id) else { return };
-        let (RowState::Resolved { address, waiting, .. } | RowState::Emitted { address, waiting, .. }) = row.state else {
+        let (RowState::Resolved { address, waiting, .. } | RowState::Emitted { address, waiting, .. }) =
+            row.state
+        else {
             return;
         };
         row.state = RowState::Ready { address };
@@ -191,7 +203,8 @@ impl<P: Payload> SessionState<P> {
 fn check_names(unit: &SymbolName, covered: &SymbolFlagsMap, groups: &[EmitGroup]) -> Result<(), EmitError> {
     let mut seen = FxHashSet::default();
     let names = groups.iter().flat_map(|group| &group.symbols);
-    let symbols: Vec<_> = names.filter(|name| !covered.contains_key(*name) || !seen.insert(*name)).cloned().collect();
+    let symbols: Vec<_> =
+        names.filter(|name| !covered.contains_key(*name) || !seen.insert(*name)).cloned().collect();
     match symbols.is_empty() {
         true => Ok(()),
         false => Err(EmitError::Unexpected { unit: unit.clone(), symbols }),

@@ -60,7 +60,9 @@ impl<P: Payload> SessionState<P> {
         let mut path = Vec::new();
         let mut cursor = row;
         while cursor != root && path.len() + 1 < PATH_STEPS_MAX {
-            let Some(Row { name, state: RowState::Failed { via, .. }, .. }) = self.rows.get(cursor) else { break };
+            let Some(Row { name, state: RowState::Failed { via, .. }, .. }) = self.rows.get(cursor) else {
+                break;
+            };
             path.push(name.clone());
             cursor = *via;
         }
@@ -116,7 +118,9 @@ impl<P: Payload> SessionState<P> {
     fn make_failed(&mut self, id: RowId, failure: FailureId, via: Option<RowId>, effects: &mut Effects<P>) {
         let (root, depth) = match via.map(|via| (via, self.rows.get(via))) {
             None => (id, 0),
-            Some((_, Some(Row { state: RowState::Failed { root, depth, .. }, .. }))) => (*root, depth.saturating_add(1)),
+            Some((_, Some(Row { state: RowState::Failed { root, depth, .. }, .. }))) => {
+                (*root, depth.saturating_add(1))
+            }
             Some((removed, _)) => (removed, 1),
         };
         let row = &mut self.rows[id];

@@ -13,7 +13,9 @@ use std::collections::VecDeque;
 
 use crate::failure::shared_error;
 use crate::sync::Arc;
-use crate::{EventKind, JitDylibLookupFlags, LookupError, LookupSet, SharedError, SymbolLookupFlags, SymbolName};
+use crate::{
+    EventKind, JitDylibLookupFlags, LookupError, LookupSet, SharedError, SymbolLookupFlags, SymbolName,
+};
 
 use super::effects::{Effects, Generation, Leftover};
 use super::ids::{DylibId, GeneratorId, QueryId};
@@ -75,7 +77,8 @@ impl<P: Payload> SessionState<P> {
             effects.leftovers.push(Leftover::Generator(value));
             return None;
         };
-        let id = self.generators.insert(Generator { value, name, dylib, occupant: None, queue: VecDeque::new() });
+        let id =
+            self.generators.insert(Generator { value, name, dylib, occupant: None, queue: VecDeque::new() });
         row.generators.push(id);
         Some(id)
     }
@@ -97,7 +100,9 @@ impl<P: Payload> SessionState<P> {
 
     /// Lets a generator go: lookups in its queue fail, the one it is busy with may still finish.
     pub(crate) fn drop_generator(&mut self, generator: GeneratorId, effects: &mut Effects<P>) {
-        let Some(Generator { value, name, dylib, queue, .. }) = self.generators.remove(generator) else { return };
+        let Some(Generator { value, name, dylib, queue, .. }) = self.generators.remove(generator) else {
+            return;
+        };
         effects.leftovers.push(Leftover::Generator(value));
         let dylib = self.dylibs[dylib].name.clone();
         for query in queue {
@@ -137,7 +142,9 @@ impl<P: Payload> SessionState<P> {
 
     /// Moves a suspended lookup along its order, as far as it comes without waiting.
     pub(crate) fn advance(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) else { return };
+        let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) else {
+            return;
+        };
         // Taken out for the walk, which borrows the whole state.
         let mut walker = std::mem::replace(suspended, Box::new(Suspended::new(Search::default())));
         let step = loop {
@@ -238,7 +245,8 @@ impl<P: Payload> SessionState<P> {
             Phase::Suspended(suspended) => suspended.search.order.iter().any(|(id, _)| *id == dylib),
             Phase::Lodged(_) => false,
         };
-        let queries: Vec<_> = self.queries.iter().filter(|(_, query)| names_it(query)).map(|(id, _)| id).collect();
+        let queries: Vec<_> =
+            self.queries.iter().filter(|(_, query)| names_it(query)).map(|(id, _)| id).collect();
         let name = self.dylibs[dylib].name.clone();
         for query in queries {
             self.fail_query(query, LookupError::DylibRemoved { dylib: name.clone() }, effects);
@@ -247,7 +255,11 @@ impl<P: Payload> SessionState<P> {
 
     fn generator_error(&self, generator: GeneratorId, source: SharedError) -> LookupError {
         let Some(Generator { name, dylib, .. }) = self.generators.get(generator) else {
-            return LookupError::Generator { dylib: "(removed)".into(), generator: "(removed)".into(), source };
+            return LookupError::Generator {
+                dylib: "(removed)".into(),
+                generator: "(removed)".into(),
+                source,
+            };
         };
         let dylib = self.dylibs[*dylib].name.clone();
         LookupError::Generator { dylib, generator: name.clone(), source }

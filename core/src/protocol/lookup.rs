@@ -5,7 +5,8 @@
 //! everything is matched and lodged in one transaction.
 
 use crate::{
-    JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolLookupFlags, SymbolName,
+    JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolLookupFlags,
+    SymbolName,
 };
 
 use super::alias::AliasEdge;
@@ -81,7 +82,12 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// What `dylib` has for `name`.
-    pub(crate) fn visibility(&self, dylib: DylibId, name: &SymbolName, flags: JitDylibLookupFlags) -> Visibility {
+    pub(crate) fn visibility(
+        &self,
+        dylib: DylibId,
+        name: &SymbolName,
+        flags: JitDylibLookupFlags,
+    ) -> Visibility {
         match self.find(dylib, name) {
             None => Visibility::Undefined,
             Some(row) if flags == JitDylibLookupFlags::MatchAllSymbols => Visibility::Visible(row),
@@ -92,7 +98,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Finds every symbol of the search, without changing anything.
     fn match_all(&self, search: &Search) -> Matches {
-        let generates = |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs[*dylib].generators.is_empty();
+        let generates =
+            |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs[*dylib].generators.is_empty();
         let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
         let mut may_generate = false;
         let find = |(name, _): &(SymbolName, SymbolLookupFlags)| {
@@ -118,7 +125,8 @@ impl<P: Payload> SessionState<P> {
         handler: P::Handler,
         effects: &mut Effects<P>,
     ) -> Option<QueryId> {
-        let aliases = match self.refuse(&search, &rows).map_or_else(|| self.add_aliases(&search, &rows), Err) {
+        let aliases = match self.refuse(&search, &rows).map_or_else(|| self.add_aliases(&search, &rows), Err)
+        {
             Ok(aliases) => aliases,
             Err(error) => {
                 let symbols = search.symbols.len();

@@ -23,7 +23,7 @@ mod check;
 pub(crate) mod claim;
 mod close;
 pub(crate) mod define;
-mod dylib;
+pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
 mod fail;
@@ -35,7 +35,7 @@ mod remove;
 mod resolve;
 mod row;
 pub(crate) mod slab;
-mod transfer;
+pub(crate) mod transfer;
 mod waiting_on;
 
 use std::fmt;
@@ -95,6 +95,8 @@ pub(crate) struct SessionState<P: Payload> {
     observed: bool,
     /// How many events there have been.
     sequence: u64,
+    /// How many dylibs have been created.
+    dylibs_created: u64,
     /// Transactions since the last full check, which costs as much as the state is large.
     #[cfg(any(test, debug_assertions))]
     unchecked: usize,
@@ -120,15 +122,17 @@ impl<P: Payload> SessionState<P> {
             aliases: AliasEdges::default(),
             observed,
             sequence: 0,
+            dylibs_created: 0,
             #[cfg(any(test, debug_assertions))]
             unchecked: 0,
         }
     }
 
-    /// Called at the end of every transaction, under the lock.
-    pub(crate) fn finish_transaction(&mut self) {
+    /// Called at the end of every transaction, under the lock. Says whether [`Self::settle`] has more to do.
+    pub(crate) fn finish_transaction(&mut self) -> bool {
         #[cfg(any(test, debug_assertions))]
         self.check_now_and_then();
+        self.forest.has_work()
     }
 
     /// Makes an event, with its place in the order of all events.

@@ -105,7 +105,13 @@ impl<P: Payload> SessionState<P> {
     /// Tells the queries in the list that begins at `first` that their row has come as far as `reached`.
     ///
     /// The row may have left the states that hold a list already.
-    pub(crate) fn satisfy(&mut self, row: RowId, first: Lodging, reached: RequiredState, effects: &mut Effects<P>) {
+    pub(crate) fn satisfy(
+        &mut self,
+        row: RowId,
+        first: Lodging,
+        reached: RequiredState,
+        effects: &mut Effects<P>,
+    ) {
         let Some((address, flags)) = address_and_flags(&self.rows[row]) else { return };
         let mut cursor = first;
         let mut satisfied = Vec::new();
@@ -163,7 +169,9 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends a query with its answer.
     pub(crate) fn complete(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        let Some(Query { handler, phase: Phase::Lodged(lodged) }) = self.queries.remove(query) else { return };
+        let Some(Query { handler, phase: Phase::Lodged(lodged) }) = self.queries.remove(query) else {
+            return;
+        };
         self.forget_aliases(&lodged.aliases);
         let symbols = lodged.entries.len();
         let found = lodged.entries.into_iter().filter_map(Entry::into_found).collect();
@@ -223,7 +231,9 @@ impl Entry {
     /// The entry as part of the answer. Symbols without an address are not.
     fn into_found(self) -> Option<Found> {
         match self.progress {
-            Progress::Found { address, flags } if !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) => {
+            Progress::Found { address, flags }
+                if !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) =>
+            {
                 let definition = ExecutorSymbolDef::new(address, flags);
                 Some(Found { name: self.name, row: self.row, definition })
             }
@@ -235,9 +245,9 @@ impl Entry {
 /// What a query may be told of a row, once it has an address.
 fn address_and_flags(row: &Row) -> Option<(ExecutorAddr, SymbolFlags)> {
     match row.state {
-        RowState::Resolved { address, .. } | RowState::Emitted { address, .. } | RowState::Ready { address } => {
-            Some((address, row.flags))
-        }
+        RowState::Resolved { address, .. }
+        | RowState::Emitted { address, .. }
+        | RowState::Ready { address } => Some((address, row.flags)),
         _ => None,
     }
 }
@@ -254,7 +264,9 @@ fn set_neighbours<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, previou
 }
 
 fn set_previous<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, new: Lodging) {
-    if let Progress::Waiting { previous, .. } = &mut lodged_at(queries, at).entries[at.entry as usize].progress {
+    if let Progress::Waiting { previous, .. } =
+        &mut lodged_at(queries, at).entries[at.entry as usize].progress
+    {
         *previous = new;
     }
 }

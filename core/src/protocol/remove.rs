@@ -3,6 +3,7 @@
 //! Whoever waits on a removed row fails, and so does everything emitted that depends on it and is not
 //! Ready yet. What is Ready already stays: callers of removed code are the embedder's affair.
 
+use crate::sync::Arc;
 use crate::{FailureCause, LookupError, RemoveError, SymbolName};
 
 use super::define::Tell;
@@ -17,10 +18,12 @@ impl<P: Payload> SessionState<P> {
         &mut self,
         dylib: DylibId,
         names: &[SymbolName],
+        dylib_name: impl FnOnce() -> Arc<str>,
         effects: &mut Effects<P>,
     ) -> Result<(), RemoveError> {
-        let Some(row) = self.dylibs.get(dylib) else { return Err(RemoveError::DylibRemoved) };
-        let dylib_name = row.name.clone();
+        if !self.dylibs.contains(dylib) {
+            return Err(RemoveError::DylibRemoved { dylib: dylib_name() });
+        }
         self.settle_all(effects);
         let mut rows = Vec::with_capacity(names.len());
         let (mut missing, mut in_use) = (Vec::new(), Vec::new());
@@ -32,10 +35,10 @@ impl<P: Payload> SessionState<P> {
             }
         }
         if !missing.is_empty() {
-            return Err(RemoveError::NotFound { dylib: dylib_name, symbols: missing });
+            return Err(RemoveError::NotFound { dylib: dylib_name(), symbols: missing });
         }
         if !in_use.is_empty() {
-            return Err(RemoveError::InUse { dylib: dylib_name, symbols: in_use });
+            return Err(RemoveError::InUse { dylib: dylib_name(), symbols: in_use });
         }
         for row in rows {
             // A name given twice is gone the second time.
@@ -48,7 +51,11 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// See [`crate::ResourceTracker::remove`]. The resources are the caller's to remove, newest last.
-    pub(crate) fn remove_tracker(&mut self, tracker: TrackerId, effects: &mut Effects<P>) -> Vec<P::Resource> {
+    pub(crate) fn remove_tracker(
+        &mut self,
+        tracker: TrackerId,
+        effects: &mut Effects<P>,
+    ) -> Vec<P::Resource> {
         self.settle_all(effects);
         let Some(row) = self.trackers.get(tracker) else { return Vec::new() };
         let is_default = self.dylibs[row.dylib].default_tracker == tracker;
@@ -84,7 +91,9 @@ impl<P: Payload> SessionState<P> {
     /// Removes one row in whatever state it is.
     fn remove_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
         match self.rows[row].state {
-            RowState::NeverSearched { .. } | RowState::Returned { .. } => self.take_from_unit(row, tell, effects),
+            RowState::NeverSearched { .. } | RowState::Returned { .. } => {
+                self.take_from_unit(row, tell, effects)
+            }
             RowState::Materializing { .. } | RowState::Resolved { .. } => {
                 self.fail_waiting(row, effects);
                 self.leave_claim(row);

@@ -1,6 +1,8 @@
 //! Resolve: addresses are recorded, and lookups that wanted no more than that are answered.
 
-use crate::{EventKind, ExecutorAddr, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName};
+use crate::{
+    EventKind, ExecutorAddr, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+};
 
 use super::effects::Effects;
 use super::ids::ClaimId;

@@ -94,7 +94,11 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// See [`crate::ResourceTracker::transfer_to`]. The default tracker's rows move too, but it stays.
-    pub(crate) fn transfer_tracker(&mut self, source: TrackerId, destination: TrackerId) -> Result<(), Defunct> {
+    pub(crate) fn transfer_tracker(
+        &mut self,
+        source: TrackerId,
+        destination: TrackerId,
+    ) -> Result<(), Defunct> {
         if !self.trackers.contains(source) || !self.trackers.contains(destination) {
             return Err(Defunct);
         }
