@@ -1,7 +1,5 @@
 //! Units of work, and who runs them.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
 
 use crate::sync::{Arc, Latch};
@@ -26,6 +24,8 @@ pub struct Task {
     label: Arc<str>,
     priority: TaskPriority,
     run: Box<dyn FnOnce() + Send>,
+    /// It tells somebody something that must be told even when no dispatcher takes it.
+    runs_when_refused: bool,
 }
 
 impl Task {
@@ -35,7 +35,7 @@ impl Task {
         priority: TaskPriority,
         run: impl FnOnce() + Send + 'static,
     ) -> Self {
-        Self { label: label.into(), priority, run: Box::new(run) }
+        Self { label: label.into(), priority, run: Box::new(run), runs_when_refused: false }
     }
 
     /// What to call the task in traces.
@@ -46,6 +46,15 @@ impl Task {
     /// How urgently the task was wanted when it was made.
     pub fn priority(&self) -> TaskPriority {
         self.priority
+    }
+
+    pub(crate) fn run_when_refused(mut self) -> Self {
+        self.runs_when_refused = true;
+        self
+    }
+
+    pub(crate) fn runs_when_refused(&self) -> bool {
+        self.runs_when_refused
     }
 
     /// Runs the task on this thread.
@@ -108,33 +117,4 @@ pub enum WaitError {
         /// How many waits this thread was inside of.
         depth: usize,
     },
-}
-
-/// Runs every task on the thread that dispatched it.
-///
-/// Tasks queue up per thread and run in a loop from the outermost frame, never from inside one another;
-/// only a blocking lookup inside a task starts a nested loop, and those have a depth limit.
-///
-/// # Concurrency
-/// A task runs on the thread that dispatched it, before that thread's outermost call into the session
-/// returns.
-///
-/// Source: ORC `InPlaceTaskDispatcher`, which recurses.
-#[derive(Debug, Default)]
-pub struct InPlaceTaskDispatcher {
-    closed: crate::sync::atomic::AtomicBool,
-}
-
-/// How many waits may nest on one thread before [`WaitError::TooDeep`].
-const IN_PLACE_WAIT_DEPTH_MAX: usize = 256;
-
-#[derive(Default)]
-struct InPlaceThread {
-    queue: VecDeque<Task>,
-    /// Loops of this thread that are running tasks right now, outermost first.
-    depth: usize,
-}
-
-thread_local! {
-    static IN_PLACE: RefCell<InPlaceThread> = RefCell::default();
 }
