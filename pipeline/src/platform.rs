@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use uruk_core::sync::Mutex;
 use uruk_core::{ExecutionSession, ExecutorAddr, SymbolName};
 
-use crate::runtime::ArrayFunction;
+use crate::runtime::startup::ArrayFunction;
 
 /// The initialisers of one session.
 ///

@@ -368,3 +368,143 @@ fn function_sections_and_levels_reach_code_generation() {
     assert!(!String::from_utf8_lossy(&plain).contains(".text.add"));
     assert_ne!(plain, quick);
 }
+
+/// The symbols of a module as its IR promises them and as its object defines them, by name.
+fn interface_and_object(source: &ObjectBuffer) -> (Vec<(String, SymbolFlags)>, Vec<(String, SymbolFlags)>) {
+    let target = target();
+    let of_bitcode = ModuleInterface::of_bitcode(source, &target).expect("valid");
+    let module = ThreadSafeModule::parse(source).expect("valid IR");
+    let of_module = ModuleInterface::of_module(&module, &target).expect("valid");
+    assert_eq!(of_bitcode, of_module, "read lazily and whole");
+    let mut promised: Vec<_> =
+        of_module.symbols.iter().map(|symbol| (symbol.name.to_string(), symbol.flags)).collect();
+    promised.sort_by(|left, right| left.0.cmp(&right.0));
+    let object = compiler(OptimizationPipeline::none()).compile(module).expect("compiles");
+    (promised, defined(&object))
+}
+
+const KINDS: &str = "
+    int data = 1; const int constant = 2; int tentative; static int local; __thread int per_thread;
+    void function(void) {} static void hidden_away(void) { local++; }
+    __attribute__((weak)) void yielding(void) {}
+    __attribute__((visibility(\"hidden\"))) int hidden = 3;
+    __attribute__((visibility(\"protected\"))) int protected = 4;
+    static void *choose(void) { return (void *)hidden_away; }
+    void chosen(void) __attribute__((ifunc(\"choose\")));
+    void other_name(void) __attribute__((alias(\"function\")));
+    extern int other_data __attribute__((alias(\"data\")));
+    extern int verbatim __asm__(\"verbatim name\"); int verbatim = 5;
+    extern int needed; int *use(void) { return &needed; }
+    __asm__(\".globl bare\\n.type bare,@function\\n.text\\nbare: ret\\n.weak maybe\\nmaybe: ret\\nquiet: ret\\n\");";
+
+#[test]
+fn what_a_c_module_promises_is_what_its_object_defines() {
+    let scratch = Scratch::new("promises-c");
+    for flags in [["-O0", "-fcommon"], ["-O2", "-fcommon"]] {
+        let source = bitcode(&scratch, "kinds.c", KINDS, &flags);
+        let (promised, defined) = interface_and_object(&source);
+        assert_eq!(promised, defined);
+        let names: Vec<_> = promised.iter().map(|(name, _)| name.as_str()).collect();
+        for name in ["bare", "maybe", "verbatim name", "other_name", "other_data", "chosen", "tentative"] {
+            assert!(names.contains(&name), "{name} in {names:?}");
+        }
+        for name in ["local", "quiet", "needed", "hidden_away"] {
+            assert!(!names.contains(&name), "{name} in {names:?}");
+        }
+    }
+}
+
+const CXX: &str = "
+    #include <stdexcept>
+    inline int &counter() { static int count = 0; return ++count; }
+    template <class T> struct Box { static T value; virtual T get() { return value; } virtual ~Box() {} };
+    template <class T> T Box<T>::value;
+    inline int inlined = counter();
+    thread_local int per_thread = counter();
+    struct Base { Base(int); virtual ~Base(); }; struct S : virtual Base { S(); ~S(); };
+    S::S() : Base(1) {} S::~S() {}
+    int use(Base *b) { try { if (!b) throw std::runtime_error(\"none\"); return counter() + Box<int>().get() + per_thread; }
+                       catch (std::exception &) { return dynamic_cast<S *>(b) != nullptr; } }";
+
+#[test]
+fn what_a_cxx_module_promises_is_defined_by_its_object() {
+    let scratch = Scratch::new("promises-cxx");
+    for flags in ["-O0", "-O2"] {
+        let source = bitcode(&scratch, "cxx.cpp", CXX, &["-std=c++17", flags]);
+        let (promised, defined) = interface_and_object(&source);
+        for symbol in &promised {
+            assert!(defined.contains(symbol), "{flags}: {symbol:?} in {defined:?}");
+        }
+        // Code generation adds the personality's and nothing else.
+        let added: Vec<_> = defined.iter().filter(|symbol| !promised.contains(symbol)).collect();
+        assert!(
+            added
+                .iter()
+                .all(|(name, flags)| name.starts_with("DW.ref.") && !flags.contains(SymbolFlags::EXPORTED)),
+            "{added:?}"
+        );
+    }
+}
+
+#[test]
+fn initializers_of_a_module_are_seen_in_ir_and_in_assembly() {
+    let scratch = Scratch::new("ir-init");
+    for (source, expected) in [
+        ("__attribute__((constructor)) void f(void) {}", (true, false)),
+        ("__attribute__((destructor)) void f(void) {}", (false, true)),
+        ("__attribute__((section(\".init_array.7\"), used)) static void *p = 0;", (true, false)),
+        ("__attribute__((section(\".dtors\"), used)) static void *p = 0;", (false, true)),
+        ("__asm__(\".section .init_array,\\\"aw\\\"\\n.quad 0\\n\");", (true, false)),
+        ("int nothing;", (false, false)),
+    ] {
+        let source_bitcode = bitcode(&scratch, "init.c", source, &[]);
+        let interface = ModuleInterface::of_bitcode(&source_bitcode, &target()).expect("valid");
+        assert_eq!((interface.has_initializers, interface.has_finalizers), expected, "{source}");
+    }
+}
+
+#[test]
+fn names_kept_to_itself_and_mere_copies_are_not_promised() {
+    let source = "
+        @llvm.used = appending global [1 x ptr] [ptr @kept], section \"llvm.metadata\"
+        @kept = internal global i32 1
+        @private = private constant i32 2
+        @0 = global i32 3
+        define available_externally i32 @copy() { ret i32 1 }
+        define linkonce_odr i32 @once() { ret i32 1 }
+        define i32 @mine() { ret i32 1 }";
+    let interface = ModuleInterface::of_module(&parse(source), &target()).expect("valid");
+    let names: Vec<_> = interface.symbols.iter().map(|symbol| &*symbol.name).collect();
+    assert_eq!(names, ["once", "mine"]);
+    assert_eq!(interface.symbols[0].flags, SymbolFlags::EXPORTED | SymbolFlags::CALLABLE | SymbolFlags::WEAK);
+}
+
+#[test]
+fn random_changes_to_textual_ir_are_compiled_or_refused() {
+    let scratch = Scratch::new("mutations");
+    let source = bitcode(&scratch, "kinds.c", KINDS, &["-O1", "-S"]);
+    let text = String::from_utf8(source.bytes().to_vec()).expect("text");
+    let lines: Vec<&str> = text.lines().collect();
+    let compiler = compiler(OptimizationPipeline::level(OptimizationLevel::O1));
+    let (mut compiled, mut refused) = (0, 0);
+    // Each line in turn is left out, doubled, or cut in half.
+    for at in 0..lines.len() {
+        for change in 0..3 {
+            let mut mutant: Vec<&str> = lines.clone();
+            match change {
+                0 => drop(mutant.remove(at)),
+                1 => mutant.insert(at, lines[at]),
+                _ => mutant[at] = &lines[at][..lines[at].len() / 2],
+            }
+            let mutant = ObjectBuffer::new("mutant.ll", mutant.join("\n").into_bytes());
+            match ThreadSafeModule::parse(&mutant).and_then(|module| compiler.compile(module)) {
+                Ok(_) => compiled += 1,
+                Err(error) => {
+                    assert!(error.to_string().starts_with("mutant.ll"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(compiled > 20 && refused > 20, "{compiled} compiled, {refused} refused");
+}

@@ -121,24 +121,46 @@ fn small_objects_share_pages_and_everything_reaches_everything() {
     assert!(objects.iter().all(|object| range.contains(&object.address(0)) && call(object.address(0)) == 42));
 }
 
-/// Only the first range of a process gets the place below the libraries, so this runs in a process of its own.
+const ALONE: &str = "URUK_TEST_ALONE";
+
+/// Runs the test `name` again in a process of its own, under `sh -c` with `limits` in front; true in that process.
+fn alone(name: &str, limits: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let status = std::process::Command::new("sh")
+        .args(["-c", &format!("{limits} exec \"$0\" --exact \"$1\" --test-threads=1")])
+        .arg(std::env::current_exe().unwrap())
+        .arg(name)
+        .env(ALONE, "1")
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    false
+}
+
+/// Only the first range of a process gets the place below the libraries.
 #[test]
 fn code_lies_within_reach_of_libc() {
-    const ALONE: &str = "URUK_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "code_lies_within_reach_of_libc", "--test-threads=1"])
-            .env(ALONE, "1")
-            .stdout(std::process::Stdio::null())
-            .status()
-            .unwrap();
-        assert!(status.success());
+    if !alone("code_lies_within_reach_of_libc", "") {
         return;
     }
     let manager = manager(ViewPolicy::TwoViews);
     let code = with(&manager, SegmentKind::Code, &RETURN_42).address(0).value();
     let libc = libc::strlen as *const () as u64;
     assert!(code.abs_diff(libc) < 1 << 31, "code at {code:#x}, libc at {libc:#x}");
+}
+
+#[test]
+fn limited_address_space_gets_a_smaller_range() {
+    if !alone("limited_address_space_gets_a_smaller_range", "ulimit -v 1000000;") {
+        return;
+    }
+    let manager = manager(ViewPolicy::Automatic);
+    let range = manager.reserved_range();
+    assert!((64 << 20..1 << 30).contains(&(range.end.value() - range.start.value())));
+    assert_eq!(call(with(&manager, SegmentKind::Code, &RETURN_42).address(0)), 42);
 }
 
 #[test]
@@ -301,7 +323,7 @@ fn planned_failures_happen_and_leak_nothing() {
             .collect();
         let failed =
             results.iter().filter(|result| matches!(result, Err(MemoryError::Injected { .. }))).count();
-        assert!(failed >= 1 && failed < 6, "{fault:?}: {failed}");
+        assert!((1..6).contains(&failed), "{fault:?}: {failed}");
         drop(results);
         assert_eq!(inner.usage().code.allocated_bytes, 0);
     }

@@ -145,10 +145,6 @@ impl JitTargetMachineBuilder {
 pub(super) struct TargetMachine(LLVMTargetMachineRef);
 
 impl TargetMachine {
-    pub(super) fn raw(&self) -> LLVMTargetMachineRef {
-        self.0
-    }
-
     /// Runs the pipeline `passes` over `module`.
     pub(super) fn run_passes(&self, module: &LockedModule<'_>, passes: &str) -> Result<(), CompileError> {
         let text = c_string(passes);
@@ -326,11 +322,11 @@ mod tests {
     #[test]
     fn a_thread_reuses_its_machine() {
         let target = JitTargetMachineBuilder::host().expect("host target");
-        let first = target.with_machine(|machine| machine.raw() as usize).expect("machine");
-        let again = target.with_machine(|machine| machine.raw() as usize).expect("machine");
+        let first = target.with_machine(|machine| machine.0 as usize).expect("machine");
+        let again = target.with_machine(|machine| machine.0 as usize).expect("machine");
         assert_eq!(first, again);
         let other = target.clone().with_codegen_level(CodegenLevel::None);
-        let other = other.with_machine(|machine| machine.raw() as usize).expect("machine");
+        let other = other.with_machine(|machine| machine.0 as usize).expect("machine");
         assert_ne!(first, other);
     }
 
@@ -339,8 +335,8 @@ mod tests {
         let target = JitTargetMachineBuilder::host().expect("host target");
         let (outer, inner) = target
             .with_machine(|outer| {
-                let inner = target.with_machine(|inner| inner.raw() as usize).expect("machine");
-                (outer.raw() as usize, inner)
+                let inner = target.with_machine(|inner| inner.0 as usize).expect("machine");
+                (outer.0 as usize, inner)
             })
             .expect("machine");
         assert_ne!(outer, inner);

@@ -169,3 +169,125 @@ pub fn define_ir(
         .map_err(|error| -> SharedError { Arc::new(error) })?;
     dylib.define(Box::new(unit)).map_err(|error| -> SharedError { Arc::new(error) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{IrCompiler, OptimizationLevel, OptimizationPipeline};
+    use crate::object::ObjectInterface;
+    use uruk_core::SymbolStringPool;
+
+    const SOURCE: &str = "
+        $group = comdat any
+        @variable = weak global i32 1
+        @table = linkonce_odr constant i32 2, comdat($group)
+        @slot = linkonce_odr thread_local global i32 3
+        @other_variable = weak alias i32, ptr @variable
+        @named = weak ifunc i32 (), ptr @choose
+        @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 65535, ptr @start, ptr @guarded }]
+        @guarded = linkonce_odr global i32 0, comdat
+        $guarded = comdat any
+        define internal void @start() { store volatile i32 1, ptr @guarded ret void }
+        define internal ptr @choose() { ret ptr @strong }
+        define linkonce_odr i32 @same() comdat($group) { ret i32 1 }
+        define weak i32 @different() { ret i32 2 }
+        define i32 @grouped() comdat($group) { ret i32 3 }
+        define i32 @strong() {
+          %a = call i32 @same()
+          %b = call i32 @different()
+          %c = call i32 @named()
+          %d = load volatile i32, ptr @variable
+          %e = load volatile i32, ptr @other_variable
+          %f = load volatile i32, ptr @table
+          %s = call ptr @llvm.threadlocal.address.p0(ptr @slot)
+          %g = load volatile i32, ptr %s
+          %h = call i32 @grouped()
+          %i = add i32 %a, %b
+          ret i32 %i
+        }
+        declare ptr @llvm.threadlocal.address.p0(ptr)
+        define linkonce_odr i32 @nobody_needs_me() { ret i32 4 }";
+
+    /// Compiles the source without `discarded`; answers the names the object defines and needs.
+    fn compile(discarded: &[&str], level: Option<OptimizationLevel>) -> (Vec<String>, Vec<String>, bool) {
+        let target = JitTargetMachineBuilder::host().expect("host target");
+        let module = ThreadSafeModule::parse(&ObjectBuffer::new("unit.ll", SOURCE.as_bytes().to_vec()));
+        let module = module.expect("valid IR");
+        let interface = ModuleInterface::of_module(&module, &target).expect("valid");
+        let pool = SymbolStringPool::new();
+        let intern = |names: Vec<&str>| names.into_iter().map(|name| pool.intern(name)).collect::<Vec<_>>();
+        let linkonce = interface.symbols.iter().filter(|symbol| symbol.linkonce).map(|symbol| &*symbol.name);
+        let module = IrMaterializationUnit::prepare(
+            Source::Module(module),
+            &intern(linkonce.collect()),
+            &intern(discarded.to_vec()),
+        );
+        let module = module.expect("prepares");
+        module.verify().unwrap_or_else(|error| panic!("without {discarded:?}: {error}"));
+        let pipeline = level.map_or_else(OptimizationPipeline::none, OptimizationPipeline::level);
+        let object = IrCompiler::new(target, pipeline).compile(module);
+        let object = object.unwrap_or_else(|error| panic!("without {discarded:?}: {error}"));
+        let read = ObjectInterface::read(&object).expect("an object");
+        let defined = read.defined.iter().map(|symbol| symbol.name.to_owned()).collect();
+        let undefined = read.undefined.iter().map(|symbol| symbol.name.to_owned()).collect();
+        (defined, undefined, read.has_initializers)
+    }
+
+    const ALL: [&str; 10] = [
+        "variable",
+        "table",
+        "slot",
+        "other_variable",
+        "named",
+        "guarded",
+        "same",
+        "different",
+        "grouped",
+        "nobody_needs_me",
+    ];
+
+    #[test]
+    fn what_was_promised_is_defined_even_if_nobody_needs_it() {
+        for level in [None, Some(OptimizationLevel::O2)] {
+            let (defined, undefined, initializers) = compile(&[], level);
+            for name in ALL.iter().chain(&["strong"]) {
+                assert!(defined.iter().any(|found| found == name), "{name} in {defined:?}");
+            }
+            assert!(!undefined.iter().any(|name| ALL.contains(&name.as_str())), "{undefined:?}");
+            assert!(initializers);
+        }
+    }
+
+    #[test]
+    fn each_definition_given_up_becomes_a_reference() {
+        for level in [None, Some(OptimizationLevel::O1)] {
+            for name in ALL {
+                let (defined, undefined, initializers) = compile(&[name], level);
+                assert!(!defined.iter().any(|found| found == name), "{name} in {defined:?}");
+                // The optimizer may know enough of a copy that is the same everywhere.
+                let used = !["guarded", "nobody_needs_me"].contains(&name);
+                if used && level.is_none() {
+                    assert!(undefined.iter().any(|found| found == name), "{name} in {undefined:?}");
+                }
+                // The initializer of a variable goes with it: whoever defines it initializes it.
+                assert_eq!(initializers, name != "guarded", "{name}");
+                for other in ALL.iter().filter(|other| **other != name) {
+                    assert!(defined.iter().any(|found| found == other), "{other} without {name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_that_can_be_given_up_can_be_given_up_together() {
+        let (defined, _, initializers) = compile(&ALL, None);
+        assert_eq!(defined, ["strong"]);
+        assert!(!initializers);
+    }
+
+    #[test]
+    fn names_unknown_or_not_to_be_given_up_are_left_alone() {
+        let (defined, _, _) = compile(&["unheard_of", "choose"], None);
+        assert!(defined.iter().any(|name| name == "strong"));
+    }
+}

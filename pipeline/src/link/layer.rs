@@ -19,7 +19,7 @@ use uruk_core::{
     ResolvedResponsibility, Resource, SharedError, SymbolLookupFlags, SymbolMap,
 };
 
-use super::graph::LinkGraph;
+use super::graph::{Binding, LinkGraph, Location, SymbolId};
 use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, TlsImage, TlsPlacement, elf};
 use crate::layer::ObjectLayer;
 use crate::memory::MemoryManager;
@@ -77,7 +77,7 @@ impl ObjectLinkingLayer {
                 tls_module = Some(module);
                 Ok(placement)
             },
-            tls_placement: &tls::placement,
+            tls_placement: &|_| None,
             ifunc_thunk: ifunc::lazy_thunk(),
         };
         let linked = link.resolve(|name| found.get(&session.intern(name)), environment)?.fix()?.into_linked();
@@ -156,7 +156,7 @@ fn register_tls(image: TlsImage) -> Result<tls::TlsModule, TlsError> {
 fn discarded_definitions(responsibility: &MaterializationResponsibility, graph: &LinkGraph<'_>) -> FxHashSet<Box<str>> {
     let session = responsibility.session();
     let (mut discarded, mut hidden) = (FxHashSet::default(), Vec::new());
-    for (name, exported) in graph.global_definitions() {
+    for (name, exported) in global_definitions(graph) {
         let symbol = session.intern(name);
         if responsibility.symbols().contains_key(&symbol) {
             continue;
@@ -171,6 +171,15 @@ fn discarded_definitions(responsibility: &MaterializationResponsibility, graph: 
         discarded.extend(responsibility.dylib().flags(hidden).into_iter().map(|(name, _)| name.as_str().into()));
     }
     discarded
+}
+
+/// What other objects could refer to by name, and whether other dylibs could.
+fn global_definitions<'g>(graph: &'g LinkGraph<'_>) -> impl Iterator<Item = (&'g str, bool)> {
+    graph.symbols().iter().enumerate().filter_map(|(index, symbol)| {
+        let is_definition = matches!(symbol.location(), Location::Block(..) | Location::Absolute(_));
+        let is_global = is_definition && symbol.binding() != Binding::Local;
+        is_global.then(|| (graph.symbol_name(SymbolId::of(index)), symbol.is_exported()))
+    })
 }
 
 /// The addresses of what the unit promised, with the flags it promised them with.

@@ -96,6 +96,9 @@ pub struct InProcessMemoryManager {
 impl InProcessMemoryManager {
     /// Reserves the default range.
     ///
+    /// The system places it below everything that is mapped already. Made before threads and their stacks, it comes
+    /// to lie next to the libraries, and code reaches their data; nothing else depends on that.
+    ///
     /// # Errors
     /// [`MemoryError::Reserve`] if the system grants no usable range.
     pub fn new() -> Result<Self, MemoryError> {

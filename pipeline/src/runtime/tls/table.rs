@@ -43,7 +43,7 @@ unsafe extern "C" {
 
 /// Finds the calling thread's instance of a variable: what linked code calls as `__tls_get_addr`.
 ///
-/// Aborts for a module that is gone, as an access to unmapped memory would.
+/// For a module that is gone the answer lies in the unmapped first page.
 ///
 /// # Safety
 /// `index` points to a descriptor of a module that is alive.
@@ -70,8 +70,9 @@ pub(super) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 
 #[cold]
 fn first_access(module: u64) -> *mut u8 {
     let Some(image) = registry::image(module) else {
-        // Linked code whose module is gone runs, against the contract of removal. There is no address to give it.
-        std::process::abort();
+        // Code of a module that is gone runs, against the contract of removal. It faults at its own instruction,
+        // where whoever looks for the mistake has to look.
+        return ptr::null_mut();
     };
     // SAFETY: the layout's size is not zero: `register_module` sees to that.
     let base = unsafe { std::alloc::alloc_zeroed(image.layout) };

@@ -2,11 +2,11 @@
 //!
 //! The unwinder of libgcc asks glibc's `_dl_find_object` which object contains an address. An executable that
 //! contains this module exports a function of that name, and the dynamic linker binds libgcc to it: it looks
-//! into our own [`index`](self) first and passes every other address on. A throw costs the same with one
+//! into our own index (`index.rs`) first and passes every other address on. A throw costs the same with one
 //! object linked and with a hundred thousand.
 //!
 //! Where the engine was loaded by `dlopen`, libgcc is already bound to glibc. Then the slots through which
-//! the loaded libraries call `_dl_find_object` are redirected ([`redirect`]), and as a last resort each
+//! the loaded libraries call `_dl_find_object` are redirected (`redirect.rs`), in all that are loaded at that moment, and as a last resort each
 //! object's frames are registered with `__register_frame`, which works and makes every throw of the process
 //! slower with every object. [`method`] says which it is.
 //!
