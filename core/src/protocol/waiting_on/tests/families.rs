@@ -91,27 +91,29 @@ fn fan_in_and_fan_out() {
     symbols.finish(1.0);
 }
 
-/// The trunk grows at its root while, at its other end, one component re-hangs and asks for the root each
-/// time. Full path compression pays for the whole trunk again and again here.
+/// The root changes under a long trunk, again and again, and each time somebody at the top asks for it.
+/// Compressing whole paths leaves every hint on the trunk pointing at a root that is gone, and the next
+/// question walks all of it.
 #[test]
 fn long_trunk_whose_bottom_rehangs() {
-    // Symbols: a trunk of `length`, and `length` leaves that become Ready one by one.
-    let length = 8_192;
-    let mut symbols = Symbols::new(2 * length + 1);
-    // Leaf, trunk bottom, leaf, trunk bottom: each leaf that becomes Ready makes the bottom look up again.
-    let bottom = 2 * length;
-    symbols.emit(bottom, (length..2 * length).flat_map(|leaf| [leaf, leaf - length]));
-    for symbol in 0..length {
-        // The trunk's next root, and the leaf that the bottom is waiting for.
-        symbols.emit(symbol, (symbol + 1 < length).then_some(symbol + 1));
-        symbols.emit(length + symbol, []);
+    let (trunk, roots) = (16_000, 4_000);
+    for top in [|_| 0, |random: usize| random % 16_000] {
+        let mut random = xorshift(7);
+        let mut symbols = Symbols::new(trunk + 2 * roots);
+        // The bottom of the trunk waits for one root after the other; newcomers hang at the top.
+        symbols.emit(trunk - 1, trunk..trunk + roots);
+        (0..trunk - 1).rev().for_each(|symbol| symbols.emit(symbol, [symbol + 1]));
+        for root in 0..roots {
+            symbols.emit(trunk + roots + root, [top(random())]);
+            symbols.emit(trunk + root, []);
+        }
+        symbols.finish(4.0);
     }
-    symbols.finish(8.0);
 }
 
-/// As above, with newcomers that hang under the trunk's bottom after each change of its root.
+/// The trunk grows at its root, and newcomers hang at its top after each change.
 #[test]
-fn long_trunk_under_which_newcomers_hang() {
+fn growing_trunk_with_newcomers_at_the_top() {
     let length = 16_384;
     let mut symbols = Symbols::new(2 * length);
     for symbol in 0..length {
