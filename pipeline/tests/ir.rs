@@ -36,8 +36,10 @@ fn bitcode(scratch: &Scratch, name: &str, source: &str, arguments: &[&str]) -> O
     scratch.compile(compiler, name, source, &arguments)
 }
 
+type Symbols = Vec<(String, SymbolFlags)>;
+
 /// The flags of each defined symbol, by name.
-fn defined(object: &ObjectBuffer) -> Vec<(String, SymbolFlags)> {
+fn defined(object: &ObjectBuffer) -> Symbols {
     let interface = ObjectInterface::read(object).expect("an object");
     let mut symbols: Vec<_> =
         interface.defined.iter().map(|symbol| (symbol.name.to_owned(), symbol.flags)).collect();
@@ -370,7 +372,7 @@ fn function_sections_and_levels_reach_code_generation() {
 }
 
 /// The symbols of a module as its IR promises them and as its object defines them, by name.
-fn interface_and_object(source: &ObjectBuffer) -> (Vec<(String, SymbolFlags)>, Vec<(String, SymbolFlags)>) {
+fn interface_and_object(source: &ObjectBuffer) -> (Symbols, Symbols) {
     let target = target();
     let of_bitcode = ModuleInterface::of_bitcode(source, &target).expect("valid");
     let module = ThreadSafeModule::parse(source).expect("valid IR");
