@@ -3,4 +3,8 @@
 #[cfg(feature = "llvm")]
 pub mod ir;
 pub mod layer;
+pub mod link;
+pub mod memory;
 pub mod object;
+pub mod platform;
+pub mod runtime;
