@@ -111,9 +111,13 @@ extern "C-unwind" fn give_up(reason: *const c_char) {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "LLVM goes on into undefined behaviour if this handler returns, and aborts itself where there is none"
+)]
 extern "C-unwind" fn give_up_allocating(_data: *mut c_void, reason: *const c_char, _diagnose: bool) {
     give_up(reason);
-    // LLVM does not expect this handler to return, and outside `enter_llvm` there is nowhere to go.
+    // Outside `enter_llvm` there is nowhere to go.
     std::process::abort();
 }
 
