@@ -1,7 +1,5 @@
 //! Units of work, and who runs them.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
 
 use crate::sync::{Arc, Latch};
@@ -26,12 +24,18 @@ pub struct Task {
     label: Arc<str>,
     priority: TaskPriority,
     run: Box<dyn FnOnce() + Send>,
+    /// It tells somebody something that must be told even when no dispatcher takes it.
+    runs_when_refused: bool,
 }
 
 impl Task {
     /// Wraps `run`, which may panic: whoever runs tasks goes on with the next one.
-    pub fn new(label: impl Into<Arc<str>>, priority: TaskPriority, run: impl FnOnce() + Send + 'static) -> Self {
-        Self { label: label.into(), priority, run: Box::new(run) }
+    pub fn new(
+        label: impl Into<Arc<str>>,
+        priority: TaskPriority,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        Self { label: label.into(), priority, run: Box::new(run), runs_when_refused: false }
     }
 
     /// What to call the task in traces.
@@ -44,6 +48,15 @@ impl Task {
         self.priority
     }
 
+    pub(crate) fn run_when_refused(mut self) -> Self {
+        self.runs_when_refused = true;
+        self
+    }
+
+    pub(crate) fn runs_when_refused(&self) -> bool {
+        self.runs_when_refused
+    }
+
     /// Runs the task on this thread.
     pub fn run(self) {
         (self.run)();
@@ -52,7 +65,10 @@ impl Task {
 
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("label", &self.label).field("priority", &self.priority).finish_non_exhaustive()
+        f.debug_struct("Task")
+            .field("label", &self.label)
+            .field("priority", &self.priority)
+            .finish_non_exhaustive()
     }
 }
 
@@ -94,38 +110,11 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
 #[non_exhaustive]
 pub enum WaitError {
     /// Waits inside tasks inside waits reached the limit of the stack they share.
-    #[error("a blocking lookup nested {depth} deep on one thread; use the asynchronous faces inside units, or a pool")]
+    #[error(
+        "a blocking lookup nested {depth} deep on one thread; use the asynchronous faces inside units, or a pool"
+    )]
     TooDeep {
         /// How many waits this thread was inside of.
         depth: usize,
     },
-}
-
-/// Runs every task on the thread that dispatched it.
-///
-/// Tasks queue up per thread and run in a loop from the outermost frame, never from inside one another;
-/// only a blocking lookup inside a task starts a nested loop, and those have a depth limit.
-///
-/// # Concurrency
-/// A task runs on the thread that dispatched it, before that thread's outermost call into the session
-/// returns.
-///
-/// Source: ORC `InPlaceTaskDispatcher`, which recurses.
-#[derive(Debug, Default)]
-pub struct InPlaceTaskDispatcher {
-    closed: crate::sync::atomic::AtomicBool,
-}
-
-/// How many waits may nest on one thread before [`WaitError::TooDeep`].
-const IN_PLACE_WAIT_DEPTH_MAX: usize = 256;
-
-#[derive(Default)]
-struct InPlaceThread {
-    queue: VecDeque<Task>,
-    /// Loops of this thread that are running tasks right now, outermost first.
-    depth: usize,
-}
-
-thread_local! {
-    static IN_PLACE: RefCell<InPlaceThread> = RefCell::default();
 }

@@ -22,5 +22,10 @@ pub use model::{Condvar, Mutex, MutexGuard, atomic, hint, thread};
 #[cfg(not(uruk_loom))]
 pub use real::{Condvar, Mutex, MutexGuard, atomic, hint, thread};
 
+#[cfg(uruk_loom)]
+pub use loom::thread_local;
+#[cfg(not(uruk_loom))]
+pub use std::thread_local;
+
 pub use latch::Latch;
 pub use std::sync::{Arc, Weak};

@@ -1,0 +1,231 @@
+//! Dylibs: name spaces of symbols with a link order.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use crate::protocol::ids::DylibId;
+use crate::resource::remove_resources;
+use crate::sync::Arc;
+use crate::{
+    DefineError, DefinitionGenerator, DylibError, ExecutionSession, GeneratorId, JitDylibLookupFlags,
+    MaterializationUnit, RemoveError, ResourceTracker, SymbolFlags, SymbolName,
+};
+
+/// The dylibs a lookup searches, in order, and what it may see of each.
+///
+/// Source: ORC `JITDylibSearchOrder`.
+pub type SearchOrder = Vec<(JitDylib, JitDylibLookupFlags)>;
+
+/// A name space of symbols in a session, with an order in which its references are searched.
+///
+/// A handle: cloning it is cheap, and all clones are the same dylib.
+///
+/// Source: ORC `JITDylib`.
+#[doc(alias = "JITDylib")]
+#[derive(Clone)]
+pub struct JitDylib {
+    session: ExecutionSession,
+    id: DylibId,
+    name: Arc<str>,
+}
+
+impl JitDylib {
+    pub(crate) fn new(session: ExecutionSession, id: DylibId, name: Arc<str>) -> Self {
+        Self { session, id, name }
+    }
+
+    pub(crate) fn id(&self) -> DylibId {
+        self.id
+    }
+
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        self.name.clone()
+    }
+
+    /// The dylib's name, unique in its session.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The session the dylib belongs to.
+    pub fn session(&self) -> &ExecutionSession {
+        &self.session
+    }
+
+    /// Defines `unit`'s symbols. Nothing is materialized until somebody looks one of them up.
+    ///
+    /// A strong definition overrides a weak or common one nobody has searched yet; a weak or common one
+    /// yields to any that exists.
+    ///
+    /// # Errors
+    /// [`DefineError::Duplicate`] if a strong symbol exists, or a searched one: nothing is defined then.
+    ///
+    /// Source: ORC `JITDylib::define`.
+    pub fn define(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), DefineError> {
+        self.session.define(self, None, unit)
+    }
+
+    /// Like [`JitDylib::define`]; the symbols and their resources are removed with `tracker`.
+    ///
+    /// # Errors
+    /// Also if `tracker` is defunct or belongs to another dylib.
+    pub fn define_with_tracker(
+        &self,
+        unit: Box<dyn MaterializationUnit>,
+        tracker: &ResourceTracker,
+    ) -> Result<(), DefineError> {
+        self.session.define(self, Some(tracker), unit)
+    }
+
+    /// The dylibs in which references of this one are searched. A new dylib searches itself alone.
+    pub fn link_order(&self) -> SearchOrder {
+        let order = self.session.transact(|state, _| state.link_order(self.id));
+        order
+            .into_iter()
+            .map(|(id, name, flags)| (Self::new(self.session.clone(), id, name), flags))
+            .collect()
+    }
+
+    /// Replaces the link order.
+    ///
+    /// # Errors
+    /// If a dylib belongs to another session or was removed.
+    ///
+    /// Source: ORC `JITDylib::setLinkOrder`.
+    pub fn set_link_order(&self, order: SearchOrder) -> Result<(), DylibError> {
+        let order = self.session.own_order(&order).map_err(|name| DylibError::Foreign { name })?;
+        self.session.transact(|state, _| state.set_link_order(self.id, order))
+    }
+
+    /// Appends `dylib` to the link order unless it is there already.
+    ///
+    /// # Errors
+    /// If `dylib` belongs to another session or was removed.
+    ///
+    /// Source: ORC `JITDylib::addToLinkOrder`.
+    pub fn add_to_link_order(&self, dylib: &JitDylib, flags: JitDylibLookupFlags) -> Result<(), DylibError> {
+        if dylib.session != self.session {
+            return Err(DylibError::Foreign { name: dylib.name.clone() });
+        }
+        self.session.transact(|state, _| state.add_to_link_order(self.id, dylib.id, flags))
+    }
+
+    /// Takes `dylib` out of the link order, if it is there.
+    ///
+    /// Source: ORC `JITDylib::removeFromLinkOrder`.
+    pub fn remove_from_link_order(&self, dylib: &JitDylib) {
+        self.session.transact(|state, _| state.remove_from_link_order(self.id, dylib.id));
+    }
+
+    /// Lets `generator` provide definitions this dylib lacks, after those added before it.
+    ///
+    /// Source: ORC `JITDylib::addGenerator`.
+    pub fn add_generator(&self, generator: Arc<dyn DefinitionGenerator>) -> GeneratorId {
+        let name: Arc<str> = generator.name().into();
+        self.session.transact(|state, effects| state.add_generator(self.id, name, generator, effects))
+    }
+
+    /// Stops asking a generator. Lookups that wait for it go on without it.
+    ///
+    /// Says whether the dylib had it.
+    ///
+    /// Source: ORC `JITDylib::removeGenerator`.
+    pub fn remove_generator(&self, generator: GeneratorId) -> bool {
+        self.session.transact(|state, effects| state.remove_generator(self.id, generator, effects))
+    }
+
+    /// The tracker of everything that was defined without one.
+    pub fn default_tracker(&self) -> ResourceTracker {
+        let id = self.session.transact(|state, _| state.default_tracker(self.id));
+        ResourceTracker::new(self.clone(), id, true)
+    }
+
+    /// A new tracker.
+    ///
+    /// Source: ORC `JITDylib::createResourceTracker`.
+    pub fn create_tracker(&self) -> ResourceTracker {
+        let id = self.session.transact(|state, _| state.create_tracker(self.id));
+        ResourceTracker::new(self.clone(), id, false)
+    }
+
+    /// What each of `names` is, without materializing anything; undefined names are left out.
+    ///
+    /// Generators are not asked.
+    pub fn flags(&self, names: impl IntoIterator<Item = SymbolName>) -> Vec<(SymbolName, SymbolFlags)> {
+        let names: Vec<_> = names.into_iter().collect();
+        self.session.transact(|state, _| state.flags(self.id, names))
+    }
+
+    /// Removes definitions by name: all of them, or none.
+    ///
+    /// # Errors
+    /// If one is not defined, or is being materialized.
+    ///
+    /// Source: ORC `JITDylib::remove`.
+    pub fn remove(&self, names: &[SymbolName]) -> Result<(), RemoveError> {
+        self.session.transact(|state, effects| state.remove_names(self.id, names, effects))
+    }
+
+    /// Removes every tracker's symbols and resources, newest tracker first. The dylib stays usable.
+    ///
+    /// # Errors
+    /// [`RemoveError::Resources`] joins what the resources said.
+    ///
+    /// Source: ORC `JITDylib::clear`.
+    pub fn clear(&self) -> Result<(), RemoveError> {
+        let resources = self.session.transact(|state, effects| state.clear(self.id, effects));
+        remove_resources(self.name.clone(), resources)
+    }
+}
+
+impl PartialEq for JitDylib {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.session == other.session
+    }
+}
+
+impl Eq for JitDylib {}
+
+impl Hash for JitDylib {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl fmt::Debug for JitDylib {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JitDylib").field(&self.name).finish()
+    }
+}
+
+impl ExecutionSession {
+    /// Creates an empty dylib that searches itself.
+    ///
+    /// # Errors
+    /// If the session has one of that name, or is closed.
+    ///
+    /// Source: ORC `ExecutionSession::createBareJITDylib`.
+    pub fn create_jit_dylib(&self, name: &str) -> Result<JitDylib, DylibError> {
+        let name: Arc<str> = name.into();
+        let id = self.transact(|state, _| state.create_dylib(name.clone()))?;
+        Ok(JitDylib::new(self.clone(), id, name))
+    }
+
+    /// The dylib of that name.
+    pub fn jit_dylib(&self, name: &str) -> Option<JitDylib> {
+        let (id, name) = self.transact(|state, _| state.dylib_by_name(name))?;
+        Some(JitDylib::new(self.clone(), id, name))
+    }
+
+    /// Removes a dylib: its symbols, its resources, its generators. Others that link against it fail to
+    /// search it from now on.
+    ///
+    /// # Errors
+    /// [`RemoveError::Resources`] joins what the resources said.
+    ///
+    /// Source: ORC `ExecutionSession::removeJITDylib`.
+    pub fn remove_jit_dylib(&self, dylib: &JitDylib) -> Result<(), RemoveError> {
+        let resources = self.transact(|state, effects| state.remove_dylib(dylib.id, effects));
+        remove_resources(dylib.name.clone(), resources)
+    }
+}

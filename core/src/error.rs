@@ -1,0 +1,378 @@
+//! One error enum per operation.
+//!
+//! All are cheap to clone, because one failure reaches many queries, and name symbol, dylib and unit.
+
+use std::fmt;
+
+use crate::sync::Arc;
+use crate::{Failure, SharedError, SymbolFlags, SymbolName, WaitError};
+
+/// Why a dylib could not be created or its link order not changed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DylibError {
+    /// The session has a dylib of that name.
+    #[error("the session already has a dylib named `{name}`; choose another name")]
+    Duplicate {
+        /// The name asked for.
+        name: Arc<str>,
+    },
+    /// The dylib was removed from its session.
+    #[error("dylib `{name}` was removed from its session")]
+    Removed {
+        /// The dylib.
+        name: Arc<str>,
+    },
+    /// The dylib belongs to another session.
+    #[error("dylib `{name}` belongs to another session")]
+    Foreign {
+        /// The dylib.
+        name: Arc<str>,
+    },
+    /// The session is closed.
+    #[error("the session is closed")]
+    Closed,
+}
+
+/// Why a unit was not defined. The unit has been dropped and the dylib is as it was.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefineError {
+    /// A symbol has a strong definition already, or one that somebody has searched.
+    #[error("`{symbol}` of unit `{unit}` is already defined in dylib `{dylib}` by unit `{existing_unit}`")]
+    Duplicate {
+        /// The symbol defined twice.
+        symbol: SymbolName,
+        /// The dylib in which it is.
+        dylib: Arc<str>,
+        /// The unit that was refused.
+        unit: SymbolName,
+        /// The unit that has the symbol.
+        existing_unit: SymbolName,
+    },
+    /// The symbols were removed together with their tracker.
+    #[error("the resource tracker of unit `{unit}` in dylib `{dylib}` was removed")]
+    TrackerDefunct {
+        /// The unit that was refused.
+        unit: SymbolName,
+        /// The dylib.
+        dylib: Arc<str>,
+    },
+    /// The dylib was removed from its session.
+    #[error("unit `{unit}` was defined in dylib `{dylib}`, which was removed from its session")]
+    DylibRemoved {
+        /// The unit that was refused.
+        unit: SymbolName,
+        /// The dylib.
+        dylib: Arc<str>,
+    },
+    /// The tracker belongs to another dylib.
+    #[error("unit `{unit}` was defined in dylib `{dylib}` with a resource tracker of another dylib")]
+    ForeignTracker {
+        /// The unit that was refused.
+        unit: SymbolName,
+        /// The dylib.
+        dylib: Arc<str>,
+    },
+    /// A replacement names symbols its responsibility does not cover.
+    #[error("unit `{unit}` names symbols that the responsibility does not cover: {}", Names(symbols))]
+    NotCovered {
+        /// The unit that was refused.
+        unit: SymbolName,
+        /// The symbols that are not covered, or that are covered and missing.
+        symbols: Vec<SymbolName>,
+    },
+    /// The session is closed.
+    #[error("unit `{unit}` was not defined: the session is closed")]
+    Closed {
+        /// The unit that was refused.
+        unit: SymbolName,
+    },
+}
+
+/// Why a lookup failed. Nothing it asked for is answered.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// Required symbols have no definition that the lookup may see.
+    #[error("symbols not found: {} (searched dylibs: {})", Names(symbols), Names(searched))]
+    NotFound {
+        /// The missing symbols.
+        symbols: Vec<SymbolName>,
+        /// The names of the dylibs searched, in order.
+        searched: Vec<Arc<str>>,
+    },
+    /// A symbol failed, or one that it waits on.
+    #[error("{0}")]
+    Failed(#[source] Arc<Failure>),
+    /// A definition generator failed.
+    #[error("definition generator `{generator}` of dylib `{dylib}` failed: {source}")]
+    Generator {
+        /// The dylib the generator belongs to.
+        dylib: Arc<str>,
+        /// The generator.
+        generator: Arc<str>,
+        /// What it said.
+        source: SharedError,
+    },
+    /// Aliases lead back to themselves.
+    #[error("aliases form a cycle: {}; break it by defining one of them", Chain(cycle))]
+    AliasCycle {
+        /// The aliases in the order in which each names the next; the first is repeated at the end.
+        cycle: Vec<SymbolName>,
+    },
+    /// A dylib of the search order was removed from its session.
+    #[error("the search order names dylib `{dylib}`, which was removed from its session")]
+    DylibRemoved {
+        /// The dylib.
+        dylib: Arc<str>,
+    },
+    /// A dylib of the search order belongs to another session.
+    #[error("the search order names dylib `{dylib}`, which belongs to another session")]
+    ForeignDylib {
+        /// The dylib.
+        dylib: Arc<str>,
+    },
+    /// The calling thread may not wait.
+    #[error("the lookup could not wait: {0}")]
+    Wait(#[from] WaitError),
+    /// The session is closed, or was before the answer was there.
+    #[error("the session is closed")]
+    Closed,
+}
+
+/// Why addresses were refused. The responsibility is as it was.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// Symbols of the responsibility have no address.
+    #[error("unit `{unit}` gave no address for: {}", Names(symbols))]
+    Missing {
+        /// The unit.
+        unit: SymbolName,
+        /// The symbols without one.
+        symbols: Vec<SymbolName>,
+    },
+    /// Addresses were given for symbols the responsibility does not cover, or that never have one.
+    #[error("unit `{unit}` gave addresses for symbols it is not responsible for: {}", Names(symbols))]
+    Unexpected {
+        /// The unit.
+        unit: SymbolName,
+        /// The symbols in question.
+        symbols: Vec<SymbolName>,
+    },
+    /// A symbol is not what its unit promised.
+    #[error("unit `{unit}` promised `{symbol}` as {promised:?} and resolved it as {given:?}")]
+    Flags {
+        /// The unit.
+        unit: SymbolName,
+        /// The symbol.
+        symbol: SymbolName,
+        /// What the interface said.
+        promised: SymbolFlags,
+        /// What came.
+        given: SymbolFlags,
+    },
+    /// The symbols were removed together with their tracker.
+    #[error("the resource tracker of unit `{unit}` was removed while the unit ran")]
+    TrackerDefunct {
+        /// The unit.
+        unit: SymbolName,
+    },
+}
+
+/// Why an emission was refused. The responsibility is as it was.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmitError {
+    /// Groups name symbols the responsibility does not cover, or one symbol twice.
+    #[error(
+        "unit `{unit}` emitted symbols it is not responsible for, or emitted them twice: {}",
+        Names(symbols)
+    )]
+    Unexpected {
+        /// The unit.
+        unit: SymbolName,
+        /// The symbols in question.
+        symbols: Vec<SymbolName>,
+    },
+    /// A dependency has failed.
+    #[error("unit `{unit}` depends on a failed symbol: {failure}")]
+    DependencyFailed {
+        /// The unit.
+        unit: SymbolName,
+        /// The dependency's failure.
+        #[source]
+        failure: Arc<Failure>,
+    },
+    /// A dependency was removed.
+    #[error("unit `{unit}`: a dependency of {} was removed after it was looked up", Names(dependants))]
+    DependencyRemoved {
+        /// The unit.
+        unit: SymbolName,
+        /// The symbols of the group that has the dependency.
+        dependants: Vec<SymbolName>,
+    },
+    /// A token comes from another session.
+    #[error("unit `{unit}`: a dependency of {} is a token of another session", Names(dependants))]
+    ForeignDependency {
+        /// The unit.
+        unit: SymbolName,
+        /// The symbols of the group that has the token.
+        dependants: Vec<SymbolName>,
+    },
+    /// The symbols were removed together with their tracker.
+    #[error("the resource tracker of unit `{unit}` was removed while the unit ran")]
+    TrackerDefunct {
+        /// The unit.
+        unit: SymbolName,
+    },
+}
+
+/// Why part of a responsibility could not be handed to another.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DelegateError {
+    /// The responsibility does not cover the symbols.
+    #[error("unit `{unit}` cannot delegate symbols it is not responsible for: {}", Names(symbols))]
+    NotCovered {
+        /// The unit.
+        unit: SymbolName,
+        /// The symbols in question.
+        symbols: Vec<SymbolName>,
+    },
+    /// The symbols were removed together with their tracker.
+    #[error("the resource tracker of unit `{unit}` was removed while the unit ran")]
+    TrackerDefunct {
+        /// The unit.
+        unit: SymbolName,
+    },
+}
+
+/// Why nothing was removed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoveError {
+    /// Symbols are not defined in the dylib.
+    #[error("cannot remove symbols that dylib `{dylib}` does not define: {}", Names(symbols))]
+    NotFound {
+        /// The dylib.
+        dylib: Arc<str>,
+        /// The missing symbols.
+        symbols: Vec<SymbolName>,
+    },
+    /// Symbols are being materialized; remove their tracker instead.
+    #[error(
+        "cannot remove symbols of dylib `{dylib}` by name while they materialize: {}; remove their resource tracker instead",
+        Names(symbols)
+    )]
+    InUse {
+        /// The dylib.
+        dylib: Arc<str>,
+        /// The symbols.
+        symbols: Vec<SymbolName>,
+    },
+    /// Resources refused to go. The symbols are gone all the same.
+    #[error("resources of dylib `{dylib}` could not be removed: {}", Joined(sources))]
+    Resources {
+        /// The dylib.
+        dylib: Arc<str>,
+        /// What they said, newest resource first.
+        sources: Vec<SharedError>,
+    },
+    /// The session is closed.
+    #[error("the session is closed")]
+    Closed,
+}
+
+/// Why a resource tracker refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrackerError {
+    /// The tracker was removed, or transferred to another.
+    #[error("a resource tracker of dylib `{dylib}` is defunct: it was removed or transferred")]
+    Defunct {
+        /// The dylib.
+        dylib: Arc<str>,
+    },
+    /// The other tracker belongs to another dylib.
+    #[error("a resource tracker of dylib `{dylib}` cannot be transferred to one of another dylib")]
+    Foreign {
+        /// The dylib.
+        dylib: Arc<str>,
+    },
+}
+
+/// What went wrong while a session closed. It is closed all the same.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// Resources refused to go.
+    #[error("resources could not be removed: {}", Joined(sources))]
+    Resources {
+        /// What they said.
+        sources: Vec<SharedError>,
+    },
+}
+
+/// What nobody waits to hear: given to the session's error reporter.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// Code of the embedder panicked where no symbol could fail for it.
+    #[error("{place} panicked: {message}")]
+    Panicked {
+        /// Whose code it was.
+        place: &'static str,
+        /// The panic's message.
+        message: Arc<str>,
+    },
+    /// Resources refused to go and nobody waited for it.
+    #[error("{0}")]
+    Remove(#[source] RemoveError),
+}
+
+/// At most this many names are printed.
+const NAMES_MAX: usize = 16;
+
+struct Names<'a, T>(&'a [T]);
+
+impl<T: fmt::Display> fmt::Display for Names<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.0.iter().take(NAMES_MAX).enumerate() {
+            write!(f, "{}`{name}`", if index == 0 { "" } else { ", " })?;
+        }
+        match self.0.len().checked_sub(NAMES_MAX) {
+            Some(more) if more > 0 => write!(f, " and {more} more"),
+            _ => Ok(()),
+        }
+    }
+}
+
+struct Chain<'a>(&'a [SymbolName]);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.0.iter().take(2 * NAMES_MAX).enumerate() {
+            write!(f, "{}`{name}`", if index == 0 { "" } else { " -> " })?;
+        }
+        match self.0.len().checked_sub(2 * NAMES_MAX) {
+            Some(more) if more > 0 => write!(f, " -> ({more} more)"),
+            _ => Ok(()),
+        }
+    }
+}
+
+struct Joined<'a>(&'a [SharedError]);
+
+impl fmt::Display for Joined<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().take(NAMES_MAX).enumerate() {
+            write!(f, "{}{error}", if index == 0 { "" } else { "; " })?;
+        }
+        match self.0.len().checked_sub(NAMES_MAX) {
+            Some(more) if more > 0 => write!(f, "; and {more} more"),
+            _ => Ok(()),
+        }
+    }
+}

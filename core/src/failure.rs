@@ -1,0 +1,101 @@
+//! Why symbols failed: one record per event, and the path along which it spread.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::SymbolName;
+use crate::sync::Arc;
+
+/// An error value of the embedder that many queries may share.
+pub type SharedError = Arc<dyn Error + Send + Sync>;
+
+/// Makes a shared error of anything the standard library can make an error of: an error, or a message.
+pub fn shared_error(error: impl Into<Box<dyn Error + Send + Sync>>) -> SharedError {
+    Arc::from(error.into())
+}
+
+/// How many steps of the path from the symbol asked for to the failed one an error names.
+pub(crate) const PATH_STEPS_MAX: usize = 32;
+
+/// A failure as seen from one symbol: what broke, and who waited on whom.
+///
+/// Printed as `a waits on b waits on c; c failed: ...`. It holds names, not rows, and so outlives the
+/// session.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Failure {
+    /// From the symbol asked for to the one that failed; at most 32 of them, the failed one is last.
+    pub path: Vec<SymbolName>,
+    /// How many symbols between the last but one and the last are not listed.
+    pub path_omitted: usize,
+    /// The unit that was to provide the failed symbol.
+    pub unit: SymbolName,
+    /// The dylib of the failed symbol.
+    pub dylib: Arc<str>,
+    /// What broke.
+    pub cause: FailureCause,
+}
+
+impl Failure {
+    /// The symbol that failed first.
+    pub fn symbol(&self) -> &SymbolName {
+        self.path.last().expect("a failure names at least the failed symbol")
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (last, before) = self.path.split_last().expect("a failure names at least the failed symbol");
+        for name in before {
+            write!(f, "`{name}` waits on ")?;
+        }
+        if self.path_omitted > 0 {
+            write!(f, "({} more, not listed) which wait on ", self.path_omitted)?;
+        }
+        if !before.is_empty() {
+            write!(f, "`{last}`; ")?;
+        }
+        let Self { dylib, unit, cause, .. } = self;
+        write!(f, "`{last}` (dylib `{dylib}`, unit `{unit}`) failed: {cause}")
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.cause {
+            FailureCause::Unit(error) => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// What broke.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum FailureCause {
+    /// The unit said so.
+    Unit(SharedError),
+    /// The unit panicked; the panic's message.
+    Panicked(Arc<str>),
+    /// The responsibility for the symbol was dropped before the symbol was emitted.
+    Abandoned,
+    /// The symbol was removed while others waited for it or depended on it.
+    Removed,
+    /// The dispatcher took no more tasks.
+    NotDispatched,
+    /// The session was closed.
+    Closed,
+}
+
+impl fmt::Display for FailureCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unit(error) => write!(f, "{error}"),
+            Self::Panicked(message) => write!(f, "the unit panicked: {message}"),
+            Self::Abandoned => f.write_str("its responsibility was dropped before it was emitted"),
+            Self::Removed => f.write_str("it was removed while others waited on it"),
+            Self::NotDispatched => f.write_str("the dispatcher takes no more tasks"),
+            Self::Closed => f.write_str("the session was closed"),
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Tasks that run on the thread that dispatched them.
+//!
+//! Each thread has one queue and one loop. Tasks never run inside one another: the loop runs them one
+//! after the other from the thread's outermost frame, and a task that dispatches only lengthens the queue.
+//! A blocking lookup inside a task is the exception: it starts a nested loop until its answer is there.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Latch, Mutex, thread_local};
+use crate::{Task, TaskDispatcher, WaitError};
+
+/// Runs every task on the thread that dispatched it.
+///
+/// Tasks queue up per thread and run in a loop from the outermost frame, never from inside one another;
+/// only a blocking lookup inside a task starts a nested loop, and those have a depth limit.
+///
+/// # Concurrency
+/// A task runs on the thread that dispatched it, before that thread's outermost call into the session
+/// returns.
+///
+/// Source: ORC `InPlaceTaskDispatcher`, which recurses.
+#[derive(Debug, Default)]
+pub struct InPlaceTaskDispatcher {
+    tasks: Arc<Tasks>,
+}
+
+/// How many waits may nest on one thread before [`WaitError::TooDeep`]. A level costs a few kilobytes of
+/// stack plus what the unit uses; threads of two megabytes are common.
+const IN_PLACE_WAIT_DEPTH_MAX: usize = 256;
+
+#[derive(Default)]
+struct InPlaceThread {
+    queue: VecDeque<Queued>,
+    /// Loops of this thread that are running tasks right now, outermost first.
+    depth: usize,
+    /// For each task running on this thread, outermost first, the dispatcher it came from.
+    running: Vec<*const Tasks>,
+}
+
+struct Queued {
+    task: Task,
+    /// Counts the task in at its dispatcher; none for what the thread deferred by itself.
+    counted: Option<Counted>,
+}
+
+thread_local! {
+    static IN_PLACE: RefCell<InPlaceThread> = RefCell::default();
+}
+
+impl TaskDispatcher for InPlaceTaskDispatcher {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        let Some(counted) = Counted::enter(&self.tasks) else { return Err(task) };
+        enqueue(Queued { task, counted: Some(counted) });
+        Ok(())
+    }
+
+    fn run_ready(&self) {
+        run_ready();
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        if latch.is_open() {
+            return Ok(());
+        }
+        let depth = IN_PLACE.with_borrow(|thread| thread.depth);
+        if depth >= IN_PLACE_WAIT_DEPTH_MAX {
+            return Err(WaitError::TooDeep { depth });
+        }
+        let _level = Level::enter();
+        while !latch.is_open() {
+            match next() {
+                Some(queued) => run(queued),
+                // Nothing left that this thread could do: whoever opens the latch is on another.
+                None => latch.wait(),
+            }
+        }
+        Ok(())
+    }
+
+    fn shutdown(&self) {
+        let tag = Arc::as_ptr(&self.tasks);
+        let own =
+            IN_PLACE.with_borrow(|thread| thread.running.iter().filter(|&&running| running == tag).count());
+        let latch = self.tasks.close(own);
+        // Tasks this thread queued would otherwise wait for this very call to return.
+        while !latch.is_open() {
+            match next() {
+                Some(queued) => run(queued),
+                None => latch.wait(),
+            }
+        }
+    }
+}
+
+/// Queues `task` on this thread, for its outermost loop, without a dispatcher.
+pub(crate) fn defer(task: Task) {
+    enqueue(Queued { task, counted: None });
+}
+
+/// Runs the thread's queue, unless a loop further out does so anyway.
+pub(crate) fn run_ready() {
+    if IN_PLACE.with_borrow(|thread| thread.depth > 0 || thread.queue.is_empty()) {
+        return;
+    }
+    let _level = Level::enter();
+    while let Some(queued) = next() {
+        run(queued);
+    }
+}
+
+fn enqueue(queued: Queued) {
+    IN_PLACE.with_borrow_mut(|thread| thread.queue.push_back(queued));
+}
+
+fn next() -> Option<Queued> {
+    IN_PLACE.with_borrow_mut(|thread| thread.queue.pop_front())
+}
+
+fn run(Queued { task, counted }: Queued) {
+    let tag = counted.as_ref().map_or(std::ptr::null(), |counted| Arc::as_ptr(&counted.0));
+    IN_PLACE.with_borrow_mut(|thread| thread.running.push(tag));
+    // The session's tasks catch panics themselves; a bare task's panic ends that task only.
+    let _panic = crate::panics::guard(|| task.run());
+    IN_PLACE.with_borrow_mut(|thread| thread.running.pop());
+    drop(counted);
+}
+
+/// A loop of this thread, for as long as it runs.
+struct Level;
+
+impl Level {
+    fn enter() -> Self {
+        IN_PLACE.with_borrow_mut(|thread| thread.depth += 1);
+        Self
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        IN_PLACE.with_borrow_mut(|thread| thread.depth -= 1);
+    }
+}
+
+/// Counts the dispatcher's tasks that have not ended, on all threads, in one word: the lowest bit says
+/// that no more are taken.
+///
+/// | word | meaning |
+/// |---|---|
+/// | `2n` | n tasks, open |
+/// | `2n + 1` | n tasks, closed: the count only falls |
+#[derive(Debug, Default)]
+struct Tasks {
+    word: AtomicUsize,
+    /// Who waits for the count to fall, and how far.
+    waiting: Mutex<Vec<(usize, Arc<Latch>)>>,
+}
+
+const ONE_TASK: usize = 2;
+const CLOSED: usize = 1;
+
+impl Tasks {
+    /// Takes no more tasks; the latch opens when no more than `allowed` are left.
+    fn close(&self, allowed: usize) -> Arc<Latch> {
+        let latch = Arc::new(Latch::new());
+        let mut waiting = self.waiting.lock();
+        waiting.push((allowed, latch.clone()));
+        // Relaxed: count and bit are one word, so either this sees the task gone or the task sees the bit.
+        self.word.fetch_or(CLOSED, Ordering::Relaxed);
+        self.open_drained(&mut waiting);
+        latch
+    }
+
+    fn open_drained(&self, waiting: &mut Vec<(usize, Arc<Latch>)>) {
+        let left = self.word.load(Ordering::Relaxed) / ONE_TASK;
+        waiting.retain(|(allowed, latch)| {
+            let drained = left <= *allowed;
+            if drained {
+                latch.open();
+            }
+            !drained
+        });
+    }
+}
+
+/// A task that has not ended.
+struct Counted(Arc<Tasks>);
+
+impl Counted {
+    /// Counts a task in, unless the dispatcher is closed.
+    fn enter(tasks: &Arc<Tasks>) -> Option<Self> {
+        // Relaxed: see `Tasks::close`. A refused task is counted for a moment and counts itself out again.
+        let before = tasks.word.fetch_add(ONE_TASK, Ordering::Relaxed);
+        let counted = Self(tasks.clone());
+        (before & CLOSED == 0).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // Relaxed: see `Tasks::close`.
+        if self.0.word.fetch_sub(ONE_TASK, Ordering::Relaxed) & CLOSED != 0 {
+            self.0.open_drained(&mut self.0.waiting.lock());
+        }
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+    use crate::TaskPriority;
+    use crate::sync::thread;
+
+    fn task(run: impl FnOnce() + Send + 'static) -> Task {
+        Task::new("test", TaskPriority::Demanded, run)
+    }
+
+    #[test]
+    fn tasks_run_in_order_and_never_inside_one_another() {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (inner, inner_log) = (dispatcher.clone(), log.clone());
+        dispatcher
+            .dispatch(task(move || {
+                inner_log.lock().push(1);
+                let last_log = inner_log.clone();
+                inner.dispatch(task(move || last_log.lock().push(3))).unwrap();
+                inner.run_ready();
+                inner_log.lock().push(2);
+            }))
+            .unwrap();
+        dispatcher.run_ready();
+        assert_eq!(*log.lock(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_wait_inside_a_task_runs_the_queue() {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let latch = Arc::new(Latch::new());
+        let (inner, opened) = (dispatcher.clone(), latch.clone());
+        dispatcher
+            .dispatch(task(move || {
+                let opens = opened.clone();
+                inner.dispatch(task(move || opens.open())).unwrap();
+                inner.wait(&opened).unwrap();
+            }))
+            .unwrap();
+        dispatcher.run_ready();
+        assert!(latch.is_open());
+    }
+
+    #[test]
+    fn a_panicking_task_does_not_stop_the_next() {
+        let dispatcher = InPlaceTaskDispatcher::default();
+        let latch = Arc::new(Latch::new());
+        let opens = latch.clone();
+        dispatcher.dispatch(task(|| panic!("on purpose"))).unwrap();
+        dispatcher.dispatch(task(move || opens.open())).unwrap();
+        dispatcher.run_ready();
+        assert!(latch.is_open());
+    }
+
+    #[test]
+    fn a_closed_dispatcher_gives_tasks_back() {
+        let dispatcher = InPlaceTaskDispatcher::default();
+        dispatcher.shutdown();
+        dispatcher.shutdown();
+        assert!(dispatcher.dispatch(task(|| {})).is_err());
+    }
+
+    #[test]
+    fn shutdown_inside_a_task_waits_for_the_others_only() {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let inner = dispatcher.clone();
+        let ran = Arc::new(Latch::new());
+        let last = ran.clone();
+        dispatcher.dispatch(task(move || inner.shutdown())).unwrap();
+        dispatcher.dispatch(task(move || last.open())).unwrap();
+        dispatcher.run_ready();
+        assert!(ran.is_open());
+    }
+
+    #[test]
+    fn shutdown_waits_for_tasks_of_other_threads() {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let worker = thread::spawn({
+            let (dispatcher, started, go_on) = (dispatcher.clone(), started.clone(), go_on.clone());
+            move || {
+                dispatcher
+                    .dispatch(task(move || {
+                        started.open();
+                        go_on.wait();
+                    }))
+                    .unwrap();
+                dispatcher.run_ready();
+            }
+        });
+        started.wait();
+        let closer = thread::spawn({
+            let dispatcher = dispatcher.clone();
+            move || dispatcher.shutdown()
+        });
+        go_on.open();
+        closer.join().unwrap();
+        worker.join().unwrap();
+    }
+
+    #[test]
+    fn waits_nest_only_so_deep() {
+        fn nest(dispatcher: Arc<InPlaceTaskDispatcher>, deepest: Arc<Mutex<Option<WaitError>>>) {
+            let (inner, error) = (dispatcher.clone(), deepest.clone());
+            dispatcher.dispatch(task(move || nest(inner, error))).unwrap();
+            if let Err(error) = dispatcher.wait(&Latch::new()) {
+                deepest.lock().get_or_insert(error);
+                panic!("unwinds the nest");
+            }
+        }
+        let deepest = Arc::new(Mutex::new(None));
+        let (dispatcher, error) = (Arc::new(InPlaceTaskDispatcher::default()), deepest.clone());
+        // The waits above the refused one never end: they stay behind on this thread.
+        let done = Arc::new(Latch::new());
+        let reached = done.clone();
+        thread::spawn(move || {
+            let watch = error.clone();
+            let inner = dispatcher.clone();
+            dispatcher.dispatch(task(move || nest(inner, error))).unwrap();
+            dispatcher
+                .dispatch(task(move || {
+                    assert!(watch.lock().is_none());
+                    reached.open();
+                }))
+                .unwrap();
+            dispatcher.run_ready();
+        });
+        done.wait();
+        while deepest.lock().is_none() {
+            thread::yield_now();
+        }
+        assert_eq!(*deepest.lock(), Some(WaitError::TooDeep { depth: IN_PLACE_WAIT_DEPTH_MAX }));
+    }
+}

@@ -1,0 +1,118 @@
+//! Effects: all that must happen once the lock is gone.
+//!
+//! **Architecture Invariant:** values of the embedder leave the state through here and are neither called
+//! nor dropped under the lock.
+
+use crate::sync::Arc;
+use crate::{
+    FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent, SymbolFlagsMap,
+    SymbolName, Task, TaskPriority,
+};
+
+use super::Payload;
+use super::ids::{ClaimId, DylibId, GeneratorId, QueryId};
+use super::query::Found;
+
+/// What a transaction leaves to do, in the order in which it is done.
+#[must_use = "effects that are not handed on leave queries waiting for ever"]
+pub(crate) struct Effects<P: Payload> {
+    /// Units to materialize, each as a task.
+    pub(crate) claimed: Vec<ClaimedUnit<P::Unit>>,
+    /// Tasks of the embedder.
+    pub(crate) tasks: Vec<Task>,
+    /// Queries that ended.
+    pub(crate) completed: Vec<Completed<P::Handler>>,
+    /// Generators to ask.
+    pub(crate) generations: Vec<Generation<P::Generator>>,
+    /// Values of the embedder that nobody needs any more.
+    pub(crate) leftovers: Vec<Leftover<P>>,
+    /// What observers shall see.
+    pub(crate) events: Vec<SessionEvent>,
+}
+
+impl<P: Payload> Default for Effects<P> {
+    fn default() -> Self {
+        Self {
+            claimed: Vec::new(),
+            tasks: Vec::new(),
+            completed: Vec::new(),
+            generations: Vec::new(),
+            leftovers: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+}
+
+impl<P: Payload> Effects<P> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.claimed.is_empty()
+            && self.tasks.is_empty()
+            && self.completed.is_empty()
+            && self.generations.is_empty()
+            && self.leftovers.is_empty()
+            && self.events.is_empty()
+    }
+
+    pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Vec<Found>, LookupError>) {
+        self.completed.push(Completed { handler, outcome });
+    }
+}
+
+/// A unit moved out of its rows, and what its responsibility is made of.
+#[derive(Debug)]
+pub(crate) struct ClaimedUnit<U> {
+    pub(crate) unit: U,
+    /// Symbols of the unit that other definitions have won, for its `discard`.
+    pub(crate) discarded: Vec<SymbolName>,
+    pub(crate) claim: ClaimId,
+    pub(crate) dylib: DylibId,
+    pub(crate) dylib_name: Arc<str>,
+    pub(crate) unit_name: SymbolName,
+    pub(crate) symbols: SymbolFlagsMap,
+    pub(crate) initializer: Option<SymbolName>,
+    pub(crate) priority: TaskPriority,
+}
+
+/// A query that ended.
+#[derive(Debug)]
+pub(crate) struct Completed<H> {
+    pub(crate) handler: H,
+    pub(crate) outcome: Result<Vec<Found>, LookupError>,
+}
+
+/// A generator to ask on behalf of a suspended lookup.
+#[derive(Debug)]
+pub(crate) struct Generation<G> {
+    pub(crate) generator: G,
+    pub(crate) id: GeneratorId,
+    pub(crate) query: QueryId,
+    pub(crate) dylib: DylibId,
+    pub(crate) dylib_name: Arc<str>,
+    pub(crate) kind: LookupKind,
+    pub(crate) lookup_flags: JitDylibLookupFlags,
+    pub(crate) symbols: LookupSet,
+}
+
+/// A value of the embedder that nobody needs any more.
+pub(crate) enum Leftover<P: Payload> {
+    /// A unit none of whose symbols is left.
+    Unit(P::Unit),
+    /// A handler whose query was withdrawn.
+    Handler(P::Handler),
+    /// A generator that was removed.
+    Generator(P::Generator),
+    /// A resource that came too late.
+    Resource(P::Resource),
+    /// The cause of a failure that nothing refers to any more.
+    Cause(FailureCause),
+}
+
+impl<P: Payload> Leftover<P> {
+    /// Drops the value inside `guard`.
+    pub(crate) fn release(self, guard: impl FnOnce(Box<dyn FnOnce() + '_>))
+    where
+        P: 'static,
+    {
+        guard(Box::new(move || drop(self)));
+    }
+}

@@ -1,0 +1,62 @@
+//! Ids of the state's entities: an index into a slab and the generation of what stands there.
+
+use std::fmt;
+
+/// An index with a generation: stale ids are recognized, never confused with their successors.
+pub(crate) trait Id: Copy {
+    fn new(index: u32, generation: u32) -> Self;
+    fn index(self) -> u32;
+    fn generation(self) -> u32;
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $visibility:vis $name:ident, $letter:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        $visibility struct $name {
+            index: u32,
+            generation: u32,
+        }
+
+        impl Id for $name {
+            fn new(index: u32, generation: u32) -> Self {
+                Self { index, generation }
+            }
+
+            fn index(self) -> u32 {
+                self.index
+            }
+
+            fn generation(self) -> u32 {
+                self.generation
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($letter, "{}.{}"), self.index, self.generation)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A dylib.
+    pub(crate) DylibId, "d";
+    /// One definition of a symbol in a dylib.
+    pub(crate) RowId, "r";
+    /// A unit that waits in its rows.
+    pub(crate) UnitId, "u";
+    /// A responsibility's side of the state.
+    pub(crate) ClaimId, "c";
+    /// A lookup that has not ended.
+    pub(crate) QueryId, "q";
+    /// A resource tracker.
+    pub(crate) TrackerId, "t";
+    /// A definition generator that was added to a dylib.
+    pub GeneratorId, "g";
+    /// The record of a failure.
+    pub(crate) FailureId, "f";
+    /// Symbols that were emitted together with the same dependencies.
+    pub(crate) GroupId, "e";
+}

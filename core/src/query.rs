@@ -1,0 +1,205 @@
+//! Queries as clients see them: what is asked, what is answered, and the three ways to be told.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::protocol::ids::QueryId;
+use crate::protocol::query::Found;
+use crate::sync::{Arc, Latch, Mutex};
+use crate::{
+    Dependency, ExecutionSession, ExecutorSymbolDef, LookupError, LookupKind, LookupSet, RequiredState,
+    SearchOrder, SymbolMap, SymbolName,
+};
+
+/// What a lookup asks for.
+#[derive(Clone, Debug)]
+pub struct LookupRequest {
+    /// On whose behalf.
+    pub kind: LookupKind,
+    /// Where to search, first match wins.
+    pub order: SearchOrder,
+    /// What to search.
+    pub symbols: LookupSet,
+    /// How far the symbols must have come.
+    pub required_state: RequiredState,
+}
+
+impl LookupRequest {
+    /// A static lookup of `symbols` along `order`, until they are Ready.
+    pub fn new(order: SearchOrder, symbols: LookupSet) -> Self {
+        Self { kind: LookupKind::Static, order, symbols, required_state: RequiredState::Ready }
+    }
+
+    /// The same lookup, answered as soon as addresses are known: what linkers ask for.
+    #[must_use]
+    pub fn until_resolved(mut self) -> Self {
+        self.required_state = RequiredState::Resolved;
+        self
+    }
+}
+
+/// What a lookup answers. Weakly referenced symbols that are absent are left out.
+#[derive(Clone, Debug, Default)]
+pub struct LookupResult {
+    symbols: SymbolMap,
+    dependencies: FxHashMap<SymbolName, Dependency>,
+}
+
+impl LookupResult {
+    pub(crate) fn new(found: Vec<Found>, session: usize) -> Self {
+        let mut symbols = SymbolMap::with_capacity_and_hasher(found.len(), FxBuildHasher);
+        let mut dependencies = FxHashMap::with_capacity_and_hasher(found.len(), FxBuildHasher);
+        for Found { name, row, definition } in found {
+            dependencies.insert(name.clone(), Dependency { row, session });
+            symbols.insert(name, definition);
+        }
+        Self { symbols, dependencies }
+    }
+
+    /// The definition of `name`.
+    pub fn get(&self, name: &SymbolName) -> Option<ExecutorSymbolDef> {
+        self.symbols.get(name).copied()
+    }
+
+    /// The token by which an emission may depend on the definition of `name`.
+    pub fn dependency(&self, name: &SymbolName) -> Option<Dependency> {
+        self.dependencies.get(name).copied()
+    }
+
+    /// The tokens of all definitions.
+    pub fn dependencies(&self) -> Vec<Dependency> {
+        self.dependencies.values().copied().collect()
+    }
+
+    /// All definitions.
+    pub fn symbols(&self) -> &SymbolMap {
+        &self.symbols
+    }
+}
+
+/// The answer of a blocking or handled lookup, as the protocol delivers it.
+pub(crate) type Outcome = Result<Vec<Found>, LookupError>;
+
+/// Who is told when a query ends.
+pub(crate) enum Completion {
+    /// A thread of ours that waits. Told at once: no code of the embedder runs.
+    Blocked(Arc<BlockedLookup>),
+    /// Code of the embedder.
+    Handler(Box<dyn FnOnce(Result<LookupResult, LookupError>) + Send>),
+    /// A future; its waker is code of the embedder.
+    Future(Arc<FutureSlot>),
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Blocked(_) => "Blocked",
+            Self::Handler(_) => "Handler",
+            Self::Future(_) => "Future",
+        })
+    }
+}
+
+/// Where a blocked thread finds its answer.
+#[derive(Debug, Default)]
+pub(crate) struct BlockedLookup {
+    outcome: Mutex<Option<Outcome>>,
+    pub(crate) latch: Latch,
+}
+
+impl BlockedLookup {
+    pub(crate) fn finish(&self, outcome: Outcome) {
+        *self.outcome.lock() = Some(outcome);
+        self.latch.open();
+    }
+
+    pub(crate) fn take(&self) -> Option<Outcome> {
+        self.outcome.lock().take()
+    }
+}
+
+/// Where a future finds its answer.
+#[derive(Debug, Default)]
+pub(crate) struct FutureSlot {
+    state: Mutex<FutureState>,
+}
+
+#[derive(Debug, Default)]
+struct FutureState {
+    outcome: Option<Result<LookupResult, LookupError>>,
+    waker: Option<Waker>,
+}
+
+impl FutureSlot {
+    /// Stores the answer and wakes the task. Runs code of the embedder.
+    pub(crate) fn finish(&self, outcome: Result<LookupResult, LookupError>) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.outcome = Some(outcome);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// A lookup as a future. Needs no particular runtime.
+///
+/// Dropping it withdraws the query: work that nobody else wants and that has not started is put back.
+///
+/// Source: ORC's `lookup` with a `std::promise`, which cannot be withdrawn.
+#[must_use = "the lookup is withdrawn when its future is dropped"]
+pub struct SymbolFuture {
+    session: ExecutionSession,
+    slot: Arc<FutureSlot>,
+    /// The query, until it is known to have ended.
+    query: Option<QueryId>,
+}
+
+impl SymbolFuture {
+    pub(crate) fn new(session: ExecutionSession, slot: Arc<FutureSlot>, query: Option<QueryId>) -> Self {
+        Self { session, slot, query }
+    }
+}
+
+impl Future for SymbolFuture {
+    type Output = Result<LookupResult, LookupError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Cloned before the lock and the old one dropped after it: both are code of the embedder.
+        let fresh = context.waker().clone();
+        let (outcome, _stale) = {
+            let mut state = self.slot.state.lock();
+            match state.outcome.take() {
+                Some(outcome) => (Some(outcome), state.waker.take()),
+                None => (None, state.waker.replace(fresh)),
+            }
+        };
+        match outcome {
+            Some(outcome) => {
+                self.query = None;
+                Poll::Ready(outcome)
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for SymbolFuture {
+    fn drop(&mut self) {
+        if let Some(query) = self.query {
+            self.session.transact(|state, effects| state.withdraw(query, effects));
+        }
+    }
+}
+
+impl fmt::Debug for SymbolFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SymbolFuture").field("query", &self.query).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+//! Resource trackers: what is removed together.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::failure::shared_error;
+use crate::protocol::ids::TrackerId;
+use crate::sync::Arc;
+use crate::{JitDylib, RemoveError, SharedError, TrackerError};
+
+/// Something that lives as long as the symbols of a tracker: memory, unwind registrations, files.
+///
+/// A resource that is merely dropped, because its session is, must free what it holds as well.
+///
+/// Source: ORC `ResourceManager`, whose keyed maps become owned values.
+pub trait Resource: Send {
+    /// Gives back what the resource holds.
+    ///
+    /// # Errors
+    /// Whatever went wrong; removal goes on with the next resource and reports all errors together.
+    fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>>;
+}
+
+impl fmt::Debug for dyn Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Resource")
+    }
+}
+
+/// Groups symbols and their resources, so that they are removed together.
+///
+/// When the last handle is dropped, what the tracker still has is transferred to its dylib's default
+/// tracker.
+///
+/// Source: ORC `ResourceTracker`.
+#[derive(Clone)]
+pub struct ResourceTracker(Arc<Handle>);
+
+struct Handle {
+    dylib: JitDylib,
+    id: TrackerId,
+    /// The default tracker of a dylib lives as long as the dylib, whoever holds handles.
+    is_default: bool,
+}
+
+impl ResourceTracker {
+    pub(crate) fn new(dylib: JitDylib, id: TrackerId, is_default: bool) -> Self {
+        Self(Arc::new(Handle { dylib, id, is_default }))
+    }
+
+    pub(crate) fn id(&self) -> TrackerId {
+        self.0.id
+    }
+
+    /// The dylib whose symbols the tracker groups.
+    pub fn dylib(&self) -> &JitDylib {
+        &self.0.dylib
+    }
+
+    /// Whether the tracker was removed or transferred.
+    pub fn is_defunct(&self) -> bool {
+        self.0.dylib.session().transact(|state, _| state.tracker_is_defunct(self.0.id))
+    }
+
+    /// Lets `resource` live as long as the tracker's symbols.
+    ///
+    /// # Errors
+    /// [`TrackerError::Defunct`]; the resource has been dropped then.
+    pub fn add_resource(&self, resource: Box<dyn Resource>) -> Result<(), TrackerError> {
+        self.0
+            .dylib
+            .session()
+            .transact(|state, effects| state.add_resource(self.0.id, resource, effects))
+            .map_err(|()| TrackerError::Defunct { dylib: self.0.dylib.shared_name() })
+    }
+
+    /// Removes the tracker's symbols, whatever their state, and then its resources, newest first.
+    ///
+    /// Symbols being materialized fail for whoever waits on them; their unit learns of it when it next
+    /// uses its responsibility. Removing a defunct tracker does nothing.
+    ///
+    /// # Concurrency
+    /// Callable from any thread. On return the resources have been removed. Whoever may still run code
+    /// of the removed symbols is the caller's affair.
+    ///
+    /// # Errors
+    /// [`RemoveError::Resources`] joins what the resources said; symbols and resources are gone all the same.
+    ///
+    /// Source: ORC `ResourceTracker::remove`.
+    pub fn remove(&self) -> Result<(), RemoveError> {
+        let resources =
+            self.0.dylib.session().transact(|state, effects| state.remove_tracker(self.0.id, effects));
+        remove_resources(self.0.dylib.shared_name(), resources)
+    }
+
+    /// Moves the tracker's symbols and resources to `destination`; this tracker is defunct afterwards.
+    ///
+    /// # Errors
+    /// If either is defunct or they belong to different dylibs.
+    ///
+    /// # Cost
+    /// Linear in the symbols moved.
+    ///
+    /// Source: ORC `ResourceTracker::transferTo`.
+    pub fn transfer_to(&self, destination: &ResourceTracker) -> Result<(), TrackerError> {
+        let dylib = self.0.dylib.shared_name();
+        if self.0.dylib != destination.0.dylib {
+            return Err(TrackerError::Foreign { dylib });
+        }
+        self.0
+            .dylib
+            .session()
+            .transact(|state, _| state.transfer_tracker(self.0.id, destination.0.id))
+            .map_err(|()| TrackerError::Defunct { dylib })
+    }
+}
+
+impl fmt::Debug for ResourceTracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceTracker")
+            .field("dylib", &self.0.dylib.name())
+            .field("is_default", &self.0.is_default)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for ResourceTracker {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id && self.0.dylib == other.0.dylib
+    }
+}
+
+impl Eq for ResourceTracker {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !self.is_default {
+            self.dylib.session().transact(|state, _| state.release_tracker(self.id));
+        }
+    }
+}
+
+/// Removes `resources`, which are in the order of their registration, newest first and past errors.
+pub(crate) fn remove_resources(
+    dylib: Arc<str>,
+    resources: Vec<Box<dyn Resource>>,
+) -> Result<(), RemoveError> {
+    let sources: Vec<SharedError> =
+        resources.into_iter().rev().filter_map(|resource| remove_one(resource).err()).collect();
+    if sources.is_empty() { Ok(()) } else { Err(RemoveError::Resources { dylib, sources }) }
+}
+
+fn remove_one(resource: Box<dyn Resource>) -> Result<(), SharedError> {
+    crate::panics::guard(|| resource.remove().map_err(SharedError::from))
+        .unwrap_or_else(|message| Err(shared_error(format!("removing a resource panicked: {message}"))))
+}

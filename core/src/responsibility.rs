@@ -1,0 +1,442 @@
+//! Responsibilities: the duty to resolve and emit a unit's symbols, or to fail them.
+//!
+//! Two types for two steps: a [`MaterializationResponsibility`] can only be resolved, which gives a
+//! [`ResolvedResponsibility`], which can only be emitted. Either may be failed, and dropping one fails its
+//! symbols, so no way out of a unit leaves a query waiting.
+//!
+//! ```compile_fail
+//! # fn emits_before_resolving(responsibility: uruk_core::MaterializationResponsibility) {
+//! responsibility.notify_emitted(Vec::new());
+//! # }
+//! ```
+//!
+//! ```compile_fail
+//! # fn emits_twice(responsibility: uruk_core::ResolvedResponsibility) {
+//! let _ = responsibility.notify_emitted(Vec::new());
+//! let _ = responsibility.notify_emitted(Vec::new());
+//! # }
+//! ```
+//!
+//! ```compile_fail
+//! # fn leaves_the_thread_undeclared(responsibility: uruk_core::MaterializationResponsibility) {
+//! std::thread::spawn(move || drop(responsibility));
+//! # }
+//! ```
+
+use std::error::Error;
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::protocol::emit::EmitGroup;
+use crate::protocol::ids::{ClaimId, RowId};
+use crate::{
+    DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,
+    ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
+};
+
+/// The duty to give each symbol of a claimed unit an address.
+///
+/// Not `Send`: it belongs to the thread that materializes the unit until it is [detached].
+///
+/// [detached]: MaterializationResponsibility::detach
+///
+/// Source: ORC `MaterializationResponsibility`, its first half.
+#[derive(Debug)]
+pub struct MaterializationResponsibility {
+    duty: Duty,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// The duty to say when the symbols' code and data are in place, and what they depend on.
+///
+/// Source: ORC `MaterializationResponsibility`, its second half.
+#[derive(Debug)]
+pub struct ResolvedResponsibility {
+    duty: Duty,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl MaterializationResponsibility {
+    pub(crate) fn new(duty: Duty) -> Self {
+        Self { duty, not_send: PhantomData }
+    }
+
+    /// The symbols anybody waits for or depends on at this moment.
+    pub fn requested_symbols(&self) -> Vec<SymbolName> {
+        self.duty.session().transact(|state, _| state.requested(self.duty.claim, &self.duty.symbols))
+    }
+
+    /// Takes on further symbols of this unit; returns those it is now responsible for.
+    ///
+    /// Weak symbols that another unit already defines are left out.
+    ///
+    /// # Errors
+    /// [`DefineError::Duplicate`] for a strong symbol that exists; nothing was taken on then.
+    ///
+    /// Source: ORC `MaterializationResponsibility::defineMaterializing`.
+    pub fn define_materializing(&mut self, symbols: SymbolFlagsMap) -> Result<SymbolFlagsMap, DefineError> {
+        let accepted = self.duty.session().transact(|state, effects| {
+            state.define_materializing(self.duty.claim, &self.duty.unit_name, symbols, effects)
+        })?;
+        self.duty.symbols.extend(accepted.iter().map(|(name, flags)| (name.clone(), *flags)));
+        Ok(accepted)
+    }
+
+    /// Puts the symbols back as `unit`, to be materialized when somebody asks: at once if somebody has.
+    ///
+    /// # Errors
+    /// Unless `unit` provides exactly the symbols of this responsibility; `unit` has been dropped then.
+    ///
+    /// Source: ORC `MaterializationResponsibility::replace`.
+    pub fn replace(mut self, unit: Box<dyn MaterializationUnit>) -> Result<(), Refused<Self, DefineError>> {
+        let session = self.duty.session().clone();
+        let (definition, unit) = session.describe(unit);
+        let covered = &self.duty.symbols;
+        match session
+            .transact(|state, effects| state.replace(self.duty.claim, covered, definition, unit, effects))
+        {
+            Ok(()) => {
+                self.duty.settle();
+                Ok(())
+            }
+            Err(error) => Err(Refused::new(self, error)),
+        }
+    }
+
+    /// Splits off the duty for `names`.
+    ///
+    /// # Errors
+    /// If this responsibility does not cover one of them; nothing was split off then.
+    ///
+    /// Source: ORC `MaterializationResponsibility::delegate`.
+    pub fn delegate(&mut self, names: impl IntoIterator<Item = SymbolName>) -> Result<Self, DelegateError> {
+        self.duty.split(names.into_iter().collect()).map(Self::new)
+    }
+
+    /// Announces where the symbols are. Every symbol needs an address, except those that exist for their
+    /// side effects only, which must not have one.
+    ///
+    /// Lookups that asked for `Resolved` are answered; the symbols are not safe to run yet.
+    ///
+    /// # Errors
+    /// The responsibility comes back unchanged inside [`Refused`].
+    ///
+    /// Source: ORC `MaterializationResponsibility::notifyResolved`.
+    pub fn notify_resolved(
+        mut self,
+        addresses: &SymbolMap,
+    ) -> Result<ResolvedResponsibility, Refused<Self, ResolveError>> {
+        let (claim, covered) = (self.duty.claim, &self.duty.symbols);
+        let unit = &self.duty.unit_name;
+        match self
+            .duty
+            .session()
+            .transact(|state, effects| state.resolve(claim, unit, covered, addresses, effects))
+        {
+            Ok(()) => Ok(ResolvedResponsibility { duty: self.duty.move_out(), not_send: PhantomData }),
+            Err(error) => Err(Refused::new(self, error)),
+        }
+    }
+}
+
+impl ResolvedResponsibility {
+    /// Announces that code and data are in place, and which symbols depend on which others.
+    ///
+    /// Symbols named in no group depend on nothing. Each symbol becomes Ready once everything it depends
+    /// on, directly or not, has been emitted. Dependencies nobody has searched are claimed now.
+    ///
+    /// # Errors
+    /// A dependency that has failed or is gone refuses the whole emission; the responsibility comes back
+    /// unchanged inside [`Refused`].
+    ///
+    /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
+    pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
+        let session = self.duty.session().clone();
+        let groups = match translate(groups, session.tag(), &self.duty.unit_name) {
+            Ok(groups) => groups,
+            Err(error) => return Err(Refused::new(self, error)),
+        };
+        let (claim, covered) = (self.duty.claim, &self.duty.symbols);
+        let unit = &self.duty.unit_name;
+        match session.transact(|state, effects| state.emit(claim, unit, covered, groups, effects)) {
+            Ok(()) => {
+                self.duty.settle();
+                Ok(())
+            }
+            Err(error) => Err(Refused::new(self, error)),
+        }
+    }
+}
+
+fn translate(
+    groups: Vec<DependenceGroup>,
+    tag: usize,
+    unit: &SymbolName,
+) -> Result<Vec<EmitGroup>, EmitError> {
+    groups
+        .into_iter()
+        .map(|group| {
+            if group.dependencies.iter().any(|dependency| dependency.session != tag) {
+                return Err(EmitError::ForeignDependency { unit: unit.clone(), dependants: group.symbols });
+            }
+            let dependencies = group.dependencies.into_iter().map(|dependency| dependency.row).collect();
+            Ok(EmitGroup { symbols: group.symbols, dependencies })
+        })
+        .collect()
+}
+
+/// What both steps of a responsibility offer.
+macro_rules! common_methods {
+    ($type:ident) => {
+        impl $type {
+            /// The session the symbols belong to.
+            pub fn session(&self) -> &ExecutionSession {
+                self.duty.session()
+            }
+
+            /// The dylib the symbols are defined in.
+            pub fn dylib(&self) -> &JitDylib {
+                &self.duty.dylib
+            }
+
+            /// The name of the unit the symbols come from.
+            pub fn unit_name(&self) -> &str {
+                self.duty.unit_name.as_str()
+            }
+
+            /// The symbols this responsibility covers.
+            pub fn symbols(&self) -> &SymbolFlagsMap {
+                &self.duty.symbols
+            }
+
+            /// The symbol that stands for the unit's initialisers, if this responsibility covers it.
+            pub fn initializer_symbol(&self) -> Option<&SymbolName> {
+                self.duty.initializer.as_ref()
+            }
+
+            /// The token by which others of its unit's symbols may depend on `symbol`, if it is covered.
+            pub fn dependency(&self, symbol: &SymbolName) -> Option<Dependency> {
+                let row =
+                    self.duty.session().transact(|state, _| state.row_of_claim(self.duty.claim, symbol))?;
+                Some(Dependency { row, session: self.duty.session().tag() })
+            }
+
+            /// Lets `resource` live as long as the symbols' tracker.
+            ///
+            /// # Errors
+            /// [`TrackerError::Defunct`] if the tracker was removed; the resource has been dropped then.
+            pub fn add_resource(&self, resource: Box<dyn Resource>) -> Result<(), TrackerError> {
+                self.duty
+                    .session()
+                    .transact(|state, effects| state.add_claim_resource(self.duty.claim, resource, effects))
+                    .map_err(|()| TrackerError::Defunct { dylib: self.duty.dylib.shared_name() })
+            }
+
+            /// Fails the symbols, and everything that depends on them, with `error`.
+            ///
+            /// Source: ORC `MaterializationResponsibility::failMaterialization`.
+            pub fn fail(mut self, error: SharedError) {
+                self.duty.fail(FailureCause::Unit(error));
+            }
+
+            /// Lets the responsibility leave this thread.
+            pub fn detach(mut self) -> Detached<Self> {
+                Detached { duty: self.duty.move_out(), step: PhantomData }
+            }
+        }
+
+        impl Step for $type {
+            fn from_duty(duty: Duty) -> Self {
+                Self { duty, not_send: PhantomData }
+            }
+
+            fn duty_mut(&mut self) -> &mut Duty {
+                &mut self.duty
+            }
+        }
+    };
+}
+
+common_methods!(MaterializationResponsibility);
+common_methods!(ResolvedResponsibility);
+
+/// A responsibility on its way to another thread, or parked. Dropping it fails its symbols.
+///
+/// While a responsibility is detached, somebody else may finish it: no wait for its symbols is a certain
+/// deadlock.
+#[derive(Debug)]
+pub struct Detached<T: Step> {
+    duty: Duty,
+    step: PhantomData<fn() -> T>,
+}
+
+impl<T: Step> Detached<T> {
+    pub(crate) fn new(duty: Duty) -> Self {
+        Self { duty, step: PhantomData }
+    }
+
+    /// Takes the responsibility up on this thread.
+    pub fn attach(mut self) -> T {
+        T::from_duty(self.duty.move_out())
+    }
+
+    /// Fails the symbols with `error`.
+    pub fn fail(mut self, error: SharedError) {
+        self.duty.fail(FailureCause::Unit(error));
+    }
+}
+
+/// Implemented by the two steps of a responsibility; not for other types.
+pub trait Step: sealed::Sealed {
+    #[doc(hidden)]
+    fn from_duty(duty: Duty) -> Self;
+    #[doc(hidden)]
+    fn duty_mut(&mut self) -> &mut Duty;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::MaterializationResponsibility {}
+    impl Sealed for super::ResolvedResponsibility {}
+}
+
+/// An operation that was refused, with the responsibility unchanged.
+///
+/// Not convertible by `?` on its own, because dropping the responsibility would lose the reason:
+/// [`Refused::fail`] fails the symbols with it.
+#[derive(Debug)]
+pub struct Refused<T, E> {
+    /// The responsibility, as usable as before.
+    pub responsibility: T,
+    /// Why the operation was refused.
+    pub error: E,
+}
+
+impl<T, E> Refused<T, E> {
+    fn new(responsibility: T, error: E) -> Self {
+        Self { responsibility, error }
+    }
+}
+
+impl<T: Step, E: Error + Clone + Send + Sync + 'static> Refused<T, E> {
+    /// Fails the responsibility's symbols with the error, and gives the error back.
+    pub fn fail(mut self) -> E {
+        self.responsibility.duty_mut().fail(FailureCause::Unit(std::sync::Arc::new(self.error.clone())));
+        self.error
+    }
+}
+
+impl<T, E: fmt::Display> fmt::Display for Refused<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+/// Symbols that depend on the same others.
+///
+/// Source: ORC `SymbolDependenceGroup`.
+#[doc(alias = "SymbolDependenceGroup")]
+#[derive(Clone, Debug, Default)]
+pub struct DependenceGroup {
+    /// The dependent symbols, all of one responsibility.
+    pub symbols: Vec<SymbolName>,
+    /// What each of them depends on, as tokens from lookups.
+    pub dependencies: Vec<Dependency>,
+}
+
+/// A definition that may be depended on: not a name, but this very definition of it.
+///
+/// A later definition of the same name has another token.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Dependency {
+    pub(crate) row: RowId,
+    /// Tells tokens of different sessions apart.
+    pub(crate) session: usize,
+}
+
+impl fmt::Debug for Dependency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dependency({:?})", self.row)
+    }
+}
+
+/// The part of a responsibility that may change threads.
+#[doc(hidden)]
+pub struct Duty {
+    pub(crate) dylib: JitDylib,
+    pub(crate) claim: ClaimId,
+    pub(crate) unit_name: SymbolName,
+    pub(crate) symbols: SymbolFlagsMap,
+    pub(crate) initializer: Option<SymbolName>,
+    /// The duty is done, has failed, or has moved on: dropping this value does nothing.
+    pub(crate) settled: bool,
+}
+
+impl Duty {
+    pub(crate) fn session(&self) -> &ExecutionSession {
+        self.dylib.session()
+    }
+
+    pub(crate) fn settle(&mut self) {
+        self.settled = true;
+    }
+
+    /// The duty itself, leaving a settled husk behind.
+    pub(crate) fn move_out(&mut self) -> Self {
+        self.settled = true;
+        Self {
+            dylib: self.dylib.clone(),
+            claim: self.claim,
+            unit_name: self.unit_name.clone(),
+            symbols: std::mem::take(&mut self.symbols),
+            initializer: self.initializer.take(),
+            settled: false,
+        }
+    }
+
+    pub(crate) fn fail(&mut self, cause: FailureCause) {
+        if !std::mem::replace(&mut self.settled, true) {
+            let (claim, covered) = (self.claim, &self.symbols);
+            self.dylib.session().transact(|state, effects| state.fail(claim, covered, cause, effects));
+        }
+    }
+
+    fn split(&mut self, names: Vec<SymbolName>) -> Result<Self, DelegateError> {
+        let uncovered: Vec<_> =
+            names.iter().filter(|name| !self.symbols.contains_key(*name)).cloned().collect();
+        if !uncovered.is_empty() {
+            return Err(DelegateError::NotCovered { unit: self.unit_name.clone(), symbols: uncovered });
+        }
+        let claim = self
+            .session()
+            .transact(|state, _| state.delegate(self.claim, &names))
+            .ok_or_else(|| DelegateError::TrackerDefunct { unit: self.unit_name.clone() })?;
+        let symbols: SymbolFlagsMap =
+            names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
+        let initializer = self.initializer.take_if(|name| symbols.contains_key(name));
+        let (dylib, unit_name) = (self.dylib.clone(), self.unit_name.clone());
+        Ok(Self { dylib, claim, unit_name, symbols, initializer, settled: false })
+    }
+}
+
+impl fmt::Debug for Duty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Duty")
+            .field("dylib", &self.dylib.name())
+            .field("unit", &self.unit_name)
+            .field("symbols", &self.symbols)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Duty {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        if std::thread::panicking() && crate::session::frame::defer_to_panicking_frame(self) {
+            return;
+        }
+        self.fail(FailureCause::Abandoned);
+    }
+}

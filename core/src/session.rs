@@ -1,0 +1,344 @@
+//! The session: owns the protocol's state, takes its lock, hands on what follows.
+//!
+//! **Architecture Invariant:** [`ExecutionSession::transact`] is the only function that takes the
+//! session lock, and no code of the embedder, no drop of its values included, runs inside it.
+
+mod close;
+pub(crate) mod frame;
+mod hand_on;
+
+use std::fmt;
+
+use crate::protocol::define::Definition;
+use crate::protocol::effects::Effects;
+use crate::protocol::ids::DylibId;
+use crate::protocol::lookup::Search;
+use crate::protocol::{Payload, SessionState};
+use crate::query::{BlockedLookup, Completion, FutureSlot};
+use crate::sync::{Arc, Mutex};
+use crate::{
+    DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
+    JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet, MaterializationUnit, Resource,
+    ResourceTracker, SearchOrder, SessionError, SessionEvent, SymbolFuture, SymbolMap, SymbolName,
+    SymbolStringPool, Task, TaskDispatcher,
+};
+
+use close::Drain;
+
+/// A session: dylibs, their symbols, and the work that materializes them.
+///
+/// A handle: cloning it is cheap, and all clones are the same session. The session lives until its last
+/// handle is gone; dylibs, responsibilities and futures hold one.
+///
+/// Source: ORC `ExecutionSession`.
+#[derive(Clone)]
+pub struct ExecutionSession(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<SessionState<Live>>,
+    pool: SymbolStringPool,
+    dispatcher: Arc<dyn TaskDispatcher>,
+    observer: Option<Observer>,
+    reporter: Option<Reporter>,
+    drain: Drain,
+}
+
+type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
+type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
+
+/// What a live session's state carries.
+pub(crate) enum Live {}
+
+impl Payload for Live {
+    type Unit = Box<dyn MaterializationUnit>;
+    type Handler = Completion;
+    type Generator = Arc<dyn DefinitionGenerator>;
+    type Resource = Box<dyn Resource>;
+}
+
+impl ExecutionSession {
+    /// A session whose units run on the threads that look them up.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A session with choices.
+    pub fn builder() -> ExecutionSessionBuilder {
+        ExecutionSessionBuilder::default()
+    }
+
+    /// Runs `operation` on the state under the lock, then hands on its effects: tasks are enqueued,
+    /// waiters woken, then code of the embedder runs.
+    ///
+    /// # Concurrency
+    /// The lock is not recursive. Effects run after it is gone, in place only from the outermost frame.
+    pub(crate) fn transact<R>(
+        &self,
+        operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
+    ) -> R {
+        let mut effects = Effects::default();
+        let result = {
+            let mut state = self.0.state.lock();
+            let result = operation(&mut state, &mut effects);
+            state.finish_transaction(&mut effects);
+            result
+        };
+        self.hand_on(effects);
+        result
+    }
+
+    /// Interns a symbol name in the session's pool.
+    pub fn intern(&self, name: &str) -> SymbolName {
+        self.0.pool.intern(name)
+    }
+
+    /// The pool of the session's symbol names.
+    pub fn symbol_string_pool(&self) -> &SymbolStringPool {
+        &self.0.pool
+    }
+
+    /// Looks up `symbols` along `order`, materializing what is not ready; blocks until all are Ready.
+    ///
+    /// Weakly referenced symbols that are absent are left out of the map.
+    ///
+    /// # Concurrency
+    /// Callable from any thread. A pool worker that waits here is replaced. On the in-place dispatcher the
+    /// units run on this thread.
+    ///
+    /// # Errors
+    /// [`LookupError::NotFound`] names every missing symbol and the dylibs searched;
+    /// [`LookupError::Failed`] carries the chain from the symbol to what broke.
+    ///
+    /// Source: ORC `ExecutionSession::lookup`.
+    pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
+        let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
+        let _entered = span.enter();
+        let blocked = Arc::new(BlockedLookup::default());
+        let search = self.search(LookupRequest::new(order.clone(), symbols))?;
+        let query = self
+            .transact(|state, effects| state.lookup(search, Completion::Blocked(blocked.clone()), effects));
+        if let Err(error) = self.0.dispatcher.wait(&blocked.latch) {
+            if let Some(query) = query {
+                self.transact(|state, effects| state.withdraw(query, effects));
+            }
+            // The answer may have come between the refusal and the withdrawal; either is true then.
+            return Err(error.into());
+        }
+        let found = blocked.take().unwrap_or(Err(LookupError::Closed))?;
+        Ok(found.into_iter().map(|found| (found.name, found.definition)).collect())
+    }
+
+    /// Looks up one required symbol and blocks until it is Ready.
+    ///
+    /// # Errors
+    /// As [`ExecutionSession::lookup`].
+    pub fn lookup_symbol(
+        &self,
+        order: &SearchOrder,
+        name: &SymbolName,
+    ) -> Result<ExecutorSymbolDef, LookupError> {
+        let found = self.lookup(order, LookupSet::one(name.clone()))?;
+        found.get(name).copied().ok_or(LookupError::Closed)
+    }
+
+    /// Starts a lookup and calls `handler` once, with the answer.
+    ///
+    /// # Concurrency
+    /// Never blocks. The handler runs as a task of the dispatcher, not under any lock nor inside this call,
+    /// except in place when no task of this thread is running.
+    pub fn lookup_async(
+        &self,
+        request: LookupRequest,
+        handler: impl FnOnce(Result<LookupResult, LookupError>) + Send + 'static,
+    ) {
+        self.start(request, Completion::Handler(Box::new(handler)), Vec::new());
+    }
+
+    /// Starts a lookup as a future, which withdraws it when dropped.
+    pub fn lookup_future(&self, request: LookupRequest) -> SymbolFuture {
+        let slot = Arc::new(FutureSlot::default());
+        let query = self.start(request, Completion::Future(slot.clone()), Vec::new());
+        SymbolFuture::new(self.clone(), slot, query)
+    }
+
+    /// Starts a lookup on behalf of `aliases`: pairs of an alias of this claim and the source it names.
+    pub(crate) fn start(
+        &self,
+        request: LookupRequest,
+        completion: Completion,
+        aliases: Vec<crate::protocol::alias::AliasEdge>,
+    ) -> Option<crate::protocol::ids::QueryId> {
+        match self.search(request) {
+            Ok(mut search) => {
+                search.aliases = aliases;
+                self.transact(|state, effects| state.lookup(search, completion, effects))
+            }
+            Err(error) => {
+                self.transact(|_, effects| effects.complete(completion, Err(error)));
+                None
+            }
+        }
+    }
+
+    /// Runs a task of the embedder on the session's dispatcher.
+    ///
+    /// # Concurrency
+    /// Closing the session waits for it. If the dispatcher takes no more tasks, the task is dropped.
+    pub fn dispatch(&self, task: Task) {
+        self.transact(|_, effects| effects.tasks.push(task));
+    }
+
+    /// The dispatcher that runs the session's tasks.
+    pub fn dispatcher(&self) -> &Arc<dyn TaskDispatcher> {
+        &self.0.dispatcher
+    }
+
+    /// Tells the error reporter, which runs as code of the embedder.
+    pub(crate) fn report(&self, error: SessionError) {
+        if let Some(reporter) = &self.0.reporter {
+            // A reporter that panics has nobody left to tell.
+            let _ = crate::panics::guard(|| reporter(&error));
+        }
+    }
+
+    /// Tells tokens of this session from those of others.
+    pub(crate) fn tag(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    pub(crate) fn define(
+        &self,
+        dylib: &JitDylib,
+        tracker: Option<&ResourceTracker>,
+        unit: Box<dyn MaterializationUnit>,
+    ) -> Result<(), DefineError> {
+        let (definition, unit) = self.describe(unit);
+        if let Some(tracker) = tracker
+            && tracker.dylib() != dylib
+        {
+            return Err(DefineError::ForeignTracker {
+                unit: definition.unit_name,
+                dylib: dylib.shared_name(),
+            });
+        }
+        let tracker = tracker.map(ResourceTracker::id);
+        self.transact(|state, effects| state.define(dylib.id(), tracker, definition, unit, effects))
+    }
+
+    /// Asks a unit what it is, before any lock is taken.
+    pub(crate) fn describe(
+        &self,
+        unit: Box<dyn MaterializationUnit>,
+    ) -> (Definition, Box<dyn MaterializationUnit>) {
+        let mut interface = unit.interface();
+        if let Some(initializer) = interface.initializer.take() {
+            interface = interface.with_initializer(initializer);
+        }
+        let definition = Definition {
+            unit_name: self.intern(unit.name()),
+            symbols: interface.symbols,
+            initializer: interface.initializer,
+            priority: unit.priority(),
+        };
+        (definition, unit)
+    }
+
+    /// The order as ids, or the name of a dylib that belongs to another session.
+    pub(crate) fn own_order(
+        &self,
+        order: &SearchOrder,
+    ) -> Result<Vec<(DylibId, JitDylibLookupFlags)>, Arc<str>> {
+        order
+            .iter()
+            .map(|(dylib, flags)| match dylib.session() == self {
+                true => Ok((dylib.id(), *flags)),
+                false => Err(dylib.shared_name()),
+            })
+            .collect()
+    }
+
+    fn search(&self, request: LookupRequest) -> Result<Search, LookupError> {
+        let LookupRequest { kind, order, symbols, required_state } = request;
+        let order = self.own_order(&order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
+        Ok(Search { kind, order, symbols, required_state, aliases: Vec::new() })
+    }
+}
+
+impl Default for ExecutionSession {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialEq for ExecutionSession {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ExecutionSession {}
+
+impl fmt::Debug for ExecutionSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecutionSession").field("dispatcher", &self.0.dispatcher).finish_non_exhaustive()
+    }
+}
+
+/// Choices a session is made with.
+#[derive(Default)]
+pub struct ExecutionSessionBuilder {
+    dispatcher: Option<Arc<dyn TaskDispatcher>>,
+    pool: Option<SymbolStringPool>,
+    observer: Option<Observer>,
+    reporter: Option<Reporter>,
+}
+
+impl ExecutionSessionBuilder {
+    /// Who runs the session's tasks. In place unless said otherwise.
+    #[must_use]
+    pub fn dispatcher(mut self, dispatcher: Arc<dyn TaskDispatcher>) -> Self {
+        self.dispatcher = Some(dispatcher);
+        self
+    }
+
+    /// A pool of symbol names to share with other sessions.
+    #[must_use]
+    pub fn symbol_string_pool(mut self, pool: SymbolStringPool) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    /// Who sees the session's events. Called without locks, on any thread, possibly on several at once.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Fn(&SessionEvent) + Send + Sync>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Who is told of errors that nobody waits for.
+    #[must_use]
+    pub fn error_reporter(mut self, reporter: Arc<dyn Fn(&SessionError) + Send + Sync>) -> Self {
+        self.reporter = Some(reporter);
+        self
+    }
+
+    /// Makes the session.
+    pub fn build(self) -> ExecutionSession {
+        ExecutionSession(Arc::new(Inner {
+            state: Mutex::new(SessionState::new(self.observer.is_some())),
+            pool: self.pool.unwrap_or_default(),
+            dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),
+            observer: self.observer,
+            reporter: self.reporter,
+            drain: Drain::default(),
+        }))
+    }
+}
+
+impl fmt::Debug for ExecutionSessionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecutionSessionBuilder")
+            .field("dispatcher", &self.dispatcher)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! Frames: where code of the embedder runs, and who answers for its panics.
+//!
+//! A responsibility dropped by a panic does not know the panic's message: it is left with the frame that
+//! catches the panic, which fails its symbols once the message is there.
+
+use std::cell::RefCell;
+
+use crate::FailureCause;
+use crate::responsibility::{Duty, MaterializationResponsibility, Step};
+use crate::sync::{Arc, thread_local};
+
+use super::ExecutionSession;
+
+/// One call of the embedder's code on this thread.
+struct Frame {
+    /// The session on whose behalf it runs.
+    session: usize,
+    /// Duties that a panic dropped inside it.
+    dropped_in_panic: Vec<Duty>,
+}
+
+thread_local! {
+    static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `code` of the embedder on behalf of `session`; a panic comes back as its message, after it has
+/// failed the symbols of every responsibility it dropped.
+pub(super) fn run<R>(session: &ExecutionSession, code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
+    FRAMES.with_borrow_mut(|frames| {
+        frames.push(Frame { session: session.tag(), dropped_in_panic: Vec::new() })
+    });
+    let result = crate::panics::guard(code);
+    let frame = FRAMES.with_borrow_mut(Vec::pop);
+    for mut duty in frame.into_iter().flat_map(|frame| frame.dropped_in_panic) {
+        let message = match &result {
+            Err(message) => message.clone(),
+            // The embedder caught the panic itself and kept the message.
+            Ok(_) => "a panic that the unit caught itself".into(),
+        };
+        duty.fail(FailureCause::Panicked(message));
+    }
+    result
+}
+
+/// How many frames of `session` this thread is inside of.
+pub(super) fn depth_of(session: &ExecutionSession) -> usize {
+    let tag = session.tag();
+    FRAMES.try_with(|frames| frames.borrow().iter().filter(|frame| frame.session == tag).count()).unwrap_or(0)
+}
+
+/// Leaves `duty`, which a panic is dropping, with the innermost frame; `false` if there is none.
+pub(crate) fn defer_to_panicking_frame(duty: &mut Duty) -> bool {
+    let deferred = FRAMES.try_with(|frames| {
+        let mut frames = frames.borrow_mut();
+        let frame = frames.last_mut()?;
+        frame.dropped_in_panic.push(duty.move_out());
+        Some(())
+    });
+    matches!(deferred, Ok(Some(())))
+}
+
+/// A responsibility on the frame that materializes its unit.
+pub(super) fn attach(duty: Duty) -> MaterializationResponsibility {
+    MaterializationResponsibility::from_duty(duty)
+}

@@ -1,0 +1,134 @@
+//! Sets of symbols: what a unit promises, what a lookup asks for, what it is answered.
+
+use rustc_hash::FxHashMap;
+
+use crate::{ExecutorSymbolDef, SymbolFlags, SymbolName};
+
+/// Where each symbol is and what it is.
+///
+/// Source: ORC `SymbolMap`.
+pub type SymbolMap = FxHashMap<SymbolName, ExecutorSymbolDef>;
+
+/// What each symbol is, before anybody knows where.
+///
+/// Source: ORC `SymbolFlagsMap`.
+pub type SymbolFlagsMap = FxHashMap<SymbolName, SymbolFlags>;
+
+/// Whether a lookup can do without a symbol.
+///
+/// Source: ORC `SymbolLookupFlags`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SymbolLookupFlags {
+    /// The lookup fails if no definition is found.
+    #[default]
+    RequiredSymbol,
+    /// A missing definition is left out of the answer.
+    WeaklyReferencedSymbol,
+}
+
+/// Which definitions of a dylib a lookup may see.
+///
+/// Source: ORC `JITDylibLookupFlags`.
+#[doc(alias = "JITDylibLookupFlags")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum JitDylibLookupFlags {
+    /// Exported symbols only: how one library sees another.
+    #[default]
+    MatchExportedSymbolsOnly,
+    /// Hidden symbols too: how a library sees itself.
+    MatchAllSymbols,
+}
+
+/// On whose behalf a lookup runs; definition generators may treat the two differently.
+///
+/// Source: ORC `LookupKind`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LookupKind {
+    /// As a linker resolving references.
+    #[default]
+    Static,
+    /// As a program calling `dlsym`.
+    DlSym,
+}
+
+/// How far a symbol must have come before a lookup is answered.
+///
+/// Source: ORC `SymbolState`, as `lookup` uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RequiredState {
+    /// Its address is known. What linkers ask for.
+    Resolved,
+    /// It and everything it needs is safe to run. What clients ask for.
+    #[default]
+    Ready,
+}
+
+/// The symbols a lookup asks for, each required or weakly referenced.
+///
+/// Source: ORC `SymbolLookupSet`.
+#[doc(alias = "SymbolLookupSet")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LookupSet(pub(crate) Vec<(SymbolName, SymbolLookupFlags)>);
+
+impl LookupSet {
+    /// An empty set. Looking it up succeeds at once.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A set of one required symbol.
+    pub fn one(name: SymbolName) -> Self {
+        Self(vec![(name, SymbolLookupFlags::RequiredSymbol)])
+    }
+
+    /// A set of required symbols.
+    pub fn required(names: impl IntoIterator<Item = SymbolName>) -> Self {
+        names.into_iter().map(|name| (name, SymbolLookupFlags::RequiredSymbol)).collect()
+    }
+
+    /// A set of symbols the lookup can do without.
+    pub fn weakly_referenced(names: impl IntoIterator<Item = SymbolName>) -> Self {
+        names.into_iter().map(|name| (name, SymbolLookupFlags::WeaklyReferencedSymbol)).collect()
+    }
+
+    /// Adds a symbol. Adding one twice is harmless: required wins.
+    pub fn add(&mut self, name: SymbolName, flags: SymbolLookupFlags) {
+        self.0.push((name, flags));
+    }
+
+    /// The symbols in the order they were added.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&SymbolName, SymbolLookupFlags)> {
+        self.0.iter().map(|(name, flags)| (name, *flags))
+    }
+
+    /// How many symbols were added.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(SymbolName, SymbolLookupFlags)> for LookupSet {
+    fn from_iter<I: IntoIterator<Item = (SymbolName, SymbolLookupFlags)>>(symbols: I) -> Self {
+        Self(symbols.into_iter().collect())
+    }
+}
+
+impl Extend<(SymbolName, SymbolLookupFlags)> for LookupSet {
+    fn extend<I: IntoIterator<Item = (SymbolName, SymbolLookupFlags)>>(&mut self, symbols: I) {
+        self.0.extend(symbols);
+    }
+}
+
+impl IntoIterator for LookupSet {
+    type Item = (SymbolName, SymbolLookupFlags);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}

@@ -1,0 +1,61 @@
+//! Materialization units: how symbols come to be.
+
+use crate::{JitDylib, MaterializationResponsibility, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
+
+/// Provides the definitions of a fixed set of symbols, all at once, when the first of them is looked up.
+///
+/// # Concurrency
+/// A unit is owned by one place at a time: its dylib until it is claimed, then the task that
+/// materializes it. `materialize` starts at most once. No lock is held around any of these methods.
+///
+/// Source: ORC `MaterializationUnit`.
+#[doc(alias = "MU")]
+pub trait MaterializationUnit: Send {
+    /// What to call the unit in errors, events and traces.
+    fn name(&self) -> &str;
+
+    /// The symbols the unit will define. Asked once, when the unit is defined.
+    fn interface(&self) -> MaterializationInterface;
+
+    /// How urgently the unit's task should run. Asked once, when the unit is defined.
+    fn priority(&self) -> TaskPriority {
+        TaskPriority::Demanded
+    }
+
+    /// Makes the symbols, then says so through `responsibility`; may keep it and return before that.
+    ///
+    /// A panic fails the symbols with the panic's message.
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility);
+
+    /// Another definition of `symbol` has won: the unit need not define it any more.
+    ///
+    /// Called before `materialize`, or before the unit is dropped if nothing of it is left.
+    fn discard(&mut self, dylib: &JitDylib, symbol: &SymbolName);
+}
+
+/// The symbols a unit promises.
+///
+/// Source: ORC `MaterializationUnit::Interface`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MaterializationInterface {
+    /// Each symbol and what it is.
+    pub symbols: SymbolFlagsMap,
+    /// The symbol that stands for the unit's static initialisers. Looking it up runs the unit; it has no
+    /// address unless `symbols` lists it as one that does.
+    pub initializer: Option<SymbolName>,
+}
+
+impl MaterializationInterface {
+    /// An interface without initialisers.
+    pub fn new(symbols: SymbolFlagsMap) -> Self {
+        Self { symbols, initializer: None }
+    }
+
+    /// Adds the symbol that stands for the unit's initialisers.
+    #[must_use]
+    pub fn with_initializer(mut self, initializer: SymbolName) -> Self {
+        self.symbols.entry(initializer.clone()).or_insert(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+        self.initializer = Some(initializer);
+        self
+    }
+}

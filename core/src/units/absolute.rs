@@ -1,0 +1,44 @@
+//! Absolute symbols: addresses known from the start.
+
+use crate::{
+    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolMap,
+    SymbolName,
+};
+
+/// A unit that defines symbols at addresses known already.
+///
+/// Source: ORC `absoluteSymbols`.
+#[doc(alias = "absoluteSymbols")]
+pub fn absolute_symbols(symbols: SymbolMap) -> Box<dyn MaterializationUnit> {
+    Box::new(AbsoluteSymbols { symbols })
+}
+
+struct AbsoluteSymbols {
+    symbols: SymbolMap,
+}
+
+impl MaterializationUnit for AbsoluteSymbols {
+    fn name(&self) -> &str {
+        "<absolute symbols>"
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        MaterializationInterface::new(
+            self.symbols.iter().map(|(name, definition)| (name.clone(), definition.flags)).collect(),
+        )
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        // A refusal means that the symbols were removed meanwhile, or that the responsibility has already
+        // been failed with the reason: either way nobody is left to tell here.
+        let emitted = match responsibility.notify_resolved(&self.symbols) {
+            Ok(resolved) => resolved.notify_emitted(Vec::new()).map_err(|refused| drop(refused.fail())),
+            Err(refused) => Err(drop(refused.fail())),
+        };
+        emitted.unwrap_or(());
+    }
+
+    fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
+        self.symbols.remove(symbol);
+    }
+}

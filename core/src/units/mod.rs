@@ -1,0 +1,4 @@
+//! The units every program needs.
+
+pub(crate) mod absolute;
+pub(crate) mod reexports;

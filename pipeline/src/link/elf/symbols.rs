@@ -1,0 +1,185 @@
+//! The symbol table. A symbol's number in the object is its number in the graph.
+
+use object::elf;
+use object::{LittleEndian, SymbolIndex};
+
+use super::{ENDIAN, OBJECT, Parser};
+use crate::link::error::LinkError;
+use crate::link::graph::{
+    Binding, Block, BlockId, LinkGraph, Location, SectionId, SectionRole, Symbol, SymbolId, SymbolKind,
+};
+
+/// A common symbol of the large code model.
+const SHN_X86_64_LCOMMON: u16 = 0xff02;
+
+impl Parser<'_> {
+    /// Adds every symbol, then one for each common information entry so that edges can refer to it.
+    pub(super) fn read_symbols(&mut self) -> Result<(), LinkError> {
+        self.graph.symbols.reserve(self.symbols.len() + self.cies.len());
+        let symbols = self.symbols;
+        for (index, symbol) in symbols.enumerate() {
+            let symbol = self.read_symbol(index, symbol)?;
+            self.graph.symbols.push(symbol);
+        }
+        if symbols.is_empty() {
+            self.graph.symbols.push(null_symbol());
+        }
+        for index in 0..self.cies.len() {
+            let block = self.cies[index].block;
+            self.cies[index].symbol = Some(SymbolId::of(self.graph.symbols.len()));
+            self.graph.symbols.push(Symbol { location: Location::Block(block, 0), ..null_symbol() });
+        }
+        Ok(())
+    }
+
+    fn read_symbol(
+        &mut self,
+        index: SymbolIndex,
+        symbol: &elf::Sym64<LittleEndian>,
+    ) -> Result<Symbol, LinkError> {
+        if index.0 == 0 {
+            return Ok(null_symbol());
+        }
+        let binding = match symbol.st_info.st_bind() {
+            elf::STB_LOCAL => Binding::Local,
+            elf::STB_GLOBAL => Binding::Strong,
+            // One instance in the process, as for vague linkage: the first definition wins.
+            elf::STB_WEAK | elf::STB_GNU_UNIQUE => Binding::Weak,
+            other => return Err(self.symbol_error(index, format!("unknown binding {other}"))),
+        };
+        let name = self
+            .symbols
+            .symbol_name(ENDIAN, symbol)
+            .map_err(|error| self.symbol_error(index, error.to_string()))?;
+        let name = match std::str::from_utf8(name) {
+            Ok(name) => self.graph.add_name(name)?,
+            Err(_) if binding == Binding::Local => self.graph.add_name(&String::from_utf8_lossy(name))?,
+            Err(_) => return Err(self.symbol_error(index, "its name is not UTF-8")),
+        };
+        let location = self.read_location(index, symbol)?;
+        let exported = matches!(symbol.st_other.visibility(), elf::STV_DEFAULT | elf::STV_PROTECTED);
+        Ok(Symbol {
+            name,
+            location,
+            size: symbol.st_size.get(ENDIAN),
+            object: OBJECT,
+            binding,
+            kind: kind_of(&self.graph, symbol, location),
+            exported,
+            common: is_common(symbol),
+        })
+    }
+
+    fn read_location(
+        &mut self,
+        index: SymbolIndex,
+        symbol: &elf::Sym64<LittleEndian>,
+    ) -> Result<Location, LinkError> {
+        let value = symbol.st_value.get(ENDIAN);
+        if symbol.st_info.st_type() == elf::STT_FILE {
+            return Ok(Location::NotLoaded);
+        }
+        if is_common(symbol) {
+            let block = self.add_common(symbol.st_size.get(ENDIAN), value)?;
+            if symbol.st_shndx.get(ENDIAN).0 == SHN_X86_64_LCOMMON {
+                let section = self.graph.blocks[block.index()].section;
+                self.graph.sections[section.index()].role = SectionRole::LargeZeroFill;
+            }
+            return Ok(Location::Block(block, 0));
+        }
+        match symbol.st_shndx.get(ENDIAN) {
+            elf::SHN_UNDEF => return Ok(Location::Undefined),
+            elf::SHN_ABS => return Ok(Location::Absolute(value)),
+            _ => {}
+        }
+        let section = self
+            .symbols
+            .symbol_section(ENDIAN, symbol, index)
+            .map_err(|error| self.symbol_error(index, error.to_string()))?;
+        let Some(section) = section else {
+            let number = symbol.st_shndx.get(ENDIAN);
+            return Err(self.symbol_error(index, format!("reserved section index {:#x}", number.0)));
+        };
+        match self.section_ids.get(section.0) {
+            None => Err(self.symbol_error(index, format!("section {} does not exist", section.0))),
+            Some(None) => Ok(Location::NotLoaded),
+            Some(&Some(section)) => self.locate(index, section, value),
+        }
+    }
+
+    fn locate(&self, index: SymbolIndex, section: SectionId, value: u64) -> Result<Location, LinkError> {
+        let size = self.graph.sections[section.index()].size;
+        if value > size {
+            let what = format!(
+                "its value {value:#x} lies beyond the {size:#x} bytes of section `{}`",
+                self.graph.section_name(section)
+            );
+            return Err(self.symbol_error(index, what));
+        }
+        Ok(match block_at(&self.graph, section, value) {
+            Some((block, offset)) => Location::Block(block, offset),
+            None => Location::NotLoaded,
+        })
+    }
+
+    fn symbol_error(&self, index: SymbolIndex, what: impl std::fmt::Display) -> LinkError {
+        let name = self
+            .symbols
+            .symbol(index)
+            .and_then(|symbol| self.symbols.symbol_name(ENDIAN, symbol))
+            .map(String::from_utf8_lossy)
+            .unwrap_or_default();
+        self.error(
+            ".symtab",
+            index.0 as u64 * size_of::<elf::Sym64<LittleEndian>>() as u64,
+            format!("symbol {} `{name}`: {what}", index.0),
+        )
+    }
+}
+
+/// The block of a section that holds `offset`, and how far into it. The end belongs to the last block.
+pub(super) fn block_at(graph: &LinkGraph<'_>, section: SectionId, offset: u64) -> Option<(BlockId, u64)> {
+    let section = &graph.sections[section.index()];
+    let first = section.first_block.index();
+    let blocks: &[Block] = &graph.blocks[first..first + section.block_count as usize];
+    let after = blocks.partition_point(|block| block.offset <= offset);
+    let index = after.checked_sub(1)?;
+    let inner = offset - blocks[index].offset;
+    (inner <= blocks[index].size).then(|| (BlockId::of(first + index), inner))
+}
+
+/// Symbol 0 of every object: relocations against it have no symbol, so it counts as the number 0.
+pub(super) fn null_symbol() -> Symbol {
+    Symbol {
+        name: Default::default(),
+        location: Location::Absolute(0),
+        size: 0,
+        object: OBJECT,
+        binding: Binding::Local,
+        kind: SymbolKind::Unknown,
+        exported: false,
+        common: false,
+    }
+}
+
+fn is_common(symbol: &elf::Sym64<LittleEndian>) -> bool {
+    let section = symbol.st_shndx.get(ENDIAN);
+    section == elf::SHN_COMMON || section.0 == SHN_X86_64_LCOMMON
+}
+
+fn kind_of(graph: &LinkGraph<'_>, symbol: &elf::Sym64<LittleEndian>, location: Location) -> SymbolKind {
+    match symbol.st_info.st_type() {
+        elf::STT_TLS => SymbolKind::ThreadLocal,
+        elf::STT_FUNC => SymbolKind::Code,
+        elf::STT_GNU_IFUNC => SymbolKind::IndirectFunction,
+        elf::STT_OBJECT | elf::STT_COMMON => SymbolKind::Data,
+        elf::STT_SECTION => SymbolKind::Section,
+        // Assembly often leaves out `.type`; what lies in code is code.
+        _ => match location {
+            Location::Block(block, _) if graph.section_of(block).role == SectionRole::Code => {
+                SymbolKind::Code
+            }
+            _ => SymbolKind::Unknown,
+        },
+    }
+}

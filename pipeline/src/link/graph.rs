@@ -1,0 +1,465 @@
+//! An object as a graph: blocks of bytes, the symbols that name them, the edges between them.
+//!
+//! Everything is a flat vector, everything refers by index, and bytes are borrowed from the object until
+//! they are copied into their memory. The graph never holds an address: those belong to the phases.
+//!
+//! What holds: ids are in range; an edge's field lies within its block's content; the edges of a block are
+//! contiguous; a symbol's offset is at most its block's size.
+
+use std::ops::Range;
+
+use uruk_core::SymbolFlags;
+
+use super::error::{LinkError, Site};
+use super::x86_64::EdgeKind;
+
+macro_rules! ids {
+    ($($(#[$meta:meta])* $name:ident)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub(super) u32);
+
+        impl $name {
+            /// The id as an index into the graph's vector.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+
+            /// The id of the element with this index. The parser refuses objects with 2^32 of anything.
+            pub(super) const fn of(index: usize) -> Self {
+                Self(index as u32)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// An input object of the graph.
+    ObjectId
+    /// A section of one object.
+    SectionId
+    /// A run of bytes that is kept or dropped as a whole.
+    BlockId
+    /// A symbol.
+    SymbolId
+    /// A COMDAT group.
+    GroupId
+}
+
+/// A name in the graph's string arena.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Name {
+    start: u32,
+    len: u32,
+}
+
+/// An object, or several merged, on the way to memory.
+///
+/// Source: JITLink `LinkGraph`.
+#[derive(Debug, Default)]
+pub struct LinkGraph<'a> {
+    pub(super) objects: Vec<Box<str>>,
+    pub(super) names: String,
+    pub(super) sections: Vec<Section>,
+    /// The bytes of each section, empty for zero fill. Parallel to `sections`; gone once they are copied.
+    pub(super) contents: Vec<&'a [u8]>,
+    pub(super) blocks: Vec<Block>,
+    pub(super) symbols: Vec<Symbol>,
+    pub(super) edges: Vec<Edge>,
+    pub(super) groups: Vec<Group>,
+    pub(super) frames: Vec<Frame>,
+}
+
+/// What a section is for, which decides where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectionRole {
+    /// Executable.
+    Code,
+    /// Constant, or constant after relocation.
+    ReadOnly,
+    /// Writable, with contents.
+    Data,
+    /// Writable, all zero.
+    ZeroFill,
+    /// Writable, of the large code model: may lie out of reach of the code.
+    LargeData,
+    /// All zero, of the large code model.
+    LargeZeroFill,
+    /// Initial values of thread-local variables.
+    TlsData,
+    /// Thread-local variables that start as zero.
+    TlsZeroFill,
+    /// Call frame information, split into records.
+    EhFrame,
+}
+
+impl SectionRole {
+    /// Whether the section has no bytes in the object.
+    pub const fn is_zero_fill(self) -> bool {
+        matches!(self, Self::ZeroFill | Self::LargeZeroFill | Self::TlsZeroFill)
+    }
+
+    /// Whether the section is part of the thread-local image.
+    pub const fn is_tls(self) -> bool {
+        matches!(self, Self::TlsData | Self::TlsZeroFill)
+    }
+}
+
+/// Whether a section holds pointers to functions that run before or after the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitRole {
+    /// `.preinit_array`.
+    Preinit,
+    /// `.init_array`, by priority.
+    Init(u16),
+    /// `.fini_array`, by priority.
+    Fini(u16),
+    /// `.ctors`: as `Init`, but its entries run from last to first.
+    Ctors(u16),
+    /// `.dtors`: as `Fini`, but its entries run from first to last.
+    Dtors(u16),
+}
+
+/// A section of one object that takes part in the link.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    pub(super) name: Name,
+    pub(super) object: ObjectId,
+    pub(super) role: SectionRole,
+    pub(super) init: Option<InitRole>,
+    pub(super) size: u64,
+    pub(super) align_log2: u8,
+    /// Whether other objects may have the same section: it is part of a COMDAT group.
+    pub(super) is_grouped: bool,
+    /// Blocks of the section: first and count.
+    pub(super) first_block: BlockId,
+    pub(super) block_count: u32,
+}
+
+impl Section {
+    /// What the section is for.
+    pub fn role(&self) -> SectionRole {
+        self.role
+    }
+
+    /// The object the section comes from.
+    pub fn object(&self) -> ObjectId {
+        self.object
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
+        (self.first_block.0..self.first_block.0 + self.block_count).map(BlockId)
+    }
+}
+
+/// A run of bytes that is kept or dropped as a whole: a section, a record of `.eh_frame`, a common symbol.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub(super) section: SectionId,
+    /// Where the block starts in its section.
+    pub(super) offset: u64,
+    pub(super) size: u64,
+    pub(super) align_log2: u8,
+    /// Dropped unless something that stays refers to it.
+    pub(super) discardable: bool,
+    /// Whether the block takes part in the link.
+    pub(super) live: bool,
+    /// Its edges: first and one past the last, in the graph's vector.
+    pub(super) edges: (u32, u32),
+}
+
+impl Block {
+    /// The section the block is part of.
+    pub fn section(&self) -> SectionId {
+        self.section
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether the block takes part in the link.
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    pub(super) fn edge_range(&self) -> Range<usize> {
+        self.edges.0 as usize..self.edges.1 as usize
+    }
+}
+
+/// Where a symbol is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// In another object, the process, or nowhere.
+    Undefined,
+    /// At an offset in a block.
+    Block(BlockId, u64),
+    /// A number.
+    Absolute(u64),
+    /// In a section that takes no part in the link, such as debug information.
+    NotLoaded,
+    /// The start of the graph's global offset table.
+    GotBase,
+    /// The start of all sections with a name; an index into the layout's bounds.
+    SectionStart(u32),
+    /// The end of all sections with a name; an index into the layout's bounds.
+    SectionStop(u32),
+}
+
+/// How a symbol competes with others of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// Known within its object only.
+    Local,
+    /// The one definition, or a reference that must be satisfied.
+    Strong,
+    /// Yields to a strong definition; as a reference, may stay undefined.
+    Weak,
+}
+
+/// What a symbol names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SymbolKind {
+    /// The object does not say.
+    Unknown,
+    /// Data.
+    Data,
+    /// Code.
+    Code,
+    /// A function that returns the address of the code.
+    IndirectFunction,
+    /// A thread-local variable.
+    ThreadLocal,
+    /// The start of a section.
+    Section,
+}
+
+/// A name for a place.
+#[derive(Clone, Copy, Debug)]
+pub struct Symbol {
+    pub(super) name: Name,
+    pub(super) location: Location,
+    pub(super) size: u64,
+    pub(super) object: ObjectId,
+    pub(super) binding: Binding,
+    pub(super) kind: SymbolKind,
+    /// Default or protected visibility.
+    pub(super) exported: bool,
+    /// A tentative definition.
+    pub(super) common: bool,
+}
+
+impl Symbol {
+    /// Where the symbol is.
+    pub fn location(&self) -> Location {
+        self.location
+    }
+
+    /// How the symbol competes.
+    pub fn binding(&self) -> Binding {
+        self.binding
+    }
+
+    /// What the symbol names.
+    pub fn kind(&self) -> SymbolKind {
+        self.kind
+    }
+
+    /// Whether other dylibs may see the symbol.
+    pub fn is_exported(&self) -> bool {
+        self.exported
+    }
+}
+
+/// A field of a block that is computed from the address of a symbol.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge {
+    /// Where the field is, in its block.
+    pub offset: u64,
+    /// Added to the target's address.
+    pub addend: i64,
+    /// The symbol referred to.
+    pub target: SymbolId,
+    /// How the field is computed.
+    pub kind: EdgeKind,
+}
+
+/// Sections that are kept or dropped together, because another object has the same.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub(super) signature: Name,
+    pub(super) sections: Vec<SectionId>,
+}
+
+/// A frame description entry: it lives as long as the function it describes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) block: BlockId,
+    /// Index of the edge that holds the start of the function.
+    pub(super) function: u32,
+}
+
+impl<'a> LinkGraph<'a> {
+    /// The name for messages: the object's, or the first object's and how many follow.
+    pub fn name(&self) -> String {
+        match self.objects.as_slice() {
+            [] => String::new(),
+            [only] => only.to_string(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        }
+    }
+
+    /// All sections.
+    pub fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// All blocks.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// All symbols.
+    pub fn symbols(&self) -> &[Symbol] {
+        &self.symbols
+    }
+
+    /// All groups.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The edges out of a block.
+    pub fn edges(&self, block: BlockId) -> &[Edge] {
+        &self.edges[self.blocks[block.index()].edge_range()]
+    }
+
+    /// The bytes of a block; empty for zero fill, and after they have been copied to their memory.
+    pub fn content(&self, block: BlockId) -> &'a [u8] {
+        let block = &self.blocks[block.index()];
+        let section = self.contents.get(block.section.index()).copied().unwrap_or_default();
+        let start = usize::try_from(block.offset).unwrap_or(usize::MAX);
+        let size = usize::try_from(block.size).unwrap_or(usize::MAX);
+        section.get(start..start.saturating_add(size)).unwrap_or_default()
+    }
+
+    /// The name of a section.
+    pub fn section_name(&self, section: SectionId) -> &str {
+        self.text(self.sections[section.index()].name)
+    }
+
+    /// The name of a symbol; that of its section if it has none of its own.
+    pub fn symbol_name(&self, symbol: SymbolId) -> &str {
+        let symbol = &self.symbols[symbol.index()];
+        match symbol.location {
+            Location::Block(block, _) if symbol.name.len == 0 => {
+                self.section_name(self.blocks[block.index()].section)
+            }
+            _ => self.text(symbol.name),
+        }
+    }
+
+    /// The section a block is part of.
+    pub fn section_of(&self, block: BlockId) -> &Section {
+        &self.sections[self.blocks[block.index()].section.index()]
+    }
+
+    /// Whether the symbol is a thread-local variable, or the section of some.
+    pub fn is_thread_local(&self, symbol: SymbolId) -> bool {
+        let symbol = &self.symbols[symbol.index()];
+        match symbol.location {
+            Location::Block(block, _) => self.section_of(block).role.is_tls(),
+            _ => symbol.kind == SymbolKind::ThreadLocal,
+        }
+    }
+
+    /// The place of an offset in a block, for messages.
+    pub fn site(&self, block: BlockId, offset: u64) -> Site {
+        let block = &self.blocks[block.index()];
+        let section = &self.sections[block.section.index()];
+        Site {
+            object: self.objects[section.object.index()].clone(),
+            section: self.text(section.name).into(),
+            offset: block.offset.saturating_add(offset),
+        }
+    }
+
+    /// What the session is told about a definition.
+    pub(super) fn flags(&self, symbol: SymbolId) -> SymbolFlags {
+        let symbol = &self.symbols[symbol.index()];
+        let is_grouped = match symbol.location {
+            Location::Block(block, _) => self.section_of(block).is_grouped,
+            _ => false,
+        };
+        let mut flags = SymbolFlags::empty();
+        flags.set(SymbolFlags::EXPORTED, symbol.exported);
+        flags.set(SymbolFlags::WEAK, symbol.binding == Binding::Weak || is_grouped);
+        flags.set(SymbolFlags::COMMON, symbol.common);
+        flags.set(
+            SymbolFlags::CALLABLE,
+            matches!(symbol.kind, SymbolKind::Code | SymbolKind::IndirectFunction),
+        );
+        flags.set(SymbolFlags::THREAD_LOCAL, symbol.kind == SymbolKind::ThreadLocal);
+        flags.set(SymbolFlags::ABSOLUTE, matches!(symbol.location, Location::Absolute(_)));
+        flags
+    }
+
+    /// The blocks that take part in the link, with their ids.
+    pub(super) fn live_blocks(&self) -> impl Iterator<Item = (BlockId, &Block)> {
+        self.blocks
+            .iter()
+            .enumerate()
+            .filter(|(_, block)| block.live)
+            .map(|(index, block)| (BlockId::of(index), block))
+    }
+
+    pub(super) fn text(&self, name: Name) -> &str {
+        let start = name.start as usize;
+        self.names.get(start..start + name.len as usize).unwrap_or_default()
+    }
+
+    /// Stores a name. The arena is bounded by 4 GiB, which the parser checks per object.
+    pub(super) fn add_name(&mut self, text: &str) -> Result<Name, LinkError> {
+        if text.is_empty() {
+            return Ok(Name::default());
+        }
+        let start = u32::try_from(self.names.len());
+        let (Ok(start), Ok(len)) = (start, u32::try_from(text.len())) else {
+            return Err(self.too_large("more than 4 GiB of names"));
+        };
+        self.names.push_str(text);
+        if u32::try_from(self.names.len()).is_err() {
+            return Err(self.too_large("more than 4 GiB of names"));
+        }
+        Ok(Name { start, len })
+    }
+
+    /// An error about the last object as a whole.
+    pub(super) fn too_large(&self, what: &str) -> LinkError {
+        let object = self.objects.last().cloned().unwrap_or_default();
+        LinkError::Object {
+            site: Box::new(Site { object, section: "".into(), offset: 0 }),
+            what: what.into(),
+        }
+    }
+
+    /// The graph without the object's bytes, once these have been copied.
+    pub(super) fn without_contents(self) -> LinkGraph<'static> {
+        let Self { objects, names, sections, contents: _, blocks, symbols, edges, groups, frames } = self;
+        LinkGraph { objects, names, sections, contents: Vec::new(), blocks, symbols, edges, groups, frames }
+    }
+}
+
+impl Name {
+    /// The same name in an arena that has `by` bytes in front of this one's.
+    pub(super) fn moved(self, by: u32) -> Self {
+        if self.len == 0 { self } else { Self { start: self.start + by, len: self.len } }
+    }
+}

@@ -1,0 +1,284 @@
+//! Where everything goes: four segments, each with its blocks and the tables the linker adds.
+//!
+//! ```text
+//!  code        functions | stubs | stubs of indirect functions
+//!  constants   read-only data | .eh_frame_hdr | .eh_frame, terminator | thread-local image | descriptors | thunk
+//!  data        GOT | slots of indirect functions | data || zero fill
+//!  large data  data of the large code model || its zero fill, and any zero fill of great size
+//! ```
+//! The first three lie within reach of each other. The last need not, so that gigabytes of zeros do not push the GOT
+//! out of reach; it is absent from nearly all graphs.
+//!
+//! Only offsets are decided here; the memory manager decides on addresses.
+
+use super::eh_frame;
+use super::got_plt::{self, GotPlt};
+use super::graph::{Block, BlockId, LinkGraph, SectionRole};
+use super::ifunc::{self, IndirectFunctions};
+use super::section_bounds::SectionBounds;
+use super::tls::Tls;
+
+/// Zero fill of this size is kept away from what small displacements must reach.
+const GREAT_ZERO_FILL_BYTES: u64 = 64 << 20;
+
+/// A part of the graph's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    Code,
+    ReadOnly,
+    Data,
+    LargeData,
+}
+
+impl Segment {
+    pub(super) const ALL: [Self; 4] = [Self::Code, Self::ReadOnly, Self::Data, Self::LargeData];
+    pub(super) const COUNT: usize = Self::ALL.len();
+}
+
+/// A place in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) segment: Segment,
+    pub(super) offset: u64,
+}
+
+/// The extent of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) content_bytes: u64,
+    pub(super) zero_fill_bytes: u64,
+    pub(super) align_log2: u8,
+}
+
+/// The thread-local image. Its zero fill has offsets like the rest but no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TlsLayout {
+    /// Offset in the constants.
+    pub(super) image: u64,
+    pub(super) image_bytes: u64,
+    pub(super) total_bytes: u64,
+    pub(super) align_log2: u8,
+}
+
+/// All offsets.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// Where each block is; meaningless for blocks that were dropped.
+    pub(super) places: Vec<Place>,
+    /// The blocks with contents, by segment.
+    pub(super) contents: [Vec<BlockId>; Segment::COUNT],
+    pub(super) extents: [Extent; Segment::COUNT],
+    /// In code.
+    pub(super) stubs: u64,
+    pub(super) ifunc_stubs: u64,
+    /// In data.
+    pub(super) got: u64,
+    pub(super) ifunc_slots: u64,
+    /// In constants.
+    pub(super) eh_frame_hdr: u64,
+    pub(super) eh_frame: u64,
+    pub(super) tls_descriptors: u64,
+    pub(super) ifunc_descriptors: u64,
+    pub(super) thunk: u64,
+    pub(super) tls: Option<TlsLayout>,
+    /// Start and end of each group of named sections.
+    pub(super) bounds: Vec<(Place, u64)>,
+}
+
+/// What stands in the way of a layout: the sizes of an object that cannot be real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooLarge;
+
+/// Marks zero fill that is to be kept out of the way.
+pub(super) fn set_great_zero_fill_aside(graph: &mut LinkGraph<'_>) {
+    for section in &mut graph.sections {
+        if section.role == SectionRole::ZeroFill && section.size >= GREAT_ZERO_FILL_BYTES {
+            section.role = SectionRole::LargeZeroFill;
+        }
+    }
+}
+
+/// Gives everything its offset.
+pub(super) fn lay_out(
+    graph: &LinkGraph<'_>,
+    bounds: &SectionBounds,
+    got_plt: &GotPlt,
+    tls: &Tls,
+    ifuncs: &IndirectFunctions,
+) -> Result<Layout, TooLarge> {
+    let mut writer = Writer::new(graph);
+    // The table comes first, so that it does not move away from the code when the data is large.
+    let got = writer.reserve(Segment::Data, got_plt.entries.len() * got_plt::ENTRY_BYTES, 3);
+    let ifunc_slots = writer.reserve(Segment::Data, ifuncs.count() * ifunc::SLOT_BYTES, 3);
+
+    let mut frames = Vec::new();
+    let mut tls_blocks = [Vec::new(), Vec::new()];
+    let mut zero_fill = Vec::new();
+    for (id, block) in graph.live_blocks() {
+        match graph.sections[block.section.index()].role {
+            SectionRole::EhFrame => frames.push(id),
+            SectionRole::TlsData => tls_blocks[0].push(id),
+            SectionRole::TlsZeroFill => tls_blocks[1].push(id),
+            _ if bounds.contains(block.section) => {}
+            SectionRole::ZeroFill => zero_fill.push((id, Segment::Data)),
+            SectionRole::LargeZeroFill => zero_fill.push((id, Segment::LargeData)),
+            role => writer.add(segment_of(role), id),
+        }
+    }
+    let mut ends = vec![(Place { segment: Segment::Data, offset: 0 }, 0); bounds.groups.len()];
+    for (group, ends) in bounds.groups.iter().zip(&mut ends).filter(|(group, _)| !group.role.is_zero_fill()) {
+        *ends = writer.add_group(segment_of(group.role), &group.blocks);
+    }
+
+    let stubs = writer.reserve(Segment::Code, got_plt.stubs.len() * got_plt::STUB_BYTES, 3);
+    let ifunc_stubs = writer.reserve(Segment::Code, ifuncs.count() * ifunc::STUB_BYTES, 3);
+
+    let has_frames = !graph.frames.is_empty();
+    let header_bytes = if has_frames { eh_frame::header_bytes(graph.frames.len()) } else { 0 };
+    let eh_frame_hdr = writer.reserve(Segment::ReadOnly, header_bytes, 2);
+    let eh_frame = writer.reserve(Segment::ReadOnly, 0, 3);
+    frames.iter().for_each(|block| writer.add(Segment::ReadOnly, *block));
+    let terminator_bytes = if frames.is_empty() { 0 } else { eh_frame::TERMINATOR_BYTES };
+    // Memory starts as zero, and so the terminator needs no writing.
+    writer.reserve(Segment::ReadOnly, terminator_bytes, 0);
+    let tls_layout = writer.add_tls(&tls_blocks);
+    let tls_descriptors = writer.reserve(Segment::ReadOnly, tls.descriptor_bytes(), 3);
+    let ifunc_descriptors = writer.reserve(Segment::ReadOnly, ifuncs.count() * ifunc::DESCRIPTOR_BYTES, 3);
+    let thunk_bytes = if ifuncs.count() == 0 { 0 } else { ifunc::THUNK_BYTES };
+    let thunk = writer.reserve(Segment::ReadOnly, thunk_bytes, 3);
+
+    writer.end_contents();
+    for (block, segment) in zero_fill {
+        writer.place(segment, block);
+    }
+    for (group, ends) in bounds.groups.iter().zip(&mut ends).filter(|(group, _)| group.role.is_zero_fill()) {
+        *ends = writer.add_zero_group(segment_of(group.role), &group.blocks);
+    }
+    let extents = writer.extents()?;
+    Ok(Layout {
+        places: writer.places,
+        contents: writer.contents,
+        extents,
+        stubs,
+        ifunc_stubs,
+        got,
+        ifunc_slots,
+        eh_frame_hdr,
+        eh_frame,
+        tls_descriptors,
+        ifunc_descriptors,
+        thunk,
+        tls: tls_layout,
+        bounds: ends,
+    })
+}
+
+const fn segment_of(role: SectionRole) -> Segment {
+    match role {
+        SectionRole::Code => Segment::Code,
+        SectionRole::ReadOnly | SectionRole::EhFrame | SectionRole::TlsData | SectionRole::TlsZeroFill => {
+            Segment::ReadOnly
+        }
+        SectionRole::Data | SectionRole::ZeroFill => Segment::Data,
+        SectionRole::LargeData | SectionRole::LargeZeroFill => Segment::LargeData,
+    }
+}
+
+/// The segments as they grow. Sums saturate: a saturated one is refused at the end.
+struct Writer<'g, 'a> {
+    graph: &'g LinkGraph<'a>,
+    places: Vec<Place>,
+    contents: [Vec<BlockId>; Segment::COUNT],
+    cursors: [u64; Segment::COUNT],
+    contents_end: [u64; Segment::COUNT],
+    align_log2: [u8; Segment::COUNT],
+}
+
+impl<'g, 'a> Writer<'g, 'a> {
+    fn new(graph: &'g LinkGraph<'a>) -> Self {
+        Self {
+            graph,
+            places: vec![Place { segment: Segment::Code, offset: 0 }; graph.blocks.len()],
+            contents: Default::default(),
+            cursors: [0; Segment::COUNT],
+            contents_end: [0; Segment::COUNT],
+            align_log2: [0; Segment::COUNT],
+        }
+    }
+
+    fn reserve(&mut self, segment: Segment, size: u64, align_log2: u8) -> u64 {
+        let index = segment as usize;
+        let start = aligned(self.cursors[index], align_log2);
+        self.cursors[index] = start.saturating_add(size);
+        self.align_log2[index] = self.align_log2[index].max(align_log2);
+        start
+    }
+
+    fn place(&mut self, segment: Segment, id: BlockId) {
+        let Block { size, align_log2, .. } = self.graph.blocks[id.index()];
+        let offset = self.reserve(segment, size, align_log2);
+        self.places[id.index()] = Place { segment, offset };
+    }
+
+    fn add(&mut self, segment: Segment, id: BlockId) {
+        self.place(segment, id);
+        self.contents[segment as usize].push(id);
+    }
+
+    fn add_group(&mut self, segment: Segment, blocks: &[BlockId]) -> (Place, u64) {
+        let start = self.group_start(segment, blocks);
+        blocks.iter().for_each(|block| self.add(segment, *block));
+        (Place { segment, offset: start }, self.cursors[segment as usize])
+    }
+
+    fn add_zero_group(&mut self, segment: Segment, blocks: &[BlockId]) -> (Place, u64) {
+        let start = self.group_start(segment, blocks);
+        blocks.iter().for_each(|block| self.place(segment, *block));
+        (Place { segment, offset: start }, self.cursors[segment as usize])
+    }
+
+    fn group_start(&mut self, segment: Segment, blocks: &[BlockId]) -> u64 {
+        let align_log2 = blocks.first().map_or(0, |block| self.graph.blocks[block.index()].align_log2);
+        self.reserve(segment, 0, align_log2)
+    }
+
+    fn add_tls(&mut self, [data, zero_fill]: &[Vec<BlockId>; 2]) -> Option<TlsLayout> {
+        let align_log2 =
+            data.iter().chain(zero_fill).map(|block| self.graph.blocks[block.index()].align_log2).max()?;
+        let image = self.reserve(Segment::ReadOnly, 0, align_log2);
+        data.iter().for_each(|block| self.add(Segment::ReadOnly, *block));
+        let image_end = self.cursors[Segment::ReadOnly as usize];
+        let mut end = image_end;
+        for id in zero_fill {
+            let block = &self.graph.blocks[id.index()];
+            let offset = aligned(end, block.align_log2);
+            end = offset.saturating_add(block.size);
+            self.places[id.index()] = Place { segment: Segment::ReadOnly, offset };
+        }
+        Some(TlsLayout { image, image_bytes: image_end - image, total_bytes: end - image, align_log2 })
+    }
+
+    fn end_contents(&mut self) {
+        self.contents_end = self.cursors;
+    }
+
+    fn extents(&self) -> Result<[Extent; Segment::COUNT], TooLarge> {
+        /// User addresses end at 47 bits.
+        const BYTES_MAX: u64 = 1 << 47;
+        if self.cursors.iter().any(|end| *end > BYTES_MAX) {
+            return Err(TooLarge);
+        }
+        Ok(Segment::ALL.map(|segment| {
+            let index = segment as usize;
+            Extent {
+                content_bytes: self.contents_end[index],
+                zero_fill_bytes: self.cursors[index] - self.contents_end[index],
+                align_log2: self.align_log2[index],
+            }
+        }))
+    }
+}
+
+fn aligned(offset: u64, align_log2: u8) -> u64 {
+    offset.checked_next_multiple_of(1 << align_log2).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,39 @@
+//! The linker: an object's bytes become code, data and tables at their final addresses.
+//!
+//! ```text
+//!  bytes ─parse─▶ LinkGraph ─prune, plan─▶ Link<Built> ─allocate─▶ Link<Allocated> ─resolve─▶ Link<Resolved> ─fix─▶ Link<Fixed>
+//! ```
+//! Each phase consumes the one before, so a link that fails anywhere is a value that is dropped, and its memory
+//! with it. No phase blocks, looks a name up on its own, or runs any code of the object.
+//!
+//! **Architecture Invariant:** nothing here is `unsafe`, names LLVM, or knows the session: addresses come in as numbers,
+//! bytes go out through the memory manager's working views.
+//!
+//! **Architecture Invariant:** what an object says is never trusted. Malformed input is a [`LinkError`].
+
+mod eh_frame;
+pub mod elf;
+mod error;
+mod fixup;
+mod got_plt;
+pub mod graph;
+mod ifunc;
+mod initializers;
+mod layer;
+mod layout;
+mod merge;
+mod phases;
+mod prune;
+mod relax;
+mod section_bounds;
+mod tls;
+pub mod x86_64;
+
+pub use error::{LinkError, Site, UndefinedSymbol};
+pub use graph::LinkGraph;
+pub use layer::ObjectLinkingLayer;
+pub use phases::{
+    Allocated, Built, Fixed, Link, LinkEnvironment, LinkOptions, LinkSizes, Linked, Resolved, SectionRange,
+    UnwindTable,
+};
+pub use tls::{TlsImage, TlsPlacement};

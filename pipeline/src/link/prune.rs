@@ -1,0 +1,113 @@
+//! Dropping what another unit defines.
+//!
+//! The session decides which of several definitions of a name counts; here the others become references to it,
+//! and their blocks go unless something that stays refers to them by another way (a local name, an offset in the
+//! section). A COMDAT group whose every name is defined elsewhere goes as a whole, local names included. A frame
+//! description entry goes with its function.
+//!
+//! This is no garbage collection: what nobody discards stays, referred to or not.
+
+use super::graph::{Binding, BlockId, LinkGraph, Location};
+
+/// Drops the definitions that `is_discarded` says belong to another unit.
+///
+/// # Cost
+/// One pass over the symbols; over the edges only if something was discarded.
+pub(super) fn prune(graph: &mut LinkGraph<'_>, is_discarded: &dyn Fn(&str) -> bool) {
+    let span = tracing::debug_span!("link.prune", symbols = graph.symbols.len());
+    let _entered = span.enter();
+    discard_definitions(graph, is_discarded);
+    if graph.blocks.iter().any(|block| block.discardable) {
+        mark(graph);
+    }
+}
+
+/// Turns discarded definitions into references, and marks the blocks that may go with them.
+fn discard_definitions(graph: &mut LinkGraph<'_>, is_discarded: &dyn Fn(&str) -> bool) {
+    let mut lost = vec![false; graph.blocks.len()];
+    let mut kept = vec![false; graph.blocks.len()];
+    for index in 0..graph.symbols.len() {
+        let symbol = graph.symbols[index];
+        if symbol.binding == Binding::Local
+            || !matches!(symbol.location, Location::Block(..) | Location::Absolute(_))
+        {
+            continue;
+        }
+        let discarded = is_discarded(graph.text(symbol.name));
+        if let Location::Block(block, _) = symbol.location {
+            (if discarded { &mut lost } else { &mut kept })[block.index()] = true;
+        }
+        if discarded {
+            graph.symbols[index].location = Location::Undefined;
+            // Somebody else has it, so it must be there.
+            graph.symbols[index].binding = Binding::Strong;
+            graph.symbols[index].common = false;
+        }
+    }
+    // A block may be discardable already, when graphs were merged; a name that counts still keeps it.
+    for (index, block) in graph.blocks.iter_mut().enumerate() {
+        block.discardable = (block.discardable || lost[index]) && !kept[index];
+    }
+    for group in &graph.groups {
+        let blocks = || group.sections.iter().flat_map(|section| graph.sections[section.index()].blocks());
+        let any_lost = blocks().any(|block| lost[block.index()]);
+        let any_kept = blocks().any(|block| kept[block.index()]);
+        if any_lost && !any_kept {
+            for section in &group.sections {
+                for block in graph.sections[section.index()].blocks() {
+                    graph.blocks[block.index()].discardable = true;
+                }
+            }
+        }
+    }
+}
+
+/// Keeps what cannot go and everything it refers to. Frame description entries follow their function, not the
+/// other way round.
+fn mark(graph: &mut LinkGraph<'_>) {
+    let mut frames: Vec<(BlockId, BlockId)> = graph
+        .frames
+        .iter()
+        .filter_map(|frame| {
+            let function = graph.edges[frame.function as usize].target;
+            match graph.symbols[function.index()].location {
+                Location::Block(block, _) => Some((block, frame.block)),
+                _ => None,
+            }
+        })
+        .collect();
+    frames.sort_unstable();
+
+    let mut is_frame = vec![false; graph.blocks.len()];
+    for frame in &graph.frames {
+        is_frame[frame.block.index()] = true;
+    }
+    let mut work = Vec::new();
+    for (index, block) in graph.blocks.iter_mut().enumerate() {
+        let stays = block.live && !block.discardable && !is_frame[index];
+        block.live = stays;
+        if stays {
+            work.push(BlockId::of(index));
+        }
+    }
+    while let Some(block) = work.pop() {
+        let first = frames.partition_point(|(function, _)| *function < block);
+        let described =
+            frames[first..].iter().take_while(|(function, _)| *function == block).map(|(_, frame)| *frame);
+        let targets = graph.edges[graph.blocks[block.index()].edge_range()].iter().filter_map(|edge| {
+            match graph.symbols[edge.target.index()].location {
+                Location::Block(target, _) => Some(target),
+                _ => None,
+            }
+        });
+        for next in described.chain(targets) {
+            let next_block = &mut graph.blocks[next.index()];
+            if !next_block.live {
+                next_block.live = true;
+                work.push(next);
+            }
+        }
+    }
+    let blocks = &graph.blocks;
+    graph.frames.retain(|frame| blocks[frame.block.index()].live);
+}

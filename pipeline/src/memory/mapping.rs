@@ -1,0 +1,235 @@
+//! The operating system's part: reserving addresses, making the two views of a slab, giving pages back.
+//!
+//! All system calls of `memory/` are here. Addresses travel as numbers; the callers (`in_process.rs`,
+//! `slab.rs`) own disjoint parts of one [`ReservedRange`] and never hand a part to two owners.
+//!
+//! # The two views
+//!
+//! ```text
+//!   mmap(SHARED|ANONYMOUS, RW)  ──▶ working view, wherever the system puts it
+//!   mremap(working, 0, n, FIXED) ─▶ run view, inside the reserved range, then mprotect to RX or R
+//! ```
+//!
+//! The run view is RW for the moment between the two calls and never writable and executable. The same
+//! pages need no file descriptor that way, and perf names the functions in them.
+
+use std::io;
+use std::ops::Range;
+use std::ptr;
+use std::sync::Arc;
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
+
+use super::{MemoryError, SegmentKind};
+
+/// The size of a page on the targets we link for.
+pub(super) const PAGE_BYTES: usize = 4096;
+
+/// A range of addresses that is ours alone; nothing is accessible in it until a slab is mapped there.
+#[derive(Debug)]
+pub(super) struct ReservedRange {
+    start: usize,
+    len: usize,
+}
+
+impl ReservedRange {
+    /// Reserves `len` bytes where the system likes, which is right below the loaded libraries.
+    pub(super) fn reserve(len: usize) -> Result<Self, MemoryError> {
+        // SAFETY: a fresh mapping at an address of the system's choice touches no existing one.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                len,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        };
+        let start = mapped.map_err(|errno| MemoryError::Reserve {
+            size_bytes: len as u64,
+            source: Arc::new(errno.into()),
+        })?;
+        Ok(Self { start: start.expose_provenance(), len })
+    }
+
+    /// The addresses.
+    pub(super) const fn range(&self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
+}
+
+impl Drop for ReservedRange {
+    fn drop(&mut self) {
+        unmap(self.start, self.len);
+    }
+}
+
+/// Makes the two views of a fresh slab: `kind`'s protection at `run`, writable at the address returned.
+pub(super) fn map_two_views(run: usize, len: usize, kind: SegmentKind) -> Result<usize, MemoryError> {
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping at an address of the system's choice touches no existing one.
+    let working = unsafe {
+        rustix::mm::mmap_anonymous(ptr::null_mut(), len, prot, MapFlags::SHARED | MapFlags::NORESERVE)
+    }
+    .map_err(protect_error(run, len, "two views (writable view)"))?;
+    // SAFETY: `run..run + len` lies in our reserved range and belongs to the caller; an old size of zero
+    // leaves the working view in place and maps the same pages again.
+    let second =
+        unsafe { rustix::mm::mremap_fixed(working, 0, len, MremapFlags::MAYMOVE, pointer(run).cast()) };
+    let result =
+        second.map_err(protect_error(run, len, "two views (run view)")).and_then(|_| protect(run, len, kind));
+    if let Err(error) = result {
+        unmap(working.expose_provenance(), len);
+        // The run side may be mapped already: take it back, or leave an unused mapping if even that fails.
+        let _ = map_nothing(run, len);
+        return Err(error);
+    }
+    Ok(working.expose_provenance())
+}
+
+/// Maps private, writable, zeroed memory over `start..start + len` of the reserved range.
+pub(super) fn map_private(start: usize, len: usize) -> Result<(), MemoryError> {
+    // SAFETY: the range lies in our reserved range and belongs to the caller, so nothing is replaced but
+    // the reservation.
+    unsafe {
+        rustix::mm::mmap_anonymous(
+            pointer(start).cast(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED,
+        )
+    }
+    .map(drop)
+    .map_err(protect_error(start, len, "readable and writable"))
+}
+
+/// Maps private, writable, zeroed memory outside of the reserved range, as near to `hint` as the system has room.
+pub(super) fn map_private_near(hint: usize, len: usize) -> Result<usize, MemoryError> {
+    // SAFETY: without MAP_FIXED the hint replaces no existing mapping.
+    unsafe {
+        rustix::mm::mmap_anonymous(
+            pointer(hint).cast(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    }
+    .map(|start| start.expose_provenance())
+    .map_err(|errno| MemoryError::Reserve { size_bytes: len as u64, source: Arc::new(errno.into()) })
+}
+
+/// Turns `start..start + len` back into inaccessible reserved addresses; its pages are freed.
+pub(super) fn map_nothing(start: usize, len: usize) -> Result<(), MemoryError> {
+    // SAFETY: the range lies in our reserved range and belongs to the caller, who is done with it.
+    unsafe {
+        rustix::mm::mmap_anonymous(
+            pointer(start).cast(),
+            len,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED,
+        )
+    }
+    .map(drop)
+    .map_err(protect_error(start, len, "inaccessible"))
+}
+
+/// Unmaps a view or a range that is ours.
+pub(super) fn unmap(start: usize, len: usize) {
+    // SAFETY: callers pass exactly a mapping they made and own, to which no reference is left.
+    let result = unsafe { rustix::mm::munmap(pointer(start).cast(), len) };
+    // The only possible failure here is a lack of mappings when splitting one, and whole mappings are not split.
+    debug_assert!(result.is_ok(), "munmap of {start:#x}+{len:#x}: {result:?}");
+}
+
+/// Gives `start..start + len` the final protection of `kind`.
+pub(super) fn protect(start: usize, len: usize, kind: SegmentKind) -> Result<(), MemoryError> {
+    let (flags, wanted) = match kind {
+        SegmentKind::Code => (MprotectFlags::READ | MprotectFlags::EXEC, "readable and executable"),
+        SegmentKind::ReadOnly => (MprotectFlags::READ, "read-only"),
+        SegmentKind::Data => return Ok(()),
+    };
+    // SAFETY: the pages are the caller's own; nobody writes to them through this address from here on.
+    unsafe { rustix::mm::mprotect(pointer(start).cast(), len, flags) }
+        .map_err(protect_error(start, len, wanted))
+}
+
+/// Makes pages of a slab without a second view writable again, once nothing in them is used any more.
+pub(super) fn make_writable(start: usize, len: usize) -> Result<(), MemoryError> {
+    // SAFETY: the pages are the caller's own and free: no code in them runs.
+    unsafe { rustix::mm::mprotect(pointer(start).cast(), len, MprotectFlags::READ | MprotectFlags::WRITE) }
+        .map_err(protect_error(start, len, "readable and writable"))
+}
+
+/// Frees the pages of `start..start + len`, which read as zeros afterwards; says whether that worked.
+pub(super) fn discard_pages(start: usize, len: usize, shared: bool) -> bool {
+    let advice = if shared { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
+    // SAFETY: the range is a whole number of the caller's pages and free: nobody reads or writes it.
+    unsafe { rustix::mm::madvise(pointer(start).cast(), len, advice) }.is_ok()
+}
+
+/// Fills a working view with pages before it is written. Only a hint: old kernels do not know it.
+pub(super) fn populate(start: usize, len: usize) {
+    // SAFETY: the range is a mapped, writable part of the caller's slab; its contents do not change.
+    let _ = unsafe { rustix::mm::madvise(pointer(start).cast(), len, Advice::LinuxPopulateWrite) };
+}
+
+/// Forgets the page table entries of a working view; the pages and their contents stay.
+pub(super) fn forget_view(start: usize, len: usize) {
+    // SAFETY: the mapping is shared, so a later access through it finds the same contents again.
+    let result = unsafe { rustix::mm::madvise(pointer(start).cast(), len, Advice::LinuxDontNeed) };
+    debug_assert!(result.is_ok(), "madvise of {start:#x}+{len:#x}: {result:?}");
+}
+
+/// Overwrites `start..start + len` with zeros.
+pub(super) fn zero(start: usize, len: usize) {
+    // SAFETY: the range is writable memory that the caller has just taken and not yet handed out.
+    unsafe { ptr::write_bytes(pointer(start), 0, len) };
+}
+
+/// The writable bytes `start..start + len`.
+///
+/// # Safety
+/// The range is mapped readable and writable, and for the lifetime `'a` nobody else touches it.
+pub(super) unsafe fn bytes_mut<'a>(start: usize, len: usize) -> &'a mut [u8] {
+    // SAFETY: passed on to the caller.
+    unsafe { std::slice::from_raw_parts_mut(pointer(start), len) }
+}
+
+/// How many of the bytes `start..start + len` lie in pages that occupy physical memory.
+pub(super) fn resident_bytes(start: usize, len: usize) -> u64 {
+    const STEP_PAGES: usize = 16 * 1024;
+    let end = start + len;
+    let mut page = start & !(PAGE_BYTES - 1);
+    let mut total = 0;
+    let mut states = vec![0_u8; (end - page).div_ceil(PAGE_BYTES).min(STEP_PAGES)];
+    while page < end {
+        let pages = (end - page).div_ceil(PAGE_BYTES).min(STEP_PAGES);
+        // SAFETY: mincore reads page tables only and writes one byte a page into `states`, which has room.
+        let result = unsafe { libc::mincore(pointer(page).cast(), pages * PAGE_BYTES, states.as_mut_ptr()) };
+        if result == 0 {
+            for (index, state) in states[..pages].iter().enumerate() {
+                if state & 1 != 0 {
+                    let first = page + index * PAGE_BYTES;
+                    total += (end.min(first + PAGE_BYTES) - start.max(first)) as u64;
+                }
+            }
+        }
+        page += pages * PAGE_BYTES;
+    }
+    total
+}
+
+fn pointer(address: usize) -> *mut u8 {
+    ptr::with_exposed_provenance_mut(address)
+}
+
+fn protect_error(
+    start: usize,
+    len: usize,
+    wanted: &'static str,
+) -> impl FnOnce(rustix::io::Errno) -> MemoryError {
+    move |errno| MemoryError::Protect {
+        range: start as u64..(start + len) as u64,
+        wanted,
+        source: Arc::new(io::Error::from(errno)),
+    }
+}

@@ -1,0 +1,241 @@
+//! Executable memory: who hands it out, and the values a link owns while it fills and then keeps it.
+//!
+//! A link asks a [`MemoryManager`] for all segments of one object at once and receives an
+//! [`InFlightAlloc`]: final addresses, and working memory to write the contents through. When the
+//! fixups are applied it is consumed by [`InFlightAlloc::finalize`], and the [`FinalizedAlloc`] that comes
+//! out keeps the code alive. Dropping either gives everything back; there is no other way to free.
+//!
+//! This module never runs code and never knows what the bytes mean.
+//!
+//! **Architecture Invariant:** no page is writable and executable through the same address. Code and
+//! constants are written through a second view of their pages (see `in_process.rs`).
+
+mod account;
+mod arena;
+pub mod faulty;
+mod free_ranges;
+mod in_process;
+mod mapping;
+mod slab;
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use uruk_core::ExecutorAddr;
+
+pub use account::{KindUsage, MemoryUsage, SegmentBytes};
+pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
+
+/// Hands out memory for linked objects.
+///
+/// # Concurrency
+/// Called from every worker at once.
+///
+/// Source: ORC `JITLinkMemoryManager`.
+#[doc(alias = "JITLinkMemoryManager")]
+pub trait MemoryManager: Send + Sync {
+    /// Allocates `segments` together, each at its own final address.
+    ///
+    /// `owner` is the name of the unit the memory is for; errors carry it. The contents read as zeros, and
+    /// so does what follows them up to `zero_fill_bytes`.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if the range is exhausted or the operating system refuses; nothing stays allocated.
+    fn allocate(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError>;
+
+    /// What this manager holds at the moment. The default says nothing, for managers that do not count.
+    fn usage(&self) -> MemoryUsage {
+        MemoryUsage::default()
+    }
+}
+
+/// What a segment may be used for once it is finalized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentKind {
+    /// Readable and executable.
+    Code,
+    /// Readable only: constants, unwind tables.
+    ReadOnly,
+    /// Readable and writable, private to this process, written in place.
+    Data,
+}
+
+impl fmt::Display for SegmentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Code => "code",
+            Self::ReadOnly => "read-only",
+            Self::Data => "data",
+        })
+    }
+}
+
+/// One segment of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentRequest {
+    /// What the segment is for.
+    pub kind: SegmentKind,
+    /// Bytes that the link writes.
+    pub content_bytes: usize,
+    /// Bytes after the contents that are zero and cost nothing until the program touches them.
+    /// Only [`SegmentKind::Data`] may ask for them.
+    pub zero_fill_bytes: usize,
+    /// Alignment of the segment's first byte; a power of two.
+    pub align: usize,
+}
+
+/// What backs an allocation: implemented by each [`MemoryManager`] for its own bookkeeping.
+///
+/// Dropping the value gives the memory back, before and after [`Backing::finalize`].
+pub trait Backing: Send + Sync {
+    /// The final address of segment number `segment`.
+    fn address(&self, segment: usize) -> ExecutorAddr;
+
+    /// The content bytes of segment number `segment`, zeroed when handed out first.
+    fn working(&mut self, segment: usize) -> &mut [u8];
+
+    /// Gives every segment the protection of its kind. Called once, after which `working` is not called again.
+    ///
+    /// # Errors
+    /// [`MemoryError::Protect`] if the operating system refuses.
+    fn finalize(&mut self) -> Result<(), MemoryError>;
+
+    /// Bytes allocated, by kind.
+    fn bytes(&self) -> SegmentBytes;
+
+    /// Bytes of this allocation that occupy physical memory now, by kind.
+    fn resident(&self) -> SegmentBytes;
+}
+
+/// Memory that is being filled: final addresses are known, nothing may run yet. Dropping it gives it back.
+///
+/// Source: ORC `JITLinkMemoryManager::InFlightAlloc`.
+#[must_use = "dropping the allocation frees it"]
+pub struct InFlightAlloc {
+    backing: Box<dyn Backing>,
+}
+
+impl InFlightAlloc {
+    /// Wraps a manager's bookkeeping.
+    pub fn new(backing: Box<dyn Backing>) -> Self {
+        Self { backing }
+    }
+
+    /// The final address of segment number `segment`, in the order of the request.
+    pub fn address(&self, segment: usize) -> ExecutorAddr {
+        self.backing.address(segment)
+    }
+
+    /// The content bytes of segment number `segment`, to be written here and seen at [`Self::address`].
+    pub fn working(&mut self, segment: usize) -> &mut [u8] {
+        self.backing.working(segment)
+    }
+
+    /// Ends the writing: from here on every segment has the protection of its kind.
+    ///
+    /// # Errors
+    /// [`MemoryError::Protect`] if the operating system refuses; the memory has been given back then.
+    pub fn finalize(mut self) -> Result<FinalizedAlloc, MemoryError> {
+        self.backing.finalize()?;
+        Ok(FinalizedAlloc { backing: self.backing })
+    }
+}
+
+impl fmt::Debug for InFlightAlloc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InFlightAlloc").field("bytes", &self.backing.bytes()).finish_non_exhaustive()
+    }
+}
+
+/// Memory in use by linked code. Dropping it gives it back: nothing may run in it or point to it then.
+///
+/// Source: ORC `JITLinkMemoryManager::FinalizedAlloc`.
+#[must_use = "dropping the allocation frees the code"]
+pub struct FinalizedAlloc {
+    backing: Box<dyn Backing>,
+}
+
+impl FinalizedAlloc {
+    /// The address of segment number `segment`, in the order of the request.
+    pub fn address(&self, segment: usize) -> ExecutorAddr {
+        self.backing.address(segment)
+    }
+
+    /// Bytes allocated, by kind.
+    pub fn bytes(&self) -> SegmentBytes {
+        self.backing.bytes()
+    }
+
+    /// Bytes that occupy physical memory now, by kind.
+    ///
+    /// # Cost
+    /// One system call a segment and 64 MiB of it.
+    pub fn resident(&self) -> SegmentBytes {
+        self.backing.resident()
+    }
+}
+
+impl fmt::Debug for FinalizedAlloc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FinalizedAlloc").field("bytes", &self.backing.bytes()).finish_non_exhaustive()
+    }
+}
+
+/// Why memory could not be had or protected.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The operating system refused address space.
+    #[error("cannot reserve {size_bytes} bytes of address space for linked code (check `ulimit -v`)")]
+    Reserve {
+        /// How much was asked for.
+        size_bytes: u64,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// The operating system refused to back or protect a range.
+    #[error("cannot make {:#x}..{:#x} {wanted}", range.start, range.end)]
+    Protect {
+        /// The addresses in question.
+        range: Range<u64>,
+        /// The protection or backing that was wanted.
+        wanted: &'static str,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// The reserved range has no room left.
+    #[error(
+        "no room for {size_bytes} bytes of {kind} of `{owner}`: {used_bytes} of the {reserved_bytes} reserved bytes are \
+         in use; reserve more, or compile units with large data with -mcmodel=large so that it may lie elsewhere"
+    )]
+    Exhausted {
+        /// The unit that asked.
+        owner: Box<str>,
+        /// The kind of the segment that did not fit.
+        kind: SegmentKind,
+        /// Its size.
+        size_bytes: u64,
+        /// How much of the range is taken by slabs.
+        used_bytes: u64,
+        /// The size of the range.
+        reserved_bytes: u64,
+    },
+    /// The request contradicts itself.
+    #[error("invalid memory request of `{owner}`: {what}")]
+    Invalid {
+        /// The unit that asked.
+        owner: Box<str>,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A failure that a test asked for.
+    #[error("injected failure at {operation} number {number}")]
+    Injected {
+        /// The operation that was told to fail.
+        operation: &'static str,
+        /// Which call it was.
+        number: u64,
+    },
+}

@@ -1,0 +1,182 @@
+//! A slab: a stretch of the reserved range with one kind of memory, and its two views.
+//!
+//! A slab knows where its views are and how far it has been used. Which bytes of it are free is
+//! `in_process.rs`'s business, through `free_ranges.rs`.
+
+use std::ops::Range;
+
+use super::mapping::{self, PAGE_BYTES};
+use super::{MemoryError, SegmentKind};
+
+/// How a slab's pages can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Shared pages with a second, writable view at this address.
+    TwoViews { working: usize },
+    /// Private pages written in place; constants and code are protected by `mprotect` when finalized.
+    InPlace,
+}
+
+/// One mapped stretch of memory of one kind.
+#[derive(Debug)]
+pub(super) struct Slab {
+    kind: SegmentKind,
+    range: Range<usize>,
+    access: Access,
+    /// Whether the range belongs to the reserved range (or was mapped elsewhere).
+    reserved: bool,
+    /// Everything from here on has never been handed out and still reads as zeros.
+    touched_end: usize,
+    /// The working view has been forgotten up to here.
+    settled_end: usize,
+    /// The working view has been filled with pages up to here.
+    populated_end: usize,
+}
+
+/// What a piece of a slab needs before it can be handed out; done without the manager's lock.
+#[derive(Clone, Debug)]
+pub(super) struct Preparation {
+    /// How many of its first bytes may hold old contents.
+    pub(super) dirty_bytes: usize,
+    /// A part of the working view that is about to be written for the first time.
+    pub(super) populate: Range<usize>,
+}
+
+/// How many bytes of a working view are filled with pages at once. One call for sixteen pages instead of as
+/// many page faults: writing and calling objects in a row went from 4.5 to 3.5 µs for 4 KiB, from 0.52 to 0.38 for 256 bytes.
+const POPULATE_BYTES: usize = 64 * 1024;
+
+/// How much of a working view must have been filled before it is worth a system call to forget it.
+const SETTLE_BYTES: usize = 64 * 1024;
+
+impl Slab {
+    /// Maps a slab at `range` of the reserved range.
+    pub(super) fn map(range: Range<usize>, kind: SegmentKind, two_views: bool) -> Result<Self, MemoryError> {
+        let len = range.end - range.start;
+        let access = if two_views && kind != SegmentKind::Data {
+            Access::TwoViews { working: mapping::map_two_views(range.start, len, kind)? }
+        } else {
+            mapping::map_private(range.start, len)?;
+            Access::InPlace
+        };
+        Ok(Self::new(range, kind, access, true))
+    }
+
+    /// Maps a data slab of its own outside of the reserved range, near `hint`.
+    pub(super) fn map_elsewhere(hint: usize, len: usize) -> Result<Self, MemoryError> {
+        let start = mapping::map_private_near(hint, len)?;
+        Ok(Self::new(start..start + len, SegmentKind::Data, Access::InPlace, false))
+    }
+
+    fn new(range: Range<usize>, kind: SegmentKind, access: Access, reserved: bool) -> Self {
+        let start = range.start;
+        Self { kind, range, access, reserved, touched_end: start, settled_end: start, populated_end: start }
+    }
+
+    /// Its addresses.
+    pub(super) const fn range(&self) -> &Range<usize> {
+        &self.range
+    }
+
+    /// What it holds.
+    pub(super) const fn kind(&self) -> SegmentKind {
+        self.kind
+    }
+
+    /// Whether its addresses belong to the reserved range.
+    pub(super) const fn is_reserved(&self) -> bool {
+        self.reserved
+    }
+
+    /// Whether its pieces need `mprotect` when they are finalized.
+    pub(super) fn protects_in_place(&self) -> bool {
+        self.access == Access::InPlace && self.kind != SegmentKind::Data
+    }
+
+    /// Where the byte at `address` can be written.
+    pub(super) const fn working_address(&self, address: usize) -> usize {
+        match self.access {
+            Access::TwoViews { working } => working + (address - self.range.start),
+            Access::InPlace => address,
+        }
+    }
+
+    /// Notes that `taken` is handed out; answers what has to be done to it before that.
+    pub(super) fn touch(&mut self, taken: &Range<usize>) -> Preparation {
+        let dirty_bytes = self.touched_end.clamp(taken.start, taken.end) - taken.start;
+        self.touched_end = self.touched_end.max(taken.end);
+        let mut populate = 0..0;
+        if let Access::TwoViews { working } = self.access
+            && taken.end > self.populated_end
+        {
+            let from = self.populated_end.max(taken.start & !(PAGE_BYTES - 1));
+            self.populated_end = taken.end.next_multiple_of(POPULATE_BYTES).min(self.range.end);
+            populate = working + (from - self.range.start)..working + (self.populated_end - self.range.start);
+        }
+        Preparation { dirty_bytes, populate }
+    }
+
+    /// Forgets the part of the working view that has been filled, unless it is too little to be worth it.
+    pub(super) fn settle(&mut self) {
+        if let Access::TwoViews { working } = self.access {
+            let whole = self.touched_end == self.range.end;
+            let end = if whole { self.range.end } else { self.touched_end & !(SETTLE_BYTES - 1) };
+            if end > self.settled_end {
+                mapping::forget_view(working + (self.settled_end - self.range.start), end - self.settled_end);
+                self.settled_end = end;
+            }
+        }
+    }
+
+    /// Forgets all of the working view; what is written through it later comes back page by page.
+    pub(super) fn forget_working_view(&self) {
+        if let Access::TwoViews { working } = self.access {
+            mapping::forget_view(working, self.touched_end.next_multiple_of(PAGE_BYTES) - self.range.start);
+        }
+    }
+
+    /// Frees the whole pages inside `free`, which nobody uses.
+    pub(super) fn discard(&mut self, free: &Range<usize>) {
+        let start = free.start.next_multiple_of(PAGE_BYTES);
+        let end = free.end & !(PAGE_BYTES - 1);
+        if start >= end {
+            return;
+        }
+        let shared = matches!(self.access, Access::TwoViews { .. });
+        let discarded = mapping::discard_pages(self.working_address(start), end - start, shared);
+        if discarded && *free == self.range {
+            self.touched_end = self.range.start;
+            self.settled_end = self.range.start;
+            self.populated_end = self.range.start;
+        }
+    }
+
+    /// How far it has been used, in bytes.
+    pub(super) const fn touched_bytes(&self) -> usize {
+        self.touched_end - self.range.start
+    }
+
+    /// How many bytes of it occupy physical memory.
+    pub(super) fn resident_bytes(&self) -> u64 {
+        mapping::resident_bytes(self.range.start, self.range.end - self.range.start)
+    }
+
+    /// Unmaps it; its addresses are reserved again. On an error the slab is as before.
+    pub(super) fn release(&self) -> Result<(), MemoryError> {
+        let len = self.range.end - self.range.start;
+        if self.reserved {
+            mapping::map_nothing(self.range.start, len)?;
+        } else {
+            mapping::unmap(self.range.start, len);
+        }
+        self.release_working_view();
+        Ok(())
+    }
+
+    /// Unmaps the working view alone: the run view goes with the reserved range.
+    pub(super) fn release_working_view(&self) {
+        if let Access::TwoViews { working } = self.access {
+            mapping::unmap(working, self.range.end - self.range.start);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The frames through which program code is entered.
+//!
+//! They are written in assembly and end the chain of frames (`.cfi_undefined rip`): an exception that nobody in
+//! the program catches finds the end of the stack there, so that `std::terminate` is called with the program's
+//! frames still in place, as in a native process. No Rust destructor and no `catch_unwind` lies in them or is
+//! ever unwound.
+
+use std::ffi::{c_char, c_int};
+
+use uruk_core::ExecutorAddr;
+
+/// Calls a program's `main`.
+///
+/// # Safety
+/// `entry` is the address of code that can be called as `int main(int, char **, char **)`; `argv` and `envp` are
+/// null-terminated arrays of strings that live as long as the process.
+pub unsafe fn call_main(
+    entry: ExecutorAddr,
+    argc: c_int,
+    argv: *mut *mut c_char,
+    envp: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: passed on to the caller.
+    unsafe { uruk_enter_program(entry.value(), argc, argv, envp) }
+}
+
+/// Calls an element of an `.init_array`, which gets what `main` gets.
+///
+/// # Safety
+/// As for [`call_main`], for a function `void (int, char **, char **)`.
+pub unsafe fn call_initializer(
+    function: ExecutorAddr,
+    argc: c_int,
+    argv: *mut *mut c_char,
+    envp: *mut *mut c_char,
+) {
+    // SAFETY: passed on to the caller. What is in `eax` after a function without a result is not looked at.
+    unsafe { uruk_enter_program(function.value(), argc, argv, envp) };
+}
+
+/// Calls an element of a `.fini_array`.
+///
+/// # Safety
+/// `function` is the address of code that can be called as `void (void)`.
+pub unsafe fn call_finalizer(function: ExecutorAddr) {
+    // SAFETY: passed on to the caller. A function without parameters does not look at the arguments.
+    unsafe { uruk_enter_program(function.value(), 0, std::ptr::null_mut(), std::ptr::null_mut()) };
+}
+
+unsafe extern "C" {
+    fn uruk_enter_program(entry: u64, argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int;
+}
+
+std::arch::global_asm!(
+    ".pushsection .text.uruk_enter_program, \"ax\", @progbits",
+    ".p2align 4",
+    ".globl uruk_enter_program",
+    ".hidden uruk_enter_program",
+    ".type uruk_enter_program, @function",
+    "uruk_enter_program:",
+    ".cfi_startproc",
+    ".cfi_undefined rip",
+    // A frame pointer of zero is the end for those who follow frame pointers.
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    "xor ebp, ebp",
+    "mov rax, rdi",
+    "mov edi, esi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "call rax",
+    "pop rbp",
+    ".cfi_def_cfa_offset 8",
+    "ret",
+    ".cfi_endproc",
+    ".size uruk_enter_program, . - uruk_enter_program",
+    ".popsection",
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    unsafe extern "C" {
+        fn _Unwind_RaiseException(exception: *mut UnwindException) -> c_int;
+    }
+
+    #[repr(C, align(16))]
+    struct UnwindException {
+        class: u64,
+        cleanup: usize,
+        private: [u64; 2],
+    }
+
+    extern "C" fn main(argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int {
+        argc * 100 + argv.addr() as c_int * 10 + envp.addr() as c_int
+    }
+
+    extern "C-unwind" fn throws(_: c_int, _: *mut *mut c_char, _: *mut *mut c_char) -> c_int {
+        let mut exception = UnwindException { class: 1, cleanup: 0, private: [0; 2] };
+        // SAFETY: the exception lives for the whole search, which finds nobody and returns.
+        unsafe { _Unwind_RaiseException(&raw mut exception) }
+    }
+
+    #[test]
+    fn arguments_and_result_pass_through() {
+        let entry = ExecutorAddr::from_ptr(main as extern "C" fn(_, _, _) -> _ as *const u8);
+        // SAFETY: `main` has the required type and does not follow the pointers.
+        let status =
+            unsafe { call_main(entry, 3, ptr::without_provenance_mut(4), ptr::without_provenance_mut(5)) };
+        assert_eq!(status, 345);
+    }
+
+    #[test]
+    fn an_exception_ends_its_search_at_the_entry() {
+        const END_OF_STACK: c_int = 5;
+        let entry = ExecutorAddr::from_ptr(throws as extern "C-unwind" fn(_, _, _) -> _ as *const u8);
+        // SAFETY: `throws` has the required type.
+        let code = unsafe { call_main(entry, 0, ptr::null_mut(), ptr::null_mut()) };
+        assert_eq!(code, END_OF_STACK);
+    }
+}

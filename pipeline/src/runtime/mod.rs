@@ -1,0 +1,14 @@
+//! What linked code needs from the process it lives in: symbols, unwinding, thread-local storage, start and exit.
+//!
+//! Nothing here knows objects or LLVM; of the session protocol only `process` knows that there are definition
+//! generators. Linux with the GNU C library on x86-64.
+
+pub mod cxa_filter;
+pub mod entry;
+pub mod exit;
+pub mod ifunc;
+pub mod process;
+pub mod startup;
+pub mod thread_exit;
+pub mod tls;
+pub mod unwind;

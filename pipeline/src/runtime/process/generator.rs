@@ -1,0 +1,55 @@
+//! Process symbols as definitions of a dylib.
+
+use std::fmt;
+
+use uruk_core::sync::Arc;
+use uruk_core::{DefinitionGenerator, GenerateRequest, SymbolMap, absolute_symbols, shared_error};
+
+use super::{ProcessSymbols, jit_overrides};
+
+/// Defines in its dylib what the process has, when a lookup misses it there.
+///
+/// Give it to a dylib at the end of the link order. The overrides for linked code come first; with an allow-list
+/// in force they are subject to it as well.
+///
+/// Source: ORC `EPCDynamicLibrarySearchGenerator`.
+#[doc(alias = "EPCDynamicLibrarySearchGenerator")]
+pub struct ProcessSymbolsGenerator {
+    symbols: Arc<ProcessSymbols>,
+    overrides: Vec<(&'static str, uruk_core::ExecutorSymbolDef)>,
+}
+
+impl ProcessSymbolsGenerator {
+    /// A generator over `symbols`, which may be shared: libraries loaded later are found too.
+    pub fn new(symbols: Arc<ProcessSymbols>) -> Self {
+        let allowed = |name: &str| symbols.allowed.as_ref().is_none_or(|allowed| allowed.contains(name));
+        let overrides = jit_overrides().into_iter().filter(|(name, _)| allowed(name)).collect();
+        Self { symbols, overrides }
+    }
+}
+
+impl DefinitionGenerator for ProcessSymbolsGenerator {
+    fn name(&self) -> &str {
+        "process symbols"
+    }
+
+    fn generate(&self, request: GenerateRequest) {
+        let mut found = SymbolMap::default();
+        for (symbol, _) in request.symbols().iter() {
+            let name = symbol.as_str();
+            let overridden =
+                self.overrides.iter().find(|(known, _)| *known == name).map(|(_, definition)| *definition);
+            if let Some(definition) = overridden.or_else(|| self.symbols.lookup(name)) {
+                found.insert(symbol.clone(), definition);
+            }
+        }
+        let defined = if found.is_empty() { Ok(()) } else { request.dylib().define(absolute_symbols(found)) };
+        request.finish(defined.map_err(shared_error));
+    }
+}
+
+impl fmt::Debug for ProcessSymbolsGenerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ProcessSymbolsGenerator").field(&self.symbols).finish()
+    }
+}

@@ -1,0 +1,102 @@
+//! One loaded library, and the calls of the dynamic linker.
+
+use std::ffi::{CStr, CString, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// A library that is searched. It is never unloaded: addresses out of it are everywhere.
+#[derive(Debug)]
+pub(super) struct Library {
+    pub(super) name: Box<str>,
+    /// The handle as a number; absent while the library has not been needed, `None` if it cannot be had.
+    handle: OnceLock<Option<usize>>,
+}
+
+/// Why a library cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadLibraryError {
+    /// The dynamic linker refused.
+    #[error("cannot load library `{path}`: {message}")]
+    Refused {
+        /// What was to be loaded.
+        path: Box<str>,
+        /// What the dynamic linker said.
+        message: Box<str>,
+    },
+}
+
+impl Library {
+    /// A library of the system: taken if it is loaded, else loaded when first needed.
+    pub(super) fn system(name: &CStr) -> Self {
+        let library = Self { name: name.to_string_lossy().into(), handle: OnceLock::new() };
+        if let Some(handle) = open(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) {
+            library.handle.get_or_init(|| Some(handle));
+        }
+        library
+    }
+
+    /// Loads a library now, for the whole process.
+    pub(super) fn load(path: &Path) -> Result<Self, LoadLibraryError> {
+        let refused = |message: &str| LoadLibraryError::Refused {
+            path: path.to_string_lossy().into(),
+            message: message.into(),
+        };
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| refused("the name contains a zero byte"))?;
+        match open(&name, libc::RTLD_LAZY | libc::RTLD_GLOBAL) {
+            Some(handle) => {
+                Ok(Self { name: path.to_string_lossy().into(), handle: OnceLock::from(Some(handle)) })
+            }
+            None => Err(refused(&last_error())),
+        }
+    }
+
+    /// Whether it is in the process already.
+    pub(super) fn is_loaded(&self) -> bool {
+        matches!(self.handle.get(), Some(Some(_)))
+    }
+
+    /// The address of `name` here, or in what the library depends on. Loads the library if need be.
+    pub(super) fn find(&self, name: &CStr) -> Option<u64> {
+        let load = || {
+            let library = CString::new(&*self.name).ok()?;
+            open(&library, libc::RTLD_LAZY | libc::RTLD_GLOBAL)
+        };
+        let handle = (*self.handle.get_or_init(load))?;
+        find(ptr::with_exposed_provenance_mut(handle), name)
+    }
+
+    /// Whether both are the same library.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.handle.get().copied().flatten().is_some_and(|handle| other.handle.get() == Some(&Some(handle)))
+    }
+}
+
+/// The address of `name` in the scope of `handle`.
+pub(super) fn find(handle: *mut c_void, name: &CStr) -> Option<u64> {
+    // SAFETY: the handle is one of `dlopen` that is never closed, or a constant of the interface.
+    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    (!address.is_null()).then(|| address.expose_provenance() as u64)
+}
+
+fn open(name: &CStr, flags: i32) -> Option<usize> {
+    // SAFETY: loading runs the library's constructors, which is what its user asks for; nothing else is touched.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+    (!handle.is_null()).then(|| handle.expose_provenance())
+}
+
+/// What the dynamic linker says about the last failure on this thread.
+fn last_error() -> String {
+    // SAFETY: the answer is null or a terminated string that stays until the next call on this thread.
+    unsafe {
+        let message = libc::dlerror();
+        if message.is_null() {
+            "no reason given".into()
+        } else {
+            CStr::from_ptr(message).to_string_lossy().into()
+        }
+    }
+}

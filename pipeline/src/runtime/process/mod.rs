@@ -1,0 +1,196 @@
+//! Symbols of the process: what linked code finds in the C library and its friends, and in loaded libraries.
+//!
+//! A native program sees the libraries it was linked with, not the libraries that the engine happens to be made
+//! of. So the search goes over a list of libraries: those that `LD_PRELOAD` names, those that were loaded by
+//! [`ProcessSymbols::load_library`] in order, then the system's. Memory allocation functions are an exception: they are
+//! taken from where the process itself takes them, because memory passes between linked code and libraries.
+//!
+//! Thread-local variables come back as the address of a descriptor (see [`tls`](super::tls)).
+
+mod generator;
+mod images;
+mod library;
+mod overrides;
+
+use std::ffi::CString;
+use std::fmt;
+use std::path::Path;
+use std::ptr;
+
+use rustc_hash::FxHashSet;
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{ExecutorSymbolDef, SymbolFlags};
+
+pub use generator::ProcessSymbolsGenerator;
+pub use library::LoadLibraryError;
+pub use overrides::{ProgramSymbols, jit_overrides, set_program_symbols};
+
+use images::Images;
+use library::Library;
+
+/// A view of the symbols in this process.
+///
+/// # Concurrency
+/// Any thread may look up and load. No lock is held while the dynamic linker works, so constructors of libraries
+/// may call back.
+///
+/// Source: ORC `DynamicLibrarySearchGenerator`, `EPCDynamicLibrarySearchGenerator`.
+#[doc(alias = "DynamicLibrarySearchGenerator")]
+pub struct ProcessSymbols {
+    scope: Scope,
+    allowed: Option<FxHashSet<Box<str>>>,
+    /// Loaded on request, in order, behind the preloaded ones. Replaced as a whole.
+    loaded: Mutex<Arc<[Arc<Library>]>>,
+    system: Vec<Library>,
+    images: Images,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Libraries,
+    WholeProcess,
+}
+
+impl ProcessSymbols {
+    /// The libraries a C or C++ program is linked with, and nothing of the engine.
+    pub fn new() -> Self {
+        let preloaded: Vec<_> = preloaded().into_iter().map(Arc::new).collect();
+        let system =
+            [c"libc.so.6", c"libm.so.6", c"libgcc_s.so.1", c"ld-linux-x86-64.so.2", c"libstdc++.so.6"];
+        Self {
+            scope: Scope::Libraries,
+            allowed: None,
+            loaded: Mutex::new(preloaded.into()),
+            system: system.into_iter().map(Library::system).collect(),
+            images: Images::default(),
+        }
+    }
+
+    /// Everything that the process itself can see: the executable's exports, its libraries, and what is loaded globally.
+    pub fn whole_process() -> Self {
+        Self { scope: Scope::WholeProcess, ..Self::new() }
+    }
+
+    /// Restricts the view to `names`; all other symbols are unknown.
+    #[must_use]
+    pub fn allow_only<Name: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = Name>) -> Self {
+        self.allowed = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Loads a library, for good, and searches it behind those loaded before.
+    ///
+    /// A name without a slash is searched for as the dynamic linker does.
+    ///
+    /// # Errors
+    /// [`LoadLibraryError`] with the dynamic linker's message.
+    pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), LoadLibraryError> {
+        let library = Library::load(path.as_ref())?;
+        let mut loaded = self.loaded.lock();
+        if !loaded.iter().any(|known| known.is(&library)) {
+            *loaded = loaded.iter().cloned().chain([Arc::new(library)]).collect();
+        }
+        Ok(())
+    }
+
+    /// The definition of `name`.
+    ///
+    /// # Cost
+    /// A hash lookup in each library on the way.
+    pub fn lookup(&self, name: &str) -> Option<ExecutorSymbolDef> {
+        if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(name)) {
+            return None;
+        }
+        let symbol = CString::new(name).ok()?;
+        let from_process = || library::find(ptr::null_mut(), &symbol);
+        let loaded = Arc::clone(&self.loaded.lock());
+        let from_libraries = || {
+            let system = |library: &&Library| library.is_loaded() || may_load(library, name);
+            loaded
+                .iter()
+                .find_map(|library| library.find(&symbol))
+                .or_else(|| self.system.iter().filter(system).find_map(|library| library.find(&symbol)))
+        };
+        let address = if self.scope == Scope::WholeProcess || is_allocation_function(name) {
+            from_process().or_else(from_libraries)
+        } else {
+            from_libraries()
+        };
+        let found = self.images.describe(address?);
+        if !found.flags.intersects(SymbolFlags::CALLABLE | SymbolFlags::THREAD_LOCAL)
+            && let Some(copy) = from_process().map(|address| self.images.describe(address))
+            && copy.flags == found.flags
+        {
+            // An executable built without -fPIC has copies of the variables of libraries that it uses itself, and
+            // everybody else uses those then.
+            return Some(copy);
+        }
+        Some(found)
+    }
+
+    /// Where symbols are searched, for messages about missing ones.
+    pub fn searched(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.loaded.lock().iter().map(|library| library.name.to_string()).collect();
+        names.extend(self.system.iter().map(|library| library.name.to_string()));
+        if self.scope == Scope::WholeProcess {
+            names.insert(0, "the process".into());
+        }
+        names
+    }
+}
+
+impl Default for ProcessSymbols {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ProcessSymbols {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessSymbols").field("searched", &self.searched()).finish_non_exhaustive()
+    }
+}
+
+/// Whether a miss of `name` is a reason to load a system library that is not there yet. The C++ library is loaded for
+/// what looks like C++ alone: a C program with an absent weak reference should not pay for it.
+fn may_load(library: &Library, name: &str) -> bool {
+    const CXX: [&str; 5] = ["_Z", "__cxa_", "__gxx_", "__gnu_cxx", "__dynamic_cast"];
+    !library.name.starts_with("libstdc++") || CXX.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Functions whose results are freed, or whose arguments were allocated, on the other side.
+fn is_allocation_function(name: &str) -> bool {
+    const C: [&str; 16] = [
+        "malloc",
+        "free",
+        "calloc",
+        "realloc",
+        "reallocarray",
+        "memalign",
+        "aligned_alloc",
+        "posix_memalign",
+        "valloc",
+        "pvalloc",
+        "malloc_usable_size",
+        "malloc_trim",
+        "mallinfo2",
+        "mallopt",
+        "malloc_stats",
+        "cfree",
+    ];
+    // operator new, new[], delete, delete[] in all their forms
+    C.contains(&name) || ["_Znw", "_Zna", "_Zdl", "_Zda"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The libraries that `LD_PRELOAD` put in front of all others.
+fn preloaded() -> Vec<Library> {
+    let Some(names) = std::env::var_os("LD_PRELOAD") else { return Vec::new() };
+    names
+        .to_string_lossy()
+        .split([' ', ':'])
+        .filter_map(|name| CString::new(name).ok())
+        .filter(|name| !name.is_empty())
+        .map(|name| Library::system(&name))
+        .filter(Library::is_loaded)
+        .collect()
+}

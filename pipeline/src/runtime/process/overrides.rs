@@ -1,0 +1,102 @@
+//! Functions that linked code gets instead of the C library's, or that the C library lacks.
+//!
+//! | name | why |
+//! |---|---|
+//! | `__tls_get_addr` | serves modules of linked code too |
+//! | `atexit`, `at_quick_exit`, `pthread_atfork` | only in the static part of the C library |
+//! | `__dso_handle` | each native program has its own |
+//! | `__cxa_thread_atexit_impl`, `__cxa_thread_atexit` | hold on to the code until the destructor has run |
+//! | `dlsym`, `dlvsym` | `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller's library, and linked code is in none |
+//! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
+//!
+//! None of them takes the place of the C library's function for the rest of the process.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::OnceLock;
+
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
+
+use crate::runtime::{exit, thread_exit, tls, unwind};
+
+/// The definitions that linked code sees in place of the process's.
+pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
+    let function = |address: *const ()| {
+        ExecutorSymbolDef::new(ExecutorAddr::from_ptr(address), SymbolFlags::EXPORTED | SymbolFlags::CALLABLE)
+    };
+    let thread_atexit = function(thread_exit::thread_atexit as *const ());
+    let dso_handle =
+        ExecutorSymbolDef::new(ExecutorAddr::from_ptr(&raw const exit::DSO_HANDLE), SymbolFlags::EXPORTED);
+    vec![
+        ("__tls_get_addr", function(tls::tls_get_addr_address().to_ptr::<()>())),
+        ("atexit", function(exit::atexit as *const ())),
+        ("at_quick_exit", function(exit::at_quick_exit as *const ())),
+        ("pthread_atfork", function(exit::pthread_atfork as *const ())),
+        ("__dso_handle", dso_handle),
+        ("__cxa_thread_atexit_impl", thread_atexit),
+        ("__cxa_thread_atexit", thread_atexit),
+        ("dlsym", function(dlsym as *const ())),
+        ("dlvsym", function(dlvsym as *const ())),
+        ("_dl_find_object", function(unwind::find_object as *const ())),
+    ]
+}
+
+/// Finds what the program itself defines, for `dlsym(RTLD_DEFAULT, ...)` out of linked code.
+pub type ProgramSymbols = Arc<dyn Fn(&CStr) -> Option<ExecutorAddr> + Send + Sync>;
+
+/// Sets how `dlsym` finds what the program defines. The function may link code and wait for it.
+pub fn set_program_symbols(find: ProgramSymbols) {
+    *PROGRAM_SYMBOLS.lock() = Some(find);
+}
+
+/// Held to read or set the function; never while it runs.
+static PROGRAM_SYMBOLS: Mutex<Option<ProgramSymbols>> = Mutex::new(None);
+
+/// `dlsym` for linked code: `RTLD_DEFAULT` and the program's own handle see the program first, `RTLD_NEXT` what comes
+/// behind it.
+///
+/// # Safety
+/// `name` is a terminated string; `handle` is one that `dlsym` takes.
+unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's obligation.
+    if let Some(address) = unsafe { program_symbol(handle, name) } {
+        return address.to_ptr();
+    }
+    // SAFETY: the caller's obligation, passed on.
+    let address = unsafe { libc::dlsym(handle, name) };
+    // Not a tail call: for RTLD_NEXT the C library looks at the return address, which has to be ours.
+    std::hint::black_box(address)
+}
+
+/// `dlvsym` for linked code. What the program defines has no version, so any version finds it.
+///
+/// # Safety
+/// As for [`dlsym`], and `version` is a terminated string.
+unsafe extern "C" fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's obligation.
+    if let Some(address) = unsafe { program_symbol(handle, name) } {
+        return address.to_ptr();
+    }
+    // SAFETY: the caller's obligation, passed on.
+    let address = unsafe { libc::dlvsym(handle, name, version) };
+    // Not a tail call, as in `dlsym`.
+    std::hint::black_box(address)
+}
+
+/// # Safety
+/// `name` is a terminated string.
+unsafe fn program_symbol(handle: *mut c_void, name: *const c_char) -> Option<ExecutorAddr> {
+    if handle != libc::RTLD_DEFAULT && handle.addr() != own_handle() {
+        return None;
+    }
+    let find = PROGRAM_SYMBOLS.lock().clone()?;
+    // SAFETY: the caller's obligation.
+    find(unsafe { CStr::from_ptr(name) })
+}
+
+/// What `dlopen(NULL)` answers: the handle of the program as a whole.
+fn own_handle() -> usize {
+    static HANDLE: OnceLock<usize> = OnceLock::new();
+    // SAFETY: opening the program itself loads nothing.
+    *HANDLE.get_or_init(|| unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) }.addr())
+}

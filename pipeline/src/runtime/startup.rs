@@ -1,0 +1,149 @@
+//! Running a program from its first initializer to `exit`.
+//!
+//! ```text
+//!   Program::new ─▶ register_finalizers ─▶ run_initializers ─▶ run_main_and_exit
+//!                          │                                         │
+//!                          └── exit handler, run last: finalizers in reverse ◀── exit(main())
+//! ```
+//!
+//! The order is that of a native process. Finalizers are registered before any program code runs, and exit
+//! handlers run newest first, so they come after everything that the program registers itself.
+//!
+//! No lock is held and no value with a destructor matters while program code runs: it may call `exit` or end its
+//! thread anywhere.
+
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::{Arc, Mutex};
+
+use super::entry;
+use super::exit::{self, ExitError};
+
+/// The priority of what is in a plain `.init_array` or `.fini_array`, after all numbered ones.
+pub const DEFAULT_PRIORITY: u32 = 65535;
+
+/// One element of an `.init_array` or `.fini_array`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ArrayFunction {
+    /// Lower ones are initialized earlier and finalized later.
+    pub priority: u32,
+    /// Place of the unit among the program's files; decides among equal priorities.
+    pub unit: u32,
+    /// Place within the unit's array.
+    pub index: u32,
+    /// The function.
+    pub address: ExecutorAddr,
+}
+
+/// A program that runs as if the process were its own.
+#[derive(Debug)]
+pub struct Program {
+    argc: c_int,
+    argv: *mut *mut c_char,
+    finalizers: Arc<Mutex<Vec<ArrayFunction>>>,
+}
+
+// SAFETY: the argument vector is leaked memory that the engine writes once, before the value exists; program code
+// may write to it as in any process.
+unsafe impl Send for Program {}
+// SAFETY: as above; `&Program` only reads the pointer.
+unsafe impl Sync for Program {}
+
+impl Program {
+    /// A program with these arguments, the first of which is its name. They stay in memory for ever.
+    pub fn new(arguments: impl IntoIterator<Item = CString>) -> Self {
+        let mut argv: Vec<_> = arguments.into_iter().map(CString::into_raw).collect();
+        let argc = argv.len() as c_int;
+        argv.push(ptr::null_mut());
+        Self { argc, argv: Box::leak(argv.into_boxed_slice()).as_mut_ptr(), finalizers: Arc::default() }
+    }
+
+    /// Makes the C library name the program in its messages (`error`, `warn`, `assert`), as `argv[0]` says.
+    ///
+    /// Changes the whole process: for a process that is the program's alone.
+    pub fn take_the_name(&self) {
+        if self.argc == 0 {
+            return;
+        }
+        // SAFETY: `argv[0]` is a terminated string that stays; the C library's two pointers are meant to be set, and
+        // threads that read them find one string or the other.
+        unsafe {
+            let name = *self.argv;
+            let slash = libc::strrchr(name, c_int::from(b'/'));
+            program_invocation_name = name;
+            program_invocation_short_name = if slash.is_null() { name } else { slash.add(1) };
+        }
+    }
+
+    /// Registers the exit handler that runs the finalizers. Call it before any program code runs, once.
+    ///
+    /// # Errors
+    /// [`ExitError`] if the C library refuses the handler.
+    pub fn register_finalizers(&self) -> Result<(), ExitError> {
+        let finalizers = Arc::clone(&self.finalizers);
+        exit::on_exit(move |_| run_finalizers(&finalizers))
+    }
+
+    /// Adds elements of `.fini_array`s, at any time. They run at `exit`: highest priority number first, and
+    /// among equals the last one first.
+    ///
+    /// # Safety
+    /// Each can be called as `void (void)` until the process ends.
+    pub unsafe fn add_finalizers(&self, functions: impl IntoIterator<Item = ArrayFunction>) {
+        let mut finalizers = self.finalizers.lock();
+        finalizers.extend(functions);
+        finalizers.sort_unstable();
+    }
+
+    /// Runs elements of `.init_array`s on this thread: lowest priority number first, then by unit and place.
+    ///
+    /// # Safety
+    /// Each can be called as `void (int, char **, char **)`.
+    pub unsafe fn run_initializers(&self, functions: impl IntoIterator<Item = ArrayFunction>) {
+        let mut functions: Vec<_> = functions.into_iter().collect();
+        functions.sort_unstable();
+        for function in functions {
+            // SAFETY: the caller's obligation; the vectors are those of a process.
+            unsafe { entry::call_initializer(function.address, self.argc, self.argv, environment()) };
+        }
+    }
+
+    /// Runs `main` on this thread and exits with what it returns.
+    ///
+    /// # Safety
+    /// `entry` can be called as `int main(int, char **, char **)`.
+    pub unsafe fn run_main_and_exit(&self, entry: ExecutorAddr) -> ! {
+        // SAFETY: the caller's obligation; the vectors are those of a process.
+        let status = unsafe { entry::call_main(entry, self.argc, self.argv, environment()) };
+        // SAFETY: `exit` may be called once no exit handler is running, which holds while `main` is.
+        unsafe { libc::exit(status) }
+    }
+
+    /// The argument count and vector, as `main` gets them.
+    pub const fn arguments(&self) -> (c_int, *mut *mut c_char) {
+        (self.argc, self.argv)
+    }
+}
+
+fn run_finalizers(finalizers: &Mutex<Vec<ArrayFunction>>) {
+    loop {
+        // Taken one by one: a finalizer may cause others to be linked, and may call `exit`.
+        let next = finalizers.lock().pop();
+        let Some(function) = next else { return };
+        // SAFETY: `add_finalizers` demands it.
+        unsafe { entry::call_finalizer(function.address) };
+    }
+}
+
+fn environment() -> *mut *mut c_char {
+    // SAFETY: the C library's pointer is read as `main`'s caller reads it.
+    unsafe { environ }
+}
+
+unsafe extern "C" {
+    static environ: *mut *mut c_char;
+    static mut program_invocation_name: *mut c_char;
+    static mut program_invocation_short_name: *mut c_char;
+}

@@ -1,0 +1,121 @@
+//! Thread-local storage of linked code.
+//!
+//! Code that is compiled for the general- or local-dynamic model calls `__tls_get_addr` with a [`TlsIndex`]: a
+//! module number and an offset. Linked modules have numbers of ours, with the top bit set; our function serves
+//! those from a table each thread owns and hands all others to the C library, so one function serves a
+//! linked module's own variables and those of loaded libraries.
+//!
+//! A thread gets its copy of a module's image when it first touches one of its variables. It is freed when
+//! the thread ends, in the last round of the thread's key destructors, so that other keys' destructors still find
+//! their variables; or when the module is gone and its slot is used again.
+//!
+//! Our function never takes the C library's name in the process: linked code receives it by address.
+//!
+//! # Signals and fork
+//! The first access of a thread to a module allocates, like the C library's: not for signal handlers. After a
+//! fork the child's only thread keeps its copies.
+
+mod library;
+mod registry;
+mod table;
+
+use std::alloc::Layout;
+use std::fmt;
+
+use uruk_core::ExecutorAddr;
+
+pub use library::{library_variable, library_variable_descriptor};
+
+/// What `__tls_get_addr` is asked with; the layout is the ABI's.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TlsIndex {
+    /// The module number.
+    pub module: u64,
+    /// Offset of the variable in the module's block.
+    pub offset: u64,
+}
+
+/// Gives a module of linked code its number, for [`TlsIndex::module`].
+///
+/// Each thread's block is `total_bytes` long and aligned to `align`; it starts as a copy of the `image_bytes` at
+/// `image`, followed by zeros. The image has to stay in place, unchanged, until the module is dropped. It may
+/// still be written until the first access.
+///
+/// # Errors
+/// [`TlsError`] if the sizes contradict each other, or if a million modules are alive.
+///
+/// # Concurrency
+/// Callable from any thread.
+pub fn register_module(
+    image: ExecutorAddr,
+    image_bytes: usize,
+    total_bytes: usize,
+    align: usize,
+) -> Result<TlsModule, TlsError> {
+    let invalid = TlsError::Invalid { image_bytes, total_bytes, align };
+    if image_bytes > total_bytes {
+        return Err(invalid);
+    }
+    let layout = Layout::from_size_align(total_bytes.max(1), align).map_err(|_| invalid)?;
+    let id = registry::register(registry::Image { address: image.value(), len: image_bytes, layout })?;
+    Ok(TlsModule { id })
+}
+
+/// The address of our `__tls_get_addr`, for linked code.
+pub fn tls_get_addr_address() -> ExecutorAddr {
+    ExecutorAddr::from_ptr(
+        table::tls_get_addr as unsafe extern "C" fn(*const TlsIndex) -> *mut u8 as *const u8,
+    )
+}
+
+/// A module of linked code that has thread-local variables. Dropping it ends the validity of its number.
+///
+/// Blocks that threads still have are freed when the threads end, or when the slot is used again by a thread.
+#[must_use = "dropping the module ends it"]
+pub struct TlsModule {
+    id: u64,
+}
+
+impl TlsModule {
+    /// The module number.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Drop for TlsModule {
+    fn drop(&mut self) {
+        registry::unregister(self.id);
+    }
+}
+
+impl fmt::Debug for TlsModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TlsModule({:#x})", self.id)
+    }
+}
+
+/// Why a module could not get a number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The sizes contradict each other.
+    #[error(
+        "invalid thread-local image: {image_bytes} bytes of contents in a block of {total_bytes}, alignment {align}"
+    )]
+    Invalid {
+        /// Bytes of contents.
+        image_bytes: usize,
+        /// Bytes of the block.
+        total_bytes: usize,
+        /// Its alignment.
+        align: usize,
+    },
+    /// Every slot is taken.
+    #[error("{limit} modules with thread-local variables are alive; no more are possible")]
+    Exhausted {
+        /// How many there can be.
+        limit: usize,
+    },
+}

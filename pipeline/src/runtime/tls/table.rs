@@ -1,0 +1,167 @@
+//! The blocks of one thread, and the function that finds a variable in them.
+//!
+//! Only the thread itself touches its table, so nothing here is synchronized. The thread-local variable that
+//! leads to it has a constant initializer and no destructor of its own: reaching it is one load.
+
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::OnceLock;
+
+use super::TlsIndex;
+use super::registry::{self, OURS, slot_of};
+
+/// One block of this thread. `module` is zero where there is none.
+#[derive(Clone, Copy)]
+struct Block {
+    module: u64,
+    base: *mut u8,
+    layout: Layout,
+}
+
+/// This thread's blocks by slot, as the parts of a `Vec<Block>`, and how far its end has come.
+#[derive(Clone, Copy)]
+struct Table {
+    blocks: *mut Block,
+    len: usize,
+    capacity: usize,
+    rounds: u32,
+    watched: bool,
+}
+
+thread_local! {
+    static TABLE: Cell<Table> =
+        const { Cell::new(Table { blocks: ptr::null_mut(), len: 0, capacity: 0, rounds: 0, watched: false }) };
+}
+
+unsafe extern "C" {
+    /// The C library's function, for the modules it numbers itself.
+    #[link_name = "__tls_get_addr"]
+    fn library_tls_get_addr(index: *const TlsIndex) -> *mut u8;
+}
+
+/// Finds the calling thread's instance of a variable: what linked code calls as `__tls_get_addr`.
+///
+/// For a module that is gone the answer lies in the unmapped first page.
+///
+/// # Safety
+/// `index` points to a descriptor of a module that is alive.
+pub(super) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 {
+    // SAFETY: the caller's obligation.
+    let TlsIndex { module, offset } = unsafe { *index };
+    if module & OURS == 0 {
+        // SAFETY: the caller's obligation, passed on.
+        return unsafe { library_tls_get_addr(index) };
+    }
+    let table = TABLE.get();
+    let slot = slot_of(module);
+    if slot < table.len {
+        // SAFETY: `blocks` holds `len` initialised entries.
+        let block = unsafe { &*table.blocks.add(slot) };
+        if block.module == module {
+            return block.base.wrapping_add(offset as usize);
+        }
+    }
+    first_access(module).wrapping_add(offset as usize)
+}
+
+/// Gives this thread its block of `module`.
+#[cold]
+fn first_access(module: u64) -> *mut u8 {
+    let Some(image) = registry::image(module) else {
+        // Code of a module that is gone runs, against the contract of removal. It faults at its own instruction,
+        // where whoever looks for the mistake has to look.
+        return ptr::null_mut();
+    };
+    // SAFETY: the layout's size is not zero: `register_module` sees to that.
+    let base = unsafe { std::alloc::alloc_zeroed(image.layout) };
+    if base.is_null() {
+        std::alloc::handle_alloc_error(image.layout);
+    }
+    // SAFETY: the module's image is `len` bytes at `address` and stays there while the module is alive, which
+    // whoever runs its code guarantees; the block is at least as long and fresh.
+    unsafe {
+        ptr::copy_nonoverlapping(ptr::with_exposed_provenance::<u8>(image.address as usize), base, image.len)
+    };
+    insert(Block { module, base, layout: image.layout });
+    base
+}
+
+fn insert(block: Block) {
+    watch_thread_end();
+    let mut table = TABLE.get();
+    let slot = slot_of(block.module);
+    let mut blocks = take_blocks(&table);
+    if blocks.len() <= slot {
+        let empty = Block { module: 0, base: ptr::null_mut(), layout: Layout::new::<u8>() };
+        blocks.resize((slot + 1).next_multiple_of(16), empty);
+    }
+    let old = std::mem::replace(&mut blocks[slot], block);
+    let mut blocks = std::mem::ManuallyDrop::new(blocks);
+    table.blocks = blocks.as_mut_ptr();
+    table.len = blocks.len();
+    table.capacity = blocks.capacity();
+    TABLE.set(table);
+    free(&old);
+}
+
+/// Rebuilds the vector from its parts. The caller stores it again or frees it.
+fn take_blocks(table: &Table) -> Vec<Block> {
+    if table.blocks.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the parts are those of a vector that `insert` took apart, and no other exists on them.
+    unsafe { Vec::from_raw_parts(table.blocks, table.len, table.capacity) }
+}
+
+fn free(block: &Block) {
+    if block.module != 0 {
+        // SAFETY: the block was allocated with this layout by `first_access` and has left the table.
+        unsafe { std::alloc::dealloc(block.base, block.layout) };
+    }
+}
+
+/// Asks for `thread_ends` to be called for this thread.
+fn watch_thread_end() {
+    let mut table = TABLE.get();
+    if !table.watched
+        && let Some(key) = key()
+    {
+        table.watched = true;
+        TABLE.set(table);
+        // SAFETY: the key exists; the value only has to differ from null.
+        unsafe { libc::pthread_setspecific(key, ptr::without_provenance(1)) };
+    }
+}
+
+/// The key whose destructor frees a thread's blocks. Without one, which takes a process with a thousand keys, they leak.
+fn key() -> Option<libc::pthread_key_t> {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` can be written; the destructor is a function of the required type.
+        (unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ends)) } == 0).then_some(key)
+    })
+}
+
+/// Runs in each round of the ending thread's key destructors and frees its blocks in the last.
+unsafe extern "C" fn thread_ends(_: *mut c_void) {
+    /// PTHREAD_DESTRUCTOR_ITERATIONS of the C library: after so many rounds it gives up on keys that are set again.
+    const ROUNDS: u32 = 4;
+    let mut table = TABLE.get();
+    table.rounds += 1;
+    if table.rounds < ROUNDS {
+        TABLE.set(table);
+        if let Some(key) = key() {
+            // SAFETY: the key exists; the value only has to differ from null.
+            unsafe { libc::pthread_setspecific(key, ptr::without_provenance(1)) };
+        }
+        return;
+    }
+    let blocks = take_blocks(&table);
+    TABLE.set(Table { blocks: ptr::null_mut(), len: 0, capacity: 0, ..table });
+    for block in &blocks {
+        free(block);
+    }
+}

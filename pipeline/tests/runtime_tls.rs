@@ -1,0 +1,147 @@
+//! Thread-local storage: blocks per thread, their end, module numbers, variables of libraries.
+
+use std::ffi::c_void;
+use std::time::Instant;
+
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::Arc;
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
+use uruk_core::sync::thread;
+use uruk_pipeline::runtime::tls::{self, TlsError, TlsIndex, TlsModule};
+
+type GetAddr = unsafe extern "C" fn(*const TlsIndex) -> *mut u64;
+
+fn get_addr() -> GetAddr {
+    // SAFETY: the address is that of a function with this type.
+    unsafe { std::mem::transmute(tls::tls_get_addr_address().to_ptr::<()>()) }
+}
+
+/// The calling thread's `u64` number `slot` of the module.
+fn variable(module: u64, slot: u64) -> *mut u64 {
+    let index = TlsIndex { module, offset: slot * 8 };
+    // SAFETY: the callers pass modules that are alive and slots inside their blocks.
+    unsafe { get_addr()(&raw const index) }
+}
+
+fn read(pointer: *mut u64) -> u64 {
+    // SAFETY: the callers pass what `variable` answered on this thread.
+    unsafe { pointer.read() }
+}
+
+fn write(pointer: *mut u64, value: u64) {
+    // SAFETY: the callers pass what `variable` answered on this thread.
+    unsafe { pointer.write(value) }
+}
+
+fn module(image: &'static [u64], total_bytes: usize, align: usize) -> TlsModule {
+    tls::register_module(ExecutorAddr::from_ptr(image), size_of_val(image), total_bytes, align).unwrap()
+}
+
+#[test]
+fn each_thread_has_its_own_copy_of_the_image() {
+    static IMAGE: [u64; 2] = [7, 8];
+    let module = Arc::new(module(&IMAGE, 256, 128));
+    write(variable(module.id(), 0), 70);
+    let there = thread::spawn({
+        let module = Arc::clone(&module);
+        move || {
+            let first = variable(module.id(), 0);
+            assert_eq!(first.addr() % 128, 0);
+            assert_eq!(
+                (read(first), read(variable(module.id(), 1)), read(variable(module.id(), 31))),
+                (7, 8, 0)
+            );
+            write(first, 700);
+            assert_eq!(variable(module.id(), 0), first);
+            read(first)
+        }
+    });
+    assert_eq!(there.join().unwrap(), 700);
+    assert_eq!(read(variable(module.id(), 0)), 70);
+}
+
+#[test]
+fn a_slot_used_again_starts_afresh() {
+    static IMAGE: [u64; 1] = [1];
+    static OTHER: [u64; 1] = [2];
+    let mut seen = Vec::new();
+    for round in 0..100 {
+        let module = module(if round % 2 == 0 { &IMAGE } else { &OTHER }, 64, 8);
+        assert!(!seen.contains(&module.id()));
+        seen.push(module.id());
+        let pointer = variable(module.id(), 0);
+        assert_eq!(read(pointer), 1 + round % 2);
+        assert_eq!(read(variable(module.id(), 1)), 0);
+        write(pointer, 99);
+        write(variable(module.id(), 1), 99);
+    }
+}
+
+static SEEN_AT_END: AtomicU64 = AtomicU64::new(0);
+static LATE_MODULE: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" fn other_key_destructor(_: *mut c_void) {
+    // Relaxed: the spawning thread joins this one before it reads, and stored before it spawned.
+    SEEN_AT_END.store(read(variable(LATE_MODULE.load(Ordering::Relaxed), 0)), Ordering::Relaxed);
+}
+
+#[test]
+fn destructors_of_other_keys_still_find_their_variables() {
+    static IMAGE: [u64; 1] = [5];
+    let module = module(&IMAGE, 8, 8);
+    // Relaxed: see above.
+    LATE_MODULE.store(module.id(), Ordering::Relaxed);
+    let id = module.id();
+    thread::spawn(move || {
+        write(variable(id, 0), 55);
+        let mut key = 0;
+        // SAFETY: plain use of the POSIX interface; the destructor has the right type.
+        unsafe {
+            assert_eq!(libc::pthread_key_create(&raw mut key, Some(other_key_destructor)), 0);
+            assert_eq!(libc::pthread_setspecific(key, std::ptr::without_provenance(1)), 0);
+        }
+    })
+    .join()
+    .unwrap();
+    assert_eq!(SEEN_AT_END.load(Ordering::Relaxed), 55);
+}
+
+#[test]
+fn contradictory_images_are_errors() {
+    let image = ExecutorAddr::NULL;
+    assert!(matches!(tls::register_module(image, 16, 8, 8), Err(TlsError::Invalid { .. })));
+    assert!(matches!(tls::register_module(image, 0, 8, 3), Err(TlsError::Invalid { .. })));
+}
+
+#[test]
+fn library_variables_are_described_for_every_thread() {
+    // SAFETY: errno's location is always valid.
+    let here = unsafe { libc::__errno_location() };
+    let index = tls::library_variable(here.addr() as u64).unwrap();
+    let descriptor = tls::library_variable_descriptor(index);
+    assert_eq!(descriptor, tls::library_variable_descriptor(index));
+    let check = move || {
+        // SAFETY: the descriptor is one of a loaded library, and errno's location is always valid.
+        unsafe { get_addr()(descriptor.to_ptr()).cast::<i32>() == libc::__errno_location() }
+    };
+    assert!(check());
+    assert!(thread::spawn(check).join().unwrap());
+    assert_eq!(tls::library_variable((&raw const index).addr() as u64), None);
+    assert_eq!(tls::library_variable(libc::strlen as *const () as u64), None);
+}
+
+#[test]
+#[ignore = "prints measurements"]
+#[expect(clippy::print_stdout, reason = "a measurement is printed for whoever asked for it by name")]
+fn print_the_cost_of_an_access() {
+    static IMAGE: [u64; 1] = [0];
+    let module = module(&IMAGE, 8, 8);
+    let index = std::hint::black_box(TlsIndex { module: module.id(), offset: 0 });
+    let function = std::hint::black_box(get_addr());
+    let start = Instant::now();
+    for _ in 0..10_000_000 {
+        // SAFETY: the module is alive and has eight bytes.
+        unsafe { std::hint::black_box(function(&raw const index)) };
+    }
+    println!("__tls_get_addr: {:.2} ns", start.elapsed().as_nanos() as f64 / 1e7);
+}

@@ -1,0 +1,103 @@
+//! `uruk run`: from files to the program's first instruction, and no further. The program ends the process.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use uruk::core::sync::Arc;
+use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
+use uruk::pipeline::object::ObjectBuffer;
+use uruk::pipeline::runtime::exit::ExitError;
+use uruk::pipeline::runtime::process::set_program_symbols;
+use uruk::pipeline::runtime::startup::Program;
+use uruk::{Jit, JitError};
+
+use super::args::RunArgs;
+use super::clang::{self, ClangError};
+
+/// Why a program did not come to run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error(transparent)]
+    Jit(#[from] JitError),
+    #[error(transparent)]
+    Clang(#[from] ClangError),
+    #[error("cannot link the program")]
+    Link { source: JitError },
+    #[error("an argument of the program contains a zero byte")]
+    Argument,
+    #[error("cannot prepare the end of the program")]
+    Exit(#[from] ExitError),
+}
+
+/// Links the files and becomes the program.
+pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
+    let arguments = program_arguments(args)?;
+    let jit: &'static Jit = Box::leak(Box::new(build(args)?)); // never dropped: its code runs to the end
+    for library in &args.load {
+        jit.load_library(library)?;
+    }
+    for file in &args.files {
+        add_file(jit, file, args)?;
+    }
+    let entry = jit.link(&args.entry).map_err(|source| RunError::Link { source })?;
+
+    let program = Program::new(arguments);
+    program.take_the_name();
+    program.register_finalizers()?;
+    let session = jit.session();
+    set_program_symbols(Arc::new(move |name: &CStr| {
+        let name = session.intern(name.to_str().ok()?);
+        let found = session.lookup_symbol(&vec![(jit.main_dylib().clone(), Default::default())], &name).ok()?;
+        Some(found.address)
+    }));
+    let (initializers, finalizers) = (jit.platform().take_initializers(), jit.platform().take_finalizers());
+    // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose;
+    // everything they depend on is Ready, and nothing is ever unmapped. The entry is what the user says is
+    // a `main`.
+    unsafe {
+        program.add_finalizers(finalizers);
+        program.run_initializers(initializers);
+        program.run_main_and_exit(entry.address)
+    }
+}
+
+fn build(args: &RunArgs) -> Result<Jit, JitError> {
+    let level = match args.optimize {
+        0 => OptimizationLevel::O0,
+        1 => OptimizationLevel::O1,
+        2 => OptimizationLevel::O2,
+        _ => OptimizationLevel::O3,
+    };
+    let builder = Jit::builder().optimization(level);
+    let builder = match args.passes.as_str() {
+        "default" => builder,
+        "none" => builder.pipeline(OptimizationPipeline::none()),
+        passes => builder.pipeline(OptimizationPipeline::passes(passes)),
+    };
+    match args.jobs {
+        Some(jobs) => builder.threads(jobs.into()).build(),
+        None => builder.build(),
+    }
+}
+
+fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<(), RunError> {
+    match clang::language(file) {
+        Some(language) => {
+            let bitcode = clang::compile_to_bitcode(file, language, args.optimize)?;
+            jit.add_ir(ObjectBuffer::new(file.display().to_string(), bitcode))?;
+        }
+        None => jit.add_file(file)?,
+    }
+    Ok(())
+}
+
+/// What the program finds in `argv`: the first file's name stands for the program's.
+fn program_arguments(args: &RunArgs) -> Result<Vec<CString>, RunError> {
+    let name = args.files.first().map(|file| file.as_os_str());
+    name.into_iter()
+        .chain(args.args.iter().map(|argument| argument.as_os_str()))
+        .map(|argument| CString::new(argument.as_bytes()).map_err(|_| RunError::Argument))
+        .collect()
+}
