@@ -18,7 +18,7 @@ for step in "${steps[@]}"; do
   log="$(mktemp)"
   export RUSTFLAGS="--cfg uruk_loom --cfg uruk_weaken=\"$step\"" CARGO_TARGET_DIR=target-loom
   # Built first, so that a build that fails is not taken for a model that notices.
-  cargo test --quiet --release -p loom-tests --no-run
+  cargo test --quiet --release -p loom-tests --no-run >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
   if timeout 600 cargo test --quiet --release -p loom-tests --no-fail-fast >"$log" 2>&1; then
     unnoticed+=("$step")
     printf '%-32s NOT NOTICED\n' "$step"
