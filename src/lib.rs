@@ -21,6 +21,8 @@ pub use uruk_pipeline as pipeline;
 /// What a program that embeds the engine usually needs.
 pub mod prelude {
     pub use crate::{FunctionPointer, Jit, JitBuilder, JitError};
-    pub use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, SymbolName};
+    pub use uruk_core::{
+        ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, SymbolName,
+    };
     pub use uruk_pipeline::object::ObjectBuffer;
 }
