@@ -22,9 +22,12 @@ mod initializers;
 mod layout;
 mod merge;
 mod phases;
+mod placed;
+mod plan;
 mod prune;
 mod relax;
 mod section_bounds;
+mod tables;
 mod tls;
 pub mod x86_64;
 
