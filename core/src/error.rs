@@ -280,9 +280,12 @@ pub enum RemoveError {
         /// What they said, newest resource first.
         sources: Vec<SharedError>,
     },
-    /// The session is closed.
-    #[error("the session is closed")]
-    Closed,
+    /// The dylib itself was removed from its session.
+    #[error("dylib `{dylib}` was removed from its session")]
+    DylibRemoved {
+        /// The dylib.
+        dylib: Arc<str>,
+    },
 }
 
 /// Why a resource tracker refused.

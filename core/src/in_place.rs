@@ -49,6 +49,11 @@ thread_local! {
     static IN_PLACE: RefCell<InPlaceThread> = RefCell::default();
 }
 
+/// Borrows this thread's part for a moment, in which no code of the embedder runs.
+fn with<R>(operation: impl FnOnce(&mut InPlaceThread) -> R) -> R {
+    IN_PLACE.with(|thread| operation(&mut thread.borrow_mut()))
+}
+
 impl TaskDispatcher for InPlaceTaskDispatcher {
     fn dispatch(&self, task: Task) -> Result<(), Task> {
         let Some(counted) = Counted::enter(&self.tasks) else { return Err(task) };
@@ -64,7 +69,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         if latch.is_open() {
             return Ok(());
         }
-        let depth = IN_PLACE.with_borrow(|thread| thread.depth);
+        let depth = with(|thread| thread.depth);
         if depth >= IN_PLACE_WAIT_DEPTH_MAX {
             return Err(WaitError::TooDeep { depth });
         }
@@ -81,8 +86,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
 
     fn shutdown(&self) {
         let tag = Arc::as_ptr(&self.tasks);
-        let own =
-            IN_PLACE.with_borrow(|thread| thread.running.iter().filter(|&&running| running == tag).count());
+        let own = with(|thread| thread.running.iter().filter(|&&running| running == tag).count());
         let latch = self.tasks.close(own);
         // Tasks this thread queued would otherwise wait for this very call to return.
         while !latch.is_open() {
@@ -101,7 +105,7 @@ pub(crate) fn defer(task: Task) {
 
 /// Runs the thread's queue, unless a loop further out does so anyway.
 pub(crate) fn run_ready() {
-    if IN_PLACE.with_borrow(|thread| thread.depth > 0 || thread.queue.is_empty()) {
+    if with(|thread| thread.depth > 0 || thread.queue.is_empty()) {
         return;
     }
     let _level = Level::enter();
@@ -111,19 +115,19 @@ pub(crate) fn run_ready() {
 }
 
 fn enqueue(queued: Queued) {
-    IN_PLACE.with_borrow_mut(|thread| thread.queue.push_back(queued));
+    with(|thread| thread.queue.push_back(queued));
 }
 
 fn next() -> Option<Queued> {
-    IN_PLACE.with_borrow_mut(|thread| thread.queue.pop_front())
+    with(|thread| thread.queue.pop_front())
 }
 
 fn run(Queued { task, counted }: Queued) {
     let tag = counted.as_ref().map_or(std::ptr::null(), |counted| Arc::as_ptr(&counted.0));
-    IN_PLACE.with_borrow_mut(|thread| thread.running.push(tag));
+    with(|thread| thread.running.push(tag));
     // The session's tasks catch panics themselves; a bare task's panic ends that task only.
     let _panic = crate::panics::guard(|| task.run());
-    IN_PLACE.with_borrow_mut(|thread| thread.running.pop());
+    with(|thread| thread.running.pop());
     drop(counted);
 }
 
@@ -132,14 +136,14 @@ struct Level;
 
 impl Level {
     fn enter() -> Self {
-        IN_PLACE.with_borrow_mut(|thread| thread.depth += 1);
+        with(|thread| thread.depth += 1);
         Self
     }
 }
 
 impl Drop for Level {
     fn drop(&mut self) {
-        IN_PLACE.with_borrow_mut(|thread| thread.depth -= 1);
+        with(|thread| thread.depth -= 1);
     }
 }
 

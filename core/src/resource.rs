@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::failure::shared_error;
 use crate::protocol::ids::TrackerId;
+use crate::protocol::transfer::Defunct;
 use crate::sync::Arc;
 use crate::{JitDylib, RemoveError, SharedError, TrackerError};
 
@@ -71,7 +72,7 @@ impl ResourceTracker {
             .dylib
             .session()
             .transact(|state, effects| state.add_resource(self.0.id, resource, effects))
-            .map_err(|()| TrackerError::Defunct { dylib: self.0.dylib.shared_name() })
+            .map_err(|Defunct| TrackerError::Defunct { dylib: self.0.dylib.shared_name() })
     }
 
     /// Removes the tracker's symbols, whatever their state, and then its resources, newest first.
@@ -111,7 +112,7 @@ impl ResourceTracker {
             .dylib
             .session()
             .transact(|state, _| state.transfer_tracker(self.0.id, destination.0.id))
-            .map_err(|()| TrackerError::Defunct { dylib })
+            .map_err(|Defunct| TrackerError::Defunct { dylib })
     }
 }
 

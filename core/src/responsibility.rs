@@ -29,6 +29,7 @@ use std::marker::PhantomData;
 
 use crate::protocol::emit::EmitGroup;
 use crate::protocol::ids::{ClaimId, RowId};
+use crate::protocol::transfer::Defunct;
 use crate::{
     DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,
     ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
@@ -59,6 +60,11 @@ pub struct ResolvedResponsibility {
 impl MaterializationResponsibility {
     pub(crate) fn new(duty: Duty) -> Self {
         Self { duty, not_send: PhantomData }
+    }
+
+    /// The row of a covered symbol, for whoever speaks to the protocol directly.
+    pub(crate) fn row_of(&self, symbol: &SymbolName) -> Option<RowId> {
+        self.duty.session().transact(|state, _| state.row_of_claim(self.duty.claim, symbol))
     }
 
     /// The symbols anybody waits for or depends on at this moment.
@@ -229,7 +235,7 @@ macro_rules! common_methods {
                 self.duty
                     .session()
                     .transact(|state, effects| state.add_claim_resource(self.duty.claim, resource, effects))
-                    .map_err(|()| TrackerError::Defunct { dylib: self.duty.dylib.shared_name() })
+                    .map_err(|Defunct| TrackerError::Defunct { dylib: self.duty.dylib.shared_name() })
             }
 
             /// Fails the symbols, and everything that depends on them, with `error`.
@@ -271,10 +277,6 @@ pub struct Detached<T: Step> {
 }
 
 impl<T: Step> Detached<T> {
-    pub(crate) fn new(duty: Duty) -> Self {
-        Self { duty, step: PhantomData }
-    }
-
     /// Takes the responsibility up on this thread.
     pub fn attach(mut self) -> T {
         T::from_duty(self.duty.move_out())

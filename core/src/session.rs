@@ -9,18 +9,19 @@ mod hand_on;
 
 use std::fmt;
 
+use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
-use crate::protocol::ids::DylibId;
+use crate::protocol::ids::{DylibId, QueryId};
 use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::sync::{Arc, Mutex};
 use crate::{
     DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
-    JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet, MaterializationUnit, Resource,
-    ResourceTracker, SearchOrder, SessionError, SessionEvent, SymbolFuture, SymbolMap, SymbolName,
-    SymbolStringPool, Task, TaskDispatcher,
+    JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupResult, LookupSet,
+    MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError, SessionEvent,
+    SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher,
 };
 
 use close::Drain;
@@ -77,12 +78,17 @@ impl ExecutionSession {
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
         let mut effects = Effects::default();
-        let result = {
+        let (result, mut more) = {
             let mut state = self.0.state.lock();
             let result = operation(&mut state, &mut effects);
-            state.finish_transaction(&mut effects);
-            result
+            (result, state.finish_transaction())
         };
+        // Long consequences come in slices; between two of them the lock is free for others.
+        while more {
+            let mut state = self.0.state.lock();
+            state.settle(&mut effects);
+            more = state.finish_transaction();
+        }
         self.hand_on(effects);
         result
     }
@@ -114,9 +120,10 @@ impl ExecutionSession {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         let blocked = Arc::new(BlockedLookup::default());
-        let search = self.search(LookupRequest::new(order.clone(), symbols))?;
-        let query = self
-            .transact(|state, effects| state.lookup(search, Completion::Blocked(blocked.clone()), effects));
+        let completion = Completion::Blocked(blocked.clone());
+        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
+        let name = |position: usize| order[position].0.shared_name();
+        let query = self.transact(|state, effects| state.lookup(search, completion, name, effects));
         if let Err(error) = self.0.dispatcher.wait(&blocked.latch) {
             if let Some(query) = query {
                 self.transact(|state, effects| state.withdraw(query, effects));
@@ -161,17 +168,19 @@ impl ExecutionSession {
         SymbolFuture::new(self.clone(), slot, query)
     }
 
-    /// Starts a lookup on behalf of `aliases`: pairs of an alias of this claim and the source it names.
+    /// Starts a lookup on behalf of `aliases`, if of any: who waits for which of the symbols.
     pub(crate) fn start(
         &self,
         request: LookupRequest,
         completion: Completion,
-        aliases: Vec<crate::protocol::alias::AliasEdge>,
-    ) -> Option<crate::protocol::ids::QueryId> {
-        match self.search(request) {
+        aliases: Vec<AliasEdge>,
+    ) -> Option<QueryId> {
+        let LookupRequest { kind, order, symbols, required_state } = request;
+        match self.search(kind, &order, symbols, required_state) {
             Ok(mut search) => {
                 search.aliases = aliases;
-                self.transact(|state, effects| state.lookup(search, completion, effects))
+                let name = |position: usize| order[position].0.shared_name();
+                self.transact(|state, effects| state.lookup(search, completion, name, effects))
             }
             Err(error) => {
                 self.transact(|_, effects| effects.complete(completion, Err(error)));
@@ -239,6 +248,7 @@ impl ExecutionSession {
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
+            by_task: self.in_task(),
         };
         (definition, unit)
     }
@@ -257,10 +267,15 @@ impl ExecutionSession {
             .collect()
     }
 
-    fn search(&self, request: LookupRequest) -> Result<Search, LookupError> {
-        let LookupRequest { kind, order, symbols, required_state } = request;
-        let order = self.own_order(&order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
-        Ok(Search { kind, order, symbols, required_state, aliases: Vec::new() })
+    fn search(
+        &self,
+        kind: LookupKind,
+        order: &SearchOrder,
+        symbols: LookupSet,
+        required_state: RequiredState,
+    ) -> Result<Search, LookupError> {
+        let order = self.own_order(order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
+        Ok(Search { kind, order, symbols, required_state, aliases: Vec::new(), by_task: self.in_task() })
     }
 }
 

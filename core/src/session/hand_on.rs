@@ -1,6 +1,6 @@
 //! Handing on effects: tasks first, then waiters, then code of the embedder.
 
-use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation};
+use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
 use crate::query::Completion;
 use crate::responsibility::Duty;
 use crate::sync::Arc;
@@ -59,16 +59,7 @@ impl ExecutionSession {
                 "session.release",
                 "a drop of the embedder's value",
                 move |session| {
-                    for leftover in leftovers {
-                        leftover.release(|code| {
-                            if let Err(message) = crate::panics::guard(code) {
-                                session.report(SessionError::Panicked {
-                                    place: "a drop of the embedder's value",
-                                    message,
-                                });
-                            }
-                        });
-                    }
+                    leftovers.into_iter().for_each(|leftover| session.let_go(leftover));
                 },
             ));
         }
@@ -123,6 +114,23 @@ impl ExecutionSession {
             }
         })
         .run_when_refused()
+    }
+
+    /// Drops a value of the embedder; a unit hears first what has become of its symbols.
+    fn let_go(&self, leftover: Leftover<Live>) {
+        let released = match leftover {
+            Leftover::Unit { mut unit, dylib, dylib_name, discarded } => {
+                let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
+                crate::panics::guard(move || {
+                    discarded.iter().for_each(|symbol| unit.discard(&dylib, symbol));
+                    drop(unit);
+                })
+            }
+            other => crate::panics::guard(move || drop(other)),
+        };
+        if let Err(message) = released {
+            self.report(SessionError::Panicked { place: "a drop of the embedder's value", message });
+        }
     }
 
     fn generation_task(&self, generation: Generation<Arc<dyn crate::DefinitionGenerator>>) -> Task {
