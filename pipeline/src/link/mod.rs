@@ -24,6 +24,7 @@ mod layout;
 mod merge;
 mod phases;
 mod placed;
+mod placements;
 mod plan;
 mod prune;
 mod relax;
