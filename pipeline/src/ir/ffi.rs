@@ -192,6 +192,7 @@ pub(super) mod symbol_bits {
     pub(crate) const CALLABLE: u32 = 8;
     pub(crate) const THREAD_LOCAL: u32 = 16;
     pub(crate) const LINKONCE: u32 = 32;
+    pub(crate) const LOCAL: u32 = 64;
 }
 
 /// What `uruk_llvm_symbols` says of a module; the shim has the same list.
@@ -218,6 +219,7 @@ unsafe extern "C-unwind" {
     pub(super) fn uruk_llvm_normalize(module: LLVMModuleRef);
     pub(super) fn uruk_llvm_symbols(
         module: LLVMModuleRef,
+        locals: bool,
         sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32),
         data: *mut c_void,
     ) -> u32;

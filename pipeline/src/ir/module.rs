@@ -268,9 +268,9 @@ impl LockedModule<'_> {
         unsafe { ffi::uruk_llvm_normalize(self.raw) }
     }
 
-    /// Hands each definition that others can see to `each`, with its `symbol_bits`; answers the
-    /// `module_bits`.
-    pub(super) fn symbols(&self, mut each: impl FnMut(&str, u32)) -> u32 {
+    /// Hands each definition that others can see, or each there is with `locals`, to `each`, with its
+    /// `symbol_bits`; answers the `module_bits`.
+    pub(super) fn symbols(&self, locals: bool, mut each: impl FnMut(&str, u32)) -> u32 {
         unsafe extern "C-unwind" fn sink<F: FnMut(&str, u32)>(
             data: *mut c_void,
             name: *const c_char,
@@ -284,11 +284,11 @@ impl LockedModule<'_> {
                 each(name, bits);
             }
         }
-        fn start<F: FnMut(&str, u32)>(raw: LLVMModuleRef, each: &mut F) -> u32 {
+        fn start<F: FnMut(&str, u32)>(raw: LLVMModuleRef, locals: bool, each: &mut F) -> u32 {
             // SAFETY: `sink` is instantiated for the type of `each`; the module is alive and held.
-            unsafe { ffi::uruk_llvm_symbols(raw, sink::<F>, (&raw mut *each).cast()) }
+            unsafe { ffi::uruk_llvm_symbols(raw, locals, sink::<F>, (&raw mut *each).cast()) }
         }
-        start(self.raw, &mut each)
+        start(self.raw, locals, &mut each)
     }
 
     /// Makes the linkonce definition `name` weak.

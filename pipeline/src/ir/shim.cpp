@@ -20,14 +20,15 @@ using namespace llvm;
 namespace {
 
 // Bits of a symbol; `ffi.rs` has the same list.
-enum : unsigned { Exported = 1, Weak = 2, Common = 4, Callable = 8, ThreadLocal = 16, Linkonce = 32 };
+enum : unsigned { Exported = 1, Weak = 2, Common = 4, Callable = 8, ThreadLocal = 16, Linkonce = 32, Local = 64 };
 // Bits of a module.
 enum : unsigned { Initializers = 1, Finalizers = 2 };
 
-bool definesForOthers(const GlobalValue &G) {
-  return !G.isDeclarationForLinker() && !G.hasLocalLinkage() && !G.hasAppendingLinkage() && G.hasName() &&
-         !G.getName().starts_with("llvm.");
+bool defines(const GlobalValue &G) {
+  return !G.isDeclarationForLinker() && !G.hasAppendingLinkage() && G.hasName() && !G.getName().starts_with("llvm.");
 }
+
+bool definesForOthers(const GlobalValue &G) { return defines(G) && !G.hasLocalLinkage(); }
 
 unsigned symbolBits(const GlobalValue &G) {
   unsigned Bits = 0;
@@ -40,6 +41,7 @@ unsigned symbolBits(const GlobalValue &G) {
   if (G.hasCommonLinkage()) Bits |= Common;
   if (G.getValueType()->isFunctionTy()) Bits |= Callable;
   if (G.isThreadLocal()) Bits |= ThreadLocal;
+  if (G.hasLocalLinkage()) Bits |= Local;
   return Bits;
 }
 
@@ -121,9 +123,9 @@ void uruk_llvm_normalize(LLVMModuleRef Handle) {
   }
 }
 
-// Hands each definition that others can see to `Sink`; answers the bits of the module.
-unsigned uruk_llvm_symbols(LLVMModuleRef Handle, void (*Sink)(void *, const char *, size_t, unsigned),
-                           void *Data) {
+// Hands each definition that others can see, or each with `Locals`, to `Sink`; answers the bits of the module.
+unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
+                           void (*Sink)(void *, const char *, size_t, unsigned), void *Data) {
   unsigned Bits = 0;
   for (GlobalValue &G : unwrap(Handle)->global_values()) {
     auto *Object = dyn_cast<GlobalObject>(&G);
@@ -133,7 +135,7 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, void (*Sink)(void *, const char
       if (List && List->getNumElements() && V->getName() == "llvm.global_ctors") Bits |= Initializers;
       if (List && List->getNumElements() && V->getName() == "llvm.global_dtors") Bits |= Finalizers;
     }
-    if (!definesForOthers(G)) continue;
+    if (!(Locals ? defines(G) : definesForOthers(G))) continue;
     StringRef Name = G.getName();
     Name.consume_front("\1");
     Sink(Data, Name.data(), Name.size(), symbolBits(G));
