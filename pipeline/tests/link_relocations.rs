@@ -127,6 +127,8 @@ fn the_address_of_a_far_variable_is_loaded_from_the_table() {
     let program = linked(".text\n.globl a\na: leaq x(%rip), %r9", &at("x", FAR));
     assert_eq!(program.bytes("a", 3), [0x4c, 0x8b, 0x0d], "the lea is a mov now");
     assert_eq!(word_at(displaced(&program, "a", 3)), FAR);
+    let program = linked(".text\n.globl a\na: leaq x+16(%rip), %rax", &at("x", FAR));
+    assert_eq!(word_at(displaced(&program, "a", 3)), FAR + 16);
 }
 
 #[test]
