@@ -9,7 +9,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
 use std::sync::OnceLock;
@@ -215,12 +215,14 @@ unsafe extern "C-unwind" {
         machine: LLVMTargetMachineRef,
         function_sections: bool,
         data_sections: bool,
+        large_data_threshold: u64,
     );
+    pub(super) fn uruk_llvm_code_model(module: LLVMModuleRef, large_data_threshold: *mut u64) -> c_int;
     pub(super) fn uruk_llvm_normalize(module: LLVMModuleRef);
     pub(super) fn uruk_llvm_symbols(
         module: LLVMModuleRef,
         locals: bool,
-        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32),
+        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32, u64, u64),
         data: *mut c_void,
     ) -> u32;
     pub(super) fn uruk_llvm_keep(module: LLVMModuleRef, name: *const c_char, size: usize);

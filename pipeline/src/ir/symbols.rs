@@ -15,7 +15,7 @@ use super::ffi::{module_bits, symbol_bits};
 use super::module::{LockedModule, ThreadSafeModule, with_lazy_bitcode};
 use super::optimize::OptimizationPipeline;
 use super::target::JitTargetMachineBuilder;
-use crate::object::{ObjectBuffer, ObjectError, ObjectInterface};
+use crate::object::{CommonExtent, ObjectBuffer, ObjectError, ObjectInterface};
 
 /// The symbols a module defines, in the order of the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct ModuleSymbol {
     pub name: Box<str>,
     /// What it is.
     pub flags: SymbolFlags,
+    /// How much room it asks for, if it is tentative.
+    pub common: Option<CommonExtent>,
     /// Whether optimization may drop it when the module itself does not use it.
     pub(super) linkonce: bool,
 }
@@ -79,7 +81,9 @@ impl ModuleInterface {
         target: &JitTargetMachineBuilder,
     ) -> Result<Self, CompileError> {
         let mut interface = Self::default();
-        let bits = module.symbols(false, |name, bits| interface.symbols.push(ModuleSymbol::new(name, bits)));
+        let bits = module.symbols(false, |name, bits, extent| {
+            interface.symbols.push(ModuleSymbol::new(name, bits, extent));
+        });
         interface.has_initializers = bits & module_bits::INITIALIZERS != 0;
         interface.has_finalizers = bits & module_bits::FINALIZERS != 0;
         let assembly = module.inline_assembly();
@@ -102,6 +106,7 @@ impl ModuleInterface {
         self.symbols.extend(of_assembly.map(|symbol| ModuleSymbol {
             name: symbol.name.into(),
             flags: symbol.flags,
+            common: symbol.common,
             linkonce: false,
         }));
         Ok(())
@@ -109,14 +114,15 @@ impl ModuleInterface {
 }
 
 impl ModuleSymbol {
-    fn new(name: &str, bits: u32) -> Self {
+    fn new(name: &str, bits: u32, extent: CommonExtent) -> Self {
         let mut flags = SymbolFlags::empty();
         flags.set(SymbolFlags::EXPORTED, bits & symbol_bits::EXPORTED != 0);
         flags.set(SymbolFlags::WEAK, bits & symbol_bits::WEAK != 0);
         flags.set(SymbolFlags::COMMON, bits & symbol_bits::COMMON != 0);
         flags.set(SymbolFlags::CALLABLE, bits & symbol_bits::CALLABLE != 0);
         flags.set(SymbolFlags::THREAD_LOCAL, bits & symbol_bits::THREAD_LOCAL != 0);
-        Self { name: name.into(), flags, linkonce: bits & symbol_bits::LINKONCE != 0 }
+        let common = flags.contains(SymbolFlags::COMMON).then_some(extent);
+        Self { name: name.into(), flags, common, linkonce: bits & symbol_bits::LINKONCE != 0 }
     }
 }
 
@@ -130,7 +136,7 @@ fn definitions_named_by(module: &LockedModule<'_>, assembly: &[u8]) -> Definitio
         .split(|byte| !(byte.is_ascii_alphanumeric() || b"_.$".contains(byte) || !byte.is_ascii()))
         .collect();
     let mut named = Definitions::default();
-    module.symbols(true, |name, bits| {
+    module.symbols(true, |name, bits, _| {
         if words.contains(name.as_bytes()) {
             named.insert(name.into(), stand_in(name, bits));
         }
