@@ -57,8 +57,11 @@ pub enum CommonError {
 /// Callable from any thread. No lock is held while a dylib is called.
 pub struct CommonSymbols {
     layer: Arc<dyn ObjectLayer>,
-    extents: Mutex<FxHashMap<(Box<str>, SymbolName), Arc<Mutex<Room>>>>,
+    rooms: Mutex<Rooms>,
 }
+
+/// By the dylib's name and the variable's.
+type Rooms = FxHashMap<(Box<str>, SymbolName), Arc<Mutex<Room>>>;
 
 /// The room of one variable.
 #[derive(Debug)]
@@ -71,7 +74,7 @@ struct Room {
 impl CommonSymbols {
     /// Lets `layer` make room for variables.
     pub fn new(layer: Arc<dyn ObjectLayer>) -> Self {
-        Self { layer, extents: Mutex::default() }
+        Self { layer, rooms: Mutex::default() }
     }
 
     /// Takes up a tentative definition in `dylib`. Without any other definition, it is one.
@@ -89,7 +92,7 @@ impl CommonSymbols {
     ) -> Result<(), CommonError> {
         let key = (Box::from(dylib.name()), symbol.clone());
         let room = Arc::new(Mutex::new(Room { extent, decided: false }));
-        let earlier = match self.extents.lock().entry(key) {
+        let earlier = match self.rooms.lock().entry(key) {
             std::collections::hash_map::Entry::Occupied(entry) => Some(entry.get().clone()),
             std::collections::hash_map::Entry::Vacant(entry) => {
                 entry.insert(room.clone());
@@ -115,7 +118,7 @@ impl CommonSymbols {
 
 impl fmt::Debug for CommonSymbols {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommonSymbols").field("extents", &*self.extents.lock()).finish_non_exhaustive()
+        f.debug_struct("CommonSymbols").field("rooms", &*self.rooms.lock()).finish_non_exhaustive()
     }
 }
 
