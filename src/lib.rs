@@ -1,1 +1,32 @@
 //! JIT compile-orchestration engine: symbol queries, a work-stealing compile pool, and a JIT linker of its own.
+//!
+//! [`Jit`] is the whole engine behind one type. The crates below it stand alone: [`core`] is the symbol
+//! protocol, [`dispatch`] the thread pool, [`pipeline`] the way from LLVM IR to running code.
+
+#[cfg(all(doctest, feature = "llvm"))]
+#[doc = include_str!("../README.md")]
+struct ReadmeIsTrue;
+
+mod builder;
+mod error;
+mod function;
+mod jit;
+mod unit;
+
+pub use builder::JitBuilder;
+pub use error::JitError;
+pub use function::FunctionPointer;
+pub use jit::Jit;
+
+pub use uruk_core as core;
+pub use uruk_dispatch as dispatch;
+pub use uruk_pipeline as pipeline;
+
+/// What a program that embeds the engine usually needs.
+pub mod prelude {
+    pub use crate::{FunctionPointer, Jit, JitBuilder, JitError};
+    pub use uruk_core::{
+        ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, SymbolName,
+    };
+    pub use uruk_pipeline::object::ObjectBuffer;
+}

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use crate::protocol::dylib::RemovedDylib;
 use crate::protocol::ids::DylibId;
 use crate::resource::remove_resources;
 use crate::sync::Arc;
@@ -80,7 +81,10 @@ impl JitDylib {
     /// The dylibs in which references of this one are searched. A new dylib searches itself alone.
     pub fn link_order(&self) -> SearchOrder {
         let order = self.session.transact(|state, _| state.link_order(self.id));
-        order.into_iter().map(|(id, name, flags)| (Self::new(self.session.clone(), id, name), flags)).collect()
+        order
+            .into_iter()
+            .map(|(id, name, flags)| (Self::new(self.session.clone(), id, name), flags))
+            .collect()
     }
 
     /// Replaces the link order.
@@ -90,8 +94,10 @@ impl JitDylib {
     ///
     /// Source: ORC `JITDylib::setLinkOrder`.
     pub fn set_link_order(&self, order: SearchOrder) -> Result<(), DylibError> {
-        let order = self.session.own_order(&order).map_err(|name| DylibError::Foreign { name })?;
-        self.session.transact(|state, _| state.set_link_order(self.id, order))
+        let ids = self.session.own_order(&order).map_err(|name| DylibError::Foreign { name })?;
+        self.session
+            .transact(|state, _| state.set_link_order(self.id, ids))
+            .map_err(|removed| self.removed_error(removed, |position| order[position].0.name.clone()))
     }
 
     /// Appends `dylib` to the link order unless it is there already.
@@ -104,7 +110,9 @@ impl JitDylib {
         if dylib.session != self.session {
             return Err(DylibError::Foreign { name: dylib.name.clone() });
         }
-        self.session.transact(|state, _| state.add_to_link_order(self.id, dylib.id, flags))
+        self.session
+            .transact(|state, _| state.add_to_link_order(self.id, dylib.id, flags))
+            .map_err(|removed| self.removed_error(removed, |_| dylib.name.clone()))
     }
 
     /// Takes `dylib` out of the link order, if it is there.
@@ -116,13 +124,15 @@ impl JitDylib {
 
     /// Lets `generator` provide definitions this dylib lacks, after those added before it.
     ///
+    /// Gives what [`JitDylib::remove_generator`] needs; nothing if the dylib was removed from its session.
+    ///
     /// Source: ORC `JITDylib::addGenerator`.
-    pub fn add_generator(&self, generator: Arc<dyn DefinitionGenerator>) -> GeneratorId {
+    pub fn add_generator(&self, generator: Arc<dyn DefinitionGenerator>) -> Option<GeneratorId> {
         let name: Arc<str> = generator.name().into();
         self.session.transact(|state, effects| state.add_generator(self.id, name, generator, effects))
     }
 
-    /// Stops asking a generator. Lookups that wait for it go on without it.
+    /// Stops asking a generator. Lookups that wait for it fail; the one it is busy with may finish.
     ///
     /// Says whether the dylib had it.
     ///
@@ -160,7 +170,8 @@ impl JitDylib {
     ///
     /// Source: ORC `JITDylib::remove`.
     pub fn remove(&self, names: &[SymbolName]) -> Result<(), RemoveError> {
-        self.session.transact(|state, effects| state.remove_names(self.id, names, effects))
+        let dylib = || self.name.clone();
+        self.session.transact(|state, effects| state.remove_names(self.id, names, dylib, effects))
     }
 
     /// Removes every tracker's symbols and resources, newest tracker first. The dylib stays usable.
@@ -172,6 +183,14 @@ impl JitDylib {
     pub fn clear(&self) -> Result<(), RemoveError> {
         let resources = self.session.transact(|state, effects| state.clear(self.id, effects));
         remove_resources(self.name.clone(), resources)
+    }
+
+    fn removed_error(&self, removed: RemovedDylib, in_order: impl FnOnce(usize) -> Arc<str>) -> DylibError {
+        let name = match removed {
+            RemovedDylib::Itself => self.name.clone(),
+            RemovedDylib::InOrder(position) => in_order(position),
+        };
+        DylibError::Removed { name }
     }
 }
 

@@ -186,7 +186,10 @@ pub enum ResolveError {
 #[non_exhaustive]
 pub enum EmitError {
     /// Groups name symbols the responsibility does not cover, or one symbol twice.
-    #[error("unit `{unit}` emitted symbols it is not responsible for, or emitted them twice: {}", Names(symbols))]
+    #[error(
+        "unit `{unit}` emitted symbols it is not responsible for, or emitted them twice: {}",
+        Names(symbols)
+    )]
     Unexpected {
         /// The unit.
         unit: SymbolName,
@@ -259,7 +262,10 @@ pub enum RemoveError {
         symbols: Vec<SymbolName>,
     },
     /// Symbols are being materialized; remove their tracker instead.
-    #[error("cannot remove symbols of dylib `{dylib}` by name while they materialize: {}; remove their resource tracker instead", Names(symbols))]
+    #[error(
+        "cannot remove symbols of dylib `{dylib}` by name while they materialize: {}; remove their resource tracker instead",
+        Names(symbols)
+    )]
     InUse {
         /// The dylib.
         dylib: Arc<str>,
@@ -274,9 +280,12 @@ pub enum RemoveError {
         /// What they said, newest resource first.
         sources: Vec<SharedError>,
     },
-    /// The session is closed.
-    #[error("the session is closed")]
-    Closed,
+    /// The dylib itself was removed from its session.
+    #[error("dylib `{dylib}` was removed from its session")]
+    DylibRemoved {
+        /// The dylib.
+        dylib: Arc<str>,
+    },
 }
 
 /// Why a resource tracker refused.

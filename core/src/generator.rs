@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::protocol::ids::QueryId;
 use crate::failure::shared_error;
+use crate::protocol::ids::QueryId;
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SharedError};
 
 pub use crate::protocol::ids::GeneratorId;
@@ -82,7 +82,8 @@ impl GenerateRequest {
 impl Drop for GenerateRequest {
     fn drop(&mut self) {
         if !self.finished {
-            let reason = if std::thread::panicking() { "it panicked" } else { "it dropped the request unfinished" };
+            let reason =
+                if std::thread::panicking() { "it panicked" } else { "it dropped the request unfinished" };
             self.conclude(Err(shared_error(reason)));
         }
     }

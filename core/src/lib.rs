@@ -23,8 +23,8 @@ mod units;
 pub use address::{ExecutorAddr, ExecutorSymbolDef};
 pub use dylib::{JitDylib, SearchOrder};
 pub use error::{
-    CloseError, DefineError, DelegateError, DylibError, EmitError, LookupError, RemoveError, ResolveError, SessionError,
-    TrackerError,
+    CloseError, DefineError, DelegateError, DylibError, EmitError, LookupError, RemoveError, ResolveError,
+    SessionError, TrackerError,
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
@@ -33,7 +33,7 @@ pub use in_place::InPlaceTaskDispatcher;
 pub use query::{LookupRequest, LookupResult, SymbolFuture};
 pub use resource::{Resource, ResourceTracker};
 pub use responsibility::{
-    Dependency, DependenceGroup, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
+    DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
 };
 pub use session::{ExecutionSession, ExecutionSessionBuilder};
 pub use symbol::flags::SymbolFlags;

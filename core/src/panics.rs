@@ -21,7 +21,10 @@ fn message_of(payload: Box<dyn Any + Send>) -> Arc<str> {
         _ => "a panic without a message".into(),
     };
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        #[expect(clippy::mem_forget, reason = "a payload whose drop panicked once may do so again; leaking it ends that")]
+        #[expect(
+            clippy::mem_forget,
+            reason = "a payload whose drop panicked once may do so again; leaking it ends that"
+        )]
         std::mem::forget(again);
     }
     message

@@ -11,8 +11,8 @@ use crate::protocol::ids::QueryId;
 use crate::protocol::query::Found;
 use crate::sync::{Arc, Latch, Mutex};
 use crate::{
-    Dependency, ExecutionSession, ExecutorSymbolDef, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder,
-    SymbolMap, SymbolName,
+    Dependency, ExecutionSession, ExecutorSymbolDef, LookupError, LookupKind, LookupSet, RequiredState,
+    SearchOrder, SymbolMap, SymbolName,
 };
 
 /// What a lookup asks for.

@@ -3,8 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::protocol::ids::TrackerId;
 use crate::failure::shared_error;
+use crate::protocol::ids::TrackerId;
+use crate::protocol::transfer::Defunct;
 use crate::sync::Arc;
 use crate::{JitDylib, RemoveError, SharedError, TrackerError};
 
@@ -67,9 +68,11 @@ impl ResourceTracker {
     /// # Errors
     /// [`TrackerError::Defunct`]; the resource has been dropped then.
     pub fn add_resource(&self, resource: Box<dyn Resource>) -> Result<(), TrackerError> {
-        self.0.dylib.session().transact(|state, effects| state.add_resource(self.0.id, resource, effects)).map_err(
-            |()| TrackerError::Defunct { dylib: self.0.dylib.shared_name() },
-        )
+        self.0
+            .dylib
+            .session()
+            .transact(|state, effects| state.add_resource(self.0.id, resource, effects))
+            .map_err(|Defunct| TrackerError::Defunct { dylib: self.0.dylib.shared_name() })
     }
 
     /// Removes the tracker's symbols, whatever their state, and then its resources, newest first.
@@ -86,7 +89,8 @@ impl ResourceTracker {
     ///
     /// Source: ORC `ResourceTracker::remove`.
     pub fn remove(&self) -> Result<(), RemoveError> {
-        let resources = self.0.dylib.session().transact(|state, effects| state.remove_tracker(self.0.id, effects));
+        let resources =
+            self.0.dylib.session().transact(|state, effects| state.remove_tracker(self.0.id, effects));
         remove_resources(self.0.dylib.shared_name(), resources)
     }
 
@@ -108,7 +112,7 @@ impl ResourceTracker {
             .dylib
             .session()
             .transact(|state, _| state.transfer_tracker(self.0.id, destination.0.id))
-            .map_err(|()| TrackerError::Defunct { dylib })
+            .map_err(|Defunct| TrackerError::Defunct { dylib })
     }
 }
 
@@ -138,8 +142,12 @@ impl Drop for Handle {
 }
 
 /// Removes `resources`, which are in the order of their registration, newest first and past errors.
-pub(crate) fn remove_resources(dylib: Arc<str>, resources: Vec<Box<dyn Resource>>) -> Result<(), RemoveError> {
-    let sources: Vec<SharedError> = resources.into_iter().rev().filter_map(|resource| remove_one(resource).err()).collect();
+pub(crate) fn remove_resources(
+    dylib: Arc<str>,
+    resources: Vec<Box<dyn Resource>>,
+) -> Result<(), RemoveError> {
+    let sources: Vec<SharedError> =
+        resources.into_iter().rev().filter_map(|resource| remove_one(resource).err()).collect();
     if sources.is_empty() { Ok(()) } else { Err(RemoveError::Resources { dylib, sources }) }
 }
 

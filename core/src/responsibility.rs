@@ -27,11 +27,13 @@ use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::protocol::alias::AliasEdge;
 use crate::protocol::emit::EmitGroup;
 use crate::protocol::ids::{ClaimId, RowId};
+use crate::protocol::transfer::Defunct;
 use crate::{
-    DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit, Resource,
-    ResolveError, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
+    DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,
+    ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
 };
 
 /// The duty to give each symbol of a claimed unit an address.
@@ -61,6 +63,20 @@ impl MaterializationResponsibility {
         Self { duty, not_send: PhantomData }
     }
 
+    /// For each alias of this responsibility and the source it names, who will wait for whom.
+    pub(crate) fn alias_edges<'a>(
+        &self,
+        aliases: impl Iterator<Item = (&'a SymbolName, &'a SymbolName)>,
+    ) -> Vec<AliasEdge> {
+        self.duty.session().transact(|state, _| {
+            let edge = |(alias, source): (&SymbolName, &SymbolName)| {
+                let alias = state.row_of_claim(self.duty.claim, alias)?;
+                Some(AliasEdge { alias, source: source.clone() })
+            };
+            aliases.filter_map(edge).collect()
+        })
+    }
+
     /// The symbols anybody waits for or depends on at this moment.
     pub fn requested_symbols(&self) -> Vec<SymbolName> {
         self.duty.session().transact(|state, _| state.requested(self.duty.claim, &self.duty.symbols))
@@ -75,10 +91,9 @@ impl MaterializationResponsibility {
     ///
     /// Source: ORC `MaterializationResponsibility::defineMaterializing`.
     pub fn define_materializing(&mut self, symbols: SymbolFlagsMap) -> Result<SymbolFlagsMap, DefineError> {
-        let accepted = self
-            .duty
-            .session()
-            .transact(|state, effects| state.define_materializing(self.duty.claim, &self.duty.unit_name, symbols, effects))?;
+        let accepted = self.duty.session().transact(|state, effects| {
+            state.define_materializing(self.duty.claim, &self.duty.unit_name, symbols, effects)
+        })?;
         self.duty.symbols.extend(accepted.iter().map(|(name, flags)| (name.clone(), *flags)));
         Ok(accepted)
     }
@@ -93,7 +108,9 @@ impl MaterializationResponsibility {
         let session = self.duty.session().clone();
         let (definition, unit) = session.describe(unit);
         let covered = &self.duty.symbols;
-        match session.transact(|state, effects| state.replace(self.duty.claim, covered, definition, unit, effects)) {
+        match session
+            .transact(|state, effects| state.replace(self.duty.claim, covered, definition, unit, effects))
+        {
             Ok(()) => {
                 self.duty.settle();
                 Ok(())
@@ -127,7 +144,13 @@ impl MaterializationResponsibility {
     ) -> Result<ResolvedResponsibility, Refused<Self, ResolveError>> {
         let (claim, covered) = (self.duty.claim, &self.duty.symbols);
         let unit = &self.duty.unit_name;
-        match self.duty.session().transact(|state, effects| state.resolve(claim, unit, covered, addresses, effects)) {
+        let span = tracing::debug_span!("symbols.resolve", unit = %unit, symbols = covered.len());
+        let _entered = span.enter();
+        match self
+            .duty
+            .session()
+            .transact(|state, effects| state.resolve(claim, unit, covered, addresses, effects))
+        {
             Ok(()) => Ok(ResolvedResponsibility { duty: self.duty.move_out(), not_send: PhantomData }),
             Err(error) => Err(Refused::new(self, error)),
         }
@@ -147,6 +170,8 @@ impl ResolvedResponsibility {
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
         let session = self.duty.session().clone();
+        let span = tracing::debug_span!("symbols.emit", unit = %self.duty.unit_name, symbols = self.duty.symbols.len());
+        let _entered = span.enter();
         let groups = match translate(groups, session.tag(), &self.duty.unit_name) {
             Ok(groups) => groups,
             Err(error) => return Err(Refused::new(self, error)),
@@ -163,7 +188,11 @@ impl ResolvedResponsibility {
     }
 }
 
-fn translate(groups: Vec<DependenceGroup>, tag: usize, unit: &SymbolName) -> Result<Vec<EmitGroup>, EmitError> {
+fn translate(
+    groups: Vec<DependenceGroup>,
+    tag: usize,
+    unit: &SymbolName,
+) -> Result<Vec<EmitGroup>, EmitError> {
     groups
         .into_iter()
         .map(|group| {
@@ -207,7 +236,8 @@ macro_rules! common_methods {
 
             /// The token by which others of its unit's symbols may depend on `symbol`, if it is covered.
             pub fn dependency(&self, symbol: &SymbolName) -> Option<Dependency> {
-                let row = self.duty.session().transact(|state, _| state.row_of_claim(self.duty.claim, symbol))?;
+                let row =
+                    self.duty.session().transact(|state, _| state.row_of_claim(self.duty.claim, symbol))?;
                 Some(Dependency { row, session: self.duty.session().tag() })
             }
 
@@ -219,7 +249,7 @@ macro_rules! common_methods {
                 self.duty
                     .session()
                     .transact(|state, effects| state.add_claim_resource(self.duty.claim, resource, effects))
-                    .map_err(|()| TrackerError::Defunct { dylib: self.duty.dylib.shared_name() })
+                    .map_err(|Defunct| TrackerError::Defunct { dylib: self.duty.dylib.shared_name() })
             }
 
             /// Fails the symbols, and everything that depends on them, with `error`.
@@ -261,10 +291,6 @@ pub struct Detached<T: Step> {
 }
 
 impl<T: Step> Detached<T> {
-    pub(crate) fn new(duty: Duty) -> Self {
-        Self { duty, step: PhantomData }
-    }
-
     /// Takes the responsibility up on this thread.
     pub fn attach(mut self) -> T {
         T::from_duty(self.duty.move_out())
@@ -392,7 +418,8 @@ impl Duty {
     }
 
     fn split(&mut self, names: Vec<SymbolName>) -> Result<Self, DelegateError> {
-        let uncovered: Vec<_> = names.iter().filter(|name| !self.symbols.contains_key(*name)).cloned().collect();
+        let uncovered: Vec<_> =
+            names.iter().filter(|name| !self.symbols.contains_key(*name)).cloned().collect();
         if !uncovered.is_empty() {
             return Err(DelegateError::NotCovered { unit: self.unit_name.clone(), symbols: uncovered });
         }
@@ -400,7 +427,8 @@ impl Duty {
             .session()
             .transact(|state, _| state.delegate(self.claim, &names))
             .ok_or_else(|| DelegateError::TrackerDefunct { unit: self.unit_name.clone() })?;
-        let symbols: SymbolFlagsMap = names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
+        let symbols: SymbolFlagsMap =
+            names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
         let initializer = self.initializer.take_if(|name| symbols.contains_key(name));
         let (dylib, unit_name) = (self.dylib.clone(), self.unit_name.clone());
         Ok(Self { dylib, claim, unit_name, symbols, initializer, settled: false })

@@ -9,17 +9,19 @@ mod hand_on;
 
 use std::fmt;
 
+use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
-use crate::protocol::ids::DylibId;
+use crate::protocol::ids::{DylibId, QueryId};
 use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::sync::{Arc, Mutex};
 use crate::{
-    DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib, JitDylibLookupFlags,
-    LookupError, LookupRequest, LookupResult, LookupSet, MaterializationUnit, Resource, ResourceTracker, SearchOrder,
-    SessionError, SessionEvent, SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher,
+    DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
+    JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupResult, LookupSet,
+    MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError, SessionEvent,
+    SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher,
 };
 
 use close::Drain;
@@ -76,12 +78,17 @@ impl ExecutionSession {
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
         let mut effects = Effects::default();
-        let result = {
+        let (result, mut more) = {
             let mut state = self.0.state.lock();
             let result = operation(&mut state, &mut effects);
-            state.finish_transaction(&mut effects);
-            result
+            (result, state.finish_transaction())
         };
+        // Long consequences come in slices; between two of them the lock is free for others.
+        while more {
+            let mut state = self.0.state.lock();
+            state.settle(&mut effects);
+            more = state.finish_transaction();
+        }
         self.hand_on(effects);
         result
     }
@@ -113,8 +120,10 @@ impl ExecutionSession {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         let blocked = Arc::new(BlockedLookup::default());
-        let search = self.search(LookupRequest::new(order.clone(), symbols))?;
-        let query = self.transact(|state, effects| state.lookup(search, Completion::Blocked(blocked.clone()), effects));
+        let completion = Completion::Blocked(blocked.clone());
+        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
+        let name = |position: usize| order[position].0.shared_name();
+        let query = self.transact(|state, effects| state.lookup(search, completion, name, effects));
         if let Err(error) = self.0.dispatcher.wait(&blocked.latch) {
             if let Some(query) = query {
                 self.transact(|state, effects| state.withdraw(query, effects));
@@ -130,7 +139,11 @@ impl ExecutionSession {
     ///
     /// # Errors
     /// As [`ExecutionSession::lookup`].
-    pub fn lookup_symbol(&self, order: &SearchOrder, name: &SymbolName) -> Result<ExecutorSymbolDef, LookupError> {
+    pub fn lookup_symbol(
+        &self,
+        order: &SearchOrder,
+        name: &SymbolName,
+    ) -> Result<ExecutorSymbolDef, LookupError> {
         let found = self.lookup(order, LookupSet::one(name.clone()))?;
         found.get(name).copied().ok_or(LookupError::Closed)
     }
@@ -155,17 +168,19 @@ impl ExecutionSession {
         SymbolFuture::new(self.clone(), slot, query)
     }
 
-    /// Starts a lookup on behalf of `aliases`: pairs of an alias of this claim and the source it names.
+    /// Starts a lookup on behalf of `aliases`, if of any: who waits for which of the symbols.
     pub(crate) fn start(
         &self,
         request: LookupRequest,
         completion: Completion,
-        aliases: Vec<crate::protocol::alias::AliasEdge>,
-    ) -> Option<crate::protocol::ids::QueryId> {
-        match self.search(request) {
+        aliases: Vec<AliasEdge>,
+    ) -> Option<QueryId> {
+        let LookupRequest { kind, order, symbols, required_state } = request;
+        match self.search(kind, &order, symbols, required_state) {
             Ok(mut search) => {
                 search.aliases = aliases;
-                self.transact(|state, effects| state.lookup(search, completion, effects))
+                let name = |position: usize| order[position].0.shared_name();
+                self.transact(|state, effects| state.lookup(search, completion, name, effects))
             }
             Err(error) => {
                 self.transact(|_, effects| effects.complete(completion, Err(error)));
@@ -210,7 +225,10 @@ impl ExecutionSession {
         if let Some(tracker) = tracker
             && tracker.dylib() != dylib
         {
-            return Err(DefineError::ForeignTracker { unit: definition.unit_name, dylib: dylib.shared_name() });
+            return Err(DefineError::ForeignTracker {
+                unit: definition.unit_name,
+                dylib: dylib.shared_name(),
+            });
         }
         let tracker = tracker.map(ResourceTracker::id);
         self.transact(|state, effects| state.define(dylib.id(), tracker, definition, unit, effects))
@@ -230,12 +248,16 @@ impl ExecutionSession {
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
+            by_task: self.in_task(),
         };
         (definition, unit)
     }
 
     /// The order as ids, or the name of a dylib that belongs to another session.
-    pub(crate) fn own_order(&self, order: &SearchOrder) -> Result<Vec<(DylibId, JitDylibLookupFlags)>, Arc<str>> {
+    pub(crate) fn own_order(
+        &self,
+        order: &SearchOrder,
+    ) -> Result<Vec<(DylibId, JitDylibLookupFlags)>, Arc<str>> {
         order
             .iter()
             .map(|(dylib, flags)| match dylib.session() == self {
@@ -245,10 +267,15 @@ impl ExecutionSession {
             .collect()
     }
 
-    fn search(&self, request: LookupRequest) -> Result<Search, LookupError> {
-        let LookupRequest { kind, order, symbols, required_state } = request;
-        let order = self.own_order(&order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
-        Ok(Search { kind, order, symbols, required_state, aliases: Vec::new() })
+    fn search(
+        &self,
+        kind: LookupKind,
+        order: &SearchOrder,
+        symbols: LookupSet,
+        required_state: RequiredState,
+    ) -> Result<Search, LookupError> {
+        let order = self.own_order(order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
+        Ok(Search { kind, order, symbols, required_state, aliases: Vec::new(), by_task: self.in_task() })
     }
 }
 
@@ -325,6 +352,8 @@ impl ExecutionSessionBuilder {
 
 impl fmt::Debug for ExecutionSessionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecutionSessionBuilder").field("dispatcher", &self.dispatcher).finish_non_exhaustive()
+        f.debug_struct("ExecutionSessionBuilder")
+            .field("dispatcher", &self.dispatcher)
+            .finish_non_exhaustive()
     }
 }

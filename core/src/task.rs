@@ -30,7 +30,11 @@ pub struct Task {
 
 impl Task {
     /// Wraps `run`, which may panic: whoever runs tasks goes on with the next one.
-    pub fn new(label: impl Into<Arc<str>>, priority: TaskPriority, run: impl FnOnce() + Send + 'static) -> Self {
+    pub fn new(
+        label: impl Into<Arc<str>>,
+        priority: TaskPriority,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Self {
         Self { label: label.into(), priority, run: Box::new(run), runs_when_refused: false }
     }
 
@@ -61,7 +65,10 @@ impl Task {
 
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("label", &self.label).field("priority", &self.priority).finish_non_exhaustive()
+        f.debug_struct("Task")
+            .field("label", &self.label)
+            .field("priority", &self.priority)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,7 +110,9 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
 #[non_exhaustive]
 pub enum WaitError {
     /// Waits inside tasks inside waits reached the limit of the stack they share.
-    #[error("a blocking lookup nested {depth} deep on one thread; use the asynchronous faces inside units, or a pool")]
+    #[error(
+        "a blocking lookup nested {depth} deep on one thread; use the asynchronous faces inside units, or a pool"
+    )]
     TooDeep {
         /// How many waits this thread was inside of.
         depth: usize,

@@ -1,8 +1,6 @@
 //! Materialization units: how symbols come to be.
 
-use crate::{
-    JitDylib, MaterializationResponsibility, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority,
-};
+use crate::{JitDylib, MaterializationResponsibility, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
 /// Provides the definitions of a fixed set of symbols, all at once, when the first of them is looked up.
 ///
@@ -56,9 +54,7 @@ impl MaterializationInterface {
     /// Adds the symbol that stands for the unit's initialisers.
     #[must_use]
     pub fn with_initializer(mut self, initializer: SymbolName) -> Self {
-        self.symbols
-            .entry(initializer.clone())
-            .or_insert(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+        self.symbols.entry(initializer.clone()).or_insert(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
         self.initializer = Some(initializer);
         self
     }

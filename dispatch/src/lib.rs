@@ -1,1 +1,39 @@
 //! Task dispatchers of Uruk: the work-stealing pool.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `dispatcher.rs` | [`WorkStealingTaskDispatcher`] and its builder: what an embedder sees |
+//! | `pool.rs` | the state that workers share; dispatch, replacement of blocked workers, shutdown |
+//! | `worker.rs` | the loop of one thread: own queue, search, sleep; runs tasks and survives their panics |
+//! | `queues.rs` | where tasks wait: a deque per slot, an injector per priority; the seam that models replace |
+//! | `sleep.rs` | the parking protocol, with its states and proof |
+//! | `gate.rs` | admits tasks until closed, knows when the last one has ended |
+//! | `threads.rs` | starts, names, retires and joins threads |
+//! | `current.rs` | which worker the running thread is |
+//! | `metrics.rs` | counts, read without locks |
+//!
+//! **Architecture Invariants.** A pool of N workers has N *slots*, and a thread takes a task from a queue only
+//! while it holds one. A worker that blocks gives its slot up first, so a blocked worker never costs the pool
+//! one. No task runs on the stack of another. Every admitted task is run, or given back, exactly once.
+//!
+//! This crate contains no `unsafe` and never prints.
+
+#![forbid(unsafe_code)]
+
+mod current;
+mod dispatcher;
+mod gate;
+mod metrics;
+mod pool;
+mod threads;
+mod worker;
+
+// Reachable, so that models can drive the parking protocol without a pool around it; no part of the interface.
+#[doc(hidden)]
+pub mod queues;
+#[doc(hidden)]
+pub mod sleep;
+
+pub use current::current_worker;
+pub use dispatcher::{BuildError, WorkStealingTaskDispatcher, WorkStealingTaskDispatcherBuilder};
+pub use metrics::{Metrics, PerPriority};

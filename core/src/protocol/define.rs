@@ -1,6 +1,21 @@
-//! Define: units come into a dylib.
+//! Define: units come into a dylib, and definitions compete.
+//!
+//! | existing \ new | strong | weak or common |
+//! |---|---|---|
+//! | none | defined | defined |
+//! | weak or common, `NeverSearched` | new one wins, the old unit discards | existing one stays, the new unit discards |
+//! | weak or common, any later state | duplicate | existing one stays |
+//! | strong | duplicate | existing one stays |
+//!
+//! A definition of many symbols is accepted whole or not at all.
 
-use crate::{SymbolFlagsMap, SymbolName, TaskPriority};
+use crate::{DefineError, EventKind, SymbolFlagsMap, SymbolName, TaskPriority};
+
+use super::claim::Claim;
+use super::effects::{Effects, Leftover};
+use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
+use super::row::{RowState, Waiting};
+use super::{Payload, SessionState};
 
 /// What a unit says of itself.
 #[derive(Clone, Debug)]
@@ -9,4 +24,286 @@ pub(crate) struct Definition {
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
+    /// The work in progress of a closing session may still define.
+    pub(crate) by_task: bool,
+}
+
+/// A unit that waits in its rows.
+#[derive(Debug)]
+pub(crate) struct WaitingUnit<U> {
+    pub(crate) unit: U,
+    pub(crate) name: SymbolName,
+    /// Exactly the symbols whose rows hold this unit.
+    pub(crate) symbols: SymbolFlagsMap,
+    pub(crate) initializer: Option<SymbolName>,
+    pub(crate) priority: TaskPriority,
+    /// Symbols that other definitions have won, for the unit's `discard`.
+    pub(crate) discarded: Vec<SymbolName>,
+}
+
+/// Whether a unit hears that a symbol was taken from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    /// Through its `discard`.
+    Discarded,
+    /// Not at all: all of it goes.
+    Nothing,
+}
+
+/// Why a definition is refused, before it is an error for anybody.
+enum Refusal {
+    Closed,
+    DylibRemoved,
+    TrackerDefunct,
+    Duplicate { symbol: SymbolName, existing: RowId },
+}
+
+/// What becomes of a definition that is accepted.
+#[derive(Default)]
+struct Competition {
+    /// Weak definitions that yield to new ones.
+    overridden: Vec<RowId>,
+    /// New weak definitions that yield to existing ones.
+    yielding: Vec<SymbolName>,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::JitDylib::define`]. A unit that is refused leaves through `effects`.
+    pub(crate) fn define(
+        &mut self,
+        dylib: DylibId,
+        tracker: Option<TrackerId>,
+        mut definition: Definition,
+        unit: P::Unit,
+        effects: &mut Effects<P>,
+    ) -> Result<(), DefineError> {
+        let (tracker, competition) = match self.admit(dylib, tracker, &definition) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                effects.leftovers.push(Leftover::RefusedUnit(unit));
+                return Err(self.refusal_error(refusal, dylib, definition.unit_name));
+            }
+        };
+        for row in competition.overridden {
+            self.discard(row, effects);
+        }
+        for name in &competition.yielding {
+            definition.symbols.remove(name);
+        }
+        let discarded = competition.yielding;
+        if definition.symbols.is_empty() {
+            self.leave(unit, dylib, discarded, effects);
+            return Ok(());
+        }
+        self.observe_definition(dylib, &definition.unit_name, &definition.symbols, effects);
+        let Definition { unit_name: name, symbols, initializer, priority, .. } = definition;
+        let initializer = initializer.filter(|name| symbols.contains_key(name));
+        let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
+        self.insert_rows_of(unit, dylib, tracker);
+        Ok(())
+    }
+
+    /// See [`crate::MaterializationResponsibility::define_materializing`].
+    pub(crate) fn define_materializing(
+        &mut self,
+        claim: ClaimId,
+        unit_name: &SymbolName,
+        mut symbols: SymbolFlagsMap,
+        effects: &mut Effects<P>,
+    ) -> Result<SymbolFlagsMap, DefineError> {
+        let Some(&Claim { dylib, tracker, .. }) = self.claims.get(claim) else {
+            let dylib = "(removed)".into();
+            return Err(DefineError::TrackerDefunct { unit: unit_name.clone(), dylib });
+        };
+        let competition = match self.compete(dylib, &symbols) {
+            // A claim that has symbols has a live tracker; one without may have outlived its own.
+            Ok(_) if !self.trackers.contains(tracker) => Err(Refusal::TrackerDefunct),
+            other => other,
+        };
+        let competition = match competition {
+            Ok(competition) => competition,
+            Err(refusal) => return Err(self.refusal_error(refusal, dylib, unit_name.clone())),
+        };
+        for row in competition.overridden {
+            self.discard(row, effects);
+        }
+        for name in &competition.yielding {
+            symbols.remove(name);
+        }
+        for (name, &flags) in &symbols {
+            let state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
+            self.insert_row(dylib, tracker, name.clone(), unit_name, flags, state);
+        }
+        self.claims[claim].rows += symbols.len();
+        self.observe_definition(dylib, unit_name, &symbols, effects);
+        Ok(symbols)
+    }
+
+    /// See [`crate::MaterializationResponsibility::replace`]. A unit that is refused leaves through
+    /// `effects`.
+    pub(crate) fn replace(
+        &mut self,
+        claim: ClaimId,
+        covered: &SymbolFlagsMap,
+        definition: Definition,
+        unit: P::Unit,
+        effects: &mut Effects<P>,
+    ) -> Result<(), DefineError> {
+        let Some(&Claim { dylib, .. }) = self.claims.get(claim) else {
+            effects.leftovers.push(Leftover::RefusedUnit(unit));
+            return Err(DefineError::TrackerDefunct {
+                unit: definition.unit_name,
+                dylib: "(removed)".into(),
+            });
+        };
+        let uncovered = difference(&definition.symbols, covered);
+        if !uncovered.is_empty() {
+            effects.leftovers.push(Leftover::RefusedUnit(unit));
+            return Err(DefineError::NotCovered { unit: definition.unit_name, symbols: uncovered });
+        }
+        let Definition { unit_name: name, symbols, initializer, priority, .. } = definition;
+        let rows = self.rows_of_claim(claim, dylib, &symbols);
+        for &row in &rows {
+            self.rows[row].unit_name = name.clone();
+        }
+        let demanded = rows.iter().any(|&row| self.is_demanded(row));
+        let waiting = WaitingUnit { unit, name, symbols, initializer, priority, discarded: Vec::new() };
+        if demanded {
+            // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
+            self.claims[claim].unit_name = waiting.name.clone();
+            self.hand_over(claim, waiting, effects);
+        } else {
+            self.claims.remove(claim);
+            let unit = self.units.insert(waiting);
+            for row in rows {
+                self.give_back(row, unit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a definition away from the unit that waits to provide it, because another has won.
+    fn discard(&mut self, row: RowId, effects: &mut Effects<P>) {
+        self.take_from_unit(row, Tell::Discarded, effects);
+        self.delete_row(row, effects);
+    }
+
+    /// Takes `row` off the list of its unit's symbols; a unit left with none leaves through `effects`.
+    pub(crate) fn take_from_unit(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+        let row = &self.rows[row];
+        let Some(id) = row.unit() else { return };
+        let (name, dylib) = (row.name.clone(), row.dylib);
+        let unit = &mut self.units[id];
+        unit.symbols.remove(&name);
+        unit.initializer.take_if(|initializer| *initializer == name);
+        if tell == Tell::Discarded {
+            unit.discarded.push(name);
+        }
+        if unit.symbols.is_empty()
+            && let Some(WaitingUnit { unit, discarded, .. }) = self.units.remove(id)
+        {
+            self.leave(unit, dylib, discarded, effects);
+        }
+    }
+
+    /// Lets go of a unit that nothing is left of.
+    fn leave(&mut self, unit: P::Unit, dylib: DylibId, discarded: Vec<SymbolName>, effects: &mut Effects<P>) {
+        let dylib_name = self.dylibs[dylib].name.clone();
+        effects.leftovers.push(Leftover::Unit { unit, dylib, dylib_name, discarded });
+    }
+
+    fn admit(
+        &self,
+        dylib: DylibId,
+        tracker: Option<TrackerId>,
+        definition: &Definition,
+    ) -> Result<(TrackerId, Competition), Refusal> {
+        if !self.admits(definition.by_task) {
+            return Err(Refusal::Closed);
+        }
+        let row = self.dylibs.get(dylib).ok_or(Refusal::DylibRemoved)?;
+        let tracker = tracker.unwrap_or(row.default_tracker);
+        if !self.trackers.contains(tracker) {
+            return Err(Refusal::TrackerDefunct);
+        }
+        Ok((tracker, self.compete(dylib, &definition.symbols)?))
+    }
+
+    /// Decides each symbol by the table at the head of this file, without changing anything.
+    fn compete(&self, dylib: DylibId, symbols: &SymbolFlagsMap) -> Result<Competition, Refusal> {
+        let mut competition = Competition::default();
+        if self.dylibs[dylib].table.is_empty() {
+            return Ok(competition);
+        }
+        for (name, flags) in symbols {
+            let Some(existing) = self.find(dylib, name) else { continue };
+            if flags.is_weak_or_common() {
+                competition.yielding.push(name.clone());
+                continue;
+            }
+            let row = &self.rows[existing];
+            if row.flags.is_weak_or_common() && matches!(row.state, RowState::NeverSearched { .. }) {
+                competition.overridden.push(existing);
+            } else {
+                return Err(Refusal::Duplicate { symbol: name.clone(), existing });
+            }
+        }
+        Ok(competition)
+    }
+
+    fn insert_rows_of(&mut self, unit: UnitId, dylib: DylibId, tracker: TrackerId) {
+        // The symbols leave the unit for the length of the loop: inserting a row borrows the whole state.
+        let WaitingUnit { symbols, name: unit_name, .. } = &mut self.units[unit];
+        let (symbols, unit_name) = (std::mem::take(symbols), unit_name.clone());
+        for (name, &flags) in &symbols {
+            self.insert_row(
+                dylib,
+                tracker,
+                name.clone(),
+                &unit_name,
+                flags,
+                RowState::NeverSearched { unit },
+            );
+        }
+        self.units[unit].symbols = symbols;
+    }
+
+    fn refusal_error(&self, refusal: Refusal, dylib: DylibId, unit: SymbolName) -> DefineError {
+        let dylib = self.dylibs.get(dylib).map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone());
+        match refusal {
+            Refusal::Closed => DefineError::Closed { unit },
+            Refusal::DylibRemoved => DefineError::DylibRemoved { unit, dylib },
+            Refusal::TrackerDefunct => DefineError::TrackerDefunct { unit, dylib },
+            Refusal::Duplicate { symbol, existing } => DefineError::Duplicate {
+                symbol,
+                dylib,
+                unit,
+                existing_unit: self.rows[existing].unit_name.clone(),
+            },
+        }
+    }
+
+    fn observe_definition(
+        &mut self,
+        dylib: DylibId,
+        unit: &SymbolName,
+        symbols: &SymbolFlagsMap,
+        effects: &mut Effects<P>,
+    ) {
+        if self.observed {
+            let dylib = self.dylibs[dylib].name.clone();
+            let (unit, symbols) = (unit.clone(), symbols.keys().cloned().collect());
+            self.observe(effects, || EventKind::Defined { dylib, unit, symbols });
+        }
+    }
+}
+
+/// The names that are in one map only.
+fn difference(one: &SymbolFlagsMap, other: &SymbolFlagsMap) -> Vec<SymbolName> {
+    let only_in = |one: &SymbolFlagsMap, other: &SymbolFlagsMap| -> Vec<SymbolName> {
+        one.keys().filter(|name| !other.contains_key(*name)).cloned().collect()
+    };
+    let mut names = only_in(one, other);
+    names.extend(only_in(other, one));
+    names
 }

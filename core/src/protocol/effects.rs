@@ -5,8 +5,8 @@
 
 use crate::sync::Arc;
 use crate::{
-    FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent, SymbolFlagsMap, SymbolName,
-    Task, TaskPriority,
+    FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent, SymbolFlagsMap,
+    SymbolName, Task, TaskPriority,
 };
 
 use super::Payload;
@@ -95,8 +95,10 @@ pub(crate) struct Generation<G> {
 
 /// A value of the embedder that nobody needs any more.
 pub(crate) enum Leftover<P: Payload> {
-    /// A unit none of whose symbols is left.
-    Unit(P::Unit),
+    /// A unit none of whose symbols is left, and the symbols to `discard` before it is dropped.
+    Unit { unit: P::Unit, dylib: DylibId, dylib_name: Arc<str>, discarded: Vec<SymbolName> },
+    /// A unit whose definition was refused.
+    RefusedUnit(P::Unit),
     /// A handler whose query was withdrawn.
     Handler(P::Handler),
     /// A generator that was removed.
@@ -105,14 +107,4 @@ pub(crate) enum Leftover<P: Payload> {
     Resource(P::Resource),
     /// The cause of a failure that nothing refers to any more.
     Cause(FailureCause),
-}
-
-impl<P: Payload> Leftover<P> {
-    /// Drops the value inside `guard`.
-    pub(crate) fn release(self, guard: impl FnOnce(Box<dyn FnOnce() + '_>))
-    where
-        P: 'static,
-    {
-        guard(Box::new(move || drop(self)));
-    }
 }

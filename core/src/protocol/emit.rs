@@ -1,11 +1,212 @@
-//! Emit.
-use crate::SymbolName;
+//! Emit: code and data are in place; symbols become Ready, or wait in the forest for what they need.
+//!
+//! An emission is accepted whole or not at all. A group whose dependencies are all Ready, or that has
+//! none, never touches the forest unless somebody already waits for it.
 
-use super::ids::RowId;
+use rustc_hash::FxHashSet;
+
+use crate::{EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
+
+use super::effects::Effects;
+use super::ids::{ClaimId, DylibId, RowId};
+use super::row::{Row, RowState, Waiting};
+use super::waiting_on::{NodeId, NodeState, Settled};
+use super::{Payload, SessionState};
 
 /// Symbols of one responsibility that depend on the same rows.
 #[derive(Clone, Debug)]
 pub(crate) struct EmitGroup {
     pub(crate) symbols: Vec<SymbolName>,
     pub(crate) dependencies: Vec<RowId>,
+}
+
+/// A group whose names were found and whose dependencies are known to be possible.
+struct Checked {
+    rows: Vec<RowId>,
+    /// Those that are not Ready.
+    dependencies: Vec<RowId>,
+}
+
+/// How many steps of the forest's work one transaction does before the lock is let go for others.
+pub(super) const SETTLE_STEPS_MAX: usize = 1 << 16;
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::ResolvedResponsibility::notify_emitted`].
+    pub(crate) fn emit(
+        &mut self,
+        claim: ClaimId,
+        unit: &SymbolName,
+        covered: &SymbolFlagsMap,
+        groups: Vec<EmitGroup>,
+        effects: &mut Effects<P>,
+    ) -> Result<(), EmitError> {
+        let Some(dylib) = self.claims.get(claim).map(|claim| claim.dylib) else {
+            return Err(EmitError::TrackerDefunct { unit: unit.clone() });
+        };
+        self.settle_all(effects);
+        check_names(unit, covered, &groups)?;
+        let checked =
+            groups.iter().map(|group| self.check_group(claim, unit, group)).collect::<Result<Vec<_>, _>>()?;
+        self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
+        // Dependencies first: a claim they cause must find the rows as they are.
+        let nodes: Vec<_> = checked.iter().map(|group| self.dependency_nodes(group, effects)).collect();
+        for (group, dependencies) in checked.iter().zip(&nodes) {
+            self.emit_group(&group.rows, dependencies, effects);
+        }
+        self.emit_ungrouped(claim, dylib, covered, effects);
+        self.claims.remove(claim);
+        self.settle(effects);
+        Ok(())
+    }
+
+    /// Works off what the forest has to do, up to a limit. Says whether more is left.
+    pub(crate) fn settle(&mut self, effects: &mut Effects<P>) -> bool {
+        if !self.forest.has_work() {
+            return false;
+        }
+        let mut settled = std::mem::take(&mut self.settled);
+        let more = self.forest.advance(SETTLE_STEPS_MAX, &mut settled);
+        for change in settled.drain(..) {
+            match change {
+                Settled::Ready(row) => self.make_ready(row, effects),
+                Settled::Failed { payload, via } => self.spread_to(payload, via, effects),
+            }
+        }
+        self.settled = settled;
+        if !more {
+            for (_, failure) in std::mem::take(&mut self.removed_roots) {
+                self.release_failure(failure, effects);
+            }
+        }
+        more
+    }
+
+    /// Works off all that is left, for operations that need every row to say where it stands.
+    pub(crate) fn settle_all(&mut self, effects: &mut Effects<P>) {
+        while self.settle(effects) {}
+    }
+
+    /// Whether anybody waits on the row or depends on it: what keeps work wanted.
+    pub(crate) fn is_demanded(&self, row: RowId) -> bool {
+        let depended_on = |node| self.forest.has_dependants(node);
+        let demands = |waiting: &Waiting| !waiting.queries.is_none() || waiting.node.is_some_and(depended_on);
+        self.rows[row].waiting().is_some_and(demands)
+    }
+
+    /// The group's rows and unready dependencies, unless one of these makes the emission impossible.
+    fn check_group(
+        &mut self,
+        claim: ClaimId,
+        unit: &SymbolName,
+        group: &EmitGroup,
+    ) -> Result<Checked, EmitError> {
+        let rows: Vec<_> = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
+        let mut dependencies = Vec::with_capacity(group.dependencies.len());
+        for &dependency in &group.dependencies {
+            let Some(row) = self.rows.get(dependency) else {
+                return Err(EmitError::DependencyRemoved {
+                    unit: unit.clone(),
+                    dependants: group.symbols.clone(),
+                });
+            };
+            match row.state {
+                RowState::Ready { .. } => {}
+                RowState::Failed { .. } => {
+                    return Err(EmitError::DependencyFailed {
+                        unit: unit.clone(),
+                        failure: self.failure_of(dependency),
+                    });
+                }
+                _ => dependencies.push(dependency),
+            }
+        }
+        Ok(Checked { rows, dependencies })
+    }
+
+    /// The forest's nodes of the group's dependencies, made where missing. What nobody has searched is
+    /// claimed: being depended on is demand.
+    fn dependency_nodes(&mut self, group: &Checked, effects: &mut Effects<P>) -> Vec<NodeId> {
+        let mut nodes = Vec::with_capacity(group.dependencies.len());
+        for &dependency in &group.dependencies {
+            self.claim(dependency, effects);
+            let forest = &mut self.forest;
+            if let Some(waiting) = self.rows[dependency].waiting_mut() {
+                nodes.push(*waiting.node.get_or_insert_with(|| forest.add(dependency)));
+            }
+        }
+        nodes
+    }
+
+    /// Emits `rows`, which depend on the same `dependencies`.
+    fn emit_group(&mut self, rows: &[RowId], dependencies: &[NodeId], effects: &mut Effects<P>) {
+        let waits = dependencies.iter().any(|&node| self.forest.state(node) != NodeState::Gone);
+        let mut members = Vec::new();
+        for &row in rows {
+            match self.rows[row].waiting().and_then(|waiting| waiting.node) {
+                Some(node) => members.push(node),
+                // The group waits: each of its rows may come to be waited for, or removed, by itself.
+                None if waits => members.push(self.forest.add(row)),
+                None => {
+                    self.make_ready(row, effects);
+                    continue;
+                }
+            }
+            self.make_emitted(row, members.last().copied());
+        }
+        if !members.is_empty() {
+            self.forest.emit(&members, None, dependencies);
+        }
+    }
+
+    /// Emits the symbols of the claim that were in no group: they depend on nothing.
+    fn emit_ungrouped(
+        &mut self,
+        claim: ClaimId,
+        dylib: DylibId,
+        covered: &SymbolFlagsMap,
+        effects: &mut Effects<P>,
+    ) {
+        for name in covered.keys() {
+            let Some(row) = self.find(dylib, name) else { continue };
+            if self.rows[row].claim() == Some(claim) {
+                self.emit_group(&[row], &[], effects);
+            }
+        }
+    }
+
+    fn make_emitted(&mut self, row: RowId, node: Option<NodeId>) {
+        let row = &mut self.rows[row];
+        if let RowState::Resolved { address, waiting, .. } = row.state {
+            row.state = RowState::Emitted { address, waiting: Waiting { node, ..waiting } };
+        }
+    }
+
+    /// The row, and everything it needs, is in place.
+    fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
+        let Some(row) = self.rows.get_mut(id) else { return };
+        let (RowState::Resolved { address, waiting, .. } | RowState::Emitted { address, waiting, .. }) =
+            row.state
+        else {
+            return;
+        };
+        row.state = RowState::Ready { address };
+        self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+        if self.observed {
+            let Row { dylib, ref name, .. } = self.rows[id];
+            let (dylib, symbol) = (self.dylibs[dylib].name.clone(), name.clone());
+            self.observe(effects, || EventKind::Ready { dylib, symbol });
+        }
+    }
+}
+
+/// Every name of a group is covered, and none is named twice.
+fn check_names(unit: &SymbolName, covered: &SymbolFlagsMap, groups: &[EmitGroup]) -> Result<(), EmitError> {
+    let mut seen = FxHashSet::default();
+    let names = groups.iter().flat_map(|group| &group.symbols);
+    let symbols: Vec<_> =
+        names.filter(|name| !covered.contains_key(*name) || !seen.insert(*name)).cloned().collect();
+    match symbols.is_empty() {
+        true => Ok(()),
+        false => Err(EmitError::Unexpected { unit: unit.clone(), symbols }),
+    }
 }

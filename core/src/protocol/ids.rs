@@ -57,6 +57,4 @@ ids! {
     pub GeneratorId, "g";
     /// The record of a failure.
     pub(crate) FailureId, "f";
-    /// Symbols that were emitted together with the same dependencies.
-    pub(crate) GroupId, "e";
 }

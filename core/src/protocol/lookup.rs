@@ -1,11 +1,24 @@
-//! Lookup.
-use crate::{JitDylibLookupFlags, LookupKind, LookupSet, RequiredState};
+//! Lookup: names are matched along a search order, units claimed, the query lodged.
+//!
+//! Matching changes nothing, so a lookup that cannot succeed leaves everything as it was. A lookup that
+//! misses symbols where generators could provide them is suspended first (`generate.rs`); in the end
+//! everything is matched and lodged in one transaction.
+
+use crate::{
+    JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolLookupFlags,
+    SymbolName,
+};
 
 use super::alias::AliasEdge;
-use super::ids::DylibId;
+use super::effects::Effects;
+use super::generate::Suspended;
+use super::ids::{DylibId, QueryId, RowId};
+use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
+use super::row::RowState;
+use super::{Payload, SessionState};
 
 /// What a lookup searches, where.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
     pub(crate) kind: LookupKind,
     pub(crate) order: Vec<(DylibId, JitDylibLookupFlags)>,
@@ -13,4 +26,170 @@ pub(crate) struct Search {
     pub(crate) required_state: RequiredState,
     /// For a lookup on behalf of aliases: which alias waits for which of the symbols.
     pub(crate) aliases: Vec<AliasEdge>,
+    /// The work in progress of a closing session may still look up.
+    pub(crate) by_task: bool,
+}
+
+/// What a dylib has for a name, as far as a lookup may see.
+pub(crate) enum Visibility {
+    Visible(RowId),
+    /// Defined, but not for this lookup. Generators are not asked for it.
+    Hidden,
+    Undefined,
+}
+
+/// Where every symbol of a lookup was found.
+struct Matches {
+    /// In the order of the lookup set; none where nothing was found.
+    rows: Vec<Option<RowId>>,
+    /// A generator might still provide something that would come before what was found.
+    may_generate: bool,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::ExecutionSession::lookup_async`]. Gives the query unless it has ended already.
+    ///
+    /// `dylib_name` names the dylib at a position of the order, should it be gone.
+    pub(crate) fn lookup(
+        &mut self,
+        search: Search,
+        handler: P::Handler,
+        dylib_name: impl FnOnce(usize) -> crate::sync::Arc<str>,
+        effects: &mut Effects<P>,
+    ) -> Option<QueryId> {
+        if !self.admits(search.by_task) {
+            effects.complete(handler, Err(LookupError::Closed));
+            return None;
+        }
+        if let Some(position) = search.order.iter().position(|(id, _)| !self.dylibs.contains(*id)) {
+            effects.complete(handler, Err(LookupError::DylibRemoved { dylib: dylib_name(position) }));
+            return None;
+        }
+        let matches = self.match_all(&search);
+        if matches.may_generate {
+            let phase = Phase::Suspended(Box::new(Suspended::new(search)));
+            let query = self.queries.insert(Query { handler, phase });
+            self.advance(query, effects);
+            return Some(query);
+        }
+        self.lodge_all(search, matches.rows, handler, effects)
+    }
+
+    /// Ends the generating part of a lookup: what is there now is all there will be.
+    pub(crate) fn conclude(&mut self, search: Search, handler: P::Handler, effects: &mut Effects<P>) {
+        let matches = self.match_all(&search);
+        self.lodge_all(search, matches.rows, handler, effects);
+    }
+
+    /// What `dylib` has for `name`.
+    pub(crate) fn visibility(
+        &self,
+        dylib: DylibId,
+        name: &SymbolName,
+        flags: JitDylibLookupFlags,
+    ) -> Visibility {
+        match self.find(dylib, name) {
+            None => Visibility::Undefined,
+            Some(row) if flags == JitDylibLookupFlags::MatchAllSymbols => Visibility::Visible(row),
+            Some(row) if self.rows[row].flags.contains(SymbolFlags::EXPORTED) => Visibility::Visible(row),
+            Some(_) => Visibility::Hidden,
+        }
+    }
+
+    /// Finds every symbol of the search, without changing anything.
+    fn match_all(&self, search: &Search) -> Matches {
+        let generates =
+            |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs[*dylib].generators.is_empty();
+        let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
+        let mut may_generate = false;
+        let find = |(name, _): &(SymbolName, SymbolLookupFlags)| {
+            for (position, &(dylib, flags)) in search.order.iter().enumerate() {
+                if let Visibility::Visible(row) = self.visibility(dylib, name, flags) {
+                    may_generate |= position > first_generating;
+                    return Some(row);
+                }
+            }
+            may_generate |= first_generating != usize::MAX;
+            None
+        };
+        let rows = search.symbols.0.iter().map(find).collect();
+        Matches { rows, may_generate }
+    }
+
+    /// Claims what nobody has searched and lodges the query, or ends it: with an error that leaves
+    /// everything as it was, or with the answer if that is there already.
+    fn lodge_all(
+        &mut self,
+        search: Search,
+        rows: Vec<Option<RowId>>,
+        handler: P::Handler,
+        effects: &mut Effects<P>,
+    ) -> Option<QueryId> {
+        let aliases = match self.refuse(&search, &rows).map_or_else(|| self.add_aliases(&search, &rows), Err)
+        {
+            Ok(aliases) => aliases,
+            Err(error) => {
+                let symbols = search.symbols.len();
+                effects.complete(handler, Err(error));
+                self.observe(effects, || crate::EventKind::QueryFailed { symbols });
+                return None;
+            }
+        };
+        for &row in rows.iter().flatten() {
+            self.claim(row, effects);
+        }
+        let required_state = search.required_state;
+        let entry = |((name, _), row): ((SymbolName, _), Option<RowId>)| {
+            let row = row?;
+            Some(Entry { name, row, progress: self.progress_of(row, required_state) })
+        };
+        let entries: Vec<_> = search.symbols.0.into_iter().zip(rows).filter_map(entry).collect();
+        let waits = |entry: &Entry| matches!(entry.progress, Progress::Waiting { .. });
+        let waiting: Vec<_> = (0..entries.len()).filter(|&index| waits(&entries[index])).collect();
+        let lodged = Lodged { required_state, outstanding: waiting.len(), entries, aliases };
+        let query = self.queries.insert(Query { handler, phase: Phase::Lodged(lodged) });
+        if waiting.is_empty() {
+            self.complete(query, effects);
+            return None;
+        }
+        for entry in waiting {
+            self.lodge(query, entry);
+        }
+        Some(query)
+    }
+
+    /// Why the lookup cannot succeed, if it cannot.
+    fn refuse(&self, search: &Search, rows: &[Option<RowId>]) -> Option<LookupError> {
+        let mut missing = Vec::new();
+        for ((name, flags), row) in search.symbols.0.iter().zip(rows) {
+            let required = *flags == SymbolLookupFlags::RequiredSymbol;
+            match row.map(|row| &self.rows[row]) {
+                // What exists for its side effects only has no address to give.
+                Some(row) if required && row.is_for_side_effects_only() => missing.push(name.clone()),
+                None if required => missing.push(name.clone()),
+                _ => {}
+            }
+        }
+        if !missing.is_empty() {
+            let searched = search.order.iter().map(|(id, _)| self.dylibs[*id].name.clone()).collect();
+            return Some(LookupError::NotFound { symbols: missing, searched });
+        }
+        let failed = |row: &&RowId| matches!(self.rows[**row].state, RowState::Failed { .. });
+        let failed = rows.iter().flatten().find(failed)?;
+        Some(LookupError::Failed(self.failure_of(*failed)))
+    }
+
+    /// Whether a row is far enough for a query, before the query is lodged on it.
+    fn progress_of(&self, row: RowId, required_state: RequiredState) -> Progress {
+        let row = &self.rows[row];
+        match row.state {
+            RowState::Ready { address } => Progress::Found { address, flags: row.flags },
+            RowState::Resolved { address, .. } | RowState::Emitted { address, .. }
+                if required_state == RequiredState::Resolved =>
+            {
+                Progress::Found { address, flags: row.flags }
+            }
+            _ => Progress::Waiting { previous: Lodging::NONE, next: Lodging::NONE },
+        }
+    }
 }

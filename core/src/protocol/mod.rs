@@ -1,80 +1,158 @@
-//! The pure protocol.
-#![expect(unused_variables, clippy::todo, reason = "signatures first")]
+//! The symbol protocol as a pure state machine: `&mut SessionState` in, [`Effects`] out.
+//!
+//! | operation | file | what it does |
+//! |---|---|---|
+//! | define, replace | `define.rs` | rows appear, `NeverSearched`; weak ones yield |
+//! | lookup | `lookup.rs` | names are matched, units claimed, the query lodged |
+//! | generate | `generate.rs` | what is missing is asked of generators; lookups suspend and resume |
+//! | claim, begin, delegate | `claim.rs` | a unit leaves its rows, and may come back before it starts |
+//! | resolve | `resolve.rs` | addresses are recorded |
+//! | emit | `emit.rs` | rows become Ready, or wait in the forest |
+//! | fail | `fail.rs` | rows fail, and everything that waits on them |
+//! | remove | `remove.rs` | rows disappear |
+//! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
+//!
+//! No locks, no callbacks, no threads, no I/O: values of the embedder are moved, never called, never
+//! dropped.
+//!
+//! **Architecture Invariant:** after each operation the state satisfies `check.rs`.
 
 pub(crate) mod alias;
+#[cfg(any(test, debug_assertions))]
+mod check;
+pub(crate) mod claim;
+mod close;
 pub(crate) mod define;
+pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
+mod fail;
+pub(crate) mod generate;
 pub(crate) mod ids;
 pub(crate) mod lookup;
+#[cfg(all(test, not(uruk_loom)))]
+mod model;
 pub(crate) mod query;
+mod remove;
+mod resolve;
+mod row;
 pub(crate) mod slab;
+pub(crate) mod transfer;
+mod waiting_on;
 
 use std::fmt;
 
+use rustc_hash::FxHashMap;
+
 use crate::sync::Arc;
-use crate::*;
-use alias::*;
-use define::*;
-use effects::*;
-use emit::*;
-use ids::*;
-use lookup::*;
+use crate::{EventKind, SessionEvent};
+
+use alias::AliasEdges;
+use claim::Claim;
+use close::Stage;
+use define::WaitingUnit;
+use dylib::Dylib;
+use effects::Effects;
+use fail::FailureRecord;
+use generate::Generator;
+use ids::{ClaimId, DylibId, FailureId, GeneratorId, QueryId, RowId, TrackerId, UnitId};
+use query::Query;
+use row::Row;
+use slab::Slab;
+use transfer::Tracker;
+use waiting_on::{Settled, WaitingForest};
 
 /// The types of the values the protocol carries and never looks into.
 pub(crate) trait Payload {
     /// Provides definitions.
     type Unit;
     /// Is told when a query ends.
-    type Handler: fmt::Debug;
+    type Handler;
     /// Provides units.
     type Generator: Clone;
     /// Lives as long as a tracker.
     type Resource;
 }
 
+/// Everything a session knows.
 pub(crate) struct SessionState<P: Payload> {
-    units: Vec<P>,
+    stage: Stage,
+    dylibs: Slab<DylibId, Dylib>,
+    dylib_names: FxHashMap<Arc<str>, DylibId>,
+    rows: Slab<RowId, Row>,
+    units: Slab<UnitId, WaitingUnit<P::Unit>>,
+    claims: Slab<ClaimId, Claim>,
+    queries: Slab<QueryId, Query<P::Handler>>,
+    trackers: Slab<TrackerId, Tracker<P::Resource>>,
+    generators: Slab<GeneratorId, Generator<P::Generator>>,
+    failures: Slab<FailureId, FailureRecord>,
+    /// Who waits for whom among the rows that are emitted or depended on.
+    forest: WaitingForest<RowId>,
+    /// What the forest has settled; kept for its memory.
+    settled: Vec<Settled<RowId>>,
+    /// The records of rows that were removed while others waited on them, until those have failed.
+    removed_roots: FxHashMap<RowId, FailureId>,
+    aliases: AliasEdges,
+    /// Events are made only if somebody sees them.
+    observed: bool,
+    /// How many events there have been.
+    sequence: u64,
+    /// How many dylibs have been created.
+    dylibs_created: u64,
+    /// Transactions since the last full check, which costs as much as the state is large.
+    #[cfg(any(test, debug_assertions))]
+    unchecked: usize,
 }
 
-type Order = Vec<(DylibId, JitDylibLookupFlags)>;
-
 impl<P: Payload> SessionState<P> {
-    pub(crate) fn new(observed: bool) -> Self { Self { units: Vec::new() } }
-    pub(crate) fn finish_transaction(&mut self, effects: &mut Effects<P>) {}
-    pub(crate) fn tracker_is_defunct(&self, t: TrackerId) -> bool { todo!() }
-    pub(crate) fn add_resource(&mut self, t: TrackerId, r: P::Resource, e: &mut Effects<P>) -> Result<(), ()> { todo!() }
-    pub(crate) fn add_claim_resource(&mut self, t: ClaimId, r: P::Resource, e: &mut Effects<P>) -> Result<(), ()> { todo!() }
-    pub(crate) fn remove_tracker(&mut self, t: TrackerId, e: &mut Effects<P>) -> Vec<P::Resource> { todo!() }
-    pub(crate) fn transfer_tracker(&mut self, t: TrackerId, d: TrackerId) -> Result<(), ()> { todo!() }
-    pub(crate) fn release_tracker(&mut self, t: TrackerId) { todo!() }
-    pub(crate) fn generated(&mut self, g: GeneratorId, q: QueryId, o: Result<(), SharedError>, e: &mut Effects<P>) { todo!() }
-    pub(crate) fn requested(&mut self, c: ClaimId, s: &SymbolFlagsMap) -> Vec<SymbolName> { todo!() }
-    pub(crate) fn define_materializing(&mut self, c: ClaimId, u: &SymbolName, s: SymbolFlagsMap, e: &mut Effects<P>) -> Result<SymbolFlagsMap, DefineError> { todo!() }
-    pub(crate) fn replace(&mut self, c: ClaimId, s: &SymbolFlagsMap, d: Definition, u: P::Unit, e: &mut Effects<P>) -> Result<(), DefineError> { todo!() }
-    pub(crate) fn resolve(&mut self, c: ClaimId, u: &SymbolName, s: &SymbolFlagsMap, a: &SymbolMap, e: &mut Effects<P>) -> Result<(), ResolveError> { todo!() }
-    pub(crate) fn emit(&mut self, c: ClaimId, u: &SymbolName, s: &SymbolFlagsMap, a: Vec<EmitGroup>, e: &mut Effects<P>) -> Result<(), EmitError> { todo!() }
-    pub(crate) fn fail(&mut self, c: ClaimId, s: &SymbolFlagsMap, a: FailureCause, e: &mut Effects<P>) { todo!() }
-    pub(crate) fn row_of_claim(&mut self, c: ClaimId, s: &SymbolName) -> Option<RowId> { todo!() }
-    pub(crate) fn delegate(&mut self, c: ClaimId, s: &[SymbolName]) -> Option<ClaimId> { todo!() }
-    pub(crate) fn withdraw(&mut self, q: QueryId, e: &mut Effects<P>) { todo!() }
-    pub(crate) fn link_order(&self, d: DylibId) -> Vec<(DylibId, Arc<str>, JitDylibLookupFlags)> { todo!() }
-    pub(crate) fn set_link_order(&mut self, d: DylibId, o: Order) -> Result<(), DylibError> { todo!() }
-    pub(crate) fn add_to_link_order(&mut self, d: DylibId, o: DylibId, f: JitDylibLookupFlags) -> Result<(), DylibError> { todo!() }
-    pub(crate) fn remove_from_link_order(&mut self, d: DylibId, o: DylibId) { todo!() }
-    pub(crate) fn add_generator(&mut self, d: DylibId, n: Arc<str>, g: P::Generator, e: &mut Effects<P>) -> GeneratorId { todo!() }
-    pub(crate) fn remove_generator(&mut self, d: DylibId, g: GeneratorId, e: &mut Effects<P>) -> bool { todo!() }
-    pub(crate) fn default_tracker(&self, d: DylibId) -> TrackerId { todo!() }
-    pub(crate) fn create_tracker(&mut self, d: DylibId) -> TrackerId { todo!() }
-    pub(crate) fn flags(&self, d: DylibId, n: Vec<SymbolName>) -> Vec<(SymbolName, SymbolFlags)> { todo!() }
-    pub(crate) fn remove_names(&mut self, d: DylibId, n: &[SymbolName], e: &mut Effects<P>) -> Result<(), RemoveError> { todo!() }
-    pub(crate) fn clear(&mut self, d: DylibId, e: &mut Effects<P>) -> Vec<P::Resource> { todo!() }
-    pub(crate) fn create_dylib(&mut self, n: Arc<str>) -> Result<DylibId, DylibError> { todo!() }
-    pub(crate) fn dylib_by_name(&self, n: &str) -> Option<(DylibId, Arc<str>)> { todo!() }
-    pub(crate) fn remove_dylib(&mut self, d: DylibId, e: &mut Effects<P>) -> Vec<P::Resource> { todo!() }
-    pub(crate) fn lookup(&mut self, s: Search, h: P::Handler, e: &mut Effects<P>) -> Option<QueryId> { todo!() }
-    pub(crate) fn define(&mut self, d: DylibId, t: Option<TrackerId>, f: Definition, u: P::Unit, e: &mut Effects<P>) -> Result<(), DefineError> { todo!() }
-    pub(crate) fn begin(&mut self, c: ClaimedUnit<P::Unit>, e: &mut Effects<P>) -> Option<ClaimedUnit<P::Unit>> { todo!() }
-    pub(crate) fn start_closing(&mut self) -> bool { todo!() }
-    pub(crate) fn close(&mut self, e: &mut Effects<P>) -> Vec<(Arc<str>, Vec<P::Resource>)> { todo!() }
+    /// An empty state; events are made only if it is `observed`.
+    pub(crate) fn new(observed: bool) -> Self {
+        Self {
+            stage: Stage::Open,
+            dylibs: Slab::new(),
+            dylib_names: FxHashMap::default(),
+            rows: Slab::new(),
+            units: Slab::new(),
+            claims: Slab::new(),
+            queries: Slab::new(),
+            trackers: Slab::new(),
+            generators: Slab::new(),
+            failures: Slab::new(),
+            forest: WaitingForest::new(),
+            settled: Vec::new(),
+            removed_roots: FxHashMap::default(),
+            aliases: AliasEdges::default(),
+            observed,
+            sequence: 0,
+            dylibs_created: 0,
+            #[cfg(any(test, debug_assertions))]
+            unchecked: 0,
+        }
+    }
+
+    /// Called at the end of every transaction, under the lock. Says whether [`Self::settle`] has more to do.
+    pub(crate) fn finish_transaction(&mut self) -> bool {
+        #[cfg(any(test, debug_assertions))]
+        self.check_now_and_then();
+        self.forest.has_work()
+    }
+
+    /// Makes an event, with its place in the order of all events.
+    fn observe(&mut self, effects: &mut Effects<P>, kind: impl FnOnce() -> EventKind) {
+        if self.observed {
+            effects.events.push(SessionEvent { sequence: self.sequence, kind: kind() });
+            self.sequence += 1;
+        }
+    }
+}
+
+impl<P: Payload> fmt::Debug for SessionState<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionState")
+            .field("stage", &self.stage)
+            .field("dylibs", &self.dylibs)
+            .field("rows", &self.rows)
+            .field("queries", &self.queries)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,8 +1,80 @@
 //! Queries: lookups that have not ended.
+//!
+//! A query is suspended at a generator, or lodged: each symbol that is not far enough yet holds a place
+//! in the list of its row. The lists run through the queries' own entries, so lodging allocates nothing
+//! beyond the entries and ending a query costs one step a symbol.
+//!
+//! **Invariant:** a query ends exactly once, by being taken out of the slab.
 
-use crate::{ExecutorSymbolDef, SymbolName};
+use crate::{
+    EventKind, ExecutorAddr, ExecutorSymbolDef, LookupError, RequiredState, SymbolFlags, SymbolName,
+};
 
-use super::ids::RowId;
+use super::effects::{Effects, Leftover};
+use super::generate::Suspended;
+use super::ids::{Id, QueryId, RowId};
+use super::row::{Row, RowState};
+use super::slab::{NONE, Slab};
+use super::{Payload, SessionState};
+
+/// A lookup that has not ended.
+#[derive(Debug)]
+pub(crate) struct Query<H> {
+    pub(crate) handler: H,
+    pub(crate) phase: Phase,
+}
+
+/// Where a query stands.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// A generator was asked, or is busy with another lookup.
+    Suspended(Box<Suspended>),
+    /// Every symbol has its row; `outstanding` of them are not far enough.
+    Lodged(Lodged),
+}
+
+/// A query whose symbols have their rows.
+#[derive(Debug)]
+pub(crate) struct Lodged {
+    pub(crate) required_state: RequiredState,
+    pub(crate) outstanding: usize,
+    pub(crate) entries: Vec<Entry>,
+    /// Aliases that wait for rows of this query, to be forgotten when it ends.
+    pub(crate) aliases: Vec<RowId>,
+}
+
+/// One symbol of a query.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: SymbolName,
+    pub(crate) row: RowId,
+    pub(crate) progress: Progress,
+}
+
+/// Whether an entry is still in its row's list.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// In the list, between these neighbours.
+    Waiting { previous: Lodging, next: Lodging },
+    /// Far enough.
+    Found { address: ExecutorAddr, flags: SymbolFlags },
+}
+
+/// An entry's place: which query, which of its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lodging {
+    pub(crate) query: u32,
+    pub(crate) entry: u32,
+}
+
+impl Lodging {
+    /// The end of a list.
+    pub(crate) const NONE: Self = Self { query: NONE, entry: NONE };
+
+    pub(crate) fn is_none(self) -> bool {
+        self.query == NONE
+    }
+}
 
 /// One symbol of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,4 +82,197 @@ pub(crate) struct Found {
     pub(crate) name: SymbolName,
     pub(crate) row: RowId,
     pub(crate) definition: ExecutorSymbolDef,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// Ends a query without an answer, because nobody wants one any more.
+    ///
+    /// # Cost
+    /// One step for each of its symbols that still waits.
+    pub(crate) fn withdraw(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        let Some((handler, symbols)) = self.take_out(query) else { return };
+        effects.leftovers.push(Leftover::Handler(handler));
+        self.observe(effects, || EventKind::Withdrawn { symbols });
+    }
+
+    /// Ends a query with an error.
+    pub(crate) fn fail_query(&mut self, query: QueryId, error: LookupError, effects: &mut Effects<P>) {
+        let Some((handler, symbols)) = self.take_out(query) else { return };
+        effects.complete(handler, Err(error));
+        self.observe(effects, || EventKind::QueryFailed { symbols });
+    }
+
+    /// Tells the queries in the list that begins at `first` that their row has come as far as `reached`.
+    ///
+    /// The row may have left the states that hold a list already.
+    pub(crate) fn satisfy(
+        &mut self,
+        row: RowId,
+        first: Lodging,
+        reached: RequiredState,
+        effects: &mut Effects<P>,
+    ) {
+        let Some((address, flags)) = address_and_flags(&self.rows[row]) else { return };
+        let mut cursor = first;
+        let mut satisfied = Vec::new();
+        while !cursor.is_none() {
+            let here = cursor;
+            let lodged = lodged_at(&mut self.queries, here);
+            cursor = lodged.next_of(here);
+            if lodged.required_state > reached {
+                continue;
+            }
+            self.unlink(here);
+            let lodged = lodged_at(&mut self.queries, here);
+            lodged.entries[here.entry as usize].progress = Progress::Found { address, flags };
+            lodged.outstanding -= 1;
+            if lodged.outstanding == 0 {
+                satisfied.push(here.query);
+            }
+        }
+        for index in satisfied {
+            if let Some(query) = self.queries.id_at(index) {
+                self.complete(query, effects);
+            }
+        }
+    }
+
+    /// Fails every query in the list that begins at `first`, whose row has left the states that hold one.
+    pub(crate) fn fail_lodged(&mut self, first: Lodging, error: &LookupError, effects: &mut Effects<P>) {
+        let mut cursor = first;
+        while !cursor.is_none() {
+            let query = self.queries.id_at(cursor.query);
+            // A query may be in the list twice, and leaves with all its entries: go on behind them.
+            let mut next = cursor;
+            while !next.is_none() && next.query == cursor.query {
+                next = lodged_at(&mut self.queries, next).next_of(next);
+            }
+            if let Some(query) = query {
+                self.fail_query(query, error.clone(), effects);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Puts entry `entry` of `query` into the list of its row, which must be in a state to wait in.
+    pub(crate) fn lodge(&mut self, query: QueryId, entry: usize) {
+        let entry = u32::try_from(entry).expect("a lookup asks for fewer than four billion symbols");
+        let here = Lodging { query: query.index(), entry };
+        let row = lodged_at(&mut self.queries, here).entries[entry as usize].row;
+        let Some(waiting) = self.rows[row].waiting_mut() else { return };
+        let next = std::mem::replace(&mut waiting.queries, here);
+        set_neighbours(&mut self.queries, here, Lodging::NONE, next);
+        if !next.is_none() {
+            set_previous(&mut self.queries, next, here);
+        }
+    }
+
+    /// Ends a query with its answer.
+    pub(crate) fn complete(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        let Some(Query { handler, phase: Phase::Lodged(lodged) }) = self.queries.remove(query) else {
+            return;
+        };
+        self.forget_aliases(&lodged.aliases);
+        let symbols = lodged.entries.len();
+        let found = lodged.entries.into_iter().filter_map(Entry::into_found).collect();
+        effects.complete(handler, Ok(found));
+        self.observe(effects, || EventKind::Completed { symbols });
+    }
+
+    /// Takes a query out of the slab, its entries out of the lists, and gives back its handler.
+    fn take_out(&mut self, query: QueryId) -> Option<(P::Handler, usize)> {
+        let entries = match &self.queries.get(query)?.phase {
+            Phase::Suspended(_) => 0,
+            Phase::Lodged(lodged) => lodged.entries.len(),
+        };
+        for entry in 0..entries {
+            // Fits: `lodge` has checked it.
+            self.unlink(Lodging { query: query.index(), entry: entry as u32 });
+        }
+        let Query { handler, phase } = self.queries.remove(query)?;
+        match phase {
+            Phase::Suspended(suspended) => Some((handler, suspended.search.symbols.len())),
+            Phase::Lodged(lodged) => {
+                self.forget_aliases(&lodged.aliases);
+                Some((handler, entries))
+            }
+        }
+    }
+
+    /// Takes an entry out of its row's list, if it is in one.
+    fn unlink(&mut self, here: Lodging) {
+        let entry = &lodged_at(&mut self.queries, here).entries[here.entry as usize];
+        let Progress::Waiting { previous, next } = entry.progress else { return };
+        let row = entry.row;
+        if !next.is_none() {
+            set_previous(&mut self.queries, next, previous);
+        }
+        if previous.is_none() {
+            if let Some(waiting) = self.rows[row].waiting_mut() {
+                waiting.queries = next;
+            }
+        } else {
+            set_next(&mut self.queries, previous, next);
+        }
+    }
+}
+
+impl Lodged {
+    /// The entry after `here` in its row's list.
+    fn next_of(&self, here: Lodging) -> Lodging {
+        match self.entries[here.entry as usize].progress {
+            Progress::Waiting { next, .. } => next,
+            Progress::Found { .. } => Lodging::NONE,
+        }
+    }
+}
+
+impl Entry {
+    /// The entry as part of the answer. Symbols without an address are not.
+    fn into_found(self) -> Option<Found> {
+        match self.progress {
+            Progress::Found { address, flags }
+                if !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) =>
+            {
+                let definition = ExecutorSymbolDef::new(address, flags);
+                Some(Found { name: self.name, row: self.row, definition })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a query may be told of a row, once it has an address.
+fn address_and_flags(row: &Row) -> Option<(ExecutorAddr, SymbolFlags)> {
+    match row.state {
+        RowState::Resolved { address, .. }
+        | RowState::Emitted { address, .. }
+        | RowState::Ready { address } => Some((address, row.flags)),
+        _ => None,
+    }
+}
+
+fn lodged_at<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging) -> &mut Lodged {
+    match &mut queries.at_mut(at.query).phase {
+        Phase::Lodged(lodged) => lodged,
+        Phase::Suspended(_) => panic!("a suspended query is in no row's list"),
+    }
+}
+
+fn set_neighbours<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, previous: Lodging, next: Lodging) {
+    lodged_at(queries, at).entries[at.entry as usize].progress = Progress::Waiting { previous, next };
+}
+
+fn set_previous<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, new: Lodging) {
+    if let Progress::Waiting { previous, .. } =
+        &mut lodged_at(queries, at).entries[at.entry as usize].progress
+    {
+        *previous = new;
+    }
+}
+
+fn set_next<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, new: Lodging) {
+    if let Progress::Waiting { next, .. } = &mut lodged_at(queries, at).entries[at.entry as usize].progress {
+        *next = new;
+    }
 }

@@ -51,7 +51,8 @@ impl<I: Id, T> Slab<I, T> {
     }
 
     pub(crate) fn remove(&mut self, id: I) -> Option<T> {
-        let slot = self.slots.get_mut(id.index() as usize).filter(|slot| slot.generation == id.generation())?;
+        let slot =
+            self.slots.get_mut(id.index() as usize).filter(|slot| slot.generation == id.generation())?;
         if matches!(slot.content, Content::Free { .. }) {
             return None;
         }
@@ -67,14 +68,18 @@ impl<I: Id, T> Slab<I, T> {
 
     pub(crate) fn get(&self, id: I) -> Option<&T> {
         match self.slots.get(id.index() as usize) {
-            Some(Slot { generation, content: Content::Live(value) }) if *generation == id.generation() => Some(value),
+            Some(Slot { generation, content: Content::Live(value) }) if *generation == id.generation() => {
+                Some(value)
+            }
             _ => None,
         }
     }
 
     pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
         match self.slots.get_mut(id.index() as usize) {
-            Some(Slot { generation, content: Content::Live(value) }) if *generation == id.generation() => Some(value),
+            Some(Slot { generation, content: Content::Live(value) }) if *generation == id.generation() => {
+                Some(value)
+            }
             _ => None,
         }
     }

@@ -20,15 +20,17 @@ struct Frame {
 }
 
 thread_local! {
-    static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+    static FRAMES: RefCell<Vec<Frame>> = RefCell::default();
 }
 
 /// Runs `code` of the embedder on behalf of `session`; a panic comes back as its message, after it has
 /// failed the symbols of every responsibility it dropped.
 pub(super) fn run<R>(session: &ExecutionSession, code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
-    FRAMES.with_borrow_mut(|frames| frames.push(Frame { session: session.tag(), dropped_in_panic: Vec::new() }));
+    FRAMES.with(|frames| {
+        frames.borrow_mut().push(Frame { session: session.tag(), dropped_in_panic: Vec::new() })
+    });
     let result = crate::panics::guard(code);
-    let frame = FRAMES.with_borrow_mut(Vec::pop);
+    let frame = FRAMES.with(|frames| frames.borrow_mut().pop());
     for mut duty in frame.into_iter().flat_map(|frame| frame.dropped_in_panic) {
         let message = match &result {
             Err(message) => message.clone(),

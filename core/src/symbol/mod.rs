@@ -3,3 +3,4 @@
 pub(crate) mod flags;
 pub(crate) mod name;
 pub(crate) mod set;
+mod table;

@@ -1,58 +1,409 @@
-//! Interned symbol names: a stand-in with the final surface.
+//! Interned symbol names and the pool they live in.
+//!
+//! A name is one reference-counted piece of text; the pool holds one reference to each and hands out
+//! clones, so two handles of one pool spell the same text exactly when they are the same pointer.
+//!
+//! - The pool is cut into shards by hash, each a small table under its own lock, so that threads meet
+//!   only when they intern names of one shard at one moment. The lock is held for a probe.
+//! - Cloning, comparing, hashing and dropping a [`SymbolName`] never touches the pool. Looking a name
+//!   up by reference in a map touches not even its count.
+//! - Names that only the pool still holds are **dead**. A shard that runs full sweeps them out before
+//!   it grows, so interning pays for its own garbage; [`SymbolStringPool::released`] lets whoever
+//!   drops names in bulk pay for theirs.
+//!
+//! # Why sweeping the dead cannot race
+//!
+//! The last handle may be dropped on one thread while another interns the same text. A handle comes
+//! from another handle or from the pool. While the count says that the pool holds the only reference,
+//! there is no handle to clone, and the pool gives out new ones only under the shard's lock. The sweep
+//! reads the count under that lock, so what it finds dead stays dead until it is gone; what it finds
+//! alive a moment before the last handle goes is left to the next sweep. Dropping a handle needs no
+//! lock. Model: `loom-tests/tests/symbol_name.rs`.
+//!
+//! **Architecture Invariant:** no user code runs under a shard's lock, and a shard's lock is a leaf:
+//! nothing else is locked while it is held.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
 
-use rustc_hash::FxHashSet;
+use arcstr::ArcStr;
+use crossbeam_utils::CachePadded;
+use rustc_hash::FxBuildHasher;
 
+use super::table::{NameTable, Slot};
+use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex};
 
-/// Interns symbol names, so that equal names are one object.
-#[derive(Clone, Debug, Default)]
-pub struct SymbolStringPool(Arc<Mutex<FxHashSet<Arc<str>>>>);
+/// The interned name of a symbol: one pointer, compared and hashed by identity.
+///
+/// Equality and hashing look at the pointer and cost O(1); ordering and formatting look at the text.
+/// Two names of one [`SymbolStringPool`] are equal exactly when their texts are. Names of different
+/// pools are never equal, even with equal texts (the empty name excepted): their order is then that of
+/// their addresses, so that `cmp` and `==` agree. Because hashing sees addresses, the iteration order
+/// of a hash map of names differs from run to run; sort by name where order shows.
+///
+/// # Concurrency
+/// Handles may be cloned, sent, shared and dropped anywhere; none of it takes a lock.
+///
+/// # Examples
+/// ```
+/// # use uruk_core::SymbolStringPool;
+/// let pool = SymbolStringPool::new();
+/// let main = pool.intern("main");
+/// assert_eq!(main, pool.intern("main"));
+/// assert_ne!(main, SymbolStringPool::new().intern("main"));
+/// assert_eq!(main.as_str(), "main");
+/// ```
+///
+/// Source: ORC `SymbolStringPtr`.
+#[doc(alias = "SymbolStringPtr")]
+#[derive(Clone)]
+pub struct SymbolName(ArcStr);
 
-impl SymbolStringPool {
-    /// An empty pool.
-    pub fn new() -> Self {
-        Self::default()
+impl SymbolName {
+    /// The text.
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
     }
 
-    /// The one name with these characters.
-    pub fn intern(&self, name: &str) -> SymbolName {
-        let mut names = self.0.lock();
-        if let Some(found) = names.get(name) {
-            return SymbolName(found.clone());
-        }
-        let fresh: Arc<str> = name.into();
-        names.insert(fresh.clone());
-        SymbolName(fresh)
+    /// Where the text lies: what makes the name itself.
+    #[inline]
+    fn identity(&self) -> usize {
+        self.0.as_str().as_ptr().addr()
     }
 }
 
-/// An interned symbol name.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SymbolName(Arc<str>);
+impl PartialEq for SymbolName {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
 
-impl SymbolName {
-    /// The characters.
-    pub fn as_str(&self) -> &str {
-        &self.0
+impl Eq for SymbolName {}
+
+impl Hash for SymbolName {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_usize(self.identity());
+    }
+}
+
+impl Ord for SymbolName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if self == other {
+            return Ordering::Equal;
+        }
+        self.as_str().cmp(other.as_str()).then_with(|| self.identity().cmp(&other.identity()))
+    }
+}
+
+impl PartialOrd for SymbolName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
 impl AsRef<str> for SymbolName {
     fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for SymbolName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        self.as_str()
     }
 }
 
 impl fmt::Debug for SymbolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for SymbolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.as_str(), f)
+    }
+}
+
+/// Where the names of one or several sessions are interned. Clones are handles of the same pool.
+///
+/// # Concurrency
+/// Every method may be called from any thread. Each locks one shard at a time, for a probe, or for a
+/// sweep of that shard when it is full.
+///
+/// # Cost
+/// A 33-character name takes one 64-byte heap block and about 15 bytes of table.
+///
+/// Source: ORC `SymbolStringPool`.
+#[derive(Clone)]
+pub struct SymbolStringPool(Arc<PoolState>);
+
+struct PoolState {
+    shards: Box<[CachePadded<Mutex<NameTable>>]>,
+    /// Names whose release was announced since the last full sweep.
+    released: AtomicUsize,
+    /// How many of those make it worth while to ask whether to sweep again.
+    sweep_at: AtomicUsize,
+}
+
+/// How many names may be announced as released before a sweep looks for them, at least.
+const RELEASED_BEFORE_SWEEP_MIN: usize = 1024;
+
+impl SymbolStringPool {
+    /// Creates an empty pool.
+    pub fn new() -> Self {
+        // First sizes differ, so that the tables grow one after another and not all at once.
+        let table = |shard| NameTable::with_homes(HOMES_MIN + shard % 8);
+        let shards = (0..SHARDS).map(|shard| CachePadded::new(Mutex::new(table(shard)))).collect();
+        Self(Arc::new(PoolState {
+            shards,
+            released: AtomicUsize::new(0),
+            sweep_at: AtomicUsize::new(RELEASED_BEFORE_SWEEP_MIN),
+        }))
+    }
+
+    /// Gives the one name that spells `text`, making it if nobody holds it yet.
+    ///
+    /// Source: ORC `SymbolStringPool::intern`.
+    pub fn intern(&self, text: &str) -> SymbolName {
+        let (place, tag) = place_of(text);
+        let mut shard = self.0.shards[place].lock();
+        match shard.find(tag, text) {
+            Slot::Held(index) => {
+                if cfg!(uruk_weaken = "symbol_name_found_and_taken_in_two_steps") {
+                    drop(shard);
+                    shard = self.0.shards[place].lock();
+                }
+                SymbolName(shard.name(index).clone())
+            }
+            Slot::Vacant(index) => insert(&mut shard, index, tag, text),
+        }
+    }
+
+    /// Gives the name that spells `text` if the pool has it, and leaves the pool as it is.
+    pub fn get(&self, text: &str) -> Option<SymbolName> {
+        let (shard, tag) = place_of(text);
+        let shard = self.0.shards[shard].lock();
+        match shard.find(tag, text) {
+            Slot::Held(index) => Some(SymbolName(shard.name(index).clone())),
+            Slot::Vacant(_) => None,
+        }
+    }
+
+    /// How many names the pool has, the dead ones that no sweep has met yet included.
+    ///
+    /// # Cost
+    /// Locks every shard in turn.
+    pub fn len(&self) -> usize {
+        self.0.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Whether the pool has no names.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Says that about `count` names have just been let go; now and then this sweeps the pool.
+    ///
+    /// With it, dead names stay below half of all (or 1,024) even when nothing is interned any more.
+    /// Without it they go when their shard next runs full.
+    ///
+    /// # Cost
+    /// Amortized O(`count`). No lock of the caller's should be held: a sweep visits the whole pool.
+    pub fn released(&self, count: usize) {
+        // Relaxed, here and in `reclaim`: hints that decide when to sweep; two threads that both sweep, or
+        // one that sweeps late, do no harm.
+        let released = self.0.released.fetch_add(count, Relaxed).saturating_add(count);
+        if released < self.0.sweep_at.load(Relaxed) {
+            return;
+        }
+        let worthwhile = self.len() / 2;
+        if released < worthwhile {
+            self.0.sweep_at.store(worthwhile, Relaxed);
+        } else {
+            self.reclaim();
+        }
+    }
+
+    /// Frees every dead name and gives back the room they took; says how many there were.
+    ///
+    /// Source: ORC `SymbolStringPool::clearDeadEntries`.
+    #[doc(alias = "clearDeadEntries")]
+    pub fn reclaim(&self) -> usize {
+        self.0.released.store(0, Relaxed);
+        self.0.sweep_at.store(RELEASED_BEFORE_SWEEP_MIN, Relaxed);
+        let mut freed = 0;
+        for shard in &self.0.shards {
+            freed += sweep(&mut shard.lock());
+        }
+        freed
+    }
+}
+
+impl Default for SymbolStringPool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for SymbolStringPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SymbolStringPool").field("names", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Makes a name that the shard does not have.
+#[inline(never)]
+fn insert(shard: &mut NameTable, mut index: usize, tag: u32, text: &str) -> SymbolName {
+    if shard.is_full() {
+        make_room(shard);
+        let Slot::Vacant(moved) = shard.find(tag, text) else { unreachable!("making room adds no name") };
+        index = moved;
+    }
+    let name = ArcStr::from(text);
+    shard.insert(index, tag, name.clone());
+    SymbolName(name)
+}
+
+/// Makes room in a shard that is full: sweeps it if many of its names are dead, grows it otherwise.
+///
+/// Counts lie beside the texts, so that sweeping costs a cache miss a name. A sample of the table, which
+/// is in random order, says whether that is worth it.
+#[cold]
+#[inline(never)]
+fn make_room(shard: &mut NameTable) {
+    const SAMPLE: usize = 32;
+    let sampled = shard.len().min(SAMPLE);
+    let dead = shard.iter().take(SAMPLE).filter(|name| is_dead(name)).count();
+    if dead * 4 > sampled {
+        sweep(shard);
+    } else {
+        shard.rebuild(NameTable::homes_for(shard.len()), |_| true);
+    }
+}
+
+/// Frees the names that only the pool holds. The caller holds the shard's lock, see the module's head.
+fn sweep(shard: &mut NameTable) -> usize {
+    let before = shard.len();
+    let live = shard.iter().filter(|name| !is_dead(name)).count();
+    shard.rebuild(NameTable::homes_for(live).max(HOMES_MIN), |name| !is_dead(name));
+    before - shard.len()
+}
+
+/// Whether the table's reference is the only one. The empty name is static and counts nothing.
+fn is_dead(name: &ArcStr) -> bool {
+    ArcStr::strong_count(name) == Some(1)
+}
+
+/// Where a text belongs: the low half of its hash chooses the shard, the high half is the tag.
+#[inline]
+fn place_of(text: &str) -> (usize, u32) {
+    let hash = FxBuildHasher.hash_one(text);
+    // 0 marks a hole in the table.
+    (hash as usize % SHARDS, ((hash >> 32) as u32).max(1))
+}
+
+/// A model follows every lock, so it gets one; programs get enough that threads rarely meet.
+const SHARDS: usize = if cfg!(uruk_loom) { 1 } else { 64 };
+
+/// The smallest table of a shard.
+const HOMES_MIN: usize = 8;
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::thread;
+
+    #[test]
+    fn one_text_is_one_name() {
+        let pool = SymbolStringPool::new();
+        let (first, second) = (pool.intern("f"), pool.intern("f"));
+        assert_eq!(first, second);
+        assert_eq!(hash(&first), hash(&second));
+        assert_ne!(first, pool.intern("g"));
+        assert_eq!(pool.get("f"), Some(first));
+        assert_eq!(pool.get("h"), None);
+        assert_eq!(pool.len(), 2);
+    }
+
+    #[test]
+    fn names_of_different_pools_differ_and_still_order() {
+        let (here, there) = (SymbolStringPool::new().intern("f"), SymbolStringPool::new().intern("f"));
+        assert_ne!(here, there);
+        assert_ne!(here.cmp(&there), Ordering::Equal);
+        assert_eq!(here.cmp(&there), there.cmp(&here).reverse());
+    }
+
+    #[test]
+    fn names_order_by_text_and_print_it() {
+        let pool = SymbolStringPool::new();
+        let mut names = ["m", "", "zz", "a\"b"].map(|text| pool.intern(text));
+        names.sort();
+        assert_eq!(names.each_ref().map(SymbolName::as_str), ["", "a\"b", "m", "zz"]);
+        assert_eq!(format!("{} {:?}", names[1], names[1]), r#"a"b "a\"b""#);
+    }
+
+    #[test]
+    fn a_held_name_survives_sweeps_and_a_dead_one_does_not() {
+        let pool = SymbolStringPool::new();
+        let held = pool.intern("held");
+        drop(pool.intern("dead"));
+        assert_eq!(pool.reclaim(), 1);
+        assert_eq!(pool.get("dead"), None);
+        assert_eq!(pool.get("held"), Some(held.clone()));
+        assert_eq!(pool.intern("held"), held);
+    }
+
+    #[test]
+    fn a_name_outlives_its_pool() {
+        let name = SymbolStringPool::new().intern("orphan");
+        assert_eq!(name.as_str(), "orphan");
+    }
+
+    #[test]
+    fn interning_alone_sweeps_what_died() {
+        let pool = SymbolStringPool::new();
+        for index in 0..200_000 {
+            pool.intern(&format!("short lived {index}"));
+        }
+        assert!(pool.len() < SHARDS * 2 * HOMES_MIN * 2, "{} dead names stay", pool.len());
+    }
+
+    #[test]
+    fn announced_names_are_freed_without_further_interning() {
+        let pool = SymbolStringPool::new();
+        for round in 0..4 {
+            let names: Vec<_> = (0..50_000).map(|index| pool.intern(&format!("{round}.{index}"))).collect();
+            let count = names.len();
+            drop(names);
+            pool.released(count);
+            assert_eq!(pool.len(), 0);
+        }
+    }
+
+    #[test]
+    fn threads_that_intern_and_drop_agree_on_identity() {
+        let pool = SymbolStringPool::new();
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let pool = pool.clone();
+                thread::spawn(move || {
+                    for round in 0..2_000 {
+                        let text = format!("n{}", round % 7);
+                        let (first, second) = (pool.intern(&text), pool.intern(&text));
+                        assert_eq!(first, second);
+                        assert_eq!(first.as_str(), text);
+                        if round % 16 == 0 {
+                            pool.reclaim();
+                        }
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        assert_eq!(pool.len() - pool.reclaim(), 0);
+    }
+
+    fn hash(name: &SymbolName) -> u64 {
+        FxBuildHasher.hash_one(name)
     }
 }

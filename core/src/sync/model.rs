@@ -63,7 +63,11 @@ impl Condvar {
     }
 
     /// Models have no clock: waits without a limit and never reports a time-out.
-    pub fn wait_timeout<'a, T>(&self, guard: MutexGuard<'a, T>, _limit: Duration) -> (MutexGuard<'a, T>, bool) {
+    pub fn wait_timeout<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        _limit: Duration,
+    ) -> (MutexGuard<'a, T>, bool) {
         (self.wait(guard), false)
     }
 

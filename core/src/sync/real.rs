@@ -1,5 +1,7 @@
 //! The arm that programs run: `parking_lot` locks and the standard library's atomics and threads.
 
+#![expect(clippy::disallowed_types, reason = "this is the door that the ban points to")]
+
 pub use parking_lot::MutexGuard;
 pub use std::hint;
 pub use std::sync::atomic;

@@ -1,7 +1,8 @@
 //! Absolute symbols: addresses known from the start.
 
 use crate::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolMap, SymbolName,
+    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolMap,
+    SymbolName,
 };
 
 /// A unit that defines symbols at addresses known already.

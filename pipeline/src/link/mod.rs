@@ -19,10 +19,12 @@ mod got_plt;
 pub mod graph;
 mod ifunc;
 mod initializers;
+mod layer;
 mod layout;
 mod merge;
 mod phases;
 mod placed;
+mod placements;
 mod plan;
 mod prune;
 mod relax;
@@ -33,6 +35,7 @@ pub mod x86_64;
 
 pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
+pub use layer::ObjectLinkingLayer;
 pub use phases::{
     Allocated, Built, Fixed, Link, LinkEnvironment, LinkOptions, LinkSizes, Linked, Resolved, SectionRange,
     UnwindTable,

@@ -1,1 +1,183 @@
-//! The symbol protocol seen from outside, without LLVM.
+//! The symbol protocol seen from outside, without LLVM: what the tests share.
+
+use std::sync::{Arc, mpsc};
+
+use uruk_core::{
+    DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib,
+    JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, SearchOrder, SymbolFlags, SymbolFlagsMap, SymbolMap,
+    SymbolName,
+};
+
+type Materialize = Box<dyn FnOnce(MaterializationResponsibility) + Send>;
+type Discard = Box<dyn FnMut(&SymbolName) + Send>;
+
+/// A unit made of closures.
+pub struct TestUnit {
+    name: String,
+    interface: MaterializationInterface,
+    materialize: Option<Materialize>,
+    discard: Discard,
+}
+
+impl TestUnit {
+    /// A unit of `symbols` that runs `materialize`.
+    pub fn new(
+        name: &str,
+        symbols: SymbolFlagsMap,
+        materialize: impl FnOnce(MaterializationResponsibility) + Send + 'static,
+    ) -> Self {
+        let interface = MaterializationInterface::new(symbols);
+        Self {
+            name: name.into(),
+            interface,
+            materialize: Some(Box::new(materialize)),
+            discard: Box::new(|_| {}),
+        }
+    }
+
+    /// Calls `discard` for each symbol the unit loses.
+    #[must_use]
+    pub fn on_discard(mut self, discard: impl FnMut(&SymbolName) + Send + 'static) -> Self {
+        self.discard = Box::new(discard);
+        self
+    }
+
+    /// Adds a symbol for the unit's initialisers.
+    #[must_use]
+    pub fn with_initializer(mut self, initializer: SymbolName) -> Self {
+        self.interface = self.interface.with_initializer(initializer);
+        self
+    }
+
+    /// The unit as sessions take it.
+    #[must_use]
+    pub fn boxed(self) -> Box<dyn MaterializationUnit> {
+        Box::new(self)
+    }
+}
+
+impl MaterializationUnit for TestUnit {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        self.interface.clone()
+    }
+
+    fn materialize(mut self: Box<Self>, responsibility: MaterializationResponsibility) {
+        let materialize = self.materialize.take().expect("a unit materializes once");
+        materialize(responsibility);
+    }
+
+    fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
+        (self.discard)(symbol);
+    }
+}
+
+/// Exported code.
+pub const EXPORTED: SymbolFlags = SymbolFlags::EXPORTED.union(SymbolFlags::CALLABLE);
+
+/// An exported definition at `address`.
+pub fn at(address: u64) -> ExecutorSymbolDef {
+    ExecutorSymbolDef::new(ExecutorAddr::new(address), EXPORTED)
+}
+
+/// A session with a dylib `main`.
+pub fn session() -> (ExecutionSession, JitDylib) {
+    let session = ExecutionSession::new();
+    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
+    (session, main)
+}
+
+/// Exported flags for each of `names`.
+pub fn exported(session: &ExecutionSession, names: &[&str]) -> SymbolFlagsMap {
+    names.iter().map(|name| (session.intern(name), EXPORTED)).collect()
+}
+
+/// A search of `dylib` alone, hidden symbols included.
+pub fn order(dylib: &JitDylib) -> SearchOrder {
+    vec![(dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)]
+}
+
+/// Required symbols of these names.
+pub fn set(session: &ExecutionSession, names: &[&str]) -> LookupSet {
+    LookupSet::required(names.iter().map(|name| session.intern(name)))
+}
+
+/// An address for each covered symbol: 0x1000 and on, in the order of their names.
+pub fn addresses(symbols: &SymbolFlagsMap) -> SymbolMap {
+    let mut names: Vec<_> = symbols
+        .iter()
+        .filter(|(_, flags)| !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY))
+        .collect();
+    names.sort_by_key(|(name, _)| *name);
+    let at = |index: usize| ExecutorAddr::new(0x1000 + 16 * index as u64);
+    names
+        .into_iter()
+        .enumerate()
+        .map(|(index, (name, flags))| (name.clone(), ExecutorSymbolDef::new(at(index), *flags)))
+        .collect()
+}
+
+/// Resolves and emits everything, depending on nothing.
+pub fn finish(responsibility: MaterializationResponsibility) {
+    finish_with(responsibility, Vec::new());
+}
+
+/// Resolves and emits everything with these dependence groups.
+pub fn finish_with(responsibility: MaterializationResponsibility, groups: Vec<DependenceGroup>) {
+    let addresses = addresses(responsibility.symbols());
+    let resolved = responsibility.notify_resolved(&addresses).expect("addresses are as promised");
+    resolved.notify_emitted(groups).expect("dependencies are possible");
+}
+
+/// Defines exported `symbols` whose unit does nothing but finish.
+pub fn define_simple(dylib: &JitDylib, unit: &str, symbols: &[&str]) {
+    let symbols = exported(dylib.session(), symbols);
+    dylib.define(TestUnit::new(unit, symbols, finish).boxed()).expect("nothing of the name is defined");
+}
+
+/// Defines exported `symbols` whose unit parks its responsibility in the channel.
+pub fn define_parked(
+    dylib: &JitDylib,
+    unit: &str,
+    symbols: &[&str],
+) -> mpsc::Receiver<Detached<MaterializationResponsibility>> {
+    let (send, receive) = mpsc::channel();
+    let symbols = exported(dylib.session(), symbols);
+    let park = move |responsibility: MaterializationResponsibility| {
+        // The test may have ended; then the symbols fail, which is as good.
+        let _ = send.send(responsibility.detach());
+    };
+    dylib.define(TestUnit::new(unit, symbols, park).boxed()).expect("nothing of the name is defined");
+    receive
+}
+
+/// Starts a lookup whose answer comes through a channel.
+pub fn look_up_later(
+    session: &ExecutionSession,
+    request: LookupRequest,
+) -> mpsc::Receiver<Result<LookupResult, LookupError>> {
+    let (send, receive) = mpsc::channel();
+    session.lookup_async(request, move |answer| {
+        // The test may have lost interest.
+        let _ = send.send(answer);
+    });
+    receive
+}
+
+/// A request for `names` in `dylib` alone.
+pub fn request(dylib: &JitDylib, names: &[&str]) -> LookupRequest {
+    LookupRequest::new(order(dylib), set(dylib.session(), names))
+}
+
+/// What a waker of a test does: nothing but be asked.
+pub fn waker() -> std::task::Waker {
+    struct Quiet;
+    impl std::task::Wake for Quiet {
+        fn wake(self: Arc<Self>) {}
+    }
+    Arc::new(Quiet).into()
+}

@@ -1,0 +1,45 @@
+# What one types. `make demo` and `make test` work on a fresh Debian 12 with rustup's Rust and a C compiler.
+
+CARGO ?= cargo
+# Model builds have a directory of their own, so that they and the plain ones do not evict each other.
+LOOM = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_loom" CARGO_TARGET_DIR=target-loom $(CARGO)
+# How long `make stress` hammers.
+STRESS_SECONDS ?= 60
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check loom weaken tsan stress bench
+
+help: ## Lists these targets.
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-8s %s\n' "$$target" "$$what"; done
+
+setup: ## Installs what is missing: LLVM 22, clang 22, a C++ compiler.
+	@scripts/setup.sh
+
+demo: setup ## Runs SQLite, compiled to LLVM IR, in the engine, and shows where the time went.
+	@scripts/demo.sh
+
+test: setup ## Runs all tests.
+	$(CARGO) build --release -p uruk
+	URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --workspace
+
+check: setup ## Format, lints and documentation, as CI has them.
+	@scripts/setup.sh --lint
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(LOOM) clippy -p uruk-core -p uruk-dispatch -p loom-tests --all-targets -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --no-deps --workspace
+
+loom: ## Explores the interleavings of every protocol that more than one thread runs.
+	$(LOOM) test --release -p loom-tests
+
+weaken: ## Leaves out one step of a protocol at a time; its model must notice.
+	@scripts/weaken.sh
+
+tsan: ## Runs core and dispatch under ThreadSanitizer (needs a nightly toolchain).
+	@scripts/tsan.sh
+
+stress: ## Runs the tests that hammer, for STRESS_SECONDS each.
+	URUK_STRESS_SECONDS=$(STRESS_SECONDS) $(CARGO) test --release --workspace -- --ignored stress
+
+bench: setup ## Measures.
+	$(CARGO) bench --workspace --benches

@@ -1,0 +1,154 @@
+//! Claim: a unit leaves its rows to be materialized, by one responsibility at a time.
+//!
+//! The unit itself travels in the effects of whatever claimed it. Rows of a claim carry its id, and a
+//! responsibility acts on rows that carry it only.
+
+use crate::{EventKind, SymbolFlagsMap, SymbolName};
+
+use super::define::WaitingUnit;
+use super::effects::{ClaimedUnit, Effects, Leftover};
+use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
+use super::row::{Row, RowState, Waiting};
+use super::{Payload, SessionState};
+
+/// A responsibility's side of the state.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) dylib: DylibId,
+    /// Where its resources go. Stale only if the claim has no rows.
+    pub(crate) tracker: TrackerId,
+    pub(crate) unit_name: SymbolName,
+    /// How many rows carry the claim.
+    pub(crate) rows: usize,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// Moves the unit that waits in `row` out of its rows: all of them are Materializing from now on.
+    ///
+    /// Does nothing if no unit waits in the row.
+    pub(crate) fn claim(&mut self, row: RowId, effects: &mut Effects<P>) {
+        let Row { dylib, tracker, .. } = self.rows[row];
+        let Some(waiting) = self.rows[row].unit().and_then(|unit| self.units.remove(unit)) else { return };
+        let rows = waiting.symbols.len();
+        let claim = self.claims.insert(Claim { dylib, tracker, unit_name: waiting.name.clone(), rows });
+        for name in waiting.symbols.keys() {
+            if let Some(row) = self.find(dylib, name) {
+                self.rows[row].state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
+            }
+        }
+        self.hand_over(claim, waiting, effects);
+    }
+
+    /// Sends a unit on its way to be materialized under `claim`.
+    pub(crate) fn hand_over(
+        &mut self,
+        claim: ClaimId,
+        waiting: WaitingUnit<P::Unit>,
+        effects: &mut Effects<P>,
+    ) {
+        let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, discarded } = waiting;
+        let dylib = self.claims[claim].dylib;
+        let dylib_name = self.dylibs[dylib].name.clone();
+        if self.observed {
+            let (dylib, unit) = (dylib_name.clone(), unit_name.clone());
+            self.observe(effects, || EventKind::Claimed { dylib, unit });
+        }
+        effects.claimed.push(ClaimedUnit {
+            unit,
+            discarded,
+            claim,
+            dylib,
+            dylib_name,
+            unit_name,
+            symbols,
+            initializer,
+            priority,
+        });
+    }
+
+    /// Asked by a claimed unit that is about to start: gives it back if it shall.
+    ///
+    /// A unit that nobody wants any more goes back to its rows; one whose rows were removed leaves
+    /// through `effects`.
+    pub(crate) fn begin(
+        &mut self,
+        claimed: ClaimedUnit<P::Unit>,
+        effects: &mut Effects<P>,
+    ) -> Option<ClaimedUnit<P::Unit>> {
+        let claim = claimed.claim;
+        if !self.claims.contains(claim) {
+            effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
+            return None;
+        }
+        let demanded = |name| self.find(claimed.dylib, name).is_some_and(|row| self.is_demanded(row));
+        if claimed.symbols.keys().any(demanded) {
+            return Some(claimed);
+        }
+        let ClaimedUnit { unit, discarded, dylib, unit_name: name, symbols, initializer, priority, .. } =
+            claimed;
+        let rows = self.rows_of_claim(claim, dylib, &symbols);
+        self.claims.remove(claim);
+        self.observe(effects, || EventKind::Returned { unit: name.clone() });
+        let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
+        for row in rows {
+            self.give_back(row, unit);
+        }
+        None
+    }
+
+    /// Puts a row that nobody waits on back to its unit.
+    pub(crate) fn give_back(&mut self, row: RowId, unit: UnitId) {
+        // Its node outlived those who depended on it.
+        if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
+            self.forest.remove(node);
+        }
+        self.rows[row].state = RowState::Returned { unit };
+    }
+
+    /// See [`crate::MaterializationResponsibility::requested_symbols`].
+    pub(crate) fn requested(&self, claim: ClaimId, covered: &SymbolFlagsMap) -> Vec<SymbolName> {
+        let Some(&Claim { dylib, .. }) = self.claims.get(claim) else { return Vec::new() };
+        let demanded = |name: &&SymbolName| self.find(dylib, name).is_some_and(|row| self.is_demanded(row));
+        covered.keys().filter(demanded).cloned().collect()
+    }
+
+    /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
+    pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
+        let Claim { dylib, tracker, ref unit_name, .. } = *self.claims.get(claim)?;
+        let delegated = Claim { dylib, tracker, unit_name: unit_name.clone(), rows: 0 };
+        let delegate = self.claims.insert(delegated);
+        for name in names {
+            let Some(row) = self.row_of_claim(claim, name) else { continue };
+            if let RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. } =
+                &mut self.rows[row].state
+            {
+                *claim = delegate;
+            }
+            self.claims[claim].rows -= 1;
+            self.claims[delegate].rows += 1;
+        }
+        Some(delegate)
+    }
+
+    /// The row of `name`, if it carries `claim`.
+    pub(crate) fn row_of_claim(&self, claim: ClaimId, name: &SymbolName) -> Option<RowId> {
+        let dylib = self.claims.get(claim)?.dylib;
+        self.find(dylib, name).filter(|&row| self.rows[row].claim() == Some(claim))
+    }
+
+    /// The rows that carry `claim`, in the order of `names`.
+    pub(crate) fn rows_of_claim(&self, claim: ClaimId, dylib: DylibId, names: &SymbolFlagsMap) -> Vec<RowId> {
+        let carries = |row: &RowId| self.rows[*row].claim() == Some(claim);
+        names.keys().filter_map(|name| self.find(dylib, name)).filter(carries).collect()
+    }
+
+    /// Notes that a row stops carrying its claim because it is removed. The last one ends the claim.
+    pub(crate) fn leave_claim(&mut self, row: RowId) {
+        let Some(id) = self.rows[row].claim() else { return };
+        let claim = &mut self.claims[id];
+        claim.rows -= 1;
+        if claim.rows == 0 {
+            self.claims.remove(id);
+        }
+    }
+}

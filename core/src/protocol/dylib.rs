@@ -1,0 +1,213 @@
+//! Dylibs: their symbol tables, link orders and generators.
+
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+use crate::sync::Arc;
+use crate::{DylibError, EventKind, JitDylibLookupFlags, SymbolFlags, SymbolName};
+
+use super::effects::Effects;
+use super::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
+use super::row::{Links, Row, RowState};
+use super::slab::{NONE, Slab};
+use super::{Payload, SessionState};
+
+/// A name space.
+#[derive(Debug)]
+pub(crate) struct Dylib {
+    pub(crate) name: Arc<str>,
+    /// Its place in the order of creation.
+    pub(crate) created: u64,
+    /// The indices of the dylib's rows, by the rows' names.
+    pub(crate) table: HashTable<u32>,
+    /// Where references are searched. Never names a removed dylib.
+    pub(crate) link_order: Vec<(DylibId, JitDylibLookupFlags)>,
+    pub(crate) generators: Vec<GeneratorId>,
+    pub(crate) default_tracker: TrackerId,
+    /// The newest tracker of a list through the trackers.
+    pub(crate) newest_tracker: u32,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::ExecutionSession::create_jit_dylib`].
+    pub(crate) fn create_dylib(&mut self, name: Arc<str>) -> Result<DylibId, DylibError> {
+        if !self.is_open() {
+            return Err(DylibError::Closed);
+        }
+        if self.dylib_names.contains_key(&name) {
+            return Err(DylibError::Duplicate { name });
+        }
+        // The dylib and its default tracker name each other: the tracker comes second.
+        let dylib = self.dylibs.insert(Dylib {
+            name: name.clone(),
+            created: self.dylibs_created,
+            table: HashTable::new(),
+            link_order: Vec::new(),
+            generators: Vec::new(),
+            default_tracker: TrackerId::new(NONE, 0),
+            newest_tracker: NONE,
+        });
+        self.dylibs_created += 1;
+        let tracker = self.create_tracker_in(dylib);
+        let row = &mut self.dylibs[dylib];
+        row.default_tracker = tracker;
+        row.link_order.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
+        self.dylib_names.insert(name, dylib);
+        Ok(dylib)
+    }
+
+    /// The dylib of that name.
+    pub(crate) fn dylib_by_name(&self, name: &str) -> Option<(DylibId, Arc<str>)> {
+        let id = *self.dylib_names.get(name)?;
+        Some((id, self.dylibs[id].name.clone()))
+    }
+
+    /// The link order, with names for whoever makes handles of it. Empty for a removed dylib.
+    pub(crate) fn link_order(&self, dylib: DylibId) -> Vec<(DylibId, Arc<str>, JitDylibLookupFlags)> {
+        let Some(dylib) = self.dylibs.get(dylib) else { return Vec::new() };
+        dylib.link_order.iter().map(|&(id, flags)| (id, self.dylibs[id].name.clone(), flags)).collect()
+    }
+
+    /// Replaces the link order. `names` names the dylibs of `order` where this state no longer can.
+    pub(crate) fn set_link_order(
+        &mut self,
+        dylib: DylibId,
+        order: Vec<(DylibId, JitDylibLookupFlags)>,
+    ) -> Result<(), RemovedDylib> {
+        if let Some(position) = order.iter().position(|(id, _)| !self.dylibs.contains(*id)) {
+            return Err(RemovedDylib::InOrder(position));
+        }
+        self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?.link_order = order;
+        Ok(())
+    }
+
+    /// Appends to the link order what is not there already.
+    pub(crate) fn add_to_link_order(
+        &mut self,
+        dylib: DylibId,
+        added: DylibId,
+        flags: JitDylibLookupFlags,
+    ) -> Result<(), RemovedDylib> {
+        if !self.dylibs.contains(added) {
+            return Err(RemovedDylib::InOrder(0));
+        }
+        let order = &mut self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?.link_order;
+        if !order.iter().any(|(id, _)| *id == added) {
+            order.push((added, flags));
+        }
+        Ok(())
+    }
+
+    /// Takes a dylib out of the link order of another.
+    pub(crate) fn remove_from_link_order(&mut self, dylib: DylibId, removed: DylibId) {
+        if let Some(dylib) = self.dylibs.get_mut(dylib) {
+            dylib.link_order.retain(|(id, _)| *id != removed);
+        }
+    }
+
+    /// What each of `names` is, without searching it.
+    pub(crate) fn flags(&self, dylib: DylibId, names: Vec<SymbolName>) -> Vec<(SymbolName, SymbolFlags)> {
+        let flags = |name: SymbolName| {
+            let row = self.find(dylib, &name)?;
+            Some((name, self.rows[row].flags))
+        };
+        names.into_iter().filter_map(flags).collect()
+    }
+
+    /// The row of `name` in `dylib`.
+    pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
+        let table = &self.dylibs.get(dylib)?.table;
+        let index = *table.find(hash(name), |&index| self.rows.at(index).name == *name)?;
+        self.rows.id_at(index)
+    }
+
+    /// Adds a row, which must be the only one of its name.
+    pub(crate) fn insert_row(
+        &mut self,
+        dylib: DylibId,
+        tracker: TrackerId,
+        name: SymbolName,
+        unit_name: &SymbolName,
+        flags: SymbolFlags,
+        state: RowState,
+    ) -> RowId {
+        let (hashed, unit_name) = (hash(&name), unit_name.clone());
+        let row =
+            self.rows.insert(Row { name, unit_name, dylib, tracker, links: Links::ALONE, flags, state });
+        let rows = &self.rows;
+        self.dylibs[dylib].table.insert_unique(hashed, row.index(), |&index| hash(&rows.at(index).name));
+        self.link_to_tracker(row, tracker);
+        row
+    }
+
+    /// Takes a row out of its dylib and its tracker. What waited on it has been dealt with.
+    pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
+        self.unlink_from_tracker(row);
+        let Some(Row { name, dylib, .. }) = self.rows.remove(row) else { return };
+        let dylib = &mut self.dylibs[dylib];
+        if let Ok(entry) = dylib.table.find_entry(hash(&name), |&index| index == row.index()) {
+            entry.remove();
+        }
+        shrink(&mut dylib.table, &self.rows);
+        let dylib = dylib.name.clone();
+        self.observe(effects, || EventKind::Removed { dylib, symbol: name });
+    }
+
+    /// See [`crate::ExecutionSession::remove_jit_dylib`].
+    pub(crate) fn remove_dylib(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Vec<P::Resource> {
+        if !self.dylibs.contains(dylib) {
+            return Vec::new();
+        }
+        self.fail_suspended_in(dylib, effects);
+        let resources = self.clear(dylib, effects);
+        // Only the default tracker is left, and empty.
+        self.delete_tracker(self.dylibs[dylib].default_tracker);
+        for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
+            self.drop_generator(generator, effects);
+        }
+        if let Some(removed) = self.dylibs.remove(dylib) {
+            self.dylib_names.remove(&removed.name);
+        }
+        let others: Vec<_> = self.dylibs.iter().map(|(id, _)| id).collect();
+        for other in others {
+            self.remove_from_link_order(other, dylib);
+        }
+        resources
+    }
+
+    /// The dylib's trackers, newest first.
+    pub(crate) fn trackers_of(&self, dylib: DylibId) -> Vec<(bool, TrackerId)> {
+        let Some(row) = self.dylibs.get(dylib) else { return Vec::new() };
+        let mut trackers = Vec::new();
+        let mut cursor = row.newest_tracker;
+        while let Some(id) = self.trackers.id_at(cursor) {
+            trackers.push((id == row.default_tracker, id));
+            cursor = self.trackers[id].links.next;
+        }
+        trackers
+    }
+}
+
+/// Which dylib of an operation is no longer there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RemovedDylib {
+    /// The one operated on.
+    Itself,
+    /// The one at this position of the order given.
+    InOrder(usize),
+}
+
+/// A name's place in the tables.
+pub(crate) fn hash(name: &SymbolName) -> u64 {
+    FxBuildHasher.hash_one(name)
+}
+
+/// Gives memory back once a table is mostly empty: removing everything must not leave its peak behind.
+fn shrink(table: &mut HashTable<u32>, rows: &Slab<RowId, Row>) {
+    const CAPACITY_KEPT: usize = 1024;
+    if table.capacity() > CAPACITY_KEPT && table.len() < table.capacity() / 8 {
+        table.shrink_to(2 * table.len(), |&index| hash(&rows.at(index).name));
+    }
+}

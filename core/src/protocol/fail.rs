@@ -1,0 +1,140 @@
+//! Fail: rows fail, and with them everything that transitively waits on them, at once.
+//!
+//! One record per event; each row that falls keeps the row through which the failure reached it, so that
+//! an error can tell the path without any chain of boxes.
+
+use crate::failure::PATH_STEPS_MAX;
+use crate::sync::Arc;
+use crate::{EventKind, Failure, FailureCause, LookupError, SymbolFlagsMap, SymbolName};
+
+use super::effects::{Effects, Leftover};
+use super::ids::{ClaimId, FailureId, RowId};
+use super::row::{Row, RowState};
+use super::{Payload, SessionState};
+
+/// What broke, once for all the rows it felled.
+#[derive(Debug)]
+pub(crate) struct FailureRecord {
+    /// A symbol of the unit that failed, for paths whose end was removed since.
+    pub(crate) symbol: SymbolName,
+    pub(crate) unit: SymbolName,
+    pub(crate) dylib: Arc<str>,
+    pub(crate) cause: FailureCause,
+    /// How many rows refer to the record; it goes with the last.
+    pub(crate) rows: usize,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// Fails the rows that carry `claim`, and ends it.
+    ///
+    /// Does nothing for a claim whose rows were removed.
+    pub(crate) fn fail(
+        &mut self,
+        claim: ClaimId,
+        covered: &SymbolFlagsMap,
+        cause: FailureCause,
+        effects: &mut Effects<P>,
+    ) {
+        self.settle_all(effects);
+        let Some(dylib) = self.claims.get(claim).map(|claim| claim.dylib) else { return };
+        let rows = self.rows_of_claim(claim, dylib, covered);
+        self.claims.remove(claim);
+        let Some(&first) = rows.first() else { return };
+        let failure = self.record_failure(first, cause);
+        for row in rows {
+            if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
+                self.forest.fail(node);
+            }
+            self.make_failed(row, failure, None, effects);
+        }
+        self.release_failure(failure, effects);
+        self.settle(effects);
+    }
+
+    /// The failure as seen from a failed row.
+    pub(crate) fn failure_of(&self, row: RowId) -> Arc<Failure> {
+        let RowState::Failed { failure, root, depth, .. } = self.rows[row].state else {
+            panic!("{row:?} has not failed");
+        };
+        let record = &self.failures[failure];
+        let mut path = Vec::new();
+        let mut cursor = row;
+        while cursor != root && path.len() + 1 < PATH_STEPS_MAX {
+            let Some(Row { name, state: RowState::Failed { via, .. }, .. }) = self.rows.get(cursor) else {
+                break;
+            };
+            path.push(name.clone());
+            cursor = *via;
+        }
+        let root = self.rows.get(root);
+        path.push(root.map_or_else(|| record.symbol.clone(), |row| row.name.clone()));
+        let path_omitted = (depth as usize + 1).saturating_sub(path.len());
+        let (unit, dylib, cause) = (record.unit.clone(), record.dylib.clone(), record.cause.clone());
+        Arc::new(Failure { path, path_omitted, unit, dylib, cause })
+    }
+
+    /// The failure as seen from where it began.
+    pub(crate) fn failure_at(&self, failure: FailureId) -> Arc<Failure> {
+        let FailureRecord { symbol, unit, dylib, cause, .. } = &self.failures[failure];
+        let (unit, dylib, cause) = (unit.clone(), dylib.clone(), cause.clone());
+        Arc::new(Failure { path: vec![symbol.clone()], path_omitted: 0, unit, dylib, cause })
+    }
+
+    /// Makes the record of a failure that begins at `row`. It is kept until [`Self::release_failure`].
+    pub(crate) fn record_failure(&mut self, row: RowId, cause: FailureCause) -> FailureId {
+        let Row { ref name, ref unit_name, dylib, .. } = self.rows[row];
+        let (symbol, unit, dylib) = (name.clone(), unit_name.clone(), self.dylibs[dylib].name.clone());
+        self.failures.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1 })
+    }
+
+    /// Lets go of one reference to a record; the last one sends its cause, a value of the embedder, out.
+    pub(crate) fn release_failure(&mut self, failure: FailureId, effects: &mut Effects<P>) {
+        let record = &mut self.failures[failure];
+        record.rows -= 1;
+        if record.rows == 0
+            && let Some(record) = self.failures.remove(failure)
+        {
+            effects.leftovers.push(Leftover::Cause(record.cause));
+        }
+    }
+
+    /// The forest says that `row` fell because of `via`; none where the failure began, which is known.
+    pub(crate) fn spread_to(&mut self, row: RowId, via: Option<RowId>, effects: &mut Effects<P>) {
+        let Some(via) = via else { return };
+        let still_stands = |row: &Row| matches!(row.state, RowState::Emitted { .. });
+        if !self.rows.get(row).is_some_and(still_stands) {
+            return;
+        }
+        let failure = match self.rows.get(via) {
+            Some(Row { state: RowState::Failed { failure, .. }, .. }) => Some(*failure),
+            _ => self.removed_roots.get(&via).copied(),
+        };
+        // A reported failure comes from a row that failed or was removed in this or an earlier slice.
+        let failure = failure.expect("a failure has a record while it spreads");
+        self.make_failed(row, failure, Some(via), effects);
+    }
+
+    /// Moves a row to Failed and tells the queries lodged on it.
+    fn make_failed(&mut self, id: RowId, failure: FailureId, via: Option<RowId>, effects: &mut Effects<P>) {
+        let (root, depth) = match via.map(|via| (via, self.rows.get(via))) {
+            None => (id, 0),
+            Some((_, Some(Row { state: RowState::Failed { root, depth, .. }, .. }))) => {
+                (*root, depth.saturating_add(1))
+            }
+            Some((removed, _)) => (removed, 1),
+        };
+        let row = &mut self.rows[id];
+        let Some(waiting) = row.waiting().copied() else { return };
+        row.state = RowState::Failed { failure, via: via.unwrap_or(id), root, depth };
+        self.failures[failure].rows += 1;
+        if !waiting.queries.is_none() {
+            let error = LookupError::Failed(self.failure_of(id));
+            self.fail_lodged(waiting.queries, &error, effects);
+        }
+        if self.observed {
+            let Row { dylib, ref name, .. } = self.rows[id];
+            let (dylib, symbol) = (self.dylibs[dylib].name.clone(), name.clone());
+            self.observe(effects, || EventKind::Failed { dylib, symbol });
+        }
+    }
+}

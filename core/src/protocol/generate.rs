@@ -1,0 +1,267 @@
+//! Generate: lookups that miss symbols are suspended while definition generators are asked.
+//!
+//! ```text
+//! for each dylib of the order:   drop from `remaining` what the dylib defines visibly
+//!     for each generator:        occupied? -> queue up, suspend
+//!                                else occupy it, ask, suspend; go on here when it has finished
+//! nothing remaining, or order exhausted: match everything again, in one transaction (`lookup.rs`)
+//! ```
+//!
+//! A generator serves one lookup at a time; the others queue at it in order.
+
+use std::collections::VecDeque;
+
+use crate::failure::shared_error;
+use crate::sync::Arc;
+use crate::{
+    EventKind, JitDylibLookupFlags, LookupError, LookupSet, SharedError, SymbolLookupFlags, SymbolName,
+};
+
+use super::effects::{Effects, Generation, Leftover};
+use super::ids::{DylibId, GeneratorId, QueryId};
+use super::lookup::{Search, Visibility};
+use super::query::{Phase, Query};
+use super::{Payload, SessionState};
+
+/// A generator that was added to a dylib.
+#[derive(Debug)]
+pub(crate) struct Generator<G> {
+    pub(crate) value: G,
+    pub(crate) name: Arc<str>,
+    pub(crate) dylib: DylibId,
+    /// The lookup it has been asked about and not finished. May have ended since.
+    pub(crate) occupant: Option<QueryId>,
+    /// Lookups that want to ask it next. Some may have ended since.
+    pub(crate) queue: VecDeque<QueryId>,
+}
+
+/// A lookup on its way along the search order.
+#[derive(Debug)]
+pub(crate) struct Suspended {
+    pub(crate) search: Search,
+    /// Symbols that no dylib before `position` defines.
+    remaining: Vec<(SymbolName, SymbolLookupFlags)>,
+    /// The dylib of the order that is being asked.
+    position: usize,
+    /// Its generators that are still to be asked; none until the dylib itself has been searched.
+    generators: Option<VecDeque<GeneratorId>>,
+}
+
+/// What a step along the order led to.
+enum Step {
+    /// All that can be generated has been.
+    Done,
+    /// Waits for a generator to finish, or to be free.
+    Suspend,
+    /// A generator was removed while the lookup was on its way to it.
+    GeneratorGone(DylibId),
+}
+
+impl Suspended {
+    pub(crate) fn new(search: Search) -> Self {
+        let remaining = search.symbols.0.clone();
+        Self { search, remaining, position: 0, generators: None }
+    }
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::JitDylib::add_generator`]. None if the dylib was removed; the generator leaves then.
+    pub(crate) fn add_generator(
+        &mut self,
+        dylib: DylibId,
+        name: Arc<str>,
+        value: P::Generator,
+        effects: &mut Effects<P>,
+    ) -> Option<GeneratorId> {
+        let Some(row) = self.dylibs.get_mut(dylib) else {
+            effects.leftovers.push(Leftover::Generator(value));
+            return None;
+        };
+        let id =
+            self.generators.insert(Generator { value, name, dylib, occupant: None, queue: VecDeque::new() });
+        row.generators.push(id);
+        Some(id)
+    }
+
+    /// See [`crate::JitDylib::remove_generator`].
+    pub(crate) fn remove_generator(
+        &mut self,
+        dylib: DylibId,
+        generator: GeneratorId,
+        effects: &mut Effects<P>,
+    ) -> bool {
+        if self.generators.get(generator).is_none_or(|generator| generator.dylib != dylib) {
+            return false;
+        }
+        self.dylibs[dylib].generators.retain(|id| *id != generator);
+        self.drop_generator(generator, effects);
+        true
+    }
+
+    /// Lets a generator go: lookups in its queue fail, the one it is busy with may still finish.
+    pub(crate) fn drop_generator(&mut self, generator: GeneratorId, effects: &mut Effects<P>) {
+        let Some(Generator { value, name, dylib, queue, .. }) = self.generators.remove(generator) else {
+            return;
+        };
+        effects.leftovers.push(Leftover::Generator(value));
+        let dylib = self.dylibs[dylib].name.clone();
+        for query in queue {
+            let source = shared_error("it was removed while the lookup waited for it");
+            let (dylib, generator) = (dylib.clone(), name.clone());
+            self.fail_query(query, LookupError::Generator { dylib, generator, source }, effects);
+        }
+    }
+
+    /// A generator has finished with a lookup, which goes on or fails; then the next in its queue is served.
+    pub(crate) fn generated(
+        &mut self,
+        generator: GeneratorId,
+        query: QueryId,
+        outcome: Result<(), SharedError>,
+        effects: &mut Effects<P>,
+    ) {
+        if let Some(row) = self.generators.get_mut(generator)
+            && row.occupant == Some(query)
+        {
+            row.occupant = None;
+        }
+        match outcome {
+            Ok(()) => self.advance(query, effects),
+            Err(source) => {
+                let error = self.generator_error(generator, source);
+                self.fail_query(query, error, effects);
+            }
+        }
+        while let Some(row) = self.generators.get_mut(generator)
+            && row.occupant.is_none()
+            && let Some(next) = row.queue.pop_front()
+        {
+            self.advance(next, effects);
+        }
+    }
+
+    /// Moves a suspended lookup along its order, as far as it comes without waiting.
+    pub(crate) fn advance(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) else {
+            return;
+        };
+        // Taken out for the walk, which borrows the whole state.
+        let mut walker = std::mem::replace(suspended, Box::new(Suspended::new(Search::default())));
+        let step = loop {
+            match self.step(query, &mut walker, effects) {
+                Some(step) => break step,
+                None => {
+                    walker.position += 1;
+                    walker.generators = None;
+                }
+            }
+        };
+        match step {
+            Step::Suspend => {
+                if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) {
+                    *suspended = walker;
+                }
+            }
+            Step::Done => {
+                if let Some(Query { handler, .. }) = self.queries.remove(query) {
+                    self.conclude(walker.search, handler, effects);
+                }
+            }
+            Step::GeneratorGone(dylib) => {
+                let dylib = self.dylibs[dylib].name.clone();
+                let source = shared_error("it was removed while the lookup was on its way to it");
+                let error = LookupError::Generator { dylib, generator: "(removed)".into(), source };
+                self.fail_query(query, error, effects);
+            }
+        }
+    }
+
+    /// Searches the dylib at the lookup's position and asks its next generator. Nothing when the lookup may
+    /// go on to the next dylib.
+    fn step(&mut self, query: QueryId, walker: &mut Suspended, effects: &mut Effects<P>) -> Option<Step> {
+        let Some(&(dylib, flags)) = walker.search.order.get(walker.position) else { return Some(Step::Done) };
+        let candidates = self.drop_defined(dylib, flags, &mut walker.remaining);
+        if walker.remaining.is_empty() {
+            return Some(Step::Done);
+        }
+        let row = &self.dylibs[dylib];
+        let generators = walker.generators.get_or_insert_with(|| row.generators.iter().copied().collect());
+        if candidates.is_empty() {
+            return None;
+        }
+        let id = *generators.front()?;
+        let Some(generator) = self.generators.get_mut(id) else { return Some(Step::GeneratorGone(dylib)) };
+        if generator.occupant.is_some() {
+            generator.queue.push_back(query);
+            return Some(Step::Suspend);
+        }
+        generators.pop_front();
+        generator.occupant = Some(query);
+        let (value, name) = (generator.value.clone(), generator.name.clone());
+        let dylib_name = row.name.clone();
+        if self.observed {
+            let (dylib, generator) = (dylib_name.clone(), name);
+            self.observe(effects, || EventKind::Generating { dylib, generator });
+        }
+        effects.generations.push(Generation {
+            generator: value,
+            id,
+            query,
+            dylib,
+            dylib_name,
+            kind: walker.search.kind,
+            lookup_flags: flags,
+            symbols: LookupSet(candidates),
+        });
+        Some(Step::Suspend)
+    }
+
+    /// Drops from `remaining` what the dylib defines visibly, and gives what its generators may be asked
+    /// for: not what a hidden symbol matched.
+    fn drop_defined(
+        &self,
+        dylib: DylibId,
+        flags: JitDylibLookupFlags,
+        remaining: &mut Vec<(SymbolName, SymbolLookupFlags)>,
+    ) -> Vec<(SymbolName, SymbolLookupFlags)> {
+        let mut candidates = Vec::new();
+        let generates = !self.dylibs[dylib].generators.is_empty();
+        remaining.retain(|(name, lookup_flags)| match self.visibility(dylib, name, flags) {
+            Visibility::Visible(_) => false,
+            Visibility::Hidden => true,
+            Visibility::Undefined => {
+                if generates {
+                    candidates.push((name.clone(), *lookup_flags));
+                }
+                true
+            }
+        });
+        candidates
+    }
+
+    /// Fails every suspended lookup whose order names `dylib`, which is about to be removed.
+    pub(crate) fn fail_suspended_in(&mut self, dylib: DylibId, effects: &mut Effects<P>) {
+        let names_it = |query: &Query<P::Handler>| match &query.phase {
+            Phase::Suspended(suspended) => suspended.search.order.iter().any(|(id, _)| *id == dylib),
+            Phase::Lodged(_) => false,
+        };
+        let queries: Vec<_> =
+            self.queries.iter().filter(|(_, query)| names_it(query)).map(|(id, _)| id).collect();
+        let name = self.dylibs[dylib].name.clone();
+        for query in queries {
+            self.fail_query(query, LookupError::DylibRemoved { dylib: name.clone() }, effects);
+        }
+    }
+
+    fn generator_error(&self, generator: GeneratorId, source: SharedError) -> LookupError {
+        let Some(Generator { name, dylib, .. }) = self.generators.get(generator) else {
+            return LookupError::Generator {
+                dylib: "(removed)".into(),
+                generator: "(removed)".into(),
+                source,
+            };
+        };
+        let dylib = self.dylibs[*dylib].name.clone();
+        LookupError::Generator { dylib, generator: name.clone(), source }
+    }
+}

@@ -1,0 +1,74 @@
+//! Resolve: addresses are recorded, and lookups that wanted no more than that are answered.
+
+use crate::{
+    EventKind, ExecutorAddr, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+};
+
+use super::effects::Effects;
+use super::ids::ClaimId;
+use super::row::RowState;
+use super::{Payload, SessionState};
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::MaterializationResponsibility::notify_resolved`].
+    ///
+    /// Rows take the flags they are resolved with, without weak and common: the definition has won.
+    pub(crate) fn resolve(
+        &mut self,
+        claim: ClaimId,
+        unit: &SymbolName,
+        covered: &SymbolFlagsMap,
+        addresses: &SymbolMap,
+        effects: &mut Effects<P>,
+    ) -> Result<(), ResolveError> {
+        if !self.claims.contains(claim) {
+            return Err(ResolveError::TrackerDefunct { unit: unit.clone() });
+        }
+        validate(unit, covered, addresses)?;
+        self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
+        for (name, promised) in covered {
+            let Some(row) = self.row_of_claim(claim, name) else { continue };
+            let (address, flags) = match addresses.get(name) {
+                Some(definition) => (definition.address, definition.flags.without_weak_and_common()),
+                None => (ExecutorAddr::NULL, promised.without_weak_and_common()),
+            };
+            let row_state = &mut self.rows[row];
+            let RowState::Materializing { waiting, .. } = row_state.state else { continue };
+            row_state.flags = flags;
+            row_state.state = RowState::Resolved { claim, address, waiting };
+            self.satisfy(row, waiting.queries, RequiredState::Resolved, effects);
+        }
+        Ok(())
+    }
+}
+
+/// Every symbol that has an address gets one, and nothing else does.
+fn validate(unit: &SymbolName, covered: &SymbolFlagsMap, addresses: &SymbolMap) -> Result<(), ResolveError> {
+    let mut given = 0;
+    let mut missing = Vec::new();
+    for (name, &promised) in covered {
+        if promised.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) {
+            continue;
+        }
+        let Some(definition) = addresses.get(name) else {
+            missing.push(name.clone());
+            continue;
+        };
+        given += 1;
+        if definition.flags.without_weak_and_common() != promised.without_weak_and_common() {
+            let (unit, symbol) = (unit.clone(), name.clone());
+            return Err(ResolveError::Flags { unit, symbol, promised, given: definition.flags });
+        }
+    }
+    if !missing.is_empty() {
+        return Err(ResolveError::Missing { unit: unit.clone(), symbols: missing });
+    }
+    if given == addresses.len() {
+        return Ok(());
+    }
+    let has_address = |name: &SymbolName| {
+        covered.get(name).is_some_and(|flags| !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY))
+    };
+    let symbols = addresses.keys().filter(|name| !has_address(name)).cloned().collect();
+    Err(ResolveError::Unexpected { unit: unit.clone(), symbols })
+}

@@ -1,0 +1,172 @@
+//! Trackers: what is removed together. Created, filled, joined.
+
+use super::effects::{Effects, Leftover};
+use super::ids::{ClaimId, DylibId, Id, RowId, TrackerId};
+use super::row::Links;
+use super::slab::NONE;
+use super::{Payload, SessionState};
+
+/// A group of rows and resources. A tracker that was removed or transferred is not in the slab.
+#[derive(Debug)]
+pub(crate) struct Tracker<R> {
+    pub(crate) dylib: DylibId,
+    /// The first of a list through the rows.
+    pub(crate) first_row: u32,
+    /// The neighbours in the list of the dylib's trackers, newest first.
+    pub(crate) links: Links,
+    /// In the order in which they were added.
+    pub(crate) resources: Vec<R>,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// A new tracker; defunct from the start if the dylib was removed.
+    pub(crate) fn create_tracker(&mut self, dylib: DylibId) -> TrackerId {
+        match self.dylibs.contains(dylib) {
+            true => self.create_tracker_in(dylib),
+            false => TrackerId::new(NONE, 0),
+        }
+    }
+
+    /// The tracker of what is defined without one; defunct if the dylib was removed.
+    pub(crate) fn default_tracker(&self, dylib: DylibId) -> TrackerId {
+        self.dylibs.get(dylib).map_or(TrackerId::new(NONE, 0), |dylib| dylib.default_tracker)
+    }
+
+    pub(crate) fn create_tracker_in(&mut self, dylib: DylibId) -> TrackerId {
+        let next = self.dylibs[dylib].newest_tracker;
+        let links = Links { previous: NONE, next };
+        let tracker = self.trackers.insert(Tracker { dylib, first_row: NONE, links, resources: Vec::new() });
+        if next != NONE {
+            self.trackers.at_mut(next).links.previous = tracker.index();
+        }
+        self.dylibs[dylib].newest_tracker = tracker.index();
+        tracker
+    }
+
+    /// Takes a tracker that has no rows any more out of its dylib.
+    pub(crate) fn delete_tracker(&mut self, tracker: TrackerId) -> Option<Tracker<P::Resource>> {
+        let removed = self.trackers.remove(tracker)?;
+        let Links { previous, next } = removed.links;
+        if next != NONE {
+            self.trackers.at_mut(next).links.previous = previous;
+        }
+        if previous != NONE {
+            self.trackers.at_mut(previous).links.next = next;
+        } else {
+            self.dylibs[removed.dylib].newest_tracker = next;
+        }
+        Some(removed)
+    }
+
+    /// Whether the tracker was removed or transferred.
+    pub(crate) fn tracker_is_defunct(&self, tracker: TrackerId) -> bool {
+        !self.trackers.contains(tracker)
+    }
+
+    /// Adds a resource; one that comes too late leaves through `effects`.
+    pub(crate) fn add_resource(
+        &mut self,
+        tracker: TrackerId,
+        resource: P::Resource,
+        effects: &mut Effects<P>,
+    ) -> Result<(), Defunct> {
+        match self.trackers.get_mut(tracker) {
+            Some(tracker) => {
+                tracker.resources.push(resource);
+                Ok(())
+            }
+            None => {
+                effects.leftovers.push(Leftover::Resource(resource));
+                Err(Defunct)
+            }
+        }
+    }
+
+    /// Adds a resource to the tracker of a claim.
+    pub(crate) fn add_claim_resource(
+        &mut self,
+        claim: ClaimId,
+        resource: P::Resource,
+        effects: &mut Effects<P>,
+    ) -> Result<(), Defunct> {
+        let tracker = self.claims.get(claim).map_or(TrackerId::new(NONE, 0), |claim| claim.tracker);
+        self.add_resource(tracker, resource, effects)
+    }
+
+    /// See [`crate::ResourceTracker::transfer_to`]. The default tracker's rows move too, but it stays.
+    pub(crate) fn transfer_tracker(
+        &mut self,
+        source: TrackerId,
+        destination: TrackerId,
+    ) -> Result<(), Defunct> {
+        if !self.trackers.contains(source) || !self.trackers.contains(destination) {
+            return Err(Defunct);
+        }
+        if source == destination {
+            return Ok(());
+        }
+        let mut cursor = self.trackers[source].first_row;
+        let mut last = NONE;
+        while cursor != NONE {
+            let row = self.rows.at_mut(cursor);
+            row.tracker = destination;
+            if let Some(claim) = row.claim() {
+                self.claims[claim].tracker = destination;
+            }
+            last = cursor;
+            cursor = row.links.next;
+        }
+        self.splice(source, last, destination);
+        let mut moved = std::mem::take(&mut self.trackers[source].resources);
+        self.trackers[destination].resources.append(&mut moved);
+        if self.dylibs[self.trackers[source].dylib].default_tracker != source {
+            self.delete_tracker(source);
+        }
+        Ok(())
+    }
+
+    /// The last handle is gone: what the tracker still has belongs to the default tracker.
+    pub(crate) fn release_tracker(&mut self, tracker: TrackerId) {
+        let Some(row) = self.trackers.get(tracker) else { return };
+        let default = self.dylibs[row.dylib].default_tracker;
+        // Both are live, so that nothing is refused.
+        let _ = self.transfer_tracker(tracker, default);
+    }
+
+    pub(crate) fn link_to_tracker(&mut self, row: RowId, tracker: TrackerId) {
+        let first = std::mem::replace(&mut self.trackers[tracker].first_row, row.index());
+        self.rows[row].links = Links { previous: NONE, next: first };
+        if first != NONE {
+            self.rows.at_mut(first).links.previous = row.index();
+        }
+    }
+
+    pub(crate) fn unlink_from_tracker(&mut self, row: RowId) {
+        let (tracker, Links { previous, next }) = (self.rows[row].tracker, self.rows[row].links);
+        if next != NONE {
+            self.rows.at_mut(next).links.previous = previous;
+        }
+        if previous != NONE {
+            self.rows.at_mut(previous).links.next = next;
+        } else {
+            self.trackers[tracker].first_row = next;
+        }
+    }
+
+    /// Puts the whole row list of `source`, which ends at `last`, in front of that of `destination`.
+    fn splice(&mut self, source: TrackerId, last: u32, destination: TrackerId) {
+        if last == NONE {
+            return;
+        }
+        let first = std::mem::replace(&mut self.trackers[source].first_row, NONE);
+        let behind = std::mem::replace(&mut self.trackers[destination].first_row, first);
+        self.rows.at_mut(last).links.next = behind;
+        if behind != NONE {
+            self.rows.at_mut(behind).links.previous = last;
+        }
+    }
+}
+
+/// A tracker was removed or transferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Defunct;

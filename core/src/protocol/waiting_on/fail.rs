@@ -1,0 +1,101 @@
+//! Failing: breadth-first over the dependants, then freeing what fell.
+//!
+//! Two phases, each in slices. While the first runs every failed node stays where it is, so that nothing
+//! can mistake it for a Ready one. When it is over, whatever depends on a failed node has failed itself,
+//! and the components without a standing node are freed.
+
+use super::arena::{NONE, Standing};
+use super::{NodeId, NodeState, Settled, WaitingForest};
+
+impl<P: Copy> WaitingForest<P> {
+    /// Marks one standing node and queues it, so that its dependants are told. A component whose last
+    /// node falls stops waiting.
+    pub(super) fn mark_failed(&mut self, node: u32, via: Option<P>) {
+        self.arena.nodes[node as usize].failed = true;
+        self.failing.push_back((node, via));
+        let component = self.arena.find(node).expect("a standing node's component is not Ready");
+        let representative = &mut self.arena.nodes[component as usize];
+        representative.standing_nodes -= 1;
+        if representative.standing_nodes == 0 {
+            if representative.standing == Standing::Waiting {
+                self.detach(component);
+            }
+            self.dead.push_back(component);
+        }
+    }
+
+    /// Tells the dependants of the node at the head of the queue, then reports it.
+    pub(super) fn spread_failure(
+        &mut self,
+        (node, via): (u32, Option<P>),
+        budget: &mut usize,
+        settled: &mut Vec<Settled<P>>,
+    ) {
+        let payload = self.arena.nodes[node as usize].payload;
+        while *budget > 0 {
+            *budget -= 1;
+            let edge = self.arena.nodes[node as usize].dependants;
+            if edge == NONE {
+                self.failing.pop_front();
+                settled.push(Settled::Failed { payload, via });
+                return;
+            }
+            self.counters.failure_steps += 1;
+            self.arena.unlink_dependant(edge);
+            self.arena.edges[edge as usize].target = None;
+            self.fail_group(self.arena.edges[edge as usize].source, payload);
+        }
+    }
+
+    /// A group that was emitted with a failed dependency, although it should have been refused, fails.
+    pub(super) fn fail_with_failed_dependency(&mut self, leader: u32, dependencies: &[NodeId]) {
+        let failed = dependencies.iter().find(|&&dependency| self.state(dependency) == NodeState::Failed);
+        if let Some(dependency) = failed {
+            self.fail_group(leader, self.arena.nodes[dependency.index as usize].payload);
+        }
+    }
+
+    /// Fails all symbols of the group whose edges start at `leader`.
+    fn fail_group(&mut self, leader: u32, via: P) {
+        if std::mem::replace(&mut self.arena.nodes[leader as usize].group_failed, true) {
+            return;
+        }
+        let mut node = leader;
+        loop {
+            if !self.arena.nodes[node as usize].failed {
+                self.mark_failed(node, Some(via));
+            }
+            node = self.arena.nodes[node as usize].group;
+            if node == leader {
+                return;
+            }
+        }
+    }
+
+    /// Frees a component all of whose nodes failed, with the edges it had left.
+    pub(super) fn bury(&mut self, component: u32, budget: &mut usize) {
+        while *budget > 0 {
+            *budget -= 1;
+            let (edge, rest) = self.arena.pop_edge(self.arena.nodes[component as usize].unexplored);
+            if edge != NONE {
+                self.arena.nodes[component as usize].unexplored = rest;
+                self.counters.failure_steps += 1;
+                if self.component_of_target(edge).is_some() {
+                    self.arena.unlink_dependant(edge);
+                }
+                self.arena.free_edge(edge);
+                continue;
+            }
+            let internal = std::mem::replace(&mut self.arena.nodes[component as usize].internal, NONE);
+            self.arena.free_edges = self.arena.splice_edges(self.arena.free_edges, internal);
+            // The representative goes last: it is how the ring is found again in the next slice.
+            let node = self.arena.nodes[component as usize].component;
+            self.arena.nodes[component as usize].component = self.arena.nodes[node as usize].component;
+            self.arena.free(node);
+            if node == component {
+                self.dead.pop_front();
+                return;
+            }
+        }
+    }
+}

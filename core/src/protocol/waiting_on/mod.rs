@@ -1,0 +1,352 @@
+//! The waiting forest: which emitted symbols wait for which others, and who is Ready.
+//!
+//! A symbol is Ready once it and everything it transitively depends on is emitted. This module answers
+//! that, for groups of symbols emitted together, in nearly linear time whatever the order of emission,
+//! and says who falls when one of them fails. It knows nodes, edges and a payload `P` that stands for
+//! a row of the session; it knows no sessions, takes no locks, calls nobody and does not recurse.
+//!
+//! # Partitions
+//!
+//! A node exists only while somebody can wait for it or it waits itself; Ready and failed nodes are
+//! freed, and an id of a freed node never comes back to life (generations).
+//!
+//! | node | made by | waits for | holds |
+//! |---|---|---|---|
+//! | `Unemitted` | [`WaitingForest::add`]: a symbol that somebody depends on and that is not emitted | its own emission | its dependants |
+//! | `Waiting` | [`WaitingForest::emit`]: the symbols of one group, or several groups that form cycles | **one** other node, its parent | the edges it has not explored yet |
+//!
+//! ```text
+//!        u                 u is Unemitted: a root
+//!      / | \
+//!     a  b  c              a, b and c are emitted and each waits for u
+//!     |     |
+//!     d     {e f}          e and f depend on each other: one component
+//! ```
+//!
+//! - **Edges** run from a *group* to one node. Each is in two lists: its group's component has it as
+//!   *unexplored* (or *internal*, when source and target have become one component), and its target has it
+//!   among its dependants.
+//! - **Components** are nodes that can only become Ready together: the symbols of a group, and the groups
+//!   of a cycle. They are kept by union-find; the representative owns the lists, which are spliced in
+//!   O(1). A node keeps its own list of dependants, so a failure still travels along real edges only.
+//! - **The forest**: a `Waiting` component is the child of the one component it waits for, or it is on
+//!   the worklist. Roots are therefore `Unemitted`, or about to move.
+//!
+//! # Operations
+//!
+//! - *Emit* makes a group's nodes one `Waiting` component, stores those of its edges whose targets are not
+//!   Ready, and puts it on the worklist. With nothing to wait for and nobody waiting it stores nothing.
+//! - *Resume* (from the worklist) explores edges until one has to be waited for. Target Ready: the edge
+//!   goes. Target in the component itself: the edge becomes internal. Otherwise look for the root above the
+//!   target: is it the component itself, then the path up to it is a cycle and is contracted; if not,
+//!   hang the component under the target and stop. No edges left: Ready, and its children resume.
+//! - *Fail* walks breadth-first over the lists of dependants, explored or not, internal or not.
+//!
+//! Each edge is visited at most twice before its group is Ready: once to hang on it, once to let it go.
+//! Root finding halves paths on *hints*, ancestors further up kept beside the exact parents. A hint
+//! stays true while its node lives: a node leaves its parent only when that parent became Ready, which
+//! it did after everything above it.
+//!
+//! # Slices
+//!
+//! One emission can make a million symbols Ready. [`WaitingForest::advance`] therefore works to a budget and
+//! keeps the rest on its queues, between which anything else may happen. Failures go first: while one is
+//! spreading nothing resumes, so nothing that is about to fail is found Ready.
+//!
+//! **Architecture Invariant:** the state between two calls satisfies `check.rs`.
+
+mod arena;
+#[cfg(test)]
+mod check;
+mod fail;
+mod resume;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+
+use arena::{Arena, NONE, Standing};
+
+/// A node of the forest. Ids of freed nodes are never given out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct NodeId {
+    index: u32,
+    generation: NonZeroU32,
+}
+
+/// Where a node is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeState {
+    /// Not emitted yet.
+    Unemitted,
+    /// Emitted; something it depends on is not.
+    Waiting,
+    /// It fell and has not been reported yet, or others of its component still stand.
+    Failed,
+    /// Ready, or freed: the node's owner knows which from what was reported to it.
+    Gone,
+}
+
+/// What became of a node, reported once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled<P> {
+    /// Everything it depends on is emitted.
+    Ready(P),
+    /// It failed.
+    Failed {
+        /// Whose node it was.
+        payload: P,
+        /// The dependency through which the failure came; none where it began.
+        via: Option<P>,
+    },
+}
+
+/// How much work the forest has done. Benches print it and tests bound it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Edges stored by emissions.
+    pub(crate) edges: u64,
+    /// Edges looked at while resuming.
+    pub(crate) edge_visits: u64,
+    /// Steps up the forest while looking for roots.
+    pub(crate) parent_steps: u64,
+    /// Steps along paths that were contracted.
+    pub(crate) contraction_steps: u64,
+    /// Edges walked backwards, or freed, by failures.
+    pub(crate) failure_steps: u64,
+}
+
+/// See the module's head.
+///
+/// `P` is a small key of the session's: handed in with a node, handed out when it settles.
+#[derive(Debug)]
+pub(crate) struct WaitingForest<P> {
+    arena: Arena<P>,
+    /// Waiting components that have something to do: a ring of siblings, entered at its head.
+    worklist: u32,
+    /// Components that are Ready and whose nodes are not all reported yet.
+    releasing: VecDeque<u32>,
+    /// Failed nodes whose dependants have not been told, each with the dependency it failed through.
+    failing: VecDeque<(u32, Option<P>)>,
+    /// Components without a standing node, to be freed once no failure is spreading.
+    dead: VecDeque<u32>,
+    counters: Counters,
+}
+
+impl<P: Copy> WaitingForest<P> {
+    /// Creates an empty forest.
+    pub(crate) fn new() -> Self {
+        Self {
+            arena: Arena::new(),
+            worklist: NONE,
+            releasing: VecDeque::new(),
+            failing: VecDeque::new(),
+            dead: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Makes a node for a symbol that is not emitted and that somebody depends on.
+    pub(crate) fn add(&mut self, payload: P) -> NodeId {
+        let node = self.arena.allocate(payload, Standing::Unemitted);
+        self.arena.id(node)
+    }
+
+    /// Where the node is.
+    pub(crate) fn state(&self, node: NodeId) -> NodeState {
+        if !self.arena.is_alive(node) {
+            return NodeState::Gone;
+        }
+        if self.arena.nodes[node.index as usize].failed {
+            return NodeState::Failed;
+        }
+        match self.arena.standing(node) {
+            Standing::Unemitted => NodeState::Unemitted,
+            Standing::Waiting => NodeState::Waiting,
+            Standing::Ready | Standing::Free => NodeState::Gone,
+        }
+    }
+
+    /// Emits one group of symbols that become Ready together.
+    ///
+    /// `members` are the nodes of those that have one, all `Unemitted`, each given once. `rest` stands
+    /// for the others, which share one new node, if there are any; should somebody depend on one of them
+    /// later, it gets a node of its own from [`WaitingForest::join`]. `dependencies` are nodes of any
+    /// state, the group's own included; those that are gone count as Ready, and one that failed fails
+    /// the group: refuse such an emission beforehand, by [`WaitingForest::state`].
+    ///
+    /// Gives the node of `rest`, or without one the first member. Gives nothing when the group is Ready
+    /// here and now and no node knows of it: no members and nothing to wait for.
+    ///
+    /// Emit all groups of one emission before the next [`WaitingForest::advance`].
+    ///
+    /// # Cost
+    /// O(members + dependencies).
+    pub(crate) fn emit(
+        &mut self,
+        members: &[NodeId],
+        rest: Option<P>,
+        dependencies: &[NodeId],
+    ) -> Option<NodeId> {
+        let waits = dependencies.iter().any(|&dependency| self.state(dependency) != NodeState::Gone);
+        let rest = rest.filter(|_| waits || !members.is_empty());
+        let rest = rest.map(|payload| self.arena.allocate(payload, Standing::Waiting));
+        let leader = rest.or(members.first().map(|member| member.index))?;
+        let group = self.unite_group(leader, members);
+        for &dependency in dependencies {
+            self.store_edge(leader, group, dependency);
+        }
+        self.arena.link_last(&mut self.worklist, group);
+        self.fail_with_failed_dependency(leader, dependencies);
+        Some(self.arena.id(leader))
+    }
+
+    /// Makes a node of its own for one symbol of the group that `node` belongs to, so that dependants of
+    /// this symbol are told from those of its neighbours. The group must be `Waiting`.
+    pub(crate) fn join(&mut self, node: NodeId, payload: P) -> NodeId {
+        debug_assert_eq!(self.state(node), NodeState::Waiting, "only a waiting group can be joined");
+        let joined = self.arena.allocate(payload, Standing::Waiting);
+        self.arena.join_group(node.index, joined);
+        if let Some(component) = self.arena.find(node.index) {
+            self.arena.join_component(component, joined);
+        }
+        self.arena.id(joined)
+    }
+
+    /// Fails a node: one that is not emitted, or an emitted symbol that is removed while it waits.
+    ///
+    /// The node and everything that transitively depends on it are reported by [`WaitingForest::advance`],
+    /// nearest first. Other symbols of the node's own group fail only if the group depends on it. Says
+    /// whether there was anything to fail; what is Ready, gone or failed is left alone.
+    pub(crate) fn fail(&mut self, node: NodeId) -> bool {
+        let stands = matches!(self.state(node), NodeState::Unemitted | NodeState::Waiting);
+        if stands {
+            self.mark_failed(node.index, None);
+        }
+        stands
+    }
+
+    /// Frees an `Unemitted` node that nobody depends on, without a report; says whether it did.
+    pub(crate) fn remove(&mut self, node: NodeId) -> bool {
+        let removable = self.state(node) == NodeState::Unemitted && !self.has_dependants(node);
+        if removable {
+            self.arena.free(node.index);
+        }
+        removable
+    }
+
+    /// Works off what emissions and failures left to do, about `budget` steps of it, and appends what
+    /// settled to `settled`: dependencies before their dependants. Says whether more is left.
+    pub(crate) fn advance(&mut self, mut budget: usize, settled: &mut Vec<Settled<P>>) -> bool {
+        while budget > 0 {
+            if let Some(&node) = self.failing.front() {
+                self.spread_failure(node, &mut budget, settled);
+            } else if let Some(&component) = self.dead.front() {
+                self.bury(component, &mut budget);
+            } else if let Some(&component) = self.releasing.front() {
+                self.release(component, &mut budget, settled);
+            } else if self.worklist != NONE {
+                let component = self.arena.unlink_first(&mut self.worklist);
+                self.resume(component, &mut budget);
+            } else {
+                self.arena.shrink_if_empty();
+                return false;
+            }
+        }
+        self.has_work()
+    }
+
+    /// Whether [`WaitingForest::advance`] has anything to do.
+    pub(crate) fn has_work(&self) -> bool {
+        self.worklist != NONE
+            || !(self.releasing.is_empty() && self.failing.is_empty() && self.dead.is_empty())
+    }
+
+    /// Whether any group that is not Ready depends on this very node.
+    pub(crate) fn has_dependants(&self, node: NodeId) -> bool {
+        self.arena.is_alive(node) && self.arena.nodes[node.index as usize].dependants != NONE
+    }
+
+    /// The groups that depend on this very node, each by the payload of its first node.
+    pub(crate) fn dependants(&self, node: NodeId) -> impl Iterator<Item = P> {
+        let first =
+            if self.arena.is_alive(node) { self.arena.nodes[node.index as usize].dependants } else { NONE };
+        let edges = std::iter::successors((first != NONE).then_some(first), |&edge| {
+            let next = self.arena.edges[edge as usize].next_dependant;
+            (next != NONE).then_some(next)
+        });
+        edges.map(|edge| self.arena.nodes[self.arena.edges[edge as usize].source as usize].payload)
+    }
+
+    /// What the node's component still waits for, by payload: the targets that are not Ready of the edges
+    /// it has not explored. A cycle has one answer for all its symbols. May repeat itself.
+    pub(crate) fn dependencies(&self, node: NodeId) -> impl Iterator<Item = P> {
+        let component = self.arena.is_alive(node).then(|| self.arena.find_unchanged(node.index)).flatten();
+        let last = component.map_or(NONE, |component| self.arena.nodes[component as usize].unexplored);
+        let first = if last == NONE { NONE } else { self.arena.edges[last as usize].next };
+        let edges = std::iter::successors((first != NONE).then_some(first), move |&edge| {
+            (edge != last).then(|| self.arena.edges[edge as usize].next)
+        });
+        edges
+            .filter_map(|edge| self.arena.edges[edge as usize].target)
+            .filter(|&target| self.state(target) != NodeState::Gone)
+            .map(|target| self.arena.nodes[target.index as usize].payload)
+    }
+
+    /// How many nodes exist.
+    pub(crate) fn len(&self) -> usize {
+        self.arena.live_nodes
+    }
+
+    /// Whether no node exists.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The work done so far.
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Makes the members of a group, `leader` among or beside them, one waiting component.
+    fn unite_group(&mut self, leader: u32, members: &[NodeId]) -> u32 {
+        let mut group = leader;
+        self.arena.nodes[leader as usize].standing = Standing::Waiting;
+        for &member in members {
+            debug_assert!(
+                member.index == leader || self.state(member) == NodeState::Unemitted,
+                "a member of an emission is unemitted and given once",
+            );
+            if member.index != leader {
+                self.arena.nodes[member.index as usize].standing = Standing::Waiting;
+                self.arena.join_group(leader, member.index);
+                group = self.arena.unite(group, member.index);
+            }
+        }
+        group
+    }
+
+    /// Stores an edge of the group that `leader` stands for, unless it leads to what is Ready.
+    fn store_edge(&mut self, leader: u32, group: u32, dependency: NodeId) {
+        if self.state(dependency) == NodeState::Gone {
+            return;
+        }
+        self.counters.edges += 1;
+        let edge = self.arena.allocate_edge(leader, dependency);
+        let node = &mut self.arena.nodes[group as usize];
+        let (unexplored, internal) = (node.unexplored, node.internal);
+        // An edge within the group has nothing to explore; a failure may still come along it.
+        if self.arena.find(dependency.index) == Some(group) {
+            self.arena.nodes[group as usize].internal = self.arena.push_edge(internal, edge);
+        } else {
+            self.arena.nodes[group as usize].unexplored = self.arena.push_edge(unexplored, edge);
+        }
+    }
+}
+
+impl<P: Copy> Default for WaitingForest<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

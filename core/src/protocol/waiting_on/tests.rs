@@ -1,0 +1,140 @@
+//! The forest against a naive model on random histories, and the shapes that break naive forests.
+
+use proptest::prelude::*;
+
+use super::*;
+
+mod families;
+mod model;
+
+use model::{History, Step};
+
+fn step() -> impl Strategy<Value = Step> {
+    let group = (prop::collection::vec(any::<u8>(), 1..4), prop::collection::vec(any::<u8>(), 0..5));
+    prop_oneof![
+        8 => prop::collection::vec(group, 1..4).prop_map(Step::Emit),
+        1 => any::<u8>().prop_map(Step::Fail),
+        4 => any::<u8>().prop_map(Step::Redefine),
+        4 => (0..12usize).prop_map(Step::Advance),
+        2 => Just(Step::Drain),
+        1 => any::<u8>().prop_map(Step::Depend),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+
+    /// Groups, cycles, failures before and after emission, removals, slot reuse, slices of any size: what
+    /// is Ready and what failed is what the definition says, and the forest falls empty in the end.
+    #[test]
+    fn forest_agrees_with_the_naive_model(
+        names in 2..14usize,
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        let mut history = History::new(names);
+        for step in &steps {
+            history.apply(step);
+        }
+        history.finish();
+    }
+}
+
+fn drain<P: Copy>(forest: &mut WaitingForest<P>) -> Vec<Settled<P>> {
+    let mut settled = Vec::new();
+    assert!(!forest.advance(usize::MAX, &mut settled));
+    settled
+}
+
+#[test]
+fn emission_without_unready_dependencies_stores_nothing() {
+    let mut forest = WaitingForest::new();
+    let ready = forest.add(0);
+    forest.emit(&[ready], None, &[]);
+    assert_eq!(drain(&mut forest), [Settled::Ready(0)]);
+    let before = forest.counters();
+    assert_eq!(forest.emit(&[], Some(1), &[ready]), None);
+    assert_eq!(forest.emit(&[], Some(2), &[]), None);
+    assert!(!forest.has_work() && forest.is_empty());
+    assert_eq!(forest.counters(), before);
+}
+
+#[test]
+fn members_and_rest_of_a_group_become_ready_together() {
+    let mut forest = WaitingForest::new();
+    let (late, member) = (forest.add("late"), forest.add("member"));
+    forest.emit(&[member], Some("rest"), &[late]);
+    assert_eq!(drain(&mut forest), []);
+    assert_eq!(forest.dependencies(member).collect::<Vec<_>>(), ["late"]);
+    forest.emit(&[late], None, &[]);
+    let settled = drain(&mut forest);
+    assert_eq!(settled[0], Settled::Ready("late"));
+    assert!(settled.contains(&Settled::Ready("member")) && settled.contains(&Settled::Ready("rest")));
+    assert!(forest.is_empty());
+}
+
+#[test]
+fn removing_one_symbol_of_a_group_spares_its_neighbours_but_not_its_dependants() {
+    let mut forest = WaitingForest::new();
+    let late = forest.add("late");
+    let group = forest.emit(&[], Some("rest"), &[late]).unwrap();
+    let removed = forest.join(group, "removed");
+    forest.emit(&[], Some("dependant"), &[removed]);
+    assert!(forest.has_dependants(removed));
+    assert_eq!(forest.dependants(removed).collect::<Vec<_>>(), ["dependant"]);
+    assert!(forest.fail(removed));
+    assert!(!forest.fail(removed));
+    assert_eq!(
+        drain(&mut forest),
+        [
+            Settled::Failed { payload: "removed", via: None },
+            Settled::Failed { payload: "dependant", via: Some("removed") }
+        ]
+    );
+    forest.emit(&[late], None, &[]);
+    assert_eq!(drain(&mut forest), [Settled::Ready("late"), Settled::Ready("rest")]);
+    assert!(forest.is_empty());
+}
+
+#[test]
+fn a_failure_reaches_dependants_through_edges_not_yet_explored() {
+    let mut forest = WaitingForest::new();
+    let (first, second) = (forest.add("first"), forest.add("second"));
+    let waiting = forest.emit(&[], Some("waiting"), &[first, second]).unwrap();
+    drain(&mut forest);
+    forest.fail(second);
+    assert_eq!(forest.state(second), NodeState::Failed);
+    assert_eq!(
+        drain(&mut forest),
+        [
+            Settled::Failed { payload: "second", via: None },
+            Settled::Failed { payload: "waiting", via: Some("second") }
+        ]
+    );
+    assert_eq!(forest.state(waiting), NodeState::Gone);
+    assert_eq!(forest.state(first), NodeState::Unemitted);
+    assert!(forest.remove(first) && forest.is_empty());
+}
+
+#[test]
+fn a_symbol_that_depends_on_itself_waits_for_nobody() {
+    let mut forest = WaitingForest::new();
+    let own = forest.add(1);
+    forest.emit(&[own], None, &[own]);
+    assert_eq!(drain(&mut forest), [Settled::Ready(1)]);
+}
+
+#[test]
+fn ids_of_freed_nodes_stay_dead_when_slots_are_reused_or_given_back() {
+    let mut forest = WaitingForest::new();
+    let mut ids = Vec::new();
+    for round in 0..3 {
+        let count = if round == 1 { 5_000 } else { 3 };
+        let nodes: Vec<_> = (0..count).map(|payload| forest.add(payload)).collect();
+        assert!(ids.iter().all(|&id| forest.state(id) == NodeState::Gone));
+        nodes.iter().for_each(|&node| assert!(forest.fail(node)));
+        drain(&mut forest);
+        ids.extend(nodes);
+    }
+    assert!(forest.is_empty());
+    assert!(forest.arena.nodes.capacity() < 5_000, "a large forest that fell empty gives its memory back");
+}

@@ -1,0 +1,77 @@
+//! Which worker the running thread is, and the slot it holds while it runs a task.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use uruk_core::Task;
+use uruk_core::sync::Arc;
+
+use crate::pool::Pool;
+use crate::queues::Local;
+
+/// The number N of the running thread if it is a worker, which is also in its name, `uruk-worker-N`.
+///
+/// Numbers are the lowest that are free: those of a pool that never blocked are below its worker count, and
+/// replacements of blocked workers come after. A thread keeps its number; a later thread may get the number of
+/// one that has ended.
+pub fn current_worker() -> Option<usize> {
+    with(|worker| worker.number)
+}
+
+/// A thread of a pool, as seen by code that runs on it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) number: usize,
+    /// The slot, while a task runs and has not blocked. The worker's loop holds it otherwise.
+    slot: RefCell<Option<Local<Task>>>,
+}
+
+impl Worker {
+    /// Makes the running thread a worker of `pool`, until [`Worker::leave`].
+    pub(crate) fn enter(pool: Arc<Pool>, number: usize) -> Rc<Self> {
+        let worker = Rc::new(Self { pool, number, slot: RefCell::new(None) });
+        CURRENT.with(|current| *current.borrow_mut() = Some(worker.clone()));
+        worker
+    }
+
+    /// Makes it an ordinary thread again: what runs from here on, destructors of thread-locals, is no task.
+    pub(crate) fn leave() {
+        CURRENT.with(|current| current.borrow_mut().take());
+    }
+
+    /// Lays down the slot for the task that runs next.
+    pub(crate) fn lend(&self, slot: Local<Task>) {
+        *self.slot.borrow_mut() = Some(slot);
+    }
+
+    /// Takes the slot, if the thread holds one.
+    pub(crate) fn take(&self) -> Option<Local<Task>> {
+        self.slot.borrow_mut().take()
+    }
+
+    /// Looks at the slot, if the thread holds one.
+    pub(crate) fn with_slot<R>(&self, f: impl FnOnce(&Local<Task>) -> R) -> Option<R> {
+        self.slot.borrow().as_ref().map(f)
+    }
+}
+
+/// The running thread as a worker of `pool`.
+pub(crate) fn worker_of(pool: &Pool) -> Option<Rc<Worker>> {
+    with(|worker| std::ptr::eq(&*worker.pool, pool).then(|| worker.clone())).flatten()
+}
+
+/// Gives the running thread's worker to `f`, if it is one. A thread whose locals are being destroyed is none.
+fn with<R>(f: impl FnOnce(&Rc<Worker>) -> R) -> Option<R> {
+    CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
+}
+
+#[cfg(not(uruk_loom))]
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Worker>>> = const { RefCell::new(None) };
+}
+
+/// Modelled threads share one real thread, so the standard library's locals would be shared between them.
+#[cfg(uruk_loom)]
+static CURRENT: uruk_core::sync::thread::LocalKey<RefCell<Option<Rc<Worker>>>> =
+    uruk_core::sync::thread::LocalKey { init: || RefCell::new(None), _p: std::marker::PhantomData };

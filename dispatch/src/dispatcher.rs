@@ -1,0 +1,180 @@
+//! The work-stealing dispatcher as an embedder sees it.
+
+use uruk_core::sync::{Arc, Latch};
+use uruk_core::{Task, TaskDispatcher, WaitError};
+
+use crate::current;
+use crate::metrics::Metrics;
+use crate::pool::Pool;
+use crate::sleep::SLOTS_MAX;
+
+/// Runs tasks on a pool of threads that take work from each other, and replaces threads that block.
+///
+/// At most [`workers`](WorkStealingTaskDispatcherBuilder::workers) tasks run at once, not counting those that are blocked in
+/// [`wait`](TaskDispatcher::wait) or [`blocking`](Self::blocking). There are at most as many threads as workers and tasks that
+/// block or have just ceased to. Threads are started when there is work for them.
+///
+/// Dropping it shuts it down; dropped by one of its own tasks, it closes without waiting.
+///
+/// # Concurrency
+/// Tasks start in order of [`TaskPriority`](uruk_core::TaskPriority), and within one priority about in the order of dispatch. Tasks
+/// that a task dispatches with the highest priority stay with its worker until another one steals them.
+///
+/// # Examples
+/// ```
+/// use uruk_core::{Task, TaskDispatcher, TaskPriority, sync::{Arc, Latch}};
+/// use uruk_dispatch::WorkStealingTaskDispatcher;
+///
+/// let pool = WorkStealingTaskDispatcher::builder().workers(2).build()?;
+/// let done = Arc::new(Latch::new());
+/// let task = Task::new("hello", TaskPriority::Demanded, { let done = done.clone(); move || done.open() });
+/// pool.dispatch(task).expect("the pool is open");
+/// done.wait();
+/// pool.shutdown();
+/// assert_eq!(pool.metrics().finished, 1);
+/// # Ok::<(), uruk_dispatch::BuildError>(())
+/// ```
+///
+/// Source: ORC `DynamicThreadPoolTaskDispatcher`, which starts a thread for each task.
+#[derive(Debug)]
+pub struct WorkStealingTaskDispatcher {
+    pool: Arc<Pool>,
+}
+
+/// Configures a [`WorkStealingTaskDispatcher`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct WorkStealingTaskDispatcherBuilder {
+    workers: usize,
+    stack_size_bytes: usize,
+    thread_name_prefix: String,
+}
+
+/// Why a dispatcher was not built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A pool of no workers would never run anything, and one of too many cannot be counted.
+    #[error("a pool of {workers} workers was asked for; choose between 1 and {max}")]
+    WorkerCount {
+        /// What was asked for.
+        workers: usize,
+        /// The most that is possible.
+        max: usize,
+    },
+}
+
+/// LLVM recurses over expressions: one of 200,000 levels overflows 8 MiB. Stacks are reserved, not touched, so a large
+/// one costs address space alone.
+const STACK_SIZE_BYTES: usize = 64 << 20;
+
+impl WorkStealingTaskDispatcher {
+    /// Starts to describe a pool: as many workers as the machine runs threads, 64 MiB of stack each.
+    pub fn builder() -> WorkStealingTaskDispatcherBuilder {
+        WorkStealingTaskDispatcherBuilder {
+            workers: threads_of_this_machine(),
+            stack_size_bytes: STACK_SIZE_BYTES,
+            thread_name_prefix: "uruk-worker".to_owned(),
+        }
+    }
+
+    /// Runs `block`, which may wait for something that the pool cannot see, while another thread does this one's work.
+    ///
+    /// On a thread that is no worker of this pool it just runs `block`.
+    ///
+    /// # Concurrency
+    /// The thread goes on as soon as `block` returns.
+    ///
+    /// # Errors
+    /// [`WaitError`] if the operating system refused another thread and this is the last one that runs queued
+    /// tasks; `block` has not been run then.
+    pub fn blocking<R>(&self, block: impl FnOnce() -> R) -> Result<R, WaitError> {
+        self.pool.blocking(block)
+    }
+
+    /// Reads the pool's counters.
+    ///
+    /// # Concurrency
+    /// Takes no lock; callable at any time, from tasks too.
+    pub fn metrics(&self) -> Metrics {
+        self.pool.metrics()
+    }
+}
+
+impl WorkStealingTaskDispatcherBuilder {
+    /// How many tasks may run at once.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// How much stack each thread reserves.
+    pub fn stack_size_bytes(mut self, stack_size_bytes: usize) -> Self {
+        self.stack_size_bytes = stack_size_bytes;
+        self
+    }
+
+    /// What threads are called; a number follows. `uruk-worker` unless set.
+    pub fn thread_name_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.thread_name_prefix = prefix.into();
+        self
+    }
+
+    /// Builds the pool. Starts no thread.
+    ///
+    /// # Errors
+    /// [`BuildError::WorkerCount`] for no worker, or more than the pool can count.
+    pub fn build(self) -> Result<WorkStealingTaskDispatcher, BuildError> {
+        if !(1..=SLOTS_MAX).contains(&self.workers) {
+            return Err(BuildError::WorkerCount { workers: self.workers, max: SLOTS_MAX });
+        }
+        let pool = Pool::new(self.workers, self.thread_name_prefix, self.stack_size_bytes);
+        Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })
+    }
+}
+
+impl TaskDispatcher for WorkStealingTaskDispatcher {
+    /// Queues the task.
+    ///
+    /// # Errors
+    /// Gives a task back when the pool is closed, or when no thread can be had to run it.
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        self.pool.dispatch(task)
+    }
+
+    /// Gives up what is queued if threads were refused and nobody is left to run it.
+    fn run_ready(&self) {
+        self.pool.settle();
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        self.pool.wait(latch)
+    }
+
+    fn shutdown(&self) {
+        self.pool.shutdown();
+    }
+}
+
+impl Drop for WorkStealingTaskDispatcher {
+    fn drop(&mut self) {
+        if current::worker_of(&self.pool).is_some() {
+            // Its threads keep the pool alive until they have run what is queued.
+            self.pool.close();
+        } else {
+            self.pool.shutdown();
+        }
+    }
+}
+
+#[cfg(not(uruk_loom))]
+fn threads_of_this_machine() -> usize {
+    // Where the system does not say, one worker is right, and replacement makes it enough.
+    uruk_core::sync::thread::available_parallelism().map_or(1, usize::from).min(SLOTS_MAX)
+}
+
+/// Models have few threads.
+#[cfg(uruk_loom)]
+fn threads_of_this_machine() -> usize {
+    1
+}

@@ -1,0 +1,122 @@
+//! Admits tasks until it is closed, and knows when the last admitted one has ended.
+//!
+//! One word holds the closed flag and the number of tasks that are queued or running, so that admission and
+//! closing are changes of one location and have an order: a task is either admitted before the closing, and then
+//! waited for, or refused.
+//!
+//! ```text
+//!  bit 0      closed
+//!  bits 1..   tasks admitted and not yet ended
+//! ```
+
+use crossbeam_utils::CachePadded;
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::sync::{Condvar, Mutex};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    word: CachePadded<AtomicUsize>,
+    /// Tasks that wait inside themselves for all *other* tasks to end.
+    inside: Mutex<usize>,
+    /// A task ended after the closing, or one more of them waits for the others.
+    progressed: Condvar,
+}
+
+const CLOSED: usize = 1;
+const TASK: usize = 2;
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self {
+            word: CachePadded::new(AtomicUsize::new(0)),
+            inside: Mutex::new(0),
+            progressed: Condvar::new(),
+        }
+    }
+
+    /// Counts one more task, unless the gate is closed.
+    pub(crate) fn enter(&self) -> bool {
+        // Relaxed: the task travels through a queue, which orders what it carries; only the order of changes of
+        // this one word decides between admission and closing.
+        let admitted = self.word.fetch_add(TASK, Ordering::Relaxed) & CLOSED == 0;
+        if !admitted {
+            self.leave();
+        }
+        admitted
+    }
+
+    /// One admitted task has ended, or was given back.
+    pub(crate) fn leave(&self) {
+        // ordering[gate-drained]: Release. Pairs with the Acquire in `pending`: who sees that no task is left sees
+        // what the tasks did.
+        let before = self.word.fetch_sub(TASK, Ordering::Release);
+        if before & CLOSED != 0 {
+            // Taken and dropped: a waiter that saw the old count is asleep by the time we have the lock.
+            drop(self.inside.lock());
+            self.progressed.notify_all();
+        }
+    }
+
+    /// Closes the gate; says whether this call did it.
+    pub(crate) fn close(&self) -> bool {
+        // Relaxed: `Sleep::wake_all` follows with the fence that makes the flag visible to threads about to sleep.
+        self.word.fetch_or(CLOSED, Ordering::Relaxed) & CLOSED == 0
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        // Relaxed: a thread about to sleep has passed the fence of `sleep.rs` before it asks.
+        self.word.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
+    /// Tasks queued or running.
+    pub(crate) fn pending(&self) -> usize {
+        // ordering[gate-drained]: Acquire. Pairs with the Release in `leave`.
+        self.word.load(Ordering::Acquire) / TASK
+    }
+
+    /// Blocks until no admitted task is left. Not for a thread that runs one: it would wait for itself.
+    pub(crate) fn wait_for_all(&self) {
+        let mut inside = self.inside.lock();
+        while self.pending() > 0 {
+            inside = self.progressed.wait(inside);
+        }
+    }
+
+    /// Blocks the running task until all tasks that are left wait here as well.
+    pub(crate) fn wait_for_others(&self) {
+        let mut inside = self.inside.lock();
+        *inside += 1;
+        self.progressed.notify_all();
+        while self.pending() > *inside {
+            inside = self.progressed.wait(inside);
+        }
+        *inside -= 1;
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_gate_admits_nothing_and_still_counts_what_is_inside() {
+        let gate = Gate::new();
+        assert!(gate.enter());
+        assert!(gate.close());
+        assert!(!gate.close(), "only one call closes it");
+        assert!(!gate.enter());
+        assert_eq!(gate.pending(), 1);
+        gate.leave();
+        gate.wait_for_all();
+    }
+
+    #[test]
+    fn a_task_does_not_wait_for_itself() {
+        let gate = Gate::new();
+        assert!(gate.enter());
+        gate.close();
+        gate.wait_for_others();
+        assert_eq!(gate.pending(), 1);
+    }
+}

@@ -1,0 +1,191 @@
+//! What the pool counts about itself.
+//!
+//! Counters are striped over slots, so that counting costs an uncontended addition; a snapshot adds them up.
+//! Nothing depends on them: they order nothing, and a snapshot taken while tasks run may be a few tasks
+//! off. Model builds leave them out.
+
+use std::fmt;
+use std::ops::Index;
+
+use crossbeam_utils::CachePadded;
+use uruk_core::TaskPriority;
+
+use crate::queues::PRIORITIES;
+
+/// A snapshot of the pool's counters.
+///
+/// Gauges (`threads`, `blocked`, `parked`, `running`, `queued`) say how it is now; the others count since the pool was built.
+/// A snapshot is not one moment: counters are read one after another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Slots: how many tasks may run at once, blocked ones not counted.
+    pub workers: usize,
+    /// Threads alive.
+    pub threads: usize,
+    /// Threads blocked in a wait inside a task.
+    pub blocked: usize,
+    /// Threads asleep for want of work.
+    pub parked: usize,
+    /// Tasks being run, those that are blocked included.
+    pub running: usize,
+    /// Tasks waiting to be run.
+    pub queued: PerPriority<usize>,
+    /// Tasks that ended, those that panicked included.
+    pub finished: u64,
+    /// Tasks that ended in a panic.
+    pub panicked: u64,
+    /// Tasks taken from another worker's queue.
+    pub stolen: u64,
+    /// Times that a thread went to sleep for want of work.
+    pub slept: u64,
+    /// Times that another thread took the slot of a blocked one.
+    pub replaced: u64,
+    /// Threads started.
+    pub started_threads: u64,
+    /// Threads that the operating system refused to start.
+    pub refused_threads: u64,
+}
+
+/// One value for each [`TaskPriority`].
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct PerPriority<T>([T; PRIORITIES]);
+
+impl<T: Copy + std::iter::Sum> PerPriority<T> {
+    /// Over all priorities.
+    pub fn total(&self) -> T {
+        self.0.into_iter().sum()
+    }
+}
+
+impl<T> Index<TaskPriority> for PerPriority<T> {
+    type Output = T;
+
+    fn index(&self, priority: TaskPriority) -> &T {
+        &self.0[priority as usize]
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for PerPriority<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [idle, speculative, lazy, demanded] = &self.0;
+        f.debug_struct("PerPriority")
+            .field("demanded", demanded)
+            .field("lazy", lazy)
+            .field("speculative", speculative)
+            .field("idle", idle)
+            .finish()
+    }
+}
+
+/// The counters of the pool.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    /// One per slot, and a last one for threads that are not workers.
+    stripes: Box<[CachePadded<Stripe>]>,
+    pub(crate) threads: Counter,
+    pub(crate) blocked: Counter,
+    pub(crate) replaced: Counter,
+    pub(crate) started_threads: Counter,
+    pub(crate) refused_threads: Counter,
+}
+
+/// The counters of one slot; written by its holder.
+#[derive(Debug, Default)]
+pub(crate) struct Stripe {
+    pub(crate) queued: [Counter; PRIORITIES],
+    pub(crate) started: [Counter; PRIORITIES],
+    pub(crate) finished: Counter,
+    pub(crate) panicked: Counter,
+    pub(crate) stolen: Counter,
+    pub(crate) slept: Counter,
+}
+
+impl Counters {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self {
+            stripes: (0..=slots).map(|_| CachePadded::default()).collect(),
+            threads: Counter::default(),
+            blocked: Counter::default(),
+            replaced: Counter::default(),
+            started_threads: Counter::default(),
+            refused_threads: Counter::default(),
+        }
+    }
+
+    /// The counters of a slot.
+    pub(crate) fn slot(&self, slot: usize) -> &Stripe {
+        &self.stripes[slot]
+    }
+
+    /// The counters of threads that hold no slot.
+    pub(crate) fn outside(&self) -> &Stripe {
+        &self.stripes[self.stripes.len() - 1]
+    }
+
+    /// Adds up what is striped; the caller fills in the gauges that live elsewhere.
+    pub(crate) fn snapshot(&self) -> Metrics {
+        // Later stages are read before earlier ones, so that a task in flight is rather seen queued or running
+        // twice than never.
+        let finished = self.sum(|stripe| &stripe.finished);
+        let started: [u64; PRIORITIES] = std::array::from_fn(|p| self.sum(|stripe| &stripe.started[p]));
+        let queued =
+            std::array::from_fn(|p| self.sum(|stripe| &stripe.queued[p]).saturating_sub(started[p]) as usize);
+        Metrics {
+            threads: self.threads.get() as usize,
+            blocked: self.blocked.get() as usize,
+            running: started.iter().sum::<u64>().saturating_sub(finished) as usize,
+            queued: PerPriority(queued),
+            finished,
+            panicked: self.sum(|stripe| &stripe.panicked),
+            stolen: self.sum(|stripe| &stripe.stolen),
+            slept: self.sum(|stripe| &stripe.slept),
+            replaced: self.replaced.get(),
+            started_threads: self.started_threads.get(),
+            refused_threads: self.refused_threads.get(),
+            ..Metrics::default()
+        }
+    }
+
+    fn sum(&self, counter: impl Fn(&Stripe) -> &Counter) -> u64 {
+        // Wrapping: a thread that moved between slots may have taken from one stripe what it added to another.
+        self.stripes.iter().fold(0, |sum, stripe| sum.wrapping_add(counter(stripe).get()))
+    }
+}
+
+/// A number that threads add to and nobody waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    #[cfg(not(uruk_loom))]
+    value: uruk_core::sync::atomic::AtomicU64,
+}
+
+#[cfg(not(uruk_loom))]
+impl Counter {
+    pub(crate) fn increment(&self) {
+        // Relaxed: see the module; nothing hangs on a count.
+        self.value.fetch_add(1, uruk_core::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(crate) fn decrement(&self) {
+        // Relaxed: as above. Wraps within a stripe, not in the sum.
+        self.value.fetch_sub(1, uruk_core::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        // Relaxed: as above.
+        self.value.load(uruk_core::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// Models explore every order of every atomic access; these would multiply the orders and prove nothing.
+#[cfg(uruk_loom)]
+impl Counter {
+    pub(crate) fn increment(&self) {}
+
+    pub(crate) fn decrement(&self) {}
+
+    pub(crate) fn get(&self) -> u64 {
+        0
+    }
+}

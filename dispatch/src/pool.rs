@@ -1,0 +1,280 @@
+//! What the threads of a pool share, and what is done with it: dispatch, blocking, shutdown.
+//!
+//! ```text
+//!             dispatch ──▶ queues ──▶ worker ──▶ task
+//!                │                      ▲          │ blocks: its slot goes to `vacated`,
+//!                └─ sleep.notify ───────┘          ▼ another thread takes it
+//!                   wakes or starts             latch
+//! ```
+//!
+//! **Architecture Invariants.** A slot's [`Local`] is held by one thread, or lies in `vacated`. It is put there before
+//! `sleep` counts the slot as vacant, and taken after, so that whoever may take one finds one. No user code runs
+//! under either lock (`vacated`, `threads`).
+
+use uruk_core::sync::{Arc, Latch, Mutex};
+use uruk_core::{Task, TaskPriority, WaitError};
+
+use crate::current::{self, Worker};
+use crate::gate::Gate;
+use crate::metrics::{Counters, Metrics};
+use crate::queues::{Local, Queues};
+use crate::sleep::{Sleep, Wake};
+use crate::threads::Threads;
+use crate::worker;
+
+/// The shared state of a pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) queues: Queues<Task>,
+    pub(crate) sleep: Sleep,
+    pub(crate) gate: Gate,
+    pub(crate) counters: Counters,
+    /// Slots that no thread holds.
+    vacated: Mutex<Vec<Vacated>>,
+    threads: Threads,
+    slots: usize,
+}
+
+#[derive(Debug)]
+struct Vacated {
+    slot: Local<Task>,
+    /// Whether its last holder left it in order to block; whoever takes it then is a replacement.
+    blocked: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(slots: usize, thread_name_prefix: String, stack_size_bytes: usize) -> Self {
+        let (queues, locals) = Queues::new(slots);
+        // Reversed: slots are taken from the end, and slot 0 is to be the first.
+        let vacated = locals.into_iter().rev().map(|slot| Vacated { slot, blocked: false }).collect();
+        Self {
+            queues,
+            sleep: Sleep::new(slots),
+            gate: Gate::new(),
+            counters: Counters::new(slots),
+            vacated: Mutex::new(vacated),
+            threads: Threads::new(thread_name_prefix, stack_size_bytes),
+            slots,
+        }
+    }
+
+    /// Queues a task and sees to it that a thread looks.
+    ///
+    /// # Errors
+    /// A task comes back if the pool is closed, or if no thread could be had; in the second case not
+    /// necessarily this one, but one that would have had to wait for a thread as well.
+    pub(crate) fn dispatch(self: &Arc<Self>, task: Task) -> Result<(), Task> {
+        if !self.gate.enter() {
+            return Err(task);
+        }
+        self.enqueue(task);
+        if self.follow(self.sleep.notify()) {
+            return Ok(());
+        }
+        // Nothing to take means that a thread appeared after all.
+        self.take_unstarted().map_or(Ok(()), Err)
+    }
+
+    /// Starts a thread for what is queued if no slot is occupied, and gives all of it up if none can be started.
+    ///
+    /// Each dispatch has tried already; this is for tasks whose dispatch relied on the attempt of another thread.
+    pub(crate) fn settle(self: &Arc<Self>) {
+        let nobody = self.sleep.counts().vacant as usize == self.slots;
+        if nobody && self.queues.any_waiting() && !self.follow(self.sleep.notify()) {
+            self.give_up_queued();
+        }
+    }
+
+    /// Runs `block`, which may sleep, while another thread does this one's work.
+    ///
+    /// Once `block` returns, the thread goes on at once: it might hold what another worker waits for in a way that
+    /// we cannot see. For a moment more threads than slots may run; the surplus retires at the end of its task.
+    ///
+    /// # Errors
+    /// If no thread could be started and this one is the last that runs queued tasks.
+    pub(crate) fn blocking<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
+        let Some(worker) = current::worker_of(self) else { return Ok(block()) };
+        // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
+        if let Some(slot) = worker.take() {
+            self.vacate(&worker, slot)?;
+        }
+        let blocked = Blocked::begin(self, &worker);
+        let result = block();
+        drop(blocked);
+        Ok(result)
+    }
+
+    /// Blocks until the latch is open; see [`Pool::blocking`].
+    pub(crate) fn wait(self: &Arc<Self>, latch: &Latch) -> Result<(), WaitError> {
+        if latch.is_open() { Ok(()) } else { self.blocking(|| latch.wait()) }
+    }
+
+    /// Refuses tasks from now on, and lets threads end once nothing is queued. Does not wait.
+    pub(crate) fn close(&self) {
+        if self.gate.close() {
+            self.sleep.wake_all();
+        }
+    }
+
+    /// Closes, and waits until every admitted task has ended; see `TaskDispatcher::shutdown`.
+    pub(crate) fn shutdown(self: &Arc<Self>) {
+        self.close();
+        if current::worker_of(self).is_some() {
+            // The slot goes to another thread, since queued tasks may be left and this may be the only one.
+            if self.blocking(|| self.gate.wait_for_others()).is_err() {
+                self.give_up_queued();
+                self.gate.wait_for_others();
+            }
+        } else {
+            self.settle();
+            self.gate.wait_for_all();
+            self.threads.join_all();
+        }
+    }
+
+    /// Obeys the parking protocol. Says whether anybody is left to run what is queued; a thread that holds a slot
+    /// need not ask.
+    pub(crate) fn follow(self: &Arc<Self>, wake: Wake) -> bool {
+        wake != Wake::Start || self.start_thread()
+    }
+
+    /// Takes a vacant slot, if there is one; at work from then on.
+    pub(crate) fn occupy(&self) -> Option<Local<Task>> {
+        self.sleep.occupy().then(|| self.take_vacated().slot)
+    }
+
+    /// The same for a thread that has lost its own slot, which may thus replace another that blocks.
+    pub(crate) fn occupy_as_replacement(&self) -> Option<Local<Task>> {
+        self.sleep.occupy().then(|| self.replace())
+    }
+
+    /// Lays down a slot. To be followed by the change of `sleep` that counts it as vacant.
+    pub(crate) fn put_back(&self, slot: Local<Task>) {
+        self.vacated.lock().push(Vacated { slot, blocked: false });
+    }
+
+    /// The last thing that a worker does.
+    pub(crate) fn thread_ended(&self, number: usize) {
+        self.counters.threads.decrement();
+        self.threads.ended(number);
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        let parked = self.sleep.counts().sleeping as usize;
+        Metrics { workers: self.slots, parked, ..self.counters.snapshot() }
+    }
+
+    fn enqueue(self: &Arc<Self>, task: Task) {
+        let priority = task.priority();
+        let mut task = Some(task);
+        if priority == TaskPriority::Demanded
+            && let Some(worker) = current::worker_of(self)
+        {
+            worker.with_slot(|slot| {
+                self.counters.slot(slot.slot()).queued[priority as usize].increment();
+                slot.push(task.take().expect("a task is queued once"));
+            });
+        }
+        if let Some(task) = task {
+            self.counters.outside().queued[priority as usize].increment();
+            self.queues.inject(priority, task);
+        }
+    }
+
+    fn start_thread(self: &Arc<Self>) -> bool {
+        let slot = self.replace();
+        // Handed over by a cell that survives a failed start: the slot must not be lost with the thread's body.
+        let hand_over = Arc::new(Mutex::new(Some(slot)));
+        let body = {
+            let (pool, hand_over) = (self.clone(), hand_over.clone());
+            move |number| {
+                let slot = hand_over.lock().take().expect("a slot is handed over once");
+                worker::run(pool, number, slot);
+            }
+        };
+        self.counters.threads.increment();
+        match self.threads.start(body) {
+            Ok(()) => {
+                self.counters.started_threads.increment();
+                true
+            }
+            Err(error) => {
+                self.counters.threads.decrement();
+                self.counters.refused_threads.increment();
+                let slot = hand_over.lock().take().expect("no thread was started to take it");
+                self.put_back(slot);
+                let somebody_left = self.sleep.start_failed();
+                tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
+                somebody_left
+            }
+        }
+    }
+
+    fn vacate(self: &Arc<Self>, worker: &Worker, slot: Local<Task>) -> Result<(), WaitError> {
+        self.vacated.lock().push(Vacated { slot, blocked: true });
+        if !self.follow(self.sleep.vacate(|| self.queues.any_waiting()))
+            && let Some(slot) = self.occupy()
+        {
+            worker.lend(slot);
+            // The nearest that the trait offers: one more wait is one too many.
+            return Err(WaitError::TooDeep { depth: self.counters.blocked.get() as usize + 1 });
+        }
+        Ok(())
+    }
+
+    fn take_vacated(&self) -> Vacated {
+        self.vacated.lock().pop().expect("a slot lies in the list before it is counted as vacant")
+    }
+
+    fn replace(&self) -> Local<Task> {
+        let vacated = self.take_vacated();
+        if vacated.blocked {
+            self.counters.replaced.increment();
+        }
+        vacated.slot
+    }
+
+    fn give_up_queued(&self) {
+        while let Some(task) = self.take_unstarted() {
+            give_up(task);
+        }
+    }
+
+    /// Takes a queued task out of the pool's care.
+    fn take_unstarted(&self) -> Option<Task> {
+        let task = self.queues.take_any()?;
+        self.counters.outside().queued[task.priority() as usize].decrement();
+        self.gate.leave();
+        Some(task)
+    }
+}
+
+/// A thread inside [`Pool::blocking`]; when it is dropped, also by a panic, the thread has a slot again if one is vacant.
+struct Blocked<'a> {
+    pool: &'a Pool,
+    worker: &'a Worker,
+}
+
+impl<'a> Blocked<'a> {
+    fn begin(pool: &'a Pool, worker: &'a Worker) -> Self {
+        pool.counters.blocked.increment();
+        Self { pool, worker }
+    }
+}
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        self.pool.counters.blocked.decrement();
+        if let Some(slot) = self.pool.occupy() {
+            self.worker.lend(slot);
+        }
+    }
+}
+
+/// Drops a task, which fails what it owned.
+fn give_up(task: Task) {
+    let label = task.label().clone();
+    if let Err(message) = worker::catch(|| drop(task)) {
+        tracing::error!(task = &*label, message, "dropping a task that could not be run panicked");
+    }
+}

@@ -1,0 +1,223 @@
+//! Where tasks wait: a deque per slot for demanded tasks, an injector per priority for all others.
+//!
+//! This is the seam that models replace: `crossbeam-deque` is invisible to loom, so a model build puts
+//! locked queues (`queues/model.rs`) behind the same names and checks parking and shutdown, not the deque.
+//!
+//! Nothing here blocks or counts; who may sleep, and when, is the business of `sleep.rs`.
+
+#[cfg(not(uruk_loom))]
+use crossbeam_deque::{Injector, Stealer, Worker};
+#[cfg(uruk_loom)]
+mod model;
+#[cfg(uruk_loom)]
+use model::{Injector, Stealer, Worker};
+
+use crossbeam_deque::Steal;
+use uruk_core::TaskPriority;
+
+/// Every place where an item of the pool can wait, seen by all threads.
+#[derive(Debug)]
+pub struct Queues<T> {
+    /// One per priority, indexed by [`TaskPriority`] as a number.
+    injectors: [Injector<T>; PRIORITIES],
+    /// One per slot; what it steals from belongs to whoever holds the slot's [`Local`].
+    stealers: Box<[Stealer<T>]>,
+}
+
+/// The private end of one slot. Whoever holds it holds the slot.
+#[derive(Debug)]
+pub struct Local<T> {
+    slot: usize,
+    deque: Worker<T>,
+    /// Items taken from this slot's own deque since the shared queue was last looked at.
+    taken: u32,
+    /// Where the next round of stealing starts; moves on so that no neighbour is favoured.
+    victim: usize,
+}
+
+/// Where a search found its item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In an injector.
+    Injected,
+    /// In the deque of another slot.
+    Stolen,
+}
+
+/// How many kinds of [`TaskPriority`] there are.
+pub const PRIORITIES: usize = 4;
+
+/// Highest first, which is the order of search.
+const DESCENDING: [TaskPriority; PRIORITIES] =
+    [TaskPriority::Demanded, TaskPriority::Lazy, TaskPriority::Speculative, TaskPriority::Idle];
+
+/// Own items taken in a row before the shared demanded queue gets a turn, so that a slot that feeds itself
+/// cannot starve what came from outside. A prime, so that it does not fall into step with batches.
+const OWN_IN_A_ROW_MAX: u32 = 61;
+
+impl<T> Queues<T> {
+    /// Creates the queues of `slots` slots and the private end of each.
+    pub fn new(slots: usize) -> (Self, Vec<Local<T>>) {
+        let locals: Vec<_> = (0..slots)
+            // First in, first out: results arrive in the order in which they were asked for, and what
+            // waits longest is what thieves take.
+            .map(|slot| Local { slot, deque: Worker::new_fifo(), taken: 0, victim: slot + 1 })
+            .collect();
+        let stealers = locals.iter().map(|local| local.deque.stealer()).collect();
+        (Self { injectors: std::array::from_fn(|_| Injector::new()), stealers }, locals)
+    }
+
+    /// Adds an item for anyone to take.
+    pub fn inject(&self, priority: TaskPriority, item: T) {
+        self.injectors[priority as usize].push(item);
+    }
+
+    /// Looks for an item outside the slot's own deque, highest priority first.
+    ///
+    /// Demanded items come in batches: the first is returned, the others move into the slot's own deque,
+    /// where other slots can steal them.
+    pub fn search(&self, local: &mut Local<T>) -> Option<(T, Origin)> {
+        let [demanded, lower @ ..] = DESCENDING;
+        insist(|| self.injectors[demanded as usize].steal_batch_and_pop(&local.deque))
+            .map(|item| (item, Origin::Injected))
+            .or_else(|| self.steal(local).map(|item| (item, Origin::Stolen)))
+            // One at a time: a batch of background items in a slot's own deque would hide from the search
+            // order, and run before a demanded item that comes later.
+            .or_else(|| {
+                lower.iter().find_map(|&p| self.take_injected(p)).map(|item| (item, Origin::Injected))
+            })
+    }
+
+    /// Takes the oldest injected item of one priority.
+    pub fn take_injected(&self, priority: TaskPriority) -> Option<T> {
+        insist(|| self.injectors[priority as usize].steal())
+    }
+
+    /// Takes any item at all. For a pool that has no thread left to run it.
+    pub fn take_any(&self) -> Option<T> {
+        let injected = DESCENDING.iter().find_map(|&priority| self.take_injected(priority));
+        injected.or_else(|| self.stealers.iter().find_map(|stealer| insist(|| stealer.steal())))
+    }
+
+    /// Whether an item was waiting anywhere at some moment during the call.
+    pub fn any_waiting(&self) -> bool {
+        self.injectors.iter().any(|injector| !injector.is_empty())
+            || self.stealers.iter().any(|stealer| !stealer.is_empty())
+    }
+
+    fn steal(&self, local: &mut Local<T>) -> Option<T> {
+        let slots = self.stealers.len();
+        let start = local.victim;
+        local.victim = (local.victim + 1) % slots.max(1);
+        (0..slots)
+            .map(|step| (start + step) % slots)
+            .filter(|&victim| victim != local.slot)
+            .find_map(|victim| insist(|| self.stealers[victim].steal()))
+    }
+}
+
+impl<T> Local<T> {
+    /// Which slot this is.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Adds a demanded item to the slot's own deque.
+    pub fn push(&self, item: T) {
+        self.deque.push(item);
+    }
+
+    /// Takes the next item without a search: the slot's oldest own one, or now and then a shared one.
+    pub fn next(&mut self, queues: &Queues<T>) -> Option<T> {
+        self.taken += 1;
+        if self.taken >= OWN_IN_A_ROW_MAX {
+            self.taken = 0;
+            // A single item: a batch would be invisible while it moves, and this slot does not count as searching.
+            if let Some(item) = queues.take_injected(TaskPriority::Demanded) {
+                return Some(item);
+            }
+        }
+        self.deque.pop()
+    }
+}
+
+/// Repeats a steal that lost a race. Ends because the winner of each race took an item.
+fn insist<T>(mut steal: impl FnMut() -> Steal<T>) -> Option<T> {
+    loop {
+        match steal() {
+            Steal::Success(item) => return Some(item),
+            Steal::Empty => return None,
+            Steal::Retry => uruk_core::sync::hint::spin_loop(),
+        }
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn search_takes_the_highest_priority_first() {
+        let (queues, mut locals) = Queues::new(1);
+        for (name, priority) in
+            [("idle", TaskPriority::Idle), ("lazy", TaskPriority::Lazy), ("demanded", TaskPriority::Demanded)]
+        {
+            queues.inject(priority, name);
+        }
+        queues.inject(TaskPriority::Speculative, "speculative");
+        let mut found = Vec::new();
+        while let Some((item, _)) = queues.search(&mut locals[0]) {
+            found.push(item);
+        }
+        assert_eq!(found, ["demanded", "lazy", "speculative", "idle"]);
+    }
+
+    #[test]
+    fn a_slot_is_robbed_in_the_order_in_which_it_was_fed() {
+        let (queues, mut locals) = Queues::new(3);
+        locals[0].push(1);
+        locals[0].push(2);
+        assert_eq!(queues.search(&mut locals[2]), Some((1, Origin::Stolen)));
+        assert_eq!(queues.search(&mut locals[1]), Some((2, Origin::Stolen)));
+        assert!(!queues.any_waiting());
+    }
+
+    #[test]
+    fn stealing_starts_at_another_neighbour_each_time() {
+        let (queues, mut locals) = Queues::new(3);
+        for local in &locals[1..] {
+            local.push(local.slot());
+            local.push(local.slot());
+        }
+        let thief = &mut locals[0];
+        let victims: Vec<_> = std::iter::from_fn(|| queues.search(thief)).map(|(item, _)| item).collect();
+        assert_eq!(victims[..2], [1, 2], "the second steal must not go back to the first victim");
+    }
+
+    #[test]
+    fn a_slot_that_feeds_itself_still_looks_at_what_came_from_outside() {
+        let (queues, mut locals) = Queues::new(1);
+        queues.inject(TaskPriority::Demanded, "outside");
+        let local = &mut locals[0];
+        let mut own_before = 0;
+        loop {
+            local.push("own");
+            match local.next(&queues) {
+                Some("outside") => break,
+                item => assert_eq!(item, Some("own")),
+            }
+            own_before += 1;
+        }
+        assert!(own_before < OWN_IN_A_ROW_MAX);
+    }
+
+    #[test]
+    fn anything_left_can_be_taken_back() {
+        let (queues, locals) = Queues::new(2);
+        locals[1].push("own");
+        queues.inject(TaskPriority::Idle, "idle");
+        let mut taken: Vec<_> = std::iter::from_fn(|| queues.take_any()).collect();
+        taken.sort_unstable();
+        assert_eq!(taken, ["idle", "own"]);
+    }
+}

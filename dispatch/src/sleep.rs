@@ -1,0 +1,341 @@
+#![doc = include_str!("sleep/README.md")]
+
+use crossbeam_utils::CachePadded;
+use uruk_core::sync::atomic::{AtomicU64, Ordering, fence};
+use uruk_core::sync::{Condvar, Mutex};
+
+/// Counts of slots by state, and the place where their holders sleep.
+#[derive(Debug)]
+pub struct Sleep {
+    counts: CachePadded<AtomicU64>,
+    slots: u64,
+    /// Permissions to leave `sleep`, issued and not yet taken.
+    tokens: Mutex<u64>,
+    token_issued: Condvar,
+}
+
+/// What [`Sleep::notify`] did, and what is left for its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "`Start` obliges the caller to start a thread"]
+pub enum Wake {
+    /// Somebody searches already, or every slot is at work and will search when it is done.
+    Nobody,
+    /// A sleeper has been woken.
+    Woken,
+    /// A vacant slot now counts as searching: the caller starts a thread in it, or calls
+    /// [`Sleep::start_failed`].
+    Start,
+}
+
+/// How many slots are in each state; what is missing to their number is at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Held by a thread that waits for a token.
+    pub sleeping: u64,
+    /// Held by a thread that looks for an item.
+    pub searching: u64,
+    /// Held by nobody.
+    pub vacant: u64,
+}
+
+/// The most slots that the word can count.
+pub const SLOTS_MAX: usize = FIELD as usize;
+
+const SLEEPING: u64 = 1;
+const SEARCHING: u64 = 1 << 16;
+const VACANT: u64 = 1 << 32;
+const FIELD: u64 = 0xffff;
+
+impl Sleep {
+    /// Creates the protocol for `slots` slots, all vacant.
+    pub fn new(slots: usize) -> Self {
+        assert!((1..=SLOTS_MAX).contains(&slots), "{slots} slots do not fit the word; 1 to {SLOTS_MAX} do");
+        let slots = slots as u64;
+        Self {
+            counts: CachePadded::new(AtomicU64::new(slots * VACANT)),
+            slots,
+            tokens: Mutex::new(0),
+            token_issued: Condvar::new(),
+        }
+    }
+
+    /// Sees to it that somebody looks at the queues. Called after an item has been pushed.
+    ///
+    /// # Cost
+    /// One fence and one load unless somebody has to be woken or started.
+    pub fn notify(&self) -> Wake {
+        if !cfg!(uruk_weaken = "parking_notify_fence") {
+            // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either the look that
+            // follows that one sees our push, or our load sees the change of the word that precedes it. Model:
+            // loom-tests/tests/pool.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
+            fence(Ordering::SeqCst);
+        }
+        let mut word = self.load();
+        loop {
+            let counts = Counts::of(word);
+            let (next, wake) = if counts.searching > 0 {
+                return Wake::Nobody;
+            } else if counts.sleeping > 0 {
+                (word - SLEEPING + SEARCHING, Wake::Woken)
+            } else if counts.vacant > 0 {
+                (word - VACANT + SEARCHING, Wake::Start)
+            } else {
+                return Wake::Nobody;
+            };
+            match self.exchange(word, next) {
+                Ok(()) => {
+                    if wake == Wake::Woken {
+                        self.issue_tokens(1);
+                    }
+                    return wake;
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// At work → searching.
+    pub fn start_searching(&self) {
+        // Relaxed: a producer that sees this searcher relies on the look that ends the search, not on its beginning.
+        self.counts.fetch_add(SEARCHING, Ordering::Relaxed);
+    }
+
+    /// Searching → at work. `waiting` says whether an item waits in any queue.
+    pub fn found(&self, waiting: impl FnOnce() -> bool) -> Wake {
+        let before = self.change(|word| word - SEARCHING);
+        if Counts::of(before).searching == 1 && look_after(waiting, "parking_last_searcher") {
+            return self.notify();
+        }
+        Wake::Nobody
+    }
+
+    /// Searching → sleeping → searching. Returns when there is reason to search again, and says whether
+    /// the thread waited for it.
+    ///
+    /// `reason` says whether an item waits in any queue, or the pool closes; it is asked after the thread has been
+    /// counted as sleeping.
+    pub fn sleep(&self, reason: impl FnOnce() -> bool) -> bool {
+        self.change(|word| word - SEARCHING + SLEEPING);
+        if look_after(reason, "parking_second_look")
+            && self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
+        {
+            return false;
+        }
+        // Either nothing waits, or someone has already taken this thread off the count and owes it a token.
+        self.take_token();
+        true
+    }
+
+    /// At work → vacant: the thread is about to block. `waiting` says whether an item waits in any queue.
+    ///
+    /// The slot must lie in the pool's list before this is called.
+    pub fn vacate(&self, waiting: impl FnOnce() -> bool) -> Wake {
+        self.change(|word| word + VACANT);
+        if look_after(waiting, "parking_vacate_look") { self.notify() } else { Wake::Nobody }
+    }
+
+    /// Searching → vacant: the thread is about to end. Says whether an item waits that nobody may have been told
+    /// about; then the thread tries to [`Sleep::occupy`] a slot again.
+    pub fn stop(&self, waiting: impl FnOnce() -> bool) -> bool {
+        self.change(|word| word - SEARCHING + VACANT);
+        look_after(waiting, "parking_stop_look")
+    }
+
+    /// Vacant → at work, if a slot is vacant. The caller then takes one from the pool's list.
+    pub fn occupy(&self) -> bool {
+        self.try_change(|counts| counts.vacant > 0, |word| word - VACANT)
+    }
+
+    /// Searching → vacant, after [`Wake::Start`] could not be obeyed. Says whether any slot is occupied: if not,
+    /// nobody is left to take what is queued.
+    ///
+    /// The slot must lie in the pool's list again before this is called.
+    pub fn start_failed(&self) -> bool {
+        let before = Counts::of(self.change(|word| word - SEARCHING + VACANT));
+        // Producers may have relied on the thread that never was. Sleepers are woken without a look at the
+        // queues: this is a rare path, and one needless search is cheaper than an argument.
+        if before.sleeping > 0 && self.try_change(|c| c.sleeping > 0, |word| word - SLEEPING + SEARCHING) {
+            self.issue_tokens(1);
+        }
+        before.vacant + 1 < self.slots
+    }
+
+    /// Turns every sleeper into a searcher. Called after the closed flag has been set.
+    pub fn wake_all(&self) {
+        // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either that thread's look
+        // sees the closed flag, or we see it counted as sleeping.
+        fence(Ordering::SeqCst);
+        let before = self.change(|word| {
+            let sleeping = Counts::of(word).sleeping;
+            word - sleeping * SLEEPING + sleeping * SEARCHING
+        });
+        self.issue_tokens(Counts::of(before).sleeping);
+    }
+
+    /// How many slots are in each state at this moment.
+    pub fn counts(&self) -> Counts {
+        Counts::of(self.load())
+    }
+
+    fn load(&self) -> u64 {
+        // Relaxed: the fence before it, or the exchange after it, orders what matters.
+        self.counts.load(Ordering::Relaxed)
+    }
+
+    fn exchange(&self, word: u64, next: u64) -> Result<(), u64> {
+        // ordering[parking-word]: AcqRel. Pairs with itself on other threads: a thread that changes the word sees what
+        // earlier changers had put into their deques.
+        self.counts.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed).map(drop)
+    }
+
+    /// Changes the word; returns what it was.
+    fn change(&self, next: impl Fn(u64) -> u64) -> u64 {
+        let mut word = self.load();
+        loop {
+            match self.exchange(word, next(word)) {
+                Ok(()) => return word,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    fn try_change(&self, wanted: impl Fn(Counts) -> bool, next: impl Fn(u64) -> u64) -> bool {
+        let mut word = self.load();
+        while wanted(Counts::of(word)) {
+            match self.exchange(word, next(word)) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    fn issue_tokens(&self, count: u64) {
+        if count == 0 {
+            return;
+        }
+        *self.tokens.lock() += count;
+        // Notified after release, so that the woken thread does not run into the lock.
+        for _ in 0..count {
+            self.token_issued.notify_one();
+        }
+    }
+
+    fn take_token(&self) {
+        let mut tokens = self.tokens.lock();
+        while *tokens == 0 {
+            tokens = self.token_issued.wait(tokens);
+        }
+        *tokens -= 1;
+    }
+}
+
+impl Counts {
+    fn of(word: u64) -> Self {
+        Self {
+            sleeping: (word / SLEEPING) & FIELD,
+            searching: (word / SEARCHING) & FIELD,
+            vacant: (word / VACANT) & FIELD,
+        }
+    }
+}
+
+/// Looks for a reason after the word has been changed. `weakening` names the model build that skips the look.
+fn look_after(look: impl FnOnce() -> bool, weakening: &str) -> bool {
+    if weakened(weakening) {
+        return false;
+    }
+    // ordering[parking-dekker]: SeqCst. Pairs with the fence in `notify`, and in `wake_all`.
+    fence(Ordering::SeqCst);
+    look()
+}
+
+/// Whether this is the test build in which one step of the protocol is left out, so that its model must fail.
+fn weakened(step: &str) -> bool {
+    (cfg!(uruk_weaken = "parking_second_look") && step == "parking_second_look")
+        || (cfg!(uruk_weaken = "parking_last_searcher") && step == "parking_last_searcher")
+        || (cfg!(uruk_weaken = "parking_vacate_look") && step == "parking_vacate_look")
+        || (cfg!(uruk_weaken = "parking_stop_look") && step == "parking_stop_look")
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+    use uruk_core::sync::{Arc, thread};
+
+    fn counts(sleeping: u64, searching: u64, vacant: u64) -> Counts {
+        Counts { sleeping, searching, vacant }
+    }
+
+    /// A protocol with one slot in each of `sleeping`, `searching`, `at_work`, and `vacant` more, without threads.
+    fn staged(sleeping: u64, searching: u64, vacant: u64, at_work: u64) -> Sleep {
+        let sleep = Sleep::new((sleeping + searching + vacant + at_work) as usize);
+        let word = sleeping * SLEEPING + searching * SEARCHING + vacant * VACANT;
+        sleep.counts.store(word, Ordering::Relaxed);
+        sleep
+    }
+
+    #[test]
+    fn the_table_of_transitions_holds() {
+        type Step = fn(&Sleep);
+        let table: [(&str, Step, Counts); 10] = [
+            ("start_searching", |s| s.start_searching(), counts(1, 2, 1)),
+            ("found, others search", |s| assert_eq!(s.found(|| true), Wake::Woken), counts(0, 1, 1)),
+            ("found, nothing waits", |s| assert_eq!(s.found(|| false), Wake::Nobody), counts(1, 0, 1)),
+            ("second thoughts", |s| assert!(!s.sleep(|| true)), counts(1, 1, 1)),
+            ("vacate", |s| assert_eq!(s.vacate(|| true), Wake::Nobody), counts(1, 1, 2)),
+            ("stop", |s| assert!(s.stop(|| true)), counts(1, 0, 2)),
+            ("occupy", |s| assert!(s.occupy()), counts(1, 1, 0)),
+            ("start_failed", |s| assert!(s.start_failed()), counts(0, 1, 2)),
+            ("wake_all", |s| s.wake_all(), counts(0, 2, 1)),
+            ("notify beside a searcher", |s| assert_eq!(s.notify(), Wake::Nobody), counts(1, 1, 1)),
+        ];
+        for (name, step, after) in table {
+            let sleep = staged(1, 1, 1, 1);
+            step(&sleep);
+            assert_eq!(sleep.counts(), after, "{name}");
+        }
+    }
+
+    #[test]
+    fn notify_prefers_a_searcher_to_a_sleeper_to_a_new_thread() {
+        let sleep = staged(1, 0, 1, 0);
+        assert_eq!(sleep.notify(), Wake::Woken);
+        assert_eq!(sleep.notify(), Wake::Nobody, "the woken thread searches already");
+        assert_eq!(sleep.found(|| true), Wake::Start);
+        assert_eq!(sleep.found(|| true), Wake::Nobody, "every slot is at work");
+        assert_eq!(sleep.counts(), counts(0, 0, 0));
+    }
+
+    #[test]
+    fn a_failed_start_says_whether_anybody_is_left() {
+        let alone = staged(0, 0, 2, 0);
+        assert_eq!(alone.notify(), Wake::Start);
+        assert!(!alone.start_failed());
+        assert_eq!(alone.counts(), counts(0, 0, 2));
+
+        let beside_one_at_work = staged(0, 0, 1, 1);
+        assert_eq!(beside_one_at_work.notify(), Wake::Start);
+        assert!(beside_one_at_work.start_failed());
+    }
+
+    #[test]
+    fn each_token_wakes_one_sleeper() {
+        let sleep = Arc::new(staged(0, 2, 0, 0));
+        let sleepers = [(); 2].map(|()| {
+            let sleep = sleep.clone();
+            thread::spawn(move || assert!(sleep.sleep(|| false)))
+        });
+        while sleep.counts().sleeping < 2 {
+            thread::yield_now();
+        }
+        assert_eq!(sleep.notify(), Wake::Woken);
+        assert_eq!(sleep.counts(), counts(1, 1, 0));
+        sleep.wake_all();
+        for sleeper in sleepers {
+            sleeper.join().unwrap();
+        }
+        assert_eq!(*sleep.tokens.lock(), 0);
+        assert_eq!(sleep.counts(), counts(0, 2, 0));
+    }
+}

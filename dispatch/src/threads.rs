@@ -1,0 +1,121 @@
+//! Starts, numbers, retires and joins the pool's threads.
+
+use std::io;
+
+use uruk_core::sync::Mutex;
+use uruk_core::sync::thread::{self, JoinHandle};
+
+/// Every thread of a pool that has not been joined or let go.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    name_prefix: String,
+    stack_size_bytes: usize,
+    book: Mutex<Book>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    /// By number.
+    seats: Vec<Seat>,
+    /// Threads whose number has gone to another before they were joined; they are at their very end.
+    leaving: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Seat {
+    Live(JoinHandle<()>),
+    /// The thread has run its last line of ours.
+    Ended(JoinHandle<()>),
+    /// Somebody else holds the handle, in order to join.
+    Joining,
+}
+
+impl Threads {
+    pub(crate) fn new(name_prefix: String, stack_size_bytes: usize) -> Self {
+        Self { name_prefix, stack_size_bytes, book: Mutex::new(Book::default()) }
+    }
+
+    /// Starts a thread that runs `body` with its number.
+    ///
+    /// # Errors
+    /// What the operating system said; `body` is dropped.
+    pub(crate) fn start(&self, body: impl FnOnce(usize) + Send + 'static) -> io::Result<()> {
+        let mut book = self.book.lock();
+        let number = book.free_number();
+        // Under the lock, so that the thread cannot end before it has been entered in the book.
+        let handle = thread::Builder::new()
+            .name(format!("{}-{number}", self.name_prefix))
+            .stack_size(self.stack_size_bytes)
+            .spawn(move || body(number))?;
+        book.seat(number, handle);
+        Ok(())
+    }
+
+    /// Called by the thread with this number as the last thing it does.
+    pub(crate) fn ended(&self, number: usize) {
+        let mut book = self.book.lock();
+        let seat = &mut book.seats[number];
+        if let Seat::Live(handle) = std::mem::replace(seat, Seat::Joining) {
+            *seat = Seat::Ended(handle);
+        }
+    }
+
+    /// Waits until every thread has ended, except the calling one.
+    ///
+    /// Threads that another caller joins already are not waited for.
+    pub(crate) fn join_all(&self) {
+        let handles: Vec<_> = {
+            let mut book = self.book.lock();
+            let seated = book.seats.iter_mut().map(|seat| std::mem::replace(seat, Seat::Joining));
+            let mut handles: Vec<_> = seated.filter_map(Seat::into_handle).collect();
+            handles.append(&mut book.leaving);
+            handles
+        };
+        let this = thread::current().id();
+        for handle in handles {
+            // A thread-local of a worker may own the last handle of the pool, and then this is that worker.
+            if handle.thread().id() != this {
+                // A worker survives the panics of its tasks, so it ends in one only by a defect of ours, which its
+                // panic message has reported; the others are still to be joined.
+                drop(handle.join());
+            }
+        }
+    }
+}
+
+impl Book {
+    fn free_number(&self) -> usize {
+        let free = self.seats.iter().position(|seat| matches!(seat, Seat::Ended(_)));
+        free.unwrap_or(self.seats.len())
+    }
+
+    fn seat(&mut self, number: usize, handle: JoinHandle<()>) {
+        if number == self.seats.len() {
+            self.seats.push(Seat::Live(handle));
+            return;
+        }
+        let predecessor = std::mem::replace(&mut self.seats[number], Seat::Live(handle));
+        self.leaving.extend(predecessor.into_handle());
+        self.leaving.retain(|handle| !has_ended(handle));
+    }
+}
+
+impl Seat {
+    fn into_handle(self) -> Option<JoinHandle<()>> {
+        match self {
+            Self::Live(handle) | Self::Ended(handle) => Some(handle),
+            Self::Joining => None,
+        }
+    }
+}
+
+#[cfg(not(uruk_loom))]
+fn has_ended(handle: &JoinHandle<()>) -> bool {
+    handle.is_finished()
+}
+
+/// A model's threads are few; all of them are joined in the end.
+#[cfg(uruk_loom)]
+fn has_ended(_handle: &JoinHandle<()>) -> bool {
+    false
+}

@@ -1,0 +1,123 @@
+//! [`IrCompiler`]: module in, object out: normalize, optimize, generate code.
+
+use super::ThreadSafeContext;
+use super::error::CompileError;
+use super::module::{LockedModule, ThreadSafeModule};
+use super::normalize::normalize;
+use super::optimize::{OptimizationLevel, OptimizationPipeline};
+use super::target::{JitTargetMachineBuilder, lose_machine};
+use crate::object::ObjectBuffer;
+
+/// Compiles modules one after another, on as many threads as call it.
+///
+/// The passes over the IR and the level of code generation are chosen independently.
+///
+/// # Concurrency
+/// Callable from any thread; each has a target machine of its own, kept from call to call.
+///
+/// Source: ORC `ConcurrentIRCompiler`.
+#[derive(Clone, Debug)]
+#[doc(alias = "ConcurrentIRCompiler")]
+pub struct IrCompiler {
+    target: JitTargetMachineBuilder,
+    pipeline: OptimizationPipeline,
+}
+
+impl IrCompiler {
+    /// Compiles for `target` after running `pipeline`.
+    pub fn new(target: JitTargetMachineBuilder, pipeline: OptimizationPipeline) -> Self {
+        Self { target, pipeline }
+    }
+
+    /// Compiles for this machine at `level`, passes and code generation alike.
+    ///
+    /// # Errors
+    /// [`CompileError::Target`] if this LLVM cannot generate code for it.
+    pub fn host(level: OptimizationLevel) -> Result<Self, CompileError> {
+        let target = JitTargetMachineBuilder::host()?.with_codegen_level(level.into());
+        Ok(Self::new(target, OptimizationPipeline::level(level)))
+    }
+
+    /// What code is generated for.
+    pub fn target(&self) -> &JitTargetMachineBuilder {
+        &self.target
+    }
+
+    /// The passes that run before code is generated.
+    pub fn pipeline(&self) -> &OptimizationPipeline {
+        &self.pipeline
+    }
+
+    /// Finds out whether LLVM understands the pipeline, before any module is compiled.
+    ///
+    /// # Errors
+    /// [`CompileError::Optimize`] with LLVM's message.
+    pub fn check_pipeline(&self) -> Result<(), CompileError> {
+        let empty = ThreadSafeModule::new(&ThreadSafeContext::new(), "the pipeline");
+        self.optimize(&empty.lock()?)
+    }
+
+    /// Turns `module` into an object of the same name. The module is gone when this returns.
+    ///
+    /// # Errors
+    /// [`CompileError`]: whatever LLVM reports as an error, even where it goes on after it. After
+    /// [`CompileError::Fatal`] everything else in the module's context is lost too.
+    ///
+    /// # Cost
+    /// Code generation dominates: 6 s for SQLite at the default level, 0.7 s without.
+    pub fn compile(&self, module: ThreadSafeModule) -> Result<ObjectBuffer, CompileError> {
+        let locked = module.lock()?;
+        let object = self.compile_locked(&locked);
+        drop(locked);
+        // Modules are large: this one goes before anybody looks at the object.
+        drop(module);
+        object
+    }
+
+    /// Makes `module` what [`IrCompiler::compile`] would make of it before optimizing: the form whose
+    /// bitcode a cache key may be made from.
+    ///
+    /// # Errors
+    /// [`CompileError::Target`] if the module is for another machine.
+    pub fn normalize(&self, module: &ThreadSafeModule) -> Result<(), CompileError> {
+        normalize(&module.lock()?, &self.target)
+    }
+
+    fn compile_locked(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
+        normalize(module, &self.target)?;
+        self.optimize(module)?;
+        self.generate(module)
+    }
+
+    fn optimize(&self, module: &LockedModule<'_>) -> Result<(), CompileError> {
+        let passes = self.pipeline.text();
+        if passes.is_empty() {
+            return Ok(());
+        }
+        let span = tracing::debug_span!("ir.optimize", unit = %module.name(), level = %passes);
+        let _entered = span.enter();
+        let result = self.target.with_machine(|machine| machine.run_passes(module, &passes))?;
+        self.forget_machine_after(result)
+    }
+
+    pub(super) fn generate(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
+        let span = tracing::debug_span!(
+            "ir.codegen",
+            unit = %module.name(),
+            level = ?self.target.options().codegen_level,
+            size_bytes = tracing::field::Empty,
+        );
+        let _entered = span.enter();
+        let result = self.target.with_machine(|machine| machine.emit_object(module))?;
+        let object = self.forget_machine_after(result)?;
+        span.record("size_bytes", object.size_bytes());
+        Ok(object)
+    }
+
+    fn forget_machine_after<R>(&self, result: Result<R, CompileError>) -> Result<R, CompileError> {
+        if matches!(result, Err(CompileError::Fatal { .. })) {
+            lose_machine(self.target.options());
+        }
+        result
+    }
+}

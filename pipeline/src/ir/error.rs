@@ -1,0 +1,79 @@
+//! Why a module could not be turned into an object.
+
+use std::sync::Arc;
+
+/// Reading, checking, optimizing or compiling a module failed. `message` is LLVM's wherever LLVM had one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The bytes are no LLVM IR that this LLVM can read.
+    #[error("{module}: cannot be read as LLVM IR: {message}")]
+    Parse {
+        /// The file or module.
+        module: Arc<str>,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The module was read and breaks LLVM's rules.
+    #[error("{module}: not valid LLVM IR: {message}")]
+    Verify {
+        /// The file or module.
+        module: Arc<str>,
+        /// The rules broken, one a line.
+        message: String,
+    },
+    /// The pass pipeline was refused or reported an error.
+    #[error("{module}: cannot run the passes `{passes}`: {message}")]
+    Optimize {
+        /// The file or module.
+        module: Arc<str>,
+        /// The pipeline, as LLVM was given it.
+        passes: String,
+        /// What LLVM says about it.
+        message: String,
+    },
+    /// Code generation reported an error, for instance about inline assembly.
+    #[error("{module}: cannot generate code: {message}")]
+    Codegen {
+        /// The file or module.
+        module: Arc<str>,
+        /// What LLVM says about it.
+        message: String,
+    },
+    /// The module is for another target, or the target machine cannot be made.
+    #[error("{subject}: {message}")]
+    Target {
+        /// The module, or the target asked for.
+        subject: Arc<str>,
+        /// What does not fit.
+        message: String,
+    },
+    /// LLVM gave up in the middle of a stage. The module and all else in its context are lost.
+    #[error("{module}: LLVM gave up during {stage}: {message}")]
+    Fatal {
+        /// The file or module.
+        module: Arc<str>,
+        /// What LLVM was doing.
+        stage: &'static str,
+        /// LLVM's last words.
+        message: String,
+    },
+    /// The module shares its context with one that LLVM gave up on.
+    #[error(
+        "{module}: its context was lost when LLVM gave up on another module; give each module a context of its own to keep them apart"
+    )]
+    ContextLost {
+        /// The file or module.
+        module: Arc<str>,
+    },
+    /// Something done to the module through [`ThreadSafeModule::with_module`] made LLVM report errors.
+    ///
+    /// [`ThreadSafeModule::with_module`]: super::ThreadSafeModule::with_module
+    #[error("{module}: {message}")]
+    Diagnosed {
+        /// The file or module.
+        module: Arc<str>,
+        /// What LLVM reported.
+        message: String,
+    },
+}

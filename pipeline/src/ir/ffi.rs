@@ -1,0 +1,302 @@
+//! The boundary to LLVM: how calls go in, how LLVM's own ways of giving up come out, and the shim's functions.
+//!
+//! LLVM reports most errors as values. Three kinds it does not: fatal errors, failed allocations, and C++
+//! exceptions of the standard library. [`enter_llvm`] turns each into a [`FatalError`]. The first two reach
+//! a handler of ours, which unwinds through LLVM's frames to [`enter_llvm`]; that runs no destructor of
+//! LLVM's, so whatever the call worked on is lost: it must be leaked and never used again.
+//!
+//! Outside [`enter_llvm`] the handlers do nothing, and LLVM ends the process as it always does.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{self, AssertUnwindSafe};
+use std::slice;
+use std::sync::OnceLock;
+
+use llvm_sys::error_handling::{LLVMFatalErrorHandler, LLVMInstallFatalErrorHandler};
+use llvm_sys::prelude::{LLVMBool, LLVMContextRef, LLVMMemoryBufferRef, LLVMModuleRef};
+use llvm_sys::target_machine::{LLVMCodeGenFileType, LLVMTargetMachineRef};
+use llvm_sys::transforms::pass_builder::LLVMPassBuilderOptionsRef;
+
+/// LLVM gave up in the middle of something. What it worked on is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FatalError(pub(super) String);
+
+/// Runs `body`, which calls into LLVM, and catches LLVM's giving up. Panics of `body`'s own go on as panics.
+pub(super) fn enter_llvm<R>(body: impl FnOnce() -> R) -> Result<R, FatalError> {
+    install_handlers();
+    let mut call = Call { body: Some(body), result: None };
+    let mut reason = [0; REASON_BYTES];
+    let inside = Inside::enter();
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| run_guarded(&mut call, &mut reason)));
+    drop(inside);
+    match outcome {
+        Ok(true) => call.result.ok_or_else(|| FatalError("LLVM returned without an answer".to_owned())),
+        Ok(false) => {
+            let reason = CStr::from_bytes_until_nul(&reason).unwrap_or_default();
+            Err(FatalError(format!("C++ exception: {}", reason.to_string_lossy())))
+        }
+        Err(payload) => Err(fatal_error_or_resume(payload)),
+    }
+}
+
+/// How much of a C++ exception's message is kept.
+const REASON_BYTES: usize = 256;
+
+struct Call<F, R> {
+    body: Option<F>,
+    result: Option<R>,
+}
+
+fn run_guarded<F: FnOnce() -> R, R>(call: &mut Call<F, R>, reason: &mut [u8; REASON_BYTES]) -> bool {
+    unsafe extern "C-unwind" fn run<F: FnOnce() -> R, R>(data: *mut c_void) {
+        // SAFETY: `uruk_llvm_guard` hands on the pointer it got below, to a `Call` that outlives the call
+        // and that nobody else uses meanwhile.
+        let call = unsafe { &mut *data.cast::<Call<F, R>>() };
+        call.result = call.body.take().map(|body| body());
+    }
+    // SAFETY: `run` is instantiated for the type `call` has; the reason buffer has the size that is passed.
+    unsafe { uruk_llvm_guard(run::<F, R>, (&raw mut *call).cast(), reason.as_mut_ptr().cast(), REASON_BYTES) }
+}
+
+fn fatal_error_or_resume(payload: Box<dyn Any + Send>) -> FatalError {
+    match payload.downcast::<FatalError>() {
+        Ok(error) => *error,
+        Err(panic) => panic::resume_unwind(panic),
+    }
+}
+
+thread_local! {
+    /// How many `enter_llvm` frames this thread has.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Inside(());
+
+impl Inside {
+    fn enter() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self(())
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+fn install_handlers() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        // SAFETY: only the unwinding ABI differs between the two types, and LLVM calls the handler through
+        // frames that carry unwind tables and no cleanups. A second installation, by another user of LLVM
+        // in this process, replaces ours, and LLVM aborts again as it does by default.
+        unsafe {
+            let handler: extern "C-unwind" fn(*const c_char) = give_up;
+            let handler =
+                std::mem::transmute::<extern "C-unwind" fn(*const c_char), LLVMFatalErrorHandler>(handler);
+            LLVMInstallFatalErrorHandler(handler);
+            uruk_llvm_install_bad_alloc_handler(give_up_allocating);
+        }
+    });
+}
+
+extern "C-unwind" fn give_up(reason: *const c_char) {
+    if DEPTH.get() > 0 {
+        // SAFETY: LLVM passes a string that ends in NUL and lives for the call.
+        let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned();
+        panic::resume_unwind(Box::new(FatalError(reason)));
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "LLVM goes on into undefined behaviour if this handler returns, and aborts itself where there is none"
+)]
+extern "C-unwind" fn give_up_allocating(_data: *mut c_void, reason: *const c_char, _diagnose: bool) {
+    give_up(reason);
+    // Outside `enter_llvm` there is nowhere to go.
+    std::process::abort();
+}
+
+/// Takes over a string of LLVM's that `LLVMDisposeMessage` frees. Empty for null.
+///
+/// # Safety
+/// `message` is null or such a string, and nobody uses it afterwards.
+pub(super) unsafe fn take_message(message: *mut c_char) -> String {
+    if message.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().trim_end().to_owned();
+        llvm_sys::core::LLVMDisposeMessage(message);
+        text
+    }
+}
+
+/// A memory buffer of LLVM's, owned.
+pub(super) struct MemoryBuffer(LLVMMemoryBufferRef);
+
+impl MemoryBuffer {
+    /// Takes over `raw`.
+    ///
+    /// # Safety
+    /// `raw` is a live buffer that nobody else frees.
+    pub(super) unsafe fn from_raw(raw: LLVMMemoryBufferRef) -> Self {
+        Self(raw)
+    }
+
+    pub(super) fn as_raw(&self) -> LLVMMemoryBufferRef {
+        self.0
+    }
+
+    /// Gives the buffer to a callee that frees it.
+    pub(super) fn into_raw(self) -> LLVMMemoryBufferRef {
+        std::mem::ManuallyDrop::new(self).0
+    }
+}
+
+impl AsRef<[u8]> for MemoryBuffer {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the buffer lives as long as `self`, and its contents do not move or change.
+        unsafe {
+            let start = llvm_sys::core::LLVMGetBufferStart(self.0).cast::<u8>();
+            if start.is_null() {
+                return &[];
+            }
+            slice::from_raw_parts(start, llvm_sys::core::LLVMGetBufferSize(self.0))
+        }
+    }
+}
+
+impl Drop for MemoryBuffer {
+    fn drop(&mut self) {
+        // SAFETY: `from_raw` took the ownership.
+        unsafe { llvm_sys::core::LLVMDisposeMemoryBuffer(self.0) }
+    }
+}
+
+// SAFETY: the buffer is memory with a destructor; it refers to no context.
+unsafe impl Send for MemoryBuffer {}
+// SAFETY: as above; it is only read.
+unsafe impl Sync for MemoryBuffer {}
+
+/// What `uruk_llvm_symbols` says of one symbol; the shim has the same list.
+pub(super) mod symbol_bits {
+    pub(crate) const EXPORTED: u32 = 1;
+    pub(crate) const WEAK: u32 = 2;
+    pub(crate) const COMMON: u32 = 4;
+    pub(crate) const CALLABLE: u32 = 8;
+    pub(crate) const THREAD_LOCAL: u32 = 16;
+    pub(crate) const LINKONCE: u32 = 32;
+}
+
+/// What `uruk_llvm_symbols` says of a module; the shim has the same list.
+pub(super) mod module_bits {
+    pub(crate) const INITIALIZERS: u32 = 1;
+    pub(crate) const FINALIZERS: u32 = 2;
+}
+
+// The shim (`shim.cpp`), and those functions of LLVM's out of which a fatal error may unwind: `llvm-sys`
+// declares them as functions that cannot.
+unsafe extern "C-unwind" {
+    fn uruk_llvm_guard(
+        body: unsafe extern "C-unwind" fn(*mut c_void),
+        data: *mut c_void,
+        reason: *mut c_char,
+        reason_size: usize,
+    ) -> bool;
+    fn uruk_llvm_install_bad_alloc_handler(handler: extern "C-unwind" fn(*mut c_void, *const c_char, bool));
+    pub(super) fn uruk_llvm_configure_target_machine(
+        machine: LLVMTargetMachineRef,
+        function_sections: bool,
+        data_sections: bool,
+    );
+    pub(super) fn uruk_llvm_normalize(module: LLVMModuleRef);
+    pub(super) fn uruk_llvm_symbols(
+        module: LLVMModuleRef,
+        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32),
+        data: *mut c_void,
+    ) -> u32;
+    pub(super) fn uruk_llvm_keep(module: LLVMModuleRef, name: *const c_char, size: usize);
+    pub(super) fn uruk_llvm_discard(module: LLVMModuleRef, name: *const c_char, size: usize) -> bool;
+
+    pub(super) fn LLVMParseBitcodeInContext2(
+        context: LLVMContextRef,
+        buffer: LLVMMemoryBufferRef,
+        module: *mut LLVMModuleRef,
+    ) -> LLVMBool;
+    pub(super) fn LLVMGetBitcodeModuleInContext2(
+        context: LLVMContextRef,
+        buffer: LLVMMemoryBufferRef,
+        module: *mut LLVMModuleRef,
+    ) -> LLVMBool;
+    pub(super) fn LLVMParseIRInContext2(
+        context: LLVMContextRef,
+        buffer: LLVMMemoryBufferRef,
+        module: *mut LLVMModuleRef,
+        message: *mut *mut c_char,
+    ) -> LLVMBool;
+    pub(super) fn LLVMVerifyModule(
+        module: LLVMModuleRef,
+        action: llvm_sys::analysis::LLVMVerifierFailureAction,
+        message: *mut *mut c_char,
+    ) -> LLVMBool;
+    pub(super) fn LLVMWriteBitcodeToMemoryBuffer(module: LLVMModuleRef) -> LLVMMemoryBufferRef;
+    pub(super) fn LLVMRunPasses(
+        module: LLVMModuleRef,
+        passes: *const c_char,
+        machine: LLVMTargetMachineRef,
+        options: LLVMPassBuilderOptionsRef,
+    ) -> llvm_sys::error::LLVMErrorRef;
+    pub(super) fn LLVMTargetMachineEmitToMemoryBuffer(
+        machine: LLVMTargetMachineRef,
+        module: LLVMModuleRef,
+        kind: LLVMCodeGenFileType,
+        message: *mut *mut c_char,
+        buffer: *mut LLVMMemoryBufferRef,
+    ) -> LLVMBool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Declared once more, as a function that may unwind.
+    unsafe extern "C-unwind" {
+        fn LLVMSetModuleInlineAsm2(module: LLVMModuleRef, text: *const c_char, size: usize);
+    }
+
+    #[test]
+    fn a_cxx_exception_out_of_llvm_is_an_error() {
+        // SAFETY: the text is longer than any string can be, which is refused before it is read. Module and
+        // context are disposed of after their last use.
+        let error = unsafe {
+            let context = llvm_sys::core::LLVMContextCreate();
+            let module = llvm_sys::core::LLVMModuleCreateWithNameInContext(c"m".as_ptr(), context);
+            let error = enter_llvm(|| LLVMSetModuleInlineAsm2(module, c"".as_ptr(), usize::MAX));
+            llvm_sys::core::LLVMDisposeModule(module);
+            llvm_sys::core::LLVMContextDispose(context);
+            error
+        };
+        let FatalError(message) = error.expect_err("no such string");
+        assert!(message.starts_with("C++ exception: "), "{message}");
+    }
+
+    #[test]
+    fn a_failed_allocation_is_an_error() {
+        let give_up = || give_up_allocating(std::ptr::null_mut(), c"out of everything".as_ptr(), true);
+        assert_eq!(enter_llvm(give_up), Err(FatalError("out of everything".to_owned())));
+    }
+
+    #[test]
+    fn a_panic_inside_goes_on_as_a_panic() {
+        let panic = panic::catch_unwind(|| enter_llvm(|| panic::resume_unwind(Box::new(7))));
+        assert_eq!(panic.err().and_then(|payload| payload.downcast::<i32>().ok()), Some(Box::new(7)));
+        assert_eq!(DEPTH.get(), 0);
+        assert_eq!(enter_llvm(|| 3), Ok(3));
+    }
+}

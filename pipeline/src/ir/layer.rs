@@ -1,0 +1,92 @@
+//! The layers that take modules: one that changes them, and one that compiles them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uruk_core::{MaterializationResponsibility, SharedError};
+
+use super::{IrCompiler, ThreadSafeModule};
+use crate::layer::{IrLayer, ObjectLayer};
+
+/// Compiles modules and hands the objects to a layer that links them.
+///
+/// Source: ORC `IRCompileLayer`.
+#[derive(Clone)]
+#[doc(alias = "IRCompileLayer")]
+pub struct IrCompileLayer {
+    compiler: IrCompiler,
+    below: Arc<dyn ObjectLayer>,
+}
+
+impl IrCompileLayer {
+    /// Compiles with `compiler`, for `below`.
+    pub fn new(compiler: IrCompiler, below: Arc<dyn ObjectLayer>) -> Self {
+        Self { compiler, below }
+    }
+
+    /// What modules are compiled with.
+    pub fn compiler(&self) -> &IrCompiler {
+        &self.compiler
+    }
+}
+
+impl IrLayer for IrCompileLayer {
+    fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule) {
+        match self.compiler.compile(module) {
+            Ok(object) => self.below.emit(responsibility, object),
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
+    }
+}
+
+impl fmt::Debug for IrCompileLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IrCompileLayer").field("compiler", &self.compiler).finish_non_exhaustive()
+    }
+}
+
+/// What an [`IrTransformLayer`] does to each module. It sees which symbols the module is compiled for.
+pub type IrTransform = dyn Fn(ThreadSafeModule, &MaterializationResponsibility) -> Result<ThreadSafeModule, SharedError>
+    + Send
+    + Sync;
+
+/// Changes modules on their way to another layer. A transform that fails, fails the module's symbols.
+///
+/// Source: ORC `IRTransformLayer`.
+#[derive(Clone)]
+#[doc(alias = "IRTransformLayer")]
+pub struct IrTransformLayer {
+    transform: Arc<IrTransform>,
+    below: Arc<dyn IrLayer>,
+}
+
+impl IrTransformLayer {
+    /// Applies `transform` to each module, for `below`.
+    pub fn new(
+        below: Arc<dyn IrLayer>,
+        transform: impl Fn(
+            ThreadSafeModule,
+            &MaterializationResponsibility,
+        ) -> Result<ThreadSafeModule, SharedError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self { transform: Arc::new(transform), below }
+    }
+}
+
+impl IrLayer for IrTransformLayer {
+    fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule) {
+        match (self.transform)(module, &responsibility) {
+            Ok(module) => self.below.emit(responsibility, module),
+            Err(error) => responsibility.fail(error),
+        }
+    }
+}
+
+impl fmt::Debug for IrTransformLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IrTransformLayer").finish_non_exhaustive()
+    }
+}

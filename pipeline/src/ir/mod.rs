@@ -1,0 +1,35 @@
+//! LLVM IR: modules that move between threads, their symbols, and their way to an object.
+//!
+//! ```text
+//! source ─parse─▶ ThreadSafeModule ─normalize─▶ ─optimize─▶ ─codegen─▶ ObjectBuffer
+//! ```
+//!
+//! This is the only module that names LLVM. It never waits for a symbol and never looks one up: whoever
+//! works on a module holds its context, and [`ThreadSafeContext::held_by_current_thread`] tells.
+//!
+//! What LLVM reports as an error is one, whatever it returns besides; what makes it give up is one too, at
+//! the price of the context it worked on. Truncated, empty, foreign and invalid input is refused with a
+//! message. Bitcode made to harm LLVM can still crash the process: its reader is not built to withstand it.
+
+mod compile;
+mod context;
+mod error;
+mod ffi;
+mod layer;
+mod module;
+mod normalize;
+mod optimize;
+mod source;
+mod symbols;
+mod target;
+mod unit;
+
+pub use compile::IrCompiler;
+pub use context::ThreadSafeContext;
+pub use error::CompileError;
+pub use layer::{IrCompileLayer, IrTransform, IrTransformLayer};
+pub use module::ThreadSafeModule;
+pub use optimize::{OptimizationLevel, OptimizationPipeline, Stage};
+pub use symbols::{ModuleInterface, ModuleSymbol};
+pub use target::{CodegenLevel, JitTargetMachineBuilder, TargetOptions};
+pub use unit::{IrMaterializationUnit, define_ir};

@@ -1,0 +1,479 @@
+//! [`ThreadSafeModule`]: a module that owns a share of its context and can move between threads.
+//!
+//! Raw handles live here. Inkwell's types, which borrow a context, are lent to closures under the context's
+//! lock and never leave them.
+//!
+//! Holds: the module goes before its context. What LLVM gave up on is leaked, never touched again.
+
+use std::ffi::{CString, c_char, c_void};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::slice;
+use std::sync::Arc;
+
+use inkwell::module::Module;
+use llvm_sys::analysis::LLVMVerifierFailureAction::LLVMReturnStatusAction;
+use llvm_sys::core::{
+    LLVMCreateMemoryBufferWithMemoryRange, LLVMCreateMemoryBufferWithMemoryRangeCopy, LLVMDisposeModule,
+    LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMModuleCreateWithNameInContext,
+    LLVMSetDataLayout, LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2, LLVMSetTarget,
+};
+use llvm_sys::prelude::LLVMModuleRef;
+
+use super::context::{ContextGuard, ThreadSafeContext};
+use super::error::CompileError;
+use super::ffi::{self, MemoryBuffer, enter_llvm, take_message};
+use super::source::{SourceKind, parse_error};
+use crate::object::ObjectBuffer;
+
+/// A module of LLVM IR, free of lifetimes.
+///
+/// # Concurrency
+/// Every method waits for the module's context. None may be called inside [`ThreadSafeModule::with_module`]
+/// on a module of the same context; that is an assertion.
+///
+/// Source: ORC `ThreadSafeModule`.
+pub struct ThreadSafeModule {
+    raw: LLVMModuleRef,
+    name: Arc<str>,
+    // After `raw`: fields are dropped in order, and `drop` disposes of `raw` before any of them.
+    context: ThreadSafeContext,
+}
+
+impl ThreadSafeModule {
+    /// Creates an empty module in `context`; fill it with [`ThreadSafeModule::with_module`].
+    pub fn new(context: &ThreadSafeContext, name: impl Into<Arc<str>>) -> Self {
+        let name = name.into();
+        let text = c_string(&name);
+        let guard = context.lock();
+        // SAFETY: the context is alive and held; the string lives for the call.
+        let raw = unsafe { LLVMModuleCreateWithNameInContext(text.as_ptr(), guard.raw()) };
+        drop(guard);
+        Self { raw, name, context: context.clone() }
+    }
+
+    /// Reads bitcode or textual IR, whichever it is, into a context of its own, and verifies it.
+    ///
+    /// # Errors
+    /// [`CompileError::Parse`] for what is empty, cut off, or no LLVM IR; [`CompileError::Verify`] for what
+    /// breaks LLVM's rules; [`CompileError::Fatal`] if LLVM gives up.
+    ///
+    /// # Cost
+    /// Everything in the module is read: 170 ms, and 90 more to verify it, for SQLite (2 MB of bitcode).
+    pub fn parse(source: &ObjectBuffer) -> Result<Self, CompileError> {
+        Self::parse_in(&ThreadSafeContext::new(), source)
+    }
+
+    /// Like [`ThreadSafeModule::parse`], into `context`.
+    ///
+    /// # Errors
+    /// As there, and [`CompileError::ContextLost`].
+    pub fn parse_in(context: &ThreadSafeContext, source: &ObjectBuffer) -> Result<Self, CompileError> {
+        let span = tracing::debug_span!("ir.parse", unit = %source.name(), size_bytes = source.size_bytes());
+        let _entered = span.enter();
+        match SourceKind::of(source)? {
+            SourceKind::Bitcode => read(context, source, "reading bitcode", read_bitcode),
+            SourceKind::Assembly => read(context, source, "reading textual IR", read_assembly),
+        }
+        .and_then(ThreadSafeModule::verified)
+    }
+
+    /// Like [`ThreadSafeModule::parse`], for bitcode only.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parse_bitcode(source: &ObjectBuffer) -> Result<Self, CompileError> {
+        match SourceKind::of(source)? {
+            SourceKind::Bitcode => Self::parse(source),
+            SourceKind::Assembly => {
+                Err(parse_error(source, "not bitcode: it does not begin with `BC` 0xC0DE"))
+            }
+        }
+    }
+
+    /// Like [`ThreadSafeModule::parse`], for textual IR (`.ll`) only.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parse_assembly(source: &ObjectBuffer) -> Result<Self, CompileError> {
+        match SourceKind::of(source)? {
+            SourceKind::Assembly => Self::parse(source),
+            SourceKind::Bitcode => Err(parse_error(source, "bitcode, not textual IR")),
+        }
+    }
+
+    /// What to call the module in messages: most often its file.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The context the module lives in.
+    pub fn context(&self) -> &ThreadSafeContext {
+        &self.context
+    }
+
+    /// Lends the module to `use_module`, under its context's lock.
+    ///
+    /// Fatal errors of LLVM inside inkwell's calls end the process: inkwell's functions cannot unwind.
+    ///
+    /// # Errors
+    /// [`CompileError::ContextLost`]; [`CompileError::Diagnosed`] if LLVM reported an error meanwhile.
+    ///
+    /// # Panics
+    /// If `use_module` uses another module of the same context through its [`ThreadSafeModule`].
+    pub fn with_module<R>(
+        &self,
+        use_module: impl for<'ctx> FnOnce(&Module<'ctx>) -> R,
+    ) -> Result<R, CompileError> {
+        let module = self.lock()?;
+        // SAFETY: the module is alive and ours for the closure, whose type cannot let the lifetime out;
+        // `ManuallyDrop` leaves the ownership here.
+        let lent = ManuallyDrop::new(unsafe { Module::new(module.raw) });
+        let result = use_module(&lent);
+        module.guard.restore_handler();
+        match module.guard.take_errors(&self.name) {
+            None => Ok(result),
+            Some(message) => Err(CompileError::Diagnosed { module: self.name.clone(), message }),
+        }
+    }
+
+    /// Checks LLVM's rules.
+    ///
+    /// # Errors
+    /// [`CompileError::Verify`].
+    pub fn verify(&self) -> Result<(), CompileError> {
+        self.lock()?.verify()
+    }
+
+    /// Writes the module as bitcode.
+    ///
+    /// # Errors
+    /// [`CompileError::ContextLost`], [`CompileError::Fatal`].
+    pub fn to_bitcode(&self) -> Result<ObjectBuffer, CompileError> {
+        self.lock()?.to_bitcode()
+    }
+
+    /// Copies the module into a context of its own, by way of bitcode.
+    ///
+    /// # Errors
+    /// [`CompileError::ContextLost`], [`CompileError::Fatal`].
+    pub fn clone_to_new_context(&self) -> Result<Self, CompileError> {
+        let bitcode = self.to_bitcode()?;
+        read(&ThreadSafeContext::new(), &bitcode, "reading bitcode", read_bitcode)
+    }
+
+    /// Takes the context to work on the module.
+    pub(super) fn lock(&self) -> Result<LockedModule<'_>, CompileError> {
+        let guard = self.context.lock();
+        if guard.is_lost() {
+            return Err(CompileError::ContextLost { module: self.name.clone() });
+        }
+        Ok(LockedModule { raw: self.raw, name: &self.name, guard })
+    }
+
+    fn verified(self) -> Result<Self, CompileError> {
+        self.verify()?;
+        Ok(self)
+    }
+}
+
+impl Drop for ThreadSafeModule {
+    fn drop(&mut self) {
+        let _guard = (!self.context.is_held_by_me()).then(|| self.context.lock());
+        if self.context.is_lost() {
+            return;
+        }
+        // SAFETY: the module is ours and its context is alive and held: by `_guard`, or further out on this
+        // thread, by a closure that has another module of the context.
+        unsafe { LLVMDisposeModule(self.raw) }
+    }
+}
+
+impl fmt::Debug for ThreadSafeModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadSafeModule").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the module is used and disposed of only while its context is held, by any thread.
+unsafe impl Send for ThreadSafeModule {}
+// SAFETY: as above: a shared reference gives access only through the lock.
+unsafe impl Sync for ThreadSafeModule {}
+
+/// What LLVM did with a module while `ThreadSafeModule::lock` holds its context. Safe to call in any order.
+pub(super) struct LockedModule<'a> {
+    raw: LLVMModuleRef,
+    name: &'a Arc<str>,
+    guard: ContextGuard<'a>,
+}
+
+impl LockedModule<'_> {
+    pub(super) fn raw(&self) -> LLVMModuleRef {
+        self.raw
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        self.name
+    }
+
+    /// Runs `body` on the module; errors LLVM reports meanwhile become `to_error` of them, whatever `body`
+    /// answers.
+    pub(super) fn enter<R>(
+        &self,
+        stage: &'static str,
+        body: impl FnOnce() -> Result<R, String>,
+        to_error: impl FnOnce(String) -> CompileError,
+    ) -> Result<R, CompileError> {
+        let result = enter(&self.guard, self.name, stage, body)?;
+        match (result, self.guard.take_errors(self.name)) {
+            (Ok(result), None) => Ok(result),
+            (Err(message), None) | (Ok(_), Some(message)) => Err(to_error(message)),
+            (Err(message), Some(reported)) if message.is_empty() => Err(to_error(reported)),
+            (Err(message), Some(reported)) => Err(to_error(format!("{message}\n{reported}"))),
+        }
+    }
+
+    pub(super) fn verify(&self) -> Result<(), CompileError> {
+        let check = || {
+            let mut message = ptr::null_mut();
+            // SAFETY: the module is alive and held; the message is taken over at once.
+            let (broken, message) = unsafe {
+                let broken = ffi::LLVMVerifyModule(self.raw, LLVMReturnStatusAction, &raw mut message);
+                (broken != 0, take_message(message))
+            };
+            if broken { Err(message) } else { Ok(()) }
+        };
+        self.enter("verification", check, |message| CompileError::Verify {
+            module: self.name.clone(),
+            message,
+        })
+    }
+
+    pub(super) fn to_bitcode(&self) -> Result<ObjectBuffer, CompileError> {
+        let write = || {
+            // SAFETY: the module is alive and held; the buffer is new and ours.
+            Ok(unsafe { MemoryBuffer::from_raw(ffi::LLVMWriteBitcodeToMemoryBuffer(self.raw)) })
+        };
+        let buffer = self.enter("writing bitcode", write, |message| CompileError::Diagnosed {
+            module: self.name.clone(),
+            message,
+        })?;
+        Ok(ObjectBuffer::new(self.name.clone(), buffer))
+    }
+
+    /// See `normalize.rs`.
+    pub(super) fn clear_static_assumptions(&self) {
+        // SAFETY: the module is alive and held.
+        unsafe { ffi::uruk_llvm_normalize(self.raw) }
+    }
+
+    /// Hands each definition that others can see to `each`, with its `symbol_bits`; answers the
+    /// `module_bits`.
+    pub(super) fn symbols(&self, mut each: impl FnMut(&str, u32)) -> u32 {
+        unsafe extern "C-unwind" fn sink<F: FnMut(&str, u32)>(
+            data: *mut c_void,
+            name: *const c_char,
+            size: usize,
+            bits: u32,
+        ) {
+            // SAFETY: the shim hands on the pointer it got below and a name that lives for the call.
+            let (each, name) = unsafe { (&mut *data.cast::<F>(), bytes(name, size)) };
+            // LLVM allows any bytes in a name; a name that is no text cannot be asked for.
+            if let Ok(name) = std::str::from_utf8(name) {
+                each(name, bits);
+            }
+        }
+        fn start<F: FnMut(&str, u32)>(raw: LLVMModuleRef, each: &mut F) -> u32 {
+            // SAFETY: `sink` is instantiated for the type of `each`; the module is alive and held.
+            unsafe { ffi::uruk_llvm_symbols(raw, sink::<F>, (&raw mut *each).cast()) }
+        }
+        start(self.raw, &mut each)
+    }
+
+    /// Makes the linkonce definition `name` weak.
+    pub(super) fn keep(&self, name: &str) {
+        // SAFETY: the module is alive and held; the shim does not keep the name.
+        unsafe { ffi::uruk_llvm_keep(self.raw, name.as_ptr().cast(), name.len()) }
+    }
+
+    /// Gives up the definition `name`; answers whether there was one.
+    pub(super) fn discard(&self, name: &str) -> bool {
+        // SAFETY: the module is alive and held; the shim does not keep the name.
+        unsafe { ffi::uruk_llvm_discard(self.raw, name.as_ptr().cast(), name.len()) }
+    }
+
+    pub(super) fn triple(&self) -> String {
+        // SAFETY: the module is alive and held, and the string with it; null does not come.
+        unsafe { copy_text(LLVMGetTarget(self.raw)) }
+    }
+
+    pub(super) fn set_triple(&self, triple: &str) {
+        let triple = c_string(triple);
+        // SAFETY: the module is alive and held; LLVM copies the string.
+        unsafe { LLVMSetTarget(self.raw, triple.as_ptr()) }
+    }
+
+    pub(super) fn data_layout(&self) -> String {
+        // SAFETY: the module is alive and held, and the string with it; null does not come.
+        unsafe { copy_text(LLVMGetDataLayoutStr(self.raw)) }
+    }
+
+    /// Sets the data layout to one that LLVM made itself.
+    pub(super) fn set_data_layout(&self, layout: &str) {
+        let layout = c_string(layout);
+        // SAFETY: the module is alive and held; LLVM copies the string.
+        unsafe { LLVMSetDataLayout(self.raw, layout.as_ptr()) }
+    }
+
+    /// Module-level assembly, empty where there is none.
+    pub(super) fn inline_assembly(&self) -> Vec<u8> {
+        let mut size = 0;
+        // SAFETY: the module is alive and held, and the text with it until it is copied.
+        unsafe { bytes(LLVMGetModuleInlineAsm(self.raw, &raw mut size), size).to_vec() }
+    }
+
+    pub(super) fn set_inline_assembly(&self, text: &[u8]) {
+        // SAFETY: the module is alive and held; LLVM copies the text.
+        unsafe { LLVMSetModuleInlineAsm2(self.raw, text.as_ptr().cast(), text.len()) }
+    }
+}
+
+/// Reads only what the symbols of a bitcode module need, and hands the module to `use_module`: function
+/// bodies stay unread.
+pub(super) fn with_lazy_bitcode<R>(
+    source: &ObjectBuffer,
+    use_module: impl FnOnce(&LockedModule<'_>) -> R,
+) -> Result<R, CompileError> {
+    let context = ThreadSafeContext::new();
+    // `module` borrows the bytes of `source` until it is dropped at the end of this function.
+    let module = read(&context, source, "reading bitcode", read_lazy_bitcode)?;
+    let locked = module.lock()?;
+    Ok(use_module(&locked))
+}
+
+type Reader = fn(&ContextGuard<'_>, &ObjectBuffer) -> Result<LLVMModuleRef, String>;
+
+fn read(
+    context: &ThreadSafeContext,
+    source: &ObjectBuffer,
+    stage: &'static str,
+    reader: Reader,
+) -> Result<ThreadSafeModule, CompileError> {
+    let guard = context.lock();
+    if guard.is_lost() {
+        return Err(CompileError::ContextLost { module: source.name().clone() });
+    }
+    let result = enter(&guard, source.name(), stage, || reader(&guard, source))?;
+    let reported = guard.take_errors(source.name());
+    drop(guard);
+    let adopt = |raw| ThreadSafeModule { raw, name: source.name().clone(), context: context.clone() };
+    match (result.map(adopt), reported) {
+        (Ok(module), None) => {
+            module.lock()?.set_identifier();
+            Ok(module)
+        }
+        (Ok(_), Some(message)) => Err(parse_error(source, &message)),
+        (Err(message), reported) if message.is_empty() => {
+            Err(parse_error(source, reported.as_deref().unwrap_or("LLVM gives no reason")))
+        }
+        (Err(message), _) => Err(parse_error(source, &message)),
+    }
+}
+
+fn read_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
+    let mut module = ptr::null_mut();
+    // SAFETY: the context is held, and the source's bytes outlive the buffer, which ends with this call.
+    let failed = unsafe {
+        let buffer = borrow_bytes(source);
+        ffi::LLVMParseBitcodeInContext2(guard.raw(), buffer.as_raw(), &raw mut module)
+    };
+    if failed != 0 { Err(String::new()) } else { Ok(module) }
+}
+
+/// The module refers to the bytes of `source` until it is dropped.
+fn read_lazy_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
+    let mut module = ptr::null_mut();
+    // SAFETY: the context is held; the callee takes over the buffer, and `with_lazy_bitcode`, the one user
+    // of this reader, drops the module before it gives back the bytes.
+    let failed = unsafe {
+        let buffer = borrow_bytes(source).into_raw();
+        ffi::LLVMGetBitcodeModuleInContext2(guard.raw(), buffer, &raw mut module)
+    };
+    if failed != 0 { Err(String::new()) } else { Ok(module) }
+}
+
+fn read_assembly(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
+    let (data, name) = (source.bytes(), c_string(source.name()));
+    let (mut module, mut message) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the context is held; the text is copied into a buffer of our own, as its reader needs a NUL
+    // after it; the message is taken over at once.
+    let (failed, message) = unsafe {
+        let raw = LLVMCreateMemoryBufferWithMemoryRangeCopy(data.as_ptr().cast(), data.len(), name.as_ptr());
+        let buffer = MemoryBuffer::from_raw(raw);
+        let failed =
+            ffi::LLVMParseIRInContext2(guard.raw(), buffer.as_raw(), &raw mut module, &raw mut message);
+        (failed, take_message(message))
+    };
+    if failed != 0 { Err(message) } else { Ok(module) }
+}
+
+/// A buffer over the bytes of `source`.
+///
+/// # Safety
+/// The source outlives the buffer.
+unsafe fn borrow_bytes(source: &ObjectBuffer) -> MemoryBuffer {
+    let (data, name) = (source.bytes(), c_string(source.name()));
+    // SAFETY: the range is readable for as long as the caller says; no NUL is required after it.
+    unsafe {
+        MemoryBuffer::from_raw(LLVMCreateMemoryBufferWithMemoryRange(
+            data.as_ptr().cast(),
+            data.len(),
+            name.as_ptr(),
+            0,
+        ))
+    }
+}
+
+fn enter<R>(
+    guard: &ContextGuard<'_>,
+    module: &Arc<str>,
+    stage: &'static str,
+    body: impl FnOnce() -> R,
+) -> Result<R, CompileError> {
+    enter_llvm(body).map_err(|fatal| {
+        guard.lose();
+        CompileError::Fatal { module: module.clone(), stage, message: fatal.0 }
+    })
+}
+
+impl LockedModule<'_> {
+    /// Calls the module what its source is called, which is what LLVM's own messages then say.
+    fn set_identifier(&self) {
+        // SAFETY: the module is alive and held; LLVM copies the text.
+        unsafe { LLVMSetModuleIdentifier(self.raw, self.name.as_ptr().cast(), self.name.len()) }
+    }
+}
+
+/// `text` up to its first NUL, as C sees it.
+pub(super) fn c_string(text: &str) -> CString {
+    let text = text.split('\0').next().unwrap_or_default();
+    CString::new(text).unwrap_or_default()
+}
+
+/// # Safety
+/// `start` is null or points to `size` readable bytes that live as long as the result is used.
+unsafe fn bytes<'a>(start: *const c_char, size: usize) -> &'a [u8] {
+    if start.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's obligation.
+    unsafe { slice::from_raw_parts(start.cast(), size) }
+}
+
+/// # Safety
+/// `text` points to a live string that ends in NUL.
+pub(super) unsafe fn copy_text(text: *const c_char) -> String {
+    // SAFETY: the caller's obligation.
+    unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}

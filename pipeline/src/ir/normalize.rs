@@ -1,0 +1,72 @@
+//! Makes a module mean the same wherever it was compiled for: a part of a program that is linked while it runs.
+//!
+//! | what compilers assume | what holds here | so |
+//! |---|---|---|
+//! | `PIE Level`: this becomes the main executable, whose thread-local storage has a fixed place | it does not | the level becomes 0 and thread-local variables general-dynamic: TLSGD, TLSLD and DTPOFF only |
+//! | `PIC Level` below 2, `direct-access-external-data`: what is elsewhere lies nearby | it may lie anywhere | 2, and no |
+//! | `dso_local` on declarations and on definitions that may yield: the linker finds them in this image | they may come from a library | cleared where visibility is default: externals go through GOT and PLT |
+//! | no triple or data layout | the session has one | filled in |
+//!
+//! Holds: afterwards the bitcode of a module depends on its source and on the compile options alone, and so
+//! does every cache key made from it. Nothing here asks for addresses, names or times.
+
+use super::error::CompileError;
+use super::module::LockedModule;
+use super::target::JitTargetMachineBuilder;
+
+/// Normalizes `module` for `target`.
+///
+/// # Errors
+/// [`CompileError::Target`] if the module is for another machine or lays out data differently.
+pub(super) fn normalize(
+    module: &LockedModule<'_>,
+    target: &JitTargetMachineBuilder,
+) -> Result<(), CompileError> {
+    let span = tracing::debug_span!("ir.normalize", unit = %module.name());
+    let _entered = span.enter();
+    let refused = |message| CompileError::Target { subject: module.name().clone(), message };
+    let (triple, wanted) = (module.triple(), &target.options().triple);
+    if triple.is_empty() {
+        module.set_triple(wanted);
+    } else if !same_machine(&triple, wanted) {
+        return Err(refused(format!("compiled for {triple}, and this session runs {wanted}")));
+    }
+    let (layout, wanted) = (module.data_layout(), target.data_layout());
+    if layout.is_empty() {
+        module.set_data_layout(wanted);
+    } else if layout != wanted {
+        return Err(refused(format!("lays out data as `{layout}`, and this session as `{wanted}`")));
+    }
+    module.clear_static_assumptions();
+    Ok(())
+}
+
+/// Whether code for `left` runs on `right`: same architecture and operating system, vendors aside.
+fn same_machine(left: &str, right: &str) -> bool {
+    fn essentials(triple: &str) -> (&str, bool) {
+        let architecture = triple.split('-').next().unwrap_or_default();
+        (architecture, triple.split('-').any(|part| part.starts_with("linux")))
+    }
+    essentials(left) == essentials(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same_machine;
+
+    #[test]
+    fn vendors_and_environments_do_not_matter() {
+        let debian = "x86_64-pc-linux-gnu";
+        for same in ["x86_64-unknown-linux-gnu", "x86_64-linux-gnu", "x86_64-unknown-linux-musl"] {
+            assert!(same_machine(same, debian), "{same}");
+        }
+        for other in [
+            "aarch64-unknown-linux-gnu",
+            "x86_64-apple-darwin",
+            "x86_64-pc-windows-msvc",
+            "i386-pc-linux-gnu",
+        ] {
+            assert!(!same_machine(other, debian), "{other}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+// What LLVM's C interface does not offer and this crate needs. Called from `ffi.rs` alone.
+//
+// Every function takes handles of LLVM's C interface that the caller keeps alive and owns exclusively, and
+// keeps none of them.
+
+#include <cstdio>
+#include <exception>
+#include <llvm-c/Core.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm/IR/Function.h>
+#include <llvm/IR/GlobalAlias.h>
+#include <llvm/IR/GlobalIFunc.h>
+#include <llvm/IR/GlobalVariable.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/ErrorHandling.h>
+#include <llvm/Target/TargetMachine.h>
+
+using namespace llvm;
+
+namespace {
+
+// Bits of a symbol; `ffi.rs` has the same list.
+enum : unsigned { Exported = 1, Weak = 2, Common = 4, Callable = 8, ThreadLocal = 16, Linkonce = 32 };
+// Bits of a module.
+enum : unsigned { Initializers = 1, Finalizers = 2 };
+
+bool definesForOthers(const GlobalValue &G) {
+  return !G.isDeclarationForLinker() && !G.hasLocalLinkage() && !G.hasAppendingLinkage() && G.hasName() &&
+         !G.getName().starts_with("llvm.");
+}
+
+unsigned symbolBits(const GlobalValue &G) {
+  unsigned Bits = 0;
+  if (!G.hasHiddenVisibility()) Bits |= Exported;
+  // A COMDAT yields as a whole, so each of its members can.
+  const Comdat *Group = G.getComdat();
+  bool Yields = Group && Group->getSelectionKind() != Comdat::NoDeduplicate;
+  if (G.hasWeakLinkage() || G.hasLinkOnceLinkage() || Yields) Bits |= Weak;
+  if (G.hasLinkOnceLinkage()) Bits |= Linkonce;
+  if (G.hasCommonLinkage()) Bits |= Common;
+  if (G.getValueType()->isFunctionTy()) Bits |= Callable;
+  if (G.isThreadLocal()) Bits |= ThreadLocal;
+  return Bits;
+}
+
+// The global that linkers call `Name`: LLVM spells a name that is not to be mangled with a leading \1.
+GlobalValue *find(LLVMModuleRef Handle, const char *Name, size_t Size) {
+  StringRef Plain(Name, Size);
+  if (GlobalValue *G = unwrap(Handle)->getNamedValue(Plain)) return G;
+  return unwrap(Handle)->getNamedValue(("\1" + Plain).str());
+}
+
+unsigned sectionBits(StringRef Name) {
+  auto Under = [&](StringRef Stem) {
+    return Name.starts_with(Stem) && (Name.size() == Stem.size() || Name[Stem.size()] == '.');
+  };
+  if (Under(".init_array") || Under(".preinit_array") || Under(".ctors")) return Initializers;
+  if (Under(".fini_array") || Under(".dtors")) return Finalizers;
+  return 0;
+}
+
+// A declaration that stands for `G` from now on, under its name and visible as it was.
+GlobalValue *declareInPlaceOf(GlobalValue &G) {
+  Module &M = *G.getParent();
+  GlobalValue *Declaration;
+  if (auto *Type = dyn_cast<FunctionType>(G.getValueType()))
+    Declaration = Function::Create(Type, GlobalValue::ExternalLinkage, G.getAddressSpace(), "", &M);
+  else
+    Declaration = new GlobalVariable(M, G.getValueType(), false, GlobalValue::ExternalLinkage, nullptr, "",
+                                     nullptr, G.getThreadLocalMode(), G.getAddressSpace());
+  Declaration->setVisibility(G.getVisibility());
+  Declaration->takeName(&G);
+  return Declaration;
+}
+
+bool carriesAliases(const GlobalObject &Object) {
+  for (const GlobalAlias &A : Object.getParent()->aliases())
+    if (A.getAliaseeObject() == &Object) return true;
+  for (const GlobalIFunc &I : Object.getParent()->ifuncs())
+    if (I.getResolverFunction() == &Object) return true;
+  return false;
+}
+
+} // namespace
+
+extern "C" {
+
+// Runs `Body`; answers false, with the reason, if a C++ exception came out of it. Rust panics pass through.
+bool uruk_llvm_guard(void (*Body)(void *), void *Data, char *Reason, size_t ReasonSize) {
+  try {
+    Body(Data);
+    return true;
+  } catch (const std::exception &E) {
+    std::snprintf(Reason, ReasonSize, "%s", E.what());
+    return false;
+  }
+}
+
+void uruk_llvm_install_bad_alloc_handler(void (*Handler)(void *, const char *, bool)) {
+  install_bad_alloc_error_handler(Handler, nullptr);
+}
+
+// LLVM's C interface leaves these as a static linker of the last century wants them.
+void uruk_llvm_configure_target_machine(LLVMTargetMachineRef T, bool FunctionSections, bool DataSections) {
+  TargetOptions &Options = reinterpret_cast<TargetMachine *>(T)->Options;
+  Options.UseInitArray = true;
+  Options.FunctionSections = FunctionSections;
+  Options.DataSections = DataSections;
+}
+
+// See `normalize.rs` for what and why.
+void uruk_llvm_normalize(LLVMModuleRef Handle) {
+  Module &M = *unwrap(Handle);
+  if (M.getPIELevel() != PIELevel::Default) M.setModuleFlag(Module::Max, "PIE Level", 0u);
+  if (M.getPICLevel() != PICLevel::BigPIC) M.setModuleFlag(Module::Min, "PIC Level", 2u);
+  if (M.getDirectAccessExternalData()) M.setModuleFlag(Module::Max, "direct-access-external-data", 0u);
+  for (GlobalValue &G : M.global_values()) {
+    if (G.isThreadLocal() && isa<GlobalVariable>(G)) G.setThreadLocalMode(GlobalValue::GeneralDynamicTLSModel);
+    bool Elsewhere = G.isDeclarationForLinker() || G.isWeakForLinker();
+    if (Elsewhere && G.hasDefaultVisibility() && !G.hasLocalLinkage()) G.setDSOLocal(false);
+  }
+}
+
+// Hands each definition that others can see to `Sink`; answers the bits of the module.
+unsigned uruk_llvm_symbols(LLVMModuleRef Handle, void (*Sink)(void *, const char *, size_t, unsigned),
+                           void *Data) {
+  unsigned Bits = 0;
+  for (GlobalValue &G : unwrap(Handle)->global_values()) {
+    auto *Object = dyn_cast<GlobalObject>(&G);
+    if (Object && Object->hasSection()) Bits |= sectionBits(Object->getSection());
+    if (auto *V = dyn_cast<GlobalVariable>(&G); V && V->hasAppendingLinkage() && V->hasInitializer()) {
+      auto *List = dyn_cast<ArrayType>(V->getValueType());
+      if (List && List->getNumElements() && V->getName() == "llvm.global_ctors") Bits |= Initializers;
+      if (List && List->getNumElements() && V->getName() == "llvm.global_dtors") Bits |= Finalizers;
+    }
+    if (!definesForOthers(G)) continue;
+    StringRef Name = G.getName();
+    Name.consume_front("\1");
+    Sink(Data, Name.data(), Name.size(), symbolBits(G));
+  }
+  return Bits;
+}
+
+// Makes a linkonce definition weak, so that optimization keeps what was promised to others.
+void uruk_llvm_keep(LLVMModuleRef Handle, const char *Name, size_t Size) {
+  GlobalValue *G = find(Handle, Name, Size);
+  if (G && G->hasLinkOnceLinkage())
+    G->setLinkage(G->hasLinkOnceODRLinkage() ? GlobalValue::WeakODRLinkage : GlobalValue::WeakAnyLinkage);
+}
+
+// Gives up the definition of `Name` in favour of somebody else's; answers whether there was one.
+bool uruk_llvm_discard(LLVMModuleRef Handle, const char *Name, size_t Size) {
+  GlobalValue *G = find(Handle, Name, Size);
+  if (!G || !definesForOthers(*G)) return false;
+  auto *Object = dyn_cast<GlobalObject>(G);
+  bool Same = G->hasLinkOnceODRLinkage() || G->hasWeakODRLinkage();
+  auto *Variable = dyn_cast<GlobalVariable>(G);
+  if (!Object || isa<GlobalIFunc>(G)) { // An alias or ifunc is nothing but its name.
+    G->replaceAllUsesWith(declareInPlaceOf(*G));
+    G->eraseFromParent();
+  } else if (carriesAliases(*Object)) { // The body stays for its other names; this one refers to outside.
+    GlobalValue *Declaration = declareInPlaceOf(*G);
+    G->replaceUsesWithIf(Declaration, [](Use &U) { return !isa<GlobalAlias, GlobalIFunc>(U.getUser()); });
+    G->setName(Declaration->getName() + ".discarded");
+    G->setLinkage(GlobalValue::InternalLinkage);
+  } else {
+    Object->setComdat(nullptr); // A declaration has none.
+    if (Same && (!Variable || Variable->isConstant())) // The body may still inform optimization.
+      G->setLinkage(GlobalValue::AvailableExternallyLinkage);
+    else if (auto *F = dyn_cast<Function>(G))
+      F->deleteBody();
+    else
+      Variable->setInitializer(nullptr), Variable->setLinkage(GlobalValue::ExternalLinkage);
+    if (G->hasDefaultVisibility()) G->setDSOLocal(false);
+  }
+  return true;
+}
+
+} // extern "C"

@@ -1,0 +1,365 @@
+//! What to generate code for, and a target machine per thread to do it.
+//!
+//! Holds: code is position independent, in the small code model, with native thread-local storage, and
+//! initializers go to `.init_array`.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+
+use llvm_sys::error::{LLVMDisposeErrorMessage, LLVMGetErrorMessage};
+use llvm_sys::target::{
+    LLVM_InitializeNativeAsmParser, LLVM_InitializeNativeAsmPrinter, LLVM_InitializeNativeTarget,
+    LLVMCopyStringRepOfTargetData, LLVMDisposeTargetData,
+};
+use llvm_sys::target_machine::{
+    LLVMCodeGenFileType, LLVMCodeGenOptLevel, LLVMCodeModel, LLVMCreateTargetDataLayout,
+    LLVMCreateTargetMachineOptions, LLVMCreateTargetMachineWithOptions, LLVMDisposeTargetMachine,
+    LLVMDisposeTargetMachineOptions, LLVMGetDefaultTargetTriple, LLVMGetHostCPUFeatures, LLVMGetHostCPUName,
+    LLVMGetTargetFromTriple, LLVMRelocMode, LLVMTargetMachineOptionsSetCPU,
+    LLVMTargetMachineOptionsSetCodeGenOptLevel, LLVMTargetMachineOptionsSetCodeModel,
+    LLVMTargetMachineOptionsSetFeatures, LLVMTargetMachineOptionsSetRelocMode, LLVMTargetMachineRef,
+};
+use llvm_sys::transforms::pass_builder::{
+    LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMPassBuilderOptionsSetSLPVectorization,
+};
+
+use super::error::CompileError;
+use super::ffi::{self, MemoryBuffer, take_message, uruk_llvm_configure_target_machine};
+use super::module::{LockedModule, c_string, copy_text};
+use super::optimize::OptimizationLevel;
+use crate::object::ObjectBuffer;
+
+/// How hard code generation tries, apart from the passes over the IR.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CodegenLevel {
+    /// Quickly: fast instruction selection, no scheduling.
+    None,
+    /// A little.
+    Less,
+    /// What compilers do at `-O2`.
+    #[default]
+    Default,
+    /// What compilers do at `-O3`.
+    Aggressive,
+}
+
+impl From<OptimizationLevel> for CodegenLevel {
+    /// The level compilers pair with that many passes.
+    fn from(level: OptimizationLevel) -> Self {
+        match level {
+            OptimizationLevel::O0 => Self::None,
+            OptimizationLevel::O1 => Self::Less,
+            OptimizationLevel::O2 => Self::Default,
+            OptimizationLevel::O3 => Self::Aggressive,
+        }
+    }
+}
+
+/// Everything that decides which target machine compiles a module. Part of a cache key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TargetOptions {
+    /// Architecture, vendor and operating system.
+    pub triple: String,
+    /// The processor to tune for and whose instructions to use.
+    pub cpu: String,
+    /// Instruction sets to add (`+avx2`) and to avoid (`-avx512f`), separated by commas.
+    pub features: String,
+    /// How hard code generation tries.
+    pub codegen_level: CodegenLevel,
+    /// Whether each function has a section of its own, so that linking can leave out what nobody needs.
+    pub function_sections: bool,
+    /// Whether each variable has a section of its own.
+    pub data_sections: bool,
+}
+
+/// Decides on a target; hands out target machines for it, one per thread.
+///
+/// Source: ORC `JITTargetMachineBuilder`.
+#[derive(Clone, Debug)]
+#[doc(alias = "JITTargetMachineBuilder")]
+pub struct JitTargetMachineBuilder {
+    options: Arc<TargetOptions>,
+    data_layout: Arc<str>,
+}
+
+impl JitTargetMachineBuilder {
+    /// The processor this program runs on, with all that it can do.
+    ///
+    /// # Errors
+    /// [`CompileError::Target`] if this LLVM cannot generate code for it.
+    pub fn host() -> Result<Self, CompileError> {
+        initialize();
+        // SAFETY: the three functions have no obligations and answer with strings of our own.
+        let (triple, cpu, features) = unsafe {
+            (
+                take_message(LLVMGetDefaultTargetTriple()),
+                take_message(LLVMGetHostCPUName()),
+                take_message(LLVMGetHostCPUFeatures()),
+            )
+        };
+        Self::new(TargetOptions {
+            triple,
+            cpu,
+            features,
+            codegen_level: CodegenLevel::default(),
+            function_sections: false,
+            data_sections: false,
+        })
+    }
+
+    /// Whatever `options` say.
+    ///
+    /// # Errors
+    /// [`CompileError::Target`] if this LLVM cannot generate code for them.
+    pub fn new(options: TargetOptions) -> Result<Self, CompileError> {
+        initialize();
+        let data_layout = with_machine(&options, |machine| machine.data_layout())?;
+        Ok(Self { options: Arc::new(options), data_layout: data_layout.into() })
+    }
+
+    /// The same target with another level of code generation.
+    #[must_use]
+    pub fn with_codegen_level(mut self, level: CodegenLevel) -> Self {
+        Arc::make_mut(&mut self.options).codegen_level = level;
+        self
+    }
+
+    /// The same target with, or without, a section for each function and each variable.
+    #[must_use]
+    pub fn with_sections(mut self, function_sections: bool, data_sections: bool) -> Self {
+        let options = Arc::make_mut(&mut self.options);
+        options.function_sections = function_sections;
+        options.data_sections = data_sections;
+        self
+    }
+
+    /// What was decided.
+    pub fn options(&self) -> &TargetOptions {
+        &self.options
+    }
+
+    /// How the target lays out data, as LLVM writes it.
+    pub fn data_layout(&self) -> &str {
+        &self.data_layout
+    }
+
+    /// Lends this thread's target machine for these options.
+    pub(super) fn with_machine<R>(
+        &self,
+        use_machine: impl FnOnce(&TargetMachine) -> R,
+    ) -> Result<R, CompileError> {
+        with_machine(&self.options, use_machine)
+    }
+}
+
+/// A target machine of this thread's.
+pub(super) struct TargetMachine(LLVMTargetMachineRef);
+
+impl TargetMachine {
+    /// Runs the pipeline `passes` over `module`.
+    pub(super) fn run_passes(&self, module: &LockedModule<'_>, passes: &str) -> Result<(), CompileError> {
+        let text = c_string(passes);
+        let run = || {
+            // SAFETY: module and machine are alive and ours; the options are disposed of after their one
+            // use, or leaked with the rest if LLVM gives up; a non-null error is taken over at once.
+            unsafe {
+                let options = LLVMCreatePassBuilderOptions();
+                // As compilers set it; the default pipelines consult it only where they vectorize at all.
+                LLVMPassBuilderOptionsSetSLPVectorization(options, 1);
+                let error = ffi::LLVMRunPasses(module.raw(), text.as_ptr(), self.0, options);
+                LLVMDisposePassBuilderOptions(options);
+                if error.is_null() {
+                    return Ok(());
+                }
+                let message = LLVMGetErrorMessage(error);
+                let text = copy_text(message);
+                LLVMDisposeErrorMessage(message);
+                Err(text)
+            }
+        };
+        module.enter("optimization", run, |message| CompileError::Optimize {
+            module: module.name().clone(),
+            passes: passes.to_owned(),
+            message,
+        })
+    }
+
+    /// Generates an object from `module`.
+    pub(super) fn emit_object(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
+        let emit = || {
+            let (mut buffer, mut message) = (ptr::null_mut(), ptr::null_mut());
+            let kind = LLVMCodeGenFileType::LLVMObjectFile;
+            // SAFETY: module and machine are alive and ours; the message is taken over at once; the buffer
+            // is ours where there is one, even when LLVM reports errors besides.
+            unsafe {
+                let failed = ffi::LLVMTargetMachineEmitToMemoryBuffer(
+                    self.0,
+                    module.raw(),
+                    kind,
+                    &raw mut message,
+                    &raw mut buffer,
+                );
+                let message = take_message(message);
+                if failed != 0 { Err(message) } else { Ok(MemoryBuffer::from_raw(buffer)) }
+            }
+        };
+        let buffer = module.enter("code generation", emit, |message| CompileError::Codegen {
+            module: module.name().clone(),
+            message,
+        })?;
+        Ok(ObjectBuffer::new(module.name().clone(), buffer))
+    }
+
+    fn create(options: &TargetOptions) -> Result<Self, CompileError> {
+        let refused =
+            |message: String| CompileError::Target { subject: options.triple.as_str().into(), message };
+        let triple = c_string(&options.triple);
+        let (mut target, mut message) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the strings live for their calls, and LLVM copies what it keeps; the message is taken
+        // over at once; the options are disposed of after their one use; the machine is owned from here on.
+        unsafe {
+            if LLVMGetTargetFromTriple(triple.as_ptr(), &raw mut target, &raw mut message) != 0 {
+                return Err(refused(take_message(message)));
+            }
+            let raw_options = LLVMCreateTargetMachineOptions();
+            LLVMTargetMachineOptionsSetCPU(raw_options, c_string(&options.cpu).as_ptr());
+            LLVMTargetMachineOptionsSetFeatures(raw_options, c_string(&options.features).as_ptr());
+            LLVMTargetMachineOptionsSetCodeGenOptLevel(raw_options, raw_level(options.codegen_level));
+            LLVMTargetMachineOptionsSetRelocMode(raw_options, LLVMRelocMode::LLVMRelocPIC);
+            LLVMTargetMachineOptionsSetCodeModel(raw_options, LLVMCodeModel::LLVMCodeModelSmall);
+            let machine = LLVMCreateTargetMachineWithOptions(target, triple.as_ptr(), raw_options);
+            LLVMDisposeTargetMachineOptions(raw_options);
+            if machine.is_null() {
+                return Err(refused("LLVM was built without code generation for it".to_owned()));
+            }
+            let (functions, data) = (options.function_sections, options.data_sections);
+            uruk_llvm_configure_target_machine(machine, functions, data);
+            Ok(Self(machine))
+        }
+    }
+
+    fn data_layout(&self) -> String {
+        // SAFETY: the machine is alive; layout and string are ours and disposed of here.
+        unsafe {
+            let layout = LLVMCreateTargetDataLayout(self.0);
+            let text = take_message(LLVMCopyStringRepOfTargetData(layout));
+            LLVMDisposeTargetData(layout);
+            text
+        }
+    }
+}
+
+impl Drop for TargetMachine {
+    fn drop(&mut self) {
+        // SAFETY: `create` took the ownership.
+        unsafe { LLVMDisposeTargetMachine(self.0) }
+    }
+}
+
+impl fmt::Debug for TargetMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TargetMachine").field(&self.0).finish()
+    }
+}
+
+thread_local! {
+    /// The machines this thread used last, the latest at the end. Making one takes a millisecond.
+    static MACHINES: RefCell<Vec<(TargetOptions, TargetMachine)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How many a thread keeps: a program compiles for one or two levels.
+const MACHINES_MAX: usize = 4;
+
+/// Lends this thread's machine for `options`. While it is lent, nested calls get another one.
+fn with_machine<R>(
+    options: &TargetOptions,
+    use_machine: impl FnOnce(&TargetMachine) -> R,
+) -> Result<R, CompileError> {
+    let kept = MACHINES.with_borrow_mut(|machines| {
+        let position = machines.iter().rposition(|(kept, _)| kept == options)?;
+        Some(machines.remove(position).1)
+    });
+    let machine = match kept {
+        Some(machine) => machine,
+        None => TargetMachine::create(options)?,
+    };
+    let result = use_machine(&machine);
+    MACHINES.with_borrow_mut(|machines| {
+        if machines.len() >= MACHINES_MAX {
+            machines.remove(0);
+        }
+        machines.push((options.clone(), machine));
+    });
+    Ok(result)
+}
+
+/// Forgets this thread's machine for `options` without touching it: LLVM gave up while using it.
+pub(super) fn lose_machine(options: &TargetOptions) {
+    MACHINES.with_borrow_mut(|machines| {
+        if let Some(position) = machines.iter().rposition(|(kept, _)| kept == options) {
+            let (_, machine) = machines.remove(position);
+            let _ = std::mem::ManuallyDrop::new(machine);
+        }
+    });
+}
+
+/// Makes LLVM ready to generate code for the host. Once is enough, and it may be called again.
+pub(super) fn initialize() {
+    static DONE: OnceLock<()> = OnceLock::new();
+    DONE.get_or_init(|| {
+        // SAFETY: registering a target has no obligations besides not doing it twice at once. It fails only
+        // where LLVM has no target for the host, which `TargetMachine::create` then reports.
+        unsafe {
+            let _ = LLVM_InitializeNativeTarget();
+            let _ = LLVM_InitializeNativeAsmPrinter();
+            let _ = LLVM_InitializeNativeAsmParser();
+        }
+    });
+}
+
+fn raw_level(level: CodegenLevel) -> LLVMCodeGenOptLevel {
+    match level {
+        CodegenLevel::None => LLVMCodeGenOptLevel::LLVMCodeGenLevelNone,
+        CodegenLevel::Less => LLVMCodeGenOptLevel::LLVMCodeGenLevelLess,
+        CodegenLevel::Default => LLVMCodeGenOptLevel::LLVMCodeGenLevelDefault,
+        CodegenLevel::Aggressive => LLVMCodeGenOptLevel::LLVMCodeGenLevelAggressive,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_reuses_its_machine() {
+        let target = JitTargetMachineBuilder::host().expect("host target");
+        let first = target.with_machine(|machine| machine.0 as usize).expect("machine");
+        let again = target.with_machine(|machine| machine.0 as usize).expect("machine");
+        assert_eq!(first, again);
+        let other = target.clone().with_codegen_level(CodegenLevel::None);
+        let other = other.with_machine(|machine| machine.0 as usize).expect("machine");
+        assert_ne!(first, other);
+    }
+
+    #[test]
+    fn a_lent_machine_is_not_lent_again() {
+        let target = JitTargetMachineBuilder::host().expect("host target");
+        let (outer, inner) = target
+            .with_machine(|outer| {
+                let inner = target.with_machine(|inner| inner.0 as usize).expect("machine");
+                (outer.0 as usize, inner)
+            })
+            .expect("machine");
+        assert_ne!(outer, inner);
+    }
+
+    #[test]
+    fn an_unknown_triple_is_named() {
+        let mut options = JitTargetMachineBuilder::host().expect("host target").options().clone();
+        options.triple = "pdp11-dec-unix".to_owned();
+        let error = JitTargetMachineBuilder::new(options).expect_err("no such target");
+        assert!(error.to_string().contains("pdp11"), "{error}");
+    }
+}

@@ -1,0 +1,293 @@
+//! [`IrMaterializationUnit`]: the symbols of one module, compiled when the first of them is wanted.
+//!
+//! While it waits, a unit made from bitcode holds the bytes of the file and nothing of LLVM's: its symbols are
+//! read without function bodies when the unit is made, and the module is read whole, in a context of its
+//! own, by the worker that materializes it. So adding many files is quick, and reading them is shared out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uruk_core::{
+    ExecutionSession, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    SharedError, SymbolName,
+};
+
+use super::error::CompileError;
+use super::source::SourceKind;
+use super::symbols::ModuleInterface;
+use super::{JitTargetMachineBuilder, ThreadSafeModule};
+use crate::layer::IrLayer;
+use crate::object::{ObjectBuffer, intern_interface};
+
+/// A module of LLVM IR waiting to be compiled. It is named after its file.
+///
+/// Source: ORC `IRMaterializationUnit`.
+#[doc(alias = "IRMaterializationUnit")]
+pub struct IrMaterializationUnit {
+    source: Source,
+    layer: Arc<dyn IrLayer>,
+    interface: MaterializationInterface,
+    /// What optimization must be told to keep.
+    linkonce: Vec<SymbolName>,
+    discarded: Vec<SymbolName>,
+}
+
+enum Source {
+    Bitcode(ObjectBuffer),
+    Module(ThreadSafeModule),
+}
+
+impl IrMaterializationUnit {
+    /// Promises the symbols of a module that is in memory; `layer` is to compile it for `target`.
+    ///
+    /// # Errors
+    /// [`CompileError`] if its module-level assembly cannot be assembled or its context is lost.
+    pub fn from_module(
+        session: &ExecutionSession,
+        layer: Arc<dyn IrLayer>,
+        target: &JitTargetMachineBuilder,
+        module: ThreadSafeModule,
+    ) -> Result<Self, CompileError> {
+        let interface = ModuleInterface::of_module(&module, target)?;
+        Ok(Self::promise(session, layer, &interface, Source::Module(module)))
+    }
+
+    /// Promises the symbols of a file of bitcode or textual IR; `layer` is to compile it for `target`.
+    ///
+    /// # Errors
+    /// [`CompileError`] if the file is not LLVM IR, or is damaged where its symbols are. Damage further on
+    /// fails the symbols when they are wanted.
+    ///
+    /// # Cost
+    /// Bitcode: see [`ModuleInterface::of_bitcode`]. Text has to be read whole.
+    pub fn from_source(
+        session: &ExecutionSession,
+        layer: Arc<dyn IrLayer>,
+        target: &JitTargetMachineBuilder,
+        source: ObjectBuffer,
+    ) -> Result<Self, CompileError> {
+        match SourceKind::of(&source)? {
+            SourceKind::Assembly => {
+                Self::from_module(session, layer, target, ThreadSafeModule::parse_assembly(&source)?)
+            }
+            SourceKind::Bitcode => {
+                let interface = ModuleInterface::of_bitcode(&source, target)?;
+                Ok(Self::promise(session, layer, &interface, Source::Bitcode(source)))
+            }
+        }
+    }
+
+    fn promise(
+        session: &ExecutionSession,
+        layer: Arc<dyn IrLayer>,
+        module: &ModuleInterface,
+        source: Source,
+    ) -> Self {
+        let symbols = module.symbols.iter().map(|symbol| (&*symbol.name, symbol.flags));
+        let runs_code = module.has_initializers || module.has_finalizers;
+        let interface = intern_interface(session, source.name(), symbols, runs_code);
+        let linkonce = module.symbols.iter().filter(|symbol| symbol.linkonce);
+        let linkonce = linkonce.map(|symbol| session.intern(&symbol.name)).collect();
+        Self { source, layer, interface, linkonce, discarded: Vec::new() }
+    }
+
+    /// The module as this unit is to compile it.
+    fn prepare(
+        source: Source,
+        linkonce: &[SymbolName],
+        discarded: &[SymbolName],
+    ) -> Result<ThreadSafeModule, CompileError> {
+        let module = match source {
+            Source::Bitcode(bitcode) => ThreadSafeModule::parse_bitcode(&bitcode)?,
+            Source::Module(module) => module,
+        };
+        let locked = module.lock()?;
+        for symbol in discarded {
+            locked.discard(symbol.as_str());
+        }
+        for symbol in linkonce {
+            // What was discarded is no definition any more, and is left alone.
+            locked.keep(symbol.as_str());
+        }
+        drop(locked);
+        Ok(module)
+    }
+}
+
+impl MaterializationUnit for IrMaterializationUnit {
+    fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        self.interface.clone()
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        let Self { source, layer, linkonce, discarded, .. } = *self;
+        match Self::prepare(source, &linkonce, &discarded) {
+            Ok(module) => layer.emit(responsibility, module),
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
+    }
+
+    fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
+        self.interface.symbols.remove(symbol);
+        self.discarded.push(symbol.clone());
+    }
+}
+
+impl Source {
+    fn name(&self) -> &Arc<str> {
+        match self {
+            Self::Bitcode(bitcode) => bitcode.name(),
+            Self::Module(module) => module.name(),
+        }
+    }
+}
+
+impl fmt::Debug for IrMaterializationUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IrMaterializationUnit")
+            .field("name", self.source.name())
+            .field("discarded", &self.discarded)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Defines the symbols of a file of bitcode or textual IR in `dylib`.
+///
+/// # Errors
+/// [`CompileError`] if it cannot be read, `DefineError` if the dylib refuses its symbols.
+pub fn define_ir(
+    dylib: &JitDylib,
+    layer: &Arc<dyn IrLayer>,
+    target: &JitTargetMachineBuilder,
+    source: ObjectBuffer,
+) -> Result<(), SharedError> {
+    let unit = IrMaterializationUnit::from_source(dylib.session(), Arc::clone(layer), target, source)
+        .map_err(|error| -> SharedError { Arc::new(error) })?;
+    dylib.define(Box::new(unit)).map_err(|error| -> SharedError { Arc::new(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{IrCompiler, OptimizationLevel, OptimizationPipeline};
+    use crate::object::ObjectInterface;
+    use uruk_core::SymbolStringPool;
+
+    const SOURCE: &str = "
+        $group = comdat any
+        @variable = weak global i32 1
+        @table = linkonce_odr constant i32 2, comdat($group)
+        @slot = linkonce_odr thread_local global i32 3
+        @other_variable = weak alias i32, ptr @variable
+        @named = weak ifunc i32 (), ptr @choose
+        @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 65535, ptr @start, ptr @guarded }]
+        @guarded = linkonce_odr global i32 0, comdat
+        $guarded = comdat any
+        define internal void @start() { store volatile i32 1, ptr @guarded ret void }
+        define internal ptr @choose() { ret ptr @strong }
+        define linkonce_odr i32 @same() comdat($group) { ret i32 1 }
+        define weak i32 @different() { ret i32 2 }
+        define i32 @grouped() comdat($group) { ret i32 3 }
+        define i32 @strong() {
+          %a = call i32 @same()
+          %b = call i32 @different()
+          %c = call i32 @named()
+          %d = load volatile i32, ptr @variable
+          %e = load volatile i32, ptr @other_variable
+          %f = load volatile i32, ptr @table
+          %s = call ptr @llvm.threadlocal.address.p0(ptr @slot)
+          %g = load volatile i32, ptr %s
+          %h = call i32 @grouped()
+          %i = add i32 %a, %b
+          ret i32 %i
+        }
+        declare ptr @llvm.threadlocal.address.p0(ptr)
+        define linkonce_odr i32 @nobody_needs_me() { ret i32 4 }";
+
+    /// Compiles the source without `discarded`; answers the names the object defines and needs.
+    fn compile(discarded: &[&str], level: Option<OptimizationLevel>) -> (Vec<String>, Vec<String>, bool) {
+        let target = JitTargetMachineBuilder::host().expect("host target");
+        let module = ThreadSafeModule::parse(&ObjectBuffer::new("unit.ll", SOURCE.as_bytes().to_vec()));
+        let module = module.expect("valid IR");
+        let interface = ModuleInterface::of_module(&module, &target).expect("valid");
+        let pool = SymbolStringPool::new();
+        let intern = |names: Vec<&str>| names.into_iter().map(|name| pool.intern(name)).collect::<Vec<_>>();
+        let linkonce = interface.symbols.iter().filter(|symbol| symbol.linkonce).map(|symbol| &*symbol.name);
+        let module = IrMaterializationUnit::prepare(
+            Source::Module(module),
+            &intern(linkonce.collect()),
+            &intern(discarded.to_vec()),
+        );
+        let module = module.expect("prepares");
+        module.verify().unwrap_or_else(|error| panic!("without {discarded:?}: {error}"));
+        let pipeline = level.map_or_else(OptimizationPipeline::none, OptimizationPipeline::level);
+        let object = IrCompiler::new(target, pipeline).compile(module);
+        let object = object.unwrap_or_else(|error| panic!("without {discarded:?}: {error}"));
+        let read = ObjectInterface::read(&object).expect("an object");
+        let defined = read.defined.iter().map(|symbol| symbol.name.to_owned()).collect();
+        let undefined = read.undefined.iter().map(|symbol| symbol.name.to_owned()).collect();
+        (defined, undefined, read.has_initializers)
+    }
+
+    const ALL: [&str; 10] = [
+        "variable",
+        "table",
+        "slot",
+        "other_variable",
+        "named",
+        "guarded",
+        "same",
+        "different",
+        "grouped",
+        "nobody_needs_me",
+    ];
+
+    #[test]
+    fn what_was_promised_is_defined_even_if_nobody_needs_it() {
+        for level in [None, Some(OptimizationLevel::O2)] {
+            let (defined, undefined, initializers) = compile(&[], level);
+            for name in ALL.iter().chain(&["strong"]) {
+                assert!(defined.iter().any(|found| found == name), "{name} in {defined:?}");
+            }
+            assert!(!undefined.iter().any(|name| ALL.contains(&name.as_str())), "{undefined:?}");
+            assert!(initializers);
+        }
+    }
+
+    #[test]
+    fn each_definition_given_up_becomes_a_reference() {
+        for level in [None, Some(OptimizationLevel::O1)] {
+            for name in ALL {
+                let (defined, undefined, initializers) = compile(&[name], level);
+                assert!(!defined.iter().any(|found| found == name), "{name} in {defined:?}");
+                // The optimizer may know enough of a copy that is the same everywhere.
+                let used = !["guarded", "nobody_needs_me"].contains(&name);
+                if used && level.is_none() {
+                    assert!(undefined.iter().any(|found| found == name), "{name} in {undefined:?}");
+                }
+                // The initializer of a variable goes with it: whoever defines it initializes it.
+                assert_eq!(initializers, name != "guarded", "{name}");
+                for other in ALL.iter().filter(|other| **other != name) {
+                    assert!(defined.iter().any(|found| found == other), "{other} without {name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_that_can_be_given_up_can_be_given_up_together() {
+        let (defined, _, initializers) = compile(&ALL, None);
+        assert_eq!(defined, ["strong"]);
+        assert!(!initializers);
+    }
+
+    #[test]
+    fn names_unknown_or_not_to_be_given_up_are_left_alone() {
+        let (defined, _, _) = compile(&["unheard_of", "choose"], None);
+        assert!(defined.iter().any(|name| name == "strong"));
+    }
+}

@@ -1,0 +1,41 @@
+//! Layers: each takes a responsibility and a form of code, and hands both on in the next form.
+//!
+//! ```text
+//! IrLayer ── ThreadSafeModule ──▶ IrLayer ── … ──▶ ObjectLayer ── ObjectBuffer ──▶ the linker
+//! ```
+//!
+//! A layer owns what it was given: it hands the responsibility on, or fails it with the reason. It never
+//! waits for a symbol: layers run while somebody may be waiting for what they make.
+
+use uruk_core::MaterializationResponsibility;
+
+#[cfg(feature = "llvm")]
+use crate::ir::ThreadSafeModule;
+use crate::object::ObjectBuffer;
+
+/// Takes modules of LLVM IR.
+///
+/// Source: ORC `IRLayer`.
+#[cfg(feature = "llvm")]
+#[doc(alias = "IRLayer")]
+pub trait IrLayer: Send + Sync {
+    /// Makes the symbols of `responsibility` from `module`.
+    ///
+    /// # Concurrency
+    /// Called on whatever thread materializes, several at a time, with no context held.
+    fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule);
+}
+
+/// Takes relocatable objects.
+///
+/// Source: ORC `ObjectLayer`.
+pub trait ObjectLayer: Send + Sync {
+    /// Makes the symbols of `responsibility` from `object`.
+    ///
+    /// Definitions of the object that the responsibility does not cover are the object's own: references
+    /// to them from inside it stay inside, and nobody else sees them.
+    ///
+    /// # Concurrency
+    /// Called on whatever thread materializes, several at a time, with no LLVM context held.
+    fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer);
+}

@@ -1,0 +1,160 @@
+//! Static archives: which member defines which symbol.
+//!
+//! The archive's own symbol table is used where it has one. Members it does not cover are read themselves:
+//! all of them when the table is missing, and bitcode members that the archiver did not understand. The
+//! contents of a member are looked at only when one of its symbols is wanted.
+
+use std::sync::Arc;
+
+use object::read::archive::ArchiveFile;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface};
+
+/// The members of a static archive, by position and by the symbols they define.
+#[derive(Clone, Debug)]
+pub struct ArchiveIndex {
+    name: Arc<str>,
+    members: Vec<ArchiveMember>,
+    /// The first member that defines each name.
+    by_symbol: FxHashMap<Box<str>, usize>,
+}
+
+/// One file in an archive. Its name is that of the archive with the member's in brackets.
+#[derive(Clone, Debug)]
+pub struct ArchiveMember {
+    contents: ObjectBuffer,
+    offset: u64,
+}
+
+impl ArchiveMember {
+    /// The member's bytes, shared with the archive's.
+    pub fn contents(&self) -> &ObjectBuffer {
+        &self.contents
+    }
+
+    /// Whether the member is LLVM bitcode rather than an object.
+    pub fn is_bitcode(&self) -> bool {
+        FileKind::of(self.contents.bytes()) == FileKind::Bitcode
+    }
+}
+
+impl ArchiveIndex {
+    /// Reads the table of contents of `archive`. `bitcode_symbols` answers for members that are bitcode and
+    /// that the archive's own table says nothing about.
+    ///
+    /// # Errors
+    /// [`ObjectError`], converted, for what is no archive, a thin one, or one that is cut off; and whatever
+    /// `bitcode_symbols` says.
+    ///
+    /// # Cost
+    /// One pass over the member headers and the symbol table. Without a symbol table, one over each
+    /// member's symbols too.
+    pub fn read<E: From<ObjectError>>(
+        archive: &ObjectBuffer,
+        mut bitcode_symbols: impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, E>,
+    ) -> Result<Self, E> {
+        let malformed = |error: object::read::Error| ObjectError::Malformed {
+            object: archive.name().clone(),
+            size_bytes: archive.size_bytes(),
+            what: format!("as an archive: {error}"),
+        };
+        let file = ArchiveFile::parse(archive.bytes()).map_err(malformed)?;
+        if file.is_thin() {
+            return Err(ObjectError::ThinArchive { archive: archive.name().clone() }.into());
+        }
+        let mut index =
+            Self { name: archive.name().clone(), members: Vec::new(), by_symbol: FxHashMap::default() };
+        for member in file.members() {
+            index.members.push(cut_member(archive, &member.map_err(malformed)?)?);
+        }
+        let table = index.read_table(&file).map_err(malformed)?;
+        for position in 0..index.members.len() {
+            let member = &index.members[position];
+            let names = match &table {
+                Some(covered) if covered.contains(&position) || !member.is_bitcode() => continue,
+                _ if member.is_bitcode() => bitcode_symbols(&member.contents)?,
+                _ => defined_names(&member.contents)?,
+            };
+            index.add(names, position);
+        }
+        Ok(index)
+    }
+
+    /// What to call the archive in messages.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The members, in the archive's order.
+    pub fn members(&self) -> &[ArchiveMember] {
+        &self.members
+    }
+
+    /// The position of the first member that defines `symbol`.
+    pub fn member_defining(&self, symbol: &str) -> Option<usize> {
+        self.by_symbol.get(symbol).copied()
+    }
+
+    /// How many names the archive defines.
+    pub fn symbol_count(&self) -> usize {
+        self.by_symbol.len()
+    }
+
+    /// Takes over the archive's own symbol table; answers which members it mentions, or `None` without one.
+    fn read_table(&mut self, file: &ArchiveFile<'_>) -> object::read::Result<Option<FxHashSet<usize>>> {
+        let Some(symbols) = file.symbols()? else { return Ok(None) };
+        let positions: FxHashMap<u64, usize> =
+            self.members.iter().enumerate().map(|(position, member)| (member.offset, position)).collect();
+        // The table names members by the offset of their headers, of which each has many symbols.
+        let mut by_header: FxHashMap<u64, Option<usize>> = FxHashMap::default();
+        let mut covered = FxHashSet::default();
+        for symbol in symbols {
+            let symbol = symbol?;
+            let position = *by_header.entry(symbol.offset().0).or_insert_with(|| {
+                let member = file.member(symbol.offset()).ok()?;
+                positions.get(&member.file_range().0).copied()
+            });
+            // An entry that points between members is stale. Its name is not found, as if it were absent.
+            let Some(position) = position else { continue };
+            covered.insert(position);
+            if let Ok(name) = std::str::from_utf8(symbol.name()) {
+                self.add([name.into()], position);
+            }
+        }
+        Ok(Some(covered))
+    }
+
+    fn add(&mut self, names: impl IntoIterator<Item = Box<str>>, position: usize) {
+        for name in names {
+            let first = self.by_symbol.entry(name).or_insert(position);
+            *first = position.min(*first);
+        }
+    }
+}
+
+fn cut_member(
+    archive: &ObjectBuffer,
+    member: &object::read::archive::ArchiveMember<'_>,
+) -> Result<ArchiveMember, ObjectError> {
+    let (offset, size_bytes) = member.file_range();
+    let name = format!("{}({})", archive.name(), String::from_utf8_lossy(member.name()));
+    let range = usize::try_from(offset).ok().zip(usize::try_from(size_bytes).ok());
+    let contents = range
+        .and_then(|(start, size_bytes)| archive.slice(&*name, start..start.checked_add(size_bytes)?))
+        .ok_or_else(|| ObjectError::Malformed {
+            object: archive.name().clone(),
+            size_bytes: archive.size_bytes(),
+            what: format!("member {name} has {size_bytes} bytes from {offset:#x}, past the end"),
+        })?;
+    Ok(ArchiveMember { contents, offset })
+}
+
+/// What an object defines; nothing for a member that is no object, as archives hold other files too.
+fn defined_names(member: &ObjectBuffer) -> Result<Vec<Box<str>>, ObjectError> {
+    match ObjectInterface::read(member) {
+        Ok(interface) => Ok(interface.defined.iter().map(|symbol| symbol.name.into()).collect()),
+        Err(ObjectError::NotElf { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}

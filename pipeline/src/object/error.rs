@@ -1,0 +1,63 @@
+//! Why a file cannot be used as a relocatable object or an archive.
+
+use std::sync::Arc;
+
+/// Reading an object or an archive failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectError {
+    /// The bytes are no ELF file at all.
+    #[error("{object}: not an ELF object: {found}")]
+    NotElf {
+        /// The file or archive member.
+        object: Arc<str>,
+        /// What the first bytes look like.
+        found: String,
+    },
+    /// An ELF file for another kind of machine.
+    #[error("{object}: an ELF object for {machine}; this session links {wanted}")]
+    ForeignMachine {
+        /// The file or archive member.
+        object: Arc<str>,
+        /// The machine the file names.
+        machine: String,
+        /// The machine the session executes on.
+        wanted: &'static str,
+    },
+    /// An ELF file that is already linked, or a core dump.
+    #[error(
+        "{object}: {kind}, not a relocatable object; link the `.o` files it was made from, or load a shared library as a library"
+    )]
+    NotRelocatable {
+        /// The file or archive member.
+        object: Arc<str>,
+        /// What it is instead.
+        kind: String,
+    },
+    /// An object that holds a compiler's intermediate code in place of machine code.
+    #[error(
+        "{object}: holds GCC's intermediate code and no machine code; compile it without `-flto`, or with `-ffat-lto-objects`"
+    )]
+    IntermediateOnly {
+        /// The file or archive member.
+        object: Arc<str>,
+    },
+    /// The file says something about itself that is not so: most often it was cut off.
+    #[error("{object}: truncated or malformed ({size_bytes} bytes): {what}")]
+    Malformed {
+        /// The file or archive member.
+        object: Arc<str>,
+        /// How many bytes there were.
+        size_bytes: usize,
+        /// What does not hold.
+        what: String,
+    },
+    /// An archive that holds paths in place of members.
+    #[error(
+        "{archive}: a thin archive, which only names its members; name the members themselves, or rebuild it without `T` (`ar rcs`)"
+    )]
+    ThinArchive {
+        /// The archive.
+        archive: Arc<str>,
+    },
+}

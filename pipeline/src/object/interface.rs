@@ -1,0 +1,345 @@
+//! What an ELF object defines and needs, read from its symbol table without linking it.
+//!
+//! Works on untrusted bytes: whatever they say, the answer is an interface or an [`ObjectError`]. Sections
+//! are not looked into, apart from the symbol table, its strings and the COMDAT groups.
+
+use object::elf;
+use object::read::StringTable;
+use object::read::elf::{FileHeader, SectionHeader, SectionTable, Sym, SymbolTable};
+use object::{LittleEndian, SectionIndex, SymbolIndex};
+use rustc_hash::FxHashSet;
+use uruk_core::SymbolFlags;
+
+use super::{FileKind, ObjectBuffer, ObjectError};
+
+/// The symbols an object defines and needs, in the order of its symbol table; names borrow from the object.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectInterface<'data> {
+    /// The symbols it defines for others. Local ones are left out.
+    pub defined: Vec<ObjectSymbol<'data>>,
+    /// The names it refers to and does not define.
+    pub undefined: Vec<UndefinedSymbol<'data>>,
+    /// Whether it has code to run before the program: `.init_array`, `.preinit_array`, `.ctors`.
+    pub has_initializers: bool,
+    /// Whether it has code to run after the program: `.fini_array`, `.dtors`.
+    pub has_finalizers: bool,
+}
+
+/// One definition of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectSymbol<'data> {
+    /// Its name.
+    pub name: &'data str,
+    /// What it is.
+    pub flags: SymbolFlags,
+    /// Its position in the object's symbol table.
+    pub index: usize,
+}
+
+/// One reference of an object to something outside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UndefinedSymbol<'data> {
+    /// Its name.
+    pub name: &'data str,
+    /// Whether the object can do without it: then it sees a null address.
+    pub weak: bool,
+}
+
+type Header = elf::FileHeader64<LittleEndian>;
+type Sections<'data> = SectionTable<'data, Header>;
+type Symbols<'data> = SymbolTable<'data, Header>;
+const ENDIAN: LittleEndian = LittleEndian;
+const MACHINE: elf::Machine = elf::EM_X86_64;
+const MACHINE_NAME: &str = "x86-64";
+
+/// What GCC defines in an object that only its own linker plugin can make sense of.
+const INTERMEDIATE_ONLY_MARK: &str = "__gnu_lto_slim";
+
+impl<'data> ObjectInterface<'data> {
+    /// Reads the interface of `object`.
+    ///
+    /// # Errors
+    /// [`ObjectError`] when the object is foreign, already linked, truncated or malformed.
+    ///
+    /// # Cost
+    /// One pass over the symbol table; nothing is copied.
+    pub fn read(object: &'data ObjectBuffer) -> Result<Self, ObjectError> {
+        let header = check_header(object)?;
+        let interface = Self::read_tables(object, header).map_err(|error| ObjectError::Malformed {
+            object: object.name().clone(),
+            size_bytes: object.size_bytes(),
+            what: error.to_string(),
+        })?;
+        if interface.defined.iter().any(|symbol| symbol.name == INTERMEDIATE_ONLY_MARK) {
+            return Err(ObjectError::IntermediateOnly { object: object.name().clone() });
+        }
+        Ok(interface)
+    }
+
+    fn read_tables(object: &'data ObjectBuffer, header: &'data Header) -> Result<Self, TableError> {
+        let data = object.bytes();
+        let sections = header.sections(ENDIAN, data)?;
+        let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
+        let in_comdat = comdat_members(data, &sections)?;
+        let mut interface = Self::default();
+        for (index, section) in sections.enumerate() {
+            check_bounds(section, index, data)?;
+            if section.sh_size(ENDIAN) == 0 {
+                continue;
+            }
+            let name = sections.section_name(ENDIAN, section)?;
+            let kind = section.sh_type(ENDIAN);
+            interface.has_initializers |= is_initializer_section(kind, name);
+            interface.has_finalizers |= is_finalizer_section(kind, name);
+        }
+        for (index, symbol) in symbols.enumerate() {
+            interface.add(&sections, &symbols, &in_comdat, index, symbol)?;
+        }
+        Ok(interface)
+    }
+
+    fn add(
+        &mut self,
+        sections: &Sections<'data>,
+        symbols: &Symbols<'data>,
+        in_comdat: &FxHashSet<usize>,
+        index: SymbolIndex,
+        symbol: &'data elf::Sym64<LittleEndian>,
+    ) -> Result<(), TableError> {
+        if symbol.st_bind() == elf::STB_LOCAL {
+            return Ok(());
+        }
+        let name = symbol_name(symbols.strings(), index, symbol)?;
+        if symbol.is_undefined(ENDIAN) {
+            // The first entry of a symbol table is undefined and has no name.
+            if !name.is_empty() {
+                self.undefined.push(UndefinedSymbol { name, weak: symbol.st_bind() == elf::STB_WEAK });
+            }
+            return Ok(());
+        }
+        let section = symbols.symbol_section(ENDIAN, symbol, index)?;
+        let code = match section {
+            Some(section) => {
+                let header = sections.section(section)?;
+                header.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR)
+            }
+            None => false,
+        };
+        let mut flags = symbol_flags(symbol, code);
+        if section.is_some_and(|section| in_comdat.contains(&section.0)) {
+            flags |= SymbolFlags::WEAK;
+        }
+        self.defined.push(ObjectSymbol { name, flags, index: index.0 });
+        Ok(())
+    }
+}
+
+/// A copy of `object` in which each definition that `yields` is a reference to somebody else's instead.
+///
+/// The contents stay where they are; nobody refers to them any more by that name.
+pub(super) fn undefine(
+    object: &ObjectBuffer,
+    yields: impl Fn(&str) -> bool,
+) -> Result<ObjectBuffer, ObjectError> {
+    let malformed = |error: TableError| ObjectError::Malformed {
+        object: object.name().clone(),
+        size_bytes: object.size_bytes(),
+        what: error.to_string(),
+    };
+    let table_offset = symbol_table_offset(object).map_err(malformed)?;
+    let interface = ObjectInterface::read(object)?;
+    let mut bytes = object.bytes().to_vec();
+    for symbol in interface.defined.iter().filter(|symbol| yields(symbol.name)) {
+        let start = table_offset + symbol.index * size_of::<elf::Sym64<LittleEndian>>();
+        if let Some(entry) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
+            undefine_entry(entry);
+        }
+    }
+    Ok(ObjectBuffer::new(object.name().clone(), bytes))
+}
+
+fn symbol_table_offset(object: &ObjectBuffer) -> Result<usize, TableError> {
+    let data = object.bytes();
+    let sections = Header::parse(data)?.sections(ENDIAN, data)?;
+    let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
+    let table = sections.section(symbols.section())?;
+    // It was read through this offset, so it fits.
+    Ok(table.sh_offset(ENDIAN) as usize)
+}
+
+/// Rewrites one entry of an ELF64 little-endian symbol table:
+///
+/// ```text
+/// 0        4      5       6        8         16       24
+/// | name   | info | other | section | value  | size   |
+/// ```
+fn undefine_entry(entry: &mut [u8; 24]) {
+    // A resolver's type says how a definition works; a reference has none of that. Whatever it is, it is
+    // wanted now: a weak definition must not become a reference that may stay null.
+    let kind = match entry[4] & 0xF {
+        kind if kind == elf::STT_GNU_IFUNC.0 || kind == elf::STT_COMMON.0 => elf::STT_NOTYPE.0,
+        kind => kind,
+    };
+    entry[4] = elf::STB_GLOBAL.0 << 4 | kind;
+    entry[6..8].copy_from_slice(&elf::SHN_UNDEF.0.to_le_bytes());
+    entry[8..24].fill(0);
+}
+
+/// The flags of a definition that is not local. `in_code` says whether it lies in an executable section.
+///
+/// A member of a COMDAT group is weak besides, whatever its binding: the group yields as a whole.
+pub(crate) fn symbol_flags(symbol: &elf::Sym64<LittleEndian>, in_code: bool) -> SymbolFlags {
+    let mut flags = SymbolFlags::empty();
+    flags.set(SymbolFlags::EXPORTED, matches!(symbol.st_visibility(), elf::STV_DEFAULT | elf::STV_PROTECTED));
+    flags.set(SymbolFlags::WEAK, matches!(symbol.st_bind(), elf::STB_WEAK | elf::STB_GNU_UNIQUE));
+    flags.set(SymbolFlags::COMMON, symbol.is_common(ENDIAN));
+    flags.set(SymbolFlags::ABSOLUTE, symbol.is_absolute(ENDIAN));
+    match symbol.st_type() {
+        elf::STT_TLS => flags |= SymbolFlags::THREAD_LOCAL,
+        elf::STT_FUNC | elf::STT_GNU_IFUNC => flags |= SymbolFlags::CALLABLE,
+        // Hand-written assembly often leaves the type out.
+        elf::STT_NOTYPE if in_code => flags |= SymbolFlags::CALLABLE,
+        _ => {}
+    }
+    flags
+}
+
+fn is_initializer_section(kind: elf::SectionType, name: &[u8]) -> bool {
+    matches!(kind, elf::SHT_INIT_ARRAY | elf::SHT_PREINIT_ARRAY)
+        || is_or_is_under(name, b".init_array")
+        || is_or_is_under(name, b".preinit_array")
+        || is_or_is_under(name, b".ctors")
+}
+
+fn is_finalizer_section(kind: elf::SectionType, name: &[u8]) -> bool {
+    kind == elf::SHT_FINI_ARRAY || is_or_is_under(name, b".fini_array") || is_or_is_under(name, b".dtors")
+}
+
+fn is_or_is_under(name: &[u8], stem: &[u8]) -> bool {
+    name.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
+}
+
+/// Indices of the sections that belong to a COMDAT group.
+fn comdat_members(data: &[u8], sections: &Sections<'_>) -> Result<FxHashSet<usize>, TableError> {
+    let mut members = FxHashSet::default();
+    for section in sections.iter() {
+        if let Some((flags, group)) = section.group(ENDIAN, data)?
+            && flags == elf::GRP_COMDAT
+        {
+            members.extend(group.iter().map(|index| index.get(ENDIAN) as usize));
+        }
+    }
+    Ok(members)
+}
+
+fn symbol_name<'data>(
+    strings: StringTable<'data>,
+    index: SymbolIndex,
+    symbol: &elf::Sym64<LittleEndian>,
+) -> Result<&'data str, TableError> {
+    let name = symbol.name(ENDIAN, strings)?;
+    std::str::from_utf8(name)
+        .map_err(|_| TableError::Name { index: index.0, name: String::from_utf8_lossy(name).into_owned() })
+}
+
+/// Checks everything the header says about the kind of file.
+fn check_header(object: &ObjectBuffer) -> Result<&Header, ObjectError> {
+    let data = object.bytes();
+    if !data.starts_with(&elf::ELFMAG) {
+        return Err(ObjectError::NotElf { object: object.name().clone(), found: describe_start(data) });
+    }
+    let malformed = |what: &str| ObjectError::Malformed {
+        object: object.name().clone(),
+        size_bytes: data.len(),
+        what: what.to_owned(),
+    };
+    // Class, byte order and machine lie where they are in every ELF file, so they can be read before
+    // choosing the layout of the rest.
+    let (Some(&class), Some(&order), Some(machine)) = (data.get(4), data.get(5), data.get(18..20)) else {
+        return Err(malformed("the header is incomplete"));
+    };
+    let machine = [machine[0], machine[1]];
+    let machine = elf::Machine(match order {
+        2 => u16::from_be_bytes(machine),
+        _ => u16::from_le_bytes(machine),
+    });
+    if (class, order, machine) != (elf::ELFCLASS64.0, elf::ELFDATA2LSB.0, MACHINE) {
+        return Err(ObjectError::ForeignMachine {
+            object: object.name().clone(),
+            machine: machine_name(machine, class, order),
+            wanted: MACHINE_NAME,
+        });
+    }
+    let header = Header::parse(data).map_err(|error| malformed(&error.to_string()))?;
+    let kind = header.e_type(ENDIAN);
+    if kind != elf::ET_REL {
+        return Err(ObjectError::NotRelocatable { object: object.name().clone(), kind: kind_name(kind) });
+    }
+    Ok(header)
+}
+
+fn describe_start(data: &[u8]) -> String {
+    match FileKind::of(data) {
+        FileKind::Empty => "the file is empty".to_owned(),
+        FileKind::Bitcode => "it is LLVM bitcode".to_owned(),
+        FileKind::Archive => "it is an archive".to_owned(),
+        FileKind::ThinArchive => "it is a thin archive".to_owned(),
+        _ => format!("it begins with {}", data[..data.len().min(8)].escape_ascii()),
+    }
+}
+
+fn kind_name(kind: elf::FileType) -> String {
+    match kind {
+        elf::ET_EXEC => "an executable".to_owned(),
+        elf::ET_DYN => "a shared library or position-independent executable".to_owned(),
+        elf::ET_CORE => "a core dump".to_owned(),
+        other => format!("an ELF file of type {:#x}", other.0),
+    }
+}
+
+fn machine_name(machine: elf::Machine, class: u8, order: u8) -> String {
+    let name = match machine {
+        elf::EM_386 => "x86 (32 bits)",
+        elf::EM_X86_64 => "x86-64",
+        elf::EM_ARM => "ARM (32 bits)",
+        elf::EM_AARCH64 => "AArch64",
+        elf::EM_RISCV => "RISC-V",
+        elf::EM_PPC => "PowerPC (32 bits)",
+        elf::EM_PPC64 => "PowerPC (64 bits)",
+        elf::EM_S390 => "IBM Z",
+        elf::EM_MIPS => "MIPS",
+        elf::EM_SPARCV9 => "SPARC V9",
+        elf::EM_LOONGARCH => "LoongArch",
+        other => return format!("machine {:#06x}", other.0),
+    };
+    match (machine == MACHINE, class, order) {
+        (true, 1, _) => format!("{name} with 32-bit pointers (x32)"),
+        (true, _, 2) => format!("{name} in big-endian byte order"),
+        (true, _, _) => format!("{name} of ELF class {class}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// What is wrong inside an object whose header is good.
+#[derive(Debug, thiserror::Error)]
+enum TableError {
+    #[error("{0}")]
+    Object(#[from] object::read::Error),
+    #[error("section {index} reaches from {start:#x} to {end:#x}, past the end of the file")]
+    SectionBounds { index: usize, start: u64, end: u64 },
+    #[error("symbol {index} has a name that is not UTF-8: {name}")]
+    Name { index: usize, name: String },
+}
+
+/// Checks that a section's contents lie within the file, so that a cut-off object is found out here.
+fn check_bounds(
+    section: &elf::SectionHeader64<LittleEndian>,
+    index: SectionIndex,
+    data: &[u8],
+) -> Result<(), TableError> {
+    let Some((start, size_bytes)) = section.file_range(ENDIAN) else { return Ok(()) };
+    match start.checked_add(size_bytes) {
+        Some(end) if end <= data.len() as u64 => Ok(()),
+        end => Err(TableError::SectionBounds { index: index.0, start, end: end.unwrap_or(u64::MAX) }),
+    }
+}

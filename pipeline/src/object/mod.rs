@@ -1,0 +1,24 @@
+//! Relocatable objects before they are linked: their bytes, the symbols they define, the units and archives
+//! they come in.
+//!
+//! Nothing here relocates, allocates memory for code, or needs LLVM: the `link` module turns what this one
+//! hands over into running code.
+
+mod archive;
+mod buffer;
+mod error;
+mod generator;
+mod interface;
+mod kind;
+mod mapping;
+mod unit;
+
+pub use archive::{ArchiveIndex, ArchiveMember};
+pub use buffer::ObjectBuffer;
+pub use error::ObjectError;
+pub use generator::StaticArchiveGenerator;
+pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};
+pub use kind::FileKind;
+#[cfg(feature = "llvm")]
+pub(crate) use unit::intern_interface;
+pub use unit::{ObjectMaterializationUnit, define_object};

@@ -1,0 +1,115 @@
+//! [`ObjectMaterializationUnit`]: the symbols of one object, linked when the first of them is wanted.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
+use uruk_core::{
+    ExecutionSession, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    SharedError, SymbolFlags, SymbolName,
+};
+
+use super::interface::{ObjectInterface, undefine};
+use super::{ObjectBuffer, ObjectError};
+use crate::layer::ObjectLayer;
+
+/// A relocatable object waiting to be linked.
+///
+/// A definition that yields to another one is turned into a reference to it, in a copy of the object's
+/// symbol table, so that the layers below need not know which definitions were given up.
+///
+/// Source: ORC `BasicObjectLayerMaterializationUnit`.
+#[doc(alias = "BasicObjectLayerMaterializationUnit")]
+pub struct ObjectMaterializationUnit {
+    object: ObjectBuffer,
+    layer: Arc<dyn ObjectLayer>,
+    interface: MaterializationInterface,
+    discarded: Vec<SymbolName>,
+}
+
+impl ObjectMaterializationUnit {
+    /// Reads the symbols of `object`; `layer` is to link it.
+    ///
+    /// # Errors
+    /// [`ObjectError`] if it is no object for this machine, or a broken one.
+    pub fn new(
+        session: &ExecutionSession,
+        layer: Arc<dyn ObjectLayer>,
+        object: ObjectBuffer,
+    ) -> Result<Self, ObjectError> {
+        let read = ObjectInterface::read(&object)?;
+        let symbols = read.defined.iter().map(|symbol| (symbol.name, symbol.flags));
+        let runs_code = read.has_initializers || read.has_finalizers;
+        let interface = intern_interface(session, object.name(), symbols, runs_code);
+        Ok(Self { object, layer, interface, discarded: Vec::new() })
+    }
+}
+
+impl MaterializationUnit for ObjectMaterializationUnit {
+    fn name(&self) -> &str {
+        self.object.name()
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        self.interface.clone()
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        let object = if self.discarded.is_empty() {
+            Ok(self.object)
+        } else {
+            undefine(&self.object, |name| self.discarded.iter().any(|symbol| symbol.as_str() == name))
+        };
+        match object {
+            Ok(object) => self.layer.emit(responsibility, object),
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
+    }
+
+    fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
+        self.interface.symbols.remove(symbol);
+        self.discarded.push(symbol.clone());
+    }
+}
+
+impl fmt::Debug for ObjectMaterializationUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectMaterializationUnit")
+            .field("object", &self.object)
+            .field("discarded", &self.discarded)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Defines the symbols of `object` in `dylib`.
+///
+/// # Errors
+/// [`ObjectError`] if it cannot be read, `DefineError` if the dylib refuses its symbols.
+pub fn define_object(
+    dylib: &JitDylib,
+    layer: &Arc<dyn ObjectLayer>,
+    object: ObjectBuffer,
+) -> Result<(), SharedError> {
+    let unit = ObjectMaterializationUnit::new(dylib.session(), Arc::clone(layer), object)
+        .map_err(|error| -> SharedError { Arc::new(error) })?;
+    dylib.define(Box::new(unit)).map_err(|error| -> SharedError { Arc::new(error) })
+}
+
+/// The interface of a file with these symbols. `runs_code` asks for a symbol that stands for the code it
+/// runs before or after the program.
+pub(crate) fn intern_interface<'a>(
+    session: &ExecutionSession,
+    file: &str,
+    symbols: impl Iterator<Item = (&'a str, SymbolFlags)>,
+    runs_code: bool,
+) -> MaterializationInterface {
+    let symbols = symbols.map(|(name, flags)| (session.intern(name), flags)).collect();
+    let interface = MaterializationInterface::new(symbols);
+    if !runs_code {
+        return interface;
+    }
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: the numbers only have to differ, for files of one name in one dylib.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    interface.with_initializer(session.intern(&format!("<initializers {number} of {file}>")))
+}

@@ -1,0 +1,162 @@
+//! Initialisers and finalisers of linked objects: who has some, in which order they run, which have run.
+//!
+//! A unit that has initialisers carries an *initializer symbol*: a symbol without an address whose lookup
+//! runs the unit. [`Platform::declare`] hands these out and remembers the order in which units came, which
+//! is the order a static linker would have put them in. When the linker has placed such a unit it
+//! [records](Platform::record) the functions it found; [`Platform::take_initializers`] then hands them out
+//! once each, sorted the way a process start runs them.
+//!
+//! **Never:** this module calls nothing. Whoever takes the functions runs them.
+
+use rustc_hash::FxHashMap;
+use uruk_core::sync::Mutex;
+use uruk_core::{ExecutionSession, ExecutorAddr, SymbolName};
+
+use crate::runtime::startup::ArrayFunction;
+
+/// The initialisers of one session.
+///
+/// # Concurrency
+/// Callable from any thread. One lock, held for pushes and sorts of plain numbers, never while anything
+/// of the session's or the user's runs.
+#[derive(Debug, Default)]
+pub struct Platform {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next_order: u32,
+    order_of: FxHashMap<SymbolName, u32>,
+    undiscovered: Vec<SymbolName>,
+    preinitializers: Vec<ArrayFunction>,
+    initializers: Vec<ArrayFunction>,
+    finalizers: Vec<ArrayFunction>,
+}
+
+impl Platform {
+    /// Creates a platform without units.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes the initializer symbol of a unit that is about to be defined. Units are linked, and
+    /// initialised, in the order of these calls.
+    pub fn declare(&self, session: &ExecutionSession, unit: &str) -> SymbolName {
+        let mut state = self.state.lock();
+        let order = state.next_order;
+        state.next_order += 1;
+        let symbol = session.intern(&format!("$init.{order}.{unit}"));
+        state.order_of.insert(symbol.clone(), order);
+        state.undiscovered.push(symbol.clone());
+        symbol
+    }
+
+    /// Forgets a declaration whose unit was refused by its dylib.
+    pub fn withdraw(&self, symbol: &SymbolName) {
+        let mut state = self.state.lock();
+        state.order_of.remove(symbol);
+        state.undiscovered.retain(|declared| declared != symbol);
+    }
+
+    /// The initializer symbols declared since the last call: looking them up materializes their units,
+    /// which may declare more.
+    pub fn take_declared(&self) -> Vec<SymbolName> {
+        std::mem::take(&mut self.state.lock().undiscovered)
+    }
+
+    /// Notes the functions that the linker found in the unit of `symbol`, each with its priority, in the
+    /// order of their sections. Called before the unit's symbols become Ready.
+    pub fn record(
+        &self,
+        symbol: &SymbolName,
+        preinitializers: &[ExecutorAddr],
+        initializers: &[(u16, ExecutorAddr)],
+        finalizers: &[(u16, ExecutorAddr)],
+    ) {
+        let mut state = self.state.lock();
+        let Some(&unit) = state.order_of.get(symbol) else { return };
+        let number = |functions: &[(u16, ExecutorAddr)]| -> Vec<ArrayFunction> {
+            let numbered = functions.iter().zip(0..);
+            numbered
+                .map(|(&(priority, address), index)| ArrayFunction {
+                    priority: priority.into(),
+                    unit,
+                    index,
+                    address,
+                })
+                .collect()
+        };
+        let before: Vec<_> = preinitializers.iter().map(|&address| (0, address)).collect();
+        state.preinitializers.extend(number(&before));
+        state.initializers.extend(number(initializers));
+        state.finalizers.extend(number(finalizers));
+    }
+
+    /// What must run before the program and has not been taken yet: in running order, first what comes
+    /// before everything else (`.preinit_array`), then by priority, unit and place.
+    pub fn take_initializers(&self) -> Vec<ArrayFunction> {
+        let mut state = self.state.lock();
+        let mut taken = std::mem::take(&mut state.preinitializers);
+        let mut initializers = std::mem::take(&mut state.initializers);
+        drop(state);
+        taken.sort_unstable();
+        initializers.sort_unstable();
+        taken.append(&mut initializers);
+        taken
+    }
+
+    /// What must run after the program and has not been taken yet. It runs from last to first.
+    pub fn take_finalizers(&self) -> Vec<ArrayFunction> {
+        let mut taken = std::mem::take(&mut self.state.lock().finalizers);
+        taken.sort_unstable();
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(list: &[ArrayFunction]) -> Vec<u64> {
+        list.iter().map(|entry| entry.address.value()).collect()
+    }
+
+    #[test]
+    fn initializers_run_by_priority_then_unit_then_position() {
+        let session = ExecutionSession::new();
+        let platform = Platform::new();
+        let first = platform.declare(&session, "first.o");
+        let second = platform.declare(&session, "second.o");
+        const DEFAULT_PRIORITY: u16 = 65535;
+        let at = |priority, address| (priority, ExecutorAddr::new(address));
+        // Linked in the opposite order, as two workers may.
+        platform.record(
+            &second,
+            &[ExecutorAddr::new(5)],
+            &[at(DEFAULT_PRIORITY, 21), at(101, 20), at(DEFAULT_PRIORITY, 22)],
+            &[at(DEFAULT_PRIORITY, 21)],
+        );
+        platform.record(
+            &first,
+            &[],
+            &[at(DEFAULT_PRIORITY, 11), at(200, 10)],
+            &[at(DEFAULT_PRIORITY, 11), at(200, 10)],
+        );
+
+        assert_eq!(addresses(&platform.take_initializers()), [5, 20, 10, 11, 21, 22]);
+        assert_eq!(addresses(&platform.take_finalizers()), [10, 11, 21]);
+        assert!(platform.take_initializers().is_empty());
+    }
+
+    #[test]
+    fn a_declared_unit_is_asked_for_once() {
+        let session = ExecutionSession::new();
+        let platform = Platform::new();
+        let kept = platform.declare(&session, "kept.o");
+        let refused = platform.declare(&session, "refused.o");
+        platform.withdraw(&refused);
+        assert_eq!(platform.take_declared(), [kept]);
+        assert!(platform.take_declared().is_empty());
+    }
+}

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Installs what the workspace needs and the machine lacks. Does nothing, quickly, where nothing is missing.
+#
+#   scripts/setup.sh          what building, testing and the demo need
+#   scripts/setup.sh --lint   rustfmt and clippy
+set -euo pipefail
+
+# llvm-22-dev, libpolly-22-dev  the library that `ir` compiles with, and what llvm-config says it links
+# clang-22                      compiles C and C++ files given to `uruk run`, and the programs of the tests
+# lld-22                        links the shared libraries and native twins of the tests
+# g++                           the C++ headers and library; with it the linker and `ar`
+# make                          the Makefile
+packages=(llvm-22-dev libpolly-22-dev clang-22 lld-22 g++ make)
+
+die() {
+  printf 'setup: %s\n' "$@" >&2
+  exit 1
+}
+
+is_installed() {
+  [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+}
+
+# A package that apt knows has a candidate version.
+is_known() {
+  [[ "$(apt-cache policy "$1" 2>/dev/null)" == *Candidate:\ [0-9]* ]]
+}
+
+check_rust() {
+  command -v cargo >/dev/null || die "cargo is missing. Install Rust from https://rustup.rs, then try again."
+}
+
+add_lints() {
+  local component
+  for component in rustfmt clippy; do
+    # `cargo fmt` and `cargo clippy` answer only where the component is there.
+    "cargo-${component/rustfmt/fmt}" --version >/dev/null 2>&1 && continue
+    command -v rustup >/dev/null || die "$component is missing, and so is rustup, which would install it."
+    rustup component add "$component"
+  done
+}
+
+install_packages() {
+  local package missing=()
+  for package in "${packages[@]}"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get)
+  if [[ $EUID -ne 0 ]]; then
+    command -v sudo >/dev/null \
+      || die "these packages are missing, and there is no sudo to install them with: ${missing[*]}" \
+        "As root: apt-get install --no-install-recommends ${missing[*]}"
+    apt=(sudo "${apt[@]}")
+  fi
+
+  printf 'setup: installing %s\n' "${missing[*]}"
+  # The list of packages is fetched only where the one at hand is empty or too old to serve.
+  for package in "${missing[@]}"; do
+    is_known "$package" && continue
+    "${apt[@]}" update
+    break
+  done
+  for package in "${missing[@]}"; do
+    is_known "$package" || die "apt knows no package $package." \
+      "Debian 12 has LLVM 22 in bookworm-security: is it in /etc/apt/sources.list.d?" \
+      "Elsewhere https://apt.llvm.org has it."
+  done
+  "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" && return
+  # An old list names versions that the server no longer has.
+  "${apt[@]}" update
+  "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" \
+    || die "apt-get could not install ${missing[*]}; its own message is above."
+}
+
+check_rust
+case "${1:-}" in
+  "")
+    command -v dpkg-query >/dev/null && command -v apt-get >/dev/null || {
+      # Not Debian: whoever has the tools under these names needs nothing from us.
+      command -v llvm-config-22 >/dev/null && command -v clang-22 >/dev/null && exit 0
+      die "this is no Debian system. Provide llvm-config-22 and clang-22 (LLVM 22 with its headers), then try again."
+    }
+    install_packages
+    ;;
+  --lint) add_lints ;;
+  *) die "unknown argument: $1" ;;
+esac

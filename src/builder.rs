@@ -1,0 +1,176 @@
+//! How a [`Jit`] is set up.
+
+use uruk_core::sync::Arc;
+use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, JitDylibLookupFlags, SessionEvent, TaskDispatcher};
+use uruk_dispatch::WorkStealingTaskDispatcher;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::ir::{
+    CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
+    OptimizationPipeline,
+};
+use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
+use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
+
+use crate::{Jit, JitError};
+
+type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
+
+/// Decides how a [`Jit`] compiles, where, and what it finds in the process.
+///
+/// Source: ORC `LLJITBuilder`.
+#[doc(alias = "LLJITBuilder")]
+pub struct JitBuilder {
+    threads: Option<usize>,
+    dispatcher: Option<Arc<dyn TaskDispatcher>>,
+    memory: Option<Arc<dyn MemoryManager>>,
+    process: ProcessSymbols,
+    observer: Option<Observer>,
+    #[cfg(feature = "llvm")]
+    codegen_level: CodegenLevel,
+    #[cfg(feature = "llvm")]
+    pipeline: OptimizationPipeline,
+}
+
+impl JitBuilder {
+    /// One compile thread a core, `-O2`, and the symbols of the C and C++ libraries.
+    pub fn new() -> Self {
+        Self {
+            threads: None,
+            dispatcher: None,
+            memory: None,
+            process: ProcessSymbols::new(),
+            observer: None,
+            #[cfg(feature = "llvm")]
+            codegen_level: CodegenLevel::Default,
+            #[cfg(feature = "llvm")]
+            pipeline: OptimizationPipeline::level(OptimizationLevel::O2),
+        }
+    }
+
+    /// How many threads compile and link; zero compiles on the thread that looks symbols up.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Where tasks run, in place of a pool of [`JitBuilder::threads`].
+    #[must_use]
+    pub fn dispatcher(mut self, dispatcher: Arc<dyn TaskDispatcher>) -> Self {
+        self.dispatcher = Some(dispatcher);
+        self
+    }
+
+    /// The level of the passes over IR and of code generation.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn optimization(mut self, level: OptimizationLevel) -> Self {
+        self.codegen_level = match level {
+            OptimizationLevel::O0 => CodegenLevel::None,
+            OptimizationLevel::O1 => CodegenLevel::Less,
+            OptimizationLevel::O2 => CodegenLevel::Default,
+            OptimizationLevel::O3 => CodegenLevel::Aggressive,
+        };
+        self.pipeline = OptimizationPipeline::level(level);
+        self
+    }
+
+    /// Other passes over IR; the level of code generation stays.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn pipeline(mut self, pipeline: OptimizationPipeline) -> Self {
+        self.pipeline = pipeline;
+        self
+    }
+
+    /// Which symbols of the process programs may use.
+    #[must_use]
+    pub fn process_symbols(mut self, process: ProcessSymbols) -> Self {
+        self.process = process;
+        self
+    }
+
+    /// Where code goes.
+    #[must_use]
+    pub fn memory(mut self, memory: Arc<dyn MemoryManager>) -> Self {
+        self.memory = Some(memory);
+        self
+    }
+
+    /// Called for every state a symbol goes through. It must not call back into the session.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Fn(&SessionEvent) + Send + Sync>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Sets everything up. Threads start when there is work for them.
+    ///
+    /// # Errors
+    /// [`JitError::Memory`] if no address range for code can be had, [`JitError::Threads`] if the pool cannot
+    /// be made, [`JitError::Compile`] if LLVM has no code generator for this machine.
+    pub fn build(self) -> Result<Jit, JitError> {
+        let memory = match self.memory {
+            Some(memory) => memory,
+            None => Arc::new(InProcessMemoryManager::new()?),
+        };
+        let platform = Arc::new(Platform::new());
+        let object_layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
+        #[cfg(feature = "llvm")]
+        let (ir_layer, target) = {
+            let target = JitTargetMachineBuilder::host()?.with_codegen_level(self.codegen_level);
+            let compiler = IrCompiler::new(target.clone(), self.pipeline);
+            compiler.check_pipeline()?;
+            (Arc::new(IrCompileLayer::new(compiler, object_layer.clone())), target)
+        };
+
+        let dispatcher = match self.dispatcher {
+            Some(dispatcher) => dispatcher,
+            None => pool(self.threads)?,
+        };
+        let mut session = ExecutionSession::builder().dispatcher(dispatcher);
+        if let Some(observer) = self.observer {
+            session = session.observer(observer);
+        }
+        let session = session.build();
+        let main = session.create_jit_dylib("main")?;
+        let libraries = session.create_jit_dylib("libraries")?;
+        let process = Arc::new(self.process);
+        libraries.add_generator(Arc::new(ProcessSymbolsGenerator::new(process.clone())));
+        main.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
+        Ok(Jit {
+            session,
+            main,
+            process,
+            platform,
+            memory,
+            object_layer,
+            #[cfg(feature = "llvm")]
+            ir_layer,
+            #[cfg(feature = "llvm")]
+            target,
+        })
+    }
+}
+
+impl Default for JitBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for JitBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JitBuilder").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+fn pool(threads: Option<usize>) -> Result<Arc<dyn TaskDispatcher>, JitError> {
+    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    Ok(match threads {
+        0 => Arc::new(InPlaceTaskDispatcher::default()),
+        threads => Arc::new(WorkStealingTaskDispatcher::builder().workers(threads).build()?),
+    })
+}

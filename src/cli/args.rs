@@ -1,0 +1,80 @@
+//! What the command line means.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+/// Compiles, links and runs programs inside one process.
+#[derive(Debug, Parser)]
+#[command(name = "uruk", version, propagate_version = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The verbs of the command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program made of IR, bitcode, objects, archives and shared libraries.
+    ///
+    /// Every FILE takes part, as if it had been given to a linker: its initialisers run before the entry
+    /// function, its destructors after, and an undefined symbol in any of them is an error.
+    #[command(after_help = EXAMPLES)]
+    Run(RunArgs),
+}
+
+/// `uruk run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// .ll .bc .o .a .rlib .so, and .c .cc .cpp .cxx where clang is found; one unit a file.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// What the program finds in argv after its name.
+    #[arg(value_name = "ARGS", last = true)]
+    pub(crate) args: Vec<OsString>,
+
+    /// The function to call, as `int entry(int argc, char **argv, char **envp)`.
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub(crate) entry: String,
+
+    /// How many threads compile and link [default: the number of cores].
+    #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) jobs: Option<u16>,
+
+    /// Optimization level, of the passes and of code generation.
+    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub(crate) optimize: u8,
+
+    /// Which IR passes run: those of the level, none, or a pass pipeline in LLVM's own syntax.
+    #[arg(long, value_name = "default|none|STRING", default_value = "default")]
+    pub(crate) passes: String,
+
+    /// Load a shared library before the program and search it for symbols. Repeatable.
+    #[arg(long, value_name = "LIB", action = ArgAction::Append)]
+    pub(crate) load: Vec<PathBuf>,
+
+    /// Write a trace of every stage on every worker, for Perfetto or chrome://tracing.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// When the program ends, print what was materialized, how long each stage took, and resident bytes.
+    #[arg(long)]
+    pub(crate) stats: bool,
+
+    /// Say on stderr what happens. Twice: every state a symbol goes through.
+    #[arg(short, long, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  uruk run hello.c                          compile and run a C file
+  uruk run a.bc b.bc -- one two             two modules, two arguments
+  uruk run -j2 --stats db.bc                compile on two threads, show the stage table
+  uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry
+  uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
+
+Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";

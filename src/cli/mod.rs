@@ -1,0 +1,42 @@
+//! The `uruk` command: arguments in, a running program out.
+
+mod args;
+mod clang;
+mod dispatcher;
+mod observe;
+mod progress;
+mod report;
+mod run;
+mod stats;
+mod trace;
+mod verbose;
+
+use std::ffi::c_int;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+/// Exit code when a program cannot be made to run.
+const FAILURE: c_int = 1;
+
+/// Does what the command line says. Returns only when there is no program to run: a program that runs
+/// ends the process itself.
+pub(crate) fn main() -> c_int {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing is left to say if the terminal is gone.
+            let _ = error.print();
+            return error.exit_code();
+        }
+    };
+    let Command::Run(args) = cli.command;
+    match run::run(&args) {
+        Ok(never) => match never {},
+        Err(error) => {
+            report::error(&error);
+            FAILURE
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `uruk run`: from files to the program's first instruction, and no further. The program ends the process.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use uruk::core::ExecutorSymbolDef;
+use uruk::core::sync::Arc;
+use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
+use uruk::pipeline::object::ObjectBuffer;
+use uruk::pipeline::runtime::exit::{ExitError, on_exit};
+use uruk::pipeline::runtime::process::set_program_symbols;
+use uruk::pipeline::runtime::startup::Program;
+use uruk::{Jit, JitError};
+
+use super::args::RunArgs;
+use super::clang::{self, ClangError};
+use super::dispatcher::RetiringDispatcher;
+use super::observe::{Observers, TraceError};
+use super::{report, verbose};
+
+/// Why a program did not come to run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error(transparent)]
+    Jit(#[from] JitError),
+    #[error(transparent)]
+    Clang(#[from] ClangError),
+    #[error("cannot link the program")]
+    Link { source: JitError },
+    #[error("an argument of the program contains a zero byte")]
+    Argument,
+    #[error("cannot prepare the end of the program")]
+    Exit(#[from] ExitError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+/// Links the files and becomes the program.
+pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
+    let arguments = program_arguments(args)?;
+    let observers = observe(args)?;
+    let dispatcher =
+        Arc::new(RetiringDispatcher::new(args.jobs.map_or_else(cores, usize::from)).map_err(JitError::from)?);
+    let linked = link(args, &observers, dispatcher.clone());
+    // What follows on the terminal is the program's, or an error.
+    observers.leave_terminal();
+    let (jit, entry) = linked?;
+    dispatcher.retire();
+
+    let program = Program::new(arguments);
+    program.take_the_name();
+    program.register_finalizers()?;
+    let session = jit.session();
+    set_program_symbols(Arc::new(move |name: &CStr| {
+        let name = session.intern(name.to_str().ok()?);
+        let found =
+            session.lookup_symbol(&vec![(jit.main_dylib().clone(), Default::default())], &name).ok()?;
+        Some(found.address)
+    }));
+    let (initializers, finalizers) = (jit.platform().take_initializers(), jit.platform().take_finalizers());
+    // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose;
+    // everything they depend on is Ready, and nothing is ever unmapped. The entry is what the user says is
+    // a `main`.
+    unsafe {
+        program.add_finalizers(finalizers);
+        program.run_initializers(initializers);
+        program.run_main_and_exit(entry.address)
+    }
+}
+
+/// Begins to watch. The report is due at `exit`, after everything that the program registers.
+fn observe(args: &RunArgs) -> Result<Arc<Observers>, RunError> {
+    let observers = Observers::install(args.trace.as_deref(), args.stats)?;
+    let at_exit = observers.clone();
+    on_exit(move |_| {
+        if let Err(error) = at_exit.finish() {
+            report::error(&error);
+        }
+    })?;
+    Ok(observers)
+}
+
+/// Makes everything ready to run that the entry needs.
+fn link(
+    args: &RunArgs,
+    observers: &Arc<Observers>,
+    dispatcher: Arc<RetiringDispatcher>,
+) -> Result<(&'static Jit, ExecutorSymbolDef), RunError> {
+    let jit: &'static Jit = Box::leak(Box::new(build(args, observers, dispatcher)?)); // never dropped: its code runs to the end
+    for library in &args.load {
+        jit.load_library(library)?;
+    }
+    for file in &args.files {
+        add_file(jit, file, args)?;
+    }
+    let entry = jit.link(&args.entry).map_err(|source| RunError::Link { source })?;
+    Ok((jit, entry))
+}
+
+fn build(
+    args: &RunArgs,
+    observers: &Arc<Observers>,
+    dispatcher: Arc<RetiringDispatcher>,
+) -> Result<Jit, JitError> {
+    let level = match args.optimize {
+        0 => OptimizationLevel::O0,
+        1 => OptimizationLevel::O1,
+        2 => OptimizationLevel::O2,
+        _ => OptimizationLevel::O3,
+    };
+    let builder = Jit::builder().optimization(level).dispatcher(dispatcher);
+    let builder = match args.passes.as_str() {
+        "default" => builder,
+        "none" => builder.pipeline(OptimizationPipeline::none()),
+        passes => builder.pipeline(OptimizationPipeline::passes(passes)),
+    };
+    let builder = match (observers.session_observer(), args.verbose) {
+        (None, 0) => builder,
+        (Some(observe), 0) => builder.observer(observe),
+        (observe, verbosity) => builder.observer(Arc::new(move |event| {
+            verbose::print(event, verbosity);
+            if let Some(observe) = &observe {
+                observe(event);
+            }
+        })),
+    };
+    builder.build()
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<(), RunError> {
+    match clang::language(file) {
+        Some(language) => {
+            let bitcode = clang::compile_to_bitcode(file, language, args.optimize)?;
+            jit.add_ir(ObjectBuffer::new(file.display().to_string(), bitcode))?;
+        }
+        None => jit.add_file(file)?,
+    }
+    Ok(())
+}
+
+/// What the program finds in `argv`: the first file's name stands for the program's.
+fn program_arguments(args: &RunArgs) -> Result<Vec<CString>, RunError> {
+    let name = args.files.first().map(|file| file.as_os_str());
+    name.into_iter()
+        .chain(args.args.iter().map(|argument| argument.as_os_str()))
+        .map(|argument| CString::new(argument.as_bytes()).map_err(|_| RunError::Argument))
+        .collect()
+}

@@ -1,0 +1,412 @@
+//! `--trace FILE`: every stage on every thread, in the format of Perfetto and `chrome://tracing`.
+//!
+//! A span becomes one complete event on the track of the thread that was inside it. Workers have a track each, by
+//! number, so that a thread that takes over a number goes on in its row; other threads have one in order of appearance.
+//!
+//! Lines are written as spans end, by the thread that leaves them, and [`TraceFile::finish`] closes the list. It must be
+//! called from the exit hook, since the program may leave through `exit()` and then nothing of ours is dropped; a file
+//! without its end is still readable.
+//!
+//! **Never** does it start a thread, own a thread-local with a destructor (spans end inside destructors of
+//! thread-locals too), or write in a forked child. A write that fails ends the trace; `finish` reports it.
+
+use std::cell::Cell;
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+use uruk_core::sync::atomic::{AtomicU32, Ordering};
+use uruk_core::sync::{Arc, Mutex};
+
+/// Writes the spans of a subscriber to a [`TraceFile`].
+#[derive(Debug)]
+pub(crate) struct TraceLayer(Arc<TraceFile>);
+
+/// An open trace.
+pub(crate) struct TraceFile {
+    began: Instant,
+    /// The process that opened it; a forked child shares the file's offset and must not write.
+    process: u32,
+    /// Tells this trace from others in thread-locals.
+    number: u32,
+    tracks: AtomicU32,
+    output: Mutex<Output>,
+}
+
+struct Output {
+    /// None once the list is closed, or after a failed write.
+    writer: Option<Box<dyn Write + Send>>,
+    error: Option<io::Error>,
+}
+
+/// Workers' tracks begin here, below those of other threads in the viewer.
+const WORKER_TRACKS: u32 = 1000;
+
+thread_local! {
+    /// The trace this thread has last written to, and its track there. No destructor, so it can be read at any time.
+    static TRACK: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// When a span was entered.
+struct EnteredAt(Instant);
+
+/// A span's fields as the inside of a JSON object.
+#[derive(Default)]
+struct Fields(String);
+
+impl TraceLayer {
+    /// Opens a trace at `path`, replacing what was there.
+    ///
+    /// # Errors
+    /// What the operating system says about the file.
+    pub(crate) fn create(path: &Path) -> io::Result<(Self, Arc<TraceFile>)> {
+        Ok(Self::write_to(BufWriter::with_capacity(64 << 10, File::create(path)?)))
+    }
+
+    fn write_to(writer: impl Write + Send + 'static) -> (Self, Arc<TraceFile>) {
+        static TRACES: AtomicU32 = AtomicU32::new(0);
+        let file = Arc::new(TraceFile {
+            began: Instant::now(),
+            process: std::process::id(),
+            // Relaxed: a number no other trace has, nothing more. From one: a fresh thread has none.
+            number: TRACES.fetch_add(1, Ordering::Relaxed) + 1,
+            tracks: AtomicU32::new(0),
+            output: Mutex::new(Output { writer: Some(Box::new(writer)), error: None }),
+        });
+        // The first element, so that every other line can begin with its comma.
+        let process = file.process;
+        file.put(format_args!(
+            "[\n{{\"ph\":\"M\",\"pid\":{process},\"name\":\"process_name\",\"args\":{{\"name\":\"uruk\"}}}}"
+        ));
+        (Self(file.clone()), file)
+    }
+}
+
+impl TraceFile {
+    /// Closes the list and writes out what is buffered. Spans that end later are not recorded; calling it again does
+    /// nothing.
+    ///
+    /// # Errors
+    /// The first write that failed since the trace was opened.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        if self.is_foreign() {
+            return Ok(());
+        }
+        let mut output = self.output.lock();
+        if let Some(mut writer) = output.writer.take() {
+            writer.write_all(b"\n]\n")?;
+            writer.flush()?;
+        }
+        output.error.take().map_or(Ok(()), Err)
+    }
+
+    fn span(&self, metadata: &Metadata<'_>, entered: Instant, duration: Duration, fields: &str) {
+        let start = entered.saturating_duration_since(self.began);
+        self.line(format_args!(
+            "\"ph\":\"X\",\"ts\":{},\"dur\":{},\"name\":{},\"cat\":{},\"args\":{{{fields}}}",
+            Micros(start),
+            Micros(duration),
+            Json(metadata.name()),
+            Json(metadata.target()),
+        ));
+    }
+
+    fn instant(&self, metadata: &Metadata<'_>, name: &str, fields: &str) {
+        self.line(format_args!(
+            "\"ph\":\"i\",\"s\":\"t\",\"ts\":{},\"name\":{},\"cat\":{},\"args\":{{{fields}}}",
+            Micros(self.began.elapsed()),
+            Json(name),
+            Json(metadata.target()),
+        ));
+    }
+
+    /// Adds one element on this thread's track.
+    fn line(&self, members: fmt::Arguments<'_>) {
+        if self.is_foreign() {
+            return;
+        }
+        let track = self.track();
+        self.put(format_args!(",\n{{\"pid\":{},\"tid\":{track},{members}}}", self.process));
+    }
+
+    /// This thread's track, which is named when the thread first appears.
+    fn track(&self) -> u32 {
+        let (number, track) = TRACK.get();
+        if number == self.number {
+            return track;
+        }
+        let worker = uruk_dispatch::current_worker().and_then(|worker| u32::try_from(worker).ok());
+        let track = match worker {
+            Some(worker) => WORKER_TRACKS + worker,
+            // Relaxed: a number no other thread has, nothing more.
+            None => self.tracks.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        TRACK.set((self.number, track));
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("a thread of the program");
+        for (kind, value) in [
+            ("thread_name", format!("\"name\":{}", Json(name))),
+            ("thread_sort_index", format!("\"sort_index\":{track}")),
+        ] {
+            self.put(format_args!(
+                ",\n{{\"ph\":\"M\",\"pid\":{},\"tid\":{track},\"name\":\"{kind}\",\"args\":{{{value}}}}}",
+                self.process
+            ));
+        }
+        track
+    }
+
+    fn put(&self, text: fmt::Arguments<'_>) {
+        let mut output = self.output.lock();
+        let Some(writer) = &mut output.writer else { return };
+        if let Err(error) = writer.write_fmt(text) {
+            output.writer = None;
+            output.error = Some(error);
+        }
+    }
+
+    fn is_foreign(&self) -> bool {
+        std::process::id() != self.process
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().replace(EnteredAt(Instant::now()));
+        }
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        let now = Instant::now();
+        let Some(span) = context.span(id) else { return };
+        let extensions = span.extensions();
+        let Some(EnteredAt(entered)) = extensions.get() else { return };
+        let fields = extensions.get::<Fields>().map_or("", |fields| &fields.0);
+        self.0.span(span.metadata(), *entered, now.saturating_duration_since(*entered), fields);
+    }
+
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let mut message = Message::default();
+        event.record(&mut message);
+        let name = if message.text.is_empty() { event.metadata().name() } else { &message.text };
+        self.0.instant(event.metadata(), name, &message.fields.0);
+    }
+}
+
+impl Fields {
+    fn member(&mut self, field: &Field, value: impl fmt::Display) {
+        let comma = if self.0.is_empty() { "" } else { "," };
+        write!(self.0, "{comma}{}:{value}", Json(field.name())).expect("a String takes everything");
+    }
+}
+
+impl Visit for Fields {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.member(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.member(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.member(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.member(field, Json(value));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.member(field, Json(&format!("{value:?}")));
+    }
+}
+
+/// An event's text, apart from its other fields.
+#[derive(Default)]
+struct Message {
+    text: String,
+    fields: Fields,
+}
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.text = format!("{value:?}");
+        } else {
+            self.fields.record_debug(field, value);
+        }
+    }
+}
+
+/// A string as JSON writes it.
+struct Json<'a>(&'a str);
+
+impl fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                c if c.is_control() => write!(f, "\\u{:04x}", u32::from(c))?,
+                c => f.write_char(c)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+/// Microseconds, the format's unit, to the nanosecond.
+struct Micros(Duration);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos();
+        write!(f, "{}.{:03}", nanos / 1000, nanos % 1000)
+    }
+}
+
+impl fmt::Debug for TraceFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceFile").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_subscriber::layer::SubscriberExt as _;
+    use uruk_core::sync::{Latch, thread};
+    use uruk_core::{Task, TaskDispatcher as _, TaskPriority};
+    use uruk_dispatch::WorkStealingTaskDispatcher;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn traced(body: impl FnOnce()) -> String {
+        let buffer = Buffer::default();
+        let (layer, file) = TraceLayer::write_to(buffer.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), body);
+        file.finish().unwrap();
+        file.finish().unwrap();
+        String::from_utf8(buffer.0.lock().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_span_becomes_a_complete_event_with_its_fields() {
+        let trace = traced(|| {
+            let span = tracing::debug_span!("ir.optimize", unit = "a \"b\"\n", size_bytes = 3, level = ?'x', late = tracing::field::Empty);
+            span.in_scope(|| tracing::debug!(left = 1, "half way"));
+            span.record("late", 7);
+        });
+        assert!(trace.starts_with("[\n{\"ph\":\"M\"") && trace.ends_with("\n]\n"), "{trace}");
+        let fields = r#""name":"ir.optimize","cat":"uruk::cli::trace::tests","args":{"unit":"a \"b\"\u000a","size_bytes":3,"level":"'x'"}"#;
+        assert!(trace.contains(fields), "{trace}");
+        assert!(
+            trace.contains(r#""name":"half way""#) && trace.contains(r#""args":{"left":"1"}"#),
+            "{trace}"
+        );
+        assert_eq!(trace.matches('{').count(), trace.matches('}').count());
+    }
+
+    #[test]
+    fn each_worker_has_a_track_of_its_name() {
+        let trace = traced(|| {
+            let subscriber = tracing::dispatcher::get_default(Clone::clone);
+            let pool = WorkStealingTaskDispatcher::builder().workers(1).build().unwrap();
+            let done = Arc::new(Latch::new());
+            let task = Task::new("t", TaskPriority::Demanded, {
+                let done = done.clone();
+                move || {
+                    tracing::dispatcher::with_default(&subscriber, || {
+                        tracing::debug_span!("link.fixup").in_scope(|| ());
+                    });
+                    done.open();
+                }
+            });
+            pool.dispatch(task).unwrap();
+            done.wait();
+        });
+        assert!(
+            trace.contains(r#""tid":1000,"name":"thread_name","args":{"name":"uruk-worker-0"}"#),
+            "{trace}"
+        );
+        let line = trace.lines().find(|line| line.contains("link.fixup")).unwrap();
+        assert!(line.contains("\"tid\":1000,"), "{line}");
+    }
+
+    #[test]
+    fn other_threads_have_tracks_in_order_of_appearance() {
+        let trace = traced(|| {
+            tracing::debug_span!("first").in_scope(|| ());
+            let subscriber = tracing::dispatcher::get_default(Clone::clone);
+            let other = thread::spawn(move || {
+                tracing::dispatcher::with_default(&subscriber, || {
+                    tracing::debug_span!("second").in_scope(|| ())
+                });
+            });
+            other.join().unwrap();
+        });
+        let track = |name: &str| {
+            let line =
+                trace.lines().find(|line| line.contains(&format!("\"name\":\"{name}\",\"cat\""))).unwrap();
+            line.split("\"tid\":").nth(1).unwrap().split(',').next().unwrap().to_owned()
+        };
+        assert_eq!((track("first"), track("second")), ("1".to_owned(), "2".to_owned()));
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_reported_at_the_end() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (layer, file) = TraceLayer::write_to(Full);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::debug_span!("lost").in_scope(|| ());
+        });
+        assert_eq!(file.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}

@@ -1,0 +1,68 @@
+//! What can go wrong between a program and its first instruction.
+
+use std::path::PathBuf;
+
+use uruk_core::sync::Arc;
+use uruk_core::{DefineError, DylibError, LookupError, SharedError};
+use uruk_dispatch::BuildError;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::ir::CompileError;
+use uruk_pipeline::memory::MemoryError;
+use uruk_pipeline::object::ObjectError;
+use uruk_pipeline::runtime::process::LoadLibraryError;
+
+/// Why [`crate::Jit`] could not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JitError {
+    /// A file could not be read.
+    #[error("{}: cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Arc<std::io::Error>,
+    },
+    /// A file is of no kind the engine can take in.
+    #[error("{}: {what}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is, and what would do.
+        what: &'static str,
+    },
+    /// LLVM refused a module, a pass pipeline or the target.
+    #[cfg(feature = "llvm")]
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// An object or archive is broken.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A shared library could not be loaded.
+    #[error(transparent)]
+    LoadLibrary(#[from] LoadLibraryError),
+    /// A unit's symbols were refused.
+    #[error(transparent)]
+    Define(#[from] DefineError),
+    /// A member of an archive was refused.
+    #[error(transparent)]
+    Member(SharedError),
+    /// Symbols were not found or could not be made.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// A symbol is data, and was asked for as a function.
+    #[error("`{symbol}` is not a function")]
+    NotCallable {
+        /// The symbol.
+        symbol: Box<str>,
+    },
+    /// No memory for code could be reserved.
+    #[error("cannot reserve memory for code")]
+    Memory(#[from] MemoryError),
+    /// The compile threads could not be started.
+    #[error("cannot start the compile threads")]
+    Threads(#[from] BuildError),
+    /// A dylib could not be made.
+    #[error(transparent)]
+    Dylib(#[from] DylibError),
+}

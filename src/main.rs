@@ -1,0 +1,21 @@
+//! The `uruk` command.
+//!
+//! `main` is the C library's, not Rust's: the standard library's would change what a program finds when it
+//! starts, such as an ignored SIGPIPE and a handler for SIGSEGV.
+
+#![cfg_attr(not(test), no_main)]
+
+mod cli;
+
+// Workers may still compile when the program calls `exit`; LLVM's static destructors would pull the
+// ground from under them.
+uruk::pipeline::export_cxa_atexit!();
+
+/// Where the process starts.
+#[cfg(not(test))]
+// SAFETY: the one `main` of this executable; the C runtime calls it with these arguments. `std::env` has
+// its own way to them, so they are not looked at here.
+#[unsafe(no_mangle)]
+extern "C" fn main(_argc: std::ffi::c_int, _argv: *const *const std::ffi::c_char) -> std::ffi::c_int {
+    cli::main()
+}

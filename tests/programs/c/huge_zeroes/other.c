@@ -1,0 +1,1 @@
+char elsewhere[1ul << 30];

@@ -1,0 +1,2 @@
+#include "many.h"
+DEFINE_TABLE(second_functions)

@@ -1,0 +1,2 @@
+#include "many.h"
+DEFINE_TABLE(third_functions)

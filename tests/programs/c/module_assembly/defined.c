@@ -1,0 +1,22 @@
+__asm__(".text\n"
+        ".globl triple\n"
+        ".type triple, @function\n"
+        "triple: leal (%rdi,%rdi,2), %eax\n"
+        "  ret\n"
+        ".size triple, . - triple\n"
+        ".globl twice_through_c\n"
+        ".type twice_through_c, @function\n"
+        "twice_through_c: subq $8, %rsp\n"
+        "  call doubled@PLT\n"
+        "  addq $8, %rsp\n"
+        "  ret\n"
+        ".size twice_through_c, . - twice_through_c\n"
+        ".data\n"
+        ".globl number_in_assembly\n"
+        ".type number_in_assembly, @object\n"
+        ".balign 4\n"
+        "number_in_assembly: .long 77\n"
+        ".size number_in_assembly, 4\n"
+        ".text\n");
+int renamed(int x) __asm__("a_name$with.odd.characters");
+int plain(int x) { return renamed(x); }

@@ -1,0 +1,315 @@
+//! Runs a program in every variant and compares each with the native executable.
+//!
+//! The default matrix gives each form and each of `-O0`, `-O2`, `-j1`, `-j2` its turn, in the combinations that differ
+//! most, so that the suite stays within minutes on two cores:
+//!
+//! | form | run with | what it is for |
+//! |---|---|---|
+//! | bitcode-O0 | `-O0 -j2` | unoptimized code: every variable in memory, every call out of line |
+//! | bitcode-O2 | `-O2 -j1` | the whole optimizer in the engine, in place |
+//! | pic | `-j2` | objects alone, linked concurrently |
+//! | pie | `-j1` | objects as compilers emit them by default |
+//! | large | `-j2` | 64-bit relocations |
+//! | archive | `-j1` | members on demand |
+//! | mixed | `-O2 -j2` | identity across the border between bitcode and objects; programs of several files |
+//!
+//! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
+//! files need no flags, the sources. `URUK_NATIVE_ONLY=1` checks the native executables against the expectations and runs
+//! nothing else: that is for whoever writes a program.
+//!
+//! A run is right if it ends as the native one, with the same bytes on standard output and standard error. Only
+//! native objects that use thread-local variables in an executable's way may instead be refused, with an error that
+//! says how to recompile them.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::cache::BuildError;
+use crate::forms::{Form, rust_std, uses_static_tls};
+use crate::process::{End, Outcome, run};
+use crate::program::{Language, Program};
+use crate::uruk::uruk;
+
+/// One way to run a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// How its files are compiled.
+    pub form: Form,
+    /// The engine's optimization level.
+    pub level: u8,
+    /// The engine's threads.
+    pub jobs: u8,
+}
+
+const DEFAULT: [Variant; 7] = [
+    Variant { form: Form::BitcodeO0, level: 0, jobs: 2 },
+    Variant { form: Form::BitcodeO2, level: 2, jobs: 1 },
+    Variant { form: Form::Pic, level: 2, jobs: 2 },
+    Variant { form: Form::Pie, level: 2, jobs: 1 },
+    Variant { form: Form::Large, level: 2, jobs: 2 },
+    Variant { form: Form::Archive, level: 2, jobs: 1 },
+    Variant { form: Form::Mixed, level: 2, jobs: 2 },
+];
+
+impl Program {
+    /// Checks the program in the whole matrix.
+    ///
+    /// # Panics
+    /// With a report of every variant that is wrong.
+    pub fn check(&self) {
+        self.check_forms(|_| true);
+    }
+
+    /// Checks the program in the forms that `wanted` takes, for programs so large that they are several tests.
+    ///
+    /// # Panics
+    /// With a report of every variant that is wrong.
+    pub fn check_forms(&self, wanted: impl Fn(Form) -> bool) {
+        let variants: Vec<_> = self.variants().into_iter().filter(|variant| wanted(variant.form)).collect();
+        self.check_variants(&variants);
+    }
+
+    /// Checks the program in `variants` alone, whether the matrix holds them or not.
+    ///
+    /// # Panics
+    /// With a report of every variant that is wrong.
+    pub fn check_variants(&self, variants: &[Variant]) {
+        let mut failures = String::new();
+        let mut natives = Natives::default();
+        for &variant in variants {
+            match self.check_variant(variant, &mut natives) {
+                Ok(None) => {}
+                Ok(Some(failure)) => _ = write!(failures, "\n== {} {variant} ==\n{failure}", self.name),
+                Err(error) => _ = write!(failures, "\n== {} {variant}: not built ==\n{error}\n", self.name),
+            }
+        }
+        assert!(failures.is_empty(), "{failures}");
+    }
+
+    /// The variants of the matrix in force that this program can be had in.
+    pub fn variants(&self) -> Vec<Variant> {
+        let full = std::env::var_os("URUK_FULL_MATRIX").is_some_and(|value| value == "1");
+        let all = if full { full_matrix() } else { DEFAULT.to_vec() };
+        for (name, _) in &self.skipped {
+            assert!(Form::by_name(name).is_some(), "{}: `skip {name}` names no form", self.name);
+        }
+        all.into_iter().filter(|variant| self.can_be(variant.form)).collect()
+    }
+
+    fn can_be(&self, form: Form) -> bool {
+        let skipped = self.skipped.iter().any(|(name, _)| name == form.name());
+        let rust = self.files.iter().any(|file| file.language == Language::Rust);
+        let plain = self.files.iter().all(|file| file.own && file.flags.is_empty());
+        !skipped
+            && match form {
+                Form::Mixed => self.files.len() > 1,
+                Form::Source => plain && !rust,
+                Form::Text => self.files.iter().all(|file| file.own),
+                _ => true,
+            }
+    }
+
+    /// Runs one variant; `Some` is what is wrong with it.
+    fn check_variant(&self, variant: Variant, natives: &mut Natives) -> Result<Option<String>, BuildError> {
+        let executable = self.build_native(variant.form)?;
+        let (native, known) = natives.run(self, executable)?;
+        if let Some(wrong) = self.against_expectations(native, variant.form) {
+            return Ok((!known).then(|| format!("the native program itself is wrong: {wrong}")));
+        }
+        if std::env::var_os("URUK_NATIVE_ONLY").is_some_and(|value| value == "1") {
+            return self.build(variant.form).map(|_| None);
+        }
+        let files = self.build(variant.form)?;
+        let outcome = self.run_in_engine(variant, &files)?;
+        let Some(wrong) = self.difference(native, &outcome) else { return Ok(None) };
+        if is_refusal(&outcome) && uses_static_tls(&files)? {
+            return Ok(None);
+        }
+        Ok(Some(wrong))
+    }
+
+    fn run_in_engine(&self, variant: Variant, files: &[PathBuf]) -> Result<Outcome, BuildError> {
+        let mut command = Command::new(uruk());
+        command.arg("run").arg(format!("-O{}", variant.level)).arg(format!("-j{}", variant.jobs));
+        if let Some(entry) = &self.entry {
+            command.args(["--entry", entry]);
+        }
+        if self.files.iter().any(|file| file.language == Language::Rust) {
+            command.arg("--load").arg(rust_std()?);
+        }
+        command.args(files);
+        if !self.args.is_empty() {
+            command.arg("--").args(&self.args);
+        }
+        run(&mut command, &self.input, self.time_limit)
+    }
+
+    /// What the program's own description says against `native`.
+    fn against_expectations(&self, native: &Outcome, form: Form) -> Option<String> {
+        let stdout = String::from_utf8_lossy(&native.stdout);
+        let stderr = String::from_utf8_lossy(&native.stderr);
+        if native.end != self.end {
+            return Some(format!("{}, expected {}\n{}", native.end, self.end, tail(native)));
+        }
+        // An archive's program may lack members that nothing needs; it is still what the engine is compared with.
+        let expected = self.stdout.as_ref().filter(|_| form != Form::Archive);
+        if let Some(expected) = expected.filter(|expected| **expected != stdout) {
+            return Some(first_difference("stdout", expected.as_bytes(), &native.stdout));
+        }
+        let missing = self.stderr.iter().find(|&text| !stderr.contains(text.as_str()))?;
+        Some(format!("stderr does not contain `{missing}`\n{}", tail(native)))
+    }
+
+    fn difference(&self, native: &Outcome, outcome: &Outcome) -> Option<String> {
+        let mut wrong = String::new();
+        if outcome.end != native.end {
+            _ = writeln!(wrong, "{}, natively {}", outcome.end, native.end);
+        }
+        if outcome.stdout != native.stdout {
+            wrong.push_str(&first_difference("stdout", &native.stdout, &outcome.stdout));
+        }
+        if self.compares_stderr && without_ids(&outcome.stderr) != without_ids(&native.stderr) {
+            wrong.push_str(&first_difference("stderr", &native.stderr, &outcome.stderr));
+        }
+        if wrong.is_empty() {
+            return None;
+        }
+        let environment: String =
+            self.input.env.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
+        Some(format!("{wrong}{}\nto run it again: {environment}{}\n", tail(outcome), outcome.command))
+    }
+}
+
+/// What the native executables did that were run already: most variants are compared with one of them.
+#[derive(Default)]
+struct Natives(Vec<(PathBuf, Outcome)>);
+
+impl Natives {
+    /// What `executable` does, and whether that was known.
+    fn run(&mut self, program: &Program, executable: PathBuf) -> Result<(&Outcome, bool), BuildError> {
+        let known = self.0.iter().position(|(path, _)| *path == executable);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let mut command = Command::new(&executable);
+                command.args(&program.args);
+                let outcome = run(&mut command, &program.input, program.time_limit)?;
+                self.0.push((executable, outcome));
+                self.0.len() - 1
+            }
+        };
+        Ok((&self.0[index].1, known.is_some()))
+    }
+}
+
+impl std::fmt::Display for Variant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} -O{} -j{}", self.form.name(), self.level, self.jobs)
+    }
+}
+
+fn full_matrix() -> Vec<Variant> {
+    let bitcode = [Form::BitcodeO0, Form::BitcodeO2, Form::Mixed, Form::Text, Form::Source];
+    let objects = [Form::Pic, Form::Pie, Form::Large, Form::Archive];
+    let mut variants = Vec::new();
+    for jobs in [1, 2] {
+        for level in [0, 2] {
+            variants.extend(bitcode.map(|form| Variant { form, level, jobs }));
+        }
+        // Objects are not compiled, so the level changes nothing about them.
+        variants.extend(objects.map(|form| Variant { form, level: 2, jobs }));
+    }
+    variants
+}
+
+/// Whether the engine declined the files, told how they must be compiled, and ran nothing.
+fn is_refusal(outcome: &Outcome) -> bool {
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    let advice = stderr.contains("-fPIC") || stderr.contains("relocation-model");
+    outcome.end == End::Exited(1) && outcome.stdout.is_empty() && stderr.starts_with("error:") && advice
+}
+
+/// Standard error with numbers in parentheses left out: Rust's panic message names the thread's number there.
+fn without_ids(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let mut result = String::new();
+    let mut parts = text.split('(');
+    result.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        result.push('(');
+        result.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    result
+}
+
+/// The first line in which two outputs differ, with its number.
+fn first_difference(name: &str, expected: &[u8], actual: &[u8]) -> String {
+    let lines = |bytes: &[u8]| -> Vec<String> {
+        String::from_utf8_lossy(bytes).split('\n').map(str::to_owned).collect()
+    };
+    let (expected, actual) = (lines(expected), lines(actual));
+    let same = expected.iter().zip(&actual).take_while(|(expected, actual)| expected == actual).count();
+    let line = |lines: &[String]| match lines.get(same) {
+        Some(line) => format!("`{}`", shortened(line)),
+        None => "nothing more".to_owned(),
+    };
+    format!("{name} differs in line {}: {}, expected {}\n", same + 1, line(&actual), line(&expected))
+}
+
+fn shortened(line: &str) -> String {
+    const CHARACTERS_MAX: usize = 300;
+    if line.chars().count() <= CHARACTERS_MAX {
+        return line.to_owned();
+    }
+    line.chars().take(CHARACTERS_MAX).chain(" …".chars()).collect()
+}
+
+/// The end of what a run printed.
+fn tail(outcome: &Outcome) -> String {
+    const LINES_MAX: usize = 12;
+    let last_lines = |name: &str, bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        let lines: Vec<&str> = text.lines().collect();
+        let shown = &lines[lines.len().saturating_sub(LINES_MAX)..];
+        shown.iter().map(|line| format!("  {name}| {}\n", shortened(line))).collect::<String>()
+    };
+    format!(
+        "{}{}  after {:.1} s",
+        last_lines("out", &outcome.stdout),
+        last_lines("err", &outcome.stderr),
+        outcome.elapsed.as_secs_f64()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_numbers_do_not_count_as_a_difference() {
+        let one = b"thread 'main' (812) panicked at a.rs:1:2:\nboo (three)";
+        let two = b"thread 'main' (9) panicked at a.rs:1:2:\nboo (three)";
+        assert_eq!(without_ids(one), without_ids(two));
+        assert_ne!(without_ids(b"f(1) g"), without_ids(b"f(1) h"));
+    }
+
+    #[test]
+    fn the_first_differing_line_is_shown() {
+        let text = first_difference("stdout", b"a\nb\nc\n", b"a\nx\nc\n");
+        assert_eq!(text, "stdout differs in line 2: `x`, expected `b`\n");
+        let text = first_difference("stdout", b"a\nb", b"a");
+        assert_eq!(text, "stdout differs in line 2: nothing more, expected `b`\n");
+    }
+
+    #[test]
+    fn every_form_and_job_count_has_its_turn_by_default() {
+        for jobs in [1, 2] {
+            assert!(DEFAULT.iter().any(|variant| variant.jobs == jobs && variant.level == 2));
+        }
+        for variant in full_matrix() {
+            let default_only = [Form::Text, Form::Source].contains(&variant.form);
+            assert!(default_only || DEFAULT.iter().any(|default| default.form == variant.form), "{variant}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! House rules, as tests that say what to do when they fail.
+//!
+//! Each rule is one sentence at the head of its test; lists of exceptions stand at the top and may only shrink.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+mod source;
+
+use source::{Source, read, sources};
+
+/// Files longer than [`LINES_MAX`] lines, and how long they may be. Numbers only go down, and entries only
+/// go; a file may be a little shorter than its number, so that every edit need not come here.
+const LONG_FILES: &[(&str, usize)] = &[
+    ("pipeline/src/ir/module.rs", 480),
+    ("pipeline/src/link/graph.rs", 465),
+    ("pipeline/src/link/phases.rs", 529),
+];
+
+/// The most lines before the unit tests: what one noun or one verb takes.
+const LINES_MAX: usize = 450;
+
+/// How far below its number a long file may be.
+const SLACK_LINES: usize = 40;
+
+/// The files that may contain `unsafe`, and why a safe way will not do.
+const UNSAFE_FILES: &[(&str, &str)] = &[
+    ("pipeline/src/ir/", "LLVM's C interface"),
+    ("pipeline/src/memory/", "maps pages and hands out views of them"),
+    ("pipeline/src/object/mapping.rs", "maps files"),
+    ("pipeline/src/runtime/", "answers libc and libgcc in their own terms"),
+    ("src/function.rs", "turns an address into a function"),
+    ("src/jit.rs", "lends functions for as long as it lives"),
+    ("src/cli/run.rs", "enters the program"),
+    ("src/main.rs", "is entered by C"),
+];
+
+/// How many lines above an atomic access its comment may begin.
+const COMMENT_LINES_MAX: usize = 20;
+
+/// Every file begins by saying what it is for.
+#[test]
+fn every_file_has_module_docs() {
+    let without = sources().into_iter().filter(|source| !begins_with_docs(&source.text));
+    demand_none(
+        without.map(|source| source.path),
+        "begin with `//!`: what the module does, what it never does, what holds",
+    );
+}
+
+/// A file holds one noun or one verb; one that grows past 450 lines usually holds two ideas.
+#[test]
+fn files_stay_short() {
+    let mut findings = Vec::new();
+    for source in sources().into_iter().filter(|source| source.is_library() || source.is_command()) {
+        let lines = source.lines_before_tests().count();
+        let listed = LONG_FILES.iter().find(|(path, _)| *path == source.path).map(|(_, limit)| *limit);
+        match listed {
+            None if lines > LINES_MAX => {
+                findings.push(format!(
+                    "{}: {lines} lines before its tests, at most {LINES_MAX}: split it",
+                    source.path
+                ));
+            }
+            Some(limit) if lines > limit => {
+                findings.push(format!("{}: grew from {limit} to {lines} lines: split it", source.path));
+            }
+            Some(limit) if lines + SLACK_LINES < limit || lines <= LINES_MAX => {
+                let advice = if lines > LINES_MAX {
+                    format!("lower its number to {lines}")
+                } else {
+                    "take it off the list".to_owned()
+                };
+                findings.push(format!("{}: {lines} lines, LONG_FILES says {limit}: {advice}", source.path));
+            }
+            _ => {}
+        }
+    }
+    let gone = LONG_FILES.iter().filter(|(path, _)| read(path).is_none());
+    findings.extend(gone.map(|(path, _)| format!("{path}: does not exist; take it off LONG_FILES")));
+    demand_none(findings, "see each line");
+}
+
+/// `unsafe` stays where it can be watched; `core` and `dispatch` have none.
+#[test]
+fn unsafe_stays_in_its_files() {
+    let unlisted = sources().into_iter().filter(|source| {
+        // Integration tests call compiled code, which has no safe way.
+        (source.is_library() || source.is_command())
+            && !UNSAFE_FILES.iter().any(|(place, _)| source.path.starts_with(place))
+            && has_word(&source.code_before_tests(), "unsafe")
+    });
+    demand_none(
+        unlisted.map(|source| source.path),
+        "move the unsafe part into a listed place, or list the file in UNSAFE_FILES with the reason",
+    );
+}
+
+/// Arrows point one way: `core` and `dispatch` know no pipeline, and LLVM is named by `ir` alone.
+#[test]
+fn crates_and_modules_point_one_way() {
+    let rules: [(&str, &[&str]); 4] = [
+        ("core/", &["uruk_dispatch", "uruk_pipeline", "inkwell", "llvm_sys", "libc::", "rustix::"]),
+        ("dispatch/", &["uruk_pipeline", "inkwell", "llvm_sys", "libc::", "rustix::"]),
+        ("loom-tests/", &["uruk_pipeline", "inkwell", "llvm_sys"]),
+        ("pipeline/src/", &["uruk_dispatch", "inkwell", "llvm_sys"]),
+    ];
+    let mut findings = Vec::new();
+    for source in sources() {
+        let code = source.code_before_tests();
+        for (place, forbidden) in rules {
+            // `ir` is the room for LLVM; a file beside it that has it too would pull LLVM into a build without.
+            if !source.path.starts_with(place) || source.path.starts_with("pipeline/src/ir") {
+                continue;
+            }
+            let named = forbidden.iter().filter(|name| code.contains(**name));
+            findings
+                .extend(named.map(|name| format!("{}: names {}", source.path, name.trim_end_matches(':'))));
+        }
+    }
+    for manifest in ["core/Cargo.toml", "dispatch/Cargo.toml"] {
+        let text = read(manifest).expect("the crate has a manifest");
+        let named = ["uruk-pipeline", "inkwell", "llvm-sys", "libc", "rustix"].into_iter().filter(|name| {
+            text.lines()
+                .any(|line| line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} ")))
+        });
+        findings.extend(named.map(|name| format!("{manifest}: depends on {name}")));
+    }
+    demand_none(findings, "move the code, or put a small trait where the two want each other");
+}
+
+/// Threads, locks and atomics come through one door, so that models can replace them.
+#[test]
+fn synchronization_comes_from_one_door() {
+    const DOORS: [&str; 5] = [
+        "std::sync::atomic",
+        "std::thread::spawn",
+        "std::thread::Builder",
+        "std::thread::scope",
+        "parking_lot::",
+    ];
+    let mut findings = Vec::new();
+    for source in sources() {
+        if !source.is_library() || source.path.starts_with("core/src/sync/") {
+            continue;
+        }
+        let code = source.code_before_tests();
+        let named = DOORS.into_iter().chain(["loom::"]).filter(|path| code.contains(*path));
+        findings.extend(named.map(|path| format!("{}: names {}", source.path, path.trim_end_matches(':'))));
+    }
+    demand_none(findings, "take it from `uruk_core::sync`");
+}
+
+/// An ordering has a partner: each label stands at both ends at least, and in the table of atomics.
+#[test]
+fn orderings_come_in_pairs() {
+    let architecture = read("ARCHITECTURE.md").expect("ARCHITECTURE.md exists");
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources().iter().filter(|source| source.is_library()) {
+        for (number, line) in source.text.lines().enumerate() {
+            let label = line.split_once("ordering[").and_then(|(_, after)| after.split_once("]:"));
+            if let Some((label, _)) = label {
+                let places = places.entry(label.to_owned()).or_default();
+                places.push(format!("{}:{}", source.path, number + 1));
+                // One read-modify-write, run by several threads, is both ends.
+                if line.contains("Pairs with itself") {
+                    places.push(String::new());
+                }
+            }
+        }
+    }
+    let mut findings = Vec::new();
+    for (label, places) in places {
+        if places.len() < 2 {
+            findings
+                .push(format!("ordering[{label}] stands at {} alone: label the other end too", places[0]));
+        }
+        if !architecture.contains(&format!("| `{label}` |")) {
+            findings.push(format!("ordering[{label}]: give it a row in ARCHITECTURE.md, Atomics"));
+        }
+    }
+    demand_none(findings, "see each line");
+}
+
+/// An access that is not Relaxed names its partner; one that is says why nothing hangs on it.
+#[test]
+fn atomic_accesses_explain_themselves() {
+    let mut findings = Vec::new();
+    for source in sources().iter().filter(|source| source.is_library()) {
+        let lines: Vec<&str> = source.lines_before_tests().collect();
+        let code = source.code_before_tests();
+        for (number, line) in code.lines().enumerate() {
+            let above = &lines[number.saturating_sub(COMMENT_LINES_MAX)..=number];
+            if line.trim_start().starts_with("use ") {
+                continue;
+            }
+            let explained = |word: &str| above.iter().any(|line| line.contains("//") && line.contains(word));
+            let ordered =
+                ["Acquire", "Release", "AcqRel", "SeqCst"].iter().any(|ordering| has_word(line, ordering));
+            if ordered && !explained("ordering[") {
+                findings.push(format!("{}:{}: no ordering[label] above", source.path, number + 1));
+            } else if !ordered && has_word(line, "Relaxed") && !explained("elaxed") {
+                findings.push(format!("{}:{}: no reason for Relaxed above", source.path, number + 1));
+            }
+        }
+    }
+    demand_none(findings, "see CONTRIBUTING.md, Atomics");
+}
+
+/// Each weakening that the source offers is promised to fail by a model.
+#[test]
+fn every_weakening_has_a_model() {
+    let sources = sources();
+    let models: String = sources
+        .iter()
+        .filter(|source| source.path.starts_with("loom-tests/"))
+        .map(|source| source.text.as_str())
+        .collect();
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| source.is_library()) {
+        for after in source.text.split("uruk_weaken = \"").skip(1) {
+            let name = after.split('"').next().expect("split yields one piece at least");
+            if !models.contains(&format!("`{name}`")) {
+                findings.push(format!("{}: `{name}` is in no model's *Fails if*", source.path));
+            }
+        }
+    }
+    demand_none(findings, "name it, between backticks, in the model that must notice it");
+}
+
+/// Libraries never print.
+#[test]
+fn libraries_do_not_print() {
+    let mut findings = Vec::new();
+    for source in sources().iter().filter(|source| source.is_library()) {
+        let code = source.code_before_tests();
+        let printing = ["println!", "eprintln!", "print!(", "eprint!(", "dbg!("];
+        findings.extend(
+            printing.iter().find(|word| code.contains(**word)).map(|word| format!("{}: {word}", source.path)),
+        );
+    }
+    demand_none(findings, "emit a `tracing` event, or return an error");
+}
+
+/// A newcomer's walk is seven files at most, and they exist.
+#[test]
+fn the_walk_in_the_readme_can_be_walked() {
+    let Some(readme) = read("README.md") else {
+        // The rule is about a table of the README; without one there is nothing to hold it against.
+        return;
+    };
+    // | 1 | `core/src/session.rs` | what to see |
+    let steps: Vec<&str> = readme
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
+            cells.next()?.parse::<usize>().ok()?;
+            cells.next()?.split('`').nth(1)
+        })
+        .collect();
+    assert!(
+        !steps.is_empty(),
+        "README.md has no walk: a table `| step | file | what to see |` with numbered rows"
+    );
+    assert!(steps.len() <= 7, "the walk has {} rows; a newcomer follows seven", steps.len());
+    let missing = steps.into_iter().filter(|path| !source::workspace().join(path).is_file());
+    demand_none(missing.map(str::to_owned), "correct the walk in README.md: these files do not exist");
+}
+
+/// A table of locks that forgets one is worse than none.
+#[test]
+fn every_lock_is_in_the_table() {
+    let architecture = read("ARCHITECTURE.md").expect("ARCHITECTURE.md exists");
+    let without = sources().into_iter().filter(|source| {
+        let code = source.code_before_tests();
+        (source.is_library() || source.is_command())
+            && !["core/src/sync/", "dispatch/src/queues/model.rs"]
+                .iter()
+                .any(|place| source.path.starts_with(place))
+            && (code.contains(": Mutex<")
+                || code.contains("Arc<Mutex<")
+                || code.contains("CachePadded<Mutex<"))
+            && !architecture.contains(&format!("| `{}` ", source.path))
+    });
+    demand_none(without.map(|source| source.path), "give each lock a row in ARCHITECTURE.md, Locks");
+}
+
+/// What changes for users is written down.
+#[test]
+fn the_changelog_has_a_place_for_what_comes_next() {
+    let changelog = read("CHANGELOG.md").expect("CHANGELOG.md exists");
+    assert!(
+        changelog.contains("## Unreleased"),
+        "CHANGELOG.md has no `## Unreleased`: add it, above the releases"
+    );
+}
+
+/// A file's first lines, attributes aside, are its documentation.
+fn begins_with_docs(text: &str) -> bool {
+    let first = text.lines().find(|line| !line.is_empty() && !is_attribute_or_licence(line));
+    first.is_some_and(|line| line.starts_with("//!")) || text.starts_with("#![doc = include_str!(")
+}
+
+fn is_attribute_or_licence(line: &str) -> bool {
+    line.starts_with("#![") || (line.starts_with("// ") && line.contains("SPDX"))
+}
+
+fn has_word(code: &str, word: &str) -> bool {
+    let in_a_word = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(word)
+        .any(|(at, _)| !code[..at].ends_with(in_a_word) && !code[at + word.len()..].starts_with(in_a_word))
+}
+
+/// Fails with all findings and what to do about them.
+#[track_caller]
+fn demand_none(findings: impl IntoIterator<Item = String>, advice: &str) {
+    let mut listing = String::new();
+    let mut count = 0;
+    for finding in findings {
+        count += 1;
+        writeln!(listing, "  {finding}").expect("a String takes everything");
+    }
+    assert!(count == 0, "{count} found:\n{listing}What to do: {advice}.");
+}
+
+/// Keeps the helper honest where it decides what counts as documentation.
+#[test]
+fn docs_are_recognised_behind_attributes() {
+    assert!(begins_with_docs("#![cfg(test)]\n//! What it is."));
+    assert!(!begins_with_docs("use std::fmt;\n//! Too late."));
+    let source = Source {
+        path: "x.rs".to_owned(),
+        text: "//! Docs.\nfn unsafe_not() {}\n#[cfg(test)]\nunsafe".to_owned(),
+    };
+    assert!(!has_word(&source.code_before_tests(), "unsafe"));
+}
