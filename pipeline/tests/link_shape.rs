@@ -209,6 +209,8 @@ fn the_ends_of_named_sections_are_bound_over_all_merged_objects() {
         compile(CC, "c", &source, &["-fPIC", "-O1"])
     };
     let objects = [part(1), part(20), part(300)];
+    let graph = parse("0.o", &objects[0]);
+    assert_eq!((graph.named_sections(), graph.wanted_section_bounds()), (vec!["things"], vec!["things"]));
     let alone = link(&objects[0], &Externals::new()).expect("links");
     assert_eq!(alone.call("sum1"), 1);
     let merged = LinkGraph::merge(
