@@ -66,9 +66,18 @@ impl Program {
     /// # Panics
     /// With a report of every variant that is wrong.
     pub fn check_forms(&self, wanted: impl Fn(Form) -> bool) {
+        let variants: Vec<_> = self.variants().into_iter().filter(|variant| wanted(variant.form)).collect();
+        self.check_variants(&variants);
+    }
+
+    /// Checks the program in `variants` alone, whether the matrix holds them or not.
+    ///
+    /// # Panics
+    /// With a report of every variant that is wrong.
+    pub fn check_variants(&self, variants: &[Variant]) {
         let mut failures = String::new();
         let mut natives = Natives::default();
-        for variant in self.variants().into_iter().filter(|variant| wanted(variant.form)) {
+        for &variant in variants {
             match self.check_variant(variant, &mut natives) {
                 Ok(None) => {}
                 Ok(Some(failure)) => _ = write!(failures, "\n== {} {variant} ==\n{failure}", self.name),

@@ -34,6 +34,14 @@ pub enum ObjectError {
         /// What it is instead.
         kind: String,
     },
+    /// An object that holds a compiler's intermediate code in place of machine code.
+    #[error(
+        "{object}: holds GCC's intermediate code and no machine code; compile it without `-flto`, or with `-ffat-lto-objects`"
+    )]
+    IntermediateOnly {
+        /// The file or archive member.
+        object: Arc<str>,
+    },
     /// The file says something about itself that is not so: most often it was cut off.
     #[error("{object}: truncated or malformed ({size_bytes} bytes): {what}")]
     Malformed {
