@@ -194,7 +194,8 @@ fn look_up_levels(
 ) {
     let mut levels = levels.into_iter();
     let first = levels.next().unwrap_or_default();
-    for aliases in levels {
+    // Deepest first: looking for a cycle then finds that the source waits for nothing yet.
+    for aliases in levels.rev() {
         match responsibility.delegate(aliases.keys().cloned()) {
             Ok(part) => look_up(part, aliases, source, flags),
             Err(error) => return responsibility.fail(Arc::new(error)),
