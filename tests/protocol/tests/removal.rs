@@ -1,9 +1,10 @@
 //! Removal and trackers: by name and together, before, during and after materializing.
 
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
 
 use protocol_tests::*;
+use uruk_core::sync::Mutex;
 use uruk_core::{
     DefineError, DependenceGroup, EmitError, JitDylib, LookupError, RemoveError, ResolveError, Resource,
     TrackerError, absolute_symbols,
@@ -20,7 +21,7 @@ struct Noted {
 impl Resource for Noted {
     fn remove(mut self: Box<Self>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         self.removed = true;
-        self.log.lock().unwrap().push(self.name.into());
+        self.log.lock().push(self.name.into());
         if self.fails { Err(format!("{} sticks", self.name).into()) } else { Ok(()) }
     }
 }
@@ -28,7 +29,7 @@ impl Resource for Noted {
 impl Drop for Noted {
     fn drop(&mut self) {
         if !self.removed {
-            self.log.lock().unwrap().push(format!("{} dropped", self.name));
+            self.log.lock().push(format!("{} dropped", self.name));
         }
     }
 }
@@ -83,7 +84,7 @@ fn a_trackers_symbols_and_resources_go_together_newest_first() {
     main.define_with_tracker(unit.boxed(), &tracker).unwrap();
     session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
     tracker.remove().unwrap();
-    assert_eq!(*log.lock().unwrap(), ["second", "first"]);
+    assert_eq!(*log.lock(), ["second", "first"]);
     assert!(tracker.is_defunct());
     assert!(session.lookup_symbol(&order(&main), &session.intern("a")).is_err());
     tracker.remove().unwrap();
@@ -100,7 +101,7 @@ fn removal_goes_on_past_errors_and_joins_them() {
     }
     let error = tracker.remove().unwrap_err();
     assert_eq!(error.to_string(), "resources of dylib `main` could not be removed: three sticks; one sticks");
-    assert_eq!(*log.lock().unwrap(), ["three", "two", "one"]);
+    assert_eq!(*log.lock(), ["three", "two", "one"]);
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn a_resource_that_comes_too_late_is_refused_and_dropped() {
     let log = Log::default();
     let refused = tracker.add_resource(noted("late", &log));
     assert!(matches!(refused, Err(TrackerError::Defunct { .. })));
-    assert_eq!(*log.lock().unwrap(), ["late dropped"]);
+    assert_eq!(*log.lock(), ["late dropped"]);
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn transfer_moves_symbols_and_resources() {
     one.remove().unwrap();
     session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
     two.remove().unwrap();
-    assert_eq!(*log.lock().unwrap(), ["of one", "of two"]);
+    assert_eq!(*log.lock(), ["of one", "of two"]);
     assert!(session.lookup_symbol(&order(&main), &session.intern("a")).is_err());
 }
 
@@ -237,7 +238,7 @@ fn a_transfer_during_materializing_takes_the_claim_along() {
     finish(responsibility);
     assert!(answer.recv().unwrap().is_ok());
     two.remove().unwrap();
-    assert_eq!(*log.lock().unwrap(), ["code"]);
+    assert_eq!(*log.lock(), ["code"]);
 }
 
 #[test]
@@ -262,7 +263,7 @@ fn clearing_a_dylib_leaves_it_usable() {
     tracker.add_resource(noted("newest", &log)).unwrap();
     define_simple(&main, "unit", &["a"]);
     main.clear().unwrap();
-    assert_eq!(*log.lock().unwrap(), ["newest", "default"]);
+    assert_eq!(*log.lock(), ["newest", "default"]);
     assert!(tracker.is_defunct());
     define_simple(&main, "unit", &["a"]);
     session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
