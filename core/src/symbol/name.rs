@@ -165,10 +165,16 @@ impl SymbolStringPool {
     ///
     /// Source: ORC `SymbolStringPool::intern`.
     pub fn intern(&self, text: &str) -> SymbolName {
-        let (shard, tag) = place_of(text);
-        let mut shard = self.0.shards[shard].lock();
+        let (place, tag) = place_of(text);
+        let mut shard = self.0.shards[place].lock();
         match shard.find(tag, text) {
-            Slot::Held(index) => SymbolName(shard.name(index).clone()),
+            Slot::Held(index) => {
+                if cfg!(uruk_weaken = "symbol_name_found_and_taken_in_two_steps") {
+                    drop(shard);
+                    shard = self.0.shards[place].lock();
+                }
+                SymbolName(shard.name(index).clone())
+            }
             Slot::Vacant(index) => insert(&mut shard, index, tag, text),
         }
     }

@@ -1,0 +1,78 @@
+//! The string pool: the last handle of a name goes while another thread interns the same text.
+//!
+//! ```text
+//!  leaver                          comer
+//!  name = intern("f")
+//!  drop(name)   count: pool only
+//!  sweep: lock ─ dead? ─ remove    intern("f"): lock ─ find ─ count it ─ unlock
+//! ```
+//!
+//! Proven, in every order of the locks: whoever holds the text "f" at one moment holds one name, with that text;
+//! a sweep takes only names without a handle, and one after the last handle takes them all. Counts change outside
+//! the locks, but what decides is read under them (`core/src/symbol/name.rs`, "Why sweeping the dead cannot race").
+//!
+//! **Fails if** the step named by `--cfg uruk_weaken="..."` is left out of `core/src/symbol/name.rs`:
+//!
+//! | weakening | caught by |
+//! |---|---|
+//! | `symbol_name_found_and_taken_in_two_steps`: the lock is let go between finding a name and counting the new handle | `a_name_found_is_not_swept_before_it_is_counted` |
+#![cfg(uruk_loom)]
+
+use uruk_core::SymbolStringPool;
+use uruk_core::sync::thread;
+
+#[test]
+fn a_name_found_is_not_swept_before_it_is_counted() {
+    loom::model(|| {
+        let pool = SymbolStringPool::new();
+        let leaver = thread::spawn({
+            let (name, pool) = (pool.intern("f"), pool.clone());
+            move || {
+                drop(name);
+                pool.reclaim();
+            }
+        });
+        let name = pool.intern("f");
+        assert_eq!(name.as_str(), "f");
+        leaver.join().expect("the leaver ends");
+        assert_eq!(pool.get("f"), Some(name));
+    });
+}
+
+#[test]
+fn a_sweep_spares_what_was_interned_meanwhile() {
+    loom::model(|| {
+        let pool = SymbolStringPool::new();
+        drop(pool.intern("f"));
+        let sweeper = thread::spawn({
+            let pool = pool.clone();
+            move || pool.reclaim()
+        });
+        let first = pool.intern("f");
+        let second = pool.intern("f");
+        assert_eq!(first, second);
+        sweeper.join().expect("the sweeper ends");
+        assert_eq!(pool.get("f"), Some(first));
+    });
+}
+
+#[test]
+fn two_threads_that_hold_one_text_hold_one_name() {
+    loom::model(|| {
+        let pool = SymbolStringPool::new();
+        let other = thread::spawn({
+            let pool = pool.clone();
+            move || {
+                drop(pool.intern("f"));
+                pool.reclaim();
+                pool.intern("f")
+            }
+        });
+        let here = pool.intern("f");
+        let there = other.join().expect("the other ends");
+        assert_eq!(here, there);
+        drop((here, there));
+        assert_eq!(pool.reclaim(), 1);
+        assert!(pool.is_empty());
+    });
+}
