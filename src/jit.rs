@@ -256,13 +256,14 @@ impl Jit {
     }
 
     #[cfg(feature = "llvm")]
-    fn bitcode_symbols(&self, member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
-        let interface = ModuleInterface::of_bitcode(member, &self.target)?;
+    fn bitcode_symbols(&self, member: &ObjectBuffer) -> Result<Vec<Box<str>>, SharedError> {
+        let interface = ModuleInterface::of_bitcode(member, &self.target)
+            .map_err(|error| Arc::new(error) as SharedError)?;
         Ok(interface.symbols.into_iter().map(|symbol| symbol.name).collect())
     }
 
     #[cfg(not(feature = "llvm"))]
-    fn bitcode_symbols(&self, _member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
+    fn bitcode_symbols(&self, _member: &ObjectBuffer) -> Result<Vec<Box<str>>, SharedError> {
         Ok(Vec::new())
     }
 }

@@ -79,7 +79,12 @@ impl Platform {
         let number = |functions: &[(u16, ExecutorAddr)]| -> Vec<ArrayFunction> {
             let numbered = functions.iter().zip(0..);
             numbered
-                .map(|(&(priority, address), index)| ArrayFunction { priority: priority.into(), unit, index, address })
+                .map(|(&(priority, address), index)| ArrayFunction {
+                    priority: priority.into(),
+                    unit,
+                    index,
+                    address,
+                })
                 .collect()
         };
         let before: Vec<_> = preinitializers.iter().map(|&address| (0, address)).collect();
@@ -132,7 +137,12 @@ mod tests {
             &[at(DEFAULT_PRIORITY, 21), at(101, 20), at(DEFAULT_PRIORITY, 22)],
             &[at(DEFAULT_PRIORITY, 21)],
         );
-        platform.record(&first, &[], &[at(DEFAULT_PRIORITY, 11), at(200, 10)], &[at(DEFAULT_PRIORITY, 11), at(200, 10)]);
+        platform.record(
+            &first,
+            &[],
+            &[at(DEFAULT_PRIORITY, 11), at(200, 10)],
+            &[at(DEFAULT_PRIORITY, 11), at(200, 10)],
+        );
 
         assert_eq!(addresses(&platform.take_initializers()), [5, 20, 10, 11, 21, 22]);
         assert_eq!(addresses(&platform.take_finalizers()), [10, 11, 21]);

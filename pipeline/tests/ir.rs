@@ -36,8 +36,10 @@ fn bitcode(scratch: &Scratch, name: &str, source: &str, arguments: &[&str]) -> O
     scratch.compile(compiler, name, source, &arguments)
 }
 
+type Symbols = Vec<(String, SymbolFlags)>;
+
 /// The flags of each defined symbol, by name.
-fn defined(object: &ObjectBuffer) -> Vec<(String, SymbolFlags)> {
+fn defined(object: &ObjectBuffer) -> Symbols {
     let interface = ObjectInterface::read(object).expect("an object");
     let mut symbols: Vec<_> =
         interface.defined.iter().map(|symbol| (symbol.name.to_owned(), symbol.flags)).collect();
@@ -57,7 +59,7 @@ fn bitcode_carries_a_module_to_another_context_and_thread() {
     let module = parse(ADD);
     let copy = module.clone_to_new_context().expect("copies");
     drop(module);
-    let object = std::thread::scope(|scope| {
+    let object = uruk_core::sync::thread::scope(|scope| {
         scope.spawn(|| compiler(OptimizationPipeline::none()).compile(copy)).join().expect("no panic")
     });
     assert_eq!(defined(&object.expect("compiles")).len(), 1);
@@ -283,7 +285,8 @@ fn the_same_source_makes_the_same_bitcode_and_object() {
     };
     let first = compile(0);
     assert!(first == compile(3));
-    let elsewhere = std::thread::scope(|scope| scope.spawn(|| compile(1)).join().expect("no panic"));
+    let elsewhere =
+        uruk_core::sync::thread::scope(|scope| scope.spawn(|| compile(1)).join().expect("no panic"));
     assert!(first == elsewhere);
 }
 
@@ -370,7 +373,7 @@ fn function_sections_and_levels_reach_code_generation() {
 }
 
 /// The symbols of a module as its IR promises them and as its object defines them, by name.
-fn interface_and_object(source: &ObjectBuffer) -> (Vec<(String, SymbolFlags)>, Vec<(String, SymbolFlags)>) {
+fn interface_and_object(source: &ObjectBuffer) -> (Symbols, Symbols) {
     let target = target();
     let of_bitcode = ModuleInterface::of_bitcode(source, &target).expect("valid");
     let module = ThreadSafeModule::parse(source).expect("valid IR");
@@ -507,4 +510,51 @@ fn random_changes_to_textual_ir_are_compiled_or_refused() {
         }
     }
     assert!(compiled > 20 && refused > 20, "{compiled} compiled, {refused} refused");
+}
+
+const RUST: &str = "
+    use std::cell::RefCell;
+    thread_local! { static LOG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) }; }
+    pub static TABLE: [u8; 3] = [1, 2, 3];
+    #[unsafe(no_mangle)] pub extern \"C\" fn entry(count: usize) -> usize {
+        let caught = std::panic::catch_unwind(|| { if count > 2 { panic!(\"{count}\") } });
+        LOG.with_borrow_mut(|log| { log.push(format!(\"{count} {}\", caught.is_ok())); log.len() })
+    }
+    core::arch::global_asm!(\".globl from_rust_assembly\", \".type from_rust_assembly,@function\", \"from_rust_assembly: ret\");";
+
+#[test]
+fn what_a_rust_module_promises_is_defined_by_its_object() {
+    let scratch = Scratch::new("promises-rust");
+    let source = scratch.write("lib.rs", RUST);
+    for level in ["0", "2"] {
+        let output = scratch.path("lib.bc");
+        support::run(
+            std::process::Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+                .args(["--crate-type=lib", "--edition=2024", "--emit=llvm-bc", "-Ccodegen-units=1"])
+                .arg(format!("-Copt-level={level}"))
+                .arg("-o")
+                .arg(&output)
+                .arg(&source),
+        );
+        let (promised, defined) = interface_and_object(&support::open(&output));
+        for name in ["entry", "from_rust_assembly"] {
+            let flags = promised.iter().find(|symbol| symbol.0 == name).map(|symbol| symbol.1);
+            assert_eq!(flags, Some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE), "{name}");
+        }
+        for symbol in &promised {
+            assert!(defined.contains(symbol), "opt-level {level}: {symbol:?} in {defined:?}");
+        }
+    }
+}
+
+#[test]
+fn multiversioned_functions_are_promised_under_their_common_name() {
+    let scratch = Scratch::new("clones");
+    let source = "__attribute__((target_clones(\"avx2\", \"default\"))) int sum(const int *v, int n) \
+                  { int s = 0; for (int i = 0; i < n; i++) s += v[i]; return s; }";
+    let (promised, defined) = interface_and_object(&bitcode(&scratch, "clones.c", source, &["-O2"]));
+    assert!(promised.iter().any(|symbol| symbol.0 == "sum"), "{promised:?}");
+    for symbol in &promised {
+        assert!(defined.contains(symbol), "{symbol:?} in {defined:?}");
+    }
 }

@@ -1,9 +1,8 @@
-//! Unwinding: lookups through the interposed function, a panic through a hand-made frame, speed with many objects.
+//! Unwinding: lookups through the interposed function, and speed with many objects.
 
 use std::panic::{catch_unwind, resume_unwind};
 use std::time::Instant;
 
-use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, SegmentKind, SegmentRequest};
 use uruk_pipeline::runtime::unwind::{self, UnwindError, UnwindMethod};
 
 /// glibc's `struct dl_find_object`.
@@ -69,54 +68,6 @@ fn overlap_and_emptiness_are_errors() {
     }
     assert!(matches!(unwind::register(base..base, 0), Err(UnwindError::Empty { .. })));
     let _after = unwind::register(base + 100..base + 101, 0).unwrap();
-}
-
-extern "C-unwind" fn throw() {
-    resume_unwind(Box::new("thrown"));
-}
-
-#[test]
-fn a_panic_unwinds_through_linked_code() {
-    // sub rsp, 8; call rdi; add rsp, 8; ret
-    let code = [0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x83, 0xc4, 8, 0xc3];
-    let manager = InProcessMemoryManager::new().unwrap();
-    let request = |kind, content_bytes| SegmentRequest { kind, content_bytes, zero_fill_bytes: 0, align: 16 };
-    let mut flight = manager
-        .allocate(
-            "frame",
-            &[request(SegmentKind::Code, code.len()), request(SegmentKind::ReadOnly, 20 + 24 + 24 + 4)],
-        )
-        .unwrap();
-    flight.working(0).copy_from_slice(&code);
-    let start = flight.address(0).value();
-    let header = flight.address(1).value();
-    let (cie, fde) = (header + 20, header + 44);
-    let relative = |to: u64, from: u64| ((to as i64 - from as i64) as i32).to_le_bytes();
-    let mut tables = Vec::new();
-    // .eh_frame_hdr: version, encodings, pointer to the frames, one row
-    tables.extend([1, 0x1b, 0x03, 0x3b]);
-    tables.extend(relative(cie, header + 4));
-    tables.extend(1_u32.to_le_bytes());
-    tables.extend(relative(start, header));
-    tables.extend(relative(fde, header));
-    // CIE "zR": CFA = rsp + 8, return address at CFA - 8
-    tables.extend(20_u32.to_le_bytes());
-    tables.extend([0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0]);
-    // FDE: after four bytes CFA = rsp + 16
-    tables.extend(20_u32.to_le_bytes());
-    tables.extend((fde as u32 + 4).wrapping_sub(cie as u32).to_le_bytes());
-    tables.extend(relative(start, fde + 8));
-    tables.extend((code.len() as u32).to_le_bytes());
-    tables.extend([0, 0x44, 0x0e, 16, 0, 0, 0, 0]);
-    tables.extend([0; 4]);
-    flight.working(1).copy_from_slice(&tables);
-    let alloc = flight.finalize().unwrap();
-    let _registration = unwind::register(start..start + code.len() as u64, header).unwrap();
-    // SAFETY: the code takes one function pointer, calls it, and is described to the unwinder.
-    let call: extern "C-unwind" fn(extern "C-unwind" fn()) =
-        unsafe { std::mem::transmute(alloc.address(0).to_ptr::<()>()) };
-    let caught = catch_unwind(|| call(throw)).unwrap_err();
-    assert_eq!(*caught.downcast::<&str>().unwrap(), "thrown");
 }
 
 /// Median of the time for one throw and catch, in nanoseconds.

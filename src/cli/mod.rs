@@ -2,8 +2,12 @@
 
 mod args;
 mod clang;
+mod observe;
+mod progress;
 mod report;
 mod run;
+mod stats;
+mod trace;
 
 use std::ffi::c_int;
 

@@ -5,16 +5,19 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use uruk::core::ExecutorSymbolDef;
 use uruk::core::sync::Arc;
 use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
 use uruk::pipeline::object::ObjectBuffer;
-use uruk::pipeline::runtime::exit::ExitError;
+use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::process::set_program_symbols;
 use uruk::pipeline::runtime::startup::Program;
 use uruk::{Jit, JitError};
 
 use super::args::RunArgs;
 use super::clang::{self, ClangError};
+use super::observe::{Observers, TraceError};
+use super::report;
 
 /// Why a program did not come to run.
 #[derive(Debug, thiserror::Error)]
@@ -29,19 +32,18 @@ pub(crate) enum RunError {
     Argument,
     #[error("cannot prepare the end of the program")]
     Exit(#[from] ExitError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
 }
 
 /// Links the files and becomes the program.
 pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let arguments = program_arguments(args)?;
-    let jit: &'static Jit = Box::leak(Box::new(build(args)?)); // never dropped: its code runs to the end
-    for library in &args.load {
-        jit.load_library(library)?;
-    }
-    for file in &args.files {
-        add_file(jit, file, args)?;
-    }
-    let entry = jit.link(&args.entry).map_err(|source| RunError::Link { source })?;
+    let observers = observe(args)?;
+    let linked = link(args, &observers);
+    // What follows on the terminal is the program's, or an error.
+    observers.leave_terminal();
+    let (jit, entry) = linked?;
 
     let program = Program::new(arguments);
     program.take_the_name();
@@ -49,7 +51,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let session = jit.session();
     set_program_symbols(Arc::new(move |name: &CStr| {
         let name = session.intern(name.to_str().ok()?);
-        let found = session.lookup_symbol(&vec![(jit.main_dylib().clone(), Default::default())], &name).ok()?;
+        let found =
+            session.lookup_symbol(&vec![(jit.main_dylib().clone(), Default::default())], &name).ok()?;
         Some(found.address)
     }));
     let (initializers, finalizers) = (jit.platform().take_initializers(), jit.platform().take_finalizers());
@@ -63,7 +66,32 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     }
 }
 
-fn build(args: &RunArgs) -> Result<Jit, JitError> {
+/// Begins to watch. The report is due at `exit`, after everything that the program registers.
+fn observe(args: &RunArgs) -> Result<Arc<Observers>, RunError> {
+    let observers = Observers::install(args.trace.as_deref(), args.stats)?;
+    let at_exit = observers.clone();
+    on_exit(move |_| {
+        if let Err(error) = at_exit.finish() {
+            report::error(&error);
+        }
+    })?;
+    Ok(observers)
+}
+
+/// Makes everything ready to run that the entry needs.
+fn link(args: &RunArgs, observers: &Arc<Observers>) -> Result<(&'static Jit, ExecutorSymbolDef), RunError> {
+    let jit: &'static Jit = Box::leak(Box::new(build(args, observers)?)); // never dropped: its code runs to the end
+    for library in &args.load {
+        jit.load_library(library)?;
+    }
+    for file in &args.files {
+        add_file(jit, file, args)?;
+    }
+    let entry = jit.link(&args.entry).map_err(|source| RunError::Link { source })?;
+    Ok((jit, entry))
+}
+
+fn build(args: &RunArgs, observers: &Arc<Observers>) -> Result<Jit, JitError> {
     let level = match args.optimize {
         0 => OptimizationLevel::O0,
         1 => OptimizationLevel::O1,
@@ -75,6 +103,10 @@ fn build(args: &RunArgs) -> Result<Jit, JitError> {
         "default" => builder,
         "none" => builder.pipeline(OptimizationPipeline::none()),
         passes => builder.pipeline(OptimizationPipeline::passes(passes)),
+    };
+    let builder = match observers.session_observer() {
+        Some(observer) => builder.observer(observer),
+        None => builder,
     };
     match args.jobs {
         Some(jobs) => builder.threads(jobs.into()).build(),

@@ -86,7 +86,11 @@ impl StatsLayer {
 impl Stats {
     /// Counts what a session reports.
     pub(crate) fn observe(&self, event: &SessionEvent) {
-        let counter = match event.kind {
+        self.count(&event.kind);
+    }
+
+    fn count(&self, kind: &EventKind) {
+        let counter = match kind {
             EventKind::Claimed { .. } => &self.units_claimed,
             EventKind::Emitted { .. } => &self.units_emitted,
             EventKind::Ready { .. } => &self.symbols_ready,
@@ -110,10 +114,14 @@ impl Stats {
     }
 
     fn write_materialized(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Relaxed: as in `observe`.
+        // Relaxed: as in `count`.
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (claimed, emitted) = (count(&self.units_claimed), count(&self.units_emitted));
-        write!(f, "materialized {emitted} of {claimed} units claimed: {} symbols ready", count(&self.symbols_ready))?;
+        write!(
+            f,
+            "materialized {emitted} of {claimed} units claimed: {} symbols ready",
+            count(&self.symbols_ready)
+        )?;
         match count(&self.symbols_failed) {
             0 => {}
             failed => write!(f, ", {failed} failed")?,
@@ -169,20 +177,30 @@ impl Resident {
 impl fmt::Display for Resident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        write!(f, "resident: {:.1} MiB now, {:.1} MiB at most", mebibytes(self.now_bytes), mebibytes(self.peak_bytes))
+        write!(
+            f,
+            "resident: {:.1} MiB now, {:.1} MiB at most",
+            mebibytes(self.now_bytes),
+            mebibytes(self.peak_bytes)
+        )
     }
 }
 
 /// Stages by own time, longest first; waits below.
 fn write_table(f: &mut fmt::Formatter<'_>, stages: &BTreeMap<&'static str, Stage>) -> fmt::Result {
-    let (waiting, mut working): (Vec<_>, Vec<_>) = stages.iter().partition(|(name, _)| WAITING.contains(*name));
+    let (waiting, mut working): (Vec<_>, Vec<_>) =
+        stages.iter().partition(|(name, _)| WAITING.contains(*name));
     if working.is_empty() && waiting.is_empty() {
         return Ok(());
     }
     working.sort_by_key(|(_, stage)| std::cmp::Reverse(stage.own));
     let busy: Duration = working.iter().map(|(_, stage)| stage.own).sum();
     let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
-    writeln!(f, "{:<20} {:>8} {:>12} {:>12} {:>7} {:>12}", "stage", "count", "total ms", "own ms", "share", "max ms")?;
+    writeln!(
+        f,
+        "{:<20} {:>8} {:>12} {:>12} {:>7} {:>12}",
+        "stage", "count", "total ms", "own ms", "share", "max ms"
+    )?;
     for (name, stage) in working {
         let share = 100.0 * stage.own.as_secs_f64() / busy.as_secs_f64().max(f64::MIN_POSITIVE);
         writeln!(
@@ -197,7 +215,14 @@ fn write_table(f: &mut fmt::Formatter<'_>, stages: &BTreeMap<&'static str, Stage
     writeln!(f, "{:<20} {:>8} {:>12} {:>12.2}", "busy, all threads", "", "", millis(busy))?;
     for (name, stage) in waiting {
         let (total, max) = (millis(stage.total), millis(stage.max));
-        writeln!(f, "{:<20} {:>8} {total:>12.2} {:>12} {:>7} {max:>12.2}", format!("({name})"), stage.count, "", "")?;
+        writeln!(
+            f,
+            "{:<20} {:>8} {total:>12.2} {:>12} {:>7} {max:>12.2}",
+            format!("({name})"),
+            stage.count,
+            "",
+            ""
+        )?;
     }
     Ok(())
 }
@@ -249,7 +274,11 @@ mod tests {
             own: Duration::from_millis(millis),
             max: Duration::from_millis(millis),
         };
-        let stages = BTreeMap::from([("ir.codegen", stage(75)), ("ir.optimize", stage(25)), ("session.lookup", stage(900))]);
+        let stages = BTreeMap::from([
+            ("ir.codegen", stage(75)),
+            ("ir.optimize", stage(25)),
+            ("session.lookup", stage(900)),
+        ]);
         let table = fmt::from_fn(|f| write_table(f, &stages)).to_string();
         let lines: Vec<&str> = table.lines().collect();
         assert!(lines[1].starts_with("ir.codegen") && lines[1].contains(" 75.0%"), "{table}");
@@ -277,11 +306,12 @@ mod tests {
             EventKind::Failed { dylib, symbol },
             EventKind::Closed,
         ];
-        for (sequence, kind) in (0..).zip(kinds) {
-            stats.observe(&SessionEvent { sequence, kind });
-        }
+        kinds.iter().for_each(|kind| stats.count(kind));
         let report = stats.report().to_string();
-        assert!(report.starts_with("materialized 1 of 1 units claimed: 1 symbols ready, 1 failed;"), "{report}");
+        assert!(
+            report.starts_with("materialized 1 of 1 units claimed: 1 symbols ready, 1 failed;"),
+            "{report}"
+        );
     }
 
     #[test]

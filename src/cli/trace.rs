@@ -151,10 +151,12 @@ impl TraceFile {
         };
         TRACK.set((self.number, track));
         let thread = std::thread::current();
-        let name = thread.name().unwrap_or("a thread of the program");
-        for (kind, value) in
-            [("thread_name", format!("\"name\":{}", Json(name))), ("thread_sort_index", format!("\"sort_index\":{track}"))]
-        {
+        let name =
+            thread.name().unwrap_or_else(|| if is_first_thread() { "main" } else { "thread of the program" });
+        for (kind, value) in [
+            ("thread_name", format!("\"name\":{}", Json(name))),
+            ("thread_sort_index", format!("\"sort_index\":{track}")),
+        ] {
             self.put(format_args!(
                 ",\n{{\"ph\":\"M\",\"pid\":{},\"tid\":{track},\"name\":\"{kind}\",\"args\":{{{value}}}}}",
                 self.process
@@ -263,6 +265,14 @@ impl Visit for Message {
     }
 }
 
+/// Whether this is the thread that the process began with; the standard library does not name it, since `main` is C's.
+fn is_first_thread() -> bool {
+    // The link reads "PROCESS/task/THREAD".
+    let Ok(link) = std::fs::read_link("/proc/thread-self") else { return false };
+    let mut parts = link.iter();
+    parts.next().is_some_and(|process| parts.next_back() == Some(process))
+}
+
 /// A string as JSON writes it.
 struct Json<'a>(&'a str);
 
@@ -337,7 +347,10 @@ mod tests {
         assert!(trace.starts_with("[\n{\"ph\":\"M\"") && trace.ends_with("\n]\n"), "{trace}");
         let fields = r#""name":"ir.optimize","cat":"uruk::cli::trace::tests","args":{"unit":"a \"b\"\u000a","size_bytes":3,"level":"'x'"}"#;
         assert!(trace.contains(fields), "{trace}");
-        assert!(trace.contains(r#""name":"half way""#) && trace.contains(r#""args":{"left":"1"}"#), "{trace}");
+        assert!(
+            trace.contains(r#""name":"half way""#) && trace.contains(r#""args":{"left":"1"}"#),
+            "{trace}"
+        );
         assert_eq!(trace.matches('{').count(), trace.matches('}').count());
     }
 
@@ -359,7 +372,10 @@ mod tests {
             pool.dispatch(task).unwrap();
             done.wait();
         });
-        assert!(trace.contains(r#""tid":1000,"name":"thread_name","args":{"name":"uruk-worker-0"}"#), "{trace}");
+        assert!(
+            trace.contains(r#""tid":1000,"name":"thread_name","args":{"name":"uruk-worker-0"}"#),
+            "{trace}"
+        );
         let line = trace.lines().find(|line| line.contains("link.fixup")).unwrap();
         assert!(line.contains("\"tid\":1000,"), "{line}");
     }
@@ -370,12 +386,15 @@ mod tests {
             tracing::debug_span!("first").in_scope(|| ());
             let subscriber = tracing::dispatcher::get_default(Clone::clone);
             let other = thread::spawn(move || {
-                tracing::dispatcher::with_default(&subscriber, || tracing::debug_span!("second").in_scope(|| ()));
+                tracing::dispatcher::with_default(&subscriber, || {
+                    tracing::debug_span!("second").in_scope(|| ())
+                });
             });
             other.join().unwrap();
         });
         let track = |name: &str| {
-            let line = trace.lines().find(|line| line.contains(&format!("\"name\":\"{name}\",\"cat\""))).unwrap();
+            let line =
+                trace.lines().find(|line| line.contains(&format!("\"name\":\"{name}\",\"cat\""))).unwrap();
             line.split("\"tid\":").nth(1).unwrap().split(',').next().unwrap().to_owned()
         };
         assert_eq!((track("first"), track("second")), ("1".to_owned(), "2".to_owned()));

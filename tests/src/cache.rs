@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::sources;
 
@@ -154,7 +155,20 @@ fn cache_directory() -> Result<PathBuf, BuildError> {
     Ok(directory)
 }
 
+/// The tools of this package. Each is asked for its version once per process.
+const TOOLS: [&str; 4] = ["clang-22", "clang++-22", "llvm-ar-22", "rustc"];
+
 fn tool_version(tool: &str) -> Result<String, BuildError> {
+    static VERSIONS: [OnceLock<String>; TOOLS.len()] = [const { OnceLock::new() }; TOOLS.len()];
+    let known = TOOLS.iter().position(|&known| known == tool).map(|index| &VERSIONS[index]);
+    if let Some(version) = known.and_then(OnceLock::get) {
+        return Ok(version.clone());
+    }
+    let version = ask_version(tool)?;
+    Ok(known.map_or(version.clone(), |known| known.get_or_init(|| version).clone()))
+}
+
+fn ask_version(tool: &str) -> Result<String, BuildError> {
     let output = Command::new(tool).arg("--version").output().map_err(io(tool))?;
     Ok(format!("{tool} {}", String::from_utf8_lossy(&output.stdout)))
 }

@@ -2,13 +2,14 @@
 //! through `uruk run`, and compares it with the native executable.
 //!
 //! [`sources`] finds the libraries, [`program`] says what a program is, [`forms`] compiles it, [`cache`] keeps what was
-//! compiled, [`process`] runs, [`matrix`] compares, [`uruk`] is the command under test.
+//! compiled, [`inputs`] makes small and broken files, [`process`] runs, [`matrix`] compares, [`uruk`] is the command under test.
 //!
 //! **Never** does it link the engine: the `uruk` command is a file like any other toolchain's, so that a test sees
 //! what a user sees, and a crash of the engine is a failed test rather than a dead test binary.
 
 pub mod cache;
 pub mod forms;
+pub mod inputs;
 pub mod matrix;
 pub mod process;
 pub mod program;

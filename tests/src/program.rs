@@ -12,6 +12,7 @@
 //! | `arg`, `env`, `stdin` | one argument, one `NAME=VALUE`, one line of standard input |
 //! | `flags` | compiler flags for all files; `flags FILE` for one |
 //! | `native-link` | flags for the native link alone |
+//! | `crate` | a Rust crate of [`ProgramSource`] that the program uses, compiled as an archive |
 //! | `entry` | the function that `--entry` names |
 //! | `compare` | `stdout` where standard error is not the same in two runs of the native program |
 //! | `skip FORM` | why the program cannot be had in that form, natively either |
@@ -147,13 +148,6 @@ impl Program {
         Ok(self)
     }
 
-    /// Adds a Rust crate that the program names.
-    #[must_use]
-    pub fn with_crate(mut self, source: ProgramSource) -> Self {
-        self.crates.push(source);
-        self
-    }
-
     /// Compiles the native objects and the optimized bitcode at another level than 2.
     #[must_use]
     pub fn at_level(mut self, level: u8) -> Self {
@@ -207,6 +201,10 @@ impl Program {
                 files.into_iter().for_each(|file| file.flags.extend(words()));
             }
             ("native-link", None) => self.native_link.extend(words()),
+            ("crate", None) => {
+                let source = ProgramSource::by_name(value);
+                self.crates.push(source.unwrap_or_else(|| panic!("{}: no crate `{value}`", self.name)));
+            }
             ("entry", None) => self.entry = Some(value.to_owned()),
             ("compare", None) if value == "stdout" => self.compares_stderr = false,
             ("skip", Some(form)) => self.skipped.push((form.to_owned(), value.to_owned())),

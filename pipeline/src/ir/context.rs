@@ -257,7 +257,7 @@ mod tests {
         drop(inner);
         assert!(!second.is_held_by_me());
         assert!(ThreadSafeContext::held_by_current_thread());
-        let elsewhere = std::thread::scope(|scope| {
+        let elsewhere = uruk_core::sync::thread::scope(|scope| {
             scope.spawn(ThreadSafeContext::held_by_current_thread).join().expect("no panic")
         });
         assert!(!elsewhere);

@@ -111,9 +111,13 @@ extern "C-unwind" fn give_up(reason: *const c_char) {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "LLVM goes on into undefined behaviour if this handler returns, and aborts itself where there is none"
+)]
 extern "C-unwind" fn give_up_allocating(_data: *mut c_void, reason: *const c_char, _diagnose: bool) {
     give_up(reason);
-    // LLVM does not expect this handler to return, and outside `enter_llvm` there is nowhere to go.
+    // Outside `enter_llvm` there is nowhere to go.
     std::process::abort();
 }
 
@@ -255,4 +259,44 @@ unsafe extern "C-unwind" {
         message: *mut *mut c_char,
         buffer: *mut LLVMMemoryBufferRef,
     ) -> LLVMBool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Declared once more, as a function that may unwind.
+    unsafe extern "C-unwind" {
+        fn LLVMSetModuleInlineAsm2(module: LLVMModuleRef, text: *const c_char, size: usize);
+    }
+
+    #[test]
+    fn a_cxx_exception_out_of_llvm_is_an_error() {
+        // SAFETY: the text is longer than any string can be, which is refused before it is read. Module and
+        // context are disposed of after their last use.
+        let error = unsafe {
+            let context = llvm_sys::core::LLVMContextCreate();
+            let module = llvm_sys::core::LLVMModuleCreateWithNameInContext(c"m".as_ptr(), context);
+            let error = enter_llvm(|| LLVMSetModuleInlineAsm2(module, c"".as_ptr(), usize::MAX));
+            llvm_sys::core::LLVMDisposeModule(module);
+            llvm_sys::core::LLVMContextDispose(context);
+            error
+        };
+        let FatalError(message) = error.expect_err("no such string");
+        assert!(message.starts_with("C++ exception: "), "{message}");
+    }
+
+    #[test]
+    fn a_failed_allocation_is_an_error() {
+        let give_up = || give_up_allocating(std::ptr::null_mut(), c"out of everything".as_ptr(), true);
+        assert_eq!(enter_llvm(give_up), Err(FatalError("out of everything".to_owned())));
+    }
+
+    #[test]
+    fn a_panic_inside_goes_on_as_a_panic() {
+        let panic = panic::catch_unwind(|| enter_llvm(|| panic::resume_unwind(Box::new(7))));
+        assert_eq!(panic.err().and_then(|payload| payload.downcast::<i32>().ok()), Some(Box::new(7)));
+        assert_eq!(DEPTH.get(), 0);
+        assert_eq!(enter_llvm(|| 3), Ok(3));
+    }
 }

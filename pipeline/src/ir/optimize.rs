@@ -161,7 +161,7 @@ impl OptimizationPipeline {
     }
 
     /// Any pipeline, as `opt -passes=` takes it. Whether LLVM understands it is found out when it runs; see
-    /// [`OptimizationPipeline::check`].
+    /// [`IrCompiler::check_pipeline`](super::IrCompiler::check_pipeline).
     pub fn passes(passes: impl Into<String>) -> Self {
         Self::of(Body::Passes(passes.into()))
     }

@@ -28,6 +28,7 @@ use llvm_sys::transforms::pass_builder::{
 use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, take_message, uruk_llvm_configure_target_machine};
 use super::module::{LockedModule, c_string, copy_text};
+use super::optimize::OptimizationLevel;
 use crate::object::ObjectBuffer;
 
 /// How hard code generation tries, apart from the passes over the IR.
@@ -42,6 +43,18 @@ pub enum CodegenLevel {
     Default,
     /// What compilers do at `-O3`.
     Aggressive,
+}
+
+impl From<OptimizationLevel> for CodegenLevel {
+    /// The level compilers pair with that many passes.
+    fn from(level: OptimizationLevel) -> Self {
+        match level {
+            OptimizationLevel::O0 => Self::None,
+            OptimizationLevel::O1 => Self::Less,
+            OptimizationLevel::O2 => Self::Default,
+            OptimizationLevel::O3 => Self::Aggressive,
+        }
+    }
 }
 
 /// Everything that decides which target machine compiles a module. Part of a cache key.

@@ -13,7 +13,7 @@ use uruk_core::{
 };
 
 use super::error::CompileError;
-use super::module::SourceKind;
+use super::source::SourceKind;
 use super::symbols::ModuleInterface;
 use super::{JitTargetMachineBuilder, ThreadSafeModule};
 use crate::layer::IrLayer;

@@ -149,9 +149,9 @@ impl Fixer<'_> {
         if self.stub(work.edge.target).is_some() && relax::is_branch(bytes, offset, work.edge.addend) {
             return self.apply_or_reach_through_stub(bytes, work);
         }
-        if let Some(entry) = self.entry(work.edge.target) {
-            let distance = work.edge.kind.value(&Operands { target: entry, ..work.operands });
-            if relax::load_pointer(bytes, offset, work.edge.addend, distance) {
+        if let Some(pointer) = self.pointer(work.edge) {
+            let end = work.operands.place.wrapping_add_signed(-relax::END_OF_INSTRUCTION);
+            if relax::load_pointer(bytes, offset, pointer.wrapping_sub(end).cast_signed()) {
                 return Ok(());
             }
         }
@@ -238,6 +238,13 @@ impl Fixer<'_> {
         Some(self.at(Place { segment: Segment::Data, offset }))
     }
 
+    /// Where the pointer to what a `lea` computes lies.
+    fn pointer(&self, edge: &Edge) -> Option<u64> {
+        let index = self.plan.got_plt.pointers.get(edge.target, got_plt::pointed_offset(edge.addend))?;
+        let offset = self.layout.pointers + index * got_plt::ENTRY_BYTES;
+        Some(self.at(Place { segment: Segment::Data, offset }))
+    }
+
     fn stub(&self, symbol: SymbolId) -> Option<u64> {
         let index = self.plan.got_plt.stubs.get(symbol)?;
         let offset = self.layout.stubs + index * got_plt::STUB_BYTES;
@@ -284,6 +291,13 @@ impl Fixer<'_> {
         let table = &mut working[self.layout.got as usize..];
         for (entry, symbol) in table.chunks_exact_mut(8).zip(self.plan.got_plt.entries.symbols()) {
             entry.copy_from_slice(&self.addresses[symbol.index()].to_le_bytes());
+        }
+        let pointers = &mut working[self.layout.pointers as usize..];
+        for (pointer, (symbol, offset)) in
+            pointers.chunks_exact_mut(8).zip(self.plan.got_plt.pointers.targets())
+        {
+            let address = self.addresses[symbol.index()].wrapping_add_signed(*offset);
+            pointer.copy_from_slice(&address.to_le_bytes());
         }
         let slots = &mut working[self.layout.ifunc_slots as usize..];
         for (index, slot) in (0..self.plan.ifuncs.count()).zip(slots.chunks_exact_mut(8)) {

@@ -5,9 +5,12 @@
 //! private writable memory, never shared with a child of `fork`; stubs are code.
 //!
 //! ```text
-//!  table:  | address of symbol u64 | ...
-//!  stub:   jmp *entry(%rip); int3; int3                    8 bytes
+//!  table:     | address of symbol u64 | ...
+//!  pointers:  | address of symbol + offset u64 | ...        for what `lea` may fail to reach
+//!  stub:      jmp *entry(%rip); int3; int3                  8 bytes
 //! ```
+
+use rustc_hash::FxHashMap;
 
 use super::graph::{Block, Edge, LinkGraph, Location, SectionRole, SymbolId};
 use super::relax;
@@ -60,12 +63,53 @@ impl Slots {
 pub(super) struct GotPlt {
     pub(super) entries: Slots,
     pub(super) stubs: Slots,
+    pub(super) pointers: Pointers,
+}
+
+/// Pointers into symbols, each once.
+#[derive(Debug, Default)]
+pub(super) struct Pointers {
+    by_target: FxHashMap<(SymbolId, i64), u64>,
+    targets: Vec<(SymbolId, i64)>,
+}
+
+impl Pointers {
+    fn add(&mut self, symbol: SymbolId, offset: i64) {
+        let next = self.targets.len() as u64;
+        self.by_target.entry((symbol, offset)).or_insert_with(|| {
+            self.targets.push((symbol, offset));
+            next
+        });
+    }
+
+    /// The index of the pointer to `offset` bytes behind a symbol.
+    pub(super) fn get(&self, symbol: SymbolId, offset: i64) -> Option<u64> {
+        self.by_target.get(&(symbol, offset)).copied()
+    }
+
+    /// What is pointed to, in the order of the indices.
+    pub(super) fn targets(&self) -> &[(SymbolId, i64)] {
+        &self.targets
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.targets.len() as u64
+    }
+}
+
+/// Where the operand of a `lea` with this addend points, from its symbol on.
+pub(super) const fn pointed_offset(addend: i64) -> i64 {
+    addend.wrapping_sub(relax::END_OF_INSTRUCTION)
 }
 
 /// Finds out which symbols need an entry or a stub.
 pub(super) fn plan(graph: &LinkGraph<'_>) -> GotPlt {
     let count = graph.symbols.len();
-    let mut plan = GotPlt { entries: Slots::with_symbols(count), stubs: Slots::with_symbols(count) };
+    let mut plan = GotPlt {
+        entries: Slots::with_symbols(count),
+        stubs: Slots::with_symbols(count),
+        pointers: Pointers::default(),
+    };
     for (id, block) in graph.live_blocks() {
         let content = graph.content(id);
         for edge in graph.edges(id) {
@@ -86,7 +130,9 @@ impl GotPlt {
             EdgeKind::Branch32 if is_far(graph, edge.target) => self.add_stub(edge.target),
             EdgeKind::Delta32 if is_far(graph, edge.target) => self.add_rescue(graph, block, content, edge),
             // Should the descriptor be too far away, its address is loaded from here.
-            EdgeKind::TlsDescriptorDelta32 if is_far(graph, edge.target) => self.entries.add(edge.target),
+            EdgeKind::TlsDescriptorDelta32 if is_far(graph, edge.target) => {
+                self.pointers.add(edge.target, pointed_offset(edge.addend));
+            }
             _ => {}
         }
     }
@@ -99,8 +145,8 @@ impl GotPlt {
         let offset = edge.offset as usize;
         if relax::is_branch(content, offset, edge.addend) {
             self.add_stub(edge.target);
-        } else if relax::is_lea(content, offset, edge.addend) {
-            self.entries.add(edge.target);
+        } else if relax::is_lea(content, offset) {
+            self.pointers.add(edge.target, pointed_offset(edge.addend));
         }
     }
 

@@ -15,8 +15,9 @@ use std::fmt;
 use rustc_hash::FxHashSet;
 use uruk_core::sync::Arc;
 use uruk_core::{
-    DependenceGroup, ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet, MaterializationResponsibility,
-    ResolvedResponsibility, Resource, SharedError, SymbolLookupFlags, SymbolMap,
+    DependenceGroup, ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet,
+    MaterializationResponsibility, ResolvedResponsibility, Resource, SharedError, SymbolLookupFlags,
+    SymbolMap,
 };
 
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
@@ -56,7 +57,8 @@ impl ObjectLinkingLayer {
     ) -> Result<Link<Allocated>, LinkError> {
         let graph = elf::parse(object.name(), object.bytes())?;
         let discarded = discarded_definitions(responsibility, &graph);
-        let options = LinkOptions { is_discarded: &|name| discarded.contains(name), ..LinkOptions::default() };
+        let options =
+            LinkOptions { is_discarded: &|name| discarded.contains(name), ..LinkOptions::default() };
         Link::new(graph, &options)?.allocate(&*self.memory)
     }
 
@@ -84,7 +86,8 @@ impl ObjectLinkingLayer {
         if let Some(symbol) = responsibility.initializer_symbol() {
             self.platform.record(symbol, &linked.preinitializers, &linked.initializers, &linked.finalizers);
         }
-        let unwind = linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr)).transpose()?;
+        let unwind =
+            linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr)).transpose()?;
         Ok(LinkedCode { _unwind: unwind, _tls: tls_module, _memory: linked.alloc })
     }
 }
@@ -107,7 +110,8 @@ impl ObjectLayer for ObjectLinkingLayer {
 
         let dylib = resolved.dylib().clone();
         let session = dylib.session().clone();
-        let request = LookupRequest::new(dylib.link_order(), external_symbols(&link, &dylib)).until_resolved();
+        let request =
+            LookupRequest::new(dylib.link_order(), external_symbols(&link, &dylib)).until_resolved();
         let detached = resolved.detach();
         let layer = self.clone();
         session.lookup_async(request, move |answer| {
@@ -153,7 +157,10 @@ fn register_tls(image: TlsImage) -> Result<tls::TlsModule, TlsError> {
 /// that the dylib defines elsewhere, lost against another definition: references go there, as a static
 /// linker would have it. A hidden symbol that nobody else defines came up during code generation (the
 /// personality reference of exception tables is one) and stays local to the object.
-fn discarded_definitions(responsibility: &MaterializationResponsibility, graph: &LinkGraph<'_>) -> FxHashSet<Box<str>> {
+fn discarded_definitions(
+    responsibility: &MaterializationResponsibility,
+    graph: &LinkGraph<'_>,
+) -> FxHashSet<Box<str>> {
     let session = responsibility.session();
     let (mut discarded, mut hidden) = (FxHashSet::default(), Vec::new());
     for (name, exported) in global_definitions(graph) {
@@ -168,7 +175,8 @@ fn discarded_definitions(responsibility: &MaterializationResponsibility, graph: 
         }
     }
     if !hidden.is_empty() {
-        discarded.extend(responsibility.dylib().flags(hidden).into_iter().map(|(name, _)| name.as_str().into()));
+        discarded
+            .extend(responsibility.dylib().flags(hidden).into_iter().map(|(name, _)| name.as_str().into()));
     }
     discarded
 }
@@ -198,7 +206,11 @@ fn external_symbols(link: &Link<Allocated>, dylib: &JitDylib) -> LookupSet {
     let session = dylib.session();
     link.externals()
         .map(|(name, weak)| {
-            let flags = if weak { SymbolLookupFlags::WeaklyReferencedSymbol } else { SymbolLookupFlags::RequiredSymbol };
+            let flags = if weak {
+                SymbolLookupFlags::WeaklyReferencedSymbol
+            } else {
+                SymbolLookupFlags::RequiredSymbol
+            };
             (session.intern(name), flags)
         })
         .collect()

@@ -3,7 +3,7 @@
 //! ```text
 //!  code        functions | stubs | stubs of indirect functions
 //!  constants   read-only data | .eh_frame_hdr | .eh_frame, terminator | thread-local image | descriptors | thunk
-//!  data        GOT | slots of indirect functions | data || zero fill
+//!  data        GOT | pointers | slots of indirect functions | data || zero fill
 //!  large data  data of the large code model || its zero fill, and any zero fill of great size
 //! ```
 //! The first three lie within reach of each other. The last need not, so that gigabytes of zeros do not push the GOT
@@ -73,6 +73,7 @@ pub(super) struct Layout {
     pub(super) ifunc_stubs: u64,
     /// In data.
     pub(super) got: u64,
+    pub(super) pointers: u64,
     pub(super) ifunc_slots: u64,
     /// In constants.
     pub(super) eh_frame_hdr: u64,
@@ -109,6 +110,7 @@ pub(super) fn lay_out(
     let mut writer = Writer::new(graph);
     // The table comes first, so that it does not move away from the code when the data is large.
     let got = writer.reserve(Segment::Data, got_plt.entries.len() * got_plt::ENTRY_BYTES, 3);
+    let pointers = writer.reserve(Segment::Data, got_plt.pointers.len() * got_plt::ENTRY_BYTES, 3);
     let ifunc_slots = writer.reserve(Segment::Data, ifuncs.count() * ifunc::SLOT_BYTES, 3);
 
     let mut frames = Vec::new();
@@ -162,6 +164,7 @@ pub(super) fn lay_out(
         stubs,
         ifunc_stubs,
         got,
+        pointers,
         ifunc_slots,
         eh_frame_hdr,
         eh_frame,

@@ -44,8 +44,9 @@ fn discard_definitions(graph: &mut LinkGraph<'_>, is_discarded: &dyn Fn(&str) ->
             graph.symbols[index].common = false;
         }
     }
+    // A block may be discardable already, when graphs were merged; a name that counts still keeps it.
     for (index, block) in graph.blocks.iter_mut().enumerate() {
-        block.discardable |= lost[index] && !kept[index];
+        block.discardable = (block.discardable || lost[index]) && !kept[index];
     }
     for group in &graph.groups {
         let blocks = || group.sections.iter().flat_map(|section| graph.sections[section.index()].blocks());

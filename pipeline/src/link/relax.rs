@@ -62,28 +62,30 @@ pub(super) fn is_branch(bytes: &[u8], offset: usize, addend: i64) -> bool {
 }
 
 /// Whether the displacement at `offset` belongs to a `lea` with a 64-bit destination, which can be turned into a load.
-pub(super) fn is_lea(bytes: &[u8], offset: usize, addend: i64) -> bool {
+///
+/// A `lea` has no immediate, so its displacement ends it whatever the addend.
+pub(super) fn is_lea(bytes: &[u8], offset: usize) -> bool {
     const REX_W: u8 = 0x48;
     const REX_WR: u8 = 0x4c;
     /// An EVEX instruction with the same last three bytes would start here.
     const EVEX: u8 = 0x62;
     let Some(start) = offset.checked_sub(3) else { return false };
     let Some(&[rex, opcode, modrm]) = bytes.get(start..offset) else { return false };
-    addend == END_OF_INSTRUCTION
-        && matches!(rex, REX_W | REX_WR)
+    matches!(rex, REX_W | REX_WR)
         && opcode == LEA
         && is_rip_relative(modrm)
         && offset.checked_sub(6).is_none_or(|at| bytes[at] != EVEX)
 }
 
-/// Turns the `lea` whose displacement is at `offset` into a load of the pointer that lies `distance` away; see [`is_lea`].
+/// Turns the `lea` whose displacement is at `offset` into a load of the pointer that lies `distance` away from the end
+/// of the instruction; see [`is_lea`].
 ///
 /// ```text
-/// lea x(%rip), %reg   ->   mov x@GOTPCREL(%rip), %reg
+/// lea x+8(%rip), %reg   ->   mov pointer_to_x_plus_8(%rip), %reg
 /// ```
-pub(super) fn load_pointer(bytes: &mut [u8], offset: usize, addend: i64, distance: i64) -> bool {
+pub(super) fn load_pointer(bytes: &mut [u8], offset: usize, distance: i64) -> bool {
     let Ok(distance) = i32::try_from(distance) else { return false };
-    if !is_lea(bytes, offset, addend) {
+    if !is_lea(bytes, offset) {
         return false;
     }
     let Some(field) = bytes.get_mut(offset - 2..offset + 4) else { return false };
@@ -124,11 +126,11 @@ mod tests {
     #[test]
     fn a_lea_becomes_a_load_and_its_double_among_vector_instructions_does_not() {
         let mut lea = [0x66, 0x48, 0x8d, 0x3d, 0, 0, 0, 0];
-        assert!(load_pointer(&mut lea, 4, -4, 0x20));
+        assert!(load_pointer(&mut lea, 4, 0x20));
         assert_eq!(lea, [0x66, 0x48, 0x8b, 0x3d, 0x20, 0, 0, 0]);
         let vpermb = [0x62, 0xf2, 0x7d, 0x48, 0x8d, 0x05, 0, 0, 0, 0];
-        assert!(!is_lea(&vpermb, 6, -4));
-        assert!(!is_lea(&[0x8d, 0x05, 0, 0, 0, 0], 2, -4));
+        assert!(!is_lea(&vpermb, 6));
+        assert!(!is_lea(&[0x8d, 0x05, 0, 0, 0, 0], 2));
     }
 
     #[test]

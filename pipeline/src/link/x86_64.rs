@@ -53,7 +53,7 @@ pub enum EdgeKind {
     /// A distance from the field. `R_X86_64_PC32`.
     ///
     /// *Fixup expression:* `S + A - P : i32`; `L + A - P` where the field belongs to a call or jump;
-    /// `G + A - P` where it belongs to a `lea`, which becomes a `mov`, if `S` is out of reach.
+    /// where it belongs to a `lea` and `S` is out of reach, that becomes a `mov` of a pointer to `S + A + 4`.
     ///
     /// *Errors:* the symbol is more than 2 GiB away and the field belongs to another instruction.
     Delta32,
@@ -131,8 +131,8 @@ pub enum EdgeKind {
     BranchOffsetFromGot64,
     /// The distance to the descriptor of a thread-local variable. `R_X86_64_TLSGD`.
     ///
-    /// *Fixup expression:* `D + A - P : i32`; where `D` is out of reach the `lea` becomes a `mov` from the
-    /// table, `G + A - P : i32`
+    /// *Fixup expression:* `D + A - P : i32`; where `D` is out of reach the `lea` becomes a `mov` of a
+    /// pointer to `D`
     ///
     /// *Errors:* the symbol is not thread-local; the descriptor is out of reach and the instruction is not
     /// the `lea` of the psABI's sequence.

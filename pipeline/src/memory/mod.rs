@@ -11,6 +11,7 @@
 //! constants are written through a second view of their pages (see `in_process.rs`).
 
 mod account;
+mod arena;
 pub mod faulty;
 mod free_ranges;
 mod in_process;

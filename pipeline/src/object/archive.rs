@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use object::read::archive::ArchiveFile;
 use rustc_hash::{FxHashMap, FxHashSet};
+use uruk_core::SharedError;
 
 use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface};
 
@@ -44,16 +45,16 @@ impl ArchiveIndex {
     /// that the archive's own table says nothing about.
     ///
     /// # Errors
-    /// [`ObjectError`], converted, for what is no archive, a thin one, or one that is cut off; and whatever
-    /// `bitcode_symbols` says.
+    /// [`ObjectError`] for what is no archive, a thin one, or one that is cut off;
+    /// [`ObjectError::Member`] with what `bitcode_symbols` says.
     ///
     /// # Cost
     /// One pass over the member headers and the symbol table. Without a symbol table, one over each
     /// member's symbols too.
-    pub fn read<E: From<ObjectError>>(
+    pub fn read(
         archive: &ObjectBuffer,
-        mut bitcode_symbols: impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, E>,
-    ) -> Result<Self, E> {
+        mut bitcode_symbols: impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, SharedError>,
+    ) -> Result<Self, ObjectError> {
         let malformed = |error: object::read::Error| ObjectError::Malformed {
             object: archive.name().clone(),
             size_bytes: archive.size_bytes(),
@@ -61,7 +62,7 @@ impl ArchiveIndex {
         };
         let file = ArchiveFile::parse(archive.bytes()).map_err(malformed)?;
         if file.is_thin() {
-            return Err(ObjectError::ThinArchive { archive: archive.name().clone() }.into());
+            return Err(ObjectError::ThinArchive { archive: archive.name().clone() });
         }
         let mut index =
             Self { name: archive.name().clone(), members: Vec::new(), by_symbol: FxHashMap::default() };
@@ -73,7 +74,7 @@ impl ArchiveIndex {
             let member = &index.members[position];
             let names = match &table {
                 Some(covered) if covered.contains(&position) || !member.is_bitcode() => continue,
-                _ if member.is_bitcode() => bitcode_symbols(&member.contents)?,
+                _ if member.is_bitcode() => read_bitcode(&member.contents, &mut bitcode_symbols)?,
                 _ => defined_names(&member.contents)?,
             };
             index.add(names, position);
@@ -148,6 +149,13 @@ fn cut_member(
             what: format!("member {name} has {size_bytes} bytes from {offset:#x}, past the end"),
         })?;
     Ok(ArchiveMember { contents, offset })
+}
+
+fn read_bitcode(
+    member: &ObjectBuffer,
+    symbols: &mut impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, SharedError>,
+) -> Result<Vec<Box<str>>, ObjectError> {
+    symbols(member).map_err(|source| ObjectError::Member { member: member.name().clone(), source })
 }
 
 /// What an object defines; nothing for a member that is no object, as archives hold other files too.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use uruk_core::SharedError;
+
 /// Reading an object or an archive failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -51,5 +53,13 @@ pub enum ObjectError {
     ThinArchive {
         /// The archive.
         archive: Arc<str>,
+    },
+    /// A member of an archive that is no object could not be read.
+    #[error("{member}: its symbols cannot be read")]
+    Member {
+        /// The archive, and the member in brackets.
+        member: Arc<str>,
+        /// Why.
+        source: SharedError,
     },
 }

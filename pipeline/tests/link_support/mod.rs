@@ -35,7 +35,7 @@ pub(crate) fn compile(tool: Tool, language: &str, source: &str, flags: &[&str]) 
     let stem = format!("uruk-link-{}-{number}", std::process::id());
     let directory: PathBuf = std::env::temp_dir();
     let (input, output) = (directory.join(format!("{stem}.{language}")), directory.join(format!("{stem}.o")));
-    std::fs::write(&input, source).expect("the temporary directory is writable");
+    std::fs::write(&input, format!("{source}\n")).expect("the temporary directory is writable");
     let result = Command::new(tool.0).arg("-c").args(flags).arg(&input).arg("-o").arg(&output).output();
     let result = result.unwrap_or_else(|error| panic!("{} does not start: {error}", tool.0));
     let object = std::fs::read(&output);

@@ -37,7 +37,7 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("__cxa_thread_atexit", thread_atexit),
         ("dlsym", function(dlsym as *const ())),
         ("dlvsym", function(dlvsym as *const ())),
-        ("_dl_find_object", function(unwind::_dl_find_object as *const ())),
+        ("_dl_find_object", function(unwind::find_object as *const ())),
     ]
 }
 

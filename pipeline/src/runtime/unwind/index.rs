@@ -19,6 +19,7 @@
 //! | atomic | written by | orderings |
 //! |---|---|---|
 //! | `top`, `Top::leaves` | the writer, under `writer` | `unwind-publish`: Release / Acquire |
+//! | `lowest`, `highest` | the writer, under `writer` | Relaxed |
 //! | `readers` | readers | `unwind-reader`: fence SeqCst on both sides; `unwind-done`: Release / Acquire |
 //!
 //! # Fork
@@ -28,7 +29,7 @@
 use std::ptr;
 
 use uruk_core::sync::Mutex;
-use uruk_core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use uruk_core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// One registered object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,10 @@ pub(super) struct Entry {
 
 /// The index. It is made for a static: dropping one leaves what it still refers to in place.
 pub(super) struct Index {
+    /// Everything that was ever registered lies between these. Linked code lies together, so that a throw which
+    /// never touches it is told so by two loads.
+    lowest: AtomicU64,
+    highest: AtomicU64,
     top: AtomicPtr<Top>,
     readers: [Stripe; STRIPES],
     writer: Mutex<Writer>,
@@ -84,6 +89,8 @@ impl Index {
     /// An empty index.
     pub(super) const fn new() -> Self {
         Self {
+            lowest: AtomicU64::new(u64::MAX),
+            highest: AtomicU64::new(0),
             top: AtomicPtr::new(ptr::null_mut()),
             readers: [const { Stripe(AtomicUsize::new(0)) }; STRIPES],
             writer: Mutex::new(Writer { len: 0, retired: Vec::new(), draining: Vec::new(), busy_stripes: 0 }),
@@ -95,6 +102,11 @@ impl Index {
     /// # Cost
     /// Two atomic increments on a line that few threads share, and two binary searches.
     pub(super) fn find(&self, address: u64) -> Option<Entry> {
+        // Relaxed: a thread that has a frame in an object got that object's address after its registration, by
+        // something that ordered both. Any other thread may as well have asked earlier.
+        if address < self.lowest.load(Ordering::Relaxed) || address >= self.highest.load(Ordering::Relaxed) {
+            return None;
+        }
         let stripe = &self.readers[own_stripe()].0;
         // Relaxed: the fence below orders it.
         stripe.fetch_add(1, Ordering::Relaxed);
@@ -112,6 +124,9 @@ impl Index {
     /// Adds `entry`, or answers the entry it overlaps.
     pub(super) fn insert(&self, entry: Entry) -> Result<(), Entry> {
         let mut writer = self.writer.lock();
+        // Relaxed: see `find`. The bounds only ever widen.
+        self.lowest.fetch_min(entry.start, Ordering::Relaxed);
+        self.highest.fetch_max(entry.end, Ordering::Relaxed);
         // SAFETY: the writer's lock is held, so nobody unlinks or frees anything meanwhile.
         let Some(top) = (unsafe { self.current_top() }) else {
             self.publish_top(vec![0], vec![new_leaf(vec![entry])]);

@@ -14,6 +14,8 @@
 
 mod index;
 mod redirect;
+#[cfg(test)]
+mod sample;
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -71,7 +73,7 @@ pub fn method() -> UnwindMethod {
         remember_real();
         // SAFETY: dlsym with a terminated name has no other obligation.
         let bound = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
-        if bound == own_function() {
+        if is_ours(bound) {
             UnwindMethod::Interposed
         } else if redirect::redirect_imports(c"_dl_find_object", own_function()) > 0 {
             redirect::never_unload(own_function());
@@ -187,14 +189,24 @@ pub struct DlFindObject {
 
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut DlFindObject) -> c_int;
 
-/// Answers which object contains `pc`: ours from the index, all others through glibc's function.
-///
-/// Takes the place of glibc's function of this name for the whole process.
+/// Takes the place of glibc's function of this name for the whole process, if it is in the executable.
 ///
 /// # Safety
 /// `result` points to a `struct dl_find_object` that can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _dl_find_object(pc: *mut c_void, result: *mut DlFindObject) -> c_int {
+    // SAFETY: the caller's obligation, passed on.
+    unsafe { find_object(pc, result) }
+}
+
+/// Answers which object contains `pc`: ours from the index, all others through glibc's function.
+///
+/// In a shared library the exported name means whatever comes first in the process, perhaps glibc's function; this
+/// one is always ours.
+///
+/// # Safety
+/// `result` points to a `struct dl_find_object` that can be written.
+pub(super) unsafe extern "C" fn find_object(pc: *mut c_void, result: *mut DlFindObject) -> c_int {
     if let Some(entry) = INDEX.find(pc.addr() as u64) {
         // Relaxed: the pointer is only passed on; the link map was there before any of our code.
         let link_map = OWN_LINK_MAP.load(Ordering::Relaxed).addr() as u64;
@@ -218,7 +230,19 @@ pub unsafe extern "C" fn _dl_find_object(pc: *mut c_void, result: *mut DlFindObj
 }
 
 fn own_function() -> *mut c_void {
-    _dl_find_object as FindObject as *mut c_void
+    find_object as FindObject as *mut c_void
+}
+
+/// Whether `function` lies in the executable or library that contains us.
+fn is_ours(function: *mut c_void) -> bool {
+    let base = |address| {
+        // SAFETY: a zeroed Dl_info is valid, and dladdr fills it or fails.
+        unsafe {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            (libc::dladdr(address, &raw mut info) != 0).then_some(info.dli_fbase)
+        }
+    };
+    base(function).is_some_and(|found| Some(found) == base(own_function()))
 }
 
 fn real() -> Option<FindObject> {
@@ -242,7 +266,7 @@ fn remember_real() -> *mut c_void {
         // SAFETY: as above. Without a successor in our own scope the process-wide one is glibc's.
         address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
     }
-    if address.is_null() || address == own_function() {
+    if address.is_null() || is_ours(address) {
         return ptr::null_mut();
     }
     // SAFETY: the address is that of glibc's `_dl_find_object`, which has this type.
@@ -267,3 +291,24 @@ extern "C" fn constructor() {
 // but the dynamic linker, which is ready by then.
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = constructor;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sample::Sample;
+
+    #[test]
+    fn a_panic_unwinds_through_linked_code() {
+        let sample = Sample::link();
+        let _registration = register(sample.code(), sample.eh_frame_hdr()).unwrap();
+        assert_eq!(sample.throw_through(), "thrown");
+    }
+
+    #[test]
+    fn registered_frames_serve_as_well() {
+        let sample = Sample::link();
+        let frames = redirect::register_frames(sample.eh_frame_hdr()).unwrap();
+        assert_eq!(sample.throw_through(), "thrown");
+        redirect::deregister_frames(frames);
+    }
+}

@@ -182,7 +182,7 @@ mod tests {
         // Relaxed: read by the thread that threw.
         CALLS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's obligation, passed on.
-        unsafe { crate::runtime::unwind::_dl_find_object(pc, result) }
+        unsafe { crate::runtime::unwind::find_object(pc, result) }
     }
 
     #[test]

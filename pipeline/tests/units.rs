@@ -1,0 +1,206 @@
+//! Units of objects and archives in a session, with a layer in the linker's place. Needs no LLVM.
+
+#[path = "support/layers.rs"]
+mod layers;
+mod support;
+
+use std::process::Command;
+use std::sync::Arc;
+
+use layers::{Linked, RecordingLayer};
+use support::{Scratch, open, run};
+use uruk_core::{
+    ExecutionSession, JitDylib, JitDylibLookupFlags, LookupSet, SharedError, SymbolFlags, SymbolMap,
+};
+use uruk_pipeline::layer::ObjectLayer;
+use uruk_pipeline::object::{
+    ArchiveIndex, ObjectInterface, ObjectMaterializationUnit, StaticArchiveGenerator, define_object,
+};
+
+struct Program {
+    session: ExecutionSession,
+    dylib: JitDylib,
+    recording: Arc<RecordingLayer>,
+    layer: Arc<dyn ObjectLayer>,
+}
+
+impl Program {
+    fn new() -> Self {
+        let session = ExecutionSession::new();
+        let dylib = session.create_jit_dylib("main").expect("new");
+        let recording = Arc::new(RecordingLayer::default());
+        Self { session, dylib, layer: recording.clone(), recording }
+    }
+
+    fn define(&self, object: uruk_pipeline::object::ObjectBuffer) -> Result<(), SharedError> {
+        define_object(&self.dylib, &self.layer, object)
+    }
+
+    fn lookup(&self, names: &[&str]) -> Result<SymbolMap, uruk_core::LookupError> {
+        let order = vec![(self.dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)];
+        self.session.lookup(&order, LookupSet::required(names.iter().map(|name| self.session.intern(name))))
+    }
+
+    fn linked(&self) -> Vec<Linked> {
+        self.recording.take()
+    }
+}
+
+#[test]
+fn an_object_is_linked_once_when_the_first_of_its_symbols_is_wanted() {
+    let scratch = Scratch::new("unit");
+    let program = Program::new();
+    let object = scratch.compile("cc", "pair.c", "int one = 1; int two(void) { return one; }", &[]);
+    program.define(object).expect("defined");
+    assert!(program.linked().is_empty(), "nobody has asked yet");
+    let found = program.lookup(&["two"]).expect("found");
+    assert_eq!(found.len(), 1);
+    program.lookup(&["one", "two"]).expect("found");
+    let linked = program.linked();
+    assert_eq!(linked.len(), 1);
+    assert!(linked[0].unit.ends_with("pair.c.out"), "{}", linked[0].unit);
+    assert_eq!(linked[0].symbols, ["one", "two"]);
+    assert!(!linked[0].has_initializer);
+}
+
+#[test]
+fn a_definition_that_yields_becomes_a_reference_of_its_object() {
+    let scratch = Scratch::new("yield");
+    let program = Program::new();
+    let source = |value: u32| {
+        format!(
+            "__attribute__((weak)) int shared = {value}; __attribute__((weak)) int function{value}(void) {{ return shared; }}"
+        )
+    };
+    program.define(scratch.compile("cc", "first.c", &source(1), &["-fPIC"])).expect("defined");
+    program.define(scratch.compile("cc", "second.c", &source(2), &["-fPIC"])).expect("defined");
+    program.lookup(&["function1", "function2", "shared"]).expect("found");
+    let linked = program.linked();
+    assert_eq!(linked.len(), 2);
+    let defined_by = |name: &str| {
+        let object = &linked.iter().find(|linked| linked.unit.contains(name)).expect("linked").object;
+        let read = ObjectInterface::read(object).expect("still an object");
+        let defined: Vec<_> = read.defined.iter().map(|symbol| symbol.name.to_owned()).collect();
+        let needs_shared =
+            read.undefined.iter().find(|symbol| symbol.name == "shared").map(|symbol| symbol.weak);
+        (defined, needs_shared)
+    };
+    assert_eq!(defined_by("first.c"), (vec!["shared".to_owned(), "function1".to_owned()], None));
+    assert_eq!(defined_by("second.c"), (vec!["function2".to_owned()], Some(false)));
+}
+
+#[test]
+fn two_strong_definitions_are_refused_and_both_files_named() {
+    let scratch = Scratch::new("twice");
+    let program = Program::new();
+    program.define(scratch.compile("cc", "first.c", "int twice = 1;", &[])).expect("defined");
+    let error =
+        program.define(scratch.compile("cc", "second.c", "int twice = 2;", &[])).expect_err("duplicate");
+    let message = error.to_string();
+    for part in ["twice", "first.c", "second.c"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn code_that_runs_before_or_after_the_program_has_a_symbol_that_stands_for_it() {
+    let scratch = Scratch::new("unit-init");
+    let program = Program::new();
+    for source in [
+        "__attribute__((constructor)) static void f(void) {}",
+        "__attribute__((destructor)) static void f(void) {}",
+    ] {
+        // Twice in one dylib, under one name: the symbols must differ.
+        for _ in 0..2 {
+            let object = scratch.compile("cc", "init.c", source, &[]);
+            let unit = ObjectMaterializationUnit::new(&program.session, program.layer.clone(), object)
+                .expect("an object");
+            let interface = uruk_core::MaterializationUnit::interface(&unit);
+            let initializer = interface.initializer.expect("a symbol");
+            assert_eq!(
+                interface.symbols.get(&initializer),
+                Some(&SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY)
+            );
+            program.dylib.define(Box::new(unit)).expect("defined");
+        }
+    }
+}
+
+fn archive_of(scratch: &Scratch, sources: &[(&str, &str)]) -> ArchiveIndex {
+    let path = scratch.path("lib.a");
+    for (name, source) in sources {
+        let object = scratch.compile("cc", &format!("{name}.c"), source, &["-fno-common"]);
+        let member = scratch.write(&format!("{name}.o"), object.bytes());
+        run(Command::new("ar").arg("qcs").arg(&path).arg(member));
+    }
+    ArchiveIndex::read(&open(&path), |_| unreachable!("no bitcode here")).expect("an archive")
+}
+
+fn serve(program: &Program, index: ArchiveIndex) {
+    let layer = program.layer.clone();
+    let generator =
+        StaticArchiveGenerator::new(index, move |dylib, member| define_object(dylib, &layer, member));
+    program.dylib.add_generator(Arc::new(generator));
+}
+
+#[test]
+fn members_of_an_archive_take_part_only_when_wanted_and_once() {
+    let scratch = Scratch::new("members");
+    let program = Program::new();
+    serve(
+        &program,
+        archive_of(
+            &scratch,
+            &[
+                ("alpha", "int alpha = 1, shared = 1;"),
+                ("beta", "int beta = 2; int also_beta = 3;"),
+                ("gamma", "int gamma_ = 1, shared = 2;"),
+            ],
+        ),
+    );
+    program.lookup(&["also_beta"]).expect("found");
+    program.lookup(&["beta"]).expect("found");
+    let linked = program.linked();
+    assert_eq!(linked.len(), 1);
+    assert!(linked[0].unit.ends_with("lib.a(beta.o)"), "{}", linked[0].unit);
+    program.lookup(&["shared"]).expect("found");
+    let linked = program.linked();
+    assert_eq!(linked.len(), 1);
+    assert!(linked[0].unit.ends_with("(alpha.o)"), "the first that defines it: {}", linked[0].unit);
+    let error = program.lookup(&["missing"]).expect_err("nowhere").to_string();
+    assert!(error.contains("missing"), "{error}");
+    let error = program.lookup(&["gamma_"]).expect_err("defines `shared` again");
+    let chain = layers::chain(&error);
+    assert!(chain.contains("shared") && chain.contains("gamma.o"), "{chain}");
+}
+
+#[test]
+fn a_weak_reference_does_not_pull_a_member_in() {
+    let scratch = Scratch::new("weak-reference");
+    let program = Program::new();
+    serve(&program, archive_of(&scratch, &[("only", "int only = 1;")]));
+    let order = vec![(program.dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)];
+    let weakly = LookupSet::weakly_referenced([program.session.intern("only")]);
+    assert!(program.session.lookup(&order, weakly).expect("absent is fine").is_empty());
+    assert!(program.linked().is_empty());
+    program.lookup(&["only"]).expect("found");
+}
+
+#[test]
+fn a_member_that_cannot_be_linked_fails_the_lookup_with_its_name() {
+    let scratch = Scratch::new("bad-member");
+    let program = Program::new();
+    let object = scratch.compile("cc", "good.c", "int foreign = 1;", &[]);
+    let path = scratch.path("lib.a");
+    let good = scratch.write("good.o", object.bytes());
+    run(Command::new("ar").arg("qcs").arg(&path).arg(&good));
+    let archive = open(&path);
+    let at = archive.bytes().windows(4).position(|window| window == b"\x7FELF").expect("the member");
+    let mut damaged = archive.bytes().to_vec();
+    damaged[at + 18] = 183;
+    let damaged = uruk_pipeline::object::ObjectBuffer::new("lib.a", damaged);
+    serve(&program, ArchiveIndex::read(&damaged, |_| unreachable!("no bitcode here")).expect("an archive"));
+    let error = program.lookup(&["foreign"]).expect_err("for another machine");
+    let chain = layers::chain(&error);
+    assert!(chain.contains("lib.a(good.o)") && chain.contains("AArch64"), "{chain}");
+}

@@ -1,0 +1,117 @@
+//! What `--trace`, `--stats` and a terminal make the command watch, and where that ends.
+//!
+//! Nothing is watched unless somebody asked: without a subscriber a span costs one load and a branch.
+
+use std::ffi::{c_int, c_void};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use uruk_core::SessionEvent;
+use uruk_core::sync::Arc;
+
+use super::progress::Progress;
+use super::stats::{Stats, StatsLayer};
+use super::trace::{TraceFile, TraceLayer};
+
+/// Everything that watches this process.
+#[derive(Debug)]
+pub(crate) struct Observers {
+    trace: Option<(PathBuf, Arc<TraceFile>)>,
+    stats: Option<Arc<Stats>>,
+    progress: Option<Progress>,
+    /// A forked child runs the same exit handlers, and has nothing to report.
+    process: u32,
+}
+
+/// Why the trace asked for is not, or not whole, in its file.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the trace {}", path.display())]
+pub(crate) struct TraceError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+unsafe extern "C" {
+    /// The C library's; declared here because nothing else of the command needs a binding to it.
+    fn fflush(stream: *mut c_void) -> c_int;
+}
+
+/// Takes a session's events.
+pub(crate) type SessionObserver = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
+
+impl Observers {
+    /// Begins to watch what was asked for. Called once, before the session is built.
+    ///
+    /// # Errors
+    /// [`TraceError`] if the trace's file cannot be created.
+    pub(crate) fn install(trace: Option<&Path>, stats: bool) -> Result<Arc<Self>, TraceError> {
+        let (trace_layer, trace) = match trace {
+            Some(path) => {
+                let (layer, file) =
+                    TraceLayer::create(path).map_err(|source| TraceError { path: path.into(), source })?;
+                (Some(layer), Some((path.to_owned(), file)))
+            }
+            None => (None, None),
+        };
+        let (stats_layer, stats) = stats.then(StatsLayer::new).unzip();
+        let (progress_layer, progress) = Progress::on_terminal().unzip();
+        if trace.is_some() || stats.is_some() || progress.is_some() {
+            let subscriber = tracing_subscriber::registry()
+                .with(LevelFilter::DEBUG)
+                .with(stats_layer)
+                .with(trace_layer)
+                .with(progress_layer);
+            // It fails if the process has a subscriber already; then that one watches.
+            drop(tracing::subscriber::set_global_default(subscriber));
+        }
+        Ok(Arc::new(Self { trace, stats, progress, process: std::process::id() }))
+    }
+
+    /// What the session is to report its events to, if anybody wants them.
+    pub(crate) fn session_observer(self: &Arc<Self>) -> Option<SessionObserver> {
+        if self.stats.is_none() && self.progress.is_none() {
+            return None;
+        }
+        let observers = self.clone();
+        Some(Arc::new(move |event| {
+            if let Some(stats) = &observers.stats {
+                stats.observe(event);
+            }
+            if let Some(progress) = &observers.progress {
+                progress.observe(event);
+            }
+        }))
+    }
+
+    /// Leaves the terminal to the program, or to an error message.
+    pub(crate) fn leave_terminal(&self) {
+        if let Some(progress) = &self.progress {
+            progress.stop();
+        }
+    }
+
+    /// Completes the trace and prints the statistics to stderr; for the exit hook. Does nothing in a forked child.
+    ///
+    /// # Errors
+    /// [`TraceError`] if the trace is not whole.
+    pub(crate) fn finish(&self) -> Result<(), TraceError> {
+        if std::process::id() != self.process {
+            return Ok(());
+        }
+        self.leave_terminal();
+        if let Some(stats) = &self.stats {
+            // What the program has printed comes first, also where its stdout is a file that would be written last.
+            // SAFETY: a null stream means every open one; we come after the program's own exit handlers.
+            unsafe { fflush(ptr::null_mut()) };
+            // Nothing is left to say if stderr is gone.
+            let _ = write!(io::stderr(), "\n{}", stats.report());
+        }
+        match &self.trace {
+            Some((path, file)) => file.finish().map_err(|source| TraceError { path: path.clone(), source }),
+            None => Ok(()),
+        }
+    }
+}

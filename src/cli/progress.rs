@@ -1,0 +1,236 @@
+//! A line on the terminal while a program takes long to compile.
+//!
+//! It appears after a second, on a terminal only, and is gone before the program's first instruction: the terminal is
+//! the program's from then on, and the thread that draws has ended.
+
+use std::fmt;
+use std::io::{IsTerminal as _, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tracing::Subscriber;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+use uruk_core::sync::thread::{self, JoinHandle};
+use uruk_core::sync::{Arc, Condvar, Mutex};
+use uruk_core::{EventKind, SessionEvent};
+
+/// Tells [`Progress`] which stage is under way, from a subscriber's spans.
+#[derive(Debug)]
+pub(crate) struct ProgressLayer(Arc<Board>);
+
+/// The line, and the thread that draws it. Dropping it takes the line away.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    board: Arc<Board>,
+    artist: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the line says.
+#[derive(Debug, Default)]
+struct Board {
+    state: Mutex<State>,
+    stopped: Condvar,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
+    claimed: u64,
+    emitted: u64,
+    /// The stage that began last, and its unit.
+    stage: Option<(&'static str, String)>,
+    stopped: bool,
+}
+
+/// A program that is there sooner needs no line.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Between two drawings: smooth enough, and next to no work.
+const TICK: Duration = Duration::from_millis(100);
+
+impl Progress {
+    /// Watches, if there is a terminal to draw on and a thread to draw with.
+    pub(crate) fn on_terminal() -> Option<(ProgressLayer, Self)> {
+        if !stderr().is_terminal() {
+            return None;
+        }
+        Self::draw_on(ProgressDrawTarget::stderr(), SILENCE)
+    }
+
+    fn draw_on(target: ProgressDrawTarget, silence: Duration) -> Option<(ProgressLayer, Self)> {
+        let board = Arc::new(Board::default());
+        let artist = thread::Builder::new().name("uruk-progress".to_owned()).spawn({
+            let board = board.clone();
+            move || board.draw_until_stopped(target, silence)
+        });
+        let progress = Self { board: board.clone(), artist: Mutex::new(Some(artist.ok()?)) };
+        Some((ProgressLayer(board), progress))
+    }
+
+    /// Counts what a session reports.
+    pub(crate) fn observe(&self, event: &SessionEvent) {
+        self.count(&event.kind);
+    }
+
+    fn count(&self, kind: &EventKind) {
+        match kind {
+            EventKind::Claimed { .. } => self.board.state.lock().claimed += 1,
+            EventKind::Emitted { .. } => self.board.state.lock().emitted += 1,
+            _ => {}
+        }
+    }
+
+    /// Takes the line away. On return the terminal is as it was, and the thread has ended.
+    pub(crate) fn stop(&self) {
+        self.board.state.lock().stopped = true;
+        self.board.stopped.notify_all();
+        let artist = self.artist.lock().take();
+        if let Some(artist) = artist {
+            // If it panicked there is no line, and nothing else to do about it.
+            drop(artist.join());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Board {
+    fn draw_until_stopped(&self, target: ProgressDrawTarget, silence: Duration) {
+        let Some(first) = self.wait(silence) else { return };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.set_style(
+            ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}")
+                .expect("the template is well formed"),
+        );
+        let mut state = first;
+        loop {
+            bar.set_message(state.to_string());
+            bar.tick();
+            match self.wait(TICK) {
+                Some(next) => state = next,
+                None => break,
+            }
+        }
+        bar.finish_and_clear();
+    }
+
+    /// What there is to draw after `pause`; nothing once the line is to go.
+    fn wait(&self, pause: Duration) -> Option<State> {
+        let until = Instant::now() + pause;
+        let mut state = self.state.lock();
+        while !state.stopped {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Some(state.clone());
+            }
+            state = self.stopped.wait_timeout(state, left).0;
+        }
+        None
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} units ready", self.emitted, self.claimed)?;
+        match &self.stage {
+            Some((stage, unit)) => write!(f, ", {stage} {unit}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The unit that a span is about.
+struct Unit(String);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProgressLayer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut unit = Unit(String::new());
+        attributes.record(&mut unit);
+        if !unit.0.is_empty()
+            && let Some(span) = context.span(id)
+        {
+            span.extensions_mut().insert(unit);
+        }
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(Unit(unit)) = span.extensions().get() {
+            self.0.state.lock().stage = Some((span.name(), unit.clone()));
+        }
+    }
+}
+
+impl Visit for Unit {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "unit" {
+            value.clone_into(&mut self.0);
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "unit" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    fn watched(silence: Duration) -> (ProgressLayer, Progress) {
+        Progress::draw_on(ProgressDrawTarget::hidden(), silence).unwrap()
+    }
+
+    #[test]
+    fn the_line_says_how_far_it_is_and_what_is_under_way() {
+        let (layer, progress) = watched(SILENCE);
+        let unit = uruk_core::SymbolStringPool::new().intern("a.bc");
+        let kinds = [
+            EventKind::Claimed { dylib: "main".into(), unit: unit.clone() },
+            EventKind::Claimed { dylib: "main".into(), unit: unit.clone() },
+            EventKind::Emitted { unit },
+        ];
+        kinds.iter().for_each(|kind| progress.count(kind));
+        assert_eq!(progress.board.state.lock().to_string(), "1 of 2 units ready");
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::debug_span!("ir.codegen", unit = %"b.bc").in_scope(|| ());
+            tracing::debug_span!("link.fixup", edges = 3).in_scope(|| ());
+        });
+        assert_eq!(progress.board.state.lock().to_string(), "1 of 2 units ready, ir.codegen b.bc");
+    }
+
+    #[test]
+    fn a_program_that_is_soon_there_ends_the_silence_early() {
+        let (_layer, progress) = watched(Duration::from_secs(3600));
+        progress.stop();
+        progress.stop();
+        assert!(progress.artist.lock().is_none());
+    }
+
+    #[test]
+    fn what_is_drawn_after_the_silence_is_what_is_known_then() {
+        let board = Board::default();
+        board.state.lock().claimed = 4;
+        assert_eq!(board.wait(Duration::ZERO).unwrap().claimed, 4);
+        board.state.lock().stopped = true;
+        assert_eq!(board.wait(Duration::from_secs(3600)), None);
+    }
+
+    #[test]
+    fn dropping_it_ends_its_thread_while_it_draws() {
+        let (layer, progress) = watched(Duration::ZERO);
+        let board = Arc::downgrade(&progress.board);
+        drop((layer, progress));
+        assert!(board.upgrade().is_none(), "the thread holds the board as long as it lives");
+    }
+}
