@@ -272,7 +272,7 @@ fn first_difference(name: &str, expected: &[u8], actual: &[u8]) -> String {
 }
 
 fn shortened(line: &str) -> String {
-    const CHARACTERS_MAX: usize = 300;
+    const CHARACTERS_MAX: usize = 900;
     if line.chars().count() <= CHARACTERS_MAX {
         return line.to_owned();
     }
