@@ -10,7 +10,8 @@ use uruk_core::{
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
-    CompileError, IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface, ThreadSafeModule,
+    CompileError, IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface,
+    ThreadSafeModule,
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::layer::IrLayer;
@@ -27,9 +28,8 @@ use crate::{FunctionPointer, JitBuilder, JitError};
 
 /// A program in this process: files go in, functions come out.
 ///
-/// Definitions live in one dylib, [`Jit::main_dylib`]. What they refer to is searched there first, then
-/// among the few functions that the engine itself provides, then in the C and C++ libraries and whatever
-/// else was loaded.
+/// Definitions live in one dylib, [`Jit::main_dylib`]. What they refer to is searched there first, then in the C
+/// and C++ libraries and whatever else was loaded.
 ///
 /// # Concurrency
 /// Every method may be called from any thread.
@@ -83,7 +83,9 @@ impl Jit {
             #[cfg(feature = "llvm")]
             FileKind::Bitcode => self.add_ir(file),
             #[cfg(feature = "llvm")]
-            FileKind::Other if path.extension().is_some_and(|extension| extension == "ll") => self.add_ir(file),
+            FileKind::Other if path.extension().is_some_and(|extension| extension == "ll") => {
+                self.add_ir(file)
+            }
             _ => foreign(if cfg!(feature = "llvm") {
                 "neither bitcode, an object, an archive nor a shared library; textual IR must be named *.ll"
             } else {
@@ -256,14 +258,13 @@ impl Jit {
     }
 
     #[cfg(feature = "llvm")]
-    fn bitcode_symbols(&self, member: &ObjectBuffer) -> Result<Vec<Box<str>>, SharedError> {
-        let interface = ModuleInterface::of_bitcode(member, &self.target)
-            .map_err(|error| Arc::new(error) as SharedError)?;
+    fn bitcode_symbols(&self, member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
+        let interface = ModuleInterface::of_bitcode(member, &self.target)?;
         Ok(interface.symbols.into_iter().map(|symbol| symbol.name).collect())
     }
 
     #[cfg(not(feature = "llvm"))]
-    fn bitcode_symbols(&self, _member: &ObjectBuffer) -> Result<Vec<Box<str>>, SharedError> {
+    fn bitcode_symbols(&self, _member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
         Ok(Vec::new())
     }
 }
@@ -295,7 +296,11 @@ impl Members {
         })
     }
 
-    fn unit(&self, session: &ExecutionSession, member: ObjectBuffer) -> Result<Box<dyn MaterializationUnit>, SharedError> {
+    fn unit(
+        &self,
+        session: &ExecutionSession,
+        member: ObjectBuffer,
+    ) -> Result<Box<dyn MaterializationUnit>, SharedError> {
         #[cfg(feature = "llvm")]
         if FileKind::of(member.bytes()) == FileKind::Bitcode {
             let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
@@ -319,6 +324,9 @@ impl Drop for Jit {
 
 impl fmt::Debug for Jit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jit").field("session", &self.session).field("platform", &self.platform).finish_non_exhaustive()
+        f.debug_struct("Jit")
+            .field("session", &self.session)
+            .field("platform", &self.platform)
+            .finish_non_exhaustive()
     }
 }

@@ -49,9 +49,10 @@ thread_local! {
     static IN_PLACE: RefCell<InPlaceThread> = RefCell::default();
 }
 
-/// Borrows this thread's part for a moment, in which no code of the embedder runs.
-fn with<R>(operation: impl FnOnce(&mut InPlaceThread) -> R) -> R {
-    IN_PLACE.with(|thread| operation(&mut thread.borrow_mut()))
+/// Borrows this thread's part for a moment, in which no code of the embedder runs. None while the thread
+/// is being torn down, when its part is gone.
+fn with<R>(operation: impl FnOnce(&mut InPlaceThread) -> R) -> Option<R> {
+    IN_PLACE.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
 }
 
 impl TaskDispatcher for InPlaceTaskDispatcher {
@@ -69,7 +70,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         if latch.is_open() {
             return Ok(());
         }
-        let depth = with(|thread| thread.depth);
+        let depth = with(|thread| thread.depth).unwrap_or(0);
         if depth >= IN_PLACE_WAIT_DEPTH_MAX {
             return Err(WaitError::TooDeep { depth });
         }
@@ -86,7 +87,9 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
 
     fn shutdown(&self) {
         let tag = Arc::as_ptr(&self.tasks);
-        let own = with(|thread| thread.running.iter().filter(|&&running| running == tag).count());
+        let of_this =
+            |thread: &mut InPlaceThread| thread.running.iter().filter(|&&running| running == tag).count();
+        let own = with(of_this).unwrap_or(0);
         let latch = self.tasks.close(own);
         // Tasks this thread queued would otherwise wait for this very call to return.
         while !latch.is_open() {
@@ -105,7 +108,7 @@ pub(crate) fn defer(task: Task) {
 
 /// Runs the thread's queue, unless a loop further out does so anyway.
 pub(crate) fn run_ready() {
-    if with(|thread| thread.depth > 0 || thread.queue.is_empty()) {
+    if with(|thread| thread.depth > 0 || thread.queue.is_empty()).unwrap_or(true) {
         return;
     }
     let _level = Level::enter();
@@ -115,11 +118,16 @@ pub(crate) fn run_ready() {
 }
 
 fn enqueue(queued: Queued) {
-    with(|thread| thread.queue.push_back(queued));
+    let mut queued = Some(queued);
+    with(|thread| thread.queue.extend(queued.take()));
+    // Left over while the thread is torn down: no loop will come, and nothing of ours is beneath but that.
+    if let Some(queued) = queued {
+        run(queued);
+    }
 }
 
 fn next() -> Option<Queued> {
-    with(|thread| thread.queue.pop_front())
+    with(|thread| thread.queue.pop_front()).flatten()
 }
 
 fn run(Queued { task, counted }: Queued) {

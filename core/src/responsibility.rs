@@ -27,6 +27,7 @@ use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::protocol::alias::AliasEdge;
 use crate::protocol::emit::EmitGroup;
 use crate::protocol::ids::{ClaimId, RowId};
 use crate::protocol::transfer::Defunct;
@@ -62,9 +63,18 @@ impl MaterializationResponsibility {
         Self { duty, not_send: PhantomData }
     }
 
-    /// The row of a covered symbol, for whoever speaks to the protocol directly.
-    pub(crate) fn row_of(&self, symbol: &SymbolName) -> Option<RowId> {
-        self.duty.session().transact(|state, _| state.row_of_claim(self.duty.claim, symbol))
+    /// For each alias of this responsibility and the source it names, who will wait for whom.
+    pub(crate) fn alias_edges<'a>(
+        &self,
+        aliases: impl Iterator<Item = (&'a SymbolName, &'a SymbolName)>,
+    ) -> Vec<AliasEdge> {
+        self.duty.session().transact(|state, _| {
+            let edge = |(alias, source): (&SymbolName, &SymbolName)| {
+                let alias = state.row_of_claim(self.duty.claim, alias)?;
+                Some(AliasEdge { alias, source: source.clone() })
+            };
+            aliases.filter_map(edge).collect()
+        })
     }
 
     /// The symbols anybody waits for or depends on at this moment.
@@ -134,6 +144,8 @@ impl MaterializationResponsibility {
     ) -> Result<ResolvedResponsibility, Refused<Self, ResolveError>> {
         let (claim, covered) = (self.duty.claim, &self.duty.symbols);
         let unit = &self.duty.unit_name;
+        let span = tracing::debug_span!("symbols.resolve", unit = %unit, symbols = covered.len());
+        let _entered = span.enter();
         match self
             .duty
             .session()
@@ -158,6 +170,8 @@ impl ResolvedResponsibility {
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
         let session = self.duty.session().clone();
+        let span = tracing::debug_span!("symbols.emit", unit = %self.duty.unit_name, symbols = self.duty.symbols.len());
+        let _entered = span.enter();
         let groups = match translate(groups, session.tag(), &self.duty.unit_name) {
             Ok(groups) => groups,
             Err(error) => return Err(Refused::new(self, error)),

@@ -5,6 +5,7 @@
 mod layers;
 mod support;
 
+use std::error::Error;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -195,9 +196,8 @@ fn an_archive_may_hold_bitcode_and_objects_side_by_side() {
     // GNU ar knows no bitcode, so its table leaves the module out.
     run(Command::new("ar").arg("qcs").arg(&path).args([&module, &object]));
     let target = program.target.clone();
-    let index = ArchiveIndex::read(&open(&path), |member| {
-        let interface = ModuleInterface::of_bitcode(member, &target);
-        interface.map(ModuleInterface::into_names).map_err(|error| -> SharedError { Arc::new(error) })
+    let index = ArchiveIndex::read::<Box<dyn Error>>(&open(&path), |member| {
+        Ok(ModuleInterface::of_bitcode(member, &target)?.into_names())
     });
     let (ir, objects, target) = (program.ir.clone(), program.objects.clone(), program.target.clone());
     let generator = StaticArchiveGenerator::new(index.expect("an archive"), move |dylib, member| {

@@ -207,3 +207,9 @@ fn writable_code_and_code_in_fragments_are_refused() {
     let error = failure(&assemble(".section .init, \"ax\", @progbits\ncall x"), &Externals::new());
     assert!(error.to_string().contains(".init_array"), "{error}");
 }
+
+#[test]
+fn objects_without_machine_code_are_refused_with_advice() {
+    let error = failure(&assemble(".comm __gnu_lto_slim, 1, 1"), &Externals::new());
+    assert!(error.to_string().contains("-ffat-lto-objects"), "{error}");
+}

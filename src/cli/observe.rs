@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
+use uruk::pipeline::runtime::exit::flush_streams;
 use uruk_core::SessionEvent;
 use uruk_core::sync::Arc;
 
@@ -96,6 +97,7 @@ impl Observers {
         }
         self.leave_terminal();
         if let Some(stats) = &self.stats {
+            flush_streams(); // The table comes after what the program printed.
             // Nothing is left to say if stderr is gone.
             let _ = write!(io::stderr(), "\n{}", stats.report());
         }

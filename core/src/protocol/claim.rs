@@ -7,7 +7,7 @@ use crate::{EventKind, SymbolFlagsMap, SymbolName};
 
 use super::define::WaitingUnit;
 use super::effects::{ClaimedUnit, Effects, Leftover};
-use super::ids::{ClaimId, DylibId, RowId, TrackerId};
+use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use super::row::{Row, RowState, Waiting};
 use super::{Payload, SessionState};
 
@@ -91,9 +91,18 @@ impl<P: Payload> SessionState<P> {
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
         let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
         for row in rows {
-            self.rows[row].state = RowState::Returned { unit };
+            self.give_back(row, unit);
         }
         None
+    }
+
+    /// Puts a row that nobody waits on back to its unit.
+    pub(crate) fn give_back(&mut self, row: RowId, unit: UnitId) {
+        // Its node outlived those who depended on it.
+        if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
+            self.forest.remove(node);
+        }
+        self.rows[row].state = RowState::Returned { unit };
     }
 
     /// See [`crate::MaterializationResponsibility::requested_symbols`].

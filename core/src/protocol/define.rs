@@ -176,7 +176,7 @@ impl<P: Payload> SessionState<P> {
             self.claims.remove(claim);
             let unit = self.units.insert(waiting);
             for row in rows {
-                self.rows[row].state = RowState::Returned { unit };
+                self.give_back(row, unit);
             }
         }
         Ok(())

@@ -30,6 +30,8 @@ mod fail;
 pub(crate) mod generate;
 pub(crate) mod ids;
 pub(crate) mod lookup;
+#[cfg(all(test, not(uruk_loom)))]
+mod model;
 pub(crate) mod query;
 mod remove;
 mod resolve;

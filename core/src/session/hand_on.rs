@@ -9,6 +9,7 @@ use crate::{
     Task, TaskPriority,
 };
 
+use super::close::Outstanding;
 use super::{ExecutionSession, Live, frame};
 
 impl ExecutionSession {
@@ -82,12 +83,8 @@ impl ExecutionSession {
 
     fn unit_task(&self, claimed: ClaimedUnit<Box<dyn MaterializationUnit>>) -> Task {
         let (label, priority): (Arc<str>, _) = (claimed.unit_name.as_str().into(), claimed.priority);
-        let guard = self.outstanding();
-        let mut queued = QueuedUnit::new(self, claimed);
-        Task::new(label, priority, move || {
-            let _guard = guard;
-            queued.materialize();
-        })
+        let mut queued = QueuedUnit::new(self, claimed, self.outstanding());
+        Task::new(label, priority, move || queued.materialize())
     }
 
     fn counted(&self, task: Task) -> Task {
@@ -149,10 +146,16 @@ struct QueuedUnit {
     discarded: Vec<SymbolName>,
     duty: Duty,
     priority: TaskPriority,
+    /// Counts the task in until the unit has run, or its symbols have failed.
+    _outstanding: Outstanding,
 }
 
 impl QueuedUnit {
-    fn new(session: &ExecutionSession, claimed: ClaimedUnit<Box<dyn MaterializationUnit>>) -> Self {
+    fn new(
+        session: &ExecutionSession,
+        claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
+        outstanding: Outstanding,
+    ) -> Self {
         let ClaimedUnit {
             unit,
             discarded,
@@ -166,28 +169,32 @@ impl QueuedUnit {
         } = claimed;
         let dylib = JitDylib::new(session.clone(), dylib, dylib_name);
         let duty = Duty { dylib, claim, unit_name, symbols, initializer, settled: false };
-        Self { unit: Some(unit), discarded, duty, priority }
+        Self { unit: Some(unit), discarded, duty, priority, _outstanding: outstanding }
     }
 
     /// Runs the unit, unless nobody wants it any more: then it goes back to its rows.
     fn materialize(&mut self) {
         let session = self.duty.session().clone();
-        let Some(mut claimed) = self.take() else { return };
-        let begun = session.transact(|state, effects| state.begin(claimed, effects));
-        let Some(begun) = begun else { return };
-        claimed = begun;
-        let mut queued = Self::new(&session, claimed);
-        let Some(unit) = queued.unit.take() else { return };
-        let discarded = std::mem::take(&mut queued.discarded);
-        let dylib = queued.duty.dylib.clone();
-        let span =
-            tracing::debug_span!("unit.materialize", unit = %queued.duty.unit_name, dylib = dylib.name());
-        // A panic before the unit has the responsibility drops it inside the frame as well.
-        let duty = queued.duty.move_out();
-        let _outcome = frame::run(&session, move || {
+        let Some(claimed) = self.take() else { return };
+        let Some(begun) = session.transact(|state, effects| state.begin(claimed, effects)) else { return };
+        let ClaimedUnit {
+            mut unit,
+            discarded,
+            claim,
+            dylib,
+            dylib_name,
+            unit_name,
+            symbols,
+            initializer,
+            ..
+        } = begun;
+        let dylib = JitDylib::new(session.clone(), dylib, dylib_name);
+        let span = tracing::debug_span!("unit.materialize", unit = %unit_name, dylib = dylib.name());
+        let duty = Duty { dylib: dylib.clone(), claim, unit_name, symbols, initializer, settled: false };
+        // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
+        let _panic = frame::run(&session, move || {
             let responsibility = frame::attach(duty);
             let _entered = span.entered();
-            let mut unit = unit;
             discarded.iter().for_each(|symbol| unit.discard(&dylib, symbol));
             unit.materialize(responsibility);
         });
@@ -196,17 +203,16 @@ impl QueuedUnit {
     /// The claimed unit as the protocol knows it, leaving a settled husk.
     fn take(&mut self) -> Option<ClaimedUnit<Box<dyn MaterializationUnit>>> {
         let unit = self.unit.take()?;
-        let mut duty = self.duty.move_out();
-        duty.settle();
+        self.duty.settle();
         Some(ClaimedUnit {
             unit,
             discarded: std::mem::take(&mut self.discarded),
-            claim: duty.claim,
-            dylib: duty.dylib.id(),
-            dylib_name: duty.dylib.shared_name(),
-            unit_name: duty.unit_name.clone(),
-            symbols: std::mem::take(&mut duty.symbols),
-            initializer: duty.initializer.take(),
+            claim: self.duty.claim,
+            dylib: self.duty.dylib.id(),
+            dylib_name: self.duty.dylib.shared_name(),
+            unit_name: self.duty.unit_name.clone(),
+            symbols: std::mem::take(&mut self.duty.symbols),
+            initializer: self.duty.initializer.take(),
             priority: self.priority,
         })
     }
@@ -214,12 +220,11 @@ impl QueuedUnit {
 
 impl Drop for QueuedUnit {
     fn drop(&mut self) {
-        if let Some(unit) = self.unit.take() {
-            if let Err(message) = crate::panics::guard(move || drop(unit)) {
-                let place = "the drop of a unit";
-                self.duty.session().report(SessionError::Panicked { place, message });
-            }
-            self.duty.fail(FailureCause::NotDispatched);
+        let Some(unit) = self.unit.take() else { return };
+        self.duty.fail(FailureCause::NotDispatched);
+        if let Err(message) = crate::panics::guard(move || drop(unit)) {
+            let place = "the drop of a unit";
+            self.duty.session().report(SessionError::Panicked { place, message });
         }
     }
 }

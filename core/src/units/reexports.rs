@@ -209,11 +209,7 @@ fn look_up(
     source: &JitDylib,
     flags: JitDylibLookupFlags,
 ) {
-    let edge = |(alias, target): (&SymbolName, &AliasTarget)| {
-        let alias = responsibility.row_of(alias)?;
-        Some(AliasEdge { alias, source: target.source.clone() })
-    };
-    let edges = aliases.iter().filter_map(edge).collect();
+    let edges = responsibility.alias_edges(aliases.iter().map(|(alias, target)| (alias, &target.source)));
     let session = responsibility.session().clone();
     let request = LookupRequest {
         kind: LookupKind::Static,

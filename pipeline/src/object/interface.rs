@@ -52,6 +52,9 @@ const ENDIAN: LittleEndian = LittleEndian;
 const MACHINE: elf::Machine = elf::EM_X86_64;
 const MACHINE_NAME: &str = "x86-64";
 
+/// What GCC defines in an object that only its own linker plugin can make sense of.
+const INTERMEDIATE_ONLY_MARK: &str = "__gnu_lto_slim";
+
 impl<'data> ObjectInterface<'data> {
     /// Reads the interface of `object`.
     ///
@@ -62,11 +65,15 @@ impl<'data> ObjectInterface<'data> {
     /// One pass over the symbol table; nothing is copied.
     pub fn read(object: &'data ObjectBuffer) -> Result<Self, ObjectError> {
         let header = check_header(object)?;
-        Self::read_tables(object, header).map_err(|error| ObjectError::Malformed {
+        let interface = Self::read_tables(object, header).map_err(|error| ObjectError::Malformed {
             object: object.name().clone(),
             size_bytes: object.size_bytes(),
             what: error.to_string(),
-        })
+        })?;
+        if interface.defined.iter().any(|symbol| symbol.name == INTERMEDIATE_ONLY_MARK) {
+            return Err(ObjectError::IntermediateOnly { object: object.name().clone() });
+        }
+        Ok(interface)
     }
 
     fn read_tables(object: &'data ObjectBuffer, header: &'data Header) -> Result<Self, TableError> {

@@ -12,17 +12,16 @@ use source::{Source, read, sources};
 /// Files longer than [`LINES_MAX`] lines, and how long they may be. Numbers only go down, and entries only
 /// go; a file may be a little shorter than its number, so that every edit need not come here.
 const LONG_FILES: &[(&str, usize)] = &[
-    ("pipeline/src/ir/module.rs", 506),
+    ("pipeline/src/ir/module.rs", 480),
     ("pipeline/src/link/graph.rs", 465),
     ("pipeline/src/link/phases.rs", 529),
-    ("pipeline/src/memory/in_process.rs", 556),
 ];
 
 /// The most lines before the unit tests: what one noun or one verb takes.
 const LINES_MAX: usize = 450;
 
 /// How far below its number a long file may be.
-const SLACK_LINES: usize = 20;
+const SLACK_LINES: usize = 40;
 
 /// The files that may contain `unsafe`, and why a safe way will not do.
 const UNSAFE_FILES: &[(&str, &str)] = &[
@@ -31,6 +30,8 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("pipeline/src/object/mapping.rs", "maps files"),
     ("pipeline/src/runtime/", "answers libc and libgcc in their own terms"),
     ("src/function.rs", "turns an address into a function"),
+    ("src/jit.rs", "lends functions for as long as it lives"),
+    ("src/cli/run.rs", "enters the program"),
     ("src/main.rs", "is entered by C"),
 ];
 
@@ -51,7 +52,7 @@ fn every_file_has_module_docs() {
 #[test]
 fn files_stay_short() {
     let mut findings = Vec::new();
-    for source in sources() {
+    for source in sources().into_iter().filter(|source| source.is_library() || source.is_command()) {
         let lines = source.lines_before_tests().count();
         let listed = LONG_FILES.iter().find(|(path, _)| *path == source.path).map(|(_, limit)| *limit);
         match listed {
@@ -150,9 +151,10 @@ fn synchronization_comes_from_one_door() {
     demand_none(findings, "take it from `uruk_core::sync`");
 }
 
-/// An ordering has a partner: each label stands at both ends at least.
+/// An ordering has a partner: each label stands at both ends at least, and in the table of atomics.
 #[test]
 fn orderings_come_in_pairs() {
+    let architecture = read("ARCHITECTURE.md").expect("ARCHITECTURE.md exists");
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in sources().iter().filter(|source| source.is_library()) {
         for (number, line) in source.text.lines().enumerate() {
@@ -167,11 +169,17 @@ fn orderings_come_in_pairs() {
             }
         }
     }
-    let alone = places.into_iter().filter(|(_, places)| places.len() < 2);
-    demand_none(
-        alone.map(|(label, places)| format!("ordering[{label}] stands at {} alone", places[0])),
-        "label the other end too",
-    );
+    let mut findings = Vec::new();
+    for (label, places) in places {
+        if places.len() < 2 {
+            findings
+                .push(format!("ordering[{label}] stands at {} alone: label the other end too", places[0]));
+        }
+        if !architecture.contains(&format!("| `{label}` |")) {
+            findings.push(format!("ordering[{label}]: give it a row in ARCHITECTURE.md, Atomics"));
+        }
+    }
+    demand_none(findings, "see each line");
 }
 
 /// An access that is not Relaxed names its partner; one that is says why nothing hangs on it.
@@ -257,6 +265,24 @@ fn the_walk_in_the_readme_can_be_walked() {
     assert!(steps.len() <= 7, "the walk has {} rows; a newcomer follows seven", steps.len());
     let missing = steps.into_iter().filter(|path| !source::workspace().join(path).is_file());
     demand_none(missing.map(str::to_owned), "correct the walk in README.md: these files do not exist");
+}
+
+/// A table of locks that forgets one is worse than none.
+#[test]
+fn every_lock_is_in_the_table() {
+    let architecture = read("ARCHITECTURE.md").expect("ARCHITECTURE.md exists");
+    let without = sources().into_iter().filter(|source| {
+        let code = source.code_before_tests();
+        (source.is_library() || source.is_command())
+            && !["core/src/sync/", "dispatch/src/queues/model.rs"]
+                .iter()
+                .any(|place| source.path.starts_with(place))
+            && (code.contains(": Mutex<")
+                || code.contains("Arc<Mutex<")
+                || code.contains("CachePadded<Mutex<"))
+            && !architecture.contains(&format!("| `{}` ", source.path))
+    });
+    demand_none(without.map(|source| source.path), "give each lock a row in ARCHITECTURE.md, Locks");
 }
 
 /// What changes for users is written down.
