@@ -14,7 +14,7 @@ use super::waiting_on::NodeState;
 use super::{Payload, SessionState};
 
 /// How many entities a state may hold for each transaction between two checks.
-const ENTITIES_FOR_EACH_TRANSACTION: usize = 64;
+const ENTITIES_FOR_EACH_TRANSACTION: usize = 16;
 
 impl<P: Payload> SessionState<P> {
     /// Runs [`Self::check`] if it is due.

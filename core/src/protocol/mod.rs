@@ -38,6 +38,7 @@ mod resolve;
 mod row;
 pub(crate) mod slab;
 pub(crate) mod transfer;
+#[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
 mod waiting_on;
 
 use std::fmt;
