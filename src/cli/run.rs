@@ -10,6 +10,7 @@ use uruk::core::sync::Arc;
 use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
+use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::Program;
 use uruk::{Jit, JitError};
@@ -59,11 +60,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
             session.lookup_symbol(&vec![(jit.main_dylib().clone(), Default::default())], &name).ok()?;
         Some(found.address)
     }));
+    let indirect_functions = jit.platform().take_indirect_functions();
     let (initializers, finalizers) = (jit.platform().take_initializers(), jit.platform().take_finalizers());
     // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose;
     // everything they depend on is Ready, and nothing is ever unmapped. The entry is what the user says is
     // a `main`.
     unsafe {
+        indirect_functions.into_iter().for_each(|descriptor| ifunc::bind(descriptor));
         program.add_finalizers(finalizers);
         program.run_initializers(initializers);
         program.run_main_and_exit(entry.address)
