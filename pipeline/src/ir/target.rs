@@ -26,8 +26,8 @@ use llvm_sys::transforms::pass_builder::{
 };
 
 use super::error::CompileError;
-use super::ffi::{self, MemoryBuffer, take_message, uruk_llvm_configure_target_machine};
-use super::module::{LockedModule, c_string, copy_text};
+use super::ffi::{self, MemoryBuffer, c_string, copy_text, take_message, uruk_llvm_configure_target_machine};
+use super::module::LockedModule;
 use super::optimize::OptimizationLevel;
 use crate::object::ObjectBuffer;
 
@@ -67,6 +67,18 @@ pub enum CodeModel {
     Medium,
     /// Everything may be anywhere.
     Large,
+}
+
+impl CodeModel {
+    /// LLVM's number for a model; negative for none. Its models below the small one are that, here.
+    pub(super) const fn from_llvm(model: i32) -> Option<Self> {
+        match model {
+            3 => Some(Self::Medium),
+            4 => Some(Self::Large),
+            0..3 => Some(Self::Small),
+            _ => None,
+        }
+    }
 }
 
 /// From how many bytes on compilers take data to be large in the medium code model.
