@@ -55,7 +55,8 @@ impl Files {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let mut unit = IrMaterializationUnit::from_source(dylib.session(), layer, &self.target, source)?;
         unit.share_commons(dylib, &self.commons)?;
-        self.define(dylib, Box::new(unit), participation)
+        let shares_sections = unit.shares_sections();
+        self.define(dylib, Box::new(unit), participation, shares_sections)
     }
 
     /// Defines what a module in memory promises.
@@ -64,7 +65,8 @@ impl Files {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let mut unit = IrMaterializationUnit::from_module(dylib.session(), layer, &self.target, module)?;
         unit.share_commons(dylib, &self.commons)?;
-        self.define(dylib, Box::new(unit), Participation::Always)
+        let shares_sections = unit.shares_sections();
+        self.define(dylib, Box::new(unit), Participation::Always, shares_sections)
     }
 
     /// Defines what an object promises.
@@ -76,7 +78,8 @@ impl Files {
     ) -> Result<(), JitError> {
         let mut unit = ObjectMaterializationUnit::new(dylib.session(), self.object_layer.clone(), object)?;
         unit.share_commons(dylib, &self.commons)?;
-        self.define(dylib, Box::new(unit), participation)
+        let shares_sections = unit.shares_sections();
+        self.define(dylib, Box::new(unit), participation, shares_sections)
     }
 
     /// Serves the members of an archive to lookups in `dylib`.
@@ -100,9 +103,12 @@ impl Files {
         dylib: &JitDylib,
         unit: Box<dyn MaterializationUnit>,
         participation: Participation,
+        shares_sections: bool,
     ) -> Result<(), JitError> {
-        let declares = participation == Participation::Always || unit.interface().initializer.is_some();
-        let initializer = declares.then(|| self.platform.declare(dylib.session(), unit.name()));
+        let runs_code = unit.interface().initializer.is_some();
+        let declares = participation == Participation::Always || runs_code || shares_sections;
+        let initializer =
+            declares.then(|| self.platform.declare(dylib.session(), unit.name(), shares_sections));
         let mut unit = LinkedUnit::new(unit, initializer.clone());
         unit.yield_to_libraries(dylib, &self.process);
         dylib.define(Box::new(unit)).inspect_err(|_| {

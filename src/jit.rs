@@ -152,7 +152,7 @@ impl Jit {
     /// # Errors
     /// [`JitError::Define`] if its symbols are refused.
     pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
-        self.files.define(&self.main, unit, Participation::Always)
+        self.files.define(&self.main, unit, Participation::Always, false)
     }
 
     /// Looks up `symbol`, compiling and linking what it needs.

@@ -8,7 +8,7 @@
 //!
 //! **Never:** this module calls nothing. Whoever takes the functions runs them.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::sync::Mutex;
 use uruk_core::{ExecutionSession, ExecutorAddr, SymbolName};
 
@@ -29,6 +29,8 @@ struct State {
     next_order: u32,
     order_of: FxHashMap<SymbolName, u32>,
     undiscovered: Vec<SymbolName>,
+    /// Initializer symbols of units that share sections and have not been handed to the linker yet.
+    sharing_sections: FxHashSet<SymbolName>,
     preinitializers: Vec<ArrayFunction>,
     initializers: Vec<ArrayFunction>,
     finalizers: Vec<ArrayFunction>,
@@ -43,13 +45,19 @@ impl Platform {
 
     /// Makes the initializer symbol of a unit that is about to be defined. Units are linked, and
     /// initialised, in the order of these calls.
-    pub fn declare(&self, session: &ExecutionSession, unit: &str) -> SymbolName {
+    ///
+    /// A unit that `shares_sections` is linked together with all others declared so far that do: their
+    /// sections of one name then lie side by side, between `__start_X` and `__stop_X`.
+    pub fn declare(&self, session: &ExecutionSession, unit: &str, shares_sections: bool) -> SymbolName {
         let mut state = self.state.lock();
         let order = state.next_order;
         state.next_order += 1;
         let symbol = session.intern(&format!("$init.{order}.{unit}"));
         state.order_of.insert(symbol.clone(), order);
         state.undiscovered.push(symbol.clone());
+        if shares_sections {
+            state.sharing_sections.insert(symbol.clone());
+        }
         symbol
     }
 
@@ -57,7 +65,24 @@ impl Platform {
     pub fn withdraw(&self, symbol: &SymbolName) {
         let mut state = self.state.lock();
         state.order_of.remove(symbol);
+        state.sharing_sections.remove(symbol);
         state.undiscovered.retain(|declared| declared != symbol);
+    }
+
+    /// If the unit of `symbol` shares sections, all units that do and have not been answered here before: they
+    /// are to be linked together. Otherwise nothing.
+    pub(crate) fn take_sharing_sections(&self, symbol: &SymbolName) -> FxHashSet<SymbolName> {
+        let mut state = self.state.lock();
+        if state.sharing_sections.contains(symbol) {
+            std::mem::take(&mut state.sharing_sections)
+        } else {
+            FxHashSet::default()
+        }
+    }
+
+    /// The place of a unit in link order.
+    pub(crate) fn order_of(&self, symbol: &SymbolName) -> Option<u32> {
+        self.state.lock().order_of.get(symbol).copied()
     }
 
     /// The initializer symbols declared since the last call: looking them up materializes their units,
@@ -140,8 +165,8 @@ mod tests {
     fn initializers_run_by_priority_then_unit_then_position() {
         let session = ExecutionSession::new();
         let platform = Platform::new();
-        let first = platform.declare(&session, "first.o");
-        let second = platform.declare(&session, "second.o");
+        let first = platform.declare(&session, "first.o", false);
+        let second = platform.declare(&session, "second.o", false);
         const DEFAULT_PRIORITY: u16 = 65535;
         let at = |priority, address| (priority, ExecutorAddr::new(address));
         // Linked in the opposite order, as two workers may.
@@ -167,8 +192,8 @@ mod tests {
     fn a_declared_unit_is_asked_for_once() {
         let session = ExecutionSession::new();
         let platform = Platform::new();
-        let kept = platform.declare(&session, "kept.o");
-        let refused = platform.declare(&session, "refused.o");
+        let kept = platform.declare(&session, "kept.o", false);
+        let refused = platform.declare(&session, "refused.o", false);
         platform.withdraw(&refused);
         assert_eq!(platform.take_declared(), [kept]);
         assert!(platform.take_declared().is_empty());

@@ -241,6 +241,7 @@ pub(super) mod symbol_bits {
 pub(super) mod module_bits {
     pub(crate) const INITIALIZERS: u32 = 1;
     pub(crate) const FINALIZERS: u32 = 2;
+    pub(crate) const SHARES_SECTIONS: u32 = 4;
 }
 
 // The shim (`shim.cpp`), and those functions of LLVM's out of which a fatal error may unwind: `llvm-sys`

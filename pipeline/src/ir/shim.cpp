@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <exception>
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/StringExtras.h>
 #include <llvm-c/Core.h>
 #include <llvm-c/TargetMachine.h>
 #include <llvm/IR/DataLayout.h>
@@ -23,7 +25,7 @@ namespace {
 // Bits of a symbol; `ffi.rs` has the same list.
 enum : unsigned { Exported = 1, Weak = 2, Common = 4, Callable = 8, ThreadLocal = 16, Linkonce = 32, Local = 64 };
 // Bits of a module.
-enum : unsigned { Initializers = 1, Finalizers = 2 };
+enum : unsigned { Initializers = 1, Finalizers = 2, SharesSections = 4 };
 
 bool defines(const GlobalValue &G) {
   return !G.isDeclarationForLinker() && !G.hasAppendingLinkage() && G.hasName() && !G.getName().starts_with("llvm.");
@@ -53,7 +55,13 @@ GlobalValue *find(LLVMModuleRef Handle, const char *Name, size_t Size) {
   return unwrap(Handle)->getNamedValue(("\1" + Plain).str());
 }
 
+// Whether a linker gives the ends of sections called `Name` names of their own, `__start_Name` and `__stop_Name`.
+bool isIdentifier(StringRef Name) {
+  return !Name.empty() && !isDigit(Name[0]) && all_of(Name, [](char C) { return isAlnum(C) || C == '_'; });
+}
+
 unsigned sectionBits(StringRef Name) {
+  if (isIdentifier(Name)) return SharesSections;
   auto Under = [&](StringRef Stem) {
     return Name.starts_with(Stem) && (Name.size() == Stem.size() || Name[Stem.size()] == '.');
   };
@@ -143,7 +151,9 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
   const DataLayout &Layout = unwrap(Handle)->getDataLayout();
   for (GlobalValue &G : unwrap(Handle)->global_values()) {
     auto *Object = dyn_cast<GlobalObject>(&G);
-    if (Object && Object->hasSection()) Bits |= sectionBits(Object->getSection());
+    if (G.isDeclaration() && (G.getName().starts_with("__start_") || G.getName().starts_with("__stop_")))
+      Bits |= SharesSections;
+    if (Object && !Object->isDeclaration() && Object->hasSection()) Bits |= sectionBits(Object->getSection());
     if (auto *V = dyn_cast<GlobalVariable>(&G); V && V->hasAppendingLinkage() && V->hasInitializer()) {
       auto *List = dyn_cast<ArrayType>(V->getValueType());
       if (List && List->getNumElements() && V->getName() == "llvm.global_ctors") Bits |= Initializers;

@@ -26,6 +26,9 @@ pub struct ModuleInterface {
     pub has_initializers: bool,
     /// Whether the module has code to run after the program.
     pub has_finalizers: bool,
+    /// Whether the module has sections that linkers lay next to those of the same name in other files, or
+    /// asks where they are (`__start_X`, `__stop_X`).
+    pub shares_sections: bool,
 }
 
 /// One definition of a module.
@@ -86,6 +89,7 @@ impl ModuleInterface {
         });
         interface.has_initializers = bits & module_bits::INITIALIZERS != 0;
         interface.has_finalizers = bits & module_bits::FINALIZERS != 0;
+        interface.shares_sections = bits & module_bits::SHARES_SECTIONS != 0;
         let assembly = module.inline_assembly();
         if !assembly.is_empty() {
             let named = definitions_named_by(module, &assembly);
@@ -102,6 +106,7 @@ impl ModuleInterface {
         let assembled = ObjectInterface::read(object)?;
         self.has_initializers |= assembled.has_initializers;
         self.has_finalizers |= assembled.has_finalizers;
+        self.shares_sections |= assembled.shares_sections;
         let of_assembly = assembled.defined.iter().filter(|symbol| !named.contains_key(symbol.name));
         self.symbols.extend(of_assembly.map(|symbol| ModuleSymbol {
             name: symbol.name.into(),

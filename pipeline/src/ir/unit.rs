@@ -30,6 +30,7 @@ pub struct IrMaterializationUnit {
     /// What optimization must be told to keep.
     linkonce: Vec<SymbolName>,
     commons: Vec<(SymbolName, CommonExtent)>,
+    shares_sections: bool,
     discarded: Vec<SymbolName>,
 }
 
@@ -92,7 +93,21 @@ impl IrMaterializationUnit {
         let commons = module.symbols.iter();
         let commons =
             commons.filter_map(|symbol| Some((session.intern(&symbol.name), symbol.common?))).collect();
-        Self { source, layer, interface, linkonce, commons, discarded: Vec::new() }
+        Self {
+            source,
+            layer,
+            interface,
+            linkonce,
+            commons,
+            shares_sections: module.shares_sections,
+            discarded: Vec::new(),
+        }
+    }
+
+    /// Whether its sections may have to lie next to other files' (`__start_X`), which takes linking them
+    /// together.
+    pub fn shares_sections(&self) -> bool {
+        self.shares_sections
     }
 
     /// Hands the module's tentative definitions to `commons`, where those of other files meet them. To be

@@ -15,12 +15,14 @@ use std::fmt;
 use rustc_hash::FxHashSet;
 use uruk_core::sync::Arc;
 use uruk_core::{
-    DependenceGroup, ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet,
-    MaterializationResponsibility, ResolvedResponsibility, Resource, SymbolLookupFlags, SymbolMap,
+    DependenceGroup, Detached, ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet,
+    MaterializationResponsibility, ResolvedResponsibility, Resource, SharedError, SymbolLookupFlags,
+    SymbolMap,
 };
 
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
 use super::placements::{PlacedTls, TlsPlacements};
+use super::section_groups::{Part, SectionGroups};
 use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, elf};
 use crate::layer::ObjectLayer;
 use crate::memory::MemoryManager;
@@ -42,6 +44,7 @@ pub struct ObjectLinkingLayer {
     memory: Arc<dyn MemoryManager>,
     platform: Arc<Platform>,
     placements: Arc<TlsPlacements>,
+    groups: Arc<SectionGroups>,
 }
 
 /// An object on its way: laid out, not yet fixed up.
@@ -53,17 +56,46 @@ struct Placed {
 impl ObjectLinkingLayer {
     /// A layer that places code in `memory` and tells `platform` about initialisers.
     pub fn new(memory: Arc<dyn MemoryManager>, platform: Arc<Platform>) -> Self {
-        Self { memory, platform, placements: Arc::default() }
+        Self { memory, platform, placements: Arc::default(), groups: Arc::default() }
+    }
+
+    /// Links objects into one block of memory and makes their symbols.
+    fn link(&self, parts: Vec<Part>) {
+        let placed = match self.begin(&parts) {
+            Ok(placed) => placed,
+            Err(error) => {
+                return fail_all(parts.into_iter().map(|(responsibility, _)| responsibility), &error);
+            }
+        };
+        let Some(resolved) = announce(parts, &placed.link) else { return };
+        let Some(first) = resolved.first() else { return };
+        let dylib = first.dylib().clone();
+        let session = dylib.session().clone();
+        let request =
+            LookupRequest::new(dylib.link_order(), external_symbols(&placed.link, &dylib)).until_resolved();
+        let detached: Vec<_> = resolved.into_iter().map(ResolvedResponsibility::detach).collect();
+        let layer = self.clone();
+        session.lookup_async(request, move |answer| {
+            let resolved: Vec<_> = detached.into_iter().map(Detached::attach).collect();
+            let found = match answer {
+                Ok(found) => found,
+                Err(error) => return fail_all(resolved, &error),
+            };
+            match layer.complete(placed, &found, &resolved) {
+                Ok(code) => publish(code, &found, resolved),
+                Err(error) => fail_all(resolved, &error),
+            }
+        });
     }
 
     /// Parses and allocates; the addresses of all definitions are known afterwards.
-    fn begin(
-        &self,
-        responsibility: &MaterializationResponsibility,
-        object: &ObjectBuffer,
-    ) -> Result<Placed, LayerError> {
-        let graph = elf::parse(object.name(), object.bytes())?;
-        let discarded = discarded_definitions(responsibility, &graph);
+    fn begin(&self, parts: &[Part]) -> Result<Placed, LayerError> {
+        let graphs = parts.iter().map(|(_, object)| elf::parse(object.name(), object.bytes()));
+        let graph = match <[_; 1]>::try_from(graphs.collect::<Result<Vec<_>, _>>()?) {
+            Ok([only]) => only,
+            Err(several) => LinkGraph::merge(several)?,
+        };
+        let discarded = discarded_definitions(parts, &graph);
         let options =
             LinkOptions { is_discarded: &|name| discarded.contains(name), ..LinkOptions::default() };
         let mut link = Link::new(graph, &options)?.allocate(&*self.memory)?;
@@ -77,9 +109,9 @@ impl ObjectLinkingLayer {
         &self,
         placed: Placed,
         found: &LookupResult,
-        responsibility: &ResolvedResponsibility,
+        responsibilities: &[ResolvedResponsibility],
     ) -> Result<LinkedCode, LayerError> {
-        let session = responsibility.session();
+        let intern = |name: &str| responsibilities.first().map(|first| first.session().intern(name));
         let environment = LinkEnvironment {
             tls_placement: &|descriptor| self.placements.get(descriptor),
             ifunc_thunk: ifunc::lazy_thunk(),
@@ -87,49 +119,23 @@ impl ObjectLinkingLayer {
             register_tls: &mut |_| Err(Arc::new(TlsError::Exhausted { limit: 0 })),
         };
         let Placed { link, tls } = placed;
-        let linked = link.resolve(|name| found.get(&session.intern(name)), environment)?.fix()?.into_linked();
-        if let Some(symbol) = responsibility.initializer_symbol() {
+        let linked = link.resolve(|name| found.get(&intern(name)?), environment)?.fix()?.into_linked();
+        // Objects linked together are in link order already: the first one's place stands for all.
+        if let Some(symbol) = responsibilities.iter().find_map(ResolvedResponsibility::initializer_symbol) {
             self.platform.record(symbol, &linked.preinitializers, &linked.initializers, &linked.finalizers);
         }
-        let unwind =
-            linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr)).transpose()?;
-        Ok(LinkedCode { _unwind: unwind, _tls: tls, _memory: linked.alloc })
+        self.platform.record_indirect_functions(&linked.indirect_functions);
+        let table = linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr));
+        Ok(LinkedCode { _unwind: table.transpose()?, _tls: tls, _memory: linked.alloc })
     }
 }
 
 impl ObjectLayer for ObjectLinkingLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
-        let placed = match self.begin(&responsibility, &object) {
-            Ok(placed) => placed,
-            Err(error) => return responsibility.fail(Arc::new(error)),
-        };
-        drop(object);
-        let addresses = promised_addresses(&responsibility, &placed.link);
-        let resolved = match responsibility.notify_resolved(&addresses) {
-            Ok(resolved) => resolved,
-            Err(refused) => {
-                refused.fail();
-                return;
-            }
-        };
-
-        let dylib = resolved.dylib().clone();
-        let session = dylib.session().clone();
-        let request =
-            LookupRequest::new(dylib.link_order(), external_symbols(&placed.link, &dylib)).until_resolved();
-        let detached = resolved.detach();
-        let layer = self.clone();
-        session.lookup_async(request, move |answer| {
-            let resolved = detached.attach();
-            let found = match answer {
-                Ok(found) => found,
-                Err(error) => return resolved.fail(Arc::new(error)),
-            };
-            match layer.complete(placed, &found, &resolved) {
-                Ok(code) => publish(code, &found, resolved),
-                Err(error) => resolved.fail(Arc::new(error)),
-            }
-        });
+        let parts = self.groups.arrive((responsibility, object), &self.platform);
+        if !parts.is_empty() {
+            self.link(parts);
+        }
     }
 }
 
@@ -139,33 +145,79 @@ impl fmt::Debug for ObjectLinkingLayer {
     }
 }
 
-/// Hands the code to the unit's tracker and tells the session that it is there.
-fn publish(code: LinkedCode, found: &LookupResult, responsibility: ResolvedResponsibility) {
-    if let Err(error) = responsibility.add_resource(Box::new(code)) {
-        return responsibility.fail(Arc::new(error));
+/// Tells the session the addresses of what each unit promised. `None` if it refused one of them.
+fn announce(parts: Vec<Part>, link: &Link<Allocated>) -> Option<Vec<ResolvedResponsibility>> {
+    let mut resolved = Vec::with_capacity(parts.len());
+    for (responsibility, _) in parts {
+        let addresses = promised_addresses(&responsibility, link);
+        match responsibility.notify_resolved(&addresses) {
+            Ok(announced) => resolved.push(announced),
+            Err(refused) => {
+                let error = refused.fail();
+                fail_all(resolved, &error);
+                return None; // The parts not yet announced fail as they are dropped.
+            }
+        }
     }
-    let symbols = responsibility.symbols().keys().cloned().collect();
-    let group = DependenceGroup { symbols, dependencies: found.dependencies() };
-    if let Err(refused) = responsibility.notify_emitted(vec![group]) {
-        refused.fail();
+    Some(resolved)
+}
+
+/// Hands the code to the first unit's tracker and tells the session that it is there.
+fn publish(code: LinkedCode, found: &LookupResult, responsibilities: Vec<ResolvedResponsibility>) {
+    if let Some(first) = responsibilities.first()
+        && let Err(error) = first.add_resource(Box::new(code))
+    {
+        return fail_all(responsibilities, &error);
+    }
+    for responsibility in responsibilities {
+        let symbols = responsibility.symbols().keys().cloned().collect();
+        let group = DependenceGroup { symbols, dependencies: found.dependencies() };
+        if let Err(refused) = responsibility.notify_emitted(vec![group]) {
+            refused.fail();
+        }
     }
 }
 
-/// The definitions of the object that belong to somebody else.
+/// Fails every duty with the same cause.
+fn fail_all<R: Failing, E>(responsibilities: impl IntoIterator<Item = R>, error: &E)
+where
+    E: Error + Clone + Send + Sync + 'static,
+{
+    let error: SharedError = Arc::new(error.clone());
+    for responsibility in responsibilities {
+        responsibility.fail_with(error.clone());
+    }
+}
+
+/// What can be failed: a duty in either of its steps.
+trait Failing {
+    fn fail_with(self, error: SharedError);
+}
+
+impl Failing for MaterializationResponsibility {
+    fn fail_with(self, error: SharedError) {
+        self.fail(error);
+    }
+}
+
+impl Failing for ResolvedResponsibility {
+    fn fail_with(self, error: SharedError) {
+        self.fail(error);
+    }
+}
+
+/// The definitions of objects that belong to somebody else.
 ///
-/// What the object defines beyond its unit's promise is either of two things. An exported symbol, or one
+/// What an object defines beyond its unit's promise is either of two things. An exported symbol, or one
 /// that the dylib defines elsewhere, lost against another definition: references go there, as a static
 /// linker would have it. A hidden symbol that nobody else defines came up during code generation (the
 /// personality reference of exception tables is one) and stays local to the object.
-fn discarded_definitions(
-    responsibility: &MaterializationResponsibility,
-    graph: &LinkGraph<'_>,
-) -> FxHashSet<Box<str>> {
-    let session = responsibility.session();
+fn discarded_definitions(parts: &[Part], graph: &LinkGraph<'_>) -> FxHashSet<Box<str>> {
     let (mut discarded, mut hidden) = (FxHashSet::default(), Vec::new());
+    let Some((first, _)) = parts.first() else { return discarded };
     for (name, exported) in global_definitions(graph) {
-        let symbol = session.intern(name);
-        if responsibility.symbols().contains_key(&symbol) {
+        let symbol = first.session().intern(name);
+        if parts.iter().any(|(responsibility, _)| responsibility.symbols().contains_key(&symbol)) {
             continue;
         }
         if exported {
@@ -175,8 +227,8 @@ fn discarded_definitions(
         }
     }
     if !hidden.is_empty() {
-        discarded
-            .extend(responsibility.dylib().flags(hidden).into_iter().map(|(name, _)| name.as_str().into()));
+        let elsewhere = first.dylib().flags(hidden);
+        discarded.extend(elsewhere.into_iter().map(|(name, _)| name.as_str().into()));
     }
     discarded
 }

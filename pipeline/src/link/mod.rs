@@ -29,6 +29,7 @@ mod plan;
 mod prune;
 mod relax;
 mod section_bounds;
+mod section_groups;
 mod tables;
 mod tls;
 pub mod x86_64;

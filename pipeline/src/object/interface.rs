@@ -23,6 +23,9 @@ pub struct ObjectInterface<'data> {
     pub has_initializers: bool,
     /// Whether it has code to run after the program: `.fini_array`, `.dtors`.
     pub has_finalizers: bool,
+    /// Whether it has sections that linkers lay next to those of the same name in other objects, or asks
+    /// where they are (`__start_X`, `__stop_X`).
+    pub shares_sections: bool,
 }
 
 /// One definition of an object.
@@ -93,6 +96,8 @@ impl<'data> ObjectInterface<'data> {
             let kind = section.sh_type(ENDIAN);
             interface.has_initializers |= is_initializer_section(kind, name);
             interface.has_finalizers |= is_finalizer_section(kind, name);
+            interface.shares_sections |=
+                section.sh_flags(ENDIAN).contains(elf::SHF_ALLOC) && is_identifier(name);
         }
         for (index, symbol) in symbols.enumerate() {
             interface.add(&sections, &symbols, &in_comdat, index, symbol)?;
@@ -115,6 +120,7 @@ impl<'data> ObjectInterface<'data> {
         if symbol.is_undefined(ENDIAN) {
             // The first entry of a symbol table is undefined and has no name.
             if !name.is_empty() {
+                self.shares_sections |= name.starts_with("__start_") || name.starts_with("__stop_");
                 self.undefined.push(UndefinedSymbol { name, weak: symbol.st_bind() == elf::STB_WEAK });
             }
             return Ok(());
@@ -206,6 +212,12 @@ pub(crate) fn symbol_flags(symbol: &elf::Sym64<LittleEndian>, in_code: bool) -> 
         _ => {}
     }
     flags
+}
+
+/// Whether linkers give the ends of sections of this name names of their own.
+fn is_identifier(section: &[u8]) -> bool {
+    let head = section.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+    head && section.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
 fn is_initializer_section(kind: elf::SectionType, name: &[u8]) -> bool {

@@ -25,6 +25,7 @@ pub struct ObjectMaterializationUnit {
     layer: Arc<dyn ObjectLayer>,
     interface: MaterializationInterface,
     commons: Vec<(SymbolName, CommonExtent)>,
+    shares_sections: bool,
     discarded: Vec<SymbolName>,
 }
 
@@ -45,7 +46,14 @@ impl ObjectMaterializationUnit {
         let commons =
             read.defined.iter().filter_map(|symbol| Some((session.intern(symbol.name), symbol.common?)));
         let commons = commons.collect();
-        Ok(Self { object, layer, interface, commons, discarded: Vec::new() })
+        let shares_sections = read.shares_sections;
+        Ok(Self { object, layer, interface, commons, shares_sections, discarded: Vec::new() })
+    }
+
+    /// Whether its sections may have to lie next to other files' (`__start_X`), which takes linking them
+    /// together.
+    pub fn shares_sections(&self) -> bool {
+        self.shares_sections
     }
 
     /// Hands the object's tentative definitions to `commons`, where those of other files meet them. To be
