@@ -28,6 +28,8 @@ pub(crate) struct Effects<P: Payload> {
     pub(crate) leftovers: Vec<Leftover<P>>,
     /// What observers shall see.
     pub(crate) events: Vec<SessionEvent>,
+    /// How many rows have let go of their names, for the pool's own housekeeping.
+    pub(crate) names_released: usize,
 }
 
 impl<P: Payload> Default for Effects<P> {
@@ -39,6 +41,7 @@ impl<P: Payload> Default for Effects<P> {
             generations: Vec::new(),
             leftovers: Vec::new(),
             events: Vec::new(),
+            names_released: 0,
         }
     }
 }
@@ -51,6 +54,7 @@ impl<P: Payload> Effects<P> {
             && self.generations.is_empty()
             && self.leftovers.is_empty()
             && self.events.is_empty()
+            && self.names_released == 0
     }
 
     pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Vec<Found>, LookupError>) {
