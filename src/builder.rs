@@ -1,19 +1,20 @@
 //! How a [`Jit`] is set up.
 
 use uruk_core::sync::Arc;
-use uruk_core::{
-    ExecutionSession, InPlaceTaskDispatcher, JitDylibLookupFlags, SessionEvent, TaskDispatcher, absolute_symbols,
-};
+use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, JitDylibLookupFlags, SessionEvent, TaskDispatcher};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
-    CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline,
+    CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
+    OptimizationPipeline,
 };
 use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
+use uruk_pipeline::object::CommonSymbols;
 use uruk_pipeline::platform::Platform;
-use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator, jit_overrides};
+use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 
+use crate::files::Files;
 use crate::{Jit, JitError};
 
 type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
@@ -24,6 +25,7 @@ type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 #[doc(alias = "LLJITBuilder")]
 pub struct JitBuilder {
     threads: Option<usize>,
+    dispatcher: Option<Arc<dyn TaskDispatcher>>,
     memory: Option<Arc<dyn MemoryManager>>,
     process: ProcessSymbols,
     observer: Option<Observer>,
@@ -38,6 +40,7 @@ impl JitBuilder {
     pub fn new() -> Self {
         Self {
             threads: None,
+            dispatcher: None,
             memory: None,
             process: ProcessSymbols::new(),
             observer: None,
@@ -52,6 +55,13 @@ impl JitBuilder {
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
+        self
+    }
+
+    /// Where tasks run, in place of a pool of [`JitBuilder::threads`].
+    #[must_use]
+    pub fn dispatcher(mut self, dispatcher: Arc<dyn TaskDispatcher>) -> Self {
+        self.dispatcher = Some(dispatcher);
         self
     }
 
@@ -118,33 +128,31 @@ impl JitBuilder {
             (Arc::new(IrCompileLayer::new(compiler, object_layer.clone())), target)
         };
 
-        let mut session = ExecutionSession::builder().dispatcher(dispatcher(self.threads)?);
+        let dispatcher = match self.dispatcher {
+            Some(dispatcher) => dispatcher,
+            None => pool(self.threads)?,
+        };
+        let mut session = ExecutionSession::builder().dispatcher(dispatcher);
         if let Some(observer) = self.observer {
             session = session.observer(observer);
         }
         let session = session.build();
         let main = session.create_jit_dylib("main")?;
-        let runtime = session.create_jit_dylib("runtime")?;
-        let overrides = jit_overrides().into_iter().map(|(name, symbol)| (session.intern(name), symbol)).collect();
-        runtime.define(absolute_symbols(overrides))?;
         let libraries = session.create_jit_dylib("libraries")?;
         let process = Arc::new(self.process);
         libraries.add_generator(Arc::new(ProcessSymbolsGenerator::new(process.clone())));
-        for dylib in [&runtime, &libraries] {
-            main.add_to_link_order(dylib, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
-        }
-        Ok(Jit {
-            session,
-            main,
-            process,
+        main.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
+        let files = Files {
             platform,
-            memory,
+            process,
+            commons: CommonSymbols::new(object_layer.clone()),
             object_layer,
             #[cfg(feature = "llvm")]
             ir_layer,
             #[cfg(feature = "llvm")]
             target,
-        })
+        };
+        Ok(Jit { session, main, memory, files: Arc::new(files) })
     }
 }
 
@@ -160,7 +168,7 @@ impl std::fmt::Debug for JitBuilder {
     }
 }
 
-fn dispatcher(threads: Option<usize>) -> Result<Arc<dyn TaskDispatcher>, JitError> {
+fn pool(threads: Option<usize>) -> Result<Arc<dyn TaskDispatcher>, JitError> {
     let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     Ok(match threads {
         0 => Arc::new(InPlaceTaskDispatcher::default()),

@@ -3,8 +3,14 @@
 //! [`Jit`] is the whole engine behind one type. The crates below it stand alone: [`core`] is the symbol
 //! protocol, [`dispatch`] the thread pool, [`pipeline`] the way from LLVM IR to running code.
 
+#[cfg(all(doctest, feature = "llvm"))]
+#[doc = include_str!("../README.md")]
+struct ReadmeIsTrue;
+
 mod builder;
+mod compiler_runtime;
 mod error;
+mod files;
 mod function;
 mod jit;
 mod unit;
@@ -21,6 +27,8 @@ pub use uruk_pipeline as pipeline;
 /// What a program that embeds the engine usually needs.
 pub mod prelude {
     pub use crate::{FunctionPointer, Jit, JitBuilder, JitError};
-    pub use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, SymbolName};
+    pub use uruk_core::{
+        ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, SymbolName,
+    };
     pub use uruk_pipeline::object::ObjectBuffer;
 }

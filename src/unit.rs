@@ -2,8 +2,8 @@
 //! that loaded libraries already have.
 
 use uruk_core::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags, SymbolName,
-    TaskPriority,
+    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
+    SymbolName, TaskPriority,
 };
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
@@ -39,7 +39,9 @@ impl LinkedUnit {
             .symbols
             .iter()
             .filter(|(name, flags)| {
-                flags.contains(vague) && !flags.intersects(not_vague) && process.lookup(name.as_str()).is_some()
+                flags.contains(vague)
+                    && !flags.intersects(not_vague)
+                    && process.lookup(name.as_str()).is_some()
             })
             .map(|(name, _)| name.clone())
             .collect();

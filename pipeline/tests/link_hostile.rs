@@ -124,7 +124,7 @@ fn sample() -> Vec<u8> {
 #[test]
 fn the_sample_itself_links() {
     let object = sample();
-    link_anywhere(elf::parse("sample.o", &object).expect("parses"), false).expect("links");
+    drop(link_anywhere(elf::parse("sample.o", &object).expect("parses"), false).expect("links"));
 }
 
 #[test]
@@ -206,4 +206,10 @@ fn writable_code_and_code_in_fragments_are_refused() {
     assert!(error.to_string().contains("writable and executable"), "{error}");
     let error = failure(&assemble(".section .init, \"ax\", @progbits\ncall x"), &Externals::new());
     assert!(error.to_string().contains(".init_array"), "{error}");
+}
+
+#[test]
+fn objects_without_machine_code_are_refused_with_advice() {
+    let error = failure(&assemble(".comm __gnu_lto_slim, 1, 1"), &Externals::new());
+    assert!(error.to_string().contains("-ffat-lto-objects"), "{error}");
 }

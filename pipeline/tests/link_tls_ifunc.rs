@@ -5,7 +5,7 @@ mod link_support;
 
 use link_support::*;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
-use uruk_pipeline::link::{Link, LinkError, LinkOptions, elf};
+use uruk_pipeline::link::{Link, LinkError, LinkOptions, TlsPlacement, elf};
 use uruk_pipeline::memory::InProcessMemoryManager;
 
 fn thread_local(address: u64) -> ExecutorSymbolDef {
@@ -114,6 +114,32 @@ fn hidden_variables_of_the_same_module_are_reached_by_offset_and_others_refused(
     let unknown = Externals::from([("x".to_owned(), thread_local(0x6000))]);
     let error = failure(&assemble(source), &unknown);
     assert!(error.to_string().contains("recompile with default visibility"), "{error}");
+}
+
+#[test]
+fn a_module_placed_before_resolution_is_not_registered_again() {
+    let memory = InProcessMemoryManager::new().expect("address space");
+    let object = assemble(VARIABLES);
+    let graph = elf::parse("placed.o", &object).expect("parses");
+    let built = Link::new(graph, &LinkOptions::default()).expect("builds");
+    let mut allocated = built.allocate(&memory).expect("fits");
+    assert!(
+        allocated.tls_image().is_some_and(|image| image.total_bytes == 80)
+            && allocated.tls_descriptors().is_empty()
+    );
+    allocated.place_tls(TlsPlacement { module: 5, offset: 0x1000 });
+    let second = allocated.definitions().find(|(name, _)| *name == "second").expect("defined").1.address;
+    let said = allocated.tls_descriptors();
+    assert!(said.contains(&(second, TlsPlacement { module: 5, offset: 0x1008 })), "{said:?}");
+    let environment = uruk_pipeline::link::LinkEnvironment {
+        register_tls: &mut |_| unreachable!("the image is placed"),
+        tls_placement: &|_| None,
+        ifunc_thunk: ExecutorAddr::NULL,
+    };
+    let linked =
+        allocated.resolve(|_| None, environment).and_then(|link| link.fix()).expect("links").into_linked();
+    assert_eq!((word_at(second.value()), word_at(second.value() + 8)), (5, 0x1008));
+    assert_eq!(linked.tls.expect("an image").1.module, 5);
 }
 
 #[test]

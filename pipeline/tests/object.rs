@@ -126,6 +126,16 @@ fn what_is_no_object_for_this_machine_is_named() {
 }
 
 #[test]
+fn an_object_without_machine_code_says_how_to_get_some() {
+    let scratch = Scratch::new("slim");
+    // What GCC's `-flto` leaves in the symbol table, whichever compiler `cc` is.
+    let object = scratch.compile("cc", "slim.c", "char __gnu_lto_slim;", &["-fcommon"]);
+    let error = ObjectInterface::read(&object).expect_err("nothing to link");
+    assert!(matches!(error, ObjectError::IntermediateOnly { .. }), "{error:?}");
+    assert!(error.to_string().contains("-ffat-lto-objects"), "{error}");
+}
+
+#[test]
 fn every_truncation_of_an_object_is_an_error() {
     let scratch = Scratch::new("cut");
     let object =
@@ -178,7 +188,7 @@ fn an_archive_tells_which_member_defines_what_with_and_without_its_table() {
     for flags in ["rcs", "rcS"] {
         let archive = archive(&scratch, flags);
         assert_eq!(FileKind::of(archive.bytes()), FileKind::Archive);
-        let index = ArchiveIndex::read(&archive, |_| unreachable!("no bitcode here"))
+        let index = ArchiveIndex::read::<ObjectError>(&archive, |_| unreachable!("no bitcode here"))
             .unwrap_or_else(|error| panic!("{flags}: {error}"));
         assert_eq!(index.members().len(), 3);
         let names: Vec<_> =
@@ -204,7 +214,7 @@ fn a_bitcode_member_is_asked_for_its_symbols_when_the_table_leaves_it_out() {
     let path = scratch.path("lib.a");
     run(Command::new("ar").arg("rcs").arg(&path).args([&bitcode, &object]));
     let mut asked = Vec::new();
-    let index = ArchiveIndex::read(&open(&path), |member| {
+    let index = ArchiveIndex::read::<ObjectError>(&open(&path), |member| {
         asked.push(member.name().to_string());
         Ok(vec!["from_bitcode".into()])
     });
@@ -220,7 +230,7 @@ fn a_bitcode_member_is_asked_for_its_symbols_when_the_table_leaves_it_out() {
 #[test]
 fn thin_and_damaged_archives_are_refused() {
     let scratch = Scratch::new("bad-archives");
-    let read = |archive: &ObjectBuffer| ArchiveIndex::read(archive, |_| Ok(Vec::new()));
+    let read = |archive: &ObjectBuffer| ArchiveIndex::read::<ObjectError>(archive, |_| Ok(Vec::new()));
     let thin = archive(&scratch, "rcsT");
     let error = read(&thin).expect_err("thin");
     assert!(matches!(error, ObjectError::ThinArchive { .. }), "{error:?}");

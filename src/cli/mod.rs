@@ -2,12 +2,14 @@
 
 mod args;
 mod clang;
+mod dispatcher;
 mod observe;
 mod progress;
 mod report;
 mod run;
 mod stats;
 mod trace;
+mod verbose;
 
 use std::ffi::c_int;
 

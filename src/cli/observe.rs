@@ -2,13 +2,12 @@
 //!
 //! Nothing is watched unless somebody asked: without a subscriber a span costs one load and a branch.
 
-use std::ffi::{c_int, c_void};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::ptr;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
+use uruk::pipeline::runtime::exit::flush_streams;
 use uruk_core::SessionEvent;
 use uruk_core::sync::Arc;
 
@@ -32,11 +31,6 @@ pub(crate) struct Observers {
 pub(crate) struct TraceError {
     path: PathBuf,
     source: io::Error,
-}
-
-unsafe extern "C" {
-    /// The C library's; declared here because nothing else of the command needs a binding to it.
-    fn fflush(stream: *mut c_void) -> c_int;
 }
 
 /// Takes a session's events.
@@ -103,9 +97,7 @@ impl Observers {
         }
         self.leave_terminal();
         if let Some(stats) = &self.stats {
-            // What the program has printed comes first, also where its stdout is a file that would be written last.
-            // SAFETY: a null stream means every open one; we come after the program's own exit handlers.
-            unsafe { fflush(ptr::null_mut()) };
+            flush_streams(); // The table comes after what the program printed.
             // Nothing is left to say if stderr is gone.
             let _ = write!(io::stderr(), "\n{}", stats.report());
         }

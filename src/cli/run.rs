@@ -10,14 +10,15 @@ use uruk::core::sync::Arc;
 use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
-use uruk::pipeline::runtime::process::set_program_symbols;
+use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::Program;
 use uruk::{Jit, JitError};
 
 use super::args::RunArgs;
 use super::clang::{self, ClangError};
+use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
-use super::report;
+use super::{report, verbose};
 
 /// Why a program did not come to run.
 #[derive(Debug, thiserror::Error)]
@@ -40,10 +41,13 @@ pub(crate) enum RunError {
 pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let arguments = program_arguments(args)?;
     let observers = observe(args)?;
-    let linked = link(args, &observers);
+    let dispatcher =
+        Arc::new(RetiringDispatcher::new(args.jobs.map_or_else(cores, usize::from)).map_err(JitError::from)?);
+    let linked = link(args, &observers, dispatcher.clone());
     // What follows on the terminal is the program's, or an error.
     observers.leave_terminal();
     let (jit, entry) = linked?;
+    dispatcher.retire();
 
     let program = Program::new(arguments);
     program.take_the_name();
@@ -79,39 +83,57 @@ fn observe(args: &RunArgs) -> Result<Arc<Observers>, RunError> {
 }
 
 /// Makes everything ready to run that the entry needs.
-fn link(args: &RunArgs, observers: &Arc<Observers>) -> Result<(&'static Jit, ExecutorSymbolDef), RunError> {
-    let jit: &'static Jit = Box::leak(Box::new(build(args, observers)?)); // never dropped: its code runs to the end
-    for library in &args.load {
-        jit.load_library(library)?;
-    }
+fn link(
+    args: &RunArgs,
+    observers: &Arc<Observers>,
+    dispatcher: Arc<RetiringDispatcher>,
+) -> Result<(&'static Jit, ExecutorSymbolDef), RunError> {
+    let jit: &'static Jit = Box::leak(Box::new(build(args, observers, dispatcher)?)); // never dropped: its code runs to the end
     for file in &args.files {
         add_file(jit, file, args)?;
     }
+    jit.add_compiler_runtime()?;
     let entry = jit.link(&args.entry).map_err(|source| RunError::Link { source })?;
     Ok((jit, entry))
 }
 
-fn build(args: &RunArgs, observers: &Arc<Observers>) -> Result<Jit, JitError> {
+fn build(
+    args: &RunArgs,
+    observers: &Arc<Observers>,
+    dispatcher: Arc<RetiringDispatcher>,
+) -> Result<Jit, JitError> {
     let level = match args.optimize {
         0 => OptimizationLevel::O0,
         1 => OptimizationLevel::O1,
         2 => OptimizationLevel::O2,
         _ => OptimizationLevel::O3,
     };
-    let builder = Jit::builder().optimization(level);
+    // Loaded before memory for code is reserved, which then lies next to them and within reach.
+    let process = ProcessSymbols::new();
+    for library in &args.load {
+        process.load_library(library).map_err(JitError::from)?;
+    }
+    let builder = Jit::builder().optimization(level).dispatcher(dispatcher).process_symbols(process);
     let builder = match args.passes.as_str() {
         "default" => builder,
         "none" => builder.pipeline(OptimizationPipeline::none()),
         passes => builder.pipeline(OptimizationPipeline::passes(passes)),
     };
-    let builder = match observers.session_observer() {
-        Some(observer) => builder.observer(observer),
-        None => builder,
+    let builder = match (observers.session_observer(), args.verbose) {
+        (None, 0) => builder,
+        (Some(observe), 0) => builder.observer(observe),
+        (observe, verbosity) => builder.observer(Arc::new(move |event| {
+            verbose::print(event, verbosity);
+            if let Some(observe) = &observe {
+                observe(event);
+            }
+        })),
     };
-    match args.jobs {
-        Some(jobs) => builder.threads(jobs.into()).build(),
-        None => builder.build(),
-    }
+    builder.build()
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<(), RunError> {

@@ -25,15 +25,15 @@ pub fn file(name: &str, contents: &[u8]) -> Result<PathBuf, BuildError> {
 /// # Errors
 /// [`BuildError`] if the compiler refuses.
 pub fn compile(source: &str, text: &str, flags: &[&str], output: &str) -> Result<PathBuf, BuildError> {
-    let tool = clang(source.ends_with(".cpp"));
-    let mut key = CacheKey::new(tool)?;
-    key.text(source).text(text).text(output);
-    flags.iter().for_each(|flag| _ = key.text(flag));
-    let made = key.get_or_make(|directory| {
-        fs::write(directory.join(source), text).map_err(io(directory.display()))?;
-        run_tool(Command::new(tool).current_dir(directory).args(flags).args(["-c", source, "-o", output]))
-    })?;
-    Ok(made.join(output))
+    clang_in_directory(source, text, &[flags, &["-c"]].concat(), output)
+}
+
+/// Compiles and links `text` as the shared library `output`.
+///
+/// # Errors
+/// [`BuildError`] if the compiler or the linker refuses.
+pub fn shared_library(source: &str, text: &str, output: &str) -> Result<PathBuf, BuildError> {
+    clang_in_directory(source, text, &["-O1", "-fPIC", "-shared"], output)
 }
 
 /// Bitcode of a C file.
@@ -97,6 +97,18 @@ pub fn llvm_survives(path: &Path) -> Result<bool, BuildError> {
     compile.args(["-O2", "-filetype=obj", "-o", "/dev/null"]).arg(&optimized);
     let output = compile.output().map_err(io(command_line(&compile)))?;
     Ok(output.status.code().is_some_and(|code| code < 128))
+}
+
+fn clang_in_directory(source: &str, text: &str, flags: &[&str], output: &str) -> Result<PathBuf, BuildError> {
+    let tool = clang(source.ends_with(".cpp"));
+    let mut key = CacheKey::new(tool)?;
+    key.text(source).text(text).text(output);
+    flags.iter().for_each(|flag| _ = key.text(flag));
+    let made = key.get_or_make(|directory| {
+        fs::write(directory.join(source), text).map_err(io(directory.display()))?;
+        run_tool(Command::new(tool).current_dir(directory).args(flags).args([source, "-o", output]))
+    })?;
+    Ok(made.join(output))
 }
 
 fn with_extension(source: &str, extension: &str) -> String {

@@ -414,7 +414,6 @@ fn mutated(whole: &[u8], seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Kept beside the tests that need it: a path must be one argument.
 #[test]
 fn awkward_names_are_fine() {
     let path: PathBuf = file("a name, with (marks) and 'quotes'.bc", b"").expect("it can be written");

@@ -16,19 +16,19 @@ use rustc_hash::FxHashSet;
 use uruk_core::sync::Arc;
 use uruk_core::{
     DependenceGroup, ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet,
-    MaterializationResponsibility, ResolvedResponsibility, Resource, SharedError, SymbolLookupFlags,
-    SymbolMap,
+    MaterializationResponsibility, ResolvedResponsibility, Resource, SymbolLookupFlags, SymbolMap,
 };
 
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
-use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, TlsImage, TlsPlacement, elf};
+use super::placements::{PlacedTls, TlsPlacements};
+use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, elf};
 use crate::layer::ObjectLayer;
 use crate::memory::MemoryManager;
 use crate::object::ObjectBuffer;
 use crate::platform::Platform;
 use crate::runtime::tls::TlsError;
 use crate::runtime::unwind::UnwindError;
-use crate::runtime::{ifunc, tls, unwind};
+use crate::runtime::{ifunc, unwind};
 
 /// Links objects into this process.
 ///
@@ -41,12 +41,19 @@ use crate::runtime::{ifunc, tls, unwind};
 pub struct ObjectLinkingLayer {
     memory: Arc<dyn MemoryManager>,
     platform: Arc<Platform>,
+    placements: Arc<TlsPlacements>,
+}
+
+/// An object on its way: laid out, not yet fixed up.
+struct Placed {
+    link: Link<Allocated>,
+    tls: Option<PlacedTls>,
 }
 
 impl ObjectLinkingLayer {
     /// A layer that places code in `memory` and tells `platform` about initialisers.
     pub fn new(memory: Arc<dyn MemoryManager>, platform: Arc<Platform>) -> Self {
-        Self { memory, platform }
+        Self { memory, platform, placements: Arc::default() }
     }
 
     /// Parses and allocates; the addresses of all definitions are known afterwards.
@@ -54,52 +61,50 @@ impl ObjectLinkingLayer {
         &self,
         responsibility: &MaterializationResponsibility,
         object: &ObjectBuffer,
-    ) -> Result<Link<Allocated>, LinkError> {
+    ) -> Result<Placed, LayerError> {
         let graph = elf::parse(object.name(), object.bytes())?;
         let discarded = discarded_definitions(responsibility, &graph);
         let options =
             LinkOptions { is_discarded: &|name| discarded.contains(name), ..LinkOptions::default() };
-        Link::new(graph, &options)?.allocate(&*self.memory)
+        let mut link = Link::new(graph, &options)?.allocate(&*self.memory)?;
+        let tls = self.placements.place(&mut link)?;
+        Ok(Placed { link, tls })
     }
 
     /// Resolves, fixes up, finalizes, and makes the code known to the process; it can run afterwards, once
     /// what it needs can.
     fn complete(
         &self,
-        link: Link<Allocated>,
+        placed: Placed,
         found: &LookupResult,
         responsibility: &ResolvedResponsibility,
     ) -> Result<LinkedCode, LayerError> {
         let session = responsibility.session();
-        let mut tls_module = None;
         let environment = LinkEnvironment {
-            register_tls: &mut |image| {
-                let module = register_tls(image).map_err(|error| Arc::new(error) as SharedError)?;
-                let placement = TlsPlacement { module: module.id(), offset: 0 };
-                tls_module = Some(module);
-                Ok(placement)
-            },
-            tls_placement: &|_| None,
+            tls_placement: &|descriptor| self.placements.get(descriptor),
             ifunc_thunk: ifunc::lazy_thunk(),
+            // `begin` has placed the image.
+            register_tls: &mut |_| Err(Arc::new(TlsError::Exhausted { limit: 0 })),
         };
+        let Placed { link, tls } = placed;
         let linked = link.resolve(|name| found.get(&session.intern(name)), environment)?.fix()?.into_linked();
         if let Some(symbol) = responsibility.initializer_symbol() {
             self.platform.record(symbol, &linked.preinitializers, &linked.initializers, &linked.finalizers);
         }
         let unwind =
             linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr)).transpose()?;
-        Ok(LinkedCode { _unwind: unwind, _tls: tls_module, _memory: linked.alloc })
+        Ok(LinkedCode { _unwind: unwind, _tls: tls, _memory: linked.alloc })
     }
 }
 
 impl ObjectLayer for ObjectLinkingLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
-        let link = match self.begin(&responsibility, &object) {
-            Ok(link) => link,
+        let placed = match self.begin(&responsibility, &object) {
+            Ok(placed) => placed,
             Err(error) => return responsibility.fail(Arc::new(error)),
         };
         drop(object);
-        let addresses = promised_addresses(&responsibility, &link);
+        let addresses = promised_addresses(&responsibility, &placed.link);
         let resolved = match responsibility.notify_resolved(&addresses) {
             Ok(resolved) => resolved,
             Err(refused) => {
@@ -111,7 +116,7 @@ impl ObjectLayer for ObjectLinkingLayer {
         let dylib = resolved.dylib().clone();
         let session = dylib.session().clone();
         let request =
-            LookupRequest::new(dylib.link_order(), external_symbols(&link, &dylib)).until_resolved();
+            LookupRequest::new(dylib.link_order(), external_symbols(&placed.link, &dylib)).until_resolved();
         let detached = resolved.detach();
         let layer = self.clone();
         session.lookup_async(request, move |answer| {
@@ -120,7 +125,7 @@ impl ObjectLayer for ObjectLinkingLayer {
                 Ok(found) => found,
                 Err(error) => return resolved.fail(Arc::new(error)),
             };
-            match layer.complete(link, &found, &resolved) {
+            match layer.complete(placed, &found, &resolved) {
                 Ok(code) => publish(code, &found, resolved),
                 Err(error) => resolved.fail(Arc::new(error)),
             }
@@ -144,11 +149,6 @@ fn publish(code: LinkedCode, found: &LookupResult, responsibility: ResolvedRespo
     if let Err(refused) = responsibility.notify_emitted(vec![group]) {
         refused.fail();
     }
-}
-
-fn register_tls(image: TlsImage) -> Result<tls::TlsModule, TlsError> {
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    tls::register_module(image.address, size(image.image_bytes), size(image.total_bytes), size(image.align))
 }
 
 /// The definitions of the object that belong to somebody else.
@@ -216,11 +216,13 @@ fn external_symbols(link: &Link<Allocated>, dylib: &JitDylib) -> LookupSet {
         .collect()
 }
 
-/// Why the second half of a link failed.
+/// Why a link failed.
 #[derive(Clone, Debug, thiserror::Error)]
 enum LayerError {
     #[error(transparent)]
     Link(#[from] LinkError),
+    #[error(transparent)]
+    ThreadLocal(#[from] TlsError),
     #[error(transparent)]
     Unwind(#[from] UnwindError),
 }
@@ -229,7 +231,7 @@ enum LayerError {
 /// more, then its memory goes.
 struct LinkedCode {
     _unwind: Option<unwind::UnwindRegistration>,
-    _tls: Option<tls::TlsModule>,
+    _tls: Option<PlacedTls>,
     _memory: crate::memory::FinalizedAlloc,
 }
 

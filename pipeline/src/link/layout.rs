@@ -17,6 +17,7 @@ use super::graph::{Block, BlockId, LinkGraph, SectionRole};
 use super::ifunc::{self, IndirectFunctions};
 use super::section_bounds::SectionBounds;
 use super::tls::Tls;
+use crate::memory::{SegmentKind, SegmentRequest};
 
 /// Zero fill of this size is kept away from what small displacements must reach.
 const GREAT_ZERO_FILL_BYTES: u64 = 64 << 20;
@@ -284,4 +285,37 @@ impl<'g, 'a> Writer<'g, 'a> {
 
 fn aligned(offset: u64, align_log2: u8) -> u64 {
     offset.checked_next_multiple_of(1 << align_log2).unwrap_or(u64::MAX)
+}
+
+/// What to ask the manager for, and which request belongs to which segment.
+pub(super) fn requests(layout: &Layout) -> (Vec<SegmentRequest>, [Option<usize>; Segment::COUNT]) {
+    let mut requests = Vec::with_capacity(Segment::COUNT);
+    let mut indices = [None; Segment::COUNT];
+    for segment in Segment::ALL {
+        let extent = layout.extents[segment as usize];
+        if extent.content_bytes + extent.zero_fill_bytes == 0 {
+            continue;
+        }
+        indices[segment as usize] = Some(requests.len());
+        requests.push(SegmentRequest {
+            kind: match segment {
+                Segment::Code => SegmentKind::Code,
+                Segment::ReadOnly => SegmentKind::ReadOnly,
+                Segment::Data | Segment::LargeData => SegmentKind::Data,
+            },
+            content_bytes: extent.content_bytes as usize,
+            zero_fill_bytes: extent.zero_fill_bytes as usize,
+            align: 1 << extent.align_log2,
+        });
+    }
+    (requests, indices)
+}
+
+/// Copies the contents of a segment's blocks to their places.
+pub(super) fn copy_contents(graph: &LinkGraph<'_>, layout: &Layout, segment: Segment, working: &mut [u8]) {
+    for &id in &layout.contents[segment as usize] {
+        let content = graph.content(id);
+        let start = layout.places[id.index()].offset as usize;
+        working[start..start + content.len()].copy_from_slice(content);
+    }
 }

@@ -23,9 +23,13 @@ mod layer;
 mod layout;
 mod merge;
 mod phases;
+mod placed;
+mod placements;
+mod plan;
 mod prune;
 mod relax;
 mod section_bounds;
+mod tables;
 mod tls;
 pub mod x86_64;
 

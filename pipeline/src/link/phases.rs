@@ -14,15 +14,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
-use super::error::{LinkError, Site, UndefinedSymbol};
-use super::got_plt::{self, GotPlt};
+use super::error::LinkError;
+use super::fixup;
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
-use super::ifunc::{self, IndirectFunctions};
-use super::layout::{self, Layout, Place, Segment};
-use super::prune;
-use super::section_bounds::{self, SectionBounds};
-use super::tls::{self, Tls, TlsImage, TlsPlacement};
-use crate::memory::{FinalizedAlloc, InFlightAlloc, MemoryManager, SegmentKind, SegmentRequest};
+use super::layout::{self, Layout, Segment};
+use super::placed::Placed;
+use super::plan::{self, Plan};
+use super::tls::{TlsImage, TlsPlacement};
+use crate::memory::{FinalizedAlloc, InFlightAlloc, MemoryManager};
 
 /// A link, in one of its phases.
 ///
@@ -51,7 +50,8 @@ impl Default for LinkOptions<'_> {
 /// What the process side does for a link.
 #[expect(missing_debug_implementations, reason = "closures have no useful Debug")]
 pub struct LinkEnvironment<'e> {
-    /// Registers the graph's thread-local image; called once if there is one. The contents of the image are
+    /// Registers the graph's thread-local image; called once if there is one that
+    /// [`Link::place_tls`] has not placed. The contents of the image are
     /// final only when the link is fixed; nobody asks for them before.
     pub register_tls: &'e mut dyn FnMut(TlsImage) -> Result<TlsPlacement, Arc<dyn Error + Send + Sync>>,
     /// What the descriptor at an address says, for objects that reach a hidden thread-local variable of another
@@ -59,16 +59,6 @@ pub struct LinkEnvironment<'e> {
     pub tls_placement: &'e dyn Fn(ExecutorAddr) -> Option<TlsPlacement>,
     /// Where the first call of an indirect function goes; what that must do stands in `ifunc.rs`.
     pub ifunc_thunk: ExecutorAddr,
-}
-
-/// What is known before memory is allocated, apart from the graph.
-#[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) got_plt: GotPlt,
-    pub(super) tls: Tls,
-    pub(super) ifuncs: IndirectFunctions,
-    bounds: SectionBounds,
-    externals: Vec<SymbolId>,
 }
 
 /// Pruned and planned; the contents are still the object's.
@@ -87,18 +77,7 @@ impl<'a> Link<Built<'a>> {
     /// # Cost
     /// Linear in symbols and edges.
     pub fn new(mut graph: LinkGraph<'a>, options: &LinkOptions<'_>) -> Result<Self, LinkError> {
-        prune::prune(&mut graph, options.is_discarded);
-        let bounds = section_bounds::collect(&mut graph, options.binds_section_bounds);
-        bind_got_base(&mut graph);
-        layout::set_great_zero_fill_aside(&mut graph);
-        let externals = externals(&graph)?;
-        let plan = Plan {
-            got_plt: got_plt::plan(&graph),
-            tls: tls::plan(&graph),
-            ifuncs: ifunc::plan(&graph),
-            bounds,
-            externals,
-        };
+        let plan = plan::plan(&mut graph, options)?;
         Ok(Self { phase: Built { graph, plan } })
     }
 
@@ -121,7 +100,7 @@ impl<'a> Link<Built<'a>> {
         let _entered = span.enter();
         let layout = layout::lay_out(&graph, &plan.bounds, &plan.got_plt, &plan.tls, &plan.ifuncs)
             .map_err(|_| graph.too_large("the sizes of the sections add up to more than an address space"))?;
-        let (requests, indices) = requests(&layout);
+        let (requests, indices) = layout::requests(&layout);
         span.record("size_bytes", requests.iter().map(|request| request.content_bytes).sum::<usize>());
         let owner = graph.name();
         let mut alloc = memory
@@ -132,35 +111,32 @@ impl<'a> Link<Built<'a>> {
         for segment in Segment::ALL {
             if let Some(index) = indices[segment as usize] {
                 bases[segment as usize] = alloc.address(index).value();
-                copy_contents(&graph, &layout, segment, alloc.working(index));
+                layout::copy_contents(&graph, &layout, segment, alloc.working(index));
             }
         }
         let graph = graph.without_contents();
-        Ok(Link { phase: Allocated { graph, plan, layout, alloc, indices, bases } })
+        Ok(Link {
+            phase: Allocated { placed: Placed { graph, plan, layout, indices, bases, tls: None }, alloc },
+        })
     }
 }
 
 /// Laid out in memory of its own. Independent of the object, and can be sent to another thread.
 #[derive(Debug)]
 pub struct Allocated {
-    pub(super) graph: LinkGraph<'static>,
-    pub(super) plan: Plan,
-    pub(super) layout: Layout,
-    pub(super) alloc: InFlightAlloc,
-    /// Which of the allocation's segments each of ours is; empty ones are not asked for.
-    pub(super) indices: [Option<usize>; Segment::COUNT],
-    pub(super) bases: [u64; Segment::COUNT],
+    placed: Placed,
+    alloc: InFlightAlloc,
 }
 
 impl Link<Allocated> {
     /// The graph being linked; its contents are in their memory by now.
     pub fn graph(&self) -> &LinkGraph<'static> {
-        &self.phase.graph
+        &self.phase.placed.graph
     }
 
     /// Every name the graph defines beyond its own use, hidden ones included.
     pub fn definitions(&self) -> impl Iterator<Item = (&str, ExecutorSymbolDef)> {
-        let graph = &self.phase.graph;
+        let graph = &self.phase.placed.graph;
         graph.symbols.iter().enumerate().filter_map(move |(index, symbol)| {
             let id = SymbolId::of(index);
             let is_defined = match symbol.location {
@@ -171,15 +147,16 @@ impl Link<Allocated> {
             if !is_defined || symbol.binding == Binding::Local {
                 return None;
             }
-            let address = ExecutorAddr::new(self.phase.address(id)?);
+            let address = ExecutorAddr::new(self.phase.placed.address(id)?);
             Some((graph.symbol_name(id), ExecutorSymbolDef::new(address, graph.flags(id))))
         })
     }
 
     /// Every name the graph refers to and does not define, and whether it may stay undefined.
     pub fn externals(&self) -> impl ExactSizeIterator<Item = (&str, bool)> {
-        let graph = &self.phase.graph;
+        let graph = &self.phase.placed.graph;
         self.phase
+            .placed
             .plan
             .externals
             .iter()
@@ -188,7 +165,29 @@ impl Link<Allocated> {
 
     /// Where the sections whose name is a C identifier lie.
     pub fn section_ranges(&self) -> Vec<SectionRange> {
-        self.phase.section_ranges()
+        self.phase.placed.section_ranges()
+    }
+
+    /// The graph's thread-local image, if it has one.
+    pub fn tls_image(&self) -> Option<TlsImage> {
+        self.phase.placed.tls_image()
+    }
+
+    /// Says where the image is placed before the link is resolved, which then does not ask. For objects that share a
+    /// module: a reference to a hidden variable of another object needs its placement as soon as its address.
+    pub fn place_tls(&mut self, placement: TlsPlacement) {
+        self.phase.placed.tls = Some(placement);
+    }
+
+    /// Where each descriptor of the graph lies and what it will say, once the image is placed.
+    pub fn tls_descriptors(&self) -> Vec<(ExecutorAddr, TlsPlacement)> {
+        let Some(own) = self.phase.placed.tls else { return Vec::new() };
+        let symbols = self.phase.placed.plan.tls.descriptors.symbols().iter();
+        let descriptors = symbols.filter_map(|symbol| {
+            let offset = own.offset.wrapping_add(self.phase.placed.image_offset(*symbol));
+            Some((ExecutorAddr::new(self.phase.placed.address(*symbol)?), TlsPlacement { offset, ..own }))
+        });
+        descriptors.collect()
     }
 
     /// Gives every reference the address that `lookup` answers; weak ones without an answer become null.
@@ -201,28 +200,22 @@ impl Link<Allocated> {
         lookup: impl Fn(&str) -> Option<ExecutorSymbolDef>,
         environment: LinkEnvironment<'_>,
     ) -> Result<Link<Resolved>, LinkError> {
-        let allocated = self.phase;
-        let span = tracing::debug_span!("link.resolve", symbols = allocated.plan.externals.len());
+        let Allocated { mut placed, alloc } = self.phase;
+        let span = tracing::debug_span!("link.resolve", symbols = placed.plan.externals.len());
         let _entered = span.enter();
-        let graph = &allocated.graph;
-        let mut addresses = vec![0; graph.symbols.len()];
-        let mut thread_local = vec![false; graph.symbols.len()];
-        for index in 0..graph.symbols.len() {
-            let id = SymbolId::of(index);
-            addresses[index] = allocated.address(id).unwrap_or(0);
-            thread_local[index] = graph.is_thread_local(id);
-        }
+        let mut resolution = Resolution::of_own_symbols(&placed, environment.ifunc_thunk);
+        let graph = &placed.graph;
         let mut missing = Vec::new();
-        let mut foreign_tls = FxHashMap::default();
-        for &id in &allocated.plan.externals {
+        for &id in &placed.plan.externals {
             match lookup(graph.symbol_name(id)) {
                 Some(definition) => {
-                    addresses[id.index()] = definition.address.value();
-                    thread_local[id.index()] = definition.flags.contains(SymbolFlags::THREAD_LOCAL);
-                    if allocated.plan.tls.foreign.contains(&id)
+                    resolution.addresses[id.index()] = definition.address.value();
+                    resolution.thread_local[id.index()] =
+                        definition.flags.contains(SymbolFlags::THREAD_LOCAL);
+                    if placed.plan.tls.foreign.contains(&id)
                         && let Some(placement) = (environment.tls_placement)(definition.address)
                     {
-                        foreign_tls.insert(id, placement);
+                        resolution.foreign_tls.insert(id, placement);
                     }
                 }
                 None if graph.symbols[id.index()].binding == Binding::Weak => {}
@@ -230,36 +223,47 @@ impl Link<Allocated> {
             }
         }
         if !missing.is_empty() {
-            return Err(LinkError::Undefined { symbols: undefined(graph, &missing).into() });
+            return Err(LinkError::Undefined { symbols: plan::undefined(graph, &missing).into() });
         }
-        let image = allocated.tls_image();
-        let tls = match image {
-            Some(image) => {
-                let register = environment.register_tls;
-                let placement = register(image)
-                    .map_err(|source| LinkError::TlsModule { object: graph.name().into(), source })?;
-                Some(placement)
-            }
-            None => None,
-        };
-        let ifunc_thunk = environment.ifunc_thunk.value();
-        Ok(Link { phase: Resolved { allocated, addresses, thread_local, foreign_tls, tls, ifunc_thunk } })
+        if let (None, Some(image)) = (placed.tls, placed.tls_image()) {
+            let placement = (environment.register_tls)(image)
+                .map_err(|source| LinkError::TlsModule { object: graph.name().into(), source })?;
+            placed.tls = Some(placement);
+        }
+        Ok(Link { phase: Resolved { placed, resolution, alloc } })
     }
 }
 
 /// Every address is known.
 #[derive(Debug)]
 pub struct Resolved {
-    pub(super) allocated: Allocated,
+    placed: Placed,
+    resolution: Resolution,
+    alloc: InFlightAlloc,
+}
+
+/// The addresses that references have been given.
+#[derive(Debug)]
+pub(super) struct Resolution {
     /// Of each symbol.
     pub(super) addresses: Vec<u64>,
     /// Whether each symbol is thread-local; for references, as their definition says.
     pub(super) thread_local: Vec<bool>,
     /// Thread-local variables of other objects that are reached by their offset.
     pub(super) foreign_tls: FxHashMap<SymbolId, TlsPlacement>,
-    /// The placement of the graph's own image.
-    pub(super) tls: Option<TlsPlacement>,
     pub(super) ifunc_thunk: u64,
+}
+
+impl Resolution {
+    fn of_own_symbols(placed: &Placed, ifunc_thunk: ExecutorAddr) -> Self {
+        let symbols = || (0..placed.graph.symbols.len()).map(SymbolId::of);
+        Self {
+            addresses: symbols().map(|id| placed.address(id).unwrap_or(0)).collect(),
+            thread_local: symbols().map(|id| placed.graph.is_thread_local(id)).collect(),
+            foreign_tls: FxHashMap::default(),
+            ifunc_thunk: ifunc_thunk.value(),
+        }
+    }
 }
 
 impl Link<Resolved> {
@@ -271,35 +275,23 @@ impl Link<Resolved> {
     ///
     /// # Cost
     /// One pass over the edges.
-    pub fn fix(mut self) -> Result<Link<Fixed>, LinkError> {
-        let span = tracing::debug_span!("link.fixup", edges = self.phase.allocated.graph.edges.len());
+    pub fn fix(self) -> Result<Link<Fixed>, LinkError> {
+        let Resolved { placed, resolution, mut alloc } = self.phase;
+        let span = tracing::debug_span!("link.fixup", edges = placed.graph.edges.len());
         let _entered = span.enter();
-        let initializers = self.phase.write()?;
-        let Allocated { graph, layout, bases, .. } = &self.phase.allocated;
-        let code = bases[Segment::Code as usize];
-        let unwind = (!graph.frames.is_empty()).then(|| UnwindTable {
-            code: code..code + layout.extents[Segment::Code as usize].content_bytes,
-            eh_frame_hdr: bases[Segment::ReadOnly as usize] + layout.eh_frame_hdr,
-        });
-        let tls = self.phase.allocated.tls_image().zip(self.phase.tls);
-        let section_ranges = self.phase.allocated.section_ranges();
-        let sizes = LinkSizes::of(layout);
-        let owner = graph.name();
-        let alloc = self
-            .phase
-            .allocated
-            .alloc
+        let initializers = fixup::write(&placed, &resolution, &mut alloc)?;
+        let alloc = alloc
             .finalize()
-            .map_err(|source| LinkError::Memory { object: owner.into(), source })?;
+            .map_err(|source| LinkError::Memory { object: placed.graph.name().into(), source })?;
         let linked = Linked {
             alloc,
-            unwind,
-            tls,
+            unwind: placed.unwind_table(),
+            tls: placed.tls_image().zip(placed.tls),
             preinitializers: initializers.preinitializers,
             initializers: initializers.initializers,
             finalizers: initializers.finalizers,
-            section_ranges,
-            sizes,
+            section_ranges: placed.section_ranges(),
+            sizes: LinkSizes::of(&placed.layout),
         };
         Ok(Link { phase: Fixed { linked } })
     }
@@ -380,150 +372,5 @@ impl LinkSizes {
             data_bytes: data.content_bytes + large.content_bytes,
             zero_fill_bytes: data.zero_fill_bytes + large.zero_fill_bytes,
         }
-    }
-}
-
-impl Allocated {
-    /// The address of a symbol that the graph itself places; for a thread-local variable that of its descriptor, if it has one.
-    pub(super) fn address(&self, id: SymbolId) -> Option<u64> {
-        let symbol = &self.graph.symbols[id.index()];
-        if let Some(stub) = self.plan.ifuncs.get(id) {
-            let offset = self.layout.ifunc_stubs + stub * ifunc::STUB_BYTES;
-            return Some(self.at(Place { segment: Segment::Code, offset }));
-        }
-        if self.graph.is_thread_local(id) {
-            let index = self.plan.tls.descriptors.get(id)?;
-            let offset = self.layout.tls_descriptors + index * tls::DESCRIPTOR_BYTES;
-            return Some(self.at(Place { segment: Segment::ReadOnly, offset }));
-        }
-        match symbol.location {
-            Location::Block(block, offset) => {
-                Some(self.at(self.layout.places[block.index()]).wrapping_add(offset))
-            }
-            Location::Absolute(value) => Some(value),
-            Location::GotBase => Some(self.got()),
-            Location::SectionStart(group) => Some(self.at(self.layout.bounds[group as usize].0)),
-            Location::SectionStop(group) => {
-                let (start, end) = self.layout.bounds[group as usize];
-                Some(self.at(Place { offset: end, ..start }))
-            }
-            Location::Undefined | Location::NotLoaded => None,
-        }
-    }
-
-    pub(super) fn at(&self, place: Place) -> u64 {
-        self.bases[place.segment as usize].wrapping_add(place.offset)
-    }
-
-    pub(super) fn got(&self) -> u64 {
-        self.at(Place { segment: Segment::Data, offset: self.layout.got })
-    }
-
-    pub(super) fn tls_image(&self) -> Option<TlsImage> {
-        let tls = self.layout.tls?;
-        Some(TlsImage {
-            address: ExecutorAddr::new(self.at(Place { segment: Segment::ReadOnly, offset: tls.image })),
-            image_bytes: tls.image_bytes,
-            total_bytes: tls.total_bytes,
-            align: 1 << tls.align_log2,
-        })
-    }
-
-    fn section_ranges(&self) -> Vec<SectionRange> {
-        let groups = self.plan.bounds.groups.iter().zip(&self.layout.bounds);
-        groups
-            .map(|(group, &(start, end))| SectionRange {
-                name: group.name.clone(),
-                range: self.at(start)..self.at(Place { offset: end, ..start }),
-            })
-            .collect()
-    }
-}
-
-/// Binds the conventional name of the table, by which assembly refers to it.
-fn bind_got_base(graph: &mut LinkGraph<'_>) {
-    for index in 0..graph.symbols.len() {
-        let symbol = &graph.symbols[index];
-        if symbol.location == Location::Undefined && graph.text(symbol.name) == "_GLOBAL_OFFSET_TABLE_" {
-            graph.symbols[index].location = Location::GotBase;
-        }
-    }
-}
-
-/// The undefined symbols that something refers to, in the order of their first reference.
-fn externals(graph: &LinkGraph<'_>) -> Result<Vec<SymbolId>, LinkError> {
-    let mut seen = vec![false; graph.symbols.len()];
-    let mut externals = Vec::new();
-    for (id, _) in graph.live_blocks() {
-        for edge in graph.edges(id) {
-            let target = edge.target.index();
-            if seen[target] || edge.kind.ignores_target() {
-                continue;
-            }
-            seen[target] = true;
-            match graph.symbols[target].location {
-                Location::Undefined => externals.push(edge.target),
-                Location::NotLoaded => {
-                    let name = graph.symbol_name(edge.target);
-                    let what = format!("refers to `{name}`, which lies in a section that is not loaded");
-                    return Err(LinkError::Object {
-                        site: Box::new(graph.site(id, edge.offset)),
-                        what: what.into(),
-                    });
-                }
-                _ => {}
-            }
-        }
-    }
-    Ok(externals)
-}
-
-fn undefined(graph: &LinkGraph<'_>, missing: &[SymbolId]) -> Vec<UndefinedSymbol> {
-    let mut sites: FxHashMap<SymbolId, Site> = FxHashMap::default();
-    let mut wanted: rustc_hash::FxHashSet<SymbolId> = missing.iter().copied().collect();
-    for (id, _) in graph.live_blocks() {
-        for edge in graph.edges(id) {
-            if wanted.remove(&edge.target) {
-                sites.insert(edge.target, graph.site(id, edge.offset));
-            }
-        }
-    }
-    missing
-        .iter()
-        .filter_map(|id| {
-            Some(UndefinedSymbol { symbol: graph.symbol_name(*id).into(), site: sites.remove(id)? })
-        })
-        .collect()
-}
-
-/// What to ask the manager for, and which request belongs to which segment.
-fn requests(layout: &Layout) -> (Vec<SegmentRequest>, [Option<usize>; Segment::COUNT]) {
-    let mut requests = Vec::with_capacity(Segment::COUNT);
-    let mut indices = [None; Segment::COUNT];
-    for segment in Segment::ALL {
-        let extent = layout.extents[segment as usize];
-        if extent.content_bytes + extent.zero_fill_bytes == 0 {
-            continue;
-        }
-        indices[segment as usize] = Some(requests.len());
-        requests.push(SegmentRequest {
-            kind: match segment {
-                Segment::Code => SegmentKind::Code,
-                Segment::ReadOnly => SegmentKind::ReadOnly,
-                Segment::Data | Segment::LargeData => SegmentKind::Data,
-            },
-            content_bytes: extent.content_bytes as usize,
-            zero_fill_bytes: extent.zero_fill_bytes as usize,
-            align: 1 << extent.align_log2,
-        });
-    }
-    (requests, indices)
-}
-
-fn copy_contents(graph: &LinkGraph<'_>, layout: &Layout, segment: Segment, working: &mut [u8]) {
-    for &id in &layout.contents[segment as usize] {
-        let content = graph.content(id);
-        let start = layout.places[id.index()].offset as usize;
-        working[start..start + content.len()].copy_from_slice(content);
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use object::read::archive::ArchiveFile;
 use rustc_hash::{FxHashMap, FxHashSet};
-use uruk_core::SharedError;
 
 use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface};
 
@@ -45,16 +44,16 @@ impl ArchiveIndex {
     /// that the archive's own table says nothing about.
     ///
     /// # Errors
-    /// [`ObjectError`] for what is no archive, a thin one, or one that is cut off;
-    /// [`ObjectError::Member`] with what `bitcode_symbols` says.
+    /// [`ObjectError`], converted, for what is no archive, a thin one, or one that is cut off; and whatever
+    /// `bitcode_symbols` says.
     ///
     /// # Cost
     /// One pass over the member headers and the symbol table. Without a symbol table, one over each
     /// member's symbols too.
-    pub fn read(
+    pub fn read<E: From<ObjectError>>(
         archive: &ObjectBuffer,
-        mut bitcode_symbols: impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, SharedError>,
-    ) -> Result<Self, ObjectError> {
+        mut bitcode_symbols: impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, E>,
+    ) -> Result<Self, E> {
         let malformed = |error: object::read::Error| ObjectError::Malformed {
             object: archive.name().clone(),
             size_bytes: archive.size_bytes(),
@@ -62,7 +61,7 @@ impl ArchiveIndex {
         };
         let file = ArchiveFile::parse(archive.bytes()).map_err(malformed)?;
         if file.is_thin() {
-            return Err(ObjectError::ThinArchive { archive: archive.name().clone() });
+            return Err(ObjectError::ThinArchive { archive: archive.name().clone() }.into());
         }
         let mut index =
             Self { name: archive.name().clone(), members: Vec::new(), by_symbol: FxHashMap::default() };
@@ -74,7 +73,7 @@ impl ArchiveIndex {
             let member = &index.members[position];
             let names = match &table {
                 Some(covered) if covered.contains(&position) || !member.is_bitcode() => continue,
-                _ if member.is_bitcode() => read_bitcode(&member.contents, &mut bitcode_symbols)?,
+                _ if member.is_bitcode() => bitcode_symbols(&member.contents)?,
                 _ => defined_names(&member.contents)?,
             };
             index.add(names, position);
@@ -149,13 +148,6 @@ fn cut_member(
             what: format!("member {name} has {size_bytes} bytes from {offset:#x}, past the end"),
         })?;
     Ok(ArchiveMember { contents, offset })
-}
-
-fn read_bitcode(
-    member: &ObjectBuffer,
-    symbols: &mut impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, SharedError>,
-) -> Result<Vec<Box<str>>, ObjectError> {
-    symbols(member).map_err(|source| ObjectError::Member { member: member.name().clone(), source })
 }
 
 /// What an object defines; nothing for a member that is no object, as archives hold other files too.

@@ -27,9 +27,8 @@ impl ObjectBuffer {
         Self { name: name.into(), owner: Arc::new(owner), range }
     }
 
-    /// Opens a file: small ones are read, larger ones mapped, so that only the pages used are loaded.
-    ///
-    /// The file must not be truncated while a clone of the buffer lives.
+    /// Opens a file. Up to 16 MiB it is read, so that it may be replaced while the buffer lives. Larger files,
+    /// which are mostly archives of which little is needed, are mapped: those must not be truncated meanwhile.
     ///
     /// # Errors
     /// What the operating system says when the file cannot be opened or read, and [`io::ErrorKind::InvalidInput`]
@@ -85,10 +84,11 @@ impl ObjectBuffer {
     }
 }
 
-/// Below this a read costs less than a map, its page faults, and the unmap.
-const MAP_BYTES_MIN: usize = 64 << 10;
+/// Below this a copy (3 ms for 16 MiB) is a fair price for not minding what happens to the file.
+const MAP_BYTES_MIN: usize = (16 << 20) + 1;
 
 fn read_whole(mut file: File) -> io::Result<Vec<u8>> {
+    // `read_to_end` asks for the size itself, so one allocation fits.
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut file, &mut bytes)?;
     Ok(bytes)
@@ -139,7 +139,7 @@ mod tests {
         let directory = std::env::temp_dir();
         assert!(ObjectBuffer::open(&directory).is_err());
         let path = directory.join(format!("uruk-object-buffer-{}", std::process::id()));
-        for size_bytes in [0, 10, MAP_BYTES_MIN + 5] {
+        for size_bytes in [0, 10, MAP_BYTES_MIN - 1, MAP_BYTES_MIN] {
             let bytes: Vec<u8> = (0..size_bytes).map(|index| index as u8).collect();
             std::fs::write(&path, &bytes).expect("temporary file");
             let buffer = ObjectBuffer::open(&path).expect("readable");

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use uruk_core::SharedError;
-
 /// Reading an object or an archive failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -36,6 +34,14 @@ pub enum ObjectError {
         /// What it is instead.
         kind: String,
     },
+    /// An object that holds a compiler's intermediate code in place of machine code.
+    #[error(
+        "{object}: holds GCC's intermediate code and no machine code; compile it without `-flto`, or with `-ffat-lto-objects`"
+    )]
+    IntermediateOnly {
+        /// The file or archive member.
+        object: Arc<str>,
+    },
     /// The file says something about itself that is not so: most often it was cut off.
     #[error("{object}: truncated or malformed ({size_bytes} bytes): {what}")]
     Malformed {
@@ -53,13 +59,5 @@ pub enum ObjectError {
     ThinArchive {
         /// The archive.
         archive: Arc<str>,
-    },
-    /// A member of an archive that is no object could not be read.
-    #[error("{member}: its symbols cannot be read")]
-    Member {
-        /// The archive, and the member in brackets.
-        member: Arc<str>,
-        /// Why.
-        source: SharedError,
     },
 }

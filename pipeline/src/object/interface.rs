@@ -10,7 +10,7 @@ use object::{LittleEndian, SectionIndex, SymbolIndex};
 use rustc_hash::FxHashSet;
 use uruk_core::SymbolFlags;
 
-use super::{FileKind, ObjectBuffer, ObjectError};
+use super::{CommonExtent, FileKind, ObjectBuffer, ObjectError};
 
 /// The symbols an object defines and needs, in the order of its symbol table; names borrow from the object.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,8 @@ pub struct ObjectSymbol<'data> {
     pub name: &'data str,
     /// What it is.
     pub flags: SymbolFlags,
+    /// How much room it asks for, if it is tentative.
+    pub common: Option<CommonExtent>,
     /// Its position in the object's symbol table.
     pub index: usize,
 }
@@ -52,6 +54,9 @@ const ENDIAN: LittleEndian = LittleEndian;
 const MACHINE: elf::Machine = elf::EM_X86_64;
 const MACHINE_NAME: &str = "x86-64";
 
+/// What GCC defines in an object that only its own linker plugin can make sense of.
+const INTERMEDIATE_ONLY_MARK: &str = "__gnu_lto_slim";
+
 impl<'data> ObjectInterface<'data> {
     /// Reads the interface of `object`.
     ///
@@ -62,11 +67,15 @@ impl<'data> ObjectInterface<'data> {
     /// One pass over the symbol table; nothing is copied.
     pub fn read(object: &'data ObjectBuffer) -> Result<Self, ObjectError> {
         let header = check_header(object)?;
-        Self::read_tables(object, header).map_err(|error| ObjectError::Malformed {
+        let interface = Self::read_tables(object, header).map_err(|error| ObjectError::Malformed {
             object: object.name().clone(),
             size_bytes: object.size_bytes(),
             what: error.to_string(),
-        })
+        })?;
+        if interface.defined.iter().any(|symbol| symbol.name == INTERMEDIATE_ONLY_MARK) {
+            return Err(ObjectError::IntermediateOnly { object: object.name().clone() });
+        }
+        Ok(interface)
     }
 
     fn read_tables(object: &'data ObjectBuffer, header: &'data Header) -> Result<Self, TableError> {
@@ -122,7 +131,9 @@ impl<'data> ObjectInterface<'data> {
         if section.is_some_and(|section| in_comdat.contains(&section.0)) {
             flags |= SymbolFlags::WEAK;
         }
-        self.defined.push(ObjectSymbol { name, flags, index: index.0 });
+        let extent = CommonExtent { size_bytes: symbol.st_size(ENDIAN), align: symbol.st_value(ENDIAN) };
+        let common = flags.contains(SymbolFlags::COMMON).then_some(extent);
+        self.defined.push(ObjectSymbol { name, flags, common, index: index.0 });
         Ok(())
     }
 }

@@ -10,6 +10,12 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+/// Writes out what the C library's output streams still hold, so that what is printed next comes after it.
+pub fn flush_streams() {
+    // SAFETY: a null stream stands for all of them.
+    unsafe { libc::fflush(ptr::null_mut()) };
+}
+
 /// Runs `action` with the exit status when the process calls `exit`, after everything that is registered later.
 ///
 /// It does not run at `_exit`, `quick_exit`, or when a signal ends the process, as no handler does.

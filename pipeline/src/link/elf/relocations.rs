@@ -7,12 +7,13 @@ use object::read::elf::SectionHeader;
 use object::{LittleEndian, SectionIndex};
 use rustc_hash::FxHashMap;
 
+use super::kinds::{Meaning, foreign_name, meaning};
 use super::symbols::block_at;
 use super::{ENDIAN, Parser};
 use crate::link::eh_frame;
 use crate::link::error::{LinkError, Site};
 use crate::link::graph::{BlockId, Edge, Section, SectionId, SectionRole, SymbolId};
-use crate::link::x86_64::{self, EdgeKind, Meaning};
+use crate::link::x86_64::EdgeKind;
 
 type Relocation = elf::Rela64<LittleEndian>;
 
@@ -198,7 +199,7 @@ impl<'a> Parser<'a> {
             return Err(self.error(self.graph.section_name(section), offset, what));
         }
         let target = SymbolId(target);
-        let kind = match x86_64::meaning(number) {
+        let kind = match meaning(number) {
             Meaning::Edge(kind) => kind,
             Meaning::Nothing => return Ok(None),
             Meaning::StaticTls => {
@@ -234,6 +235,6 @@ impl<'a> Parser<'a> {
             .get(target.index())
             .map(|_| self.graph.symbol_name(target))
             .unwrap_or_default();
-        (Box::new(site), x86_64::foreign_name(number), symbol.into())
+        (Box::new(site), foreign_name(number), symbol.into())
     }
 }

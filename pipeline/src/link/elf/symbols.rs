@@ -9,6 +9,8 @@ use crate::link::graph::{
     Binding, Block, BlockId, LinkGraph, Location, SectionId, SectionRole, Symbol, SymbolId, SymbolKind,
 };
 
+/// What gcc defines in objects that only its own linker plugin understands.
+const LTO_MARKER: &[u8] = b"__gnu_lto_slim";
 /// A common symbol of the large code model.
 const SHN_X86_64_LCOMMON: u16 = 0xff02;
 
@@ -80,6 +82,11 @@ impl Parser<'_> {
             return Ok(Location::NotLoaded);
         }
         if is_common(symbol) {
+            if self.symbols.symbol_name(ENDIAN, symbol) == Ok(LTO_MARKER) {
+                let what = "the object holds the compiler's intermediate code and no machine code; recompile it \
+                            with -ffat-lto-objects or without -flto";
+                return Err(self.symbol_error(index, what));
+            }
             let block = self.add_common(symbol.st_size.get(ENDIAN), value)?;
             if symbol.st_shndx.get(ENDIAN).0 == SHN_X86_64_LCOMMON {
                 let section = self.graph.blocks[block.index()].section;

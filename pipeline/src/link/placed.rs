@@ -1,0 +1,129 @@
+//! A graph whose every part has its address: the arithmetic between offsets and addresses.
+
+use uruk_core::ExecutorAddr;
+
+use super::got_plt;
+use super::graph::{Edge, LinkGraph, Location, SymbolId};
+use super::ifunc;
+use super::layout::{Layout, Place, Segment};
+use super::phases::{SectionRange, UnwindTable};
+use super::plan::Plan;
+use super::tls::{self, TlsImage, TlsPlacement};
+
+/// A graph in its memory. The bytes themselves are the allocation's.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) graph: LinkGraph<'static>,
+    pub(super) plan: Plan,
+    pub(super) layout: Layout,
+    /// Which of the allocation's segments each of ours is; empty ones are not asked for.
+    pub(super) indices: [Option<usize>; Segment::COUNT],
+    pub(super) bases: [u64; Segment::COUNT],
+    /// The placement of the graph's own thread-local image, once it is known.
+    pub(super) tls: Option<TlsPlacement>,
+}
+
+impl Placed {
+    /// The address of a symbol that the graph itself places; for a thread-local variable that of its descriptor, if it has one.
+    pub(super) fn address(&self, id: SymbolId) -> Option<u64> {
+        let symbol = &self.graph.symbols[id.index()];
+        if let Some(stub) = self.plan.ifuncs.get(id) {
+            let offset = self.layout.ifunc_stubs + stub * ifunc::STUB_BYTES;
+            return Some(self.at(Place { segment: Segment::Code, offset }));
+        }
+        if self.graph.is_thread_local(id) {
+            let index = self.plan.tls.descriptors.get(id)?;
+            let offset = self.layout.tls_descriptors + index * tls::DESCRIPTOR_BYTES;
+            return Some(self.at(Place { segment: Segment::ReadOnly, offset }));
+        }
+        match symbol.location {
+            Location::Block(block, offset) => {
+                Some(self.at(self.layout.places[block.index()]).wrapping_add(offset))
+            }
+            Location::Absolute(value) => Some(value),
+            Location::GotBase => Some(self.got()),
+            Location::SectionStart(group) => Some(self.at(self.layout.bounds[group as usize].0)),
+            Location::SectionStop(group) => {
+                let (start, end) = self.layout.bounds[group as usize];
+                Some(self.at(Place { offset: end, ..start }))
+            }
+            Location::Undefined | Location::NotLoaded => None,
+        }
+    }
+
+    pub(super) fn at(&self, place: Place) -> u64 {
+        self.bases[place.segment as usize].wrapping_add(place.offset)
+    }
+
+    pub(super) fn got(&self) -> u64 {
+        self.at(Place { segment: Segment::Data, offset: self.layout.got })
+    }
+
+    pub(super) fn tls_image(&self) -> Option<TlsImage> {
+        let tls = self.layout.tls?;
+        Some(TlsImage {
+            address: ExecutorAddr::new(self.at(Place { segment: Segment::ReadOnly, offset: tls.image })),
+            image_bytes: tls.image_bytes,
+            total_bytes: tls.total_bytes,
+            align: 1 << tls.align_log2,
+        })
+    }
+
+    /// The offset of a variable of the graph in the graph's image.
+    pub(super) fn image_offset(&self, symbol: SymbolId) -> u64 {
+        let Location::Block(block, offset) = self.graph.symbols[symbol.index()].location else { return 0 };
+        let image = self.layout.tls.map_or(0, |tls| tls.image);
+        self.layout.places[block.index()].offset.wrapping_sub(image).wrapping_add(offset)
+    }
+
+    pub(super) fn section_ranges(&self) -> Vec<SectionRange> {
+        let groups = self.plan.bounds.groups.iter().zip(&self.layout.bounds);
+        groups
+            .map(|(group, &(start, end))| SectionRange {
+                name: group.name.clone(),
+                range: self.at(start)..self.at(Place { offset: end, ..start }),
+            })
+            .collect()
+    }
+
+    pub(super) fn unwind_table(&self) -> Option<UnwindTable> {
+        let code = self.bases[Segment::Code as usize];
+        (!self.graph.frames.is_empty()).then(|| UnwindTable {
+            code: code..code + self.layout.extents[Segment::Code as usize].content_bytes,
+            eh_frame_hdr: self.at(Place { segment: Segment::ReadOnly, offset: self.layout.eh_frame_hdr }),
+        })
+    }
+
+    /// Where the pointer to a symbol lies.
+    pub(super) fn entry(&self, symbol: SymbolId) -> Option<u64> {
+        let index = self.plan.got_plt.entries.get(symbol)?;
+        let offset = self.layout.got + index * got_plt::ENTRY_BYTES;
+        Some(self.at(Place { segment: Segment::Data, offset }))
+    }
+
+    /// Where the pointer to what a `lea` computes lies.
+    pub(super) fn pointer(&self, edge: &Edge) -> Option<u64> {
+        let index = self.plan.got_plt.pointers.get(edge.target, got_plt::pointed_offset(edge.addend))?;
+        let offset = self.layout.pointers + index * got_plt::ENTRY_BYTES;
+        Some(self.at(Place { segment: Segment::Data, offset }))
+    }
+
+    pub(super) fn stub(&self, symbol: SymbolId) -> Option<u64> {
+        let index = self.plan.got_plt.stubs.get(symbol)?;
+        let offset = self.layout.stubs + index * got_plt::STUB_BYTES;
+        Some(self.at(Place { segment: Segment::Code, offset }))
+    }
+
+    pub(super) fn ifunc_parts(&self, index: u64) -> ifunc::Parts {
+        let at = |segment, offset| self.at(Place { segment, offset });
+        ifunc::Parts {
+            stub: at(Segment::Code, self.layout.ifunc_stubs + index * ifunc::STUB_BYTES),
+            slot: at(Segment::Data, self.layout.ifunc_slots + index * ifunc::SLOT_BYTES),
+            descriptor: at(
+                Segment::ReadOnly,
+                self.layout.ifunc_descriptors + index * ifunc::DESCRIPTOR_BYTES,
+            ),
+            thunk: at(Segment::ReadOnly, self.layout.thunk),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What is decided before memory is asked for: who is external, which tables, stubs and descriptors are needed.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::error::{LinkError, Site, UndefinedSymbol};
+use super::got_plt::{self, GotPlt};
+use super::graph::{LinkGraph, Location, SymbolId};
+use super::ifunc::{self, IndirectFunctions};
+use super::layout;
+use super::phases::LinkOptions;
+use super::prune;
+use super::section_bounds::{self, SectionBounds};
+use super::tls::{self, Tls};
+
+/// What is known before memory is allocated, apart from the graph.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) got_plt: GotPlt,
+    pub(super) tls: Tls,
+    pub(super) ifuncs: IndirectFunctions,
+    pub(super) bounds: SectionBounds,
+    pub(super) externals: Vec<SymbolId>,
+}
+
+/// Prunes the graph, binds the names that only the linker can define, and counts what is needed.
+pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Result<Plan, LinkError> {
+    prune::prune(graph, options.is_discarded);
+    let bounds = section_bounds::collect(graph, options.binds_section_bounds);
+    bind_got_base(graph);
+    layout::set_great_zero_fill_aside(graph);
+    let externals = externals(graph)?;
+    Ok(Plan {
+        got_plt: got_plt::plan(graph),
+        tls: tls::plan(graph),
+        ifuncs: ifunc::plan(graph),
+        bounds,
+        externals,
+    })
+}
+
+/// Binds the conventional name of the table, by which assembly refers to it.
+fn bind_got_base(graph: &mut LinkGraph<'_>) {
+    for index in 0..graph.symbols.len() {
+        let symbol = &graph.symbols[index];
+        if symbol.location == Location::Undefined && graph.text(symbol.name) == "_GLOBAL_OFFSET_TABLE_" {
+            graph.symbols[index].location = Location::GotBase;
+        }
+    }
+}
+
+/// The undefined symbols that something refers to, in the order of their first reference.
+fn externals(graph: &LinkGraph<'_>) -> Result<Vec<SymbolId>, LinkError> {
+    let mut seen = vec![false; graph.symbols.len()];
+    let mut externals = Vec::new();
+    for (id, _) in graph.live_blocks() {
+        for edge in graph.edges(id) {
+            let target = edge.target.index();
+            if seen[target] || edge.kind.ignores_target() {
+                continue;
+            }
+            seen[target] = true;
+            match graph.symbols[target].location {
+                Location::Undefined => externals.push(edge.target),
+                Location::NotLoaded => {
+                    let name = graph.symbol_name(edge.target);
+                    let what = format!("refers to `{name}`, which lies in a section that is not loaded");
+                    return Err(LinkError::Object {
+                        site: Box::new(graph.site(id, edge.offset)),
+                        what: what.into(),
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(externals)
+}
+
+/// One place that needs each of `missing`.
+pub(super) fn undefined(graph: &LinkGraph<'_>, missing: &[SymbolId]) -> Vec<UndefinedSymbol> {
+    let mut sites: FxHashMap<SymbolId, Site> = FxHashMap::default();
+    let mut wanted: FxHashSet<SymbolId> = missing.iter().copied().collect();
+    for (id, _) in graph.live_blocks() {
+        for edge in graph.edges(id) {
+            if wanted.remove(&edge.target) {
+                sites.insert(edge.target, graph.site(id, edge.offset));
+            }
+        }
+    }
+    missing
+        .iter()
+        .filter_map(|id| {
+            Some(UndefinedSymbol { symbol: graph.symbol_name(*id).into(), site: sites.remove(id)? })
+        })
+        .collect()
+}

@@ -1,0 +1,138 @@
+//! The tables that the linker adds to a graph, written when all addresses are known.
+
+use uruk_core::ExecutorAddr;
+
+use super::eh_frame;
+use super::error::{LinkError, Site};
+use super::got_plt;
+use super::graph::{Location, SymbolId};
+use super::ifunc;
+use super::layout::{Place, Segment};
+use super::phases::Resolution;
+use super::placed::Placed;
+use super::tls::{self, TlsPlacement};
+
+/// Fills the global offset table, the pointers beside it, and the slots of indirect functions.
+pub(super) fn write_pointers(placed: &Placed, resolution: &Resolution, working: &mut [u8]) {
+    let table = &mut working[placed.layout.got as usize..];
+    for (entry, symbol) in table.chunks_exact_mut(8).zip(placed.plan.got_plt.entries.symbols()) {
+        entry.copy_from_slice(&resolution.addresses[symbol.index()].to_le_bytes());
+    }
+    let pointers = &mut working[placed.layout.pointers as usize..];
+    for (pointer, (symbol, offset)) in
+        pointers.chunks_exact_mut(8).zip(placed.plan.got_plt.pointers.targets())
+    {
+        let address = resolution.addresses[symbol.index()].wrapping_add_signed(*offset);
+        pointer.copy_from_slice(&address.to_le_bytes());
+    }
+    let slots = &mut working[placed.layout.ifunc_slots as usize..];
+    for (index, slot) in (0..placed.plan.ifuncs.count()).zip(slots.chunks_exact_mut(8)) {
+        let first_call = placed.ifunc_parts(index).stub + ifunc::FIRST_CALL_OFFSET;
+        slot.copy_from_slice(&first_call.to_le_bytes());
+    }
+}
+
+/// Writes the stubs.
+pub(super) fn write_stubs(placed: &Placed, working: &mut [u8]) -> Result<(), LinkError> {
+    let stubs = &mut working[placed.layout.stubs as usize..];
+    for (stub, symbol) in
+        stubs.chunks_exact_mut(got_plt::STUB_BYTES as usize).zip(placed.plan.got_plt.stubs.symbols())
+    {
+        let address = placed.stub(*symbol).unwrap_or(0);
+        let entry = placed.entry(*symbol).unwrap_or(0);
+        got_plt::write_stub(stub, address, entry)
+            .map_err(|value| stub_out_of_range(placed, *symbol, entry, value))?;
+    }
+    let stubs = &mut working[placed.layout.ifunc_stubs as usize..];
+    for (index, stub) in
+        (0..placed.plan.ifuncs.count()).zip(stubs.chunks_exact_mut(ifunc::STUB_BYTES as usize))
+    {
+        let parts = placed.ifunc_parts(index);
+        let symbol = placed.plan.ifuncs.resolvers[index as usize];
+        ifunc::write_stub(stub, parts)
+            .map_err(|value| stub_out_of_range(placed, symbol, parts.slot, value))?;
+    }
+    Ok(())
+}
+
+fn stub_out_of_range(placed: &Placed, symbol: SymbolId, target: u64, value: i64) -> LinkError {
+    let object = placed.graph.symbols[symbol.index()].object;
+    let site =
+        Site { object: placed.graph.objects[object.index()].clone(), section: "stub".into(), offset: 0 };
+    LinkError::OutOfRange {
+        site: Box::new(site),
+        kind: "stub",
+        symbol: placed.graph.symbol_name(symbol).into(),
+        target: ExecutorAddr::new(target),
+        value,
+        bits: 32,
+        signed: true,
+        advice: "; the memory manager placed data out of reach of the code",
+    }
+}
+
+/// Writes the descriptors of thread-local variables and of indirect functions, and the pointer to the thunk.
+pub(super) fn write_descriptors(placed: &Placed, resolution: &Resolution, working: &mut [u8]) {
+    let mut put = |offset: u64, words: [u64; 2]| {
+        let bytes = &mut working[offset as usize..offset as usize + tls::DESCRIPTOR_BYTES as usize];
+        bytes[..8].copy_from_slice(&words[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&words[1].to_le_bytes());
+    };
+    let own = placed.tls.unwrap_or(TlsPlacement { module: 0, offset: 0 });
+    for (index, symbol) in (0..).zip(placed.plan.tls.descriptors.symbols()) {
+        let offset = own.offset + placed.image_offset(*symbol);
+        put(placed.layout.tls_descriptors + index * tls::DESCRIPTOR_BYTES, [own.module, offset]);
+    }
+    if let Some(descriptor) = placed.plan.tls.module_descriptor() {
+        let foreign = placed.plan.tls.foreign.iter().find_map(|symbol| resolution.foreign_tls.get(symbol));
+        let module = placed.tls.or(foreign.copied()).map_or(0, |placement| placement.module);
+        put(placed.layout.tls_descriptors + descriptor, [module, 0]);
+    }
+    for (index, symbol) in (0..).zip(&placed.plan.ifuncs.resolvers) {
+        let resolver = match placed.graph.symbols[symbol.index()].location {
+            Location::Block(block, offset) => placed.at(placed.layout.places[block.index()]) + offset,
+            _ => 0,
+        };
+        let parts = placed.ifunc_parts(index);
+        put(placed.layout.ifunc_descriptors + index * ifunc::DESCRIPTOR_BYTES, [parts.slot, resolver]);
+    }
+    if placed.plan.ifuncs.count() > 0 {
+        let start = placed.layout.thunk as usize;
+        working[start..start + 8].copy_from_slice(&resolution.ifunc_thunk.to_le_bytes());
+    }
+}
+
+/// Writes the sorted index of call frames.
+pub(super) fn write_frame_index(
+    placed: &Placed,
+    resolution: &Resolution,
+    working: &mut [u8],
+) -> Result<(), LinkError> {
+    if placed.graph.frames.is_empty() {
+        return Ok(());
+    }
+    let mut entries = Vec::with_capacity(placed.graph.frames.len());
+    for frame in &placed.graph.frames {
+        let edge = &placed.graph.edges[frame.function as usize];
+        let function = resolution.addresses[edge.target.index()].wrapping_add_signed(edge.addend);
+        entries
+            .push(eh_frame::Entry { function, record: placed.at(placed.layout.places[frame.block.index()]) });
+    }
+    let at = |offset| placed.at(Place { segment: Segment::ReadOnly, offset });
+    let start = placed.layout.eh_frame_hdr as usize;
+    let header = &mut working[start..start + eh_frame::header_bytes(entries.len()) as usize];
+    eh_frame::write_header(header, at(placed.layout.eh_frame_hdr), at(placed.layout.eh_frame), &mut entries)
+        .map_err(|(value, target)| {
+            let frame = placed.graph.frames[0].block;
+            LinkError::OutOfRange {
+                site: Box::new(placed.graph.site(frame, 0)),
+                kind: "index of call frames",
+                symbol: placed.graph.name().into(),
+                target: ExecutorAddr::new(target),
+                value,
+                bits: 32,
+                signed: true,
+                advice: "; the memory manager placed code out of reach of its unwind tables",
+            }
+        })
+}

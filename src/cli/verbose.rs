@@ -1,0 +1,23 @@
+//! What `-v` says on stderr: each unit as it goes through its states; with `-vv` each symbol too.
+
+use std::io::Write as _;
+
+use uruk_core::{EventKind, SessionEvent};
+
+/// Prints `event` if `verbosity` asks for its kind.
+pub(crate) fn print(event: &SessionEvent, verbosity: u8) {
+    let line = match &event.kind {
+        EventKind::Defined { unit, symbols, .. } => format!("defined {unit}: {} symbols", symbols.len()),
+        EventKind::Claimed { unit, .. } => format!("claimed {unit}"),
+        EventKind::Resolved { unit } => format!("resolved {unit}"),
+        EventKind::Emitted { unit } => format!("emitted {unit}"),
+        EventKind::Failed { symbol, .. } => format!("failed `{symbol}`"),
+        EventKind::Ready { symbol, .. } if verbosity > 1 => format!("ready `{symbol}`"),
+        EventKind::Generating { dylib, generator } if verbosity > 1 => {
+            format!("asking {generator} for {dylib}")
+        }
+        _ => return,
+    };
+    // Nothing is left to say if stderr is gone.
+    let _ = writeln!(std::io::stderr(), "uruk: {line}");
+}

@@ -1,0 +1,6 @@
+struct Call;
+using Step = int(Call *);
+struct Call {
+  Step **steps;
+  int depth;
+};

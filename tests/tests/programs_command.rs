@@ -1,0 +1,169 @@
+//! What the command itself does around a program: sources and textual IR as input, shared libraries, statistics, traces,
+//! signals from outside.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use uruk_tests::forms::Form;
+use uruk_tests::inputs::{bitcode, compile, object, shared_library};
+use uruk_tests::matrix::Variant;
+use uruk_tests::process::{End, Input, Outcome, run};
+use uruk_tests::program::Program;
+use uruk_tests::uruk::uruk;
+
+fn uruk_run(arguments: &[&OsStr]) -> Outcome {
+    let mut command = Command::new(uruk());
+    command.arg("run").args(arguments);
+    run(&mut command, &Input::default(), Duration::from_secs(60)).expect("the command can be started")
+}
+
+#[track_caller]
+fn assert_prints(outcome: &Outcome, end: End, stdout: &str) {
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert_eq!(String::from_utf8_lossy(&outcome.stdout), stdout, "{}\n{stderr}", outcome.command);
+    assert_eq!(outcome.end, end, "{}\n{stderr}", outcome.command);
+}
+
+#[test]
+fn sources_and_text_are_input_too() {
+    let names =
+        ["c/unflushed", "c/switches", "c/function_identity", "c/thread_locals", "cxx/exceptions", "cxx/rtti"];
+    for name in names {
+        let source = Variant { form: Form::Source, level: 0, jobs: 2 };
+        let text = Variant { form: Form::Text, level: 2, jobs: 1 };
+        Program::load(name).expect("the program is there").check_variants(&[source, text]);
+    }
+}
+
+/// A library with a function, data, a thread-local variable, a callback, an initialiser and an exception, and its user.
+fn library_and_user() -> (PathBuf, Vec<PathBuf>) {
+    let library = r#"
+        #include <cstdio>
+        #include <stdexcept>
+        extern "C" { int shared_data = 5; thread_local int shared_local = 7; }
+        extern "C" int shared_call(int (*back)(int), int x) { return back(x) + shared_data + shared_local; }
+        extern "C" void shared_throw() { throw std::out_of_range("from the library"); }
+        static struct Loaded { Loaded() { std::puts("library loaded"); } ~Loaded() { std::puts("library unloaded"); } } loaded;
+    "#;
+    let user = r#"
+        #include <cstdio>
+        #include <stdexcept>
+        extern "C" { extern int shared_data; extern thread_local int shared_local; }
+        extern "C" int shared_call(int (*back)(int), int x);
+        extern "C" void shared_throw();
+        static int back(int x) { return x * 100; }
+        int main() {
+          shared_data++, shared_local++;
+          std::printf("%d\n", shared_call(back, 3));
+          try { shared_throw(); } catch (const std::out_of_range &error) { std::puts(error.what()); }
+        }
+    "#;
+    let library = shared_library("shared.cpp", library, "libshared.so").expect("it links");
+    let bitcode = compile("user.cpp", user, &["-O1", "-emit-llvm"], "user.bc").expect("it compiles");
+    let object = compile("user.cpp", user, &["-O1", "-fPIC"], "user.o").expect("it compiles");
+    (library, vec![bitcode, object])
+}
+
+#[test]
+fn a_shared_library_is_a_file_or_loaded() {
+    let (library, users) = library_and_user();
+    let printed = "library loaded\n314\nfrom the library\nlibrary unloaded\n";
+    for user in &users {
+        let as_file: [&OsStr; 2] = [user.as_os_str(), library.as_os_str()];
+        assert_prints(&uruk_run(&as_file), End::Exited(0), printed);
+        let loaded: [&OsStr; 3] = ["--load".as_ref(), library.as_os_str(), user.as_os_str()];
+        assert_prints(&uruk_run(&loaded), End::Exited(0), printed);
+    }
+}
+
+const HELLO: &str =
+    "int puts(const char *);\nint helper(int);\nint main(void) { puts(\"hello\"); return helper(3); }\n";
+const HELPER: &str = "int helper(int x) { return x + 1; }\n";
+
+fn hello() -> [PathBuf; 2] {
+    [bitcode("hello.c", HELLO), bitcode("helper.c", HELPER)].map(|made| made.expect("it compiles"))
+}
+
+#[test]
+fn nothing_is_printed_beside_the_program() {
+    let [hello, helper] = hello();
+    let outcome = uruk_run(&[hello.as_os_str(), helper.as_os_str()]);
+    assert_prints(&outcome, End::Exited(4), "hello\n");
+    assert!(outcome.stderr.is_empty(), "{}", String::from_utf8_lossy(&outcome.stderr));
+}
+
+#[test]
+fn statistics_go_to_standard_error() {
+    let [hello, helper] = hello();
+    let outcome = uruk_run(&["--stats".as_ref(), "-j2".as_ref(), hello.as_os_str(), helper.as_os_str()]);
+    assert_prints(&outcome, End::Exited(4), "hello\n");
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    for word in ["optimize", "codegen", "link"] {
+        assert!(stderr.contains(word), "no `{word}` in the statistics:\n{stderr}");
+    }
+}
+
+#[test]
+fn a_trace_is_json_with_the_stages() {
+    let [hello, helper] = hello();
+    let place = hello.with_file_name("trace.json");
+    let outcome = uruk_run(&["--trace".as_ref(), place.as_os_str(), hello.as_os_str(), helper.as_os_str()]);
+    assert_prints(&outcome, End::Exited(4), "hello\n");
+    let text = std::fs::read(&place).expect("the trace was written");
+    let trace: serde_json::Value = serde_json::from_slice(&text).expect("the trace is JSON");
+    let events =
+        trace.as_array().or_else(|| trace["traceEvents"].as_array()).expect("it is a list of events");
+    for stage in ["unit.materialize", "ir.optimize", "ir.codegen", "link.parse", "link.fixup", "symbols.emit"]
+    {
+        let units = events.iter().filter(|event| event["name"] == stage && event["ph"] == "B").count();
+        assert!(units >= 2, "{units} spans `{stage}`, expected one for each of two modules");
+    }
+}
+
+#[test]
+fn an_exit_code_is_a_byte() {
+    for (returned, seen) in [(0, 0), (1, 1), (255, 255), (256 + 7, 7), (-1, 255)] {
+        let text = format!("int main(void) {{ return {returned}; }}\n");
+        let file = object("code.c", &text).expect("it compiles");
+        assert_prints(&uruk_run(&[file.as_os_str()]), End::Exited(seen), "");
+    }
+}
+
+/// A program that sends a signal to its own process gets what a shell's `kill` would give it.
+#[test]
+fn signals_from_outside_reach_the_program() {
+    for (signal, number) in [("SIGTERM", 15), ("SIGINT", 2), ("SIGHUP", 1), ("SIGKILL", 9), ("SIGUSR2", 12)] {
+        let text = format!(
+            "#include <signal.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+             int main(void) {{ char line[64]; snprintf(line, 64, \"kill -{number} %d\", getpid());\n\
+             if (system(line)) return 1; for (;;) pause(); }}\n"
+        );
+        let file = bitcode(&format!("{signal}.c"), &text).expect("it compiles");
+        assert_prints(&uruk_run(&[file.as_os_str()]), End::Killed(number), "");
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for arguments in [&["--help"][..], &["--version"], &["run", "--help"]] {
+        let mut command = Command::new(uruk());
+        command.args(arguments);
+        let outcome = run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it starts");
+        assert_eq!(outcome.end, End::Exited(0), "{outcome:?}");
+        assert!(!outcome.stdout.is_empty() && outcome.stderr.is_empty(), "{outcome:?}");
+    }
+}
+
+/// Relative names mean what they mean to any command.
+#[test]
+fn files_are_found_from_the_working_directory() {
+    let [hello, helper] = hello();
+    let directory = hello.parent().expect("it lies in a directory");
+    let mut command = Command::new("/bin/sh");
+    let line = "cd \"$1\" && exec \"$2\" run \"$3\" \"$4\"";
+    command.args(["-c", line, "sh"]).arg(directory).arg(uruk()).arg(Path::new("hello.bc")).arg(&helper);
+    let outcome = run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it starts");
+    assert_prints(&outcome, End::Exited(4), "hello\n");
+}
