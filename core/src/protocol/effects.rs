@@ -57,6 +57,13 @@ impl<P: Payload> Effects<P> {
             && self.names_released == 0
     }
 
+    /// Lets a cause go; only the embedder's own errors are code of the embedder when they are dropped.
+    pub(crate) fn let_go(&mut self, cause: FailureCause) {
+        if matches!(cause, FailureCause::Unit(_)) {
+            self.leftovers.push(Leftover::Cause(cause));
+        }
+    }
+
     pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Vec<Found>, LookupError>) {
         self.completed.push(Completed { handler, outcome });
     }
@@ -109,6 +116,8 @@ pub(crate) enum Leftover<P: Payload> {
     Generator(P::Generator),
     /// A resource that came too late.
     Resource(P::Resource),
+    /// An error whose query has ended already.
+    Error(#[expect(dead_code, reason = "held to be dropped outside the lock")] LookupError),
     /// The cause of a failure that nothing refers to any more.
     Cause(#[expect(dead_code, reason = "held to be dropped outside the lock")] FailureCause),
 }
