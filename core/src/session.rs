@@ -120,6 +120,9 @@ impl ExecutionSession {
     /// [`LookupError::NotFound`] names every missing symbol and the dylibs searched;
     /// [`LookupError::Failed`] carries the chain from the symbol to what broke.
     ///
+    /// # Cost
+    /// Symbols that are all Ready: no lock, one probe each. Otherwise one transaction plus the work.
+    ///
     /// Source: ORC `ExecutionSession::lookup`.
     pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
         if let Some(ready) = self.lookup_ready(order, &symbols) {

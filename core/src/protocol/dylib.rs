@@ -157,6 +157,7 @@ impl<P: Payload> SessionState<P> {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
         let Some(Row { name, dylib, .. }) = self.rows.remove(row) else { return };
+        effects.names_released += 1;
         let dylib = &mut self.dylibs[dylib];
         if let Ok(entry) = dylib.table.find_entry(hash(&name), |&index| index == row.index()) {
             entry.remove();
