@@ -12,6 +12,7 @@ mod in_place;
 mod panics;
 mod protocol;
 mod query;
+mod record;
 mod resource;
 mod responsibility;
 mod session;

@@ -113,6 +113,9 @@ pub(crate) struct BlockedLookup {
 
 impl BlockedLookup {
     pub(crate) fn finish(&self, outcome: Outcome) {
+        if cfg!(uruk_weaken = "lookup_wakes_before_it_answers") {
+            self.latch.open();
+        }
         *self.outcome.lock() = Some(outcome);
         self.latch.open();
     }

@@ -104,6 +104,7 @@ impl MaterializationResponsibility {
     /// Unless `unit` provides exactly the symbols of this responsibility; `unit` has been dropped then.
     ///
     /// Source: ORC `MaterializationResponsibility::replace`.
+    #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn replace(mut self, unit: Box<dyn MaterializationUnit>) -> Result<(), Refused<Self, DefineError>> {
         let session = self.duty.session().clone();
         let (definition, unit) = session.describe(unit);
@@ -138,6 +139,7 @@ impl MaterializationResponsibility {
     /// The responsibility comes back unchanged inside [`Refused`].
     ///
     /// Source: ORC `MaterializationResponsibility::notifyResolved`.
+    #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_resolved(
         mut self,
         addresses: &SymbolMap,
@@ -168,6 +170,7 @@ impl ResolvedResponsibility {
     /// unchanged inside [`Refused`].
     ///
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
+    #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
         let session = self.duty.session().clone();
         let span = tracing::debug_span!("symbols.emit", unit = %self.duty.unit_name, symbols = self.duty.symbols.len());

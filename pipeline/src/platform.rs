@@ -32,6 +32,7 @@ struct State {
     preinitializers: Vec<ArrayFunction>,
     initializers: Vec<ArrayFunction>,
     finalizers: Vec<ArrayFunction>,
+    indirect_functions: Vec<ExecutorAddr>,
 }
 
 impl Platform {
@@ -91,6 +92,19 @@ impl Platform {
         state.preinitializers.extend(number(&before));
         state.initializers.extend(number(initializers));
         state.finalizers.extend(number(finalizers));
+    }
+
+    /// Notes the descriptors of functions that choose their implementation.
+    pub fn record_indirect_functions(&self, descriptors: &[ExecutorAddr]) {
+        if !descriptors.is_empty() {
+            self.state.lock().indirect_functions.extend(descriptors);
+        }
+    }
+
+    /// The descriptors recorded since the last call. A process binds these functions before anything of the
+    /// program runs; who does not, leaves it to each function's first call.
+    pub fn take_indirect_functions(&self) -> Vec<ExecutorAddr> {
+        std::mem::take(&mut self.state.lock().indirect_functions)
     }
 
     /// What must run before the program and has not been taken yet: in running order, first what comes

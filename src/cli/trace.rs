@@ -151,7 +151,8 @@ impl TraceFile {
         };
         TRACK.set((self.number, track));
         let thread = std::thread::current();
-        let name = thread.name().unwrap_or("a thread of the program");
+        let name =
+            thread.name().unwrap_or_else(|| if is_first_thread() { "main" } else { "thread of the program" });
         for (kind, value) in [
             ("thread_name", format!("\"name\":{}", Json(name))),
             ("thread_sort_index", format!("\"sort_index\":{track}")),
@@ -262,6 +263,14 @@ impl Visit for Message {
             self.fields.record_debug(field, value);
         }
     }
+}
+
+/// Whether this is the thread that the process began with; the standard library does not name it, since `main` is C's.
+fn is_first_thread() -> bool {
+    // The link reads "PROCESS/task/THREAD".
+    let Ok(link) = std::fs::read_link("/proc/thread-self") else { return false };
+    let mut parts = link.iter();
+    parts.next().is_some_and(|process| parts.next_back() == Some(process))
 }
 
 /// A string as JSON writes it.

@@ -106,5 +106,5 @@ pub(crate) enum Leftover<P: Payload> {
     /// A resource that came too late.
     Resource(P::Resource),
     /// The cause of a failure that nothing refers to any more.
-    Cause(FailureCause),
+    Cause(#[expect(dead_code, reason = "held to be dropped outside the lock")] FailureCause),
 }

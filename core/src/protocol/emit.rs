@@ -27,8 +27,9 @@ struct Checked {
     dependencies: Vec<RowId>,
 }
 
-/// How many steps of the forest's work one transaction does before the lock is let go for others.
-pub(super) const SETTLE_STEPS_MAX: usize = 1 << 16;
+/// How many steps of the forest's work one transaction does before the lock is let go for others. In
+/// models other threads shall come between any two steps.
+pub(super) const SETTLE_STEPS_MAX: usize = if cfg!(uruk_loom) { 1 } else { 1 << 16 };
 
 impl<P: Payload> SessionState<P> {
     /// See [`crate::ResolvedResponsibility::notify_emitted`].
@@ -111,7 +112,7 @@ impl<P: Payload> SessionState<P> {
             };
             match row.state {
                 RowState::Ready { .. } => {}
-                RowState::Failed { .. } => {
+                RowState::Failed { .. } if !cfg!(uruk_weaken = "emit_trusts_its_dependencies") => {
                     return Err(EmitError::DependencyFailed {
                         unit: unit.clone(),
                         failure: self.failure_of(dependency),
@@ -190,6 +191,7 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         row.state = RowState::Ready { address };
+        self.publish(id);
         self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
         if self.observed {
             let Row { dylib, ref name, .. } = self.rows[id];

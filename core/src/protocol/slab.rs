@@ -122,10 +122,6 @@ impl<I: Id, T> Slab<I, T> {
     pub(crate) fn len(&self) -> usize {
         self.live
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.live == 0
-    }
 }
 
 /// For ids that must be live: a stale one is a bug in the protocol.

@@ -37,6 +37,10 @@ impl Latch {
     pub fn wait(&self) {
         let mut open = self.open.lock();
         while !*open {
+            if cfg!(uruk_weaken = "latch_looks_before_it_locks") {
+                drop(open);
+                open = self.open.lock();
+            }
             open = self.opened.wait(open);
         }
     }

@@ -29,13 +29,17 @@ impl MaterializationUnit for AbsoluteSymbols {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        // A refusal means that the symbols were removed meanwhile, or that the responsibility has already
-        // been failed with the reason: either way nobody is left to tell here.
-        let emitted = match responsibility.notify_resolved(&self.symbols) {
-            Ok(resolved) => resolved.notify_emitted(Vec::new()).map_err(|refused| drop(refused.fail())),
-            Err(refused) => Err(drop(refused.fail())),
-        };
-        emitted.unwrap_or(());
+        // A refusal means that the symbols were removed meanwhile: nobody is left to tell but them.
+        match responsibility.notify_resolved(&self.symbols) {
+            Ok(resolved) => {
+                if let Err(refused) = resolved.notify_emitted(Vec::new()) {
+                    refused.fail();
+                }
+            }
+            Err(refused) => {
+                refused.fail();
+            }
+        }
     }
 
     fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {

@@ -10,7 +10,6 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::protocol::alias::AliasEdge;
 use crate::query::Completion;
 use crate::sync::Arc;
 use crate::{
@@ -79,7 +78,7 @@ impl MaterializationUnit for Reexports {
         let dylib = responsibility.dylib().clone();
         let own = self.source.as_ref().is_none_or(|(source, _)| *source == dylib);
         let Some((responsibility, wanted)) = self.give_back_unwanted(responsibility, own) else { return };
-        let (source, flags) = self.source.unwrap_or_else(|| (dylib, JitDylibLookupFlags::MatchAllSymbols));
+        let (source, flags) = self.source.unwrap_or((dylib, JitDylibLookupFlags::MatchAllSymbols));
         match levels(wanted, own) {
             Ok(levels) => look_up_levels(responsibility, levels, &source, flags),
             Err(cycle) => responsibility.fail(Arc::new(LookupError::AliasCycle { cycle })),
@@ -152,11 +151,8 @@ fn levels(aliases: AliasMap, own: bool) -> Result<Vec<AliasMap>, Vec<SymbolName>
                 return Err(cycle_from(cursor, &aliases));
             }
         }
-        let mut level = level_of.get(cursor).map_or(0, |level| level + 1);
-        for alias in chain.into_iter().rev() {
-            level_of.insert(alias, level);
-            level += 1;
-        }
+        let first = level_of.get(cursor).map_or(0, |level| level + 1);
+        level_of.extend(chain.into_iter().rev().zip(first..));
     }
     let mut levels = vec![AliasMap::default(); level_of.values().max().map_or(0, |deepest| deepest + 1)];
     let placed: Vec<_> = aliases.keys().map(|name| (name.clone(), level_of[name])).collect();
@@ -194,7 +190,8 @@ fn look_up_levels(
 ) {
     let mut levels = levels.into_iter();
     let first = levels.next().unwrap_or_default();
-    for aliases in levels {
+    // Deepest first: looking for a cycle then finds that the source waits for nothing yet.
+    for aliases in levels.rev() {
         match responsibility.delegate(aliases.keys().cloned()) {
             Ok(part) => look_up(part, aliases, source, flags),
             Err(error) => return responsibility.fail(Arc::new(error)),

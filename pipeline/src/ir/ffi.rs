@@ -9,7 +9,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
 use std::sync::OnceLock;
@@ -18,6 +18,8 @@ use llvm_sys::error_handling::{LLVMFatalErrorHandler, LLVMInstallFatalErrorHandl
 use llvm_sys::prelude::{LLVMBool, LLVMContextRef, LLVMMemoryBufferRef, LLVMModuleRef};
 use llvm_sys::target_machine::{LLVMCodeGenFileType, LLVMTargetMachineRef};
 use llvm_sys::transforms::pass_builder::LLVMPassBuilderOptionsRef;
+
+use crate::object::ObjectBuffer;
 
 /// LLVM gave up in the middle of something. What it worked on is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +139,29 @@ pub(super) unsafe fn take_message(message: *mut c_char) -> String {
     }
 }
 
+/// `text` up to its first NUL, as C sees it.
+pub(super) fn c_string(text: &str) -> CString {
+    let text = text.split('\0').next().unwrap_or_default();
+    CString::new(text).unwrap_or_default()
+}
+
+/// # Safety
+/// `start` is null or points to `size` readable bytes that live as long as the result is used.
+pub(super) unsafe fn bytes<'a>(start: *const c_char, size: usize) -> &'a [u8] {
+    if start.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's obligation.
+    unsafe { slice::from_raw_parts(start.cast(), size) }
+}
+
+/// # Safety
+/// `text` points to a live string that ends in NUL.
+pub(super) unsafe fn copy_text(text: *const c_char) -> String {
+    // SAFETY: the caller's obligation.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
 /// A memory buffer of LLVM's, owned.
 pub(super) struct MemoryBuffer(LLVMMemoryBufferRef);
 
@@ -147,6 +172,23 @@ impl MemoryBuffer {
     /// `raw` is a live buffer that nobody else frees.
     pub(super) unsafe fn from_raw(raw: LLVMMemoryBufferRef) -> Self {
         Self(raw)
+    }
+
+    /// A buffer over the bytes of `source`, which are not copied.
+    ///
+    /// # Safety
+    /// The source outlives the buffer.
+    pub(super) unsafe fn borrowing(source: &ObjectBuffer) -> Self {
+        let (data, name) = (source.bytes(), c_string(source.name()));
+        // SAFETY: the range is readable for as long as the caller says; no NUL is required after it.
+        unsafe {
+            Self(llvm_sys::core::LLVMCreateMemoryBufferWithMemoryRange(
+                data.as_ptr().cast(),
+                data.len(),
+                name.as_ptr(),
+                0,
+            ))
+        }
     }
 
     pub(super) fn as_raw(&self) -> LLVMMemoryBufferRef {
@@ -192,6 +234,7 @@ pub(super) mod symbol_bits {
     pub(crate) const CALLABLE: u32 = 8;
     pub(crate) const THREAD_LOCAL: u32 = 16;
     pub(crate) const LINKONCE: u32 = 32;
+    pub(crate) const LOCAL: u32 = 64;
 }
 
 /// What `uruk_llvm_symbols` says of a module; the shim has the same list.
@@ -214,11 +257,14 @@ unsafe extern "C-unwind" {
         machine: LLVMTargetMachineRef,
         function_sections: bool,
         data_sections: bool,
+        large_data_threshold: u64,
     );
+    pub(super) fn uruk_llvm_code_model(module: LLVMModuleRef, large_data_threshold: *mut u64) -> c_int;
     pub(super) fn uruk_llvm_normalize(module: LLVMModuleRef);
     pub(super) fn uruk_llvm_symbols(
         module: LLVMModuleRef,
-        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32),
+        locals: bool,
+        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32, u64, u64),
         data: *mut c_void,
     ) -> u32;
     pub(super) fn uruk_llvm_keep(module: LLVMModuleRef, name: *const c_char, size: usize);

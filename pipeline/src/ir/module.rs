@@ -5,27 +5,27 @@
 //!
 //! Holds: the module goes before its context. What LLVM gave up on is leaked, never touched again.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::slice;
 use std::sync::Arc;
 
 use inkwell::module::Module;
 use llvm_sys::analysis::LLVMVerifierFailureAction::LLVMReturnStatusAction;
 use llvm_sys::core::{
-    LLVMCreateMemoryBufferWithMemoryRange, LLVMCreateMemoryBufferWithMemoryRangeCopy, LLVMDisposeModule,
-    LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMModuleCreateWithNameInContext,
-    LLVMSetDataLayout, LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2, LLVMSetTarget,
+    LLVMCreateMemoryBufferWithMemoryRangeCopy, LLVMDisposeModule, LLVMGetDataLayoutStr,
+    LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMModuleCreateWithNameInContext, LLVMSetDataLayout,
+    LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2, LLVMSetTarget,
 };
 use llvm_sys::prelude::LLVMModuleRef;
 
 use super::context::{ContextGuard, ThreadSafeContext};
 use super::error::CompileError;
-use super::ffi::{self, MemoryBuffer, enter_llvm, take_message};
+use super::ffi::{self, MemoryBuffer, bytes, c_string, copy_text, enter_llvm, take_message};
 use super::source::{SourceKind, parse_error};
-use crate::object::ObjectBuffer;
+use super::target::{CodeModel, LARGE_DATA_THRESHOLD_BYTES};
+use crate::object::{CommonExtent, ObjectBuffer};
 
 /// A module of LLVM IR, free of lifetimes.
 ///
@@ -234,6 +234,12 @@ impl LockedModule<'_> {
         }
     }
 
+    /// Calls the module what its source is called, which is what LLVM's own messages then say.
+    fn set_identifier(&self) {
+        // SAFETY: the module is alive and held; LLVM copies the text.
+        unsafe { LLVMSetModuleIdentifier(self.raw, self.name.as_ptr().cast(), self.name.len()) }
+    }
+
     pub(super) fn verify(&self) -> Result<(), CompileError> {
         let check = || {
             let mut message = ptr::null_mut();
@@ -268,27 +274,29 @@ impl LockedModule<'_> {
         unsafe { ffi::uruk_llvm_normalize(self.raw) }
     }
 
-    /// Hands each definition that others can see to `each`, with its `symbol_bits`; answers the
-    /// `module_bits`.
-    pub(super) fn symbols(&self, mut each: impl FnMut(&str, u32)) -> u32 {
-        unsafe extern "C-unwind" fn sink<F: FnMut(&str, u32)>(
+    /// Hands each definition that others can see, or each there is with `locals`, to `each`, with its
+    /// `symbol_bits`, and its extent where it is tentative; answers the `module_bits`.
+    pub(super) fn symbols(&self, locals: bool, mut each: impl FnMut(&str, u32, CommonExtent)) -> u32 {
+        unsafe extern "C-unwind" fn sink<F: FnMut(&str, u32, CommonExtent)>(
             data: *mut c_void,
             name: *const c_char,
             size: usize,
             bits: u32,
+            size_bytes: u64,
+            align: u64,
         ) {
             // SAFETY: the shim hands on the pointer it got below and a name that lives for the call.
             let (each, name) = unsafe { (&mut *data.cast::<F>(), bytes(name, size)) };
             // LLVM allows any bytes in a name; a name that is no text cannot be asked for.
             if let Ok(name) = std::str::from_utf8(name) {
-                each(name, bits);
+                each(name, bits, CommonExtent { size_bytes, align });
             }
         }
-        fn start<F: FnMut(&str, u32)>(raw: LLVMModuleRef, each: &mut F) -> u32 {
+        fn start<F: FnMut(&str, u32, CommonExtent)>(raw: LLVMModuleRef, locals: bool, each: &mut F) -> u32 {
             // SAFETY: `sink` is instantiated for the type of `each`; the module is alive and held.
-            unsafe { ffi::uruk_llvm_symbols(raw, sink::<F>, (&raw mut *each).cast()) }
+            unsafe { ffi::uruk_llvm_symbols(raw, locals, sink::<F>, (&raw mut *each).cast()) }
         }
-        start(self.raw, &mut each)
+        start(self.raw, locals, &mut each)
     }
 
     /// Makes the linkonce definition `name` weak.
@@ -301,6 +309,14 @@ impl LockedModule<'_> {
     pub(super) fn discard(&self, name: &str) -> bool {
         // SAFETY: the module is alive and held; the shim does not keep the name.
         unsafe { ffi::uruk_llvm_discard(self.raw, name.as_ptr().cast(), name.len()) }
+    }
+
+    /// The code model the module was compiled for, and from how many bytes on data is large.
+    pub(super) fn code_model(&self) -> Option<(CodeModel, u64)> {
+        let mut large_data_threshold = LARGE_DATA_THRESHOLD_BYTES;
+        // SAFETY: the module is alive and held; the shim writes the number before it returns.
+        let model = unsafe { ffi::uruk_llvm_code_model(self.raw, &raw mut large_data_threshold) };
+        Some((CodeModel::from_llvm(model)?, large_data_threshold))
     }
 
     pub(super) fn triple(&self) -> String {
@@ -385,7 +401,7 @@ fn read_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMM
     let mut module = ptr::null_mut();
     // SAFETY: the context is held, and the source's bytes outlive the buffer, which ends with this call.
     let failed = unsafe {
-        let buffer = borrow_bytes(source);
+        let buffer = MemoryBuffer::borrowing(source);
         ffi::LLVMParseBitcodeInContext2(guard.raw(), buffer.as_raw(), &raw mut module)
     };
     if failed != 0 { Err(String::new()) } else { Ok(module) }
@@ -397,7 +413,7 @@ fn read_lazy_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<
     // SAFETY: the context is held; the callee takes over the buffer, and `with_lazy_bitcode`, the one user
     // of this reader, drops the module before it gives back the bytes.
     let failed = unsafe {
-        let buffer = borrow_bytes(source).into_raw();
+        let buffer = MemoryBuffer::borrowing(source).into_raw();
         ffi::LLVMGetBitcodeModuleInContext2(guard.raw(), buffer, &raw mut module)
     };
     if failed != 0 { Err(String::new()) } else { Ok(module) }
@@ -418,23 +434,6 @@ fn read_assembly(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVM
     if failed != 0 { Err(message) } else { Ok(module) }
 }
 
-/// A buffer over the bytes of `source`.
-///
-/// # Safety
-/// The source outlives the buffer.
-unsafe fn borrow_bytes(source: &ObjectBuffer) -> MemoryBuffer {
-    let (data, name) = (source.bytes(), c_string(source.name()));
-    // SAFETY: the range is readable for as long as the caller says; no NUL is required after it.
-    unsafe {
-        MemoryBuffer::from_raw(LLVMCreateMemoryBufferWithMemoryRange(
-            data.as_ptr().cast(),
-            data.len(),
-            name.as_ptr(),
-            0,
-        ))
-    }
-}
-
 fn enter<R>(
     guard: &ContextGuard<'_>,
     module: &Arc<str>,
@@ -445,35 +444,4 @@ fn enter<R>(
         guard.lose();
         CompileError::Fatal { module: module.clone(), stage, message: fatal.0 }
     })
-}
-
-impl LockedModule<'_> {
-    /// Calls the module what its source is called, which is what LLVM's own messages then say.
-    fn set_identifier(&self) {
-        // SAFETY: the module is alive and held; LLVM copies the text.
-        unsafe { LLVMSetModuleIdentifier(self.raw, self.name.as_ptr().cast(), self.name.len()) }
-    }
-}
-
-/// `text` up to its first NUL, as C sees it.
-pub(super) fn c_string(text: &str) -> CString {
-    let text = text.split('\0').next().unwrap_or_default();
-    CString::new(text).unwrap_or_default()
-}
-
-/// # Safety
-/// `start` is null or points to `size` readable bytes that live as long as the result is used.
-unsafe fn bytes<'a>(start: *const c_char, size: usize) -> &'a [u8] {
-    if start.is_null() {
-        return &[];
-    }
-    // SAFETY: the caller's obligation.
-    unsafe { slice::from_raw_parts(start.cast(), size) }
-}
-
-/// # Safety
-/// `text` points to a live string that ends in NUL.
-pub(super) unsafe fn copy_text(text: *const c_char) -> String {
-    // SAFETY: the caller's obligation.
-    unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

@@ -290,6 +290,7 @@ impl Link<Resolved> {
             preinitializers: initializers.preinitializers,
             initializers: initializers.initializers,
             finalizers: initializers.finalizers,
+            indirect_functions: placed.ifunc_descriptors(),
             section_ranges: placed.section_ranges(),
             sizes: LinkSizes::of(&placed.layout),
         };
@@ -325,6 +326,9 @@ pub struct Linked {
     pub initializers: Vec<(u16, ExecutorAddr)>,
     /// Functions that run after the program, *last to first*.
     pub finalizers: Vec<(u16, ExecutorAddr)>,
+    /// The descriptors of functions that choose their implementation. Each binds on its first call; whoever
+    /// wants it bound before passes the descriptor to [`bind`](crate::runtime::ifunc::bind).
+    pub indirect_functions: Vec<ExecutorAddr>,
     /// Where the sections whose name is a C identifier lie.
     pub section_ranges: Vec<SectionRange>,
     /// How much memory went where.

@@ -114,6 +114,11 @@ impl Placed {
         Some(self.at(Place { segment: Segment::Code, offset }))
     }
 
+    pub(super) fn ifunc_descriptors(&self) -> Vec<ExecutorAddr> {
+        let indices = 0..self.plan.ifuncs.count();
+        indices.map(|index| ExecutorAddr::new(self.ifunc_parts(index).descriptor)).collect()
+    }
+
     pub(super) fn ifunc_parts(&self, index: u64) -> ifunc::Parts {
         let at = |segment, offset| self.at(Place { segment, offset });
         ifunc::Parts {

@@ -38,6 +38,20 @@ pub fn lazy_thunk() -> ExecutorAddr {
     ExecutorAddr::from_ptr(uruk_ifunc_lazy_thunk as unsafe extern "C" fn() as *const u8)
 }
 
+/// Binds the function now, as a process does before it runs any of its code, rather than on its first call.
+///
+/// # Safety
+/// `descriptor` is the address of an [`IfuncDescriptor`] that a finished link wrote and that is still there, and
+/// its resolver can run.
+pub unsafe fn bind(descriptor: ExecutorAddr) {
+    // SAFETY: the caller's obligation. The slot is a word of its own that calls read in one piece.
+    unsafe {
+        let descriptor = *descriptor.to_ptr::<IfuncDescriptor>();
+        let implementation = (descriptor.resolver)();
+        AtomicU64::from_ptr(descriptor.slot).store(implementation, Ordering::Relaxed); // one word, the same from every thread
+    }
+}
+
 /// Size of the area for `xsave`, or zero where only `fxsave` is to be had. Read by the thunk.
 static SAVE_BYTES: AtomicU64 = AtomicU64::new(0);
 

@@ -57,6 +57,12 @@ impl TestUnit {
     }
 }
 
+impl std::fmt::Debug for TestUnit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TestUnit").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl MaterializationUnit for TestUnit {
     fn name(&self) -> &str {
         &self.name

@@ -20,7 +20,8 @@ impl<P: Copy> WaitingForest<P> {
                 self.arena.free_edge(edge);
                 continue;
             };
-            if target != component && self.root(target) != component {
+            let blind = cfg!(uruk_weaken = "emit_looks_for_no_root");
+            if target != component && (blind || self.root(target) != component) {
                 self.keep_first(component, edge, rest);
                 self.hang(component, target);
                 return;

@@ -1,0 +1,140 @@
+//! Failures: reach everything that waits, with the path to the cause.
+
+use protocol_tests::*;
+use uruk_core::{DependenceGroup, Detached, EmitError, LookupError, ResolvedResponsibility, shared_error};
+
+/// Looks `name` up until it is resolved, so that its unit parks, and gives the resolved responsibility.
+fn resolve(main: &uruk_core::JitDylib, name: &str) -> Detached<ResolvedResponsibility> {
+    let parked = define_parked(main, &format!("unit of {name}"), &[name]);
+    let _answer = look_up_later(main.session(), request(main, &[name]));
+    let responsibility = parked.recv().unwrap().attach();
+    let definitions = addresses(responsibility.symbols());
+    responsibility.notify_resolved(&definitions).unwrap().detach()
+}
+
+fn depending(
+    name: &str,
+    responsibility: &ResolvedResponsibility,
+    on: &ResolvedResponsibility,
+    source: &str,
+) -> Vec<DependenceGroup> {
+    let session = responsibility.session();
+    let dependency = on.dependency(&session.intern(source)).unwrap();
+    vec![DependenceGroup { symbols: vec![session.intern(name)], dependencies: vec![dependency] }]
+}
+
+#[test]
+fn the_error_tells_the_path_to_the_cause() {
+    let (session, main) = session();
+    let [a, b, c] = ["a", "b", "c"].map(|name| resolve(&main, name).attach());
+    let answer = look_up_later(&session, request(&main, &["a"]));
+    let groups = depending("a", &a, &b, "b");
+    a.notify_emitted(groups).unwrap();
+    let groups = depending("b", &b, &c, "c");
+    b.notify_emitted(groups).unwrap();
+    c.fail(shared_error("out of memory"));
+    let error = answer.try_recv().unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`a` waits on `b` waits on `c`; `c` (dylib `main`, unit `unit of c`) failed: out of memory"
+    );
+    let again = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err();
+    assert_eq!(again.to_string(), error.to_string(), "later lookups report the first cause");
+}
+
+#[test]
+fn a_long_path_is_cut_and_counted() {
+    let (session, main) = session();
+    let names: Vec<String> = (0..100).map(|index| format!("s{index}")).collect();
+    let chain: Vec<_> = names.iter().map(|name| resolve(&main, name).attach()).collect();
+    let answer = look_up_later(&session, request(&main, &["s0"]));
+    let mut groups = vec![Vec::new()];
+    for (pair, names) in chain.windows(2).zip(names.windows(2)).rev() {
+        groups.push(depending(&names[0], &pair[0], &pair[1], &names[1]));
+    }
+    let mut chain = chain.into_iter().zip(groups.into_iter().rev()).collect::<Vec<_>>();
+    let (last, _) = chain.pop().unwrap();
+    for (responsibility, groups) in chain {
+        responsibility.notify_emitted(groups).unwrap();
+    }
+    last.fail(shared_error("out of memory"));
+    let error = answer.try_recv().unwrap().unwrap_err().to_string();
+    assert!(error.starts_with("`s0` waits on `s1` waits on"), "{error}");
+    assert!(error.contains("`s30` waits on (68 more, not listed) which wait on `s99`; `s99`"), "{error}");
+}
+
+#[test]
+fn a_panic_fails_the_units_symbols_with_its_message() {
+    let (session, main) = session();
+    let unit = TestUnit::new("unit", exported(&session, &["a"]), |_responsibility| panic!("number {}", 7));
+    main.define(unit.boxed()).unwrap();
+    let error = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err();
+    assert!(error.to_string().ends_with("failed: the unit panicked: number 7"), "{error}");
+    define_simple(&main, "other", &["b"]);
+    session.lookup_symbol(&order(&main), &session.intern("b")).unwrap();
+}
+
+#[test]
+fn a_dropped_responsibility_fails_its_symbols() {
+    let (session, main) = session();
+    let parked = define_parked(&main, "unit", &["a"]);
+    let answer = look_up_later(&session, request(&main, &["a"]));
+    drop(parked.try_recv().unwrap());
+    let Err(LookupError::Failed(failure)) = answer.try_recv().unwrap() else { panic!("nobody emitted it") };
+    assert_eq!(failure.symbol().as_str(), "a");
+}
+
+#[test]
+fn a_failed_dependency_refuses_the_emission_and_leaves_it_usable() {
+    let (session, main) = session();
+    let [a, b] = ["a", "b"].map(|name| resolve(&main, name).attach());
+    let groups = depending("a", &a, &b, "b");
+    b.fail(shared_error("no"));
+    let refused = a.notify_emitted(groups).unwrap_err();
+    assert!(matches!(refused.error, EmitError::DependencyFailed { .. }));
+    refused.responsibility.notify_emitted(Vec::new()).unwrap();
+    session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+}
+
+#[test]
+fn failure_inside_a_cycle_reaches_all_of_it() {
+    let (session, main) = session();
+    let [a, b, c] = ["a", "b", "c"].map(|name| resolve(&main, name).attach());
+    let answers = ["a", "b"].map(|name| look_up_later(&session, request(&main, &[name])));
+    let on_b = depending("a", &a, &b, "b");
+    let mut on_a = depending("b", &b, &a, "a");
+    on_a[0].dependencies.push(c.dependency(&session.intern("c")).unwrap());
+    a.notify_emitted(on_b).unwrap();
+    b.notify_emitted(on_a).unwrap();
+    c.fail(shared_error("no"));
+    for answer in answers {
+        assert!(answer.try_recv().unwrap().is_err());
+    }
+}
+
+#[test]
+fn a_cycle_becomes_ready_together() {
+    let (session, main) = session();
+    let [a, b] = ["a", "b"].map(|name| resolve(&main, name).attach());
+    let answers = ["a", "b"].map(|name| look_up_later(&session, request(&main, &[name])));
+    let (on_b, on_a) = (depending("a", &a, &b, "b"), depending("b", &b, &a, "a"));
+    a.notify_emitted(on_b).unwrap();
+    assert!(answers.iter().all(|answer| answer.try_recv().is_err()));
+    b.notify_emitted(on_a).unwrap();
+    for answer in answers {
+        assert!(answer.try_recv().unwrap().is_ok());
+    }
+}
+
+#[test]
+fn a_handler_that_panics_is_reported_and_harms_nobody() {
+    let (send, reports) = std::sync::mpsc::channel();
+    let reporter =
+        std::sync::Arc::new(move |error: &uruk_core::SessionError| send.send(error.to_string()).unwrap());
+    let session = uruk_core::ExecutionSession::builder().error_reporter(reporter).build();
+    let main = session.create_jit_dylib("main").unwrap();
+    define_simple(&main, "unit", &["a"]);
+    session.lookup_async(request(&main, &["a"]), |_| panic!("in the handler"));
+    assert_eq!(reports.try_recv().unwrap(), "a lookup's handler panicked: in the handler");
+    session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+}

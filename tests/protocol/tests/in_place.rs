@@ -1,0 +1,198 @@
+//! The in-place dispatcher, and sessions on plain threads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use protocol_tests::*;
+use uruk_core::sync::Latch;
+use uruk_core::{DependenceGroup, LookupError, Task, TaskDispatcher, TaskPriority};
+
+#[test]
+fn handlers_run_after_the_unit_and_not_inside_it() {
+    let (session, main) = session();
+    let (send, log) = mpsc::channel();
+    let unit_log = send.clone();
+    let unit = TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+        finish(responsibility);
+        unit_log.send("unit is over").unwrap();
+    });
+    main.define(unit.boxed()).unwrap();
+    session.lookup_async(request(&main, &["a"]), move |_| send.send("handler").unwrap());
+    assert_eq!(log.iter().collect::<Vec<_>>(), ["unit is over", "handler"]);
+}
+
+#[test]
+fn a_lookup_started_in_a_handler_is_served() {
+    let (session, main) = session();
+    define_simple(&main, "unit", &["a", "b"]);
+    define_simple(&main, "other", &["c"]);
+    let (inner, dylib) = (session.clone(), main.clone());
+    let (send, answers) = mpsc::channel();
+    session.lookup_async(request(&main, &["a"]), move |_| {
+        send.send(inner.lookup_symbol(&order(&dylib), &inner.intern("c"))).unwrap();
+    });
+    assert!(answers.try_recv().unwrap().is_ok());
+}
+
+#[test]
+fn a_deep_chain_of_blocking_lookups_is_an_error_and_not_an_overflow() {
+    // On a thread with room for the levels that are allowed.
+    let run = || {
+        let (session, main) = session();
+        for index in 0..1000 {
+            let (looking, dylib) = (session.clone(), main.clone());
+            let unit =
+                TestUnit::new("unit", exported(&session, &[&format!("s{index}")]), move |responsibility| {
+                    let next = looking.intern(&format!("s{}", index + 1));
+                    match looking.lookup_symbol(&order(&dylib), &next) {
+                        Ok(_) => finish(responsibility),
+                        Err(error) => responsibility.fail(Arc::new(error)),
+                    }
+                });
+            main.define(unit.boxed()).unwrap();
+        }
+        define_simple(&main, "last", &["s1000"]);
+        let error = session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap_err();
+        assert!(matches!(error, LookupError::Failed(_)));
+        assert!(error.to_string().contains("nested 256 deep"), "{error}");
+    };
+    std::thread::Builder::new().stack_size(16 << 20).spawn(run).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_long_chain_of_asynchronous_lookups_needs_no_stack() {
+    let (session, main) = session();
+    const LENGTH: usize = 5_000;
+    for index in 0..LENGTH {
+        let unit =
+            TestUnit::new("unit", exported(&session, &[&format!("s{index}")]), move |responsibility| {
+                let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
+                let next = session.intern(&format!("s{}", index + 1));
+                let definitions = addresses(responsibility.symbols());
+                let resolved = responsibility.notify_resolved(&definitions).unwrap().detach();
+                let request = request(&main, &[next.as_str()]).until_resolved();
+                session.lookup_async(request, move |answer| {
+                    let resolved = resolved.attach();
+                    let symbols = resolved.symbols().keys().cloned().collect();
+                    let dependencies = answer.unwrap().dependencies();
+                    resolved.notify_emitted(vec![DependenceGroup { symbols, dependencies }]).unwrap();
+                });
+            });
+        main.define(unit.boxed()).unwrap();
+    }
+    define_simple(&main, "last", &[&format!("s{LENGTH}")]);
+    session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap();
+}
+
+#[test]
+fn two_threads_materialize_each_unit_once() {
+    for _ in 0..20 {
+        let (session, main) = session();
+        let runs = Arc::new(AtomicUsize::new(0));
+        for index in 0..100 {
+            let runs = runs.clone();
+            let unit =
+                TestUnit::new("unit", exported(&session, &[&format!("s{index}")]), move |responsibility| {
+                    // Counted on two threads and read after both are joined.
+                    runs.fetch_add(1, Ordering::Relaxed);
+                    finish(responsibility);
+                });
+            main.define(unit.boxed()).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for index in 0..100 {
+                        session.lookup_symbol(&order(&main), &session.intern(&format!("s{index}"))).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(runs.load(Ordering::Relaxed), 100);
+    }
+}
+
+#[test]
+fn a_lookup_waits_for_a_unit_that_runs_on_another_thread() {
+    let (session, main) = session();
+    let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+    let (start, wait) = (started.clone(), go_on.clone());
+    let unit = TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+        start.open();
+        wait.wait();
+        finish(responsibility);
+    });
+    main.define(unit.boxed()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| session.lookup_symbol(&order(&main), &session.intern("a")).unwrap());
+        started.wait();
+        let later = look_up_later(&session, request(&main, &["a"]));
+        assert!(later.try_recv().is_err());
+        let second = scope.spawn(|| session.lookup_symbol(&order(&main), &session.intern("a")));
+        go_on.open();
+        second.join().unwrap().unwrap();
+        assert!(later.recv().unwrap().is_ok());
+    });
+}
+
+#[test]
+fn a_responsibility_may_be_finished_on_another_thread() {
+    let (session, main) = session();
+    let parked = define_parked(&main, "unit", &["a"]);
+    let answer = look_up_later(&session, request(&main, &["a"]));
+    std::thread::spawn(move || finish(parked.recv().unwrap().attach())).join().unwrap();
+    assert!(answer.recv().unwrap().is_ok());
+}
+
+#[test]
+fn tasks_of_the_embedder_run_on_the_sessions_dispatcher() {
+    let (session, _main) = session();
+    let (send, ran) = mpsc::channel();
+    session.dispatch(Task::new("mine", TaskPriority::Idle, move || send.send(()).unwrap()));
+    ran.try_recv().unwrap();
+    session.dispatch(Task::new("panics", TaskPriority::Idle, || panic!("on purpose")));
+}
+
+/// Takes a number of tasks and then no more.
+#[derive(Debug)]
+struct Refuses {
+    left: AtomicUsize,
+    inner: uruk_core::InPlaceTaskDispatcher,
+}
+
+impl TaskDispatcher for Refuses {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        // Used from one thread at a time.
+        match self.left.load(Ordering::Relaxed) {
+            0 => Err(task),
+            left => {
+                self.left.store(left - 1, Ordering::Relaxed);
+                self.inner.dispatch(task)
+            }
+        }
+    }
+
+    fn run_ready(&self) {
+        self.inner.run_ready();
+    }
+
+    fn shutdown(&self) {
+        self.inner.shutdown();
+    }
+}
+
+#[test]
+fn a_dispatcher_that_refuses_fails_the_symbols_and_every_handler_is_told() {
+    for allowed in 0..4 {
+        let dispatcher = Refuses { left: AtomicUsize::new(allowed), inner: Default::default() };
+        let session = uruk_core::ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
+        let main = session.create_jit_dylib("main").unwrap();
+        for name in ["a", "b", "c"] {
+            define_simple(&main, name, &[name]);
+        }
+        let answer = look_up_later(&session, request(&main, &["a", "b", "c"]));
+        assert_eq!(answer.try_recv().unwrap().is_ok(), allowed >= 3);
+        let blocking = session.lookup_symbol(&order(&main), &session.intern("c"));
+        assert_eq!(blocking.is_ok(), allowed >= 3);
+    }
+}
