@@ -151,7 +151,7 @@ fn files_for_other_machines() {
     let targets = [
         ("aarch64-linux-gnu", "aarch64"),
         ("i386-linux-gnu", "32"),
-        ("riscv64-linux-gnu", "riscv"),
+        ("riscv64-linux-gnu", "risc-v"),
         ("x86_64-apple-macosx", ""),
         ("x86_64-pc-windows-msvc", ""),
     ];
@@ -232,7 +232,7 @@ fn wrong_ir() {
     let syntax =
         "define i32 @main() {\n  ret i32 0\n}\n\ndefine i32 @broken() {\n  %x = add i32 1\n  ret i32 %x\n}\n";
     let path = file("syntax.ll", syntax.as_bytes()).expect("it can be written");
-    assert_refused(&uruk_run(&[], &[&path]), 1, &["syntax.ll", "6:", "%x = add i32 1"]);
+    assert_refused(&uruk_run(&[], &[&path]), 1, &["syntax.ll", "7:3", "ret i32 %x"]);
     let dominance = "define i32 @main() {\n  %y = add i32 %x, 1\n  %x = add i32 1, 1\n  ret i32 %y\n}\n";
     let path = file("dominance.ll", dominance.as_bytes()).expect("it can be written");
     assert_refused(&uruk_run(&[], &[&path]), 1, &["dominance.ll", "dominate"]);
@@ -243,16 +243,25 @@ fn wrong_ir() {
 
 #[test]
 fn wrong_inline_assembly() {
+    let inline = |text: &str| {
+        format!("define i32 @main() {{\n  call void asm sideeffect \"{text}\", \"\"()\n  ret i32 0\n}}\n")
+    };
     let cases = [
-        ("instruction", r#"int main(void) { __asm__("frobnicate %eax"); return 0; }"#),
-        ("section", r#"__asm__(".section \"unclosed"); int main(void) { return 0; }"#),
-        ("module", r#"__asm__("this is no assembly at all"); int main(void) { return 0; }"#),
+        ("instruction", inline("frobnicate %eax")),
+        ("directive", inline(".section \\22unclosed")),
+        (
+            "module",
+            "module asm \"this is no assembly at all\"\ndefine i32 @main() {\n  ret i32 0\n}\n".to_owned(),
+        ),
     ];
     for (name, text) in cases {
-        let source = format!("{name}.c");
-        let file = bitcode(&source, text).expect("it compiles");
-        assert_refused(&uruk_run(&["-j2"], &[&file]), 1, &[name]);
+        let text = format!("target triple = \"x86_64-pc-linux-gnu\"\n{text}");
+        let path = file(&format!("{name}.ll"), text.as_bytes()).expect("it can be written");
+        assert_refused(&uruk_run(&["-j2"], &[&path]), 1, &[name, "inline asm"]);
     }
+    let unknown = bitcode("unknown.c", "int main(void) { __asm__(\"frobnicate %eax\"); return 0; }")
+        .expect("it compiles");
+    assert_refused(&uruk_run(&["-j2"], &[&unknown]), 1, &["unknown.bc", "frobnicate"]);
 }
 
 #[test]
@@ -352,10 +361,14 @@ fn objects_with_an_executables_thread_locals() {
 
 #[test]
 fn a_relocation_out_of_range() {
-    let text =
-        ".globl main\nmain: leaq far_away(%rip), %rax\n ret\n.globl far_away\nfar_away = 0x123456789abc\n";
-    let object = compile("far.s", text, &[], "far.o").expect("it assembles");
-    assert_refused(&uruk_run(&[], &[&object]), 1, &["far_away", "far.o"]);
+    let far = "\n.globl far_away\nfar_away = 0x123456789abc\n";
+    let near = ".globl main\nmain: cmpl $1, far_away(%rip)\n xorl %eax, %eax\n ret\n";
+    let user = compile("near.s", near, &[], "near.o").expect("it assembles");
+    let definition = compile("far.s", far, &[], "far.o").expect("it assembles");
+    let words = ["far_away", "near.o", "R_X86_64_PC32", "32"];
+    assert_refused(&uruk_run(&[], &[&user, &definition]), 1, &words);
+    let both = compile("both.s", &format!("{near}{far}"), &[], "both.o").expect("it assembles");
+    assert_refused(&uruk_run(&[], &[&both]), 1, &["both.o", "R_X86_64_PC32"]);
 }
 
 #[test]
