@@ -10,9 +10,11 @@ use uruk_pipeline::ir::{
 };
 use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
+use uruk_pipeline::object::CommonSymbols;
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 
+use crate::files::Files;
 use crate::{Jit, JitError};
 
 type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
@@ -140,18 +142,17 @@ impl JitBuilder {
         let process = Arc::new(self.process);
         libraries.add_generator(Arc::new(ProcessSymbolsGenerator::new(process.clone())));
         main.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
-        Ok(Jit {
-            session,
-            main,
-            process,
+        let files = Files {
             platform,
-            memory,
+            process,
+            commons: CommonSymbols::new(object_layer.clone()),
             object_layer,
             #[cfg(feature = "llvm")]
             ir_layer,
             #[cfg(feature = "llvm")]
             target,
-        })
+        };
+        Ok(Jit { session, main, memory, files: Arc::new(files) })
     }
 }
 

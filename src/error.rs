@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use uruk_core::sync::Arc;
-use uruk_core::{DefineError, DylibError, LookupError, SharedError};
+use uruk_core::{DefineError, DylibError, LookupError};
 use uruk_dispatch::BuildError;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::CompileError;
 use uruk_pipeline::memory::MemoryError;
-use uruk_pipeline::object::ObjectError;
+use uruk_pipeline::object::{CommonError, ObjectError};
 use uruk_pipeline::runtime::process::LoadLibraryError;
 
 /// Why [`crate::Jit`] could not do what it was asked.
@@ -41,12 +41,12 @@ pub enum JitError {
     /// A shared library could not be loaded.
     #[error(transparent)]
     LoadLibrary(#[from] LoadLibraryError),
+    /// A tentative definition came too late.
+    #[error(transparent)]
+    Common(#[from] CommonError),
     /// A unit's symbols were refused.
     #[error(transparent)]
     Define(#[from] DefineError),
-    /// A member of an archive was refused.
-    #[error(transparent)]
-    Member(SharedError),
     /// Symbols were not found or could not be made.
     #[error(transparent)]
     Lookup(#[from] LookupError),

@@ -5,26 +5,18 @@ use std::path::Path;
 
 use uruk_core::sync::Arc;
 use uruk_core::{
-    ExecutionSession, ExecutorSymbolDef, JitDylib, LookupSet, MaterializationUnit, SharedError, SymbolFlags,
+    ExecutionSession, ExecutorSymbolDef, JitDylib, LookupSet, MaterializationUnit, SymbolFlags,
     SymbolLookupFlags, SymbolName,
 };
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::{
-    CompileError, IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface,
-    ThreadSafeModule,
-};
-#[cfg(feature = "llvm")]
-use uruk_pipeline::layer::IrLayer;
-use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::ir::ThreadSafeModule;
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
-use uruk_pipeline::object::{
-    ArchiveIndex, FileKind, ObjectBuffer, ObjectError, ObjectMaterializationUnit, StaticArchiveGenerator,
-};
+use uruk_pipeline::object::{FileKind, ObjectBuffer};
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
-use crate::unit::LinkedUnit;
-use crate::{FunctionPointer, JitBuilder, JitError};
+use crate::files::{Files, Participation};
+use crate::{FunctionPointer, JitBuilder, JitError, compiler_runtime};
 
 /// A program in this process: files go in, functions come out.
 ///
@@ -39,14 +31,8 @@ use crate::{FunctionPointer, JitBuilder, JitError};
 pub struct Jit {
     pub(crate) session: ExecutionSession,
     pub(crate) main: JitDylib,
-    pub(crate) process: Arc<ProcessSymbols>,
-    pub(crate) platform: Arc<Platform>,
     pub(crate) memory: Arc<dyn MemoryManager>,
-    pub(crate) object_layer: Arc<ObjectLinkingLayer>,
-    #[cfg(feature = "llvm")]
-    pub(crate) ir_layer: Arc<IrCompileLayer>,
-    #[cfg(feature = "llvm")]
-    pub(crate) target: JitTargetMachineBuilder,
+    pub(crate) files: Arc<Files>,
 }
 
 impl Jit {
@@ -100,9 +86,7 @@ impl Jit {
     /// [`JitError::Compile`] if it cannot be read, [`JitError::Define`] if its symbols are refused.
     #[cfg(feature = "llvm")]
     pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
-        let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
-        let unit = IrMaterializationUnit::from_source(&self.session, layer, &self.target, source)?;
-        self.add_unit(Box::new(unit))
+        self.files.add_ir(&self.main, source, Participation::Always)
     }
 
     /// Adds a module of textual LLVM IR under a name for messages.
@@ -120,9 +104,7 @@ impl Jit {
     /// As [`Jit::add_ir`].
     #[cfg(feature = "llvm")]
     pub fn add_module(&self, module: ThreadSafeModule) -> Result<(), JitError> {
-        let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
-        let unit = IrMaterializationUnit::from_module(&self.session, layer, &self.target, module)?;
-        self.add_unit(Box::new(unit))
+        self.files.add_module(&self.main, module)
     }
 
     /// Adds a relocatable object.
@@ -131,8 +113,7 @@ impl Jit {
     /// [`JitError::Object`] if it is broken or for another machine, [`JitError::Define`] if its symbols are
     /// refused.
     pub fn add_object(&self, object: ObjectBuffer) -> Result<(), JitError> {
-        let unit = ObjectMaterializationUnit::new(&self.session, self.object_layer.clone(), object)?;
-        self.add_unit(Box::new(unit))
+        self.files.add_object(&self.main, object, Participation::Always)
     }
 
     /// Adds a static archive, whose members join the program when something needs them.
@@ -140,19 +121,21 @@ impl Jit {
     /// # Errors
     /// [`JitError::Object`] if the archive is broken.
     pub fn add_archive(&self, archive: &ObjectBuffer) -> Result<(), JitError> {
-        let index = ArchiveIndex::read(archive, |member| self.bitcode_symbols(member))?;
-        let members = Members {
-            platform: self.platform.clone(),
-            process: self.process.clone(),
-            object_layer: self.object_layer.clone(),
-            #[cfg(feature = "llvm")]
-            ir_layer: self.ir_layer.clone(),
-            #[cfg(feature = "llvm")]
-            target: self.target.clone(),
-        };
-        let define = move |dylib: &JitDylib, member| members.define(dylib, member);
-        self.main.add_generator(Arc::new(StaticArchiveGenerator::new(index, define)));
-        Ok(())
+        self.files.add_archive(&self.main, archive)
+    }
+
+    /// Adds the C compiler's own support library (`libgcc.a`), if the machine has it: the functions and
+    /// variables that compilers refer to and no shared library exports, such as what `target_clones` asks
+    /// about the processor. Searched after all archives added before. Answers whether it was found.
+    ///
+    /// # Errors
+    /// [`JitError::Object`] if the archive is broken.
+    pub fn add_compiler_runtime(&self) -> Result<bool, JitError> {
+        let Some(path) = compiler_runtime::find() else { return Ok(false) };
+        let archive =
+            ObjectBuffer::open(&path).map_err(|source| JitError::Read { path, source: Arc::new(source) })?;
+        self.add_archive(&archive)?;
+        Ok(true)
     }
 
     /// Loads a shared library and searches it for symbols from now on.
@@ -160,7 +143,7 @@ impl Jit {
     /// # Errors
     /// [`JitError::LoadLibrary`] with the dynamic linker's message.
     pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
-        Ok(self.process.load_library(path)?)
+        Ok(self.files.process.load_library(path)?)
     }
 
     /// Adds any unit, as a file that takes part in the program: it gets a place in the order of
@@ -169,11 +152,7 @@ impl Jit {
     /// # Errors
     /// [`JitError::Define`] if its symbols are refused.
     pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
-        let initializer = self.platform.declare(&self.session, unit.name());
-        let mut unit = LinkedUnit::new(unit, Some(initializer.clone()));
-        unit.yield_to_libraries(&self.main, &self.process);
-        self.main.define(Box::new(unit)).inspect_err(|_| self.platform.withdraw(&initializer))?;
-        Ok(())
+        self.files.define(&self.main, unit, Participation::Always)
     }
 
     /// Looks up `symbol`, compiling and linking what it needs.
@@ -217,7 +196,7 @@ impl Jit {
         let mut found = None;
         loop {
             // An initializer symbol has no address, so it is never required; its unit runs all the same.
-            let mut symbols = LookupSet::weakly_referenced(self.platform.take_declared());
+            let mut symbols = LookupSet::weakly_referenced(self.files.platform.take_declared());
             if symbols.is_empty() && found.is_some() {
                 break;
             }
@@ -239,12 +218,12 @@ impl Jit {
 
     /// Initialisers and finalisers of what was linked. Nobody runs them but you.
     pub fn platform(&self) -> &Platform {
-        &self.platform
+        &self.files.platform
     }
 
     /// The symbols found outside of the program.
     pub fn process_symbols(&self) -> &ProcessSymbols {
-        &self.process
+        &self.files.process
     }
 
     /// How much memory the linked code takes.
@@ -255,62 +234,6 @@ impl Jit {
     /// Interns a name.
     pub fn intern(&self, name: &str) -> SymbolName {
         self.session.intern(name)
-    }
-
-    #[cfg(feature = "llvm")]
-    fn bitcode_symbols(&self, member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
-        let interface = ModuleInterface::of_bitcode(member, &self.target)?;
-        Ok(interface.symbols.into_iter().map(|symbol| symbol.name).collect())
-    }
-
-    #[cfg(not(feature = "llvm"))]
-    fn bitcode_symbols(&self, _member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
-        Ok(Vec::new())
-    }
-}
-
-/// Turns members of an archive into units. Holds what that takes and not the engine: the generator lives
-/// inside of the engine's session.
-struct Members {
-    platform: Arc<Platform>,
-    process: Arc<ProcessSymbols>,
-    object_layer: Arc<ObjectLinkingLayer>,
-    #[cfg(feature = "llvm")]
-    ir_layer: Arc<IrCompileLayer>,
-    #[cfg(feature = "llvm")]
-    target: JitTargetMachineBuilder,
-}
-
-impl Members {
-    fn define(&self, dylib: &JitDylib, member: ObjectBuffer) -> Result<(), SharedError> {
-        let unit = self.unit(dylib.session(), member)?;
-        let runs_code = unit.interface().initializer.is_some();
-        let initializer = runs_code.then(|| self.platform.declare(dylib.session(), unit.name()));
-        let mut unit = LinkedUnit::new(unit, initializer.clone());
-        unit.yield_to_libraries(dylib, &self.process);
-        dylib.define(Box::new(unit)).map_err(|error| {
-            if let Some(initializer) = &initializer {
-                self.platform.withdraw(initializer);
-            }
-            Arc::new(error) as SharedError
-        })
-    }
-
-    fn unit(
-        &self,
-        session: &ExecutionSession,
-        member: ObjectBuffer,
-    ) -> Result<Box<dyn MaterializationUnit>, SharedError> {
-        #[cfg(feature = "llvm")]
-        if FileKind::of(member.bytes()) == FileKind::Bitcode {
-            let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
-            let unit = IrMaterializationUnit::from_source(session, layer, &self.target, member)
-                .map_err(|error: CompileError| Arc::new(error) as SharedError)?;
-            return Ok(Box::new(unit));
-        }
-        let unit = ObjectMaterializationUnit::new(session, self.object_layer.clone(), member)
-            .map_err(|error: ObjectError| Arc::new(error) as SharedError)?;
-        Ok(Box::new(unit))
     }
 }
 
@@ -326,7 +249,7 @@ impl fmt::Debug for Jit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jit")
             .field("session", &self.session)
-            .field("platform", &self.platform)
+            .field("files", &self.files)
             .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,9 @@
 struct ReadmeIsTrue;
 
 mod builder;
+mod compiler_runtime;
 mod error;
+mod files;
 mod function;
 mod jit;
 mod unit;

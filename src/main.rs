@@ -5,7 +5,10 @@
 
 #![cfg_attr(not(test), no_main)]
 
-#[cfg_attr(test, expect(dead_code, reason = "under test the harness brings the `main`, so nobody calls ours"))]
+#[cfg_attr(
+    test,
+    expect(dead_code, reason = "under test the harness brings the `main`, so nobody calls ours")
+)]
 mod cli;
 
 // Workers may still compile when the program calls `exit`; LLVM's static destructors would pull the

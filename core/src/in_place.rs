@@ -185,7 +185,9 @@ impl Tasks {
     }
 
     fn open_drained(&self, waiting: &mut Vec<(usize, Arc<Latch>)>) {
-        let left = self.word.load(Ordering::Relaxed) / ONE_TASK;
+        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Counted::drop`; whoever sees that the tasks
+        // have ended, and opens the latch, sees what they did.
+        let left = self.word.load(Ordering::Acquire) / ONE_TASK;
         waiting.retain(|(allowed, latch)| {
             let drained = left <= *allowed;
             if drained {
@@ -211,8 +213,9 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // Relaxed: see `Tasks::close`.
-        if self.0.word.fetch_sub(ONE_TASK, Ordering::Relaxed) & CLOSED != 0 {
+        // ordering[in-place-drained]: Release. Pairs with the Acquire in `Tasks::open_drained`; what the task did comes
+        // before the end of the shutdown that waits for it.
+        if self.0.word.fetch_sub(ONE_TASK, Ordering::Release) & CLOSED != 0 {
             self.0.open_drained(&mut self.0.waiting.lock());
         }
     }

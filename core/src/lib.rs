@@ -1,4 +1,43 @@
 //! The symbol protocol of Uruk: sessions, dylibs, queries, materializers and the waiting forest.
+//!
+//! A program is a set of symbols. Asking for a symbol runs the unit that provides it, and the units that
+//! one needs; nobody receives a Ready address before everything behind it is in place. This crate decides who
+//! runs, who waits and who fails; it knows neither LLVM nor the operating system.
+//!
+//! ```
+//! use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, SymbolFlags, absolute_symbols};
+//!
+//! let session = ExecutionSession::new();
+//! let main = session.create_jit_dylib("main")?;
+//! let answer = session.intern("answer");
+//! let definition = ExecutorSymbolDef::new(ExecutorAddr::new(42), SymbolFlags::EXPORTED);
+//! main.define(absolute_symbols([(answer.clone(), definition)].into_iter().collect()))?;
+//! assert_eq!(session.lookup_symbol(&main.link_order(), &answer)?, definition);
+//! session.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | to see | read |
+//! |---|---|
+//! | where the lock is taken and what happens after it | `session.rs`, `session/hand_on.rs` |
+//! | the state machine, one file per verb | `protocol/` |
+//! | who waits for whom | `protocol/waiting_on/` |
+//! | lookups of Ready symbols without the lock | `record.rs` |
+//! | what a unit is handed and must do with it | `unit.rs`, `responsibility.rs` |
+//! | how a lookup is answered: blocking, handler, future | `query.rs` |
+//! | what is removed together | `resource.rs` |
+//! | who runs tasks | `task.rs`, `in_place.rs` |
+//!
+//! # What holds
+//!
+//! | | enforced by |
+//! |---|---|
+//! | a definition is started at most once | claiming moves the unit out of the state |
+//! | a query ends exactly once | ending it takes it out of its slab; `protocol/check.rs`; `protocol/model.rs` |
+//! | no code of the embedder runs under the session lock | its values leave the state as `Effects` |
+//! | Ready means: everything it transitively needs is emitted | the waiting forest; `protocol/model.rs` |
+//! | no way out of a unit leaves a query waiting | dropping a responsibility fails its symbols |
+//! | the ready path answers as the locked path would | the gate in `record.rs` |
 
 pub mod sync;
 
@@ -12,6 +51,7 @@ mod in_place;
 mod panics;
 mod protocol;
 mod query;
+mod record;
 mod resource;
 mod responsibility;
 mod session;

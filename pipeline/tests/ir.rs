@@ -558,3 +558,19 @@ fn multiversioned_functions_are_promised_under_their_common_name() {
         assert!(defined.contains(symbol), "{symbol:?} in {defined:?}");
     }
 }
+
+#[test]
+fn assembly_may_give_further_names_to_what_ir_defines() {
+    let scratch = Scratch::new("further-names");
+    let source = "
+        int function(int x) { return x + 1; }
+        __attribute__((used)) static int variable = 3;
+        __thread int per_thread = 4;
+        __asm__(\".symver function, versioned@V1\");
+        __asm__(\".globl again\\n.set again, function\\n.globl published\\npublished = variable\");
+        __asm__(\".globl thread_again\\n.set thread_again, per_thread\");";
+    let (promised, defined) = interface_and_object(&bitcode(&scratch, "names.c", source, &["-O1"]));
+    assert_eq!(promised, defined);
+    let names: Vec<_> = promised.iter().map(|symbol| symbol.0.as_str()).collect();
+    assert_eq!(names, ["again", "function", "per_thread", "published", "thread_again", "versioned@V1"]);
+}

@@ -21,7 +21,8 @@ use uruk_pipeline::ir::{
 };
 use uruk_pipeline::layer::{IrLayer, ObjectLayer};
 use uruk_pipeline::object::{
-    ArchiveIndex, FileKind, ObjectBuffer, ObjectInterface, StaticArchiveGenerator, define_object,
+    ArchiveIndex, CommonExtent, CommonSymbols, FileKind, ObjectBuffer, ObjectInterface,
+    StaticArchiveGenerator, define_object,
 };
 
 /// Refuses to be called with a context held, then passes on.
@@ -223,4 +224,53 @@ fn a_module_in_memory_is_a_unit_too() {
     program.dylib.define(Box::new(unit.expect("promised"))).expect("defined");
     program.lookup(&["f"]).expect("found");
     assert_eq!(program.linked()[0].unit, "memory");
+}
+
+#[test]
+fn tentative_definitions_of_modules_become_references_to_the_shared_one() {
+    let program = Program::new();
+    let commons = CommonSymbols::new(program.objects.clone());
+    for (name, kind, align) in
+        [("small.ll", "i32", 4), ("large.ll", "[1000 x i32]", 64), ("hidden.ll", "i64", 8)]
+    {
+        let function = name.trim_end_matches(".ll");
+        let text = format!(
+            "@buffer = common global {kind} zeroinitializer, align {align}\ndefine ptr @{function}() {{\n  ret ptr @buffer\n}}\n"
+        );
+        let source = ObjectBuffer::new(name, text.into_bytes());
+        let unit =
+            IrMaterializationUnit::from_source(&program.session, program.ir.clone(), &program.target, source);
+        let mut unit = unit.expect("promised");
+        unit.share_commons(&program.dylib, &commons).expect("taken up");
+        program.dylib.define(Box::new(unit)).expect("defined");
+    }
+    program.lookup(&["small", "large", "buffer"]).expect("found");
+    let linked = program.linked();
+    assert_eq!(linked.len(), 3);
+    for linked in &linked {
+        let interface = ObjectInterface::read(&linked.object).expect("an object");
+        if linked.symbols == ["buffer"] {
+            let extent = CommonExtent { size_bytes: 4000, align: 64 };
+            assert_eq!(interface.defined[0].common, Some(extent));
+        } else {
+            assert!(interface.undefined.iter().any(|symbol| symbol.name == "buffer"), "{}", linked.unit);
+        }
+    }
+}
+
+#[test]
+fn a_module_is_compiled_in_the_code_model_it_was_compiled_for() {
+    let scratch = Scratch::new("code-model");
+    let source = "char huge[3ul << 30]; char small; char *far(void) { return huge + small; }";
+    let compiler =
+        IrCompiler::new(JitTargetMachineBuilder::host().expect("host target"), OptimizationPipeline::none());
+    let sections = |flag: &str| {
+        let bitcode = scratch.compile("clang-22", "huge.c", source, &["-emit-llvm", "-O1", flag]);
+        let object =
+            compiler.compile(ThreadSafeModule::parse(&bitcode).expect("valid IR")).expect("compiles");
+        String::from_utf8_lossy(object.bytes()).into_owned()
+    };
+    assert!(sections("-mcmodel=medium").contains(".lbss"));
+    assert!(sections("-mcmodel=large").contains(".lbss"));
+    assert!(!sections("-mcmodel=small").contains(".lbss"));
 }

@@ -14,8 +14,8 @@ use uruk_core::{
 };
 use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::object::{
-    ArchiveIndex, ObjectError, ObjectInterface, ObjectMaterializationUnit, StaticArchiveGenerator,
-    define_object,
+    ArchiveIndex, CommonError, CommonExtent, CommonSymbols, ObjectError, ObjectInterface,
+    ObjectMaterializationUnit, StaticArchiveGenerator, define_object,
 };
 
 struct Program {
@@ -207,4 +207,46 @@ fn a_member_that_cannot_be_linked_fails_the_lookup_with_its_name() {
     let error = program.lookup(&["foreign"]).expect_err("for another machine");
     let chain = layers::chain(&error);
     assert!(chain.contains("lib.a(good.o)") && chain.contains("AArch64"), "{chain}");
+}
+
+#[test]
+fn tentative_definitions_of_several_files_are_one_variable_of_the_largest_extent() {
+    let scratch = Scratch::new("commons");
+    let program = Program::new();
+    let commons = CommonSymbols::new(program.layer.clone());
+    let add = |name: &str, source: &str| {
+        let object = scratch.compile("cc", name, source, &["-fcommon", "-fPIC"]);
+        let unit = ObjectMaterializationUnit::new(&program.session, program.layer.clone(), object);
+        let mut unit = unit.expect("an object");
+        unit.share_commons(&program.dylib, &commons)?;
+        program.dylib.define(Box::new(unit)).expect("defined");
+        Ok::<_, CommonError>(())
+    };
+    add("small.c", "int buffer[4]; int real; int small(void) { return buffer[0] + real; }")
+        .expect("taken up");
+    add("large.c", "__attribute__((aligned(64))) int buffer[1000]; int large(void) { return buffer[9]; }")
+        .expect("taken up");
+    add("real.c", "int real = 42;").expect("taken up");
+    program.lookup(&["small", "large", "buffer", "real"]).expect("found");
+    let linked = program.linked();
+    assert_eq!(linked.len(), 4);
+    for linked in &linked {
+        let interface = ObjectInterface::read(&linked.object).expect("an object");
+        match linked.symbols.join(" ").as_str() {
+            "buffer" => {
+                let extent = CommonExtent { size_bytes: 4000, align: 64 };
+                assert_eq!(interface.defined[0].common, Some(extent));
+            }
+            "real" => assert!(linked.unit.ends_with("real.c.out")),
+            function => {
+                assert!(["small", "large"].contains(&function), "{function}");
+                assert!(interface.undefined.iter().any(|symbol| symbol.name == "buffer" && !symbol.weak));
+            }
+        }
+    }
+    add("same.c", "int buffer[1000]; int same(void) { return buffer[0]; }").expect("fits");
+    let error = add("late.c", "int buffer[1001];").expect_err("in use").to_string();
+    for part in ["buffer", "late.c", "4004", "4000"] {
+        assert!(error.contains(part), "{error}");
+    }
 }

@@ -47,6 +47,9 @@ impl TaskDispatcher for RetiringDispatcher {
     }
 
     fn run_ready(&self) {
+        if let Some(pool) = self.pool() {
+            pool.run_ready();
+        }
         self.in_place.run_ready();
     }
 

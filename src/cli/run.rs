@@ -10,7 +10,7 @@ use uruk::core::sync::Arc;
 use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
-use uruk::pipeline::runtime::process::set_program_symbols;
+use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::Program;
 use uruk::{Jit, JitError};
 
@@ -89,12 +89,10 @@ fn link(
     dispatcher: Arc<RetiringDispatcher>,
 ) -> Result<(&'static Jit, ExecutorSymbolDef), RunError> {
     let jit: &'static Jit = Box::leak(Box::new(build(args, observers, dispatcher)?)); // never dropped: its code runs to the end
-    for library in &args.load {
-        jit.load_library(library)?;
-    }
     for file in &args.files {
         add_file(jit, file, args)?;
     }
+    jit.add_compiler_runtime()?;
     let entry = jit.link(&args.entry).map_err(|source| RunError::Link { source })?;
     Ok((jit, entry))
 }
@@ -110,7 +108,12 @@ fn build(
         2 => OptimizationLevel::O2,
         _ => OptimizationLevel::O3,
     };
-    let builder = Jit::builder().optimization(level).dispatcher(dispatcher);
+    // Loaded before memory for code is reserved, which then lies next to them and within reach.
+    let process = ProcessSymbols::new();
+    for library in &args.load {
+        process.load_library(library).map_err(JitError::from)?;
+    }
+    let builder = Jit::builder().optimization(level).dispatcher(dispatcher).process_symbols(process);
     let builder = match args.passes.as_str() {
         "default" => builder,
         "none" => builder.pipeline(OptimizationPipeline::none()),

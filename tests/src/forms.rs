@@ -226,7 +226,7 @@ pub fn rust_std() -> Result<PathBuf, BuildError> {
 /// [`BuildError::Io`] if the object reader cannot be run.
 pub fn uses_static_tls(files: &[PathBuf]) -> Result<bool, BuildError> {
     let mut command = Command::new("llvm-readelf-22");
-    let output = command.args(["-r", "--"]).args(files).output().map_err(io("llvm-readelf-22"))?;
+    let output = command.arg("-r").args(files).output().map_err(io("llvm-readelf-22"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.contains("R_X86_64_TPOFF32") || text.contains("R_X86_64_GOTTPOFF"))
 }

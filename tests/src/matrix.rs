@@ -80,7 +80,14 @@ impl Program {
         for &variant in variants {
             match self.check_variant(variant, &mut natives) {
                 Ok(None) => {}
-                Ok(Some(failure)) => _ = write!(failures, "\n== {} {variant} ==\n{failure}", self.name),
+                Ok(Some(wrong)) => {
+                    _ = write!(failures, "\n== {} {variant} ==\n{}", self.name, wrong.text);
+                    if wrong.hung {
+                        // Each of the rest might take as long.
+                        failures.push_str("the remaining variants were not run\n");
+                        break;
+                    }
+                }
                 Err(error) => _ = write!(failures, "\n== {} {variant}: not built ==\n{error}\n", self.name),
             }
         }
@@ -111,11 +118,12 @@ impl Program {
     }
 
     /// Runs one variant; `Some` is what is wrong with it.
-    fn check_variant(&self, variant: Variant, natives: &mut Natives) -> Result<Option<String>, BuildError> {
+    fn check_variant(&self, variant: Variant, natives: &mut Natives) -> Result<Option<Wrong>, BuildError> {
         let executable = self.build_native(variant.form)?;
         let (native, known) = natives.run(self, executable)?;
         if let Some(wrong) = self.against_expectations(native, variant.form) {
-            return Ok((!known).then(|| format!("the native program itself is wrong: {wrong}")));
+            let text = format!("the native program itself is wrong: {wrong}");
+            return Ok((!known).then_some(Wrong { text, hung: native.end == End::TimedOut }));
         }
         if std::env::var_os("URUK_NATIVE_ONLY").is_some_and(|value| value == "1") {
             return self.build(variant.form).map(|_| None);
@@ -126,7 +134,7 @@ impl Program {
         if is_refusal(&outcome) && uses_static_tls(&files)? {
             return Ok(None);
         }
-        Ok(Some(wrong))
+        Ok(Some(Wrong { text: wrong, hung: outcome.end == End::TimedOut }))
     }
 
     fn run_in_engine(&self, variant: Variant, files: &[PathBuf]) -> Result<Outcome, BuildError> {
@@ -179,6 +187,12 @@ impl Program {
             self.input.env.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
         Some(format!("{wrong}{}\nto run it again: {environment}{}\n", tail(outcome), outcome.command))
     }
+}
+
+/// What is wrong with a run.
+struct Wrong {
+    text: String,
+    hung: bool,
 }
 
 /// What the native executables did that were run already: most variants are compared with one of them.
@@ -258,7 +272,7 @@ fn first_difference(name: &str, expected: &[u8], actual: &[u8]) -> String {
 }
 
 fn shortened(line: &str) -> String {
-    const CHARACTERS_MAX: usize = 300;
+    const CHARACTERS_MAX: usize = 900;
     if line.chars().count() <= CHARACTERS_MAX {
         return line.to_owned();
     }

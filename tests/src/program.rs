@@ -119,7 +119,7 @@ impl Program {
             compares_stderr: true,
             skipped: Vec::new(),
             level: 2,
-            time_limit: Duration::from_secs(120),
+            time_limit: Duration::from_secs(40),
         };
         for line in text.lines() {
             if let Some(directive) = line.trim_start().strip_prefix("//#") {

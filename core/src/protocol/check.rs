@@ -5,10 +5,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::record::DEFINITIONS_MAX;
+
 use super::generate::Generator;
 use super::ids::{ClaimId, FailureId, Id, RowId, UnitId};
 use super::query::{Lodging, Phase, Progress, Query};
-use super::row::RowState;
+use super::row::{Row, RowState};
 use super::slab::NONE;
 use super::waiting_on::NodeState;
 use super::{Payload, SessionState};
@@ -37,6 +39,39 @@ impl<P: Payload> SessionState<P> {
         self.check_waiting();
         self.check_failures();
         self.check_generators();
+        self.check_records();
+    }
+
+    /// I13: exactly the names that are Ready somewhere have a record, which lists all their definitions.
+    fn check_records(&self) {
+        let (mut recorded, mut listed) = (0, 0);
+        for &first in &self.by_name {
+            let (mut rows, mut cursor) = (Vec::new(), first);
+            while cursor != NONE {
+                rows.push(self.rows.at(cursor));
+                cursor = self.rows.at(cursor).namesakes.next;
+            }
+            listed += rows.len();
+            let ready = |row: &&Row| matches!(row.state, RowState::Ready { .. });
+            let expects = rows.len() <= DEFINITIONS_MAX && rows.iter().any(ready);
+            let Some(record) = self.records.record(&rows[0].name).filter(|_| rows.len() <= DEFINITIONS_MAX)
+            else {
+                assert!(!expects, "`{}` is Ready and has no record", rows[0].name);
+                continue;
+            };
+            recorded += 1;
+            let told = record.definitions();
+            assert_eq!(told.len(), rows.len());
+            for (told, row) in told.iter().zip(&rows) {
+                let address = match row.state {
+                    RowState::Ready { address } => Some(address),
+                    _ => None,
+                };
+                assert_eq!((told.dylib, told.ready.map(|ready| ready.address)), (row.dylib, address));
+            }
+        }
+        assert_eq!(listed, self.rows.len(), "each row is in the list of its name");
+        assert!(recorded <= self.records.len());
     }
 
     /// Each row is in its dylib's table under its name, and each table holds the rows of its dylib only.

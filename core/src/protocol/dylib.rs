@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
+use crate::record::DYLIB_REMOVED;
 use crate::sync::Arc;
 use crate::{DylibError, EventKind, JitDylibLookupFlags, SymbolFlags, SymbolName};
 
@@ -134,18 +135,29 @@ impl<P: Payload> SessionState<P> {
         state: RowState,
     ) -> RowId {
         let (hashed, unit_name) = (hash(&name), unit_name.clone());
-        let row =
-            self.rows.insert(Row { name, unit_name, dylib, tracker, links: Links::ALONE, flags, state });
+        let row = self.rows.insert(Row {
+            name,
+            unit_name,
+            dylib,
+            tracker,
+            links: Links::ALONE,
+            namesakes: Links::ALONE,
+            flags,
+            state,
+        });
         let rows = &self.rows;
         self.dylibs[dylib].table.insert_unique(hashed, row.index(), |&index| hash(&rows.at(index).name));
         self.link_to_tracker(row, tracker);
+        self.link_to_namesakes(row);
         row
     }
 
     /// Takes a row out of its dylib and its tracker. What waited on it has been dealt with.
     pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
         self.unlink_from_tracker(row);
+        self.unlink_from_namesakes(row);
         let Some(Row { name, dylib, .. }) = self.rows.remove(row) else { return };
+        effects.names_released += 1;
         let dylib = &mut self.dylibs[dylib];
         if let Ok(entry) = dylib.table.find_entry(hash(&name), |&index| index == row.index()) {
             entry.remove();
@@ -167,6 +179,7 @@ impl<P: Payload> SessionState<P> {
         for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
             self.drop_generator(generator, effects);
         }
+        self.records.set_flag(DYLIB_REMOVED, true);
         if let Some(removed) = self.dylibs.remove(dylib) {
             self.dylib_names.remove(&removed.name);
         }
@@ -205,7 +218,7 @@ pub(crate) fn hash(name: &SymbolName) -> u64 {
 }
 
 /// Gives memory back once a table is mostly empty: removing everything must not leave its peak behind.
-fn shrink(table: &mut HashTable<u32>, rows: &Slab<RowId, Row>) {
+pub(super) fn shrink(table: &mut HashTable<u32>, rows: &Slab<RowId, Row>) {
     const CAPACITY_KEPT: usize = 1024;
     if table.capacity() > CAPACITY_KEPT && table.len() < table.capacity() / 8 {
         table.shrink_to(2 * table.len(), |&index| hash(&rows.at(index).name));

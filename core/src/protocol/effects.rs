@@ -28,6 +28,8 @@ pub(crate) struct Effects<P: Payload> {
     pub(crate) leftovers: Vec<Leftover<P>>,
     /// What observers shall see.
     pub(crate) events: Vec<SessionEvent>,
+    /// How many rows have let go of their names, for the pool's own housekeeping.
+    pub(crate) names_released: usize,
 }
 
 impl<P: Payload> Default for Effects<P> {
@@ -39,6 +41,7 @@ impl<P: Payload> Default for Effects<P> {
             generations: Vec::new(),
             leftovers: Vec::new(),
             events: Vec::new(),
+            names_released: 0,
         }
     }
 }
@@ -51,6 +54,14 @@ impl<P: Payload> Effects<P> {
             && self.generations.is_empty()
             && self.leftovers.is_empty()
             && self.events.is_empty()
+            && self.names_released == 0
+    }
+
+    /// Lets a cause go; only the embedder's own errors are code of the embedder when they are dropped.
+    pub(crate) fn let_go(&mut self, cause: FailureCause) {
+        if matches!(cause, FailureCause::Unit(_)) {
+            self.leftovers.push(Leftover::Cause(cause));
+        }
     }
 
     pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Vec<Found>, LookupError>) {
@@ -105,6 +116,8 @@ pub(crate) enum Leftover<P: Payload> {
     Generator(P::Generator),
     /// A resource that came too late.
     Resource(P::Resource),
+    /// An error whose query has ended already.
+    Error(#[expect(dead_code, reason = "held to be dropped outside the lock")] LookupError),
     /// The cause of a failure that nothing refers to any more.
     Cause(#[expect(dead_code, reason = "held to be dropped outside the lock")] FailureCause),
 }

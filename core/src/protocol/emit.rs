@@ -191,6 +191,7 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         row.state = RowState::Ready { address };
+        self.publish(id);
         self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
         if self.observed {
             let Row { dylib, ref name, .. } = self.rows[id];

@@ -7,7 +7,8 @@ use crate::failure::PATH_STEPS_MAX;
 use crate::sync::Arc;
 use crate::{EventKind, Failure, FailureCause, LookupError, SymbolFlagsMap, SymbolName};
 
-use super::effects::{Effects, Leftover};
+use super::claim::Claim;
+use super::effects::Effects;
 use super::ids::{ClaimId, FailureId, RowId};
 use super::row::{Row, RowState};
 use super::{Payload, SessionState};
@@ -36,10 +37,14 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) {
         self.settle_all(effects);
-        let Some(dylib) = self.claims.get(claim).map(|claim| claim.dylib) else { return };
-        let rows = self.rows_of_claim(claim, dylib, covered);
-        self.claims.remove(claim);
-        let Some(&first) = rows.first() else { return };
+        let rows = match self.claims.remove(claim) {
+            Some(Claim { dylib, .. }) => self.rows_of_claim(claim, dylib, covered),
+            None => Vec::new(),
+        };
+        let Some(&first) = rows.first() else {
+            effects.let_go(cause);
+            return;
+        };
         let failure = self.record_failure(first, cause);
         for row in rows {
             if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
@@ -94,7 +99,7 @@ impl<P: Payload> SessionState<P> {
         if record.rows == 0
             && let Some(record) = self.failures.remove(failure)
         {
-            effects.leftovers.push(Leftover::Cause(record.cause));
+            effects.let_go(record.cause);
         }
     }
 

@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use crate::failure::shared_error;
+use crate::record::GENERATES;
 use crate::sync::Arc;
 use crate::{
     EventKind, JitDylibLookupFlags, LookupError, LookupSet, SharedError, SymbolLookupFlags, SymbolName,
@@ -80,6 +81,7 @@ impl<P: Payload> SessionState<P> {
         let id =
             self.generators.insert(Generator { value, name, dylib, occupant: None, queue: VecDeque::new() });
         row.generators.push(id);
+        self.records.set_flag(GENERATES, true);
         Some(id)
     }
 
@@ -104,6 +106,7 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         effects.leftovers.push(Leftover::Generator(value));
+        self.records.set_flag(GENERATES, self.generators.len() > 0);
         let dylib = self.dylibs[dylib].name.clone();
         for query in queue {
             let source = shared_error("it was removed while the lookup waited for it");

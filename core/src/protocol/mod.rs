@@ -7,6 +7,7 @@
 //! | generate | `generate.rs` | what is missing is asked of generators; lookups suspend and resume |
 //! | claim, begin, delegate | `claim.rs` | a unit leaves its rows, and may come back before it starts |
 //! | resolve | `resolve.rs` | addresses are recorded |
+//! | publish | `publish.rs` | Ready rows are found without the lock |
 //! | emit | `emit.rs` | rows become Ready, or wait in the forest |
 //! | fail | `fail.rs` | rows fail, and everything that waits on them |
 //! | remove | `remove.rs` | rows disappear |
@@ -32,6 +33,7 @@ pub(crate) mod ids;
 pub(crate) mod lookup;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
+mod publish;
 pub(crate) mod query;
 mod remove;
 mod resolve;
@@ -43,8 +45,10 @@ mod waiting_on;
 
 use std::fmt;
 
+use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
+use crate::record::{RecordedDefinition, Records};
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
@@ -81,6 +85,12 @@ pub(crate) struct SessionState<P: Payload> {
     dylibs: Slab<DylibId, Dylib>,
     dylib_names: FxHashMap<Arc<str>, DylibId>,
     rows: Slab<RowId, Row>,
+    /// For each name, the index of the first of a list of its rows in all dylibs.
+    by_name: HashTable<u32>,
+    /// What lookups of Ready symbols read without the lock.
+    records: Arc<Records>,
+    /// A record being made; kept for its memory.
+    definitions: Vec<RecordedDefinition>,
     units: Slab<UnitId, WaitingUnit<P::Unit>>,
     claims: Slab<ClaimId, Claim>,
     queries: Slab<QueryId, Query<P::Handler>>,
@@ -113,6 +123,9 @@ impl<P: Payload> SessionState<P> {
             dylibs: Slab::new(),
             dylib_names: FxHashMap::default(),
             rows: Slab::new(),
+            by_name: HashTable::new(),
+            records: Arc::new(Records::new()),
+            definitions: Vec::new(),
             units: Slab::new(),
             claims: Slab::new(),
             queries: Slab::new(),
@@ -131,10 +144,16 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
+    /// What lookups of Ready symbols read without the lock.
+    pub(crate) fn records(&self) -> Arc<Records> {
+        self.records.clone()
+    }
+
     /// Called at the end of every transaction, under the lock. Says whether [`Self::settle`] has more to do.
     pub(crate) fn finish_transaction(&mut self) -> bool {
         #[cfg(any(test, debug_assertions))]
         self.check_now_and_then();
+        self.records.end_change();
         self.forest.has_work()
     }
 

@@ -95,9 +95,13 @@ impl<P: Payload> SessionState<P> {
         self.observe(effects, || EventKind::Withdrawn { symbols });
     }
 
-    /// Ends a query with an error.
+    /// Ends a query with an error. One that comes too late leaves through `effects`: it may hold the last
+    /// reference to a value of the embedder.
     pub(crate) fn fail_query(&mut self, query: QueryId, error: LookupError, effects: &mut Effects<P>) {
-        let Some((handler, symbols)) = self.take_out(query) else { return };
+        let Some((handler, symbols)) = self.take_out(query) else {
+            effects.leftovers.push(Leftover::Error(error));
+            return;
+        };
         effects.complete(handler, Err(error));
         self.observe(effects, || EventKind::QueryFailed { symbols });
     }

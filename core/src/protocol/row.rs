@@ -30,6 +30,8 @@ pub(crate) struct Row {
     pub(crate) tracker: TrackerId,
     /// The neighbours in the list of the tracker's rows.
     pub(crate) links: Links,
+    /// The neighbours in the list of all dylibs' definitions of the name.
+    pub(crate) namesakes: Links,
     pub(crate) flags: SymbolFlags,
     pub(crate) state: RowState,
 }

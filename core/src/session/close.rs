@@ -98,8 +98,10 @@ impl Drain {
     }
 
     fn open_if_drained(&self, waiting: &Option<(usize, Arc<Latch>)>) {
+        // ordering[session-drained]: Acquire. Pairs with the Release in `Outstanding::drop`; whoever sees that the
+        // tasks have ended, and opens the latch, sees what they did.
         if let Some((allowed, latch)) = waiting
-            && self.word.load(Ordering::Relaxed) / ONE_TASK <= *allowed
+            && self.word.load(Ordering::Acquire) / ONE_TASK <= *allowed
         {
             latch.open();
         }
@@ -118,8 +120,9 @@ impl Outstanding {
 impl Drop for Outstanding {
     fn drop(&mut self) {
         let drain = &self.0.0.drain;
-        // Relaxed: see `outstanding` and `start`.
-        if drain.word.fetch_sub(ONE_TASK, Ordering::Relaxed) & WAITED_FOR != 0 {
+        // ordering[session-drained]: Release. Pairs with the Acquire in `Drain::open_if_drained`; what the task did
+        // comes before the end of the close that waits for it.
+        if drain.word.fetch_sub(ONE_TASK, Ordering::Release) & WAITED_FOR != 0 {
             drain.open_if_drained(&drain.waiting.lock());
         }
     }

@@ -26,11 +26,11 @@ thread_local! {
 /// Runs `code` of the embedder on behalf of `session`; a panic comes back as its message, after it has
 /// failed the symbols of every responsibility it dropped.
 pub(super) fn run<R>(session: &ExecutionSession, code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
-    FRAMES.with(|frames| {
-        frames.borrow_mut().push(Frame { session: session.tag(), dropped_in_panic: Vec::new() })
-    });
+    let fresh = Frame { session: session.tag(), dropped_in_panic: Vec::new() };
+    // While the thread is torn down there is no place for a frame; its panics then fail duties without a message.
+    let pushed = FRAMES.try_with(|frames| frames.borrow_mut().push(fresh)).is_ok();
     let result = crate::panics::guard(code);
-    let frame = FRAMES.with(|frames| frames.borrow_mut().pop());
+    let frame = FRAMES.try_with(|frames| frames.borrow_mut().pop_if(|_| pushed)).unwrap_or(None);
     for mut duty in frame.into_iter().flat_map(|frame| frame.dropped_in_panic) {
         let message = match &result {
             Err(message) => message.clone(),

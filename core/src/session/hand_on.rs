@@ -21,7 +21,7 @@ impl ExecutionSession {
         if effects.is_empty() {
             return;
         }
-        let Effects { claimed, tasks, completed, generations, leftovers, events } = effects;
+        let Effects { claimed, tasks, completed, generations, leftovers, events, names_released } = effects;
         for claimed in claimed {
             self.enqueue(self.unit_task(claimed));
         }
@@ -63,6 +63,9 @@ impl ExecutionSession {
                     leftovers.into_iter().for_each(|leftover| session.let_go(leftover));
                 },
             ));
+        }
+        if names_released > 0 {
+            self.0.pool.released(names_released);
         }
         self.0.dispatcher.run_ready();
         crate::in_place::run_ready();

@@ -52,9 +52,15 @@ impl IrCompiler {
     ///
     /// # Errors
     /// [`CompileError::Optimize`] with LLVM's message.
+    ///
+    /// # Cost
+    /// Nothing for a level as it is; otherwise 2 ms to run the pipeline over nothing.
     pub fn check_pipeline(&self) -> Result<(), CompileError> {
+        if self.pipeline.is_known_good() {
+            return Ok(());
+        }
         let empty = ThreadSafeModule::new(&ThreadSafeContext::new(), "the pipeline");
-        self.optimize(&empty.lock()?)
+        self.optimize(&empty.lock()?, &self.target)
     }
 
     /// Turns `module` into an object of the same name. The module is gone when this returns.
@@ -85,39 +91,50 @@ impl IrCompiler {
 
     fn compile_locked(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
         normalize(module, &self.target)?;
-        self.optimize(module)?;
-        self.generate(module)
+        let target = self.target.for_module(module);
+        self.optimize(module, &target)?;
+        generate(module, &target)
     }
 
-    fn optimize(&self, module: &LockedModule<'_>) -> Result<(), CompileError> {
+    fn optimize(
+        &self,
+        module: &LockedModule<'_>,
+        target: &JitTargetMachineBuilder,
+    ) -> Result<(), CompileError> {
         let passes = self.pipeline.text();
         if passes.is_empty() {
             return Ok(());
         }
         let span = tracing::debug_span!("ir.optimize", unit = %module.name(), level = %passes);
         let _entered = span.enter();
-        let result = self.target.with_machine(|machine| machine.run_passes(module, &passes))?;
-        self.forget_machine_after(result)
+        let result = target.with_machine(|machine| machine.run_passes(module, &passes))?;
+        forget_machine_after(result, target)
     }
+}
 
-    pub(super) fn generate(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
-        let span = tracing::debug_span!(
-            "ir.codegen",
-            unit = %module.name(),
-            level = ?self.target.options().codegen_level,
-            size_bytes = tracing::field::Empty,
-        );
-        let _entered = span.enter();
-        let result = self.target.with_machine(|machine| machine.emit_object(module))?;
-        let object = self.forget_machine_after(result)?;
-        span.record("size_bytes", object.size_bytes());
-        Ok(object)
-    }
+fn generate(
+    module: &LockedModule<'_>,
+    target: &JitTargetMachineBuilder,
+) -> Result<ObjectBuffer, CompileError> {
+    let span = tracing::debug_span!(
+        "ir.codegen",
+        unit = %module.name(),
+        level = ?target.options().codegen_level,
+        size_bytes = tracing::field::Empty,
+    );
+    let _entered = span.enter();
+    let result = target.with_machine(|machine| machine.emit_object(module))?;
+    let object = forget_machine_after(result, target)?;
+    span.record("size_bytes", object.size_bytes());
+    Ok(object)
+}
 
-    fn forget_machine_after<R>(&self, result: Result<R, CompileError>) -> Result<R, CompileError> {
-        if matches!(result, Err(CompileError::Fatal { .. })) {
-            lose_machine(self.target.options());
-        }
-        result
+fn forget_machine_after<R>(
+    result: Result<R, CompileError>,
+    target: &JitTargetMachineBuilder,
+) -> Result<R, CompileError> {
+    if matches!(result, Err(CompileError::Fatal { .. })) {
+        lose_machine(target.options());
     }
+    result
 }

@@ -9,7 +9,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
 use std::sync::OnceLock;
@@ -192,6 +192,7 @@ pub(super) mod symbol_bits {
     pub(crate) const CALLABLE: u32 = 8;
     pub(crate) const THREAD_LOCAL: u32 = 16;
     pub(crate) const LINKONCE: u32 = 32;
+    pub(crate) const LOCAL: u32 = 64;
 }
 
 /// What `uruk_llvm_symbols` says of a module; the shim has the same list.
@@ -214,11 +215,14 @@ unsafe extern "C-unwind" {
         machine: LLVMTargetMachineRef,
         function_sections: bool,
         data_sections: bool,
+        large_data_threshold: u64,
     );
+    pub(super) fn uruk_llvm_code_model(module: LLVMModuleRef, large_data_threshold: *mut u64) -> c_int;
     pub(super) fn uruk_llvm_normalize(module: LLVMModuleRef);
     pub(super) fn uruk_llvm_symbols(
         module: LLVMModuleRef,
-        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32),
+        locals: bool,
+        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32, u64, u64),
         data: *mut c_void,
     ) -> u32;
     pub(super) fn uruk_llvm_keep(module: LLVMModuleRef, name: *const c_char, size: usize);

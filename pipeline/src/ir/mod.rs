@@ -31,5 +31,5 @@ pub use layer::{IrCompileLayer, IrTransform, IrTransformLayer};
 pub use module::ThreadSafeModule;
 pub use optimize::{OptimizationLevel, OptimizationPipeline, Stage};
 pub use symbols::{ModuleInterface, ModuleSymbol};
-pub use target::{CodegenLevel, JitTargetMachineBuilder, TargetOptions};
+pub use target::{CodeModel, CodegenLevel, JitTargetMachineBuilder, TargetOptions};
 pub use unit::{IrMaterializationUnit, define_ir};

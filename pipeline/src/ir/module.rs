@@ -25,7 +25,8 @@ use super::context::{ContextGuard, ThreadSafeContext};
 use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, enter_llvm, take_message};
 use super::source::{SourceKind, parse_error};
-use crate::object::ObjectBuffer;
+use super::target::{CodeModel, LARGE_DATA_THRESHOLD_BYTES};
+use crate::object::{CommonExtent, ObjectBuffer};
 
 /// A module of LLVM IR, free of lifetimes.
 ///
@@ -268,27 +269,29 @@ impl LockedModule<'_> {
         unsafe { ffi::uruk_llvm_normalize(self.raw) }
     }
 
-    /// Hands each definition that others can see to `each`, with its `symbol_bits`; answers the
-    /// `module_bits`.
-    pub(super) fn symbols(&self, mut each: impl FnMut(&str, u32)) -> u32 {
-        unsafe extern "C-unwind" fn sink<F: FnMut(&str, u32)>(
+    /// Hands each definition that others can see, or each there is with `locals`, to `each`, with its
+    /// `symbol_bits`, and its extent where it is tentative; answers the `module_bits`.
+    pub(super) fn symbols(&self, locals: bool, mut each: impl FnMut(&str, u32, CommonExtent)) -> u32 {
+        unsafe extern "C-unwind" fn sink<F: FnMut(&str, u32, CommonExtent)>(
             data: *mut c_void,
             name: *const c_char,
             size: usize,
             bits: u32,
+            size_bytes: u64,
+            align: u64,
         ) {
             // SAFETY: the shim hands on the pointer it got below and a name that lives for the call.
             let (each, name) = unsafe { (&mut *data.cast::<F>(), bytes(name, size)) };
             // LLVM allows any bytes in a name; a name that is no text cannot be asked for.
             if let Ok(name) = std::str::from_utf8(name) {
-                each(name, bits);
+                each(name, bits, CommonExtent { size_bytes, align });
             }
         }
-        fn start<F: FnMut(&str, u32)>(raw: LLVMModuleRef, each: &mut F) -> u32 {
+        fn start<F: FnMut(&str, u32, CommonExtent)>(raw: LLVMModuleRef, locals: bool, each: &mut F) -> u32 {
             // SAFETY: `sink` is instantiated for the type of `each`; the module is alive and held.
-            unsafe { ffi::uruk_llvm_symbols(raw, sink::<F>, (&raw mut *each).cast()) }
+            unsafe { ffi::uruk_llvm_symbols(raw, locals, sink::<F>, (&raw mut *each).cast()) }
         }
-        start(self.raw, &mut each)
+        start(self.raw, locals, &mut each)
     }
 
     /// Makes the linkonce definition `name` weak.
@@ -301,6 +304,20 @@ impl LockedModule<'_> {
     pub(super) fn discard(&self, name: &str) -> bool {
         // SAFETY: the module is alive and held; the shim does not keep the name.
         unsafe { ffi::uruk_llvm_discard(self.raw, name.as_ptr().cast(), name.len()) }
+    }
+
+    /// The code model the module was compiled for, and from how many bytes on data is large.
+    pub(super) fn code_model(&self) -> Option<(CodeModel, u64)> {
+        let mut large_data_threshold = LARGE_DATA_THRESHOLD_BYTES;
+        // SAFETY: the module is alive and held; the shim writes the number before it returns.
+        let model = unsafe { ffi::uruk_llvm_code_model(self.raw, &raw mut large_data_threshold) };
+        let model = match model {
+            3 => CodeModel::Medium,
+            4 => CodeModel::Large,
+            0..3 => CodeModel::Small,
+            _ => return None,
+        };
+        Some((model, large_data_threshold))
     }
 
     pub(super) fn triple(&self) -> String {

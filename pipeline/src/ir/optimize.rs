@@ -214,6 +214,16 @@ impl OptimizationPipeline {
         parts.join(",")
     }
 
+    /// Whether every pass was chosen here, so that LLVM is known to understand them.
+    pub(super) fn is_known_good(&self) -> bool {
+        let body = match &self.body {
+            Body::None | Body::Level(_) => true,
+            Body::Staged { around, .. } => around.is_empty(),
+            Body::Passes(_) => false,
+        };
+        body && self.at_start.is_empty() && self.at_end.is_empty()
+    }
+
     fn of(body: Body) -> Self {
         Self { body, at_start: Vec::new(), at_end: Vec::new() }
     }

@@ -7,6 +7,7 @@
 #include <exception>
 #include <llvm-c/Core.h>
 #include <llvm-c/TargetMachine.h>
+#include <llvm/IR/DataLayout.h>
 #include <llvm/IR/Function.h>
 #include <llvm/IR/GlobalAlias.h>
 #include <llvm/IR/GlobalIFunc.h>
@@ -20,14 +21,15 @@ using namespace llvm;
 namespace {
 
 // Bits of a symbol; `ffi.rs` has the same list.
-enum : unsigned { Exported = 1, Weak = 2, Common = 4, Callable = 8, ThreadLocal = 16, Linkonce = 32 };
+enum : unsigned { Exported = 1, Weak = 2, Common = 4, Callable = 8, ThreadLocal = 16, Linkonce = 32, Local = 64 };
 // Bits of a module.
 enum : unsigned { Initializers = 1, Finalizers = 2 };
 
-bool definesForOthers(const GlobalValue &G) {
-  return !G.isDeclarationForLinker() && !G.hasLocalLinkage() && !G.hasAppendingLinkage() && G.hasName() &&
-         !G.getName().starts_with("llvm.");
+bool defines(const GlobalValue &G) {
+  return !G.isDeclarationForLinker() && !G.hasAppendingLinkage() && G.hasName() && !G.getName().starts_with("llvm.");
 }
+
+bool definesForOthers(const GlobalValue &G) { return defines(G) && !G.hasLocalLinkage(); }
 
 unsigned symbolBits(const GlobalValue &G) {
   unsigned Bits = 0;
@@ -40,6 +42,7 @@ unsigned symbolBits(const GlobalValue &G) {
   if (G.hasCommonLinkage()) Bits |= Common;
   if (G.getValueType()->isFunctionTy()) Bits |= Callable;
   if (G.isThreadLocal()) Bits |= ThreadLocal;
+  if (G.hasLocalLinkage()) Bits |= Local;
   return Bits;
 }
 
@@ -101,11 +104,22 @@ void uruk_llvm_install_bad_alloc_handler(void (*Handler)(void *, const char *, b
 }
 
 // LLVM's C interface leaves these as a static linker of the last century wants them.
-void uruk_llvm_configure_target_machine(LLVMTargetMachineRef T, bool FunctionSections, bool DataSections) {
-  TargetOptions &Options = reinterpret_cast<TargetMachine *>(T)->Options;
+void uruk_llvm_configure_target_machine(LLVMTargetMachineRef T, bool FunctionSections, bool DataSections,
+                                        uint64_t LargeDataThreshold) {
+  TargetMachine &Machine = *reinterpret_cast<TargetMachine *>(T);
+  Machine.setLargeDataThreshold(LargeDataThreshold);
+  TargetOptions &Options = Machine.Options;
   Options.UseInitArray = true;
   Options.FunctionSections = FunctionSections;
   Options.DataSections = DataSections;
+}
+
+// What the module was compiled for: a code model, or -1, and from how many bytes on data is large.
+int uruk_llvm_code_model(LLVMModuleRef Handle, uint64_t *LargeDataThreshold) {
+  const Module &M = *unwrap(Handle);
+  if (auto Threshold = M.getLargeDataThreshold()) *LargeDataThreshold = *Threshold;
+  auto Model = M.getCodeModel();
+  return Model ? int(*Model) : -1;
 }
 
 // See `normalize.rs` for what and why.
@@ -121,10 +135,12 @@ void uruk_llvm_normalize(LLVMModuleRef Handle) {
   }
 }
 
-// Hands each definition that others can see to `Sink`; answers the bits of the module.
-unsigned uruk_llvm_symbols(LLVMModuleRef Handle, void (*Sink)(void *, const char *, size_t, unsigned),
-                           void *Data) {
+// Hands each definition that others can see, or each with `Locals`, to `Sink`, with size and alignment where it
+// is tentative; answers the bits of the module.
+unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
+                           void (*Sink)(void *, const char *, size_t, unsigned, uint64_t, uint64_t), void *Data) {
   unsigned Bits = 0;
+  const DataLayout &Layout = unwrap(Handle)->getDataLayout();
   for (GlobalValue &G : unwrap(Handle)->global_values()) {
     auto *Object = dyn_cast<GlobalObject>(&G);
     if (Object && Object->hasSection()) Bits |= sectionBits(Object->getSection());
@@ -133,10 +149,15 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, void (*Sink)(void *, const char
       if (List && List->getNumElements() && V->getName() == "llvm.global_ctors") Bits |= Initializers;
       if (List && List->getNumElements() && V->getName() == "llvm.global_dtors") Bits |= Finalizers;
     }
-    if (!definesForOthers(G)) continue;
+    if (!(Locals ? defines(G) : definesForOthers(G))) continue;
     StringRef Name = G.getName();
     Name.consume_front("\1");
-    Sink(Data, Name.data(), Name.size(), symbolBits(G));
+    uint64_t Bytes = 0, Alignment = 0;
+    if (auto *V = dyn_cast<GlobalVariable>(&G); V && V->hasCommonLinkage()) {
+      Bytes = Layout.getTypeAllocSize(V->getValueType());
+      Alignment = Layout.getPreferredAlign(V).value();
+    }
+    Sink(Data, Name.data(), Name.size(), symbolBits(G), Bytes, Alignment);
   }
   return Bits;
 }

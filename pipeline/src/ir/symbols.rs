@@ -2,8 +2,10 @@
 //!
 //! Left out: what has no name or keeps it to itself (`private`, `internal`, `llvm.*`), what is only a copy
 //! (`available_externally`), and what code generation adds later (`DW.ref.*`, constant pools). Symbols of
-//! module-level assembly are found by assembling it alone, which is exact where scanning the text is not.
+//! module-level assembly are found by assembling it without the rest, with stand-ins for the definitions of
+//! the module that it names: exact where scanning the text is not.
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::SymbolFlags;
 
 use super::ThreadSafeContext;
@@ -13,7 +15,7 @@ use super::ffi::{module_bits, symbol_bits};
 use super::module::{LockedModule, ThreadSafeModule, with_lazy_bitcode};
 use super::optimize::OptimizationPipeline;
 use super::target::JitTargetMachineBuilder;
-use crate::object::{ObjectBuffer, ObjectInterface};
+use crate::object::{CommonExtent, ObjectBuffer, ObjectError, ObjectInterface};
 
 /// The symbols a module defines, in the order of the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub struct ModuleSymbol {
     pub name: Box<str>,
     /// What it is.
     pub flags: SymbolFlags,
+    /// How much room it asks for, if it is tentative.
+    pub common: Option<CommonExtent>,
     /// Whether optimization may drop it when the module itself does not use it.
     pub(super) linkonce: bool,
 }
@@ -77,13 +81,16 @@ impl ModuleInterface {
         target: &JitTargetMachineBuilder,
     ) -> Result<Self, CompileError> {
         let mut interface = Self::default();
-        let bits = module.symbols(|name, bits| interface.symbols.push(ModuleSymbol::new(name, bits)));
+        let bits = module.symbols(false, |name, bits, extent| {
+            interface.symbols.push(ModuleSymbol::new(name, bits, extent));
+        });
         interface.has_initializers = bits & module_bits::INITIALIZERS != 0;
         interface.has_finalizers = bits & module_bits::FINALIZERS != 0;
         let assembly = module.inline_assembly();
         if !assembly.is_empty() {
-            let object = assemble(module, &assembly, target)?;
-            interface.add_assembly(&object).map_err(|error| CompileError::Codegen {
+            let named = definitions_named_by(module, &assembly);
+            let object = assemble(module, &named, &assembly, target)?;
+            interface.add_assembly(&object, &named).map_err(|error| CompileError::Codegen {
                 module: module.name().clone(),
                 message: format!("module-level assembly: {error}"),
             })?;
@@ -91,13 +98,15 @@ impl ModuleInterface {
         Ok(interface)
     }
 
-    fn add_assembly(&mut self, object: &ObjectBuffer) -> Result<(), crate::object::ObjectError> {
+    fn add_assembly(&mut self, object: &ObjectBuffer, named: &Definitions) -> Result<(), ObjectError> {
         let assembled = ObjectInterface::read(object)?;
         self.has_initializers |= assembled.has_initializers;
         self.has_finalizers |= assembled.has_finalizers;
-        self.symbols.extend(assembled.defined.iter().map(|symbol| ModuleSymbol {
+        let of_assembly = assembled.defined.iter().filter(|symbol| !named.contains_key(symbol.name));
+        self.symbols.extend(of_assembly.map(|symbol| ModuleSymbol {
             name: symbol.name.into(),
             flags: symbol.flags,
+            common: symbol.common,
             linkonce: false,
         }));
         Ok(())
@@ -105,24 +114,63 @@ impl ModuleInterface {
 }
 
 impl ModuleSymbol {
-    fn new(name: &str, bits: u32) -> Self {
+    fn new(name: &str, bits: u32, extent: CommonExtent) -> Self {
         let mut flags = SymbolFlags::empty();
         flags.set(SymbolFlags::EXPORTED, bits & symbol_bits::EXPORTED != 0);
         flags.set(SymbolFlags::WEAK, bits & symbol_bits::WEAK != 0);
         flags.set(SymbolFlags::COMMON, bits & symbol_bits::COMMON != 0);
         flags.set(SymbolFlags::CALLABLE, bits & symbol_bits::CALLABLE != 0);
         flags.set(SymbolFlags::THREAD_LOCAL, bits & symbol_bits::THREAD_LOCAL != 0);
-        Self { name: name.into(), flags, linkonce: bits & symbol_bits::LINKONCE != 0 }
+        let common = flags.contains(SymbolFlags::COMMON).then_some(extent);
+        Self { name: name.into(), flags, common, linkonce: bits & symbol_bits::LINKONCE != 0 }
     }
 }
 
-/// An object made of the module's assembly alone.
+/// Definitions in IR, with the assembly that stands for each.
+type Definitions = FxHashMap<Box<str>, String>;
+
+/// The definitions of `module`, local ones too, whose names occur in its assembly: it may make further names
+/// for them (`.set`, `.symver`), which are definitions only if these are.
+fn definitions_named_by(module: &LockedModule<'_>, assembly: &[u8]) -> Definitions {
+    let words: FxHashSet<&[u8]> = assembly
+        .split(|byte| !(byte.is_ascii_alphanumeric() || b"_.$".contains(byte) || !byte.is_ascii()))
+        .collect();
+    let mut named = Definitions::default();
+    module.symbols(true, |name, bits, _| {
+        if words.contains(name.as_bytes()) {
+            named.insert(name.into(), stand_in(name, bits));
+        }
+    });
+    named
+}
+
+/// `name` as a definition of one byte, of the kind that `bits` say.
+fn stand_in(name: &str, bits: u32) -> String {
+    let (section, kind) = if bits & symbol_bits::CALLABLE != 0 {
+        (".text", "function")
+    } else if bits & symbol_bits::THREAD_LOCAL != 0 {
+        (".section .tdata,\"awT\",@progbits", "tls_object")
+    } else {
+        (".data", "object")
+    };
+    let global = if bits & symbol_bits::LOCAL != 0 { String::new() } else { format!(".globl {name}; ") };
+    format!("{section}; {global}.type {name},@{kind}; {name}: .byte 0\n")
+}
+
+/// An object made of the module's assembly alone, with something in place of the definitions it names.
 fn assemble(
     module: &LockedModule<'_>,
+    named: &Definitions,
     assembly: &[u8],
     target: &JitTargetMachineBuilder,
 ) -> Result<ObjectBuffer, CompileError> {
+    let mut text: Vec<u8> = Vec::with_capacity(assembly.len() + 64 * named.len());
+    for stand_in in named.values() {
+        text.extend_from_slice(stand_in.as_bytes());
+    }
+    text.extend_from_slice(b".text\n");
+    text.extend_from_slice(assembly);
     let alone = ThreadSafeModule::new(&ThreadSafeContext::new(), module.name().clone());
-    alone.lock()?.set_inline_assembly(assembly);
+    alone.lock()?.set_inline_assembly(&text);
     IrCompiler::new(target.clone(), OptimizationPipeline::none()).compile(alone)
 }

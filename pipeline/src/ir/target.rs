@@ -1,7 +1,7 @@
 //! What to generate code for, and a target machine per thread to do it.
 //!
-//! Holds: code is position independent, in the small code model, with native thread-local storage, and
-//! initializers go to `.init_array`.
+//! Holds: code is position independent, in the small code model unless the module was compiled for another,
+//! with native thread-local storage, and initializers go to `.init_array`.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -57,6 +57,21 @@ impl From<OptimizationLevel> for CodegenLevel {
     }
 }
 
+/// How far apart code and data may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CodeModel {
+    /// All of a program within 2 GiB of itself.
+    #[default]
+    Small,
+    /// All but large data, which may be anywhere.
+    Medium,
+    /// Everything may be anywhere.
+    Large,
+}
+
+/// From how many bytes on compilers take data to be large in the medium code model.
+pub(super) const LARGE_DATA_THRESHOLD_BYTES: u64 = 65_535;
+
 /// Everything that decides which target machine compiles a module. Part of a cache key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TargetOptions {
@@ -68,6 +83,10 @@ pub struct TargetOptions {
     pub features: String,
     /// How hard code generation tries.
     pub codegen_level: CodegenLevel,
+    /// How far apart code and data may be. A module that was compiled for a model is compiled for that one.
+    pub code_model: CodeModel,
+    /// From how many bytes on data may be anywhere, where the code model knows the difference.
+    pub large_data_threshold_bytes: u64,
     /// Whether each function has a section of its own, so that linking can leave out what nobody needs.
     pub function_sections: bool,
     /// Whether each variable has a section of its own.
@@ -104,6 +123,8 @@ impl JitTargetMachineBuilder {
             cpu,
             features,
             codegen_level: CodegenLevel::default(),
+            code_model: CodeModel::default(),
+            large_data_threshold_bytes: LARGE_DATA_THRESHOLD_BYTES,
             function_sections: false,
             data_sections: false,
         })
@@ -133,6 +154,17 @@ impl JitTargetMachineBuilder {
         options.function_sections = function_sections;
         options.data_sections = data_sections;
         self
+    }
+
+    /// The same target in the code model that `module` was compiled for, if it was compiled for one.
+    pub(super) fn for_module(&self, module: &LockedModule<'_>) -> Self {
+        let mut target = self.clone();
+        if let Some((code_model, large_data_threshold_bytes)) = module.code_model() {
+            let options = Arc::make_mut(&mut target.options);
+            options.code_model = code_model;
+            options.large_data_threshold_bytes = large_data_threshold_bytes;
+        }
+        target
     }
 
     /// What was decided.
@@ -228,14 +260,15 @@ impl TargetMachine {
             LLVMTargetMachineOptionsSetFeatures(raw_options, c_string(&options.features).as_ptr());
             LLVMTargetMachineOptionsSetCodeGenOptLevel(raw_options, raw_level(options.codegen_level));
             LLVMTargetMachineOptionsSetRelocMode(raw_options, LLVMRelocMode::LLVMRelocPIC);
-            LLVMTargetMachineOptionsSetCodeModel(raw_options, LLVMCodeModel::LLVMCodeModelSmall);
+            LLVMTargetMachineOptionsSetCodeModel(raw_options, raw_model(options.code_model));
             let machine = LLVMCreateTargetMachineWithOptions(target, triple.as_ptr(), raw_options);
             LLVMDisposeTargetMachineOptions(raw_options);
             if machine.is_null() {
                 return Err(refused("LLVM was built without code generation for it".to_owned()));
             }
             let (functions, data) = (options.function_sections, options.data_sections);
-            uruk_llvm_configure_target_machine(machine, functions, data);
+            let large = options.large_data_threshold_bytes;
+            uruk_llvm_configure_target_machine(machine, functions, data, large);
             Ok(Self(machine))
         }
     }
@@ -325,6 +358,14 @@ fn raw_level(level: CodegenLevel) -> LLVMCodeGenOptLevel {
         CodegenLevel::Less => LLVMCodeGenOptLevel::LLVMCodeGenLevelLess,
         CodegenLevel::Default => LLVMCodeGenOptLevel::LLVMCodeGenLevelDefault,
         CodegenLevel::Aggressive => LLVMCodeGenOptLevel::LLVMCodeGenLevelAggressive,
+    }
+}
+
+fn raw_model(model: CodeModel) -> LLVMCodeModel {
+    match model {
+        CodeModel::Small => LLVMCodeModel::LLVMCodeModelSmall,
+        CodeModel::Medium => LLVMCodeModel::LLVMCodeModelMedium,
+        CodeModel::Large => LLVMCodeModel::LLVMCodeModelLarge,
     }
 }
 

@@ -17,7 +17,7 @@ use super::source::SourceKind;
 use super::symbols::ModuleInterface;
 use super::{JitTargetMachineBuilder, ThreadSafeModule};
 use crate::layer::IrLayer;
-use crate::object::{ObjectBuffer, intern_interface};
+use crate::object::{CommonError, CommonExtent, CommonSymbols, ObjectBuffer, intern_interface};
 
 /// A module of LLVM IR waiting to be compiled. It is named after its file.
 ///
@@ -29,6 +29,7 @@ pub struct IrMaterializationUnit {
     interface: MaterializationInterface,
     /// What optimization must be told to keep.
     linkonce: Vec<SymbolName>,
+    commons: Vec<(SymbolName, CommonExtent)>,
     discarded: Vec<SymbolName>,
 }
 
@@ -88,7 +89,24 @@ impl IrMaterializationUnit {
         let interface = intern_interface(session, source.name(), symbols, runs_code);
         let linkonce = module.symbols.iter().filter(|symbol| symbol.linkonce);
         let linkonce = linkonce.map(|symbol| session.intern(&symbol.name)).collect();
-        Self { source, layer, interface, linkonce, discarded: Vec::new() }
+        let commons = module.symbols.iter();
+        let commons =
+            commons.filter_map(|symbol| Some((session.intern(&symbol.name), symbol.common?))).collect();
+        Self { source, layer, interface, linkonce, commons, discarded: Vec::new() }
+    }
+
+    /// Hands the module's tentative definitions to `commons`, where those of other files meet them. To be
+    /// called before the unit is defined; left out, the first file's size is everybody's.
+    ///
+    /// # Errors
+    /// [`CommonError`].
+    pub fn share_commons(&mut self, dylib: &JitDylib, commons: &CommonSymbols) -> Result<(), CommonError> {
+        for (symbol, extent) in std::mem::take(&mut self.commons) {
+            let flags = self.interface.symbols.get(&symbol).copied().unwrap_or_default();
+            commons.add(dylib, self.source.name(), &symbol, flags, extent)?;
+            self.discard(dylib, &symbol);
+        }
+        Ok(())
     }
 
     /// The module as this unit is to compile it.

@@ -4,9 +4,33 @@
 //! as a linker would put them. A program that spreads a section over several objects and wants one range has
 //! these objects merged into one graph first (`merge.rs`).
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::graph::{BlockId, LinkGraph, Location, SectionId, SectionRole};
+
+const START: &str = "__start_";
+const STOP: &str = "__stop_";
+
+impl LinkGraph<'_> {
+    /// The names of the graph's sections that `__start_` and `__stop_` symbols can refer to, each once.
+    pub fn named_sections(&self) -> Vec<&str> {
+        let mut seen = FxHashSet::default();
+        let names = (0..self.sections.len()).map(SectionId::of).filter(|section| has_bounds(self, *section));
+        names.map(|section| self.section_name(section)).filter(|name| seen.insert(*name)).collect()
+    }
+
+    /// The names of the sections whose start or end the graph asks for, each once. Where other objects have
+    /// sections of that name, all of them have to be merged into one graph.
+    pub fn wanted_section_bounds(&self) -> Vec<&str> {
+        let mut seen = FxHashSet::default();
+        let undefined = self.symbols.iter().filter(|symbol| symbol.location == Location::Undefined);
+        let names = undefined.filter_map(|symbol| {
+            let name = self.text(symbol.name);
+            name.strip_prefix(START).or_else(|| name.strip_prefix(STOP))
+        });
+        names.filter(|name| is_identifier(name) && seen.insert(*name)).collect()
+    }
+}
 
 /// The sections of one name, which lie side by side.
 #[derive(Debug)]
@@ -38,11 +62,7 @@ pub(super) fn collect(graph: &mut LinkGraph<'_>, bind: bool) -> SectionBounds {
     for index in 0..graph.sections.len() {
         let section = &graph.sections[index];
         let name = graph.text(section.name);
-        if section.role.is_tls() || section.role == SectionRole::EhFrame || !is_identifier(name) {
-            continue;
-        }
-        // The parser's own section of common symbols is no section of the program.
-        if name == "COMMON" && section.role.is_zero_fill() {
+        if !has_bounds(graph, SectionId::of(index)) {
             continue;
         }
         let live = section.blocks().filter(|block| graph.blocks[block.index()].live);
@@ -63,9 +83,9 @@ pub(super) fn collect(graph: &mut LinkGraph<'_>, bind: bool) -> SectionBounds {
             }
             let name = graph.text(symbol.name);
             let find = |prefix: &str| by_name.get(name.strip_prefix(prefix)?).copied();
-            if let Some(group) = find("__start_") {
+            if let Some(group) = find(START) {
                 bound.push((index, Location::SectionStart(group)));
-            } else if let Some(group) = find("__stop_") {
+            } else if let Some(group) = find(STOP) {
                 bound.push((index, Location::SectionStop(group)));
             }
         }
@@ -87,6 +107,14 @@ fn common_role(left: SectionRole, right: SectionRole) -> SectionRole {
         (R::LargeData | R::LargeZeroFill, _) | (_, R::LargeData | R::LargeZeroFill) => R::LargeData,
         _ => R::Data,
     }
+}
+
+fn has_bounds(graph: &LinkGraph<'_>, section: SectionId) -> bool {
+    let role = graph.sections[section.index()].role;
+    let name = graph.section_name(section);
+    // The parser's own section of common symbols is no section of the program.
+    let is_common = name == "COMMON" && role.is_zero_fill();
+    is_identifier(name) && !is_common && !role.is_tls() && role != SectionRole::EhFrame
 }
 
 fn is_identifier(name: &str) -> bool {

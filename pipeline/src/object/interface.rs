@@ -10,7 +10,7 @@ use object::{LittleEndian, SectionIndex, SymbolIndex};
 use rustc_hash::FxHashSet;
 use uruk_core::SymbolFlags;
 
-use super::{FileKind, ObjectBuffer, ObjectError};
+use super::{CommonExtent, FileKind, ObjectBuffer, ObjectError};
 
 /// The symbols an object defines and needs, in the order of its symbol table; names borrow from the object.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,8 @@ pub struct ObjectSymbol<'data> {
     pub name: &'data str,
     /// What it is.
     pub flags: SymbolFlags,
+    /// How much room it asks for, if it is tentative.
+    pub common: Option<CommonExtent>,
     /// Its position in the object's symbol table.
     pub index: usize,
 }
@@ -129,7 +131,9 @@ impl<'data> ObjectInterface<'data> {
         if section.is_some_and(|section| in_comdat.contains(&section.0)) {
             flags |= SymbolFlags::WEAK;
         }
-        self.defined.push(ObjectSymbol { name, flags, index: index.0 });
+        let extent = CommonExtent { size_bytes: symbol.st_size(ENDIAN), align: symbol.st_value(ENDIAN) };
+        let common = flags.contains(SymbolFlags::COMMON).then_some(extent);
+        self.defined.push(ObjectSymbol { name, flags, common, index: index.0 });
         Ok(())
     }
 }

@@ -6,6 +6,7 @@
 
 mod archive;
 mod buffer;
+mod common;
 mod error;
 mod generator;
 mod interface;
@@ -15,6 +16,7 @@ mod unit;
 
 pub use archive::{ArchiveIndex, ArchiveMember};
 pub use buffer::ObjectBuffer;
+pub use common::{CommonError, CommonExtent, CommonSymbols};
 pub use error::ObjectError;
 pub use generator::StaticArchiveGenerator;
 pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};

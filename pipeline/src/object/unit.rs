@@ -10,7 +10,7 @@ use uruk_core::{
 };
 
 use super::interface::{ObjectInterface, undefine};
-use super::{ObjectBuffer, ObjectError};
+use super::{CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectError};
 use crate::layer::ObjectLayer;
 
 /// A relocatable object waiting to be linked.
@@ -24,6 +24,7 @@ pub struct ObjectMaterializationUnit {
     object: ObjectBuffer,
     layer: Arc<dyn ObjectLayer>,
     interface: MaterializationInterface,
+    commons: Vec<(SymbolName, CommonExtent)>,
     discarded: Vec<SymbolName>,
 }
 
@@ -41,7 +42,24 @@ impl ObjectMaterializationUnit {
         let symbols = read.defined.iter().map(|symbol| (symbol.name, symbol.flags));
         let runs_code = read.has_initializers || read.has_finalizers;
         let interface = intern_interface(session, object.name(), symbols, runs_code);
-        Ok(Self { object, layer, interface, discarded: Vec::new() })
+        let commons =
+            read.defined.iter().filter_map(|symbol| Some((session.intern(symbol.name), symbol.common?)));
+        let commons = commons.collect();
+        Ok(Self { object, layer, interface, commons, discarded: Vec::new() })
+    }
+
+    /// Hands the object's tentative definitions to `commons`, where those of other files meet them. To be
+    /// called before the unit is defined; left out, the first file's size is everybody's.
+    ///
+    /// # Errors
+    /// [`CommonError`].
+    pub fn share_commons(&mut self, dylib: &JitDylib, commons: &CommonSymbols) -> Result<(), CommonError> {
+        for (symbol, extent) in std::mem::take(&mut self.commons) {
+            let flags = self.interface.symbols.get(&symbol).copied().unwrap_or_default();
+            commons.add(dylib, self.object.name(), &symbol, flags, extent)?;
+            self.discard(dylib, &symbol);
+        }
+        Ok(())
     }
 }
 

@@ -27,6 +27,15 @@ pub(crate) fn compilers() -> Vec<Tool> {
     found
 }
 
+/// Those of the compilers that know C++; a machine may have a C compiler alone.
+pub(crate) fn cpp_compilers() -> Vec<Tool> {
+    let knows_cpp = |tool: &Tool| {
+        let probe = Command::new(tool.0).args(["-x", "c++", "-fsyntax-only", "/dev/null"]).output();
+        probe.is_ok_and(|output| output.status.success())
+    };
+    compilers().into_iter().filter(knows_cpp).collect()
+}
+
 /// Compiles `source`, written in the language of the suffix `language` (`c`, `s`, `cpp`), and reads the object.
 pub(crate) fn compile(tool: Tool, language: &str, source: &str, flags: &[&str]) -> Vec<u8> {
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,5 @@
 //# signal: 6
+//# compare: stdout
 //# stderr: first
 //# stderr: second
 //# stderr: thread caused non-unwinding panic. aborting.

@@ -10,6 +10,8 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// The whole text.
     pub(crate) text: String,
+    /// Whether it is a module that is there for unit tests alone.
+    pub(crate) is_test: bool,
 }
 
 /// Directories that hold Rust files of ours.
@@ -41,9 +43,15 @@ pub(crate) fn sources() -> Vec<Source> {
                 }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).expect("a Rust file is text");
-                sources.push(Source { path: relative, text });
+                sources.push(Source { path: relative, text, is_test: false });
             }
         }
+    }
+    let test_modules: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
+    for source in &mut sources {
+        source.is_test = test_modules.iter().any(|module| {
+            source.path == format!("{module}.rs") || source.path.starts_with(&format!("{module}/"))
+        });
     }
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     assert!(sources.len() > 20, "the workspace's files were not found below {}", workspace().display());
@@ -53,6 +61,10 @@ pub(crate) fn sources() -> Vec<Source> {
 impl Source {
     /// Whether the file belongs to a library that embedders link, as opposed to tests and tools.
     pub(crate) fn is_library(&self) -> bool {
+        !self.is_test && self.is_in_library()
+    }
+
+    fn is_in_library(&self) -> bool {
         ["core/src/", "dispatch/src/", "pipeline/src/"].iter().any(|root| self.path.starts_with(root))
             || (self.path.starts_with("src/") && !self.is_command())
     }
@@ -62,9 +74,26 @@ impl Source {
         self.path == "src/main.rs" || self.path.starts_with("src/cli/")
     }
 
+    /// The modules that this file declares under `cfg(test)`, as paths without an ending.
+    fn test_modules(&self) -> Vec<String> {
+        let directory = match self.path.rsplit_once('/') {
+            Some((directory, "mod.rs" | "lib.rs" | "main.rs")) => directory,
+            _ => self.path.trim_end_matches(".rs"),
+        };
+        let lines: Vec<&str> = self.text.lines().collect();
+        let declared = lines.windows(2).filter(|pair| begins_tests(pair[0]));
+        let names = declared.filter_map(|pair| pair[1].strip_prefix("mod ")?.strip_suffix(';'));
+        names.map(|name| format!("{directory}/{name}")).collect()
+    }
+
     /// The lines before the unit tests.
     pub(crate) fn lines_before_tests(&self) -> impl Iterator<Item = &str> {
-        self.text.lines().take_while(|line| !begins_tests(line))
+        // A declaration of a test module is one line among others; what follows it is code.
+        let declares =
+            |next: Option<&&str>| next.is_some_and(|line| line.starts_with("mod ") && line.ends_with(';'));
+        let lines: Vec<&str> = self.text.lines().collect();
+        let begin = (0..lines.len()).find(|&at| begins_tests(lines[at]) && !declares(lines.get(at + 1)));
+        lines.into_iter().take(begin.unwrap_or(usize::MAX))
     }
 
     /// The same with comments, strings and characters blanked out; lines stay where they are.

@@ -1,0 +1,248 @@
+//! Tentative definitions: one variable, however many files say `int x;`.
+//!
+//! A tentative definition asks for room and has no contents. Several of one name are one variable, of the
+//! largest size and alignment asked for, and a real definition makes all of them references. That is
+//! decided among files, so no file can keep its own: each hands them to the [`CommonSymbols`] of its dylib
+//! and refers to what comes of it.
+//!
+//! Holds: the room is decided when somebody first asks for the variable. Who asks for more later is refused.
+
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{
+    DefineError, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    SymbolFlags, SymbolFlagsMap, SymbolName,
+};
+
+use super::ObjectBuffer;
+use crate::layer::ObjectLayer;
+
+/// How much room a tentative definition asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommonExtent {
+    /// The size.
+    pub size_bytes: u64,
+    /// The alignment.
+    pub align: u64,
+}
+
+/// Why a tentative definition was not taken up.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommonError {
+    /// The dylib refused the variable.
+    #[error(transparent)]
+    Define(#[from] DefineError),
+    /// The variable is in use and too small.
+    #[error(
+        "`{symbol}` of unit `{unit}` asks for {asked:?} and has {given:?} already; add the file before the symbol is looked up"
+    )]
+    TooLate {
+        /// The variable.
+        symbol: SymbolName,
+        /// The unit that asked for more.
+        unit: Box<str>,
+        /// How much it asked for.
+        asked: CommonExtent,
+        /// How much there is.
+        given: CommonExtent,
+    },
+}
+
+/// The variables that files of a session define tentatively, by dylib.
+///
+/// # Concurrency
+/// Callable from any thread. No lock is held while a dylib is called.
+pub struct CommonSymbols {
+    layer: Arc<dyn ObjectLayer>,
+    rooms: Mutex<Rooms>,
+}
+
+/// By the dylib's name and the variable's.
+type Rooms = FxHashMap<(Box<str>, SymbolName), Arc<Mutex<Room>>>;
+
+/// The room of one variable.
+#[derive(Debug)]
+struct Room {
+    extent: CommonExtent,
+    /// Somebody has asked for the variable.
+    decided: bool,
+}
+
+impl CommonSymbols {
+    /// Lets `layer` make room for variables.
+    pub fn new(layer: Arc<dyn ObjectLayer>) -> Self {
+        Self { layer, rooms: Mutex::default() }
+    }
+
+    /// Takes up a tentative definition in `dylib`. Without any other definition, it is one.
+    ///
+    /// # Errors
+    /// [`CommonError::TooLate`] if the variable is in use and smaller than `extent`; [`CommonError::Define`]
+    /// if the dylib is closed.
+    pub fn add(
+        &self,
+        dylib: &JitDylib,
+        unit: &str,
+        symbol: &SymbolName,
+        flags: SymbolFlags,
+        extent: CommonExtent,
+    ) -> Result<(), CommonError> {
+        let key = (Box::from(dylib.name()), symbol.clone());
+        let room = Arc::new(Mutex::new(Room { extent, decided: false }));
+        let earlier = match self.rooms.lock().entry(key) {
+            std::collections::hash_map::Entry::Occupied(entry) => Some(entry.get().clone()),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(room.clone());
+                None
+            }
+        };
+        match earlier {
+            Some(earlier) => earlier.lock().grow(extent).map_err(|given| CommonError::TooLate {
+                symbol: symbol.clone(),
+                unit: unit.into(),
+                asked: extent,
+                given,
+            }),
+            None => {
+                let name = format!("<common `{symbol}`>");
+                let (symbol, layer) = (symbol.clone(), self.layer.clone());
+                let flags = flags | SymbolFlags::COMMON;
+                Ok(dylib.define(Box::new(CommonUnit { name, symbol, flags, room, layer }))?)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for CommonSymbols {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommonSymbols").field("rooms", &*self.rooms.lock()).finish_non_exhaustive()
+    }
+}
+
+impl Room {
+    fn grow(&mut self, asked: CommonExtent) -> Result<(), CommonExtent> {
+        let largest = CommonExtent {
+            size_bytes: asked.size_bytes.max(self.extent.size_bytes),
+            align: asked.align.max(self.extent.align),
+        };
+        if self.decided && largest != self.extent {
+            return Err(self.extent);
+        }
+        self.extent = largest;
+        Ok(())
+    }
+}
+
+/// One variable that nobody has defined but tentatively.
+struct CommonUnit {
+    name: String,
+    symbol: SymbolName,
+    flags: SymbolFlags,
+    room: Arc<Mutex<Room>>,
+    layer: Arc<dyn ObjectLayer>,
+}
+
+impl MaterializationUnit for CommonUnit {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        MaterializationInterface::new(SymbolFlagsMap::from_iter([(self.symbol.clone(), self.flags)]))
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        let extent = {
+            let mut room = self.room.lock();
+            room.decided = true;
+            room.extent
+        };
+        let exported = self.flags.contains(SymbolFlags::EXPORTED);
+        let object = object_with_common(self.symbol.as_str(), extent, exported);
+        self.layer.emit(responsibility, ObjectBuffer::new(self.name, object));
+    }
+
+    fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {
+        // A real definition won, and the dylib drops the unit, which has no other symbol.
+    }
+}
+
+/// An ELF object for x86-64 whose symbol table holds one tentative definition:
+///
+/// ```text
+/// 0      64            112          112 + strings    aligned to 8
+/// | head | two symbols | strings    | padding        | three section headers |
+/// ```
+fn object_with_common(name: &str, extent: CommonExtent, exported: bool) -> Vec<u8> {
+    const HEADER: usize = 64;
+    const SYMBOL: usize = 24;
+    const SECTION: usize = 64;
+    let strings = [b"\0.symtab\0.strtab\0", name.as_bytes(), b"\0"].concat();
+    let (symtab_name, strtab_name, symbol_name) = (1_u32, 9_u32, 17_u32);
+    let strings_at = HEADER + 2 * SYMBOL;
+    let sections_at = (strings_at + strings.len()).next_multiple_of(8);
+    let mut object = Vec::with_capacity(sections_at + 3 * SECTION);
+
+    object.extend_from_slice(b"\x7FELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+    put(&mut object, &[(1, 2), (62, 2), (1, 4), (0, 8), (0, 8), (sections_at as u64, 8), (0, 4)]);
+    put(&mut object, &[(HEADER as u64, 2), (0, 2), (0, 2), (SECTION as u64, 2), (3, 2), (2, 2)]);
+
+    object.resize(HEADER + SYMBOL, 0);
+    let (global_object, hidden, common) = (0x11, 2, 0xFFF2);
+    let visibility = if exported { 0 } else { hidden };
+    put(&mut object, &[(symbol_name.into(), 4), (global_object, 1), (visibility, 1), (common, 2)]);
+    put(&mut object, &[(extent.align.max(1), 8), (extent.size_bytes, 8)]);
+    object.extend_from_slice(&strings);
+    object.resize(sections_at + SECTION, 0);
+
+    // Name, type, flags, address, offset, size, link, info, alignment, entry size.
+    let (symbol_table, string_table) = (2, 3);
+    put(&mut object, &[(symtab_name.into(), 4), (symbol_table, 4), (0, 8), (0, 8), (HEADER as u64, 8)]);
+    put(&mut object, &[(2 * SYMBOL as u64, 8), (2, 4), (1, 4), (8, 8), (SYMBOL as u64, 8)]);
+    put(&mut object, &[(strtab_name.into(), 4), (string_table, 4), (0, 8), (0, 8), (strings_at as u64, 8)]);
+    put(&mut object, &[(strings.len() as u64, 8), (0, 4), (0, 4), (1, 8), (0, 8)]);
+    object
+}
+
+/// Appends numbers, each in so many little-endian bytes.
+fn put(object: &mut Vec<u8>, numbers: &[(u64, usize)]) {
+    for (number, size_bytes) in numbers {
+        object.extend_from_slice(&number.to_le_bytes()[..*size_bytes]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::ObjectInterface;
+
+    #[test]
+    fn the_object_made_for_a_variable_defines_it_tentatively() {
+        for (name, exported) in [("x", true), ("a_name_of_another_length", false)] {
+            let extent = CommonExtent { size_bytes: 4000, align: 64 };
+            let object = ObjectBuffer::new("common", object_with_common(name, extent, exported));
+            let interface = ObjectInterface::read(&object).expect("an object");
+            assert_eq!(interface.defined.len(), 1);
+            let symbol = interface.defined[0];
+            assert_eq!((symbol.name, symbol.common), (name, Some(extent)));
+            let visible = if exported { SymbolFlags::EXPORTED } else { SymbolFlags::empty() };
+            assert_eq!(symbol.flags, SymbolFlags::COMMON | visible);
+        }
+    }
+
+    #[test]
+    fn room_grows_until_it_is_decided() {
+        let extent = |size_bytes, align| CommonExtent { size_bytes, align };
+        let mut room = Room { extent: extent(4, 8), decided: false };
+        assert_eq!(room.grow(extent(16, 4)), Ok(()));
+        assert_eq!(room.extent, extent(16, 8));
+        room.decided = true;
+        assert_eq!(room.grow(extent(16, 8)), Ok(()));
+        assert_eq!(room.grow(extent(1, 1)), Ok(()));
+        assert_eq!(room.grow(extent(17, 1)), Err(extent(16, 8)));
+        assert_eq!(room.grow(extent(1, 16)), Err(extent(16, 8)));
+    }
+}

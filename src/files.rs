@@ -1,0 +1,140 @@
+//! How files become units of a dylib.
+
+use std::fmt;
+
+use uruk_core::sync::Arc;
+use uruk_core::{JitDylib, MaterializationUnit, SharedError};
+#[cfg(feature = "llvm")]
+use uruk_pipeline::ir::{
+    IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface, ThreadSafeModule,
+};
+#[cfg(feature = "llvm")]
+use uruk_pipeline::layer::IrLayer;
+use uruk_pipeline::link::ObjectLinkingLayer;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::object::FileKind;
+use uruk_pipeline::object::{
+    ArchiveIndex, CommonSymbols, ObjectBuffer, ObjectMaterializationUnit, StaticArchiveGenerator,
+};
+use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::process::ProcessSymbols;
+
+use crate::JitError;
+use crate::unit::LinkedUnit;
+
+/// The layers a file goes through, and what files of one program share.
+pub(crate) struct Files {
+    pub(crate) platform: Arc<Platform>,
+    pub(crate) process: Arc<ProcessSymbols>,
+    pub(crate) commons: CommonSymbols,
+    pub(crate) object_layer: Arc<ObjectLinkingLayer>,
+    #[cfg(feature = "llvm")]
+    pub(crate) ir_layer: Arc<IrCompileLayer>,
+    #[cfg(feature = "llvm")]
+    pub(crate) target: JitTargetMachineBuilder,
+}
+
+/// When a unit takes part in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Participation {
+    /// Always, as a file on a linker's command line does.
+    Always,
+    /// When it is referred to; what it runs at start is run all the same.
+    OnDemand,
+}
+
+impl Files {
+    /// Defines what a module of LLVM IR promises.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn add_ir(
+        &self,
+        dylib: &JitDylib,
+        source: ObjectBuffer,
+        participation: Participation,
+    ) -> Result<(), JitError> {
+        let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
+        let mut unit = IrMaterializationUnit::from_source(dylib.session(), layer, &self.target, source)?;
+        unit.share_commons(dylib, &self.commons)?;
+        self.define(dylib, Box::new(unit), participation)
+    }
+
+    /// Defines what a module in memory promises.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn add_module(&self, dylib: &JitDylib, module: ThreadSafeModule) -> Result<(), JitError> {
+        let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
+        let mut unit = IrMaterializationUnit::from_module(dylib.session(), layer, &self.target, module)?;
+        unit.share_commons(dylib, &self.commons)?;
+        self.define(dylib, Box::new(unit), Participation::Always)
+    }
+
+    /// Defines what an object promises.
+    pub(crate) fn add_object(
+        &self,
+        dylib: &JitDylib,
+        object: ObjectBuffer,
+        participation: Participation,
+    ) -> Result<(), JitError> {
+        let mut unit = ObjectMaterializationUnit::new(dylib.session(), self.object_layer.clone(), object)?;
+        unit.share_commons(dylib, &self.commons)?;
+        self.define(dylib, Box::new(unit), participation)
+    }
+
+    /// Serves the members of an archive to lookups in `dylib`.
+    pub(crate) fn add_archive(
+        self: &Arc<Self>,
+        dylib: &JitDylib,
+        archive: &ObjectBuffer,
+    ) -> Result<(), JitError> {
+        let index = ArchiveIndex::read(archive, |member| self.bitcode_symbols(member))?;
+        let files = self.clone();
+        let define = move |dylib: &JitDylib, member: ObjectBuffer| {
+            files.add_member(dylib, member).map_err(|error| Arc::new(error) as SharedError)
+        };
+        dylib.add_generator(Arc::new(StaticArchiveGenerator::new(index, define)));
+        Ok(())
+    }
+
+    /// Defines a unit, in its place in the order of initialisation.
+    pub(crate) fn define(
+        &self,
+        dylib: &JitDylib,
+        unit: Box<dyn MaterializationUnit>,
+        participation: Participation,
+    ) -> Result<(), JitError> {
+        let declares = participation == Participation::Always || unit.interface().initializer.is_some();
+        let initializer = declares.then(|| self.platform.declare(dylib.session(), unit.name()));
+        let mut unit = LinkedUnit::new(unit, initializer.clone());
+        unit.yield_to_libraries(dylib, &self.process);
+        dylib.define(Box::new(unit)).inspect_err(|_| {
+            if let Some(initializer) = &initializer {
+                self.platform.withdraw(initializer);
+            }
+        })?;
+        Ok(())
+    }
+
+    fn add_member(&self, dylib: &JitDylib, member: ObjectBuffer) -> Result<(), JitError> {
+        #[cfg(feature = "llvm")]
+        if FileKind::of(member.bytes()) == FileKind::Bitcode {
+            return self.add_ir(dylib, member, Participation::OnDemand);
+        }
+        self.add_object(dylib, member, Participation::OnDemand)
+    }
+
+    #[cfg(feature = "llvm")]
+    fn bitcode_symbols(&self, member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
+        Ok(ModuleInterface::of_bitcode(member, &self.target)?.into_names())
+    }
+
+    /// Without LLVM a member of bitcode defines nothing.
+    #[cfg(not(feature = "llvm"))]
+    fn bitcode_symbols(&self, _member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
+        Ok(Vec::new())
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("platform", &self.platform).finish_non_exhaustive()
+    }
+}
