@@ -6,6 +6,7 @@
 #
 # A step is named where it is left out: cfg!(uruk_weaken = "name").
 set -euo pipefail
+
 # Only our own crates are built again for each step: cargo calls this script as the compiler of workspace members,
 # under a link whose name is the step (and whose path is part of what cargo tells builds apart by).
 if [[ $(basename "$0") == weaken-as-* ]]; then

@@ -10,7 +10,7 @@
 //!
 //! In model builds a transaction does one step of the forest's work, so that other threads come between any two steps.
 //!
-//! Proven, in every order with at most three preemptions: a lookup is answered only after its symbol and all that it
+//! Proven, in every order with at most four preemptions: a lookup is answered only after its symbol and all that it
 //! depends on were emitted (I4), and is always answered; a failure reaches whoever depends on it, however its
 //! spreading and their emission interleave.
 //!

@@ -8,7 +8,7 @@
 //!    store the answer ─ open the latch     ──▶  take the answer
 //! ```
 //!
-//! Proven, in every order with at most three preemptions: the unit is materialized once; each lookup returns once, with the
+//! Proven, in every order with at most four preemptions: the unit is materialized once; each lookup returns once, with the
 //! address or with the failure, whether it lodged before, during or after; a lookup by a thread that found nothing
 //! to run sleeps only if somebody will wake it.
 //!
@@ -17,7 +17,7 @@
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `lookup_wakes_before_it_answers`: the latch opens before the answer is stored | `core/src/query.rs` | `two_lookups_of_one_unit_materialize_it_once` |
-//! | `latch_looks_before_it_locks`: the lock is free between a waiter's look and its sleep | `core/src/sync/latch.rs` | `two_lookups_of_one_unit_materialize_it_once` |
+//! | `latch_looks_before_it_locks`: the lock is free between a waiter's look and its sleep | `core/src/sync/latch.rs` | `a_lookup_that_lodges_while_its_symbol_is_emitted_is_answered` |
 #![cfg(uruk_loom)]
 
 mod common;

@@ -8,11 +8,11 @@ use uruk_core::{
     MaterializationUnit, ResolvedResponsibility, SearchOrder, SymbolFlags, SymbolMap, SymbolName,
 };
 
-/// Explores every order with at most three preemptions: all orders take minutes, and the weakenings are
-/// found with two. A session takes more steps than loom's default allows.
+/// Explores every order with at most four preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says. A session
+/// takes more steps than loom's default allows.
 pub(crate) fn model(scenario: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(3);
+    builder.preemption_bound.get_or_insert(4);
     builder.max_branches = 100_000;
     builder.check(scenario);
 }

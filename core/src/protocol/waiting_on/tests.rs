@@ -22,7 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
 
     /// Groups, cycles, failures before and after emission, removals, slot reuse, slices of any size: what
     /// is Ready and what failed is what the definition says, and the forest falls empty in the end.
