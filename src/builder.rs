@@ -133,6 +133,10 @@ impl JitBuilder {
             None => pool(self.threads)?,
         };
         let mut session = ExecutionSession::builder().dispatcher(dispatcher);
+        #[cfg(feature = "llvm")]
+        {
+            session = session.refuse_waits_while(held_context);
+        }
         if let Some(observer) = self.observer {
             session = session.observer(observer);
         }
@@ -174,4 +178,10 @@ fn pool(threads: Option<usize>) -> Result<Arc<dyn TaskDispatcher>, JitError> {
         0 => Arc::new(InPlaceTaskDispatcher::default()),
         threads => Arc::new(WorkStealingTaskDispatcher::builder().workers(threads).build()?),
     })
+}
+
+/// A task that waits while it holds a context waits for ever if what it waits for needs the same.
+#[cfg(feature = "llvm")]
+fn held_context() -> Option<&'static str> {
+    uruk_pipeline::ir::ThreadSafeContext::held_by_current_thread().then_some("an LLVM context")
 }

@@ -253,3 +253,26 @@ impl fmt::Debug for Jit {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "llvm"))]
+mod tests {
+    use uruk_core::{LookupError, WaitError};
+
+    use super::*;
+
+    #[test]
+    fn a_lookup_that_would_wait_while_the_thread_holds_a_context_is_refused() {
+        let jit = Jit::builder().threads(1).build().expect("an engine for this machine");
+        jit.add_ir_text("answer.ll", "define i32 @answer() { ret i32 42 }").expect("the module is valid");
+        let module = ThreadSafeModule::new(&uruk_pipeline::ir::ThreadSafeContext::new(), "held");
+        let refused = module.with_module(|_| jit.lookup("answer")).expect("the context is sound");
+        assert!(
+            matches!(refused, Err(JitError::Lookup(LookupError::Wait(WaitError::Holding { .. })))),
+            "{refused:?}"
+        );
+        assert!(jit.lookup("answer").is_ok());
+        // What is Ready already is answered without a wait.
+        let ready = module.with_module(|_| jit.lookup("answer")).expect("the context is sound");
+        assert!(ready.is_ok());
+    }
+}

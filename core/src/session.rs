@@ -24,7 +24,7 @@ use crate::{
     DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
     JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupResult, LookupSet,
     MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError, SessionEvent,
-    SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher,
+    SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use close::Drain;
@@ -47,9 +47,11 @@ struct Inner {
     observer: Option<Observer>,
     reporter: Option<Reporter>,
     drain: Drain,
+    held: Option<Held>,
 }
 
 type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
+type Held = fn() -> Option<&'static str>;
 type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// What a live session's state carries.
@@ -149,6 +151,9 @@ impl ExecutionSession {
     fn lookup_locked(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
+        if let Some(held) = self.0.held.and_then(|held| held()) {
+            return Err(WaitError::Holding { held }.into());
+        }
         let blocked = Arc::new(BlockedLookup::default());
         let completion = Completion::Blocked(blocked.clone());
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
@@ -345,6 +350,7 @@ pub struct ExecutionSessionBuilder {
     pool: Option<SymbolStringPool>,
     observer: Option<Observer>,
     reporter: Option<Reporter>,
+    held: Option<Held>,
 }
 
 impl ExecutionSessionBuilder {
@@ -376,6 +382,14 @@ impl ExecutionSessionBuilder {
         self
     }
 
+    /// Who knows what a thread must not hold while it waits, such as an LLVM context: a blocking lookup that
+    /// would have to wait is refused with the name of what `held` says the calling thread holds.
+    #[must_use]
+    pub fn refuse_waits_while(mut self, held: fn() -> Option<&'static str>) -> Self {
+        self.held = Some(held);
+        self
+    }
+
     /// Makes the session.
     pub fn build(self) -> ExecutionSession {
         let state = SessionState::new(self.observer.is_some());
@@ -387,6 +401,7 @@ impl ExecutionSessionBuilder {
             observer: self.observer,
             reporter: self.reporter,
             drain: Drain::default(),
+            held: self.held,
         }))
     }
 }

@@ -117,4 +117,20 @@ pub enum WaitError {
         /// How many waits this thread was inside of.
         depth: usize,
     },
+    /// The waiter is the last thread that runs queued tasks, and no other could be started in its place.
+    #[error(
+        "the operating system refused a thread to go on with the {queued} queued tasks while this one waits"
+    )]
+    NoThread {
+        /// How many tasks would be left to nobody.
+        queued: usize,
+    },
+    /// The thread holds something that what it would wait for may need.
+    #[error(
+        "a blocking lookup while this thread holds {held}; let go of it first, or use the asynchronous faces"
+    )]
+    Holding {
+        /// What it holds.
+        held: &'static str,
+    },
 }

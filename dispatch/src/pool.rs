@@ -216,8 +216,8 @@ impl Pool {
             && let Some(slot) = self.occupy()
         {
             worker.lend(slot);
-            // The nearest that the trait offers: one more wait is one too many.
-            return Err(WaitError::TooDeep { depth: self.counters.blocked.get() as usize + 1 });
+            let metrics = self.metrics();
+            return Err(WaitError::NoThread { queued: metrics.queued.total() as usize });
         }
         Ok(())
     }
