@@ -217,7 +217,7 @@ impl Pool {
         {
             worker.lend(slot);
             let metrics = self.metrics();
-            return Err(WaitError::NoThread { queued: metrics.queued.total() as usize });
+            return Err(WaitError::NoThread { queued: metrics.queued.total() });
         }
         Ok(())
     }
