@@ -36,7 +36,7 @@ pub(super) fn write(
                 initializers = initializers::read(&placed.graph, &placed.layout, working);
             }
             Segment::Data => tables::write_pointers(placed, resolution, working),
-            Segment::LargeData => {}
+            Segment::GreatZeroFill | Segment::LargeData => {}
         }
     }
     Ok(initializers)

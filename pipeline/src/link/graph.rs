@@ -81,6 +81,8 @@ pub enum SectionRole {
     Data,
     /// Writable, all zero.
     ZeroFill,
+    /// Like `ZeroFill`, and so large that it is kept away from what must be reached.
+    GreatZeroFill,
     /// Writable, of the large code model: may lie out of reach of the code.
     LargeData,
     /// All zero, of the large code model.
@@ -96,7 +98,7 @@ pub enum SectionRole {
 impl SectionRole {
     /// Whether the section has no bytes in the object.
     pub const fn is_zero_fill(self) -> bool {
-        matches!(self, Self::ZeroFill | Self::LargeZeroFill | Self::TlsZeroFill)
+        matches!(self, Self::ZeroFill | Self::GreatZeroFill | Self::LargeZeroFill | Self::TlsZeroFill)
     }
 
     /// Whether the section is part of the thread-local image.
