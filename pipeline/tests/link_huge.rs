@@ -4,7 +4,7 @@
 mod link_support;
 
 use link_support::*;
-use uruk_pipeline::link::LinkError;
+use uruk_pipeline::link::{LinkError, LinkOptions, elf};
 
 const FORMS: [&[&str]; 4] =
     [&["-O0", "-fPIE"], &["-O2", "-fPIE"], &["-O0", "-fPIC"], &["-O2", "-fPIC", "-fvisibility=hidden"]];
@@ -90,4 +90,32 @@ fn what_lies_behind_a_huge_variable_in_its_section_is_an_error_that_says_what_to
     let error = failure(&assemble(source), &Externals::new());
     assert!(matches!(error, LinkError::OutOfRange { .. }), "{error}");
     assert!(error.to_string().contains("-fdata-sections"), "{error}");
+}
+
+/// An object that lies far from the others cannot use their pointer to the personality routine, nor they its.
+#[test]
+fn unwind_tables_refer_to_pointers_of_their_own_object() {
+    let source = "
+        .globl run
+        run:
+        .cfi_startproc
+        .cfi_personality 0x9b, DW.ref.routine
+        ret
+        .cfi_endproc
+        .hidden DW.ref.routine
+        .weak DW.ref.routine
+        .section .data.DW.ref.routine, \"awG\", @progbits, DW.ref.routine, comdat
+        .balign 8
+        .type DW.ref.routine, @object
+        .size DW.ref.routine, 8
+        DW.ref.routine: .quad routine
+        .bss
+        huge: .zero 0xc0000000";
+    let object = assemble(source);
+    let externals: Externals = [("routine".into(), external(0x1234))].into();
+    let graph = elf::parse("second.o", &object).expect("parses");
+    let options = LinkOptions { is_discarded: &|name| name == "DW.ref.routine", ..LinkOptions::default() };
+    let program = link_graph(graph, &externals, &options).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!program.definitions.contains_key("DW.ref.routine"));
+    assert!(program.linked.unwind.is_some());
 }

@@ -257,7 +257,7 @@ fn what_was_being_filled_is_the_parents_to_finish() {
             let mut flight = flight.take().unwrap();
             flight.working(0).fill(0xcc);
             let error = flight.finalize().unwrap_err();
-            assert!(matches!(&error, MemoryError::Forked { owner } if &**owner == "half.o"), "{error}");
+            assert!(matches!(error, MemoryError::Forked), "{error}");
             assert_eq!(call(&function(&manager, 8)), 8);
         })
         .join();
@@ -277,9 +277,9 @@ fn grandchildren_run_the_code_of_all_before_them() {
         Child::fork(|| {
             let mut second = Some(function(&manager, 2));
             Child::fork(|| {
-                let third = function(&manager, 3);
-                assert_eq!([&first, second.as_ref().unwrap(), &third].map(call), [1, 2, 3]);
                 drop(second.take());
+                let third = function(&manager, 3);
+                assert_eq!([&first, &third].map(call), [1, 3]);
             })
             .join();
             drop(function(&manager, 4));

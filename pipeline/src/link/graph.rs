@@ -396,10 +396,8 @@ impl<'a> LinkGraph<'a> {
     /// What the session is told about a definition.
     pub(super) fn flags(&self, symbol: SymbolId) -> SymbolFlags {
         let symbol = &self.symbols[symbol.index()];
-        let is_grouped = match symbol.location {
-            Location::Block(block, _) => self.section_of(block).is_grouped,
-            _ => false,
-        };
+        let is_grouped =
+            matches!(symbol.location, Location::Block(block, _) if self.section_of(block).is_grouped);
         let mut flags = SymbolFlags::empty();
         flags.set(SymbolFlags::EXPORTED, symbol.exported);
         flags.set(SymbolFlags::WEAK, symbol.binding == Binding::Weak || is_grouped);

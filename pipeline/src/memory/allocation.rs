@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
 
-use super::arena::Piece;
 use super::in_process::Pool;
+use super::piece::Piece;
 use super::{Backing, MemoryError, SegmentBytes, SegmentKind, SegmentRequest, fork, mapping};
 
 /// The pieces of an allocation, in the order of its requests. Dropping it gives them back.
 pub(super) struct Allocation {
     pool: Arc<Pool>,
-    owner: Box<str>,
     pieces: Vec<Piece>,
-    /// Whether the contents can still be written, and by which process.
+    /// The process that may write the contents.
     filled_by: fork::Process,
     /// What a child of the process that fills the memory writes, which goes nowhere.
     scratch: Vec<u8>,
@@ -36,13 +35,7 @@ impl Allocation {
             pieces
         };
         pieces.iter().for_each(Piece::prepare);
-        Ok(Self {
-            pool: Arc::clone(pool),
-            owner: owner.into(),
-            pieces,
-            filled_by: fork::Process::current(),
-            scratch: Vec::new(),
-        })
+        Ok(Self { pool: Arc::clone(pool), pieces, filled_by: fork::Process::current(), scratch: Vec::new() })
     }
 }
 
@@ -67,7 +60,7 @@ impl Backing for Allocation {
 
     fn finalize(&mut self) -> Result<(), MemoryError> {
         if self.filled_by != fork::Process::current() {
-            return Err(MemoryError::Forked { owner: self.owner.clone() });
+            return Err(MemoryError::Forked);
         }
         for piece in self.pieces.iter().filter(|piece| piece.protect) {
             mapping::protect(piece.range.start, piece.range.len(), piece.kind)?;

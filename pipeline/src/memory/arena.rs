@@ -1,7 +1,6 @@
 //! The bookkeeping of the in-process manager: which slabs there are, and what of them is free.
 //!
-//! Everything here happens under the manager's lock, [`Piece::prepare`] excepted. Slabs are mapped and unmapped
-//! here; contents are never touched but by `prepare`.
+//! Everything here happens under the manager's lock. Slabs are mapped and unmapped here; contents are not touched.
 //!
 //! Each byte of the common range is in exactly one place: in `unmapped`, in the free ranges of its slab's kind, in a
 //! piece that was taken and not given back, or withheld in its slab. Slabs outside of the common range belong to one
@@ -18,7 +17,8 @@ use std::ops::Range;
 use super::aside;
 use super::free_ranges::FreeRanges;
 use super::mapping::{self, PAGE_BYTES};
-use super::slab::{Preparation, Slab};
+use super::piece::{DISCARD_BYTES, Piece};
+use super::slab::Slab;
 use super::{MemoryError, MemoryUsage, SegmentBytes, SegmentKind, SegmentRequest};
 
 /// A slab for many objects.
@@ -29,8 +29,6 @@ pub(super) const SLAB_ALIGN: usize = 64 << 10;
 const OWN_SLAB_BYTES: usize = 512 << 10;
 /// Smallest unit of allocation.
 const GRAIN_BYTES: usize = 16;
-/// From here on freed pages go back to the system at once rather than with their slab.
-const DISCARD_BYTES: usize = 64 << 10;
 
 /// The bookkeeping, under the lock.
 #[derive(Debug)]
@@ -49,18 +47,6 @@ pub(super) struct Arena {
     allocated: SegmentBytes,
     pub(super) allocations: u64,
     slab_bytes: SegmentBytes,
-}
-
-/// One segment of an allocation.
-#[derive(Clone, Debug)]
-pub(super) struct Piece {
-    pub(super) kind: SegmentKind,
-    pub(super) range: Range<usize>,
-    pub(super) working: usize,
-    pub(super) content_bytes: usize,
-    preparation: Preparation,
-    /// Whether `mprotect` gives it its final protection.
-    pub(super) protect: bool,
 }
 
 impl Arena {
@@ -379,29 +365,6 @@ impl Drop for Arena {
                 // Unmapping a range of its own cannot run out of mappings.
                 let _ = slab.release();
             }
-        }
-    }
-}
-
-impl Piece {
-    /// Removes old contents. The piece is ours and not handed out yet, so no lock is needed.
-    pub(super) fn prepare(&self) {
-        let Preparation { dirty_bytes, populate } = &self.preparation;
-        if !populate.is_empty() {
-            mapping::populate(populate.start, populate.len());
-        }
-        if *dirty_bytes == 0 {
-            return;
-        }
-        let end = self.working + dirty_bytes;
-        let (first_page, last_page) = (self.working.next_multiple_of(PAGE_BYTES), end & !(PAGE_BYTES - 1));
-        let whole_pages =
-            self.kind == SegmentKind::Data && last_page.saturating_sub(first_page) >= DISCARD_BYTES;
-        if whole_pages && mapping::discard_pages(first_page, last_page - first_page, false) {
-            mapping::zero(self.working, first_page - self.working);
-            mapping::zero(last_page, end - last_page);
-        } else {
-            mapping::zero(self.working, *dirty_bytes);
         }
     }
 }

@@ -20,6 +20,7 @@ mod fork_lock;
 mod free_ranges;
 mod in_process;
 mod mapping;
+mod piece;
 mod slab;
 
 use std::fmt;
@@ -250,12 +251,10 @@ pub enum MemoryError {
     },
     /// The process has forked since the memory was asked for.
     #[error(
-        "the process forked while memory of `{owner}` was being filled: that is the parent's to finish, and the child          has to link the unit again"
+        "the process forked while the memory was being filled: that is the parent's to finish, and the child has to \
+         link the unit again"
     )]
-    Forked {
-        /// The unit that asked.
-        owner: Box<str>,
-    },
+    Forked,
     /// The system cannot note what has to happen when the process forks.
     #[error("cannot register what has to be done when the process forks")]
     Watch {
