@@ -42,9 +42,10 @@ impl Child {
         // SAFETY: the child uses what is made for that and leaves by `_exit`, whatever other threads there were.
         match unsafe { libc::fork() } {
             0 => {
-                // SAFETY: both calls concern this process alone; no destructor or handler of the parent runs.
+                // SAFETY: concerns this process alone.
                 unsafe { libc::alarm(CHILD_SECONDS_MAX) };
                 let status = i32::from(catch_unwind(AssertUnwindSafe(work)).is_err());
+                // SAFETY: no destructor and no handler of the parent runs.
                 unsafe { libc::_exit(status) }
             }
             pid => {
