@@ -36,7 +36,7 @@ pub(super) fn write(
                 initializers = initializers::read(&placed.graph, &placed.layout, working);
             }
             Segment::Data => tables::write_pointers(placed, resolution, working),
-            Segment::LargeData => {}
+            Segment::GreatZeroFill | Segment::LargeData => {}
         }
     }
     Ok(initializers)
@@ -223,7 +223,9 @@ impl Fixer<'_> {
             EdgeKind::Delta32 if is_external => {
                 "; recompile the object with -fPIC, so that it goes through the global offset table"
             }
-            EdgeKind::Delta32 => "; recompile the object with -mcmodel=large, or with less static data",
+            EdgeKind::Delta32 => {
+                "; recompile the object with -mcmodel=large, with -fdata-sections, or with less static data"
+            }
             _ => "",
         };
         LinkError::OutOfRange {

@@ -161,7 +161,10 @@ fn is_far(graph: &LinkGraph<'_>, symbol: SymbolId) -> bool {
     match graph.symbols[symbol.index()].location {
         Location::Undefined | Location::Absolute(_) => true,
         Location::Block(block, _) => {
-            matches!(graph.section_of(block).role, SectionRole::LargeData | SectionRole::LargeZeroFill)
+            matches!(
+                graph.section_of(block).role,
+                SectionRole::GreatZeroFill | SectionRole::LargeData | SectionRole::LargeZeroFill
+            )
         }
         _ => false,
     }

@@ -81,6 +81,8 @@ pub enum SectionRole {
     Data,
     /// Writable, all zero.
     ZeroFill,
+    /// Like `ZeroFill`, and so large that it is kept away from what must be reached.
+    GreatZeroFill,
     /// Writable, of the large code model: may lie out of reach of the code.
     LargeData,
     /// All zero, of the large code model.
@@ -96,7 +98,7 @@ pub enum SectionRole {
 impl SectionRole {
     /// Whether the section has no bytes in the object.
     pub const fn is_zero_fill(self) -> bool {
-        matches!(self, Self::ZeroFill | Self::LargeZeroFill | Self::TlsZeroFill)
+        matches!(self, Self::ZeroFill | Self::GreatZeroFill | Self::LargeZeroFill | Self::TlsZeroFill)
     }
 
     /// Whether the section is part of the thread-local image.
@@ -394,10 +396,8 @@ impl<'a> LinkGraph<'a> {
     /// What the session is told about a definition.
     pub(super) fn flags(&self, symbol: SymbolId) -> SymbolFlags {
         let symbol = &self.symbols[symbol.index()];
-        let is_grouped = match symbol.location {
-            Location::Block(block, _) => self.section_of(block).is_grouped,
-            _ => false,
-        };
+        let is_grouped =
+            matches!(symbol.location, Location::Block(block, _) if self.section_of(block).is_grouped);
         let mut flags = SymbolFlags::empty();
         flags.set(SymbolFlags::EXPORTED, symbol.exported);
         flags.set(SymbolFlags::WEAK, symbol.binding == Binding::Weak || is_grouped);

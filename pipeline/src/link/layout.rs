@@ -1,13 +1,15 @@
-//! Where everything goes: four segments, each with its blocks and the tables the linker adds.
+//! Where everything goes: five segments, each with its blocks and the tables the linker adds.
 //!
 //! ```text
 //!  code        functions | stubs | stubs of indirect functions
 //!  constants   read-only data | .eh_frame_hdr | .eh_frame, terminator | thread-local image | descriptors | thunk
 //!  data        GOT | pointers | slots of indirect functions | data || zero fill
-//!  large data  data of the large code model || its zero fill, and any zero fill of great size
+//!  great zeros zero fill of great size, smallest first
+//!  large data  data of the large code model || its zero fill
 //! ```
-//! The first three lie within reach of each other. The last need not, so that gigabytes of zeros do not push the GOT
-//! out of reach; it is absent from nearly all graphs.
+//! The first three lie within reach of each other. The code reaches the start of the fourth, and so all of its variables
+//! but what comes after 2 GiB of others; it is a segment of its own so that it does not push the rest out of reach. The
+//! last may lie anywhere. Nearly all graphs are without the last two.
 //!
 //! Only offsets are decided here; the memory manager decides on addresses.
 
@@ -28,11 +30,13 @@ pub(super) enum Segment {
     Code,
     ReadOnly,
     Data,
+    GreatZeroFill,
     LargeData,
 }
 
 impl Segment {
-    pub(super) const ALL: [Self; 4] = [Self::Code, Self::ReadOnly, Self::Data, Self::LargeData];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Code, Self::ReadOnly, Self::Data, Self::GreatZeroFill, Self::LargeData];
     pub(super) const COUNT: usize = Self::ALL.len();
 }
 
@@ -95,7 +99,7 @@ pub(super) struct TooLarge;
 pub(super) fn set_great_zero_fill_aside(graph: &mut LinkGraph<'_>) {
     for section in &mut graph.sections {
         if section.role == SectionRole::ZeroFill && section.size >= GREAT_ZERO_FILL_BYTES {
-            section.role = SectionRole::LargeZeroFill;
+            section.role = SectionRole::GreatZeroFill;
         }
     }
 }
@@ -117,6 +121,7 @@ pub(super) fn lay_out(
     let mut frames = Vec::new();
     let mut tls_blocks = [Vec::new(), Vec::new()];
     let mut zero_fill = Vec::new();
+    let mut great = Vec::new();
     for (id, block) in graph.live_blocks() {
         match graph.sections[block.section.index()].role {
             SectionRole::EhFrame => frames.push(id),
@@ -124,6 +129,7 @@ pub(super) fn lay_out(
             SectionRole::TlsZeroFill => tls_blocks[1].push(id),
             _ if bounds.contains(block.section) => {}
             SectionRole::ZeroFill => zero_fill.push((id, Segment::Data)),
+            SectionRole::GreatZeroFill => great.push((id, Segment::GreatZeroFill)),
             SectionRole::LargeZeroFill => zero_fill.push((id, Segment::LargeData)),
             role => writer.add(segment_of(role), id),
         }
@@ -151,7 +157,8 @@ pub(super) fn lay_out(
     let thunk = writer.reserve(Segment::ReadOnly, thunk_bytes, 3);
 
     writer.end_contents();
-    for (block, segment) in zero_fill {
+    great.sort_by_key(|(id, _)| graph.blocks[id.index()].size);
+    for (block, segment) in zero_fill.into_iter().chain(great) {
         writer.place(segment, block);
     }
     for (group, ends) in bounds.groups.iter().zip(&mut ends).filter(|(group, _)| group.role.is_zero_fill()) {
@@ -184,6 +191,7 @@ const fn segment_of(role: SectionRole) -> Segment {
             Segment::ReadOnly
         }
         SectionRole::Data | SectionRole::ZeroFill => Segment::Data,
+        SectionRole::GreatZeroFill => Segment::GreatZeroFill,
         SectionRole::LargeData | SectionRole::LargeZeroFill => Segment::LargeData,
     }
 }
@@ -301,7 +309,8 @@ pub(super) fn requests(layout: &Layout) -> (Vec<SegmentRequest>, [Option<usize>;
             kind: match segment {
                 Segment::Code => SegmentKind::Code,
                 Segment::ReadOnly => SegmentKind::ReadOnly,
-                Segment::Data | Segment::LargeData => SegmentKind::Data,
+                Segment::Data | Segment::GreatZeroFill => SegmentKind::Data,
+                Segment::LargeData => SegmentKind::FarData,
             },
             content_bytes: extent.content_bytes as usize,
             zero_fill_bytes: extent.zero_fill_bytes as usize,

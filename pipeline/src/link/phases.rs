@@ -370,11 +370,12 @@ impl LinkSizes {
     fn of(layout: &Layout) -> Self {
         let extent = |segment: Segment| layout.extents[segment as usize];
         let (data, large) = (extent(Segment::Data), extent(Segment::LargeData));
+        let great = extent(Segment::GreatZeroFill);
         Self {
             code_bytes: extent(Segment::Code).content_bytes,
             read_only_bytes: extent(Segment::ReadOnly).content_bytes,
             data_bytes: data.content_bytes + large.content_bytes,
-            zero_fill_bytes: data.zero_fill_bytes + large.zero_fill_bytes,
+            zero_fill_bytes: data.zero_fill_bytes + great.zero_fill_bytes + large.zero_fill_bytes,
         }
     }
 }

@@ -5,9 +5,15 @@
 //! section). A COMDAT group whose every name is defined elsewhere goes as a whole, local names included. A frame
 //! description entry goes with its function.
 //!
+//! Excepted are the pointers of the unwind tables: nobody can tell two of a name apart, and so each unit keeps its own.
+//!
 //! This is no garbage collection: what nobody discards stays, referred to or not.
 
 use super::graph::{Binding, BlockId, LinkGraph, Location};
+
+/// Pointers through which unwind tables name routines and types, eight constant bytes each. Tables hold a 32-bit
+/// distance to them, which another unit's may be too far away for; so each unit keeps its own, as a local name.
+const UNWINDER_POINTERS: &str = "DW.ref.";
 
 /// Drops the definitions that `is_discarded` says belong to another unit.
 ///
@@ -33,7 +39,11 @@ fn discard_definitions(graph: &mut LinkGraph<'_>, is_discarded: &dyn Fn(&str) ->
         {
             continue;
         }
-        let discarded = is_discarded(graph.text(symbol.name));
+        let mut discarded = is_discarded(graph.text(symbol.name));
+        if discarded && graph.text(symbol.name).starts_with(UNWINDER_POINTERS) {
+            graph.symbols[index].binding = Binding::Local;
+            discarded = false;
+        }
         if let Location::Block(block, _) = symbol.location {
             (if discarded { &mut lost } else { &mut kept })[block.index()] = true;
         }

@@ -26,7 +26,7 @@ impl SegmentBytes {
         match kind {
             SegmentKind::Code => self.code_bytes,
             SegmentKind::ReadOnly => self.read_only_bytes,
-            SegmentKind::Data => self.data_bytes,
+            SegmentKind::Data | SegmentKind::FarData => self.data_bytes,
         }
     }
 
@@ -35,7 +35,7 @@ impl SegmentBytes {
         match kind {
             SegmentKind::Code => &mut self.code_bytes,
             SegmentKind::ReadOnly => &mut self.read_only_bytes,
-            SegmentKind::Data => &mut self.data_bytes,
+            SegmentKind::Data | SegmentKind::FarData => &mut self.data_bytes,
         }
     }
 }
@@ -66,6 +66,8 @@ pub struct KindUsage {
     pub slab_bytes: u64,
     /// Bytes that occupy physical memory now.
     pub resident_bytes: u64,
+    /// Bytes in slabs that nobody uses and nobody gets, because a process on the other side of a `fork` sees them too.
+    pub withheld_bytes: u64,
 }
 
 /// What a memory manager holds.
@@ -77,7 +79,7 @@ pub struct MemoryUsage {
     pub read_only: KindUsage,
     /// Writable memory.
     pub data: KindUsage,
-    /// Size of the reserved range of addresses.
+    /// Size of the reserved range of addresses, and of the ranges that allocations have for themselves.
     pub reserved_bytes: u64,
     /// Allocations that are alive.
     pub allocations: u64,
@@ -89,7 +91,7 @@ impl MemoryUsage {
         match kind {
             SegmentKind::Code => &mut self.code,
             SegmentKind::ReadOnly => &mut self.read_only,
-            SegmentKind::Data => &mut self.data,
+            SegmentKind::Data | SegmentKind::FarData => &mut self.data,
         }
     }
 }

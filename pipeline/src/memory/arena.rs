@@ -1,17 +1,24 @@
 //! The bookkeeping of the in-process manager: which slabs there are, and what of them is free.
 //!
-//! Everything here happens under the manager's lock, [`Piece::prepare`] excepted. Slabs are mapped and unmapped
-//! here; contents are never touched but by `prepare`.
+//! Everything here happens under the manager's lock. Slabs are mapped and unmapped here; contents are not touched.
 //!
-//! Each byte of the reserved range is in exactly one place: in `unmapped`, in the free ranges of its slab's kind,
-//! or in a piece that was taken and not given back.
+//! Each byte of the common range is in exactly one place: in `unmapped`, in the free ranges of its slab's kind, in a
+//! piece that was taken and not given back, or withheld in its slab. Slabs outside of the common range belong to one
+//! piece each (`aside.rs`).
+//!
+//! # After a fork
+//! Two processes see the pages of code and constants (`fork.rs`). What was in use then stays as it is on both sides:
+//! given back, it is neither overwritten nor freed but withheld, until its slab is unused as a whole and can be unmapped,
+//! which the other side does not notice. What was free then stays the parent's; the child links into slabs of its own.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::aside;
 use super::free_ranges::FreeRanges;
 use super::mapping::{self, PAGE_BYTES};
-use super::slab::{Preparation, Slab};
+use super::piece::{DISCARD_BYTES, Piece};
+use super::slab::Slab;
 use super::{MemoryError, MemoryUsage, SegmentBytes, SegmentKind, SegmentRequest};
 
 /// A slab for many objects.
@@ -22,15 +29,13 @@ pub(super) const SLAB_ALIGN: usize = 64 << 10;
 const OWN_SLAB_BYTES: usize = 512 << 10;
 /// Smallest unit of allocation.
 const GRAIN_BYTES: usize = 16;
-/// From here on freed pages go back to the system at once rather than with their slab.
-const DISCARD_BYTES: usize = 64 << 10;
 
 /// The bookkeeping, under the lock.
 #[derive(Debug)]
 pub(super) struct Arena {
     pub(super) two_views: bool,
     range: Range<usize>,
-    /// Parts of the reserved range without a slab.
+    /// Parts of the common range without a slab.
     unmapped: FreeRanges,
     pub(super) slabs: BTreeMap<usize, Slab>,
     /// Free parts of the slabs of each kind.
@@ -42,18 +47,6 @@ pub(super) struct Arena {
     allocated: SegmentBytes,
     pub(super) allocations: u64,
     slab_bytes: SegmentBytes,
-}
-
-/// One segment of an allocation.
-#[derive(Clone, Debug)]
-pub(super) struct Piece {
-    pub(super) kind: SegmentKind,
-    pub(super) range: Range<usize>,
-    pub(super) working: usize,
-    pub(super) content_bytes: usize,
-    preparation: Preparation,
-    /// Whether `mprotect` gives it its final protection.
-    pub(super) protect: bool,
 }
 
 impl Arena {
@@ -90,17 +83,47 @@ impl Arena {
         match kind {
             SegmentKind::Code => &mut self.code,
             SegmentKind::ReadOnly => &mut self.read_only,
-            SegmentKind::Data => &mut self.data,
+            SegmentKind::Data | SegmentKind::FarData => &mut self.data,
         }
     }
 
-    pub(super) fn take(&mut self, owner: &str, request: &SegmentRequest) -> Result<Piece, MemoryError> {
-        let kind = request.kind;
+    /// Takes a piece for each of `requests`, all in the common range, or, where data does not fit there, all in a
+    /// range of their own. On an error nothing is taken.
+    pub(super) fn take_all(
+        &mut self,
+        owner: &str,
+        requests: &[SegmentRequest],
+    ) -> Result<Vec<Piece>, MemoryError> {
+        let mut pieces = Vec::with_capacity(requests.len());
+        for request in requests {
+            match self.take(owner, request) {
+                Ok(piece) => pieces.push(piece),
+                Err(error) => {
+                    pieces.iter().rev().for_each(|piece| self.give_back(piece));
+                    return match error {
+                        MemoryError::Exhausted { kind: SegmentKind::Data, .. } if wants_own_slab(request) => {
+                            self.take_aside(owner, requests)
+                        }
+                        error => Err(error),
+                    };
+                }
+            }
+        }
+        Ok(pieces)
+    }
+
+    fn take(&mut self, owner: &str, request: &SegmentRequest) -> Result<Piece, MemoryError> {
+        let kind = request.kind.near();
         let own_pages = !self.two_views && kind != SegmentKind::Data;
         let grain = if own_pages { PAGE_BYTES } else { GRAIN_BYTES };
-        let mut len = (request.content_bytes + request.zero_fill_bytes).max(1).next_multiple_of(grain);
+        let mut len = request.total_bytes().max(1).next_multiple_of(grain);
         let align = request.align.max(grain);
-        let start = if len >= OWN_SLAB_BYTES || align > SLAB_ALIGN {
+        let start = if wants_own_slab(request) {
+            if request.kind == SegmentKind::FarData {
+                // The room that code reaches is for what needs to be reached.
+                let pieces = self.take_aside(owner, std::slice::from_ref(request))?;
+                return Ok(pieces.into_iter().next().expect("one request has one piece"));
+            }
             // Nobody shares its last page, so that the slab goes when the segment does.
             len = len.next_multiple_of(PAGE_BYTES);
             self.take_own_slab(owner, kind, len, align)?
@@ -113,24 +136,38 @@ impl Arena {
                 }
             }
         };
-        *self.allocated.of_mut(kind) += len as u64;
-        let range = start..start + len;
-        let (&slab_start, slab) =
-            self.slabs.range_mut(..=start).next_back().expect("taken memory lies in a slab");
+        Ok(self.hand_out(start..start + len, request.content_bytes))
+    }
+
+    fn take_aside(&mut self, owner: &str, requests: &[SegmentRequest]) -> Result<Vec<Piece>, MemoryError> {
+        let slabs = aside::map(owner, requests, self.two_views)?;
+        let ranges: Vec<_> = slabs.iter().map(|slab| slab.range().clone()).collect();
+        slabs.into_iter().for_each(|slab| self.insert_slab(slab));
+        Ok(ranges
+            .into_iter()
+            .zip(requests)
+            .map(|(range, request)| self.hand_out(range, request.content_bytes))
+            .collect())
+    }
+
+    /// Makes a piece of what has been taken out of the free ranges.
+    fn hand_out(&mut self, range: Range<usize>, content_bytes: usize) -> Piece {
+        let (slab_start, slab) = slab_of(&mut self.slabs, range.start);
         let preparation = slab.touch(&range);
         let piece = Piece {
-            kind,
-            working: slab.working_address(start),
-            content_bytes: request.content_bytes,
+            kind: slab.kind(),
+            working: slab.working_address(range.start),
+            content_bytes,
             preparation,
             protect: slab.protects_in_place(),
             range,
         };
-        let spare = &mut self.spare[kind as usize];
+        *self.allocated.of_mut(piece.kind) += piece.range.len() as u64;
+        let spare = &mut self.spare[piece.kind as usize];
         if *spare == Some(slab_start) {
             *spare = None;
         }
-        Ok(piece)
+        piece
     }
 
     /// Maps another slab for small segments and adds it to the free memory.
@@ -164,15 +201,8 @@ impl Arena {
             SegmentKind::Data => self.unmapped.take_lowest(len, align),
             _ => self.unmapped.take_highest(len, align),
         };
-        let slab = match start {
-            Some(start) => self.map_slab(start..start + len, kind)?,
-            None if kind == SegmentKind::Data && align <= PAGE_BYTES => {
-                let hint = self.range.start.saturating_sub(len) & !(PAGE_BYTES - 1);
-                Slab::map_elsewhere(hint, len).map_err(|_| self.exhausted(owner, kind, len))?
-            }
-            None => return Err(self.exhausted(owner, kind, len)),
-        };
-        let start = slab.range().start;
+        let start = start.ok_or_else(|| self.exhausted(owner, kind, len))?;
+        let slab = self.map_slab(start..start + len, kind)?;
         self.insert_slab(slab);
         Ok(start)
     }
@@ -184,26 +214,27 @@ impl Arena {
     }
 
     fn insert_slab(&mut self, slab: Slab) {
-        *self.slab_bytes.of_mut(slab.kind()) += (slab.range().end - slab.range().start) as u64;
+        *self.slab_bytes.of_mut(slab.kind()) += slab.range().len() as u64;
         self.slabs.insert(slab.range().start, slab);
     }
 
     pub(super) fn give_back(&mut self, piece: &Piece) {
-        *self.allocated.of_mut(piece.kind) -= (piece.range.end - piece.range.start) as u64;
-        let (&slab_start, slab) = self
-            .slabs
-            .range_mut(..=piece.range.start)
-            .next_back()
-            .expect("what is given back lies in a slab");
+        *self.allocated.of_mut(piece.kind) -= piece.range.len() as u64;
+        let (slab_start, slab) = slab_of(&mut self.slabs, piece.range.start);
         let bounds = slab.range().clone();
-        if piece.protect
-            && mapping::make_writable(piece.range.start, piece.range.end - piece.range.start).is_err()
-        {
+        if piece.protect && mapping::make_writable(piece.range.start, piece.range.len()).is_err() {
             // The system cannot split the mapping: the pages stay as they are and are not used again.
             return;
         }
-        let large = piece.range.end - piece.range.start >= DISCARD_BYTES;
-        if large && piece.range != bounds {
+        slab.leave(piece.range.len());
+        if slab.is_inherited() {
+            slab.withhold(piece.range.len());
+            if slab.is_unused() {
+                self.leave_to_other_side(slab_start);
+            }
+            return;
+        }
+        if piece.range.len() >= DISCARD_BYTES && piece.range != bounds {
             slab.discard(&piece.range);
         }
         let joined = self.free_mut(piece.kind).give_back(piece.range.clone(), &bounds);
@@ -214,9 +245,9 @@ impl Arena {
 
     /// Unmaps a slab that is free as a whole, or keeps it as the spare of its kind.
     fn retire(&mut self, slab_start: usize) {
-        let slab = self.slabs.get_mut(&slab_start).expect("the slab was just used");
+        let (_, slab) = slab_of(&mut self.slabs, slab_start);
         let (kind, range) = (slab.kind(), slab.range().clone());
-        let ordinary = range.end - range.start == SLAB_BYTES && slab.is_reserved();
+        let ordinary = range.len() == SLAB_BYTES && slab.is_reserved();
         if ordinary && self.spare[kind as usize].is_none() {
             if slab.touched_bytes() > DISCARD_BYTES {
                 slab.discard(&range);
@@ -224,16 +255,62 @@ impl Arena {
             self.spare[kind as usize] = Some(slab_start);
             return;
         }
-        if slab.release().is_err() {
-            return; // Still mapped and free: it serves the next objects of its kind.
+        if self.unmap_slab(slab_start) {
+            self.free_mut(kind).withdraw(&range);
         }
-        let reserved = slab.is_reserved();
+    }
+
+    /// Unmaps a slab that nobody uses. Where the system refuses, it stays mapped and in what state it was.
+    fn unmap_slab(&mut self, slab_start: usize) -> bool {
+        let (_, slab) = slab_of(&mut self.slabs, slab_start);
+        if slab.release().is_err() {
+            return false;
+        }
+        let (kind, range, reserved) = (slab.kind(), slab.range().clone(), slab.is_reserved());
         self.slabs.remove(&slab_start);
-        *self.slab_bytes.of_mut(kind) -= (range.end - range.start) as u64;
-        self.free_mut(kind).withdraw(&range);
+        *self.slab_bytes.of_mut(kind) -= range.len() as u64;
         if reserved {
-            let bounds = self.range.clone();
-            self.unmapped.give_back(range, &bounds);
+            self.unmapped.give_back(range, &self.range);
+        }
+        true
+    }
+
+    /// Forgets the working view of what is finalized, where that is worth it.
+    pub(super) fn settle(&mut self, piece: &Piece) {
+        slab_of(&mut self.slabs, piece.range.start).1.settle();
+    }
+
+    /// Notes a fork, in the process that goes on: what is in use now belongs to the child too.
+    pub(super) fn note_fork_in_parent(&mut self) {
+        self.slabs.values_mut().for_each(Slab::inherit);
+    }
+
+    /// Notes a fork, in the new process: what was free in shared pages is the parent's.
+    pub(super) fn note_fork_in_child(&mut self) {
+        if !self.two_views {
+            return; // Every page is private and each side has its own.
+        }
+        self.slabs.values_mut().for_each(Slab::inherit);
+        for kind in [SegmentKind::Code, SegmentKind::ReadOnly] {
+            let starts: Vec<_> = self
+                .slabs
+                .values()
+                .filter(|slab| slab.kind() == kind)
+                .map(|slab| slab.range().start)
+                .collect();
+            starts.into_iter().for_each(|start| self.leave_to_other_side(start));
+            self.spare[kind as usize] = None;
+        }
+    }
+
+    /// Takes what is free in a slab out of use, and unmaps the slab if nothing in it is in use.
+    fn leave_to_other_side(&mut self, slab_start: usize) {
+        let (_, slab) = slab_of(&mut self.slabs, slab_start);
+        let (kind, range, unused) = (slab.kind(), slab.range().clone(), slab.is_unused());
+        let free_bytes = self.free_mut(kind).withdraw(&range);
+        slab_of(&mut self.slabs, slab_start).1.withhold(free_bytes);
+        if unused {
+            self.unmap_slab(slab_start);
         }
     }
 
@@ -250,8 +327,10 @@ impl Arena {
     }
 
     pub(super) fn usage(&self) -> MemoryUsage {
+        let aside =
+            self.slabs.values().filter(|slab| !slab.is_reserved()).map(|slab| slab.range().len() as u64);
         let mut usage = MemoryUsage {
-            reserved_bytes: self.range.len() as u64,
+            reserved_bytes: self.range.len() as u64 + aside.sum::<u64>(),
             allocations: self.allocations,
             ..MemoryUsage::default()
         };
@@ -261,9 +340,20 @@ impl Arena {
         }
         for slab in self.slabs.values() {
             usage.of_mut(slab.kind()).resident_bytes += slab.resident_bytes();
+            usage.of_mut(slab.kind()).withheld_bytes += slab.withheld_bytes() as u64;
         }
         usage
     }
+}
+
+const fn wants_own_slab(request: &SegmentRequest) -> bool {
+    request.total_bytes() >= OWN_SLAB_BYTES || request.align > SLAB_ALIGN
+}
+
+/// The slab that memory at `address` was taken from, and where it starts.
+fn slab_of(slabs: &mut BTreeMap<usize, Slab>, address: usize) -> (usize, &mut Slab) {
+    let (start, slab) = slabs.range_mut(..=address).next_back().expect("taken memory lies in a slab");
+    (*start, slab)
 }
 
 impl Drop for Arena {
@@ -275,29 +365,6 @@ impl Drop for Arena {
                 // Unmapping a range of its own cannot run out of mappings.
                 let _ = slab.release();
             }
-        }
-    }
-}
-
-impl Piece {
-    /// Removes old contents. The piece is ours and not handed out yet, so no lock is needed.
-    pub(super) fn prepare(&self) {
-        let Preparation { dirty_bytes, populate } = &self.preparation;
-        if !populate.is_empty() {
-            mapping::populate(populate.start, populate.len());
-        }
-        if *dirty_bytes == 0 {
-            return;
-        }
-        let end = self.working + dirty_bytes;
-        let (first_page, last_page) = (self.working.next_multiple_of(PAGE_BYTES), end & !(PAGE_BYTES - 1));
-        let whole_pages =
-            self.kind == SegmentKind::Data && last_page.saturating_sub(first_page) >= DISCARD_BYTES;
-        if whole_pages && mapping::discard_pages(first_page, last_page - first_page, false) {
-            mapping::zero(self.working, first_page - self.working);
-            mapping::zero(last_page, end - last_page);
-        } else {
-            mapping::zero(self.working, *dirty_bytes);
         }
     }
 }

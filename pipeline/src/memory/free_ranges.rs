@@ -81,9 +81,11 @@ impl FreeRanges {
         joined
     }
 
-    /// Forgets a range that is free as a whole.
-    pub(super) fn withdraw(&mut self, range: &Range<usize>) {
-        self.remove(range.start, range.end - range.start);
+    /// Forgets everything free inside `bounds`, which cut through no free range; says how many bytes that was.
+    pub(super) fn withdraw(&mut self, bounds: &Range<usize>) -> usize {
+        let inside: Vec<_> = self.by_start.range(bounds.clone()).map(|(&start, &len)| (start, len)).collect();
+        inside.iter().for_each(|&(start, len)| self.remove(start, len));
+        inside.iter().map(|(_, len)| len).sum()
     }
 
     fn carve(&mut self, start: usize, size: usize, taken: Range<usize>) {
@@ -157,6 +159,16 @@ mod tests {
         let mut free = filled(0x10_0000..0x20_0000);
         assert_eq!(free.take_highest(0x1000, 0x1_0000), Some(0x1f_0000));
         assert_eq!(free.take_lowest(0x1000, 0x1000), Some(0x10_0000));
+    }
+
+    #[test]
+    fn withdrawn_ranges_are_not_handed_out() {
+        let mut free = filled(0x1000..0x2000);
+        free.give_back(0x2000..0x3000, &(0x2000..0x3000));
+        assert_eq!(free.take(0x100, 0x1000), Some(0x1000));
+        assert_eq!(free.withdraw(&(0x1000..0x2000)), 0xf00);
+        assert_eq!(free.take(0x1000, 16), Some(0x2000));
+        assert_eq!(free.take(16, 16), None);
     }
 
     #[test]

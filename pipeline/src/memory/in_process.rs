@@ -8,8 +8,8 @@
 //! The range is shorter than a 32-bit displacement reaches, so everything in it reaches everything else in
 //! it. Slabs are taken from its top, which lies right below the loaded libraries where the system's default
 //! placement is in force, so that code mostly reaches their data too. Large zero-filled data comes from
-//! the bottom. Where it does not fit, it is mapped elsewhere: code then reaches it through the GOT or with
-//! `-mcmodel=large`, and a direct reference is a link error that says so.
+//! the bottom. Where data does not fit, its whole allocation gets a range of its own (`aside.rs`), in which its code
+//! reaches it; other objects then reach it as they reach a library.
 //!
 //! Code and constants lie in shared pages with two views (`mapping.rs`); nothing is `mprotect`ed per
 //! object, and small objects share pages. Writable data is private and written in place. Where the second
@@ -19,28 +19,26 @@
 //! whole is unmapped, except for one spare of each kind.
 //!
 //! # Fork
-//! Code and constants are shared with a child, and both see what either writes: after `fork` a child may run
-//! what was linked before, but must not link more, and a parent that frees and reuses code changes it
-//! under the child. Writable data is private to each. A child that goes on linking needs its code re-homed
-//! first, which is not done here yet.
+//! A child runs what was linked before the fork, links more, and gives back, without the parent noticing, and
+//! the other way round; see `fork.rs`.
 //!
 //! # Locks
 //! One lock a manager, held for bookkeeping and for the mapping of slabs; never while memory is zeroed, written or
-//! read, and never while user code runs.
+//! read, and never while user code runs. A fork takes the locks of all managers, in the order they were made, under
+//! a lock of its own.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::Mutex;
 
-use super::arena::{Arena, Piece, SLAB_ALIGN, SLAB_BYTES};
-use super::mapping::{self, ReservedRange};
-use super::{
-    Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentKind,
-    SegmentRequest,
-};
+use super::allocation::Allocation;
+use super::arena::{Arena, SLAB_ALIGN, SLAB_BYTES};
+use super::fork;
+use super::fork_lock::ForkLock;
+use super::mapping::ReservedRange;
+use super::{InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentRequest};
 
 /// The range that is reserved when nothing else is asked for.
 const RESERVE_BYTES: usize = (2 << 30) - (16 << 20);
@@ -88,7 +86,7 @@ impl InProcessMemoryManager {
     /// to lie next to the libraries, and code reaches their data; nothing else depends on that.
     ///
     /// # Errors
-    /// [`MemoryError::Reserve`] if the system grants no usable range.
+    /// [`MemoryError::Reserve`] if the system grants no usable range; otherwise as [`Self::with_options`].
     pub fn new() -> Result<Self, MemoryError> {
         Self::with_options(MemoryOptions::default())
     }
@@ -97,7 +95,7 @@ impl InProcessMemoryManager {
     ///
     /// # Errors
     /// [`MemoryError::Reserve`] if the system does not grant the range; [`MemoryError::Protect`] if two views are
-    /// demanded and refused.
+    /// demanded and refused; [`MemoryError::Watch`] if the system is out of memory for our `fork` handlers.
     pub fn with_options(options: MemoryOptions) -> Result<Self, MemoryError> {
         let reserved = match options.reserve_bytes {
             Some(bytes) => ReservedRange::reserve(whole_slabs(bytes)?)?,
@@ -112,7 +110,9 @@ impl InProcessMemoryManager {
             }
             ViewPolicy::Automatic => arena.probe_two_views().is_ok(),
         };
-        Ok(Self { pool: Arc::new(Pool { arena: Mutex::new(arena), reserved }) })
+        let pool = Arc::new(Pool { arena: ForkLock::new(arena), reserved });
+        fork::watch(&pool)?;
+        Ok(Self { pool })
     }
 
     /// The reserved addresses.
@@ -134,27 +134,7 @@ impl InProcessMemoryManager {
 
 impl MemoryManager for InProcessMemoryManager {
     fn allocate(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
-        for request in segments {
-            check(owner, request)?;
-        }
-        let mut allocation =
-            Allocation { pool: Arc::clone(&self.pool), pieces: Vec::with_capacity(segments.len()) };
-        {
-            let mut arena = self.pool.arena.lock();
-            arena.allocations += 1;
-            for request in segments {
-                match arena.take(owner, request) {
-                    Ok(piece) => allocation.pieces.push(piece),
-                    Err(error) => {
-                        drop(arena);
-                        return Err(error); // what was taken so far goes back with `allocation`
-                    }
-                }
-            }
-        }
-        for piece in &allocation.pieces {
-            piece.prepare();
-        }
+        let allocation = Allocation::take(&self.pool, owner, segments)?;
         Ok(InFlightAlloc::new(Box::new(allocation)))
     }
 
@@ -172,82 +152,10 @@ impl fmt::Debug for InProcessMemoryManager {
 }
 
 /// What the manager and its allocations share. Dropped with the last of them.
-struct Pool {
-    arena: Mutex<Arena>,
+pub(super) struct Pool {
+    pub(super) arena: ForkLock<Arena>,
     /// Unmapped after `arena` has unmapped the working views: fields drop in order.
     reserved: ReservedRange,
-}
-
-struct Allocation {
-    pool: Arc<Pool>,
-    pieces: Vec<Piece>,
-}
-
-impl Backing for Allocation {
-    fn address(&self, segment: usize) -> ExecutorAddr {
-        ExecutorAddr::new(self.pieces[segment].range.start as u64)
-    }
-
-    fn working(&mut self, segment: usize) -> &mut [u8] {
-        let piece = &self.pieces[segment];
-        // SAFETY: the piece was taken out of the free ranges for this allocation alone, its working view is
-        // mapped writable until the allocation is given back, and `&mut self` excludes a second borrow. Nothing
-        // runs or reads the run view before `finalize` consumes the `InFlightAlloc`.
-        unsafe { mapping::bytes_mut(piece.working, piece.content_bytes) }
-    }
-
-    fn finalize(&mut self) -> Result<(), MemoryError> {
-        for piece in self.pieces.iter().filter(|piece| piece.protect) {
-            mapping::protect(piece.range.start, piece.range.end - piece.range.start, piece.kind)?;
-        }
-        let mut arena = self.pool.arena.lock();
-        for piece in self.pieces.iter().filter(|piece| piece.working != piece.range.start) {
-            if let Some((_, slab)) = arena.slabs.range_mut(..=piece.range.start).next_back() {
-                slab.settle();
-            }
-        }
-        Ok(())
-    }
-
-    fn bytes(&self) -> SegmentBytes {
-        let mut bytes = SegmentBytes::default();
-        for piece in &self.pieces {
-            *bytes.of_mut(piece.kind) += piece.range.len() as u64;
-        }
-        bytes
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        let mut bytes = SegmentBytes::default();
-        for piece in &self.pieces {
-            *bytes.of_mut(piece.kind) += mapping::resident_bytes(piece.range.start, piece.range.len());
-        }
-        bytes
-    }
-}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        let mut arena = self.pool.arena.lock();
-        for piece in self.pieces.iter().rev() {
-            arena.give_back(piece);
-        }
-        arena.allocations = arena.allocations.saturating_sub(1);
-    }
-}
-
-fn check(owner: &str, request: &SegmentRequest) -> Result<(), MemoryError> {
-    let invalid = |what| Err(MemoryError::Invalid { owner: owner.into(), what });
-    if !request.align.is_power_of_two() || request.align > 1 << 30 {
-        return invalid("the alignment is not a power of two up to 1 GiB");
-    }
-    if request.zero_fill_bytes > 0 && request.kind != SegmentKind::Data {
-        return invalid("only data segments have zero-fill");
-    }
-    match request.content_bytes.checked_add(request.zero_fill_bytes) {
-        Some(total) if total < 1 << 46 => Ok(()),
-        _ => invalid("the segment is larger than the address space"),
-    }
 }
 
 fn whole_slabs(bytes: u64) -> Result<usize, MemoryError> {

@@ -1,7 +1,7 @@
 //! The operating system's part: reserving addresses, making the two views of a slab, giving pages back.
 //!
 //! All system calls of `memory/` are here. Addresses travel as numbers; the callers (`in_process.rs`,
-//! `slab.rs`) own disjoint parts of one [`ReservedRange`] and never hand a part to two owners.
+//! `slab.rs`) own disjoint parts of a [`ReservedRange`] and never hand a part to two owners.
 //!
 //! # The two views
 //!
@@ -14,6 +14,8 @@
 //! pages need no file descriptor that way, and perf names the functions in them.
 
 use std::io;
+use std::iter;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
@@ -54,6 +56,20 @@ impl ReservedRange {
     /// The addresses.
     pub(super) const fn range(&self) -> Range<usize> {
         self.start..self.start + self.len
+    }
+
+    /// Gives back everything but `parts`, which lie in the range and do not overlap; whoever mapped something there
+    /// unmaps it.
+    pub(super) fn keep(self, mut parts: Vec<Range<usize>>) {
+        let whole = ManuallyDrop::new(self).range();
+        parts.sort_unstable_by_key(|part| part.start);
+        let ends = parts.iter().map(|part| part.end);
+        let starts = parts.iter().map(|part| part.start);
+        for (gap_start, gap_end) in iter::once(whole.start).chain(ends).zip(starts.chain([whole.end])) {
+            if gap_start < gap_end {
+                unmap(gap_start, gap_end - gap_start);
+            }
+        }
     }
 }
 
@@ -102,21 +118,6 @@ pub(super) fn map_private(start: usize, len: usize) -> Result<(), MemoryError> {
     .map_err(protect_error(start, len, "readable and writable"))
 }
 
-/// Maps private, writable, zeroed memory outside of the reserved range, as near to `hint` as the system has room.
-pub(super) fn map_private_near(hint: usize, len: usize) -> Result<usize, MemoryError> {
-    // SAFETY: without MAP_FIXED the hint replaces no existing mapping.
-    unsafe {
-        rustix::mm::mmap_anonymous(
-            pointer(hint).cast(),
-            len,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE | MapFlags::NORESERVE,
-        )
-    }
-    .map(|start| start.expose_provenance())
-    .map_err(|errno| MemoryError::Reserve { size_bytes: len as u64, source: Arc::new(errno.into()) })
-}
-
 /// Turns `start..start + len` back into inaccessible reserved addresses; its pages are freed.
 pub(super) fn map_nothing(start: usize, len: usize) -> Result<(), MemoryError> {
     // SAFETY: the range lies in our reserved range and belongs to the caller, who is done with it.
@@ -145,7 +146,7 @@ pub(super) fn protect(start: usize, len: usize, kind: SegmentKind) -> Result<(),
     let (flags, wanted) = match kind {
         SegmentKind::Code => (MprotectFlags::READ | MprotectFlags::EXEC, "readable and executable"),
         SegmentKind::ReadOnly => (MprotectFlags::READ, "read-only"),
-        SegmentKind::Data => return Ok(()),
+        SegmentKind::Data | SegmentKind::FarData => return Ok(()),
     };
     // SAFETY: the pages are the caller's own; nobody writes to them through this address from here on.
     unsafe { rustix::mm::mprotect(pointer(start).cast(), len, flags) }

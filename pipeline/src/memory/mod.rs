@@ -11,11 +11,16 @@
 //! constants are written through a second view of their pages (see `in_process.rs`).
 
 mod account;
+mod allocation;
 mod arena;
+mod aside;
 pub mod faulty;
+mod fork;
+mod fork_lock;
 mod free_ranges;
 mod in_process;
 mod mapping;
+mod piece;
 mod slab;
 
 use std::fmt;
@@ -36,7 +41,8 @@ pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
 /// Source: ORC `JITLinkMemoryManager`.
 #[doc(alias = "JITLinkMemoryManager")]
 pub trait MemoryManager: Send + Sync {
-    /// Allocates `segments` together, each at its own final address.
+    /// Allocates `segments` together, each at its own final address. Code reaches the start of every one of them with
+    /// a 32-bit displacement, [`SegmentKind::FarData`] excepted.
     ///
     /// `owner` is the name of the unit the memory is for; errors carry it. The contents read as zeros, and
     /// so does what follows them up to `zero_fill_bytes`.
@@ -60,6 +66,18 @@ pub enum SegmentKind {
     ReadOnly,
     /// Readable and writable, private to this process, written in place.
     Data,
+    /// Like [`Self::Data`], for what only 64-bit distances and addresses refer to: it may lie anywhere.
+    FarData,
+}
+
+impl SegmentKind {
+    /// The kind of memory it is, wherever that lies.
+    pub(crate) const fn near(self) -> Self {
+        match self {
+            Self::FarData => Self::Data,
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for SegmentKind {
@@ -68,6 +86,7 @@ impl fmt::Display for SegmentKind {
             Self::Code => "code",
             Self::ReadOnly => "read-only",
             Self::Data => "data",
+            Self::FarData => "far data",
         })
     }
 }
@@ -80,10 +99,16 @@ pub struct SegmentRequest {
     /// Bytes that the link writes.
     pub content_bytes: usize,
     /// Bytes after the contents that are zero and cost nothing until the program touches them.
-    /// Only [`SegmentKind::Data`] may ask for them.
+    /// Only [`SegmentKind::Data`] and [`SegmentKind::FarData`] may ask for them.
     pub zero_fill_bytes: usize,
     /// Alignment of the segment's first byte; a power of two.
     pub align: usize,
+}
+
+impl SegmentRequest {
+    pub(crate) const fn total_bytes(&self) -> usize {
+        self.content_bytes.saturating_add(self.zero_fill_bytes)
+    }
 }
 
 /// What backs an allocation: implemented by each [`MemoryManager`] for its own bookkeeping.
@@ -99,7 +124,8 @@ pub trait Backing: Send + Sync {
     /// Gives every segment the protection of its kind. Called once, after which `working` is not called again.
     ///
     /// # Errors
-    /// [`MemoryError::Protect`] if the operating system refuses.
+    /// [`MemoryError::Protect`] if the operating system refuses; [`MemoryError::Forked`] in a child of the process that
+    /// allocated.
     fn finalize(&mut self) -> Result<(), MemoryError>;
 
     /// Bytes allocated, by kind.
@@ -136,7 +162,8 @@ impl InFlightAlloc {
     /// Ends the writing: from here on every segment has the protection of its kind.
     ///
     /// # Errors
-    /// [`MemoryError::Protect`] if the operating system refuses; the memory has been given back then.
+    /// [`MemoryError::Protect`] if the operating system refuses, [`MemoryError::Forked`] in a child of the process that
+    /// allocated; the memory has been given back then.
     pub fn finalize(mut self) -> Result<FinalizedAlloc, MemoryError> {
         self.backing.finalize()?;
         Ok(FinalizedAlloc { backing: self.backing })
@@ -221,6 +248,18 @@ pub enum MemoryError {
         used_bytes: u64,
         /// The size of the range.
         reserved_bytes: u64,
+    },
+    /// The process has forked since the memory was asked for.
+    #[error(
+        "the process forked while the memory was being filled: that is the parent's to finish, and the child has to \
+         link the unit again"
+    )]
+    Forked,
+    /// The system cannot note what has to happen when the process forks.
+    #[error("cannot register what has to be done when the process forks")]
+    Watch {
+        /// What the system said.
+        source: Arc<io::Error>,
     },
     /// The request contradicts itself.
     #[error("invalid memory request of `{owner}`: {what}")]

@@ -1,7 +1,7 @@
 //! A slab: a stretch of the reserved range with one kind of memory, and its two views.
 //!
-//! A slab knows where its views are and how far it has been used. Which bytes of it are free is
-//! `in_process.rs`'s business, through `free_ranges.rs`.
+//! A slab knows where its views are, how far it has been used and how much of it is in use. Which bytes of it are
+//! free is `arena.rs`'s business, through `free_ranges.rs`.
 
 use std::ops::Range;
 
@@ -23,8 +23,14 @@ pub(super) struct Slab {
     kind: SegmentKind,
     range: Range<usize>,
     access: Access,
-    /// Whether the range belongs to the reserved range (or was mapped elsewhere).
+    /// Whether its addresses belong to the common range, or to nobody else.
     reserved: bool,
+    /// Bytes in pieces that were taken and not given back.
+    live_bytes: usize,
+    /// Whether a process on the other side of a `fork` uses its pages too.
+    inherited: bool,
+    /// Bytes that are not in use and never will be again, on account of that process.
+    withheld_bytes: usize,
     /// Everything from here on has never been handed out and still reads as zeros.
     touched_end: usize,
     /// The working view has been forgotten up to here.
@@ -50,8 +56,26 @@ const POPULATE_BYTES: usize = 64 * 1024;
 const SETTLE_BYTES: usize = 64 * 1024;
 
 impl Slab {
-    /// Maps a slab at `range` of the reserved range.
+    /// Maps a slab at `range` of the common range.
     pub(super) fn map(range: Range<usize>, kind: SegmentKind, two_views: bool) -> Result<Self, MemoryError> {
+        Self::map_in(range, kind, two_views, true)
+    }
+
+    /// Maps a slab at reserved addresses that are its own from then on.
+    pub(super) fn map_aside(
+        range: Range<usize>,
+        kind: SegmentKind,
+        two_views: bool,
+    ) -> Result<Self, MemoryError> {
+        Self::map_in(range, kind, two_views, false)
+    }
+
+    fn map_in(
+        range: Range<usize>,
+        kind: SegmentKind,
+        two_views: bool,
+        reserved: bool,
+    ) -> Result<Self, MemoryError> {
         let len = range.end - range.start;
         let access = if two_views && kind != SegmentKind::Data {
             Access::TwoViews { working: mapping::map_two_views(range.start, len, kind)? }
@@ -59,18 +83,23 @@ impl Slab {
             mapping::map_private(range.start, len)?;
             Access::InPlace
         };
-        Ok(Self::new(range, kind, access, true))
-    }
-
-    /// Maps a data slab of its own outside of the reserved range, near `hint`.
-    pub(super) fn map_elsewhere(hint: usize, len: usize) -> Result<Self, MemoryError> {
-        let start = mapping::map_private_near(hint, len)?;
-        Ok(Self::new(start..start + len, SegmentKind::Data, Access::InPlace, false))
+        Ok(Self::new(range, kind, access, reserved))
     }
 
     fn new(range: Range<usize>, kind: SegmentKind, access: Access, reserved: bool) -> Self {
         let start = range.start;
-        Self { kind, range, access, reserved, touched_end: start, settled_end: start, populated_end: start }
+        Self {
+            kind,
+            range,
+            access,
+            reserved,
+            live_bytes: 0,
+            inherited: false,
+            withheld_bytes: 0,
+            touched_end: start,
+            settled_end: start,
+            populated_end: start,
+        }
     }
 
     /// Its addresses.
@@ -83,7 +112,7 @@ impl Slab {
         self.kind
     }
 
-    /// Whether its addresses belong to the reserved range.
+    /// Whether its addresses belong to the common range.
     pub(super) const fn is_reserved(&self) -> bool {
         self.reserved
     }
@@ -101,10 +130,42 @@ impl Slab {
         }
     }
 
+    /// Whether nothing of it is in use.
+    pub(super) const fn is_unused(&self) -> bool {
+        self.live_bytes == 0
+    }
+
+    /// Notes that `len` bytes are not in use any more.
+    pub(super) fn leave(&mut self, len: usize) {
+        self.live_bytes -= len;
+    }
+
+    /// Notes that the process has forked and both sides go on using what is in use now. Private pages are each
+    /// side's own from then on; the shared pages behind two views are not.
+    pub(super) fn inherit(&mut self) {
+        self.inherited |= matches!(self.access, Access::TwoViews { .. }) && !self.is_unused();
+    }
+
+    /// Notes that `len` bytes of it are out of use for good.
+    pub(super) fn withhold(&mut self, len: usize) {
+        self.withheld_bytes += len;
+    }
+
+    /// How much of it is out of use for good.
+    pub(super) const fn withheld_bytes(&self) -> usize {
+        self.withheld_bytes
+    }
+
+    /// Whether what was in use at a `fork` must stay as it was then, because another process may read it.
+    pub(super) const fn is_inherited(&self) -> bool {
+        self.inherited
+    }
+
     /// Notes that `taken` is handed out; answers what has to be done to it before that.
     pub(super) fn touch(&mut self, taken: &Range<usize>) -> Preparation {
         let dirty_bytes = self.touched_end.clamp(taken.start, taken.end) - taken.start;
         self.touched_end = self.touched_end.max(taken.end);
+        self.live_bytes += taken.len();
         let mut populate = 0..0;
         if let Access::TwoViews { working } = self.access
             && taken.end > self.populated_end
@@ -161,7 +222,8 @@ impl Slab {
         mapping::resident_bytes(self.range.start, self.range.end - self.range.start)
     }
 
-    /// Unmaps it; its addresses are reserved again. On an error the slab is as before.
+    /// Unmaps it; its addresses are reserved again if they belong to the common range, and gone if not. On an error
+    /// the slab is as before.
     pub(super) fn release(&self) -> Result<(), MemoryError> {
         let len = self.range.end - self.range.start;
         if self.reserved {

@@ -1,0 +1,134 @@
+//! What happens to the in-process managers when the process forks.
+//!
+//! ```text
+//!            parent                                   child
+//!  prepare   lock the registry, then every arena
+//!  fork      ─────────────────────────────────────▶  one thread, all managers at rest
+//!  after     note the fork; unlock                    note the fork; locks made anew; next process number
+//! ```
+//!
+//! Data is private to each side. Code and constants lie in pages that both sides see, and copying them would cost each
+//! child time and memory for code that it mostly runs and seldom replaces. So nothing is copied, and instead
+//! **what was in use at the fork stays as it was, on both sides**:
+//!
+//! - given back, it is not recycled but withheld until its slab is unused as a whole; then the slab is unmapped, and the
+//!   other side keeps its own mapping of the pages (`arena.rs`);
+//! - what was free belongs to the parent, which goes on filling it; the child never reads it, and links into new slabs;
+//! - what was being filled is the parent's to finish. In the child it can only be dropped: what is written goes nowhere
+//!   and finalizing is [`MemoryError::Forked`](super::MemoryError::Forked).
+//!
+//! The price is memory: whoever forks often while code comes and goes keeps up to a slab for each piece of code that
+//! stays. [`KindUsage::withheld_bytes`](super::KindUsage::withheld_bytes) says how much that is.
+//!
+//! Not covered: `_Fork`, a bare `clone`, and `vfork`, after which nothing of this runs. A child of those may
+//! call linked code and `exec`, no more. `fork` from a signal handler waits for ever if it interrupted a manager.
+//!
+//! # Locks
+//! The registry's, then the arenas' in the order of the registry; nobody takes the registry's while holding an arena's.
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::sync::{Arc, OnceLock, Weak};
+
+use uruk_core::sync::MutexGuard;
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
+
+use super::MemoryError;
+use super::arena::Arena;
+use super::fork_lock::ForkLock;
+use super::in_process::Pool;
+
+type Pools = Vec<Weak<Pool>>;
+
+/// The managers of this process, oldest first. Those that are gone are dropped when the next one comes.
+static REGISTRY: ForkLock<Pools> = ForkLock::new(Vec::new());
+
+/// How many forks lie between the first process and this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// What `prepare` leaves for the handlers after the fork.
+static HELD: HeldCell = HeldCell(UnsafeCell::new(None));
+
+/// A process in a line of forks; tells a child from its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process(u64);
+
+impl Process {
+    /// The one that asks.
+    pub(super) fn current() -> Self {
+        // Relaxed: written only while the process has one thread; later threads start after that.
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+}
+
+/// Sees to it that a fork finds `pool` at rest and that both sides hear of it.
+///
+/// # Errors
+/// [`MemoryError::Watch`] if the system cannot note our handlers.
+pub(super) fn watch(pool: &Arc<Pool>) -> Result<(), MemoryError> {
+    static INSTALLED: OnceLock<i32> = OnceLock::new();
+    let code = *INSTALLED.get_or_init(|| {
+        // SAFETY: the handlers take no arguments, do not unwind, and are there as long as this library is: libc
+        // forgets them when it is unloaded.
+        unsafe { libc::pthread_atfork(Some(prepare), Some(after_in_parent), Some(after_in_child)) }
+    });
+    if code != 0 {
+        return Err(MemoryError::Watch { source: Arc::new(io::Error::from_raw_os_error(code)) });
+    }
+    let mut registry = REGISTRY.lock();
+    registry.retain(|pool| pool.strong_count() > 0);
+    registry.push(Arc::downgrade(pool));
+    Ok(())
+}
+
+/// All locks, from before a fork to after it.
+struct Held {
+    registry: MutexGuard<'static, Pools>,
+    /// Guards before the pools they borrow from.
+    arenas: Vec<(MutexGuard<'static, Arena>, Arc<Pool>)>,
+}
+
+struct HeldCell(UnsafeCell<Option<Held>>);
+
+// SAFETY: the cell is touched by the handlers alone, which run one after another in the thread that forks; between two
+// threads that fork stands the registry's lock, which is held whenever the cell is touched.
+unsafe impl Sync for HeldCell {}
+
+extern "C" fn prepare() {
+    let registry = REGISTRY.lock();
+    let pools = registry.iter().filter_map(Weak::upgrade);
+    // SAFETY: the lock lies in the pool, which stays with the guard until that is gone.
+    let arenas = pools.map(|pool| (unsafe { pool.arena.lock_for_long() }, pool)).collect();
+    // SAFETY: the registry's lock is held.
+    unsafe { *HELD.0.get() = Some(Held { registry, arenas }) };
+}
+
+extern "C" fn after_in_parent() {
+    // SAFETY: `prepare` has left the registry's lock held, in the cell.
+    let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
+    let mut pools = Vec::with_capacity(held.arenas.len());
+    for (mut arena, pool) in held.arenas {
+        arena.note_fork_in_parent();
+        drop(arena);
+        pools.push(pool);
+    }
+    drop(held.registry);
+    drop(pools); // Perhaps the last to own one: outside of every lock.
+}
+
+extern "C" fn after_in_child() {
+    // Relaxed: this is the only thread.
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: `prepare` has left the registry's lock held, in the cell.
+    let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
+    let mut pools = Vec::with_capacity(held.arenas.len());
+    for (mut arena, pool) in held.arenas {
+        arena.note_fork_in_child();
+        // SAFETY: this is the only thread, and the guard is of this lock.
+        unsafe { pool.arena.renew(arena) };
+        pools.push(pool);
+    }
+    // SAFETY: as above.
+    unsafe { REGISTRY.renew(held.registry) };
+    drop(pools);
+}
