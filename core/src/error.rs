@@ -90,17 +90,26 @@ pub enum DefineError {
     },
 }
 
+/// Where a lookup looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchedDylib {
+    /// The dylib.
+    pub dylib: Arc<str>,
+    /// What it asks for definitions it does not have.
+    pub generators: Vec<Arc<str>>,
+}
+
 /// Why a lookup failed. Nothing it asked for is answered.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {
     /// Required symbols have no definition that the lookup may see.
-    #[error("symbols not found: {} (searched dylibs: {})", Names(symbols), Names(searched))]
+    #[error("symbols not found: {} (searched dylibs: {})", Names(symbols), Searched(searched))]
     NotFound {
         /// The missing symbols.
         symbols: Vec<SymbolName>,
-        /// The names of the dylibs searched, in order.
-        searched: Vec<Arc<str>>,
+        /// The dylibs searched, in order.
+        searched: Vec<SearchedDylib>,
     },
     /// A symbol failed, or one that it waits on.
     #[error("{0}")]
@@ -349,6 +358,20 @@ impl<T: fmt::Display> fmt::Display for Names<'_, T> {
             Some(more) if more > 0 => write!(f, " and {more} more"),
             _ => Ok(()),
         }
+    }
+}
+
+struct Searched<'a>(&'a [SearchedDylib]);
+
+impl fmt::Display for Searched<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, SearchedDylib { dylib, generators }) in self.0.iter().enumerate() {
+            write!(f, "{}`{dylib}`", if index == 0 { "" } else { ", " })?;
+            if !generators.is_empty() {
+                write!(f, " with {}", generators.join(", "))?;
+            }
+        }
+        Ok(())
     }
 }
 

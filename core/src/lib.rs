@@ -64,7 +64,7 @@ pub use address::{ExecutorAddr, ExecutorSymbolDef};
 pub use dylib::{JitDylib, SearchOrder};
 pub use error::{
     CloseError, DefineError, DelegateError, DylibError, EmitError, LookupError, RemoveError, ResolveError,
-    SessionError, TrackerError,
+    SearchedDylib, SessionError, TrackerError,
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};

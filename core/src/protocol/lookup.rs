@@ -5,8 +5,8 @@
 //! everything is matched and lodged in one transaction.
 
 use crate::{
-    JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolLookupFlags,
-    SymbolName,
+    JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib, SymbolFlags,
+    SymbolLookupFlags, SymbolName,
 };
 
 use super::alias::AliasEdge;
@@ -171,12 +171,18 @@ impl<P: Payload> SessionState<P> {
             }
         }
         if !missing.is_empty() {
-            let searched = search.order.iter().map(|(id, _)| self.dylibs[*id].name.clone()).collect();
+            let searched = search.order.iter().map(|(id, _)| self.searched(*id)).collect();
             return Some(LookupError::NotFound { symbols: missing, searched });
         }
         let failed = |row: &&RowId| matches!(self.rows[**row].state, RowState::Failed { .. });
         let failed = rows.iter().flatten().find(failed)?;
         Some(LookupError::Failed(self.failure_of(*failed)))
+    }
+
+    fn searched(&self, dylib: DylibId) -> SearchedDylib {
+        let row = &self.dylibs[dylib];
+        let generators = row.generators.iter().map(|id| self.generators[*id].name.clone()).collect();
+        SearchedDylib { dylib: row.name.clone(), generators }
     }
 
     /// Whether a row is far enough for a query, before the query is lodged on it.

@@ -17,6 +17,8 @@ use super::{ProcessSymbols, jit_overrides};
 pub struct ProcessSymbolsGenerator {
     symbols: Arc<ProcessSymbols>,
     overrides: Vec<(&'static str, uruk_core::ExecutorSymbolDef)>,
+    /// The libraries searched when the generator was made.
+    name: String,
 }
 
 impl ProcessSymbolsGenerator {
@@ -24,13 +26,14 @@ impl ProcessSymbolsGenerator {
     pub fn new(symbols: Arc<ProcessSymbols>) -> Self {
         let allowed = |name: &str| symbols.allowed.as_ref().is_none_or(|allowed| allowed.contains(name));
         let overrides = jit_overrides().into_iter().filter(|(name, _)| allowed(name)).collect();
-        Self { symbols, overrides }
+        let name = symbols.searched().join(", ");
+        Self { symbols, overrides, name }
     }
 }
 
 impl DefinitionGenerator for ProcessSymbolsGenerator {
     fn name(&self) -> &str {
-        "process symbols"
+        &self.name
     }
 
     fn generate(&self, request: GenerateRequest) {
