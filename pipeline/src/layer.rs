@@ -32,8 +32,8 @@ pub trait IrLayer: Send + Sync {
 pub trait ObjectLayer: Send + Sync {
     /// Makes the symbols of `responsibility` from `object`.
     ///
-    /// Definitions of the object that the responsibility does not cover are the object's own: references
-    /// to them from inside it stay inside, and nobody else sees them.
+    /// An exported definition that the responsibility does not cover has lost against another of its name:
+    /// references to it go there. A hidden one that its dylib has nowhere else is the object's own.
     ///
     /// # Concurrency
     /// Called on whatever thread materializes, several at a time, with no LLVM context held.

@@ -144,57 +144,6 @@ impl<'data> ObjectInterface<'data> {
     }
 }
 
-/// A copy of `object` in which each definition that `yields` is a reference to somebody else's instead.
-///
-/// The contents stay where they are; nobody refers to them any more by that name.
-pub(super) fn undefine(
-    object: &ObjectBuffer,
-    yields: impl Fn(&str) -> bool,
-) -> Result<ObjectBuffer, ObjectError> {
-    let malformed = |error: TableError| ObjectError::Malformed {
-        object: object.name().clone(),
-        size_bytes: object.size_bytes(),
-        what: error.to_string(),
-    };
-    let table_offset = symbol_table_offset(object).map_err(malformed)?;
-    let interface = ObjectInterface::read(object)?;
-    let mut bytes = object.bytes().to_vec();
-    for symbol in interface.defined.iter().filter(|symbol| yields(symbol.name)) {
-        let start = table_offset + symbol.index * size_of::<elf::Sym64<LittleEndian>>();
-        if let Some(entry) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
-            undefine_entry(entry);
-        }
-    }
-    Ok(ObjectBuffer::new(object.name().clone(), bytes))
-}
-
-fn symbol_table_offset(object: &ObjectBuffer) -> Result<usize, TableError> {
-    let data = object.bytes();
-    let sections = Header::parse(data)?.sections(ENDIAN, data)?;
-    let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
-    let table = sections.section(symbols.section())?;
-    // It was read through this offset, so it fits.
-    Ok(table.sh_offset(ENDIAN) as usize)
-}
-
-/// Rewrites one entry of an ELF64 little-endian symbol table:
-///
-/// ```text
-/// 0        4      5       6        8         16       24
-/// | name   | info | other | section | value  | size   |
-/// ```
-fn undefine_entry(entry: &mut [u8; 24]) {
-    // A resolver's type says how a definition works; a reference has none of that. Whatever it is, it is
-    // wanted now: a weak definition must not become a reference that may stay null.
-    let kind = match entry[4] & 0xF {
-        kind if kind == elf::STT_GNU_IFUNC.0 || kind == elf::STT_COMMON.0 => elf::STT_NOTYPE.0,
-        kind => kind,
-    };
-    entry[4] = elf::STB_GLOBAL.0 << 4 | kind;
-    entry[6..8].copy_from_slice(&elf::SHN_UNDEF.0.to_le_bytes());
-    entry[8..24].fill(0);
-}
-
 /// The flags of a definition that is not local. `in_code` says whether it lies in an executable section.
 ///
 /// A member of a COMDAT group is weak besides, whatever its binding: the group yields as a whole.

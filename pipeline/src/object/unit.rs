@@ -9,14 +9,14 @@ use uruk_core::{
     SharedError, SymbolFlags, SymbolName,
 };
 
-use super::interface::{ObjectInterface, undefine};
+use super::interface::ObjectInterface;
 use super::{CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectError};
 use crate::layer::ObjectLayer;
 
 /// A relocatable object waiting to be linked.
 ///
-/// A definition that yields to another one is turned into a reference to it, in a copy of the object's
-/// symbol table, so that the layers below need not know which definitions were given up.
+/// A definition that yields to another one is no longer promised, which tells the layer below to refer to the
+/// other one.
 ///
 /// Source: ORC `BasicObjectLayerMaterializationUnit`.
 #[doc(alias = "BasicObjectLayerMaterializationUnit")]
@@ -26,7 +26,6 @@ pub struct ObjectMaterializationUnit {
     interface: MaterializationInterface,
     commons: Vec<(SymbolName, CommonExtent)>,
     shares_sections: bool,
-    discarded: Vec<SymbolName>,
 }
 
 impl ObjectMaterializationUnit {
@@ -47,7 +46,7 @@ impl ObjectMaterializationUnit {
             read.defined.iter().filter_map(|symbol| Some((session.intern(symbol.name), symbol.common?)));
         let commons = commons.collect();
         let shares_sections = read.shares_sections;
-        Ok(Self { object, layer, interface, commons, shares_sections, discarded: Vec::new() })
+        Ok(Self { object, layer, interface, commons, shares_sections })
     }
 
     /// Whether its sections may have to lie next to other files' (`__start_X`), which takes linking them
@@ -81,29 +80,17 @@ impl MaterializationUnit for ObjectMaterializationUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let object = if self.discarded.is_empty() {
-            Ok(self.object)
-        } else {
-            undefine(&self.object, |name| self.discarded.iter().any(|symbol| symbol.as_str() == name))
-        };
-        match object {
-            Ok(object) => self.layer.emit(responsibility, object),
-            Err(error) => responsibility.fail(Arc::new(error)),
-        }
+        self.layer.emit(responsibility, self.object);
     }
 
     fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
         self.interface.symbols.remove(symbol);
-        self.discarded.push(symbol.clone());
     }
 }
 
 impl fmt::Debug for ObjectMaterializationUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectMaterializationUnit")
-            .field("object", &self.object)
-            .field("discarded", &self.discarded)
-            .finish_non_exhaustive()
+        f.debug_struct("ObjectMaterializationUnit").field("object", &self.object).finish_non_exhaustive()
     }
 }
 
