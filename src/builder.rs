@@ -14,6 +14,7 @@ use uruk_pipeline::object::CommonSymbols;
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 
+use crate::compiler_runtime::CompilerRuntime;
 use crate::files::Files;
 use crate::{Jit, JitError};
 
@@ -156,7 +157,15 @@ impl JitBuilder {
             #[cfg(feature = "llvm")]
             target,
         };
-        Ok(Jit { session, main, memory, files: Arc::new(files) })
+        let files = Arc::new(files);
+        if let Some(runtime) = CompilerRuntime::find(files.clone()) {
+            // Its symbols are hidden, so that each program has its own; this is part of the program.
+            let dylib = session.create_jit_dylib("compiler runtime")?;
+            dylib.add_generator(Arc::new(runtime));
+            dylib.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
+            main.add_to_link_order(&dylib, JitDylibLookupFlags::MatchAllSymbols)?;
+        }
+        Ok(Jit { session, main, memory, files })
     }
 }
 

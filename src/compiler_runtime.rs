@@ -1,14 +1,67 @@
-//! Where the C compiler keeps its support library.
+//! The C compiler's own support library (`libgcc.a`), served where nothing else has a symbol.
+//!
+//! Compilers refer to functions and variables that no shared library exports, such as what `target_clones`
+//! asks about the processor. A native link searches this library last; so does a program here. Most
+//! programs need nothing of it, and then it is not even opened.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use uruk_core::sync::Arc;
+use uruk_core::{DefinitionGenerator, GenerateRequest, SharedError};
+use uruk_pipeline::object::{ObjectBuffer, StaticArchiveGenerator};
+
+use crate::JitError;
+use crate::files::Files;
+
+/// Opens the library when the first symbol is missing everywhere else.
+pub(crate) struct CompilerRuntime {
+    path: PathBuf,
+    name: String,
+    files: Arc<Files>,
+    archive: std::sync::OnceLock<Result<StaticArchiveGenerator, JitError>>,
+}
+
+impl CompilerRuntime {
+    /// The machine's support library, if it has one; `files` makes units of its members.
+    pub(crate) fn find(files: Arc<Files>) -> Option<Self> {
+        let path = find()?;
+        Some(Self { name: path.display().to_string(), path, files, archive: std::sync::OnceLock::new() })
+    }
+
+    fn open(&self) -> Result<StaticArchiveGenerator, JitError> {
+        let archive = ObjectBuffer::open(&self.path)
+            .map_err(|source| JitError::Read { path: self.path.clone(), source: Arc::new(source) })?;
+        self.files.archive(&archive)
+    }
+}
+
+impl DefinitionGenerator for CompilerRuntime {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn generate(&self, request: GenerateRequest) {
+        match self.archive.get_or_init(|| self.open()) {
+            Ok(archive) => archive.generate(request),
+            Err(error) => request.finish(Err(Arc::new(error.clone()) as SharedError)),
+        }
+    }
+}
+
+impl fmt::Debug for CompilerRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompilerRuntime").field("path", &self.path).finish_non_exhaustive()
+    }
+}
 
 /// Directories that hold one directory for each version of GCC, as Debian, Fedora and Arch have them.
 const ROOTS: [&str; 3] =
     ["/usr/lib/gcc/x86_64-linux-gnu", "/usr/lib/gcc/x86_64-redhat-linux", "/usr/lib/gcc/x86_64-pc-linux-gnu"];
 
 /// The newest `libgcc.a` of the machine.
-pub(crate) fn find() -> Option<PathBuf> {
+fn find() -> Option<PathBuf> {
     ROOTS.iter().find_map(|root| newest(Path::new(root)))
 }
 

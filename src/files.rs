@@ -82,19 +82,17 @@ impl Files {
         self.define(dylib, Box::new(unit), participation, shares_sections)
     }
 
-    /// Serves the members of an archive to lookups in `dylib`.
-    pub(crate) fn add_archive(
+    /// Serves the members of an archive to lookups.
+    pub(crate) fn archive(
         self: &Arc<Self>,
-        dylib: &JitDylib,
         archive: &ObjectBuffer,
-    ) -> Result<(), JitError> {
+    ) -> Result<StaticArchiveGenerator, JitError> {
         let index = ArchiveIndex::read(archive, |member| self.bitcode_symbols(member))?;
         let files = self.clone();
         let define = move |dylib: &JitDylib, member: ObjectBuffer| {
             files.add_member(dylib, member).map_err(|error| Arc::new(error) as SharedError)
         };
-        dylib.add_generator(Arc::new(StaticArchiveGenerator::new(index, define)));
-        Ok(())
+        Ok(StaticArchiveGenerator::new(index, define))
     }
 
     /// Defines a unit, in its place in the order of initialisation.

@@ -16,7 +16,7 @@ use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::files::{Files, Participation};
-use crate::{FunctionPointer, JitBuilder, JitError, compiler_runtime};
+use crate::{FunctionPointer, JitBuilder, JitError};
 
 /// A program in this process: files go in, functions come out.
 ///
@@ -121,21 +121,8 @@ impl Jit {
     /// # Errors
     /// [`JitError::Object`] if the archive is broken.
     pub fn add_archive(&self, archive: &ObjectBuffer) -> Result<(), JitError> {
-        self.files.add_archive(&self.main, archive)
-    }
-
-    /// Adds the C compiler's own support library (`libgcc.a`), if the machine has it: the functions and
-    /// variables that compilers refer to and no shared library exports, such as what `target_clones` asks
-    /// about the processor. Searched after all archives added before. Answers whether it was found.
-    ///
-    /// # Errors
-    /// [`JitError::Object`] if the archive is broken.
-    pub fn add_compiler_runtime(&self) -> Result<bool, JitError> {
-        let Some(path) = compiler_runtime::find() else { return Ok(false) };
-        let archive =
-            ObjectBuffer::open(&path).map_err(|source| JitError::Read { path, source: Arc::new(source) })?;
-        self.add_archive(&archive)?;
-        Ok(true)
+        self.main.add_generator(Arc::new(self.files.archive(archive)?));
+        Ok(())
     }
 
     /// Loads a shared library and searches it for symbols from now on.

@@ -12,7 +12,7 @@ use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
-use uruk::pipeline::runtime::startup::Program;
+use uruk::pipeline::runtime::startup::{Program, give_back_free_memory};
 use uruk::{Jit, JitError};
 
 use super::args::RunArgs;
@@ -49,6 +49,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     observers.leave_terminal();
     let (jit, entry) = linked?;
     dispatcher.retire();
+    give_back_free_memory();
 
     let program = Program::new(arguments);
     program.take_the_name();
@@ -95,7 +96,6 @@ fn link(
     for file in &args.files {
         add_file(jit, file, args)?;
     }
-    jit.add_compiler_runtime()?;
     let entry = jit.link(&args.entry).map_err(|source| RunError::Link { source })?;
     Ok((jit, entry))
 }
