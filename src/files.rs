@@ -16,7 +16,7 @@ use uruk_pipeline::object::FileKind;
 use uruk_pipeline::object::{
     ArchiveIndex, CommonSymbols, ObjectBuffer, ObjectMaterializationUnit, StaticArchiveGenerator,
 };
-use uruk_pipeline::platform::Platform;
+use uruk_pipeline::platform::{Platform, UnitTraits};
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::JitError;
@@ -53,10 +53,11 @@ impl Files {
         participation: Participation,
     ) -> Result<(), JitError> {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
+        let work_bytes = source.size_bytes();
         let mut unit = IrMaterializationUnit::from_source(dylib.session(), layer, &self.target, source)?;
         unit.share_commons(dylib, &self.commons)?;
-        let shares_sections = unit.shares_sections();
-        self.define(dylib, Box::new(unit), participation, shares_sections)
+        let traits = UnitTraits { shares_sections: unit.shares_sections(), work_bytes };
+        self.define(dylib, Box::new(unit), participation, traits)
     }
 
     /// Defines what a module in memory promises.
@@ -65,8 +66,8 @@ impl Files {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let mut unit = IrMaterializationUnit::from_module(dylib.session(), layer, &self.target, module)?;
         unit.share_commons(dylib, &self.commons)?;
-        let shares_sections = unit.shares_sections();
-        self.define(dylib, Box::new(unit), Participation::Always, shares_sections)
+        let traits = UnitTraits { shares_sections: unit.shares_sections(), ..UnitTraits::default() };
+        self.define(dylib, Box::new(unit), Participation::Always, traits)
     }
 
     /// Defines what an object promises.
@@ -78,8 +79,8 @@ impl Files {
     ) -> Result<(), JitError> {
         let mut unit = ObjectMaterializationUnit::new(dylib.session(), self.object_layer.clone(), object)?;
         unit.share_commons(dylib, &self.commons)?;
-        let shares_sections = unit.shares_sections();
-        self.define(dylib, Box::new(unit), participation, shares_sections)
+        let traits = UnitTraits { shares_sections: unit.shares_sections(), work_bytes: 0 };
+        self.define(dylib, Box::new(unit), participation, traits)
     }
 
     /// Serves the members of an archive to lookups.
@@ -101,12 +102,11 @@ impl Files {
         dylib: &JitDylib,
         unit: Box<dyn MaterializationUnit>,
         participation: Participation,
-        shares_sections: bool,
+        traits: UnitTraits,
     ) -> Result<(), JitError> {
         let runs_code = unit.interface().initializer.is_some();
-        let declares = participation == Participation::Always || runs_code || shares_sections;
-        let initializer =
-            declares.then(|| self.platform.declare(dylib.session(), unit.name(), shares_sections));
+        let declares = participation == Participation::Always || runs_code || traits.shares_sections;
+        let initializer = declares.then(|| self.platform.declare(dylib.session(), unit.name(), traits));
         let mut unit = LinkedUnit::new(unit, initializer.clone());
         unit.yield_to_libraries(dylib, &self.process);
         dylib.define(Box::new(unit)).inspect_err(|_| {

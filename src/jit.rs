@@ -12,7 +12,7 @@ use uruk_core::{
 use uruk_pipeline::ir::ThreadSafeModule;
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::object::{FileKind, ObjectBuffer};
-use uruk_pipeline::platform::Platform;
+use uruk_pipeline::platform::{Platform, UnitTraits};
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::files::{Files, Participation};
@@ -139,7 +139,7 @@ impl Jit {
     /// # Errors
     /// [`JitError::Define`] if its symbols are refused.
     pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
-        self.files.define(&self.main, unit, Participation::Always, false)
+        self.files.define(&self.main, unit, Participation::Always, UnitTraits::default())
     }
 
     /// Looks up `symbol`, compiling and linking what it needs.

@@ -14,6 +14,15 @@ use uruk_core::{ExecutionSession, ExecutorAddr, SymbolName};
 
 use crate::runtime::startup::ArrayFunction;
 
+/// What matters about a unit before it is compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitTraits {
+    /// Whether it has sections that lie next to those of the same name in other units, or asks where they are.
+    pub shares_sections: bool,
+    /// A measure of how long compiling it takes: the size of its source. Zero for what is compiled already.
+    pub work_bytes: usize,
+}
+
 /// The initialisers of one session.
 ///
 /// # Concurrency
@@ -28,7 +37,8 @@ pub struct Platform {
 struct State {
     next_order: u32,
     order_of: FxHashMap<SymbolName, u32>,
-    undiscovered: Vec<SymbolName>,
+    /// Initializer symbols nobody has been told of, with how much work each unit is.
+    undiscovered: Vec<(usize, SymbolName)>,
     /// Initializer symbols of units that share sections and have not been handed to the linker yet.
     sharing_sections: FxHashSet<SymbolName>,
     preinitializers: Vec<ArrayFunction>,
@@ -46,16 +56,16 @@ impl Platform {
     /// Makes the initializer symbol of a unit that is about to be defined. Units are linked, and
     /// initialised, in the order of these calls.
     ///
-    /// A unit that `shares_sections` is linked together with all others declared so far that do: their
+    /// A unit that shares sections is linked together with all others declared so far that do: their
     /// sections of one name then lie side by side, between `__start_X` and `__stop_X`.
-    pub fn declare(&self, session: &ExecutionSession, unit: &str, shares_sections: bool) -> SymbolName {
+    pub fn declare(&self, session: &ExecutionSession, unit: &str, traits: UnitTraits) -> SymbolName {
         let mut state = self.state.lock();
         let order = state.next_order;
         state.next_order += 1;
         let symbol = session.intern(&format!("$init.{order}.{unit}"));
         state.order_of.insert(symbol.clone(), order);
-        state.undiscovered.push(symbol.clone());
-        if shares_sections {
+        state.undiscovered.push((traits.work_bytes, symbol.clone()));
+        if traits.shares_sections {
             state.sharing_sections.insert(symbol.clone());
         }
         symbol
@@ -66,7 +76,7 @@ impl Platform {
         let mut state = self.state.lock();
         state.order_of.remove(symbol);
         state.sharing_sections.remove(symbol);
-        state.undiscovered.retain(|declared| declared != symbol);
+        state.undiscovered.retain(|(_, declared)| declared != symbol);
     }
 
     /// If the unit of `symbol` shares sections, all units that do and have not been answered here before: they
@@ -86,9 +96,11 @@ impl Platform {
     }
 
     /// The initializer symbols declared since the last call: looking them up materializes their units,
-    /// which may declare more.
+    /// which may declare more. The largest come first: a pool that is given the longest work first ends sooner.
     pub fn take_declared(&self) -> Vec<SymbolName> {
-        std::mem::take(&mut self.state.lock().undiscovered)
+        let mut declared = std::mem::take(&mut self.state.lock().undiscovered);
+        declared.sort_by_key(|(work_bytes, _)| std::cmp::Reverse(*work_bytes));
+        declared.into_iter().map(|(_, symbol)| symbol).collect()
     }
 
     /// Notes the functions that the linker found in the unit of `symbol`, each with its priority, in the
@@ -165,8 +177,8 @@ mod tests {
     fn initializers_run_by_priority_then_unit_then_position() {
         let session = ExecutionSession::new();
         let platform = Platform::new();
-        let first = platform.declare(&session, "first.o", false);
-        let second = platform.declare(&session, "second.o", false);
+        let first = platform.declare(&session, "first.o", UnitTraits::default());
+        let second = platform.declare(&session, "second.o", UnitTraits::default());
         const DEFAULT_PRIORITY: u16 = 65535;
         let at = |priority, address| (priority, ExecutorAddr::new(address));
         // Linked in the opposite order, as two workers may.
@@ -189,11 +201,22 @@ mod tests {
     }
 
     #[test]
+    fn the_unit_with_the_most_work_is_asked_for_first() {
+        let session = ExecutionSession::new();
+        let platform = Platform::new();
+        let of = |work_bytes| UnitTraits { work_bytes, ..UnitTraits::default() };
+        let declared = [("object.o", 0), ("small.bc", 10), ("large.bc", 1000), ("also_small.bc", 10)]
+            .map(|(unit, work_bytes)| platform.declare(&session, unit, of(work_bytes)));
+        let [object, small, large, also_small] = declared;
+        assert_eq!(platform.take_declared(), [large, small, also_small, object]);
+    }
+
+    #[test]
     fn a_declared_unit_is_asked_for_once() {
         let session = ExecutionSession::new();
         let platform = Platform::new();
-        let kept = platform.declare(&session, "kept.o", false);
-        let refused = platform.declare(&session, "refused.o", false);
+        let kept = platform.declare(&session, "kept.o", UnitTraits::default());
+        let refused = platform.declare(&session, "refused.o", UnitTraits::default());
         platform.withdraw(&refused);
         assert_eq!(platform.take_declared(), [kept]);
         assert!(platform.take_declared().is_empty());
