@@ -44,3 +44,6 @@ stress: ## Runs the tests that hammer, for STRESS_SECONDS each.
 
 bench: setup ## Measures.
 	$(CARGO) bench --workspace --benches
+	$(CARGO) build --release -p uruk
+	scripts/bench-throws.py
+	scripts/compare-lli.py

@@ -62,7 +62,7 @@ impl Platform {
         let mut state = self.state.lock();
         let order = state.next_order;
         state.next_order += 1;
-        let symbol = session.intern(&format!("$init.{order}.{unit}"));
+        let symbol = session.intern(&format!("<file {order}: {unit}>"));
         state.order_of.insert(symbol.clone(), order);
         state.undiscovered.push((traits.work_bytes, symbol.clone()));
         if traits.shares_sections {

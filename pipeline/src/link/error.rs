@@ -68,7 +68,7 @@ pub enum LinkError {
     #[error(
         "{site}: relocation {kind} reaches the thread-local variable `{symbol}` by a fixed distance from the thread \
          pointer, which only code linked into the executable can do; recompile `{}` with -fPIC and without \
-         -ftls-model=initial-exec or local-exec",
+         -ftls-model=initial-exec or local-exec, or hand its LLVM bitcode over instead (clang -emit-llvm -c, rustc --emit=llvm-bc)",
         site.object
     )]
     StaticTls {
