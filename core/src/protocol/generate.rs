@@ -165,15 +165,12 @@ impl<P: Payload> SessionState<P> {
                     *suspended = walker;
                 }
             }
-            Step::Done => {
-                if let Some(Query { handler, .. }) = self.queries.remove(query) {
-                    self.conclude(walker.search, handler, effects);
-                }
-            }
+            Step::Done => self.conclude(query, walker, effects),
             Step::GeneratorGone(dylib) => {
                 let dylib = self.dylibs[dylib].name.clone();
                 let source = shared_error("it was removed while the lookup was on its way to it");
                 let error = LookupError::Generator { dylib, generator: "(removed)".into(), source };
+                self.set_phase(query, Phase::Suspended(walker));
                 self.fail_query(query, error, effects);
             }
         }
