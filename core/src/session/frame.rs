@@ -48,6 +48,19 @@ pub(super) fn depth_of(session: &ExecutionSession) -> usize {
     FRAMES.try_with(|frames| frames.borrow().iter().filter(|frame| frame.session == tag).count()).unwrap_or(0)
 }
 
+/// Fails what panics have dropped inside this thread's frames, before the thread waits: it might be for these symbols.
+pub(super) fn fail_dropped() {
+    let dropped = FRAMES.try_with(|frames| {
+        let mut frames = frames.borrow_mut();
+        frames.iter_mut().flat_map(|frame| std::mem::take(&mut frame.dropped_in_panic)).collect::<Vec<_>>()
+    });
+    for mut duty in dropped.into_iter().flatten() {
+        duty.fail(FailureCause::Panicked(
+            "a panic whose message was not known when its thread had to wait".into(),
+        ));
+    }
+}
+
 /// Leaves `duty`, which a panic is dropping, with the innermost frame; `false` if there is none.
 pub(crate) fn defer_to_panicking_frame(duty: &mut Duty) -> bool {
     let deferred = FRAMES.try_with(|frames| {
