@@ -220,12 +220,16 @@ impl QueuedUnit {
         let span = tracing::debug_span!("unit.materialize", unit = %unit_name, dylib = dylib.name());
         let duty = Duty { dylib: dylib.clone(), claim, unit_name, symbols, initializer, settled: false };
         // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-        let _panic = frame::run(&session, move || {
+        let (ended, failed) = frame::run_counting(&session, move || {
             let responsibility = frame::attach(duty);
             let _entered = span.entered();
             discarded.iter().for_each(|symbol| unit.discard(&dylib, symbol));
             unit.materialize(responsibility);
         });
+        // One that had finished or parked its responsibility has no symbol left to fail.
+        if let (Err(message), 0) = (ended, failed) {
+            session.report_from_task(SessionError::Panicked { place: "a unit", message });
+        }
     }
 
     /// The claimed unit as the protocol knows it, leaving a settled husk.
