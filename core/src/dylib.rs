@@ -119,12 +119,16 @@ impl JitDylib {
     ///
     /// Source: ORC `JITDylib::removeFromLinkOrder`.
     pub fn remove_from_link_order(&self, dylib: &JitDylib) {
-        self.session.transact(|state, _| state.remove_from_link_order(self.id, dylib.id));
+        // The id of another session's dylib may be that of one of ours.
+        if dylib.session == self.session {
+            self.session.transact(|state, _| state.remove_from_link_order(self.id, dylib.id));
+        }
     }
 
     /// Lets `generator` provide definitions this dylib lacks, after those added before it.
     ///
-    /// Gives what [`JitDylib::remove_generator`] needs; nothing if the dylib was removed from its session.
+    /// Gives what [`JitDylib::remove_generator`] needs; nothing if the dylib was removed from its session or the
+    /// session is closed.
     ///
     /// Source: ORC `JITDylib::addGenerator`.
     pub fn add_generator(&self, generator: Arc<dyn DefinitionGenerator>) -> Option<GeneratorId> {
@@ -237,10 +241,14 @@ impl ExecutionSession {
     /// search it from now on.
     ///
     /// # Errors
-    /// [`RemoveError::Resources`] joins what the resources said.
+    /// [`RemoveError::Resources`] joins what the resources said. [`RemoveError::Foreign`] if the dylib belongs to
+    /// another session.
     ///
     /// Source: ORC `ExecutionSession::removeJITDylib`.
     pub fn remove_jit_dylib(&self, dylib: &JitDylib) -> Result<(), RemoveError> {
+        if dylib.session != *self {
+            return Err(RemoveError::Foreign { dylib: dylib.name.clone() });
+        }
         let resources = self.transact(|state, effects| state.remove_dylib(dylib.id, effects));
         remove_resources(dylib.name.clone(), resources)
     }

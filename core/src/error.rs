@@ -295,6 +295,12 @@ pub enum RemoveError {
         /// The dylib.
         dylib: Arc<str>,
     },
+    /// The dylib belongs to another session.
+    #[error("dylib `{dylib}` belongs to another session; remove it there")]
+    Foreign {
+        /// The dylib.
+        dylib: Arc<str>,
+    },
 }
 
 /// Why a resource tracker refused.

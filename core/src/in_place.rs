@@ -70,11 +70,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         if latch.is_open() {
             return Ok(());
         }
-        let depth = with(|thread| thread.depth).unwrap_or(0);
-        if depth >= IN_PLACE_WAIT_DEPTH_MAX {
-            return Err(WaitError::TooDeep { depth });
-        }
-        let _level = Level::enter();
+        let _level = Level::nest()?;
         while !latch.is_open() {
             match next() {
                 Some(queued) => run(queued),
@@ -117,6 +113,23 @@ pub(crate) fn run_ready() {
     }
 }
 
+/// Runs this thread's queue from inside whatever runs on it, until the latch is open or nothing is left.
+///
+/// # Errors
+/// When that would nest too deep.
+pub(crate) fn run_until(latch: &Latch) -> Result<(), WaitError> {
+    if with(|thread| thread.queue.is_empty()).unwrap_or(true) {
+        return Ok(());
+    }
+    let _level = Level::nest()?;
+    while !latch.is_open()
+        && let Some(queued) = next()
+    {
+        run(queued);
+    }
+    Ok(())
+}
+
 fn enqueue(queued: Queued) {
     let mut queued = Some(queued);
     with(|thread| thread.queue.extend(queued.take()));
@@ -146,6 +159,12 @@ impl Level {
     fn enter() -> Self {
         with(|thread| thread.depth += 1);
         Self
+    }
+
+    /// A loop inside the others, if that is not too deep.
+    fn nest() -> Result<Self, WaitError> {
+        let depth = with(|thread| thread.depth).unwrap_or(0);
+        if depth >= IN_PLACE_WAIT_DEPTH_MAX { Err(WaitError::TooDeep { depth }) } else { Ok(Self::enter()) }
     }
 }
 

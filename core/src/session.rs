@@ -19,7 +19,7 @@ use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::record::Records;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Latch, Mutex};
 use crate::{
     DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
     JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupResult, LookupSet,
@@ -159,7 +159,7 @@ impl ExecutionSession {
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
         let name = |position: usize| order[position].0.shared_name();
         let query = self.transact(|state, effects| state.lookup(search, completion, name, effects));
-        if let Err(error) = self.0.dispatcher.wait(&blocked.latch) {
+        if let Err(error) = self.wait(&blocked.latch) {
             if let Some(query) = query {
                 self.transact(|state, effects| state.withdraw(query, effects));
             }
@@ -252,6 +252,25 @@ impl ExecutionSession {
             // A reporter that panics has nobody left to tell.
             let _ = crate::panics::guard(|| reporter(&error));
         }
+    }
+
+    /// The same from a task that is counted and in none of its frames any more: the reporter may close the session,
+    /// which must know of every counted task that it runs inside of.
+    fn report_from_task(&self, error: SessionError) {
+        let _ = frame::run(self, || self.report(error));
+    }
+
+    /// Blocks until the latch is open.
+    ///
+    /// First this thread does what only it can do: tasks that the dispatcher has refused lie in its own queue, and
+    /// symbols that a caught panic has dropped wait for the end of a frame which may be the one that waits here.
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        if latch.is_open() {
+            return Ok(());
+        }
+        frame::fail_dropped();
+        crate::in_place::run_until(latch)?;
+        self.0.dispatcher.wait(latch)
     }
 
     /// Tells tokens of this session from those of others.

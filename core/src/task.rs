@@ -19,7 +19,8 @@ pub enum TaskPriority {
 
 /// One piece of work: a unit to materialize, or user code to run after the lock is gone.
 ///
-/// Dropping a task without running it is allowed at any time: what it owns fails on its way out.
+/// Dropping a task without running it is allowed at any time: what it owns fails on its way out, and a lookup's handler
+/// runs on the thread that drops it, so no lock of the dispatcher may be held.
 pub struct Task {
     label: Arc<str>,
     priority: TaskPriority,

@@ -1,6 +1,6 @@
 //! Which worker the running thread is, and the slot it holds while it runs a task.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use uruk_core::Task;
@@ -25,12 +25,14 @@ pub(crate) struct Worker {
     pub(crate) number: usize,
     /// The slot, while a task runs and has not blocked. The worker's loop holds it otherwise.
     slot: RefCell<Option<Local<Task>>>,
+    /// How many calls of `Pool::blocking` the thread is inside of.
+    pub(crate) blocks: Cell<usize>,
 }
 
 impl Worker {
     /// Makes the running thread a worker of `pool`, until [`Worker::leave`].
     pub(crate) fn enter(pool: Arc<Pool>, number: usize) -> Rc<Self> {
-        let worker = Rc::new(Self { pool, number, slot: RefCell::new(None) });
+        let worker = Rc::new(Self { pool, number, slot: RefCell::new(None), blocks: Cell::new(0) });
         CURRENT.with(|current| *current.borrow_mut() = Some(worker.clone()));
         worker
     }

@@ -249,7 +249,8 @@ impl Pool {
     }
 }
 
-/// A thread inside [`Pool::blocking`]; when it is dropped, also by a panic, the thread has a slot again if one is vacant.
+/// A thread inside [`Pool::blocking`]; when it is dropped, also by a panic, the thread has a slot again if one is vacant
+/// and no other block is around this one: what is left of that may block for as long as it likes.
 struct Blocked<'a> {
     pool: &'a Pool,
     worker: &'a Worker,
@@ -257,13 +258,22 @@ struct Blocked<'a> {
 
 impl<'a> Blocked<'a> {
     fn begin(pool: &'a Pool, worker: &'a Worker) -> Self {
-        pool.counters.blocked.increment();
+        let outer = worker.blocks.get();
+        worker.blocks.set(outer + 1);
+        if outer == 0 {
+            pool.counters.blocked.increment();
+        }
         Self { pool, worker }
     }
 }
 
 impl Drop for Blocked<'_> {
     fn drop(&mut self) {
+        let outer = self.worker.blocks.get() - 1;
+        self.worker.blocks.set(outer);
+        if outer > 0 {
+            return;
+        }
         self.pool.counters.blocked.decrement();
         if let Some(slot) = self.pool.occupy() {
             self.worker.lend(slot);

@@ -57,6 +57,11 @@ impl<P: Payload> SessionState<P> {
         self.stage == Stage::Open
     }
 
+    /// Whether everything has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stage == Stage::Closed
+    }
+
     /// Whether the session takes work from where it comes.
     pub(crate) fn admits(&self, by_task: bool) -> bool {
         match self.stage {

@@ -115,10 +115,10 @@ impl<P: Payload> SessionState<P> {
             let dylib = "(removed)".into();
             return Err(DefineError::TrackerDefunct { unit: unit_name.clone(), dylib });
         };
-        let competition = match self.compete(dylib, &symbols) {
-            // A claim that has symbols has a live tracker; one without may have outlived its own.
-            Ok(_) if !self.trackers.contains(tracker) => Err(Refusal::TrackerDefunct),
-            other => other,
+        // A claim that has symbols has a live tracker; one without may have outlived its own, and its dylib.
+        let competition = match self.tracker_is_defunct(tracker) {
+            true => Err(Refusal::TrackerDefunct),
+            false => self.compete(dylib, &symbols),
         };
         let competition = match competition {
             Ok(competition) => competition,
@@ -160,6 +160,12 @@ impl<P: Payload> SessionState<P> {
         if !uncovered.is_empty() {
             effects.leftovers.push(Leftover::RefusedUnit(unit));
             return Err(DefineError::NotCovered { unit: definition.unit_name, symbols: uncovered });
+        }
+        if covered.is_empty() {
+            // A unit that waits in no row would never be found again.
+            self.claims.remove(claim);
+            effects.leftovers.push(Leftover::RefusedUnit(unit));
+            return Ok(());
         }
         let Definition { unit_name: name, symbols, initializer, priority, .. } = definition;
         let rows = self.rows_of_claim(claim, dylib, &symbols);

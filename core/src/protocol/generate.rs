@@ -66,7 +66,8 @@ impl Suspended {
 }
 
 impl<P: Payload> SessionState<P> {
-    /// See [`crate::JitDylib::add_generator`]. None if the dylib was removed; the generator leaves then.
+    /// See [`crate::JitDylib::add_generator`]. None if the dylib was removed or the session is closed; the generator
+    /// leaves then.
     pub(crate) fn add_generator(
         &mut self,
         dylib: DylibId,
@@ -74,7 +75,8 @@ impl<P: Payload> SessionState<P> {
         value: P::Generator,
         effects: &mut Effects<P>,
     ) -> Option<GeneratorId> {
-        let Some(row) = self.dylibs.get_mut(dylib) else {
+        let open = !self.is_closed();
+        let Some(row) = self.dylibs.get_mut(dylib).filter(|_| open) else {
             effects.leftovers.push(Leftover::Generator(value));
             return None;
         };
@@ -165,15 +167,12 @@ impl<P: Payload> SessionState<P> {
                     *suspended = walker;
                 }
             }
-            Step::Done => {
-                if let Some(Query { handler, .. }) = self.queries.remove(query) {
-                    self.conclude(walker.search, handler, effects);
-                }
-            }
+            Step::Done => self.conclude(query, walker, effects),
             Step::GeneratorGone(dylib) => {
                 let dylib = self.dylibs[dylib].name.clone();
                 let source = shared_error("it was removed while the lookup was on its way to it");
                 let error = LookupError::Generator { dylib, generator: "(removed)".into(), source };
+                self.set_phase(query, Phase::Suspended(walker));
                 self.fail_query(query, error, effects);
             }
         }
@@ -195,6 +194,12 @@ impl<P: Payload> SessionState<P> {
         let id = *generators.front()?;
         let Some(generator) = self.generators.get_mut(id) else { return Some(Step::GeneratorGone(dylib)) };
         if generator.occupant.is_some() {
+            // Lookups that have ended stay in the queue; they make room before it grows.
+            if generator.queue.len() == generator.queue.capacity() {
+                generator.queue.retain(|query| self.queries.contains(*query));
+                // Where most still wait it grows all the same, or each newcomer would pay for another look.
+                generator.queue.reserve(generator.queue.len());
+            }
             generator.queue.push_back(query);
             return Some(Step::Suspend);
         }
@@ -266,5 +271,43 @@ impl<P: Payload> SessionState<P> {
         };
         let dylib = self.dylibs[*dylib].name.clone();
         LookupError::Generator { dylib, generator: name.clone(), source }
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+    use crate::{LookupKind, RequiredState, SymbolStringPool};
+
+    enum Numbers {}
+
+    impl Payload for Numbers {
+        type Unit = u32;
+        type Handler = u32;
+        type Generator = u32;
+        type Resource = u32;
+    }
+
+    #[test]
+    fn lookups_withdrawn_from_a_queue_leave_no_trace() {
+        let mut state: SessionState<Numbers> = SessionState::new(false);
+        let mut effects = Effects::default();
+        let dylib = state.create_dylib("main".into()).unwrap();
+        let generator = state.add_generator(dylib, "busy".into(), 0, &mut effects).unwrap();
+        let name = SymbolStringPool::new().intern("a");
+        for round in 0..10_000 {
+            let search = Search {
+                kind: LookupKind::Static,
+                order: vec![(dylib, JitDylibLookupFlags::MatchAllSymbols)],
+                symbols: LookupSet::one(name.clone()),
+                required_state: RequiredState::Ready,
+                ..Search::default()
+            };
+            let query = state.lookup(search, round, |_| "main".into(), &mut effects).unwrap();
+            if round > 0 {
+                state.withdraw(query, &mut effects);
+            }
+        }
+        assert!(state.generators[generator].queue.len() < 100, "{}", state.generators[generator].queue.len());
     }
 }

@@ -52,7 +52,7 @@ impl<P: Payload> SessionState<P> {
     /// `dylib_name` names the dylib at a position of the order, should it be gone.
     pub(crate) fn lookup(
         &mut self,
-        search: Search,
+        mut search: Search,
         handler: P::Handler,
         dylib_name: impl FnOnce(usize) -> crate::sync::Arc<str>,
         effects: &mut Effects<P>,
@@ -72,13 +72,39 @@ impl<P: Payload> SessionState<P> {
             self.advance(query, effects);
             return Some(query);
         }
-        self.lodge_all(search, matches.rows, handler, effects)
+        match self.accept(&mut search, &matches.rows, effects) {
+            Ok(lodged) => {
+                let query = self.queries.insert(Query { handler, phase: Phase::Lodged(lodged) });
+                self.wait_or_complete(query, effects).then_some(query)
+            }
+            Err(error) => {
+                let symbols = search.symbols.len();
+                effects.complete(handler, Err(error));
+                self.observe(effects, || crate::EventKind::QueryFailed { symbols });
+                None
+            }
+        }
     }
 
-    /// Ends the generating part of a lookup: what is there now is all there will be.
-    pub(crate) fn conclude(&mut self, search: Search, handler: P::Handler, effects: &mut Effects<P>) {
-        let matches = self.match_all(&search);
-        self.lodge_all(search, matches.rows, handler, effects);
+    /// Ends the generating part of a lookup: what is there now is all there will be. The query keeps its id, by which
+    /// it can be withdrawn.
+    pub(crate) fn conclude(
+        &mut self,
+        query: QueryId,
+        mut suspended: Box<Suspended>,
+        effects: &mut Effects<P>,
+    ) {
+        let matches = self.match_all(&suspended.search);
+        match self.accept(&mut suspended.search, &matches.rows, effects) {
+            Ok(lodged) => {
+                self.set_phase(query, Phase::Lodged(lodged));
+                self.wait_or_complete(query, effects);
+            }
+            Err(error) => {
+                self.set_phase(query, Phase::Suspended(suspended));
+                self.fail_query(query, error, effects);
+            }
+        }
     }
 
     /// What `dylib` has for `name`.
@@ -116,46 +142,49 @@ impl<P: Payload> SessionState<P> {
         Matches { rows, may_generate }
     }
 
-    /// Claims what nobody has searched and lodges the query, or ends it: with an error that leaves
-    /// everything as it was, or with the answer if that is there already.
-    fn lodge_all(
+    /// Claims what nobody has searched, and gives what the query is to be lodged with. An error leaves everything as
+    /// it was, the search too.
+    fn accept(
         &mut self,
-        search: Search,
-        rows: Vec<Option<RowId>>,
-        handler: P::Handler,
+        search: &mut Search,
+        rows: &[Option<RowId>],
         effects: &mut Effects<P>,
-    ) -> Option<QueryId> {
-        let aliases = match self.refuse(&search, &rows).map_or_else(|| self.add_aliases(&search, &rows), Err)
-        {
-            Ok(aliases) => aliases,
-            Err(error) => {
-                let symbols = search.symbols.len();
-                effects.complete(handler, Err(error));
-                self.observe(effects, || crate::EventKind::QueryFailed { symbols });
-                return None;
-            }
-        };
+    ) -> Result<Lodged, LookupError> {
+        let aliases = self.refuse(search, rows).map_or_else(|| self.add_aliases(search, rows), Err)?;
         for &row in rows.iter().flatten() {
             self.claim(row, effects);
         }
         let required_state = search.required_state;
-        let entry = |((name, _), row): ((SymbolName, _), Option<RowId>)| {
-            let row = row?;
+        let entry = |((name, _), row): ((SymbolName, _), &Option<RowId>)| {
+            let row = (*row)?;
             Some(Entry { name, row, progress: self.progress_of(row, required_state) })
         };
-        let entries: Vec<_> = search.symbols.0.into_iter().zip(rows).filter_map(entry).collect();
-        let waits = |entry: &Entry| matches!(entry.progress, Progress::Waiting { .. });
-        let waiting: Vec<_> = (0..entries.len()).filter(|&index| waits(&entries[index])).collect();
-        let lodged = Lodged { required_state, outstanding: waiting.len(), entries, aliases };
-        let query = self.queries.insert(Query { handler, phase: Phase::Lodged(lodged) });
+        let symbols = std::mem::take(&mut search.symbols.0);
+        let entries: Vec<_> = symbols.into_iter().zip(rows).filter_map(entry).collect();
+        let outstanding = entries.iter().filter(|entry| entry.waits()).count();
+        Ok(Lodged { required_state, outstanding, entries, aliases })
+    }
+
+    /// Puts the query into the lists of the rows it waits for, or ends it with the answer if that is there already.
+    /// Says whether it waits.
+    fn wait_or_complete(&mut self, query: QueryId, effects: &mut Effects<P>) -> bool {
+        let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get(query) else { return false };
+        let waiting: Vec<_> =
+            (0..lodged.entries.len()).filter(|&index| lodged.entries[index].waits()).collect();
         if waiting.is_empty() {
             self.complete(query, effects);
-            return None;
+            return false;
         }
         for entry in waiting {
             self.lodge(query, entry);
         }
-        Some(query)
+        true
+    }
+
+    pub(crate) fn set_phase(&mut self, query: QueryId, phase: Phase) {
+        if let Some(query) = self.queries.get_mut(query) {
+            query.phase = phase;
+        }
     }
 
     /// Why the lookup cannot succeed, if it cannot.

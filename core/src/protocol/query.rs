@@ -232,6 +232,11 @@ impl Lodged {
 }
 
 impl Entry {
+    /// Whether its row is not far enough yet.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.progress, Progress::Waiting { .. })
+    }
+
     /// The entry as part of the answer. Symbols without an address are not.
     fn into_found(self) -> Option<Found> {
         match self.progress {

@@ -58,9 +58,9 @@ impl<P: Payload> SessionState<P> {
         Some(removed)
     }
 
-    /// Whether the tracker was removed or transferred.
+    /// Whether the tracker was removed or transferred, or has been emptied for good by closing the session.
     pub(crate) fn tracker_is_defunct(&self, tracker: TrackerId) -> bool {
-        !self.trackers.contains(tracker)
+        self.is_closed() || !self.trackers.contains(tracker)
     }
 
     /// Adds a resource; one that comes too late leaves through `effects`.
@@ -70,7 +70,8 @@ impl<P: Payload> SessionState<P> {
         resource: P::Resource,
         effects: &mut Effects<P>,
     ) -> Result<(), Defunct> {
-        match self.trackers.get_mut(tracker) {
+        let open = !self.is_closed();
+        match self.trackers.get_mut(tracker).filter(|_| open) {
             Some(tracker) => {
                 tracker.resources.push(resource);
                 Ok(())

@@ -30,7 +30,7 @@ impl ExecutionSession {
         if !self.transact(|state, _| state.start_closing()) {
             if inside == 0 {
                 // Failing to wait only means returning before the other call does.
-                let _ = self.0.dispatcher.wait(&drain.closed);
+                let _ = self.wait(&drain.closed);
             }
             return Ok(());
         }
@@ -38,11 +38,13 @@ impl ExecutionSession {
         self.0.dispatcher.run_ready();
         crate::in_place::run_ready();
         // A wait refused for its depth leaves the rest to fail below.
-        let _ = self.0.dispatcher.wait(&drained);
+        let _ = self.wait(&drained);
         let resources = self.transact(|state, effects| state.close(effects));
         let mut sources = Vec::new();
         for (dylib, resources) in resources {
-            if let Err(RemoveError::Resources { sources: more, .. }) = remove_resources(dylib, resources) {
+            // In a frame: a resource that closes the session must not wait for this very call.
+            let removed = frame::run(self, || remove_resources(dylib, resources));
+            if let Ok(Err(RemoveError::Resources { sources: more, .. })) = removed {
                 sources.extend(more);
             }
         }

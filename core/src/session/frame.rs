@@ -26,12 +26,22 @@ thread_local! {
 /// Runs `code` of the embedder on behalf of `session`; a panic comes back as its message, after it has
 /// failed the symbols of every responsibility it dropped.
 pub(super) fn run<R>(session: &ExecutionSession, code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
+    run_counting(session, code).0
+}
+
+/// The same, and how many responsibilities have failed for the panic.
+pub(super) fn run_counting<R>(
+    session: &ExecutionSession,
+    code: impl FnOnce() -> R,
+) -> (Result<R, Arc<str>>, usize) {
     let fresh = Frame { session: session.tag(), dropped_in_panic: Vec::new() };
     // While the thread is torn down there is no place for a frame; its panics then fail duties without a message.
     let pushed = FRAMES.try_with(|frames| frames.borrow_mut().push(fresh)).is_ok();
     let result = crate::panics::guard(code);
     let frame = FRAMES.try_with(|frames| frames.borrow_mut().pop_if(|_| pushed)).unwrap_or(None);
-    for mut duty in frame.into_iter().flat_map(|frame| frame.dropped_in_panic) {
+    let dropped = frame.map(|frame| frame.dropped_in_panic).unwrap_or_default();
+    let failed = dropped.len();
+    for mut duty in dropped {
         let message = match &result {
             Err(message) => message.clone(),
             // The embedder caught the panic itself and kept the message.
@@ -39,13 +49,26 @@ pub(super) fn run<R>(session: &ExecutionSession, code: impl FnOnce() -> R) -> Re
         };
         duty.fail(FailureCause::Panicked(message));
     }
-    result
+    (result, failed)
 }
 
 /// How many frames of `session` this thread is inside of.
 pub(super) fn depth_of(session: &ExecutionSession) -> usize {
     let tag = session.tag();
     FRAMES.try_with(|frames| frames.borrow().iter().filter(|frame| frame.session == tag).count()).unwrap_or(0)
+}
+
+/// Fails what panics have dropped inside this thread's frames, before the thread waits: it might be for these symbols.
+pub(super) fn fail_dropped() {
+    let dropped = FRAMES.try_with(|frames| {
+        let mut frames = frames.borrow_mut();
+        frames.iter_mut().flat_map(|frame| std::mem::take(&mut frame.dropped_in_panic)).collect::<Vec<_>>()
+    });
+    for mut duty in dropped.into_iter().flatten() {
+        duty.fail(FailureCause::Panicked(
+            "a panic whose message was not known when its thread had to wait".into(),
+        ));
+    }
 }
 
 /// Leaves `duty`, which a panic is dropping, with the innermost frame; `false` if there is none.

@@ -94,26 +94,20 @@ impl ExecutionSession {
         let guard = self.outstanding();
         Task::new(task.label().clone(), task.priority(), move || {
             if let Err(message) = frame::run(guard.session(), move || task.run()) {
-                guard.session().report(SessionError::Panicked { place: "a task", message });
+                guard.session().report_from_task(SessionError::Panicked { place: "a task", message });
             }
         })
     }
 
-    /// Code of the embedder as a task of its own, which runs even if the dispatcher refuses it.
+    /// Code of the embedder as a task of its own, which runs even if the dispatcher refuses or drops it.
     fn user_task(
         &self,
         label: &'static str,
         place: &'static str,
         code: impl FnOnce(&ExecutionSession) + Send + 'static,
     ) -> Task {
-        let guard = self.outstanding();
-        Task::new(label, TaskPriority::Demanded, move || {
-            let session = guard.session();
-            if let Err(message) = frame::run(session, move || code(session)) {
-                session.report(SessionError::Panicked { place, message });
-            }
-        })
-        .run_when_refused()
+        let mut told = Told { label, place, code: Some(code), outstanding: self.outstanding() };
+        Task::new(label, TaskPriority::Demanded, move || told.run()).run_when_refused()
     }
 
     /// Drops a value of the embedder; a unit hears first what has become of its symbols.
@@ -139,6 +133,37 @@ impl ExecutionSession {
         let request =
             GenerateRequest { dylib, query, generator: id, kind, lookup_flags, symbols, finished: false };
         self.user_task("generator.generate", "a definition generator", move |_| generator.generate(request))
+    }
+}
+
+/// Code of the embedder on its way to a worker. Dropped unrun, it runs on the thread that dropped it: a dispatcher
+/// may let go of any task, but whoever waits to be told must be.
+struct Told<F: FnOnce(&ExecutionSession) + Send + 'static> {
+    label: &'static str,
+    place: &'static str,
+    /// Taken when it runs.
+    code: Option<F>,
+    /// Counts the task in until the code has run.
+    outstanding: Outstanding,
+}
+
+impl<F: FnOnce(&ExecutionSession) + Send + 'static> Told<F> {
+    fn run(&mut self) {
+        let Some(code) = self.code.take() else { return };
+        let (session, place) = (self.outstanding.session(), self.place);
+        if let Err(message) = frame::run(session, move || code(session)) {
+            session.report_from_task(SessionError::Panicked { place, message });
+        }
+    }
+}
+
+impl<F: FnOnce(&ExecutionSession) + Send + 'static> Drop for Told<F> {
+    fn drop(&mut self) {
+        let Some(code) = self.code.take() else { return };
+        let (label, place, outstanding) = (self.label, self.place, self.outstanding.session().outstanding());
+        let mut told = Self { label, place, code: Some(code), outstanding };
+        crate::in_place::defer(Task::new(label, TaskPriority::Demanded, move || told.run()));
+        crate::in_place::run_ready();
     }
 }
 
@@ -195,12 +220,16 @@ impl QueuedUnit {
         let span = tracing::debug_span!("unit.materialize", unit = %unit_name, dylib = dylib.name());
         let duty = Duty { dylib: dylib.clone(), claim, unit_name, symbols, initializer, settled: false };
         // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-        let _panic = frame::run(&session, move || {
+        let (ended, failed) = frame::run_counting(&session, move || {
             let responsibility = frame::attach(duty);
             let _entered = span.entered();
             discarded.iter().for_each(|symbol| unit.discard(&dylib, symbol));
             unit.materialize(responsibility);
         });
+        // One that had finished or parked its responsibility has no symbol left to fail.
+        if let (Err(message), 0) = (ended, failed) {
+            session.report_from_task(SessionError::Panicked { place: "a unit", message });
+        }
     }
 
     /// The claimed unit as the protocol knows it, leaving a settled husk.
@@ -225,9 +254,10 @@ impl Drop for QueuedUnit {
     fn drop(&mut self) {
         let Some(unit) = self.unit.take() else { return };
         self.duty.fail(FailureCause::NotDispatched);
-        if let Err(message) = crate::panics::guard(move || drop(unit)) {
+        let session = self.duty.session();
+        if let Err(message) = frame::run(session, move || drop(unit)) {
             let place = "the drop of a unit";
-            self.duty.session().report(SessionError::Panicked { place, message });
+            session.report_from_task(SessionError::Panicked { place, message });
         }
     }
 }

@@ -187,3 +187,16 @@ pub fn waker() -> std::task::Waker {
     }
     Arc::new(Quiet).into()
 }
+
+/// Runs `scenario` on a thread of its own; one that ends in a deadlock fails the test instead of hanging it.
+pub fn within_reason<R: Send + 'static>(scenario: impl FnOnce() -> R + Send + 'static) -> R {
+    let (send, receive) = mpsc::channel();
+    let runs = std::thread::spawn(move || send.send(scenario()));
+    match receive.recv_timeout(std::time::Duration::from_secs(20)) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the scenario does not end"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(runs.join().expect_err("only a panic loses the result"))
+        }
+    }
+}

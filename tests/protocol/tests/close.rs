@@ -3,8 +3,11 @@
 use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
-use uruk_core::sync::Latch;
-use uruk_core::{DefineError, DylibError, ExecutionSession, LookupError, Resource};
+use uruk_core::sync::{Latch, Mutex};
+use uruk_core::{
+    DefineError, DefinitionGenerator, DylibError, ExecutionSession, GenerateRequest, LookupError, Resource,
+    SessionError, Task, TaskPriority,
+};
 
 #[test]
 fn a_closed_session_refuses_everything() {
@@ -139,4 +142,65 @@ fn closing_on_one_thread_while_others_look_up() {
             scope.spawn(|| session.close().unwrap());
         });
     }
+}
+
+/// The reporter ran inside a task but in none of its frames, so that a close waited for the task it came from.
+#[test]
+fn the_error_reporter_may_close_the_session() {
+    within_reason(|| {
+        let slot: Arc<Mutex<Option<ExecutionSession>>> = Arc::default();
+        let closing = slot.clone();
+        let reporter = Arc::new(move |_: &SessionError| {
+            let session = closing.lock().take();
+            if let Some(session) = session {
+                session.close().unwrap();
+            }
+        });
+        let session = ExecutionSession::builder().error_reporter(reporter).build();
+        *slot.lock() = Some(session.clone());
+        let task = Task::new("panics", TaskPriority::Demanded, || panic!("on purpose"));
+        session.dispatch(task);
+        assert!(matches!(session.create_jit_dylib("late"), Err(DylibError::Closed)));
+    });
+}
+
+/// A resource that closes the session while the session closes waited for itself.
+#[test]
+fn a_resource_may_close_the_session_that_removes_it() {
+    struct Closes(ExecutionSession);
+    impl Resource for Closes {
+        fn remove(self: Box<Self>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+            Ok(self.0.close()?)
+        }
+    }
+    within_reason(|| {
+        let (session, main) = session();
+        main.default_tracker().add_resource(Box::new(Closes(session.clone()))).unwrap();
+        session.close().unwrap();
+    });
+}
+
+/// What a closed session takes it never gives back: a generator or resource that holds the session kept both alive.
+#[test]
+fn a_closed_session_takes_no_generators_and_no_resources() {
+    struct Holds(#[expect(dead_code, reason = "held")] Arc<()>);
+    impl Resource for Holds {
+        fn remove(self: Box<Self>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+            Ok(())
+        }
+    }
+    impl DefinitionGenerator for Holds {
+        fn name(&self) -> &str {
+            "holds"
+        }
+        fn generate(&self, request: GenerateRequest) {
+            request.finish(Ok(()));
+        }
+    }
+    let (session, main) = session();
+    session.close().unwrap();
+    let held = Arc::new(());
+    assert!(main.default_tracker().add_resource(Box::new(Holds(held.clone()))).is_err());
+    assert!(main.add_generator(Arc::new(Holds(held.clone()))).is_none());
+    assert_eq!(Arc::strong_count(&held), 1, "both have been dropped");
 }

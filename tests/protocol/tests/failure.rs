@@ -1,7 +1,12 @@
 //! Failures: reach everything that waits, with the path to the cause.
 
+use std::sync::{Arc, mpsc};
+
 use protocol_tests::*;
-use uruk_core::{DependenceGroup, Detached, EmitError, LookupError, ResolvedResponsibility, shared_error};
+use uruk_core::{
+    DependenceGroup, Detached, EmitError, ExecutionSession, LookupError, MaterializationResponsibility,
+    ResolvedResponsibility, SessionError, shared_error,
+};
 
 /// Looks `name` up until it is resolved, so that its unit parks, and gives the resolved responsibility.
 fn resolve(main: &uruk_core::JitDylib, name: &str) -> Detached<ResolvedResponsibility> {
@@ -137,4 +142,27 @@ fn a_handler_that_panics_is_reported_and_harms_nobody() {
     session.lookup_async(request(&main, &["a"]), |_| panic!("in the handler"));
     assert_eq!(reports.try_recv().unwrap(), "a lookup's handler panicked: in the handler");
     session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+}
+
+/// Nobody heard of a panic that came too late to fail a symbol.
+#[test]
+fn a_unit_that_panics_after_it_has_finished_is_reported() {
+    let (told, reports) = mpsc::channel();
+    let reporter = Arc::new(move |error: &SessionError| told.send(error.to_string()).unwrap());
+    let session = ExecutionSession::builder().error_reporter(reporter).build();
+    let main = session.create_jit_dylib("main").unwrap();
+    let unit = |panics_first: bool| {
+        move |responsibility: MaterializationResponsibility| {
+            if panics_first {
+                panic!("in time");
+            }
+            finish(responsibility);
+            panic!("too late");
+        }
+    };
+    main.define(TestUnit::new("unit", exported(&session, &["a"]), unit(false)).boxed()).unwrap();
+    main.define(TestUnit::new("unit", exported(&session, &["b"]), unit(true)).boxed()).unwrap();
+    assert!(session.lookup_symbol(&order(&main), &session.intern("a")).is_ok());
+    assert!(session.lookup_symbol(&order(&main), &session.intern("b")).is_err());
+    assert_eq!(reports.try_iter().collect::<Vec<_>>(), ["a unit panicked: too late"]);
 }

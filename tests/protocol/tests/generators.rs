@@ -184,3 +184,19 @@ fn a_suspended_future_can_be_withdrawn() {
     requests.try_recv().unwrap().finish(Ok(()));
     assert!(matches!(next.try_recv().unwrap(), Err(LookupError::NotFound { .. })));
 }
+
+/// The query was taken out when the generator had finished and lodged under a new id, which the future did not know:
+/// dropping it withdrew nothing, and a unit that nobody wanted any more stayed wanted.
+#[test]
+fn a_lookup_can_be_withdrawn_after_its_generator_has_finished() {
+    let (session, main) = session();
+    let (generator, requests) = sends();
+    main.add_generator(generator);
+    let future = session.lookup_future(request(&main, &["a"]));
+    let parked = define_parked(&main, "unit", &["a"]);
+    requests.try_recv().unwrap().finish(Ok(()));
+    let responsibility = parked.try_recv().unwrap().attach();
+    assert_eq!(responsibility.requested_symbols(), [session.intern("a")]);
+    drop(future);
+    assert!(responsibility.requested_symbols().is_empty(), "nobody waits any more");
+}

@@ -299,3 +299,15 @@ fn ten_thousand_trackers_come_and_go() {
         }
     }
 }
+
+/// Ids of two sessions may coincide, and then the wrong dylib went.
+#[test]
+fn a_dylib_of_another_session_removes_nothing_here() {
+    let (ours, main) = session();
+    let (_theirs, foreign) = session();
+    define_simple(&main, "unit", &["a"]);
+    main.remove_from_link_order(&foreign);
+    assert_eq!(main.link_order().len(), 1);
+    assert!(ours.remove_jit_dylib(&foreign).is_err());
+    assert!(ours.lookup_symbol(&order(&main), &ours.intern("a")).is_ok());
+}

@@ -1,6 +1,6 @@
 //! Responsibilities: requested symbols, replace, delegate, defining more, refusals, groups.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
 use uruk_core::{
@@ -194,4 +194,57 @@ fn a_failed_lookup_puts_back_what_it_claimed() {
     assert!(matches!(error, LookupError::NotFound { .. }));
     // Still overridable would be wrong, still there is right.
     session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+}
+
+/// A responsibility that has delegated everything has no row that would tell it that its dylib is gone.
+#[test]
+fn a_responsibility_without_symbols_outlives_its_dylib() {
+    let (session, main) = session();
+    let parked = define_parked(&main, "unit", &["a"]);
+    let _answer = look_up_later(&session, request(&main, &["a"]));
+    let mut responsibility = parked.try_recv().unwrap().attach();
+    let part = responsibility.delegate([session.intern("a")]).unwrap();
+    session.remove_jit_dylib(&main).unwrap();
+    let refused = responsibility.define_materializing(exported(&session, &["b"]));
+    assert!(matches!(refused, Err(DefineError::TrackerDefunct { .. })), "{refused:?}");
+    drop(part);
+}
+
+/// A unit of no symbols waits in no row, so that nothing would ever have let it go.
+#[test]
+fn a_unit_that_replaces_nothing_is_let_go() {
+    let (session, main) = session();
+    let parked = define_parked(&main, "unit", &["a"]);
+    let _answer = look_up_later(&session, request(&main, &["a"]));
+    let mut responsibility = parked.try_recv().unwrap().attach();
+    let part = responsibility.delegate([session.intern("a")]).unwrap();
+    let held = Arc::new(());
+    let holds = held.clone();
+    let empty = TestUnit::new("empty", exported(&session, &[]), move |_| drop(holds));
+    responsibility.replace(empty.boxed()).unwrap();
+    assert_eq!(Arc::strong_count(&held), 1, "the unit is gone");
+    finish(part);
+}
+
+/// The symbols of a responsibility that a caught panic drops fail with the frame, for which a wait inside it waits.
+#[test]
+fn a_unit_that_catches_its_panic_may_wait_for_its_own_symbol() {
+    let error = within_reason(|| {
+        let (session, main) = session();
+        let (told, tells) = mpsc::channel();
+        let dylib = main.clone();
+        let unit = TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+            let session = responsibility.session().clone();
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _dropped = responsibility;
+                panic!("on purpose");
+            }));
+            assert!(caught.is_err());
+            told.send(session.lookup_symbol(&order(&dylib), &session.intern("a"))).unwrap();
+        });
+        main.define(unit.boxed()).unwrap();
+        assert!(session.lookup_symbol(&order(&main), &session.intern("a")).is_err());
+        tells.try_recv().unwrap().unwrap_err()
+    });
+    assert!(matches!(error, LookupError::Failed(_)), "{error}");
 }
