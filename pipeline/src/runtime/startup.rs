@@ -115,10 +115,9 @@ impl Program {
     /// # Safety
     /// `entry` can be called as `int main(int, char **, char **)`.
     pub unsafe fn run_main_and_exit(&self, entry: ExecutorAddr) -> ! {
-        // SAFETY: the caller's obligation; the vectors are those of a process.
-        let status = unsafe { entry::call_main(entry, self.argc, self.argv, environment()) };
-        // SAFETY: `exit` may be called once no exit handler is running, which holds while `main` is.
-        unsafe { libc::exit(status) }
+        // SAFETY: the caller's obligation; the vectors are those of a process. `exit` may be called once no exit
+        // handler is running, which holds while `main` is.
+        unsafe { entry::call_main_and_exit(entry, self.argc, self.argv, environment()) }
     }
 
     /// The argument count and vector, as `main` gets them.
