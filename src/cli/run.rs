@@ -62,6 +62,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     }));
     let indirect_functions = jit.platform().take_indirect_functions();
     let (initializers, finalizers) = (jit.platform().take_initializers(), jit.platform().take_finalizers());
+    program.take_the_processor();
     // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose;
     // everything they depend on is Ready, and nothing is ever unmapped. The entry is what the user says is
     // a `main`.
