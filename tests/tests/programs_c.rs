@@ -5,6 +5,6 @@ uruk_tests::programs! { c:
     constructor_arguments, constructors, dispatch_tables, divide_by_zero, dynamic_symbols, entry_point, environment,
     error_numbers, exit_from_thread, floating_point_state, fork_wait, function_identity, huge_zeroes, ifuncs, immediate_exit,
     inline_assembly, jumps, large_zeroes, library_data, main_thread_ends, many_functions, merged_strings, module_assembly, options,
-    quick_exit, section_bounds, segmentation_fault, signal_handlers, standard_input, static_state, switches,
+    quick_exit, section_bounds, segmentation_fault, signal_handlers, standard_input, static_state, switches, symbol_versions,
     thread_locals, threads, unflushed, variadics, vectors, visibility, weak_override, weak_undefined, wide_numbers,
 }
