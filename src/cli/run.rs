@@ -13,6 +13,7 @@ use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::Program;
+use uruk::pipeline::runtime::tls;
 use uruk::{Jit, JitError};
 
 use super::args::RunArgs;
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     }));
     let indirect_functions = jit.platform().take_indirect_functions();
     let (initializers, finalizers) = (jit.platform().take_initializers(), jit.platform().take_finalizers());
+    tls::touch_modules();
     program.take_the_processor();
     // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose;
     // everything they depend on is Ready, and nothing is ever unmapped. The entry is what the user says is

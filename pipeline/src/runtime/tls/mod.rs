@@ -12,7 +12,8 @@
 //! Our function never takes the C library's name in the process: linked code receives it by address.
 //!
 //! # Signals and fork
-//! The first access of a thread to a module allocates, like the C library's: not for signal handlers. After a
+//! The first access of a thread to a module allocates, like the C library's: not for signal handlers, unless
+//! [`touch_modules`] came before them; later ones are. After a
 //! fork the child's only thread keeps its copies.
 
 mod library;
@@ -67,6 +68,15 @@ pub fn tls_get_addr_address() -> ExecutorAddr {
     ExecutorAddr::from_ptr(
         table::tls_get_addr as unsafe extern "C" fn(*const TlsIndex) -> *mut u8 as *const u8,
     )
+}
+
+/// Gives the calling thread its copies of all modules that are alive now. Signal handlers may then touch their
+/// variables, as they may touch those of a native program.
+///
+/// # Cost
+/// An allocation for each module.
+pub fn touch_modules() {
+    table::touch_all();
 }
 
 /// A module of linked code that has thread-local variables. Dropping it ends the validity of its number.
