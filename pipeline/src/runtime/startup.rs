@@ -60,7 +60,8 @@ impl Program {
         Self { argc, argv: Box::leak(argv.into_boxed_slice()).as_mut_ptr(), finalizers: Arc::default() }
     }
 
-    /// Makes the C library name the program in its messages (`error`, `warn`, `assert`), as `argv[0]` says.
+    /// Makes the C library name the program in its messages (`error`, `warn`, `assert`), as `argv[0]` says, and the
+    /// system this thread and those that it starts.
     ///
     /// Changes the whole process: for a process that is the program's alone.
     pub fn take_the_name(&self) {
@@ -74,6 +75,7 @@ impl Program {
             let slash = libc::strrchr(name, c_int::from(b'/'));
             program_invocation_name = name;
             program_invocation_short_name = if slash.is_null() { name } else { slash.add(1) };
+            libc::prctl(libc::PR_SET_NAME, program_invocation_short_name);
         }
     }
 
