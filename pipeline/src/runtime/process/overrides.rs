@@ -7,6 +7,7 @@
 //! | `__dso_handle` | each native program has its own |
 //! | `__cxa_thread_atexit_impl`, `__cxa_thread_atexit` | hold on to the code until the destructor has run |
 //! | `dlsym`, `dlvsym` | `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller's library, and linked code is in none |
+//! | `pthread_create` | the new thread has the thread-local variables of linked code from the start |
 //! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
 //!
 //! None of them takes the place of the C library's function for the rest of the process.
@@ -17,7 +18,7 @@ use std::sync::OnceLock;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
-use crate::runtime::{exit, thread_exit, tls, unwind};
+use crate::runtime::{exit, thread_exit, threads, tls, unwind};
 
 /// The definitions that linked code sees in place of the process's.
 pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
@@ -37,6 +38,7 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("__cxa_thread_atexit", thread_atexit),
         ("dlsym", function(dlsym as *const ())),
         ("dlvsym", function(dlvsym as *const ())),
+        ("pthread_create", function(threads::pthread_create as *const ())),
         ("_dl_find_object", function(unwind::find_object as *const ())),
     ]
 }

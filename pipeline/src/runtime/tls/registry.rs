@@ -89,3 +89,9 @@ pub(super) fn alive() -> Vec<u64> {
     let numbered = registry.slots.iter().enumerate().filter(|(_, slot)| slot.image.is_some());
     numbered.map(|(slot, entry)| OURS | u64::from(entry.generation) << 32 | slot as u64).collect()
 }
+
+/// Whether any number is alive.
+pub(super) fn has_any() -> bool {
+    let registry = REGISTRY.lock();
+    registry.slots.len() > registry.free.len()
+}

@@ -99,10 +99,10 @@ fn first_access(module: u64) -> *mut u8 {
 }
 
 /// While it lives no signal handler runs on this thread.
-struct SignalsBlocked(libc::sigset_t);
+pub(in crate::runtime) struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
-    fn now() -> Self {
+    pub(in crate::runtime) fn now() -> Self {
         // SAFETY: a zeroed set is valid; the first call fills `all`, the second reads it and fills `before`.
         unsafe {
             let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
