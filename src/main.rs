@@ -15,6 +15,9 @@ mod cli;
 // ground from under them.
 uruk::pipeline::export_cxa_atexit!();
 
+// Threads that the program starts through a library, such as `std::thread`, start like its own.
+uruk::pipeline::export_pthread_create!();
+
 /// Where the process starts.
 #[cfg(not(test))]
 // SAFETY: the one `main` of this executable; the C runtime calls it with these arguments. `std::env` has

@@ -87,7 +87,9 @@ fn start(objects: &[Vec<u8>], libraries: &[PathBuf]) -> Running {
     let tables = linked.iter().filter_map(|linked| linked.unwind.clone());
     let unwind =
         tables.map(|table| unwind::register(table.code, table.eh_frame_hdr).expect("registers")).collect();
-    for (_, initializer) in linked.iter().flat_map(|linked| &linked.initializers) {
+    for (_, initializer) in
+        linked.iter().flat_map(|linked| &linked.initializers).flat_map(|object| &object.initializers)
+    {
         call_initializer(*initializer);
     }
     Running { definitions, _unwind: unwind, _modules: modules, _linked: linked, _memory: memory }

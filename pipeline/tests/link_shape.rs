@@ -192,10 +192,10 @@ fn initialisers_come_by_priority_and_old_lists_backwards() {
             .collect::<Vec<_>>()
             .join(" ")
     };
-    assert_eq!(named(&program.linked.initializers), "101c 102e 102d 65535a 65535b");
+    assert_eq!(named(&program.linked.initializers[0].initializers), "101c 102e 102d 65535a 65535b");
     // Run from the back: c, d of the old list, then b, a.
-    assert_eq!(named(&program.linked.finalizers), "65535a 65535b 65535d 65535c");
-    assert_eq!(program.linked.preinitializers, [program.definitions["e"].address]);
+    assert_eq!(named(&program.linked.initializers[0].finalizers), "65535a 65535b 65535d 65535c");
+    assert_eq!(program.linked.initializers[0].preinitializers, [program.definitions["e"].address]);
 }
 
 #[test]

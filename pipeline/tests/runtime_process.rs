@@ -72,6 +72,16 @@ fn thread_local_variables_come_as_descriptors_for_every_thread() {
 }
 
 #[test]
+fn a_version_is_asked_for_by_name() {
+    let symbols = ProcessSymbols::new();
+    let (old, new) = (symbols.lookup("memcpy@GLIBC_2.2.5"), symbols.lookup("memcpy@GLIBC_2.14"));
+    assert!(old.is_some() && new.is_some());
+    assert_ne!(old.map(|found| found.address), new.map(|found| found.address));
+    assert!(symbols.lookup("memcpy@GLIBC_1.0").is_none());
+    assert!(ProcessSymbols::new().allow_only(["memcpy"]).lookup("memcpy@GLIBC_2.2.5").is_some());
+}
+
+#[test]
 fn an_allow_list_hides_the_rest() {
     let symbols = ProcessSymbols::new().allow_only(["strlen"]);
     assert!(symbols.lookup("strlen").is_some());

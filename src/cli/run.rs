@@ -13,6 +13,7 @@ use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::{Program, give_back_free_memory};
+use uruk::pipeline::runtime::tls;
 use uruk::{Jit, JitError};
 
 use super::args::RunArgs;
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     dispatcher.retire();
     give_back_free_memory();
 
-    let program = Program::new(arguments);
+    let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end, as the code is
     program.take_the_name();
     program.register_finalizers()?;
     let session = jit.session();
@@ -59,18 +60,29 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
         let name = session.intern(name.to_str().ok()?);
         let found =
             session.lookup_symbol(&vec![(jit.main_dylib().clone(), Default::default())], &name).ok()?;
+        // An archive's member that nobody needed so far may have come with it.
+        start_what_is_new(jit, program);
         Some(found.address)
     }));
-    let indirect_functions = jit.platform().take_indirect_functions();
-    let (initializers, finalizers) = (jit.platform().take_initializers(), jit.platform().take_finalizers());
+    tls::touch_modules();
+    program.take_the_processor();
+    start_what_is_new(jit, program);
+    // SAFETY: everything it depends on is Ready, and nothing is ever unmapped. The entry is what the user says is a
+    // `main`.
+    unsafe { program.run_main_and_exit(entry.address) }
+}
+
+/// Runs the constructors of what has been linked and not been started yet, and notes its destructors.
+fn start_what_is_new(jit: &Jit, program: &Program) {
+    let platform = jit.platform();
+    let indirect_functions = platform.take_indirect_functions();
+    let (initializers, finalizers) = (platform.take_initializers(), platform.take_finalizers());
     // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose;
-    // everything they depend on is Ready, and nothing is ever unmapped. The entry is what the user says is
-    // a `main`.
+    // everything they depend on is Ready, and nothing is ever unmapped.
     unsafe {
         indirect_functions.into_iter().for_each(|descriptor| ifunc::bind(descriptor));
         program.add_finalizers(finalizers);
         program.run_initializers(initializers);
-        program.run_main_and_exit(entry.address)
     }
 }
 

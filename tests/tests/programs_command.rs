@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use uruk_tests::forms::Form;
-use uruk_tests::inputs::{bitcode, compile, object, shared_library};
+use uruk_tests::inputs::{archive, bitcode, compile, object, shared_library};
 use uruk_tests::matrix::Variant;
 use uruk_tests::process::{End, Input, Outcome, run};
 use uruk_tests::program::Program;
@@ -64,6 +64,32 @@ fn library_and_user() -> (PathBuf, Vec<PathBuf>) {
     let bitcode = compile("user.cpp", user, &["-O1", "-emit-llvm"], "user.bc").expect("it compiles");
     let object = compile("user.cpp", user, &["-O1", "-fPIC"], "user.o").expect("it compiles");
     (library, vec![bitcode, object])
+}
+
+#[test]
+fn what_dlsym_pulls_out_of_an_archive_is_constructed_first() {
+    let member = r#"
+        int puts(const char *);
+        static int ready;
+        __attribute__((constructor)) static void start(void) { ready = 1; puts("constructed"); }
+        __attribute__((destructor)) static void end(void) { puts("destroyed"); }
+        int is_ready(void) { return ready; }
+    "#;
+    let user = r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        int main(void) {
+          puts("main");
+          int (*is_ready)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "is_ready");
+          printf("%d\n", is_ready ? is_ready() : -1);
+          return 0;
+        }
+    "#;
+    let library =
+        archive("liblate.a", &[&object("late.c", member).expect("it compiles")]).expect("it is archived");
+    let user = object("late_user.c", user).expect("it compiles");
+    let outcome = uruk_run(&[user.as_os_str(), library.as_os_str()]);
+    assert_prints(&outcome, End::Exited(0), "main\nconstructed\n1\ndestroyed\n");
 }
 
 #[test]

@@ -21,9 +21,9 @@ pub(super) fn write(
     placed: &Placed,
     resolution: &Resolution,
     alloc: &mut InFlightAlloc,
-) -> Result<Initializers, LinkError> {
+) -> Result<Vec<Initializers>, LinkError> {
     let fixer = Fixer { placed, resolution };
-    let mut initializers = Initializers::default();
+    let mut initializers = Vec::new();
     for segment in Segment::ALL {
         let Some(index) = placed.indices[segment as usize] else { continue };
         let working = alloc.working(index);

@@ -8,17 +8,20 @@ use uruk_core::ExecutorAddr;
 use super::graph::{InitRole, LinkGraph, SectionRole};
 use super::layout::{Layout, Segment};
 
-/// What a graph wants to be run, in the order of its sections.
+/// What an object wants to be run, in the order of its sections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Initializers {
-    pub(super) preinitializers: Vec<ExecutorAddr>,
-    pub(super) initializers: Vec<(u16, ExecutorAddr)>,
-    pub(super) finalizers: Vec<(u16, ExecutorAddr)>,
+pub struct Initializers {
+    /// Functions that run before all initializers of the program, in order.
+    pub preinitializers: Vec<ExecutorAddr>,
+    /// Functions that run before the program, first to last: by priority, lower first, then in order.
+    pub initializers: Vec<(u16, ExecutorAddr)>,
+    /// Functions that run after the program, *last to first*.
+    pub finalizers: Vec<(u16, ExecutorAddr)>,
 }
 
-/// Reads the functions from the fixed constants.
-pub(super) fn read(graph: &LinkGraph<'_>, layout: &Layout, constants: &[u8]) -> Initializers {
-    let mut found = Initializers::default();
+/// Reads the functions of each object of the graph from the fixed constants.
+pub(super) fn read(graph: &LinkGraph<'_>, layout: &Layout, constants: &[u8]) -> Vec<Initializers> {
+    let mut found = vec![Initializers::default(); graph.objects.len()];
     for section in graph.sections.iter().filter(|section| section.role == SectionRole::ReadOnly) {
         let Some(role) = section.init else { continue };
         for id in section.blocks() {
@@ -26,13 +29,15 @@ pub(super) fn read(graph: &LinkGraph<'_>, layout: &Layout, constants: &[u8]) -> 
             let place = layout.places[id.index()];
             if block.live && place.segment == Segment::ReadOnly {
                 let functions = constants.get(place.offset as usize..(place.offset + block.size) as usize);
-                found.add(role, functions.unwrap_or_default());
+                found[section.object.index()].add(role, functions.unwrap_or_default());
             }
         }
     }
     // Stable, so that equal priorities keep the order of the object.
-    found.initializers.sort_by_key(|(priority, _)| *priority);
-    found.finalizers.sort_by_key(|(priority, _)| *priority);
+    for object in &mut found {
+        object.initializers.sort_by_key(|(priority, _)| *priority);
+        object.finalizers.sort_by_key(|(priority, _)| *priority);
+    }
     found
 }
 

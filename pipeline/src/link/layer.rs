@@ -23,7 +23,7 @@ use uruk_core::{
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
 use super::placements::{PlacedTls, TlsPlacements};
 use super::section_groups::{Part, SectionGroups};
-use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, elf};
+use super::{Allocated, Initializers, Link, LinkEnvironment, LinkError, LinkOptions, elf};
 use crate::layer::ObjectLayer;
 use crate::memory::MemoryManager;
 use crate::object::ObjectBuffer;
@@ -120,9 +120,12 @@ impl ObjectLinkingLayer {
         };
         let Placed { link, tls } = placed;
         let linked = link.resolve(|name| found.get(&intern(name)?), environment)?.fix()?.into_linked();
-        // Objects linked together are in link order already: the first one's place stands for all.
-        if let Some(symbol) = responsibilities.iter().find_map(ResolvedResponsibility::initializer_symbol) {
-            self.platform.record(symbol, &linked.preinitializers, &linked.initializers, &linked.finalizers);
+        // Objects linked together keep their places among all others.
+        for (responsibility, object) in responsibilities.iter().zip(&linked.initializers) {
+            if let Some(symbol) = responsibility.initializer_symbol() {
+                let Initializers { preinitializers, initializers, finalizers } = object;
+                self.platform.record(symbol, preinitializers, initializers, finalizers);
+            }
         }
         self.platform.record_indirect_functions(&linked.indirect_functions);
         let table = linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr));

@@ -36,6 +36,7 @@ pub mod x86_64;
 
 pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
+pub use initializers::Initializers;
 pub use layer::ObjectLinkingLayer;
 pub use phases::{
     Allocated, Built, Fixed, Link, LinkEnvironment, LinkOptions, LinkSizes, Linked, Resolved, SectionRange,

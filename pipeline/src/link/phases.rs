@@ -17,6 +17,7 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use super::error::LinkError;
 use super::fixup;
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
+use super::initializers::Initializers;
 use super::layout::{self, Layout, Segment};
 use super::placed::Placed;
 use super::plan::{self, Plan};
@@ -287,9 +288,7 @@ impl Link<Resolved> {
             alloc,
             unwind: placed.unwind_table(),
             tls: placed.tls_image().zip(placed.tls),
-            preinitializers: initializers.preinitializers,
-            initializers: initializers.initializers,
-            finalizers: initializers.finalizers,
+            initializers,
             indirect_functions: placed.ifunc_descriptors(),
             section_ranges: placed.section_ranges(),
             sizes: LinkSizes::of(&placed.layout),
@@ -320,12 +319,9 @@ pub struct Linked {
     pub unwind: Option<UnwindTable>,
     /// The thread-local image and where it was placed.
     pub tls: Option<(TlsImage, TlsPlacement)>,
-    /// Functions that run before all initializers of the program, in order.
-    pub preinitializers: Vec<ExecutorAddr>,
-    /// Functions that run before the program, first to last: by priority, lower first, then in order.
-    pub initializers: Vec<(u16, ExecutorAddr)>,
-    /// Functions that run after the program, *last to first*.
-    pub finalizers: Vec<(u16, ExecutorAddr)>,
+    /// What each object wants to be run before and after the program, in the order the objects were merged in.
+    /// Empty if none of them has constants.
+    pub initializers: Vec<Initializers>,
     /// The descriptors of functions that choose their implementation. Each binds on its first call; whoever
     /// wants it bound before passes the descriptor to [`bind`](crate::runtime::ifunc::bind).
     pub indirect_functions: Vec<ExecutorAddr>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use object::read::archive::ArchiveFile;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface};
+use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface, default_version};
 
 /// The members of a static archive, by position and by the symbols they define.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ impl ArchiveIndex {
             let Some(position) = position else { continue };
             covered.insert(position);
             if let Ok(name) = std::str::from_utf8(symbol.name()) {
-                self.add([name.into()], position);
+                self.add([default_version(name).into()], position);
             }
         }
         Ok(Some(covered))

@@ -139,6 +139,7 @@ impl<'data> ObjectInterface<'data> {
         }
         let extent = CommonExtent { size_bytes: symbol.st_size(ENDIAN), align: symbol.st_value(ENDIAN) };
         let common = flags.contains(SymbolFlags::COMMON).then_some(extent);
+        let name = default_version(name);
         self.defined.push(ObjectSymbol { name, flags, common, index: index.0 });
         Ok(())
     }
@@ -161,6 +162,11 @@ pub(crate) fn symbol_flags(symbol: &elf::Sym64<LittleEndian>, in_code: bool) -> 
         _ => {}
     }
     flags
+}
+
+/// What others call a definition: `name` where it is `name@@VERSION`, the default among several (`.symver`).
+pub(crate) fn default_version(name: &str) -> &str {
+    name.split_once("@@").map_or(name, |(symbol, _)| symbol)
 }
 
 /// Whether linkers give the ends of sections of this name names of their own.

@@ -19,6 +19,7 @@ pub use buffer::ObjectBuffer;
 pub use common::{CommonError, CommonExtent, CommonSymbols};
 pub use error::ObjectError;
 pub use generator::StaticArchiveGenerator;
+pub(crate) use interface::default_version;
 pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};
 pub use kind::FileKind;
 #[cfg(feature = "llvm")]

@@ -24,6 +24,23 @@ pub unsafe fn call_main(
     unsafe { uruk_enter_program(entry.value(), argc, argv, envp) }
 }
 
+/// Calls a program's `main` and exits with what it returns.
+///
+/// Both happen out of one frame: an exception that leaves an exit handler finds the end of the stack there too, and
+/// `std::terminate` speaks of it.
+///
+/// # Safety
+/// As for [`call_main`], on a thread that may end the process.
+pub unsafe fn call_main_and_exit(
+    entry: ExecutorAddr,
+    argc: c_int,
+    argv: *mut *mut c_char,
+    envp: *mut *mut c_char,
+) -> ! {
+    // SAFETY: passed on to the caller.
+    unsafe { uruk_enter_program_and_exit(entry.value(), argc, argv, envp) }
+}
+
 /// Calls an element of an `.init_array`, which gets what `main` gets.
 ///
 /// # Safety
@@ -49,6 +66,12 @@ pub unsafe fn call_finalizer(function: ExecutorAddr) {
 
 unsafe extern "C" {
     fn uruk_enter_program(entry: u64, argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int;
+    fn uruk_enter_program_and_exit(
+        entry: u64,
+        argc: c_int,
+        argv: *mut *mut c_char,
+        envp: *mut *mut c_char,
+    ) -> !;
 }
 
 std::arch::global_asm!(
@@ -74,7 +97,28 @@ std::arch::global_asm!(
     "ret",
     ".cfi_endproc",
     ".size uruk_enter_program, . - uruk_enter_program",
+    ".p2align 4",
+    ".globl uruk_enter_program_and_exit",
+    ".hidden uruk_enter_program_and_exit",
+    ".type uruk_enter_program_and_exit, @function",
+    "uruk_enter_program_and_exit:",
+    ".cfi_startproc",
+    ".cfi_undefined rip",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    "xor ebp, ebp",
+    "mov rax, rdi",
+    "mov edi, esi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "call rax",
+    "mov edi, eax",
+    "call qword ptr [rip + {exit}@GOTPCREL]",
+    "ud2",
+    ".cfi_endproc",
+    ".size uruk_enter_program_and_exit, . - uruk_enter_program_and_exit",
     ".popsection",
+    exit = sym libc::exit,
 );
 
 #[cfg(test)]

@@ -10,5 +10,6 @@ pub mod ifunc;
 pub mod process;
 pub mod startup;
 pub mod thread_exit;
+pub mod threads;
 pub mod tls;
 pub mod unwind;

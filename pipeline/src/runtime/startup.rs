@@ -60,7 +60,8 @@ impl Program {
         Self { argc, argv: Box::leak(argv.into_boxed_slice()).as_mut_ptr(), finalizers: Arc::default() }
     }
 
-    /// Makes the C library name the program in its messages (`error`, `warn`, `assert`), as `argv[0]` says.
+    /// Makes the C library name the program in its messages (`error`, `warn`, `assert`), as `argv[0]` says, and the
+    /// system this thread and those that it starts.
     ///
     /// Changes the whole process: for a process that is the program's alone.
     pub fn take_the_name(&self) {
@@ -74,6 +75,23 @@ impl Program {
             let slash = libc::strrchr(name, c_int::from(b'/'));
             program_invocation_name = name;
             program_invocation_short_name = if slash.is_null() { name } else { slash.add(1) };
+            libc::prctl(libc::PR_SET_NAME, program_invocation_short_name);
+        }
+    }
+
+    /// Gives this thread the floating-point state that a process starts with: our own work has left flags set.
+    pub fn take_the_processor(&self) {
+        let mxcsr_at_start = 0x1f80_u32;
+        // SAFETY: the state is the one that compiled code expects; the registers of the old unit are declared lost.
+        unsafe {
+            std::arch::asm!(
+                "fninit",
+                "ldmxcsr [{control}]",
+                control = in(reg) &raw const mxcsr_at_start,
+                out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                options(nostack),
+            );
         }
     }
 
@@ -115,10 +133,9 @@ impl Program {
     /// # Safety
     /// `entry` can be called as `int main(int, char **, char **)`.
     pub unsafe fn run_main_and_exit(&self, entry: ExecutorAddr) -> ! {
-        // SAFETY: the caller's obligation; the vectors are those of a process.
-        let status = unsafe { entry::call_main(entry, self.argc, self.argv, environment()) };
-        // SAFETY: `exit` may be called once no exit handler is running, which holds while `main` is.
-        unsafe { libc::exit(status) }
+        // SAFETY: the caller's obligation; the vectors are those of a process. `exit` may be called once no exit
+        // handler is running, which holds while `main` is.
+        unsafe { entry::call_main_and_exit(entry, self.argc, self.argv, environment()) }
     }
 
     /// The argument count and vector, as `main` gets them.

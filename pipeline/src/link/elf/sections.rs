@@ -189,6 +189,12 @@ fn role_of(
 ) -> Result<Option<SectionRole>, &'static str> {
     let flags = header.sh_flags(ENDIAN);
     let kind = header.sh_type(ENDIAN);
+    if name == ".note.GNU-stack" && flags.contains(elf::SHF_EXECINSTR) {
+        return Err(
+            "the object wants an executable stack, as nested functions of GNU C do whose address is taken; \
+                    such memory is never made",
+        );
+    }
     if !flags.contains(elf::SHF_ALLOC) || flags.contains(elf::SHF_EXCLUDE) || is_note_for_linkers(kind, name)
     {
         return Ok(None);

@@ -8,6 +8,7 @@ use crate::link::error::LinkError;
 use crate::link::graph::{
     Binding, Block, BlockId, LinkGraph, Location, SectionId, SectionRole, Symbol, SymbolId, SymbolKind,
 };
+use crate::object::default_version;
 
 /// What gcc defines in objects that only its own linker plugin understands.
 const LTO_MARKER: &[u8] = b"__gnu_lto_slim";
@@ -54,7 +55,7 @@ impl Parser<'_> {
             .symbol_name(ENDIAN, symbol)
             .map_err(|error| self.symbol_error(index, error.to_string()))?;
         let name = match std::str::from_utf8(name) {
-            Ok(name) => self.graph.add_name(name)?,
+            Ok(name) => self.graph.add_name(default_version(name))?,
             Err(_) if binding == Binding::Local => self.graph.add_name(&String::from_utf8_lossy(name))?,
             Err(_) => return Err(self.symbol_error(index, "its name is not UTF-8")),
         };

@@ -5,6 +5,7 @@ use std::fmt;
 use uruk_core::sync::Arc;
 use uruk_core::{DefinitionGenerator, GenerateRequest, SymbolMap, absolute_symbols, shared_error};
 
+use super::library::Name;
 use super::{ProcessSymbols, jit_overrides};
 
 /// Defines in its dylib what the process has, when a lookup misses it there.
@@ -24,8 +25,7 @@ pub struct ProcessSymbolsGenerator {
 impl ProcessSymbolsGenerator {
     /// A generator over `symbols`, which may be shared: libraries loaded later are found too.
     pub fn new(symbols: Arc<ProcessSymbols>) -> Self {
-        let allowed = |name: &str| symbols.allowed.as_ref().is_none_or(|allowed| allowed.contains(name));
-        let overrides = jit_overrides().into_iter().filter(|(name, _)| allowed(name)).collect();
+        let overrides = jit_overrides().into_iter().filter(|(name, _)| symbols.allows(name)).collect();
         let name = symbols.searched().join(", ");
         Self { symbols, overrides, name }
     }
@@ -40,8 +40,9 @@ impl DefinitionGenerator for ProcessSymbolsGenerator {
         let mut found = SymbolMap::default();
         for (symbol, _) in request.symbols().iter() {
             let name = symbol.as_str();
-            let overridden =
-                self.overrides.iter().find(|(known, _)| *known == name).map(|(_, definition)| *definition);
+            let unversioned = Name::unversioned(name);
+            let overridden = self.overrides.iter().find(|(known, _)| *known == unversioned);
+            let overridden = overridden.map(|(_, definition)| *definition);
             if let Some(definition) = overridden.or_else(|| self.symbols.lookup(name)) {
                 found.insert(symbol.clone(), definition);
             }

@@ -60,7 +60,7 @@ impl Library {
     }
 
     /// The address of `name` here, or in what the library depends on. Loads the library if need be.
-    pub(super) fn find(&self, name: &CStr) -> Option<u64> {
+    pub(super) fn find(&self, name: &Name) -> Option<u64> {
         let load = || {
             let library = CString::new(&*self.name).ok()?;
             open(&library, libc::RTLD_LAZY | libc::RTLD_GLOBAL)
@@ -75,10 +75,40 @@ impl Library {
     }
 }
 
+/// What an object calls a library's symbol: `name`, or `name@VERSION` where it asks for one of several.
+#[derive(Debug)]
+pub(super) struct Name {
+    symbol: CString,
+    version: Option<CString>,
+}
+
+impl Name {
+    /// Splits `name`. `None` if it contains a zero byte, as no symbol of a library does.
+    pub(super) fn new(name: &str) -> Option<Self> {
+        let (symbol, version) = match name.split_once('@') {
+            // The default version is written with two signs.
+            Some((symbol, version)) => (symbol, Some(version.trim_start_matches('@'))),
+            None => (name, None),
+        };
+        let version = version.map(CString::new).transpose().ok()?;
+        Some(Self { symbol: CString::new(symbol).ok()?, version })
+    }
+
+    /// The name without its version.
+    pub(super) fn unversioned(name: &str) -> &str {
+        name.split_once('@').map_or(name, |(symbol, _)| symbol)
+    }
+}
+
 /// The address of `name` in the scope of `handle`.
-pub(super) fn find(handle: *mut c_void, name: &CStr) -> Option<u64> {
+pub(super) fn find(handle: *mut c_void, name: &Name) -> Option<u64> {
     // SAFETY: the handle is one of `dlopen` that is never closed, or a constant of the interface.
-    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    let address = unsafe {
+        match &name.version {
+            Some(version) => libc::dlvsym(handle, name.symbol.as_ptr(), version.as_ptr()),
+            None => libc::dlsym(handle, name.symbol.as_ptr()),
+        }
+    };
     (!address.is_null()).then(|| address.expose_provenance() as u64)
 }
 

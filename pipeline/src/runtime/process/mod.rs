@@ -26,7 +26,7 @@ pub use library::LoadLibraryError;
 pub use overrides::{ProgramSymbols, jit_overrides, set_program_symbols};
 
 use images::Images;
-use library::Library;
+use library::{Library, Name};
 
 /// A view of the symbols in this process.
 ///
@@ -93,15 +93,16 @@ impl ProcessSymbols {
         Ok(())
     }
 
-    /// The definition of `name`.
+    /// The definition of `name`, which may ask for a version (`memcpy@GLIBC_2.2.5`).
     ///
     /// # Cost
     /// A hash lookup in each library on the way.
     pub fn lookup(&self, name: &str) -> Option<ExecutorSymbolDef> {
-        if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(name)) {
+        if !self.allows(name) {
             return None;
         }
-        let symbol = CString::new(name).ok()?;
+        let symbol = Name::new(name)?;
+        let name = Name::unversioned(name);
         let from_process = || library::find(ptr::null_mut(), &symbol);
         let loaded = Arc::clone(&self.loaded.lock());
         let from_libraries = || {
@@ -126,6 +127,11 @@ impl ProcessSymbols {
             return Some(copy);
         }
         Some(found)
+    }
+
+    /// Whether the allow-list lets `name` pass, in whatever version.
+    fn allows(&self, name: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.contains(Name::unversioned(name)))
     }
 
     /// Where symbols are searched, for messages about missing ones.

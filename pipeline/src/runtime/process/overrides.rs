@@ -7,17 +7,20 @@
 //! | `__dso_handle` | each native program has its own |
 //! | `__cxa_thread_atexit_impl`, `__cxa_thread_atexit` | hold on to the code until the destructor has run |
 //! | `dlsym`, `dlvsym` | `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller's library, and linked code is in none |
+//! | `dladdr` | linked functions belong to the program, as in an executable |
+//! | `pthread_create` | the new thread has the thread-local variables of linked code from the start |
 //! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
 //!
 //! None of them takes the place of the C library's function for the rest of the process.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
-use crate::runtime::{exit, thread_exit, tls, unwind};
+use crate::runtime::{exit, thread_exit, threads, tls, unwind};
 
 /// The definitions that linked code sees in place of the process's.
 pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
@@ -37,6 +40,8 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("__cxa_thread_atexit", thread_atexit),
         ("dlsym", function(dlsym as *const ())),
         ("dlvsym", function(dlvsym as *const ())),
+        ("dladdr", function(dladdr as *const ())),
+        ("pthread_create", function(threads::pthread_create as *const ())),
         ("_dl_find_object", function(unwind::find_object as *const ())),
     ]
 }
@@ -83,6 +88,35 @@ unsafe extern "C" fn dlvsym(handle: *mut c_void, name: *const c_char, version: *
     std::hint::black_box(address)
 }
 
+/// `dladdr` for linked code: functions of the program are in the file that the process was started from, under no name,
+/// as in an executable that exports nothing.
+///
+/// # Safety
+/// `info` can be written.
+unsafe extern "C" fn dladdr(address: *const c_void, info: *mut libc::Dl_info) -> c_int {
+    // SAFETY: the caller's obligation.
+    let known = unsafe { libc::dladdr(address, info) };
+    if known != 0 || !unwind::is_linked(address.addr() as u64) {
+        return known;
+    }
+    // SAFETY: the caller's obligation; our own code is in a loaded file.
+    unsafe {
+        let known = libc::dladdr(own_code(), info);
+        (*info).dli_fname = program_invocation_name;
+        (*info).dli_sname = ptr::null();
+        (*info).dli_saddr = ptr::null_mut();
+        known
+    }
+}
+
+fn own_code() -> *const c_void {
+    dladdr as unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int as *const c_void
+}
+
+unsafe extern "C" {
+    static program_invocation_name: *mut c_char;
+}
+
 /// # Safety
 /// `name` is a terminated string.
 unsafe fn program_symbol(handle: *mut c_void, name: *const c_char) -> Option<ExecutorAddr> {
@@ -98,5 +132,5 @@ unsafe fn program_symbol(handle: *mut c_void, name: *const c_char) -> Option<Exe
 fn own_handle() -> usize {
     static HANDLE: OnceLock<usize> = OnceLock::new();
     // SAFETY: opening the program itself loads nothing.
-    *HANDLE.get_or_init(|| unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) }.addr())
+    *HANDLE.get_or_init(|| unsafe { libc::dlopen(ptr::null(), libc::RTLD_LAZY) }.addr())
 }

@@ -12,8 +12,9 @@
 //! Our function never takes the C library's name in the process: linked code receives it by address.
 //!
 //! # Signals and fork
-//! The first access of a thread to a module allocates, like the C library's: not for signal handlers. After a
-//! fork the child's only thread keeps its copies.
+//! The first access of a thread to a module allocates, like the C library's: not for signal handlers, unless
+//! [`touch_modules`] came before them; later ones are. Threads that linked code starts do that first
+//! ([`threads`](super::threads)). After a fork the child's only thread keeps its copies.
 
 mod library;
 mod registry;
@@ -25,6 +26,7 @@ use std::fmt;
 use uruk_core::ExecutorAddr;
 
 pub use library::{library_variable, library_variable_descriptor};
+pub(super) use table::SignalsBlocked;
 
 /// What `__tls_get_addr` is asked with; the layout is the ABI's.
 #[repr(C)]
@@ -67,6 +69,20 @@ pub fn tls_get_addr_address() -> ExecutorAddr {
     ExecutorAddr::from_ptr(
         table::tls_get_addr as unsafe extern "C" fn(*const TlsIndex) -> *mut u8 as *const u8,
     )
+}
+
+/// Gives the calling thread its copies of all modules that are alive now. Signal handlers may then touch their
+/// variables, as they may touch those of a native program.
+///
+/// # Cost
+/// An allocation for each module.
+pub fn touch_modules() {
+    table::touch_all();
+}
+
+/// Whether there is any module.
+pub(super) fn has_modules() -> bool {
+    registry::has_any()
 }
 
 /// A module of linked code that has thread-local variables. Dropping it ends the validity of its number.

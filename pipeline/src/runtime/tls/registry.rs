@@ -82,3 +82,16 @@ pub(super) fn image(module: u64) -> Option<Image> {
     let alive = OURS | u64::from(slot.generation) << 32 | slot_of(module) as u64 == module;
     slot.image.filter(|_| alive)
 }
+
+/// The numbers that are alive.
+pub(super) fn alive() -> Vec<u64> {
+    let registry = REGISTRY.lock();
+    let numbered = registry.slots.iter().enumerate().filter(|(_, slot)| slot.image.is_some());
+    numbered.map(|(slot, entry)| OURS | u64::from(entry.generation) << 32 | slot as u64).collect()
+}
+
+/// Whether any number is alive.
+pub(super) fn has_any() -> bool {
+    let registry = REGISTRY.lock();
+    registry.slots.len() > registry.free.len()
+}

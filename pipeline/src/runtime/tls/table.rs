@@ -66,6 +66,14 @@ pub(super) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 
     first_access(module).wrapping_add(offset as usize)
 }
 
+/// Gives this thread its blocks of all modules that are alive, so that no later access is a first one.
+pub(super) fn touch_all() {
+    for module in registry::alive() {
+        // SAFETY: the module is alive, and a descriptor is only read.
+        unsafe { tls_get_addr(&TlsIndex { module, offset: 0 }) };
+    }
+}
+
 /// Gives this thread its block of `module`.
 #[cold]
 fn first_access(module: u64) -> *mut u8 {
@@ -74,6 +82,8 @@ fn first_access(module: u64) -> *mut u8 {
         // where whoever looks for the mistake has to look.
         return ptr::null_mut();
     };
+    // A handler that ran in the middle could find the table half changed, or have its own block replaced.
+    let _signals = SignalsBlocked::now();
     // SAFETY: the layout's size is not zero: `register_module` sees to that.
     let base = unsafe { std::alloc::alloc_zeroed(image.layout) };
     if base.is_null() {
@@ -86,6 +96,28 @@ fn first_access(module: u64) -> *mut u8 {
     };
     insert(Block { module, base, layout: image.layout });
     base
+}
+
+/// While it lives no signal handler runs on this thread.
+pub(in crate::runtime) struct SignalsBlocked(libc::sigset_t);
+
+impl SignalsBlocked {
+    pub(in crate::runtime) fn now() -> Self {
+        // SAFETY: a zeroed set is valid; the first call fills `all`, the second reads it and fills `before`.
+        unsafe {
+            let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+            Self(before)
+        }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one this thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
 }
 
 fn insert(block: Block) {

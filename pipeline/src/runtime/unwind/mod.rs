@@ -84,6 +84,11 @@ pub fn method() -> UnwindMethod {
     })
 }
 
+/// Whether linked code with frames is at `address`.
+pub(super) fn is_linked(address: u64) -> bool {
+    INDEX.find(address).is_some()
+}
+
 /// How many objects are registered.
 pub fn registered_objects() -> usize {
     INDEX.len()

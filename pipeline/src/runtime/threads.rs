@@ -1,0 +1,149 @@
+//! Threads that linked code starts.
+//!
+//! A thread has its own copies of the program's thread-local variables before any program code runs on it, as in a
+//! native process. So a signal handler may be the first to touch one, whatever it interrupted.
+//!
+//! Linked code gets [`pthread_create`] in place of the C library's. An executable that uses
+//! [`export_pthread_create!`](crate::export_pthread_create) gives it to libraries that start threads on the program's behalf
+//! too, such as the C++ library's `std::thread`. Nothing of ours stays on the new thread's stack.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use uruk_core::sync::atomic::{AtomicPtr, Ordering};
+
+use super::tls;
+
+/// Defines `pthread_create` for the whole process. For executables only.
+#[macro_export]
+macro_rules! export_pthread_create {
+    () => {
+        /// Starts a thread, which has the thread-local variables of linked code from the start.
+        ///
+        /// # Safety
+        /// As for the C library's function of this name.
+        // SAFETY: takes the place of the C library's function, to which it passes on every call.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn pthread_create(
+            thread: *mut ::std::ffi::c_void,
+            attributes: *const ::std::ffi::c_void,
+            routine: *const ::std::ffi::c_void,
+            argument: *mut ::std::ffi::c_void,
+        ) -> ::std::ffi::c_int {
+            // SAFETY: passed on to the caller.
+            unsafe { $crate::runtime::threads::pthread_create(thread, attributes, routine, argument) }
+        }
+    };
+}
+
+type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+type PthreadCreate = unsafe extern "C" fn(*mut c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
+
+/// What a new thread is to do. Comes back from [`prepare`] in `%rax` and `%rdx`.
+#[repr(C)]
+struct Start {
+    routine: *const c_void,
+    argument: *mut c_void,
+}
+
+/// The C library's `pthread_create`, and the new thread has the thread-local variables of linked code from the start.
+///
+/// # Safety
+/// As for the C library's function.
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut c_void,
+    attributes: *const c_void,
+    routine: *const c_void,
+    argument: *mut c_void,
+) -> c_int {
+    let Some(real) = library_function() else { return libc::EAGAIN };
+    if !tls::has_modules() {
+        // SAFETY: passed on to the caller.
+        return unsafe { real(thread, attributes, routine, argument) };
+    }
+    let start = Box::into_raw(Box::new(Start { routine, argument }));
+    let entry: Routine = uruk_thread_start;
+    // SAFETY: passed on to the caller; `uruk_thread_start` takes exactly this argument, once.
+    let refused = unsafe { real(thread, attributes, entry as *const c_void, start.cast()) };
+    if refused != 0 {
+        // SAFETY: no thread was started, so the box is still ours.
+        drop(unsafe { Box::from_raw(start) });
+    }
+    refused
+}
+
+/// What a new thread does before it goes on to its routine.
+unsafe extern "C" fn prepare(start: *mut Start) -> Start {
+    // A handler that ran before this is done would have to allocate, perhaps in the middle of the allocator.
+    let _signals = tls::SignalsBlocked::now();
+    tls::touch_modules();
+    // SAFETY: `pthread_create` made the box for this thread.
+    *unsafe { Box::from_raw(start) }
+}
+
+fn library_function() -> Option<PthreadCreate> {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+    // Relaxed: a function's address, valid since the process started; threads that race store the same value.
+    let mut real = REAL.load(Ordering::Relaxed);
+    if real.is_null() {
+        // SAFETY: dlsym with a terminated name has no other obligation.
+        real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr()) };
+        REAL.store(real, Ordering::Relaxed);
+    }
+    // SAFETY: the C library's function has this type, its pointers seen as untyped ones.
+    (!real.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, PthreadCreate>(real) })
+}
+
+unsafe extern "C-unwind" {
+    fn uruk_thread_start(start: *mut c_void) -> *mut c_void;
+}
+
+// Leaves by a jump: the routine's caller is the C library, as the routine and whoever unwinds through it expect.
+std::arch::global_asm!(
+    ".pushsection .text.uruk_thread_start, \"ax\", @progbits",
+    ".p2align 4",
+    ".globl uruk_thread_start",
+    ".hidden uruk_thread_start",
+    ".type uruk_thread_start, @function",
+    "uruk_thread_start:",
+    ".cfi_startproc",
+    "sub rsp, 8",
+    ".cfi_def_cfa_offset 16",
+    "call {prepare}",
+    "add rsp, 8",
+    ".cfi_def_cfa_offset 8",
+    "mov rdi, rdx",
+    "jmp rax",
+    ".cfi_endproc",
+    ".size uruk_thread_start, . - uruk_thread_start",
+    ".popsection",
+    prepare = sym prepare,
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uruk_core::ExecutorAddr;
+
+    unsafe extern "C-unwind" fn double(argument: *mut c_void) -> *mut c_void {
+        ptr::without_provenance_mut(argument.addr() * 2)
+    }
+
+    #[test]
+    fn argument_and_result_pass_through() {
+        static IMAGE: u64 = 7;
+        let image = ExecutorAddr::from_ptr(&raw const IMAGE);
+        let module = tls::register_module(image, 8, 8, 8).expect("a slot is free");
+        let (mut thread, mut result) = (0 as libc::pthread_t, ptr::null_mut());
+        let routine: Routine = double;
+        let argument = ptr::without_provenance_mut(21);
+        // SAFETY: the handle can be written; `double` follows no pointer.
+        let joined = unsafe {
+            let handle = (&raw mut thread).cast();
+            assert_eq!(pthread_create(handle, ptr::null(), routine as *const c_void, argument), 0);
+            libc::pthread_join(thread, &raw mut result)
+        };
+        assert_eq!((joined, result.addr()), (0, 42));
+        drop(module);
+    }
+}

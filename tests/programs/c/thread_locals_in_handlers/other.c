@@ -1,0 +1,1 @@
+__thread volatile long ticks_elsewhere;
