@@ -158,7 +158,7 @@ impl ExecutionSession {
         let completion = Completion::Blocked(blocked.clone());
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
         let name = |position: usize| order[position].0.shared_name();
-        let query = self.transact(|state, effects| state.lookup(search, completion, name, effects));
+        let query = self.lodge(search, completion, name);
         if let Err(error) = self.wait(&blocked.latch) {
             if let Some(query) = query {
                 self.transact(|state, effects| state.withdraw(query, effects));
@@ -224,13 +224,25 @@ impl ExecutionSession {
             Ok(mut search) => {
                 search.aliases = aliases;
                 let name = |position: usize| order[position].0.shared_name();
-                self.transact(|state, effects| state.lookup(search, completion, name, effects))
+                self.lodge(search, completion, name)
             }
             Err(error) => {
                 self.transact(|_, effects| effects.complete(completion, Err(error)));
                 None
             }
         }
+    }
+
+    /// Matches a lookup's names and lodges its query, claiming what nobody has searched before.
+    fn lodge(
+        &self,
+        search: Search,
+        completion: Completion,
+        name: impl Fn(usize) -> Arc<str>,
+    ) -> Option<QueryId> {
+        let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
+        let _entered = span.enter();
+        self.transact(|state, effects| state.lookup(search, completion, name, effects))
     }
 
     /// Runs a task of the embedder on the session's dispatcher.

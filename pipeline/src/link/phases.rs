@@ -281,8 +281,9 @@ impl Link<Resolved> {
         let span = tracing::debug_span!("link.fixup", edges = placed.graph.edges.len());
         let _entered = span.enter();
         let initializers = fixup::write(&placed, &resolution, &mut alloc)?;
-        let alloc = alloc
-            .finalize()
+        let finalize = tracing::debug_span!("memory.finalize");
+        let alloc = finalize
+            .in_scope(|| alloc.finalize())
             .map_err(|source| LinkError::Memory { object: placed.graph.name().into(), source })?;
         let linked = Linked {
             alloc,
