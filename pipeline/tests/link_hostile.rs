@@ -61,7 +61,8 @@ impl Backing for PretendBacking {
 fn link_anywhere(graph: LinkGraph<'_>, discard: bool) -> Result<FinalizedAlloc, LinkError> {
     let options =
         LinkOptions { is_discarded: &|name| discard && name.len() % 2 == 0, ..LinkOptions::default() };
-    let allocated = Link::new(graph, &options)?.allocate(&PretendMemory)?;
+    let mut allocated = Link::new(graph, &options)?.allocate(&PretendMemory)?;
+    allocated.place_tls(MODULE);
     assert!(allocated.definitions().all(|(name, _)| name.len() < usize::MAX));
     let resolved = allocated.resolve(
         |name| {
@@ -71,11 +72,7 @@ fn link_anywhere(graph: LinkGraph<'_>, discard: bool) -> Result<FinalizedAlloc, 
                 .set(SymbolFlags::THREAD_LOCAL, matches!(name, "elsewhere" | "exported_variable"));
             Some(definition)
         },
-        LinkEnvironment {
-            register_tls: &mut |_| Ok(MODULE),
-            tls_placement: &|_| Some(MODULE),
-            ifunc_thunk: ExecutorAddr::new(THUNK),
-        },
+        LinkEnvironment { tls_placement: &|_| Some(MODULE), ifunc_thunk: ExecutorAddr::new(THUNK) },
     )?;
     Ok(resolved.fix()?.into_linked().alloc)
 }

@@ -60,23 +60,19 @@ fn start(objects: &[Vec<u8>], libraries: &[PathBuf]) -> Running {
     }
     let mut modules = Vec::new();
     let mut linked = Vec::new();
-    for link in allocated {
-        let environment = LinkEnvironment {
-            register_tls: &mut |image| {
-                let module = tls::register_module(
-                    image.address,
-                    image.image_bytes as usize,
-                    image.total_bytes as usize,
-                    image.align as usize,
-                );
-                let module = module.expect("a module");
-                let placement = TlsPlacement { module: module.id(), offset: 0 };
-                modules.push(module);
-                Ok(placement)
-            },
-            tls_placement: &|_| None,
-            ifunc_thunk: ifunc::lazy_thunk(),
-        };
+    for mut link in allocated {
+        if let Some(image) = link.tls_image() {
+            let module = tls::register_module(
+                image.address,
+                image.image_bytes as usize,
+                image.total_bytes as usize,
+                image.align as usize,
+            );
+            let module = module.expect("a module");
+            link.place_tls(TlsPlacement { module: module.id(), offset: 0 });
+            modules.push(module);
+        }
+        let environment = LinkEnvironment { tls_placement: &|_| None, ifunc_thunk: ifunc::lazy_thunk() };
         let find = |name: &str| {
             let known = definitions.get(name).or_else(|| overrides.get(name)).copied();
             known.or_else(|| process.lookup(name))

@@ -117,7 +117,7 @@ fn hidden_variables_of_the_same_module_are_reached_by_offset_and_others_refused(
 }
 
 #[test]
-fn a_module_placed_before_resolution_is_not_registered_again() {
+fn a_module_is_placed_before_its_variables_are_announced() {
     let memory = InProcessMemoryManager::new().expect("address space");
     let object = assemble(VARIABLES);
     let graph = elf::parse("placed.o", &object).expect("parses");
@@ -131,11 +131,8 @@ fn a_module_placed_before_resolution_is_not_registered_again() {
     let second = allocated.definitions().find(|(name, _)| *name == "second").expect("defined").1.address;
     let said = allocated.tls_descriptors();
     assert!(said.contains(&(second, TlsPlacement { module: 5, offset: 0x1008 })), "{said:?}");
-    let environment = uruk_pipeline::link::LinkEnvironment {
-        register_tls: &mut |_| unreachable!("the image is placed"),
-        tls_placement: &|_| None,
-        ifunc_thunk: ExecutorAddr::NULL,
-    };
+    let environment =
+        uruk_pipeline::link::LinkEnvironment { tls_placement: &|_| None, ifunc_thunk: ExecutorAddr::NULL };
     let linked =
         allocated.resolve(|_| None, environment).and_then(|link| link.fix()).expect("links").into_linked();
     assert_eq!((word_at(second.value()), word_at(second.value() + 8)), (5, 0x1008));
@@ -248,7 +245,6 @@ fn an_indirect_function_is_resolved_by_its_first_call() {
     let resolved = allocated.resolve(
         |_| None,
         uruk_pipeline::link::LinkEnvironment {
-            register_tls: &mut |_| unreachable!("no thread-local variables are expected"),
             tls_placement: &|_| None,
             ifunc_thunk: ExecutorAddr::new(thunk.address("thunk")),
         },

@@ -1,6 +1,5 @@
 //! Why an object could not be linked.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -138,13 +137,13 @@ pub enum LinkError {
         /// Why.
         source: MemoryError,
     },
-    /// The thread-local image could not be registered with the process.
-    #[error("cannot register the thread-local variables of {object}")]
-    TlsModule {
+    /// The object has thread-local variables, and nobody has said where they are.
+    #[error(
+        "{object}: its thread-local variables have no module; place them (`Link::place_tls`) before resolving"
+    )]
+    TlsNotPlaced {
         /// The object's name.
         object: Box<str>,
-        /// Why.
-        source: Arc<dyn Error + Send + Sync>,
     },
 }
 

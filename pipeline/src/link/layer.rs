@@ -115,8 +115,6 @@ impl ObjectLinkingLayer {
         let environment = LinkEnvironment {
             tls_placement: &|descriptor| self.placements.get(descriptor),
             ifunc_thunk: ifunc::lazy_thunk(),
-            // `begin` has placed the image.
-            register_tls: &mut |_| Err(Arc::new(TlsError::Exhausted { limit: 0 })),
         };
         let Placed { link, tls } = placed;
         let linked = link.resolve(|name| found.get(&intern(name)?), environment)?.fix()?.into_linked();

@@ -7,9 +7,7 @@
 //! | [`Resolved`] | every reference has its address | [`Link::resolve`] |
 //! | [`Fixed`] | contents are final and protected | [`Link::fix`] |
 
-use std::error::Error;
 use std::ops::Range;
-use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
@@ -51,10 +49,6 @@ impl Default for LinkOptions<'_> {
 /// What the process side does for a link.
 #[expect(missing_debug_implementations, reason = "closures have no useful Debug")]
 pub struct LinkEnvironment<'e> {
-    /// Registers the graph's thread-local image; called once if there is one that
-    /// [`Link::place_tls`] has not placed. The contents of the image are
-    /// final only when the link is fixed; nobody asks for them before.
-    pub register_tls: &'e mut dyn FnMut(TlsImage) -> Result<TlsPlacement, Arc<dyn Error + Send + Sync>>,
     /// What the descriptor at an address says, for objects that reach a hidden thread-local variable of another
     /// object by its offset in their common module. `None` if the address is unknown.
     pub tls_placement: &'e dyn Fn(ExecutorAddr) -> Option<TlsPlacement>,
@@ -174,8 +168,9 @@ impl Link<Allocated> {
         self.phase.placed.tls_image()
     }
 
-    /// Says where the image is placed before the link is resolved, which then does not ask. For objects that share a
-    /// module: a reference to a hidden variable of another object needs its placement as soon as its address.
+    /// Says where the image is placed; to be called before the link is resolved if there is an image, and before the
+    /// definitions are announced: a reference to a hidden variable of another object needs its placement as soon as
+    /// its address.
     pub fn place_tls(&mut self, placement: TlsPlacement) {
         self.phase.placed.tls = Some(placement);
     }
@@ -194,14 +189,14 @@ impl Link<Allocated> {
     /// Gives every reference the address that `lookup` answers; weak ones without an answer become null.
     ///
     /// # Errors
-    /// [`LinkError::Undefined`] with all names that have no answer; [`LinkError::TlsModule`] if the image cannot be
-    /// registered.
+    /// [`LinkError::Undefined`] with all names that have no answer; [`LinkError::TlsNotPlaced`] if the graph has a
+    /// thread-local image that [`Link::place_tls`] has not placed.
     pub fn resolve(
         self,
         lookup: impl Fn(&str) -> Option<ExecutorSymbolDef>,
         environment: LinkEnvironment<'_>,
     ) -> Result<Link<Resolved>, LinkError> {
-        let Allocated { mut placed, alloc } = self.phase;
+        let Allocated { placed, alloc } = self.phase;
         let span = tracing::debug_span!("link.resolve", symbols = placed.plan.externals.len());
         let _entered = span.enter();
         let mut resolution = Resolution::of_own_symbols(&placed, environment.ifunc_thunk);
@@ -226,10 +221,8 @@ impl Link<Allocated> {
         if !missing.is_empty() {
             return Err(LinkError::Undefined { symbols: plan::undefined(graph, &missing).into() });
         }
-        if let (None, Some(image)) = (placed.tls, placed.tls_image()) {
-            let placement = (environment.register_tls)(image)
-                .map_err(|source| LinkError::TlsModule { object: graph.name().into(), source })?;
-            placed.tls = Some(placement);
+        if placed.tls.is_none() && placed.tls_image().is_some() {
+            return Err(LinkError::TlsNotPlaced { object: graph.name().into() });
         }
         Ok(Link { phase: Resolved { placed, resolution, alloc } })
     }

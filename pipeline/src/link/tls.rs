@@ -5,10 +5,10 @@
 //! `.tdata` followed by its `.tbss`. Each variable that others may refer to has a descriptor, as has each that the graph
 //! refers to itself; one more, `{module, 0}`, serves the local-dynamic model.
 //!
-//! Which number a module has is known only when the process side has been asked ([`LinkEnvironment::register_tls`]),
+//! Which number a module has is known only when the process side has been asked; [`Link::place_tls`] puts it in,
 //! and the process side may give several images one module, each at its own offset.
 //!
-//! [`LinkEnvironment::register_tls`]: super::phases::LinkEnvironment::register_tls
+//! [`Link::place_tls`]: super::phases::Link::place_tls
 
 use rustc_hash::FxHashSet;
 use uruk_core::ExecutorAddr;

@@ -1,7 +1,6 @@
 //! What the tests of the linker share: objects made by the system's tools, and links that run in this process.
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use uruk_pipeline::link::{
-    Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked, Resolved, TlsImage, TlsPlacement, elf,
+    Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked, Resolved, TlsPlacement, elf,
 };
 use uruk_pipeline::memory::InProcessMemoryManager;
 
@@ -130,12 +129,11 @@ pub(crate) fn link_graph(
 }
 
 pub(crate) fn resolve(
-    allocated: Link<uruk_pipeline::link::Allocated>,
+    mut allocated: Link<uruk_pipeline::link::Allocated>,
     externals: &Externals,
 ) -> Result<Link<Resolved>, LinkError> {
-    let mut register = |_: TlsImage| -> Result<TlsPlacement, Arc<dyn Error + Send + Sync>> { Ok(MODULE) };
+    allocated.place_tls(MODULE);
     let environment = LinkEnvironment {
-        register_tls: &mut register,
         tls_placement: &|address| {
             (address.value() == 0x5000).then_some(TlsPlacement { offset: 0x40, ..MODULE })
         },
