@@ -12,7 +12,6 @@ fn session_with(symbols: ProcessSymbols) -> (ExecutionSession, uruk_core::Search
 }
 
 #[test]
-#[ignore = "waits for the session protocol"]
 fn a_lookup_finds_the_process_and_prefers_the_overrides() {
     let (session, order) = session_with(ProcessSymbols::new());
     let strlen = session.lookup_symbol(&order, &session.intern("strlen")).unwrap();
@@ -26,7 +25,6 @@ fn a_lookup_finds_the_process_and_prefers_the_overrides() {
 }
 
 #[test]
-#[ignore = "waits for the session protocol"]
 fn what_the_process_lacks_or_hides_is_not_found() {
     let (session, order) = session_with(ProcessSymbols::new().allow_only(["strlen"]));
     for name in ["no_such_symbol_anywhere", "system", "atexit"] {
