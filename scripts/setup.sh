@@ -65,7 +65,7 @@ install_packages() {
   for package in "${missing[@]}"; do
     is_known "$package" || die "apt knows no package $package." \
       "Debian 12 has LLVM 22 in bookworm-security: is it in /etc/apt/sources.list.d?" \
-      "Elsewhere https://apt.llvm.org has it."
+      "On another release, LLVM's own package archive has it."
   done
   "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" && return
   # An old list names versions that the server no longer has.
