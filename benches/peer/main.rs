@@ -6,7 +6,8 @@
 //!
 //! Prints one JSON object a line, a point each. `REGEX` is searched in `case/group/n`. Each point runs in a
 //! process of its own, so that its memory and its crashes are its own too; `--no-fork` runs them in this one, for
-//! profilers. A point of a group is skipped when the square of the growth in `n` says that it would take too long.
+//! `perf`. (valgrind hides the page from which the clock of processor time is read.) A point of a group is skipped
+//! when the square of the growth in `n` says that it would take too long.
 //!
 //! Two things differ from the peer, because returning free memory to the system is an unsafe call: figures in
 //! bytes are those of a point's first repetition, and `bytes_per_op_ready` includes what the allocator keeps.
