@@ -1,0 +1,106 @@
+//! What tracking dependences costs, shape by shape and order by order, and what a failure costs.
+
+use std::time::Instant;
+
+use uruk_core::shared_error;
+
+use crate::graph::Graph;
+use crate::harness::{Row, Sample, Scale, millis, repeat};
+use crate::parked::{Answer, Units};
+use crate::point::Point;
+use crate::support::Engine;
+
+/// A case, its group, the name of its order, and its graph.
+type Shape = (&'static str, &'static str, &'static str, fn(usize) -> Graph);
+
+const SHAPES: [Shape; 7] = [
+    ("dep_chain", "chain_head", "head_first", Graph::chain),
+    ("dep_chain", "chain_tail", "tail_first", Graph::chain_tail_first),
+    ("dep_ring", "ring", "forward", Graph::ring),
+    ("dep_fan_in", "fan_in", "dependant_first", Graph::fan_in),
+    ("dep_fan_out", "fan_out", "dependee_last", Graph::fan_out),
+    ("dep_random", "random", "shuffled", Graph::random_shuffled),
+    ("dep_random", "random_topo", "topological", Graph::random_topological),
+];
+
+pub(crate) fn points(scale: Scale) -> Vec<Point> {
+    let sizes = scale.pick(&[1_000, 3_000][..], &[1_000, 3_000, 10_000, 30_000, 100_000]);
+    let mut points = Vec::new();
+    for (case, group, order, graph) in SHAPES {
+        for &n in sizes {
+            points.push(Point::new(case, group, n, move || shape(scale, case, order, &graph(n))));
+        }
+    }
+    let failing = |&n| Point::new("fail_chain", "fail_chain", n, move || fail_chain(scale, n));
+    points.extend(sizes.iter().map(failing));
+    points
+}
+
+/// Emits every unit of `graph` in its order; the lookup of all symbols is answered by the last.
+fn shape(scale: Scale, case: &str, order: &str, graph: &Graph) {
+    let samples = repeat(scale, |_| emit_all(graph));
+    let n = graph.len();
+    let parameter = Some(("order", format!("\"{order}\"")));
+    Row { case, parameter, n, threads: 1, operations: n }.report(&samples);
+}
+
+fn emit_all(graph: &Graph) -> Sample {
+    let mut sample = Sample::default();
+    let units = Units::new(Engine::in_place(), graph.len());
+    let begun = Instant::now();
+    units.define();
+    sample.extra("define_ms", millis(begun.elapsed()));
+    let answer = Answer::default();
+    let request = units.request(&units.names);
+    let begun = Instant::now();
+    units.engine.session.lookup_async(request, answer.handler());
+    sample.extra("lookup_ms", millis(begun.elapsed()));
+    let mut parked = units.park(graph);
+
+    let (first_half, rest) = graph.order.split_at(graph.len() / 2);
+    let (last, second_half) = rest.split_last().expect("a graph has units");
+    let (half, end) = sample.time(|| {
+        let begun = Instant::now();
+        first_half.iter().for_each(|&unit| parked.emit(unit));
+        let half = begun.elapsed();
+        second_half.iter().for_each(|&unit| parked.emit(unit));
+        let begun = Instant::now();
+        parked.emit(*last);
+        (half, begun.elapsed())
+    });
+    assert_eq!(answer.get(), Some(true), "the last emission answers the lookup");
+    sample.extra("first_half_ms", millis(half));
+    sample.extra("last_emit_ms", millis(end));
+    drop(parked);
+    let begun = Instant::now();
+    drop(units.engine);
+    sample.extra("teardown_ms", millis(begun.elapsed()));
+    sample
+}
+
+/// Fails the last unit of a chain whose other units are all emitted.
+fn fail_chain(scale: Scale, n: usize) {
+    let graph = Graph::chain(n);
+    let samples = repeat(scale, |_| {
+        let mut sample = Sample::default();
+        let units = Units::new(Engine::silent(), n);
+        units.define();
+        let (resolved, ready) = (Answer::default(), Answer::default());
+        let session = &units.engine.session;
+        // The first lookup starts every unit; the second one is the lookup whose failure is timed.
+        session.lookup_async(units.request(&units.names).until_resolved(), resolved.handler());
+        session.lookup_async(units.request(&units.names[..1]), ready.handler());
+        let mut parked = units.park(&graph);
+        let begun = Instant::now();
+        (0..n - 1).for_each(|unit| parked.emit(unit));
+        let leaf = parked.resolve(n - 1);
+        sample.extra("setup_emit_ms", millis(begun.elapsed()));
+        assert_eq!(resolved.get(), Some(true), "every symbol has an address");
+        assert_eq!(ready.get(), None, "the head waits for the leaf");
+        let error = shared_error("the leaf of the chain is broken");
+        sample.time(|| leaf.fail(error));
+        assert_eq!(ready.get(), Some(false), "the failure reaches the head");
+        sample
+    });
+    Row { case: "fail_chain", parameter: None, n, threads: 1, operations: n }.report(&samples);
+}

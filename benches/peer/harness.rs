@@ -1,0 +1,228 @@
+//! Measuring: repetitions of a timed region, threads released together, and the line that reports them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::sync::{Latch, thread};
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scale {
+    Small,
+    Full,
+}
+
+impl Scale {
+    pub(crate) fn name(self) -> &'static str {
+        self.pick("small", "full")
+    }
+
+    /// One of the two, by scale.
+    pub(crate) fn pick<T>(self, small: T, full: T) -> T {
+        match self {
+            Self::Small => small,
+            Self::Full => full,
+        }
+    }
+
+    /// Points foreseen to take longer are skipped.
+    pub(crate) fn longest_seconds(self) -> f64 {
+        self.pick(5.0, 60.0)
+    }
+}
+
+impl FromStr for Scale {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "small" => Ok(Self::Small),
+            "full" => Ok(Self::Full),
+            _ => Err(format!("--scale {text}: choose small or full")),
+        }
+    }
+}
+
+/// One repetition: the timed region, and what else was noticed.
+#[derive(Default)]
+pub(crate) struct Sample {
+    pub(crate) wall: Duration,
+    cpu: Duration,
+    extras: BTreeMap<&'static str, f64>,
+}
+
+impl Sample {
+    pub(crate) fn extra(&mut self, name: &'static str, value: f64) {
+        self.extras.insert(name, value);
+    }
+
+    /// Times `region`; several regions add up.
+    pub(crate) fn time<R>(&mut self, region: impl FnOnce() -> R) -> R {
+        let cpu = cpu_time();
+        let begun = Instant::now();
+        let result = region();
+        self.wall += begun.elapsed();
+        self.cpu += cpu_time() - cpu;
+        result
+    }
+}
+
+/// Repeats `run`, which is told how many repetitions came before: five times at least, unless one is so long that
+/// they would take minutes; more while there is time.
+pub(crate) fn repeat(scale: Scale, mut run: impl FnMut(usize) -> Sample) -> Vec<Sample> {
+    const LEAST: usize = 5;
+    let (most, budget, hard) = scale.pick((5, 0.3, 6.0), (15, 3.0, 75.0));
+    let begun = Instant::now();
+    let mut samples = Vec::new();
+    loop {
+        samples.push(run(samples.len()));
+        let elapsed = begun.elapsed().as_secs_f64();
+        let next = elapsed + elapsed / samples.len() as f64;
+        if samples.len() >= most || next > hard || (samples.len() >= LEAST && next > budget) {
+            return samples;
+        }
+    }
+}
+
+/// Runs `run` on as many fresh threads as there are states, released together; from the first start to the last end.
+pub(crate) fn on_threads<S: Send>(states: &mut [S], run: impl Fn(usize, &mut S) + Sync) -> Sample {
+    let threads = states.len();
+    let arrived = AtomicUsize::new(0);
+    let barrier = Latch::new();
+    let cpu = cpu_time();
+    let times: Vec<(Instant, Instant)> = thread::scope(|scope| {
+        let (run, arrived, barrier) = (&run, &arrived, &barrier);
+        let start = |(index, state)| {
+            scope.spawn(move || {
+                // Relaxed: the latch orders what comes before the barrier and what comes after.
+                if arrived.fetch_add(1, Ordering::Relaxed) + 1 == threads {
+                    barrier.open();
+                }
+                barrier.wait();
+                let begun = Instant::now();
+                run(index, state);
+                (begun, Instant::now())
+            })
+        };
+        let running: Vec<_> = states.iter_mut().enumerate().map(start).collect();
+        running.into_iter().map(|thread| thread.join().expect("a measured thread panicked")).collect()
+    });
+    let cpu = cpu_time() - cpu;
+    let begun = times.iter().map(|(begun, _)| *begun).min();
+    let ended = times.iter().map(|(_, ended)| *ended).max();
+    let wall = begun.zip(ended).map_or(Duration::ZERO, |(begun, ended)| ended - begun);
+    Sample { wall, cpu, extras: BTreeMap::new() }
+}
+
+/// What a line says besides its figures.
+pub(crate) struct Row<'a> {
+    pub(crate) case: &'a str,
+    /// A parameter and its value in JSON.
+    pub(crate) parameter: Option<(&'a str, String)>,
+    pub(crate) n: usize,
+    pub(crate) threads: i64,
+    /// Operations of a repetition, of all threads together.
+    pub(crate) operations: usize,
+}
+
+impl Row<'_> {
+    /// Prints the line.
+    pub(crate) fn report(&self, samples: &[Sample]) {
+        let wall: Vec<f64> = samples.iter().map(|sample| sample.wall.as_nanos() as f64).collect();
+        let cpu: Vec<f64> = samples.iter().map(|sample| sample.cpu.as_nanos() as f64).collect();
+        let least = wall.iter().copied().fold(f64::INFINITY, f64::min);
+        let middle = median(wall);
+        let operations = self.operations as f64;
+        let mut extras: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for (name, value) in samples.iter().flat_map(|sample| &sample.extras) {
+            extras.entry(name).or_default().push(*value);
+        }
+        let mut line = format!("{{\"case\":\"{}\"", self.case);
+        let mut add =
+            |text: std::fmt::Arguments<'_>| line.write_fmt(text).expect("a String takes everything");
+        if let Some((name, value)) = &self.parameter {
+            add(format_args!(",\"{name}\":{value}"));
+        }
+        add(format_args!(
+            ",\"n\":{},\"threads\":{},\"reps\":{},\"ns_per_op\":{:.2},\"ns_per_op_min\":{:.2}",
+            self.n,
+            self.threads,
+            samples.len(),
+            middle / operations,
+            least / operations,
+        ));
+        add(format_args!(
+            ",\"total_ms\":{:.4},\"total_ms_min\":{:.4},\"cpu_ms\":{:.4},\"rss_mb\":{:.1},\"peak_rss_mb\":{:.1}",
+            middle / 1e6,
+            least / 1e6,
+            median(cpu) / 1e6,
+            resident_bytes() / MIB,
+            peak_resident_bytes() / MIB,
+        ));
+        for (name, values) in extras {
+            add(format_args!(",\"{name}\":{:.4}", median(values)));
+        }
+        println!("{line}}}");
+    }
+}
+
+const MIB: f64 = 1_048_576.0;
+
+/// Milliseconds, as lines say them.
+pub(crate) fn millis(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e6
+}
+
+/// Memory of this process that is resident now.
+pub(crate) fn resident_bytes() -> f64 {
+    status("VmRSS:")
+}
+
+fn peak_resident_bytes() -> f64 {
+    status("VmHWM:")
+}
+
+/// A figure of `/proc/self/status` in bytes; zero where there is no such file.
+fn status(field: &str) -> f64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kib.unwrap_or(0.0) * 1024.0
+}
+
+fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        even if even % 2 == 0 => f64::midpoint(values[half - 1], values[half]),
+        _ => values[half],
+    }
+}
+
+/// The generator of names and shapes: small, and the same everywhere.
+pub(crate) struct SplitMix64(pub(crate) u64);
+
+impl SplitMix64 {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// The next number, taken modulo `limit`.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}

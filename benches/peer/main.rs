@@ -1,0 +1,139 @@
+//! The engine measured case by case as LLVM ORC is, so that two runs can be laid side by side.
+//!
+//! ```text
+//! cargo bench --bench peer -- [--case REGEX] [--scale small|full] [--data DIR] [--no-fork] [--list]
+//! ```
+//!
+//! Prints one JSON object a line, a point each. `REGEX` is searched in `case/group/n`. Each point runs in a
+//! process of its own, so that its memory and its crashes are its own too; `--no-fork` runs them in this one, for
+//! `perf`. (valgrind hides the page from which the clock of processor time is read.) A point of a group is skipped
+//! when the square of the growth in `n` says that it would take too long.
+//!
+//! Two things differ from the peer, because returning free memory to the system is an unsafe call: figures in
+//! bytes are those of a point's first repetition, and `bytes_per_op_ready` includes what the allocator keeps.
+
+#![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
+#![expect(clippy::print_stderr, reason = "a mistake on the command line is told to its author")]
+
+mod definitions;
+mod dependences;
+mod graph;
+mod harness;
+mod intern;
+mod materialize;
+mod parked;
+mod point;
+mod ready;
+mod support;
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+
+use regex::Regex;
+
+use harness::Scale;
+use point::Point;
+
+const USAGE: &str = "usage: cargo bench --bench peer -- [--case REGEX] [--scale small|full] [--data DIR] [--no-fork] [--list]";
+
+/// What the command line asks for.
+struct Options {
+    case: Regex,
+    scale: Scale,
+    list: bool,
+    in_process: bool,
+    /// The one point to run here: how a process asks for another.
+    point: Option<usize>,
+}
+
+fn main() -> ExitCode {
+    match parse(std::env::args().skip(1)) {
+        Ok(options) => {
+            run(&options);
+            ExitCode::SUCCESS
+        }
+        Err(mistake) => {
+            eprintln!("{mistake}\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let all = Regex::new("").map_err(|error| error.to_string())?;
+    let mut options = Options { case: all, scale: Scale::Small, list: false, in_process: false, point: None };
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value"));
+        match argument.as_str() {
+            "--case" => options.case = Regex::new(&value()?).map_err(|error| error.to_string())?,
+            "--scale" => options.scale = value()?.parse()?,
+            // Modules and objects, for cases that compile and link; those here need none.
+            "--data" => drop(value()?),
+            "--no-fork" => options.in_process = true,
+            "--list" => options.list = true,
+            "--point" => options.point = Some(value()?.parse().map_err(|error| format!("--point: {error}"))?),
+            // What cargo says to every bench.
+            "--bench" => {}
+            _ => return Err(format!("{argument}: no such option")),
+        }
+    }
+    Ok(options)
+}
+
+/// All points, in the peer's order.
+fn points(scale: Scale) -> Vec<Point> {
+    let mut points = intern::points(scale);
+    points.extend(ready::points(scale));
+    points.extend(definitions::absolute_points(scale));
+    points.extend(materialize::noop_points(scale));
+    points.extend(dependences::points(scale));
+    points.extend(materialize::contended_points(scale));
+    points.extend(definitions::tracker_points(scale));
+    points
+}
+
+fn run(options: &Options) {
+    let points = points(options.scale);
+    if let Some(index) = options.point {
+        if let Some(point) = points.get(index) {
+            (point.run)();
+        }
+        return;
+    }
+    if options.list {
+        println!("# The core's cases only; those that compile and link are not here yet.");
+    }
+    // For each group: the last n, and its milliseconds unless it broke.
+    let mut last: HashMap<&str, (usize, Option<f64>)> = HashMap::new();
+    for (index, point) in points.iter().enumerate().filter(|(_, point)| options.case.is_match(&point.id())) {
+        if options.list {
+            println!("{}", point.id());
+        } else if options.in_process {
+            (point.run)();
+        } else if let Some(reason) =
+            last.get(point.group).and_then(|last| too_long(point, *last, options.scale))
+        {
+            println!("{},\"skipped\":\"{reason}\"}}", point.json_head());
+        } else {
+            let outcome = point::run_in_a_process(index, options.scale);
+            print!("{}", outcome.printed);
+            if let Some(error) = &outcome.error {
+                println!("{},\"error\":\"{error}\"}}", point.json_head());
+            }
+            if !point.group.is_empty() {
+                let millis = if outcome.error.is_none() { outcome.total_millis() } else { None };
+                last.insert(point.group, (point.n, millis));
+            }
+        }
+    }
+}
+
+/// Why `point` would take too long, judged by the one before it in its group.
+fn too_long(point: &Point, (n, millis): (usize, Option<f64>), scale: Scale) -> Option<String> {
+    let Some(millis) = millis else {
+        return Some("the smaller one broke".to_owned());
+    };
+    let growth = point.n as f64 / n as f64;
+    let seconds = millis * growth * growth / 1_000.0;
+    (seconds > scale.longest_seconds()).then(|| format!("quadratic extrapolation {seconds:.1} s"))
+}

@@ -1,0 +1,95 @@
+//! One point of a case, and the process it runs in.
+
+use std::io::{self, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use uruk_core::sync::{Latch, thread};
+
+use crate::harness::Scale;
+
+/// How long a point may take before its process is killed.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A case at one size.
+pub(crate) struct Point {
+    pub(crate) case: &'static str,
+    /// Points of one group have ascending `n`. Without a name: alone.
+    pub(crate) group: &'static str,
+    /// Zero where the case does not grow.
+    pub(crate) n: usize,
+    /// Measures, and prints the line.
+    pub(crate) run: Box<dyn Fn()>,
+}
+
+impl Point {
+    pub(crate) fn new(case: &'static str, group: &'static str, n: usize, run: impl Fn() + 'static) -> Self {
+        Self { case, group, n, run: Box::new(run) }
+    }
+
+    /// What `--case` is searched in.
+    pub(crate) fn id(&self) -> String {
+        format!("{}/{}/{}", self.case, self.group, self.n)
+    }
+
+    /// The beginning of a line that says why there is no figure.
+    pub(crate) fn json_head(&self) -> String {
+        format!("{{\"case\":\"{}\",\"group\":\"{}\",\"n\":{}", self.case, self.group, self.n)
+    }
+}
+
+/// What became of a point.
+pub(crate) struct Outcome {
+    pub(crate) printed: String,
+    pub(crate) error: Option<String>,
+}
+
+impl Outcome {
+    /// The median duration of the timed region, as printed.
+    pub(crate) fn total_millis(&self) -> Option<f64> {
+        let (_, after) = self.printed.split_once("\"total_ms\":")?;
+        after.split([',', '}']).next()?.parse().ok()
+    }
+}
+
+/// Runs the point of that index in a process of its own.
+pub(crate) fn run_in_a_process(index: usize, scale: Scale) -> Outcome {
+    match start(index, scale).and_then(finish) {
+        Ok(outcome) => outcome,
+        Err(error) => Outcome { printed: String::new(), error: Some(error.to_string()) },
+    }
+}
+
+fn start(index: usize, scale: Scale) -> io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .args(["--point", &index.to_string(), "--scale", scale.name()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+}
+
+/// Reads what the process prints until it ends, or ends it.
+fn finish(mut child: Child) -> io::Result<Outcome> {
+    let mut output = child.stdout.take().ok_or_else(|| io::Error::other("no pipe to the process"))?;
+    let ended = Latch::new();
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut printed = String::new();
+            let read = output.read_to_string(&mut printed);
+            ended.open();
+            read.map(|_| printed)
+        });
+        let in_time = ended.wait_timeout(LIMIT);
+        if !in_time {
+            child.kill()?;
+        }
+        let status = child.wait()?;
+        let printed = reader.join().map_err(|_| io::Error::other("the reader panicked"))??;
+        let error = match (in_time, status.success()) {
+            (false, _) => Some(format!("killed after {} s", LIMIT.as_secs())),
+            (true, false) => Some(status.to_string()),
+            (true, true) => None,
+        };
+        Ok(Outcome { printed, error })
+    })
+}

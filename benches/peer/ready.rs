@@ -1,0 +1,82 @@
+//! Lookups of symbols that are Ready: one through many dylibs, and a thousand at once.
+
+use std::hint::black_box;
+
+use uruk_core::{SymbolMap, absolute_symbols};
+
+use crate::harness::{Row, Sample, Scale, on_threads, repeat};
+use crate::point::Point;
+use crate::support::{Engine, definition, order};
+
+/// Ready symbols of each dylib.
+const SYMBOLS: usize = 1000;
+
+pub(crate) fn points(scale: Scale) -> Vec<Point> {
+    let mut points = Vec::new();
+    for depth in [1, 10, 100] {
+        for threads in [1, 2, 4] {
+            points.push(Point::new("lookup_ready", "", 0, move || one_by_one(scale, threads, depth)));
+        }
+    }
+    points.push(Point::new("lookup_ready_batch", "", 0, move || batch(scale)));
+    points
+}
+
+/// Looks up symbols of the last of `depth` dylibs.
+fn one_by_one(scale: Scale, threads: usize, depth: usize) {
+    let times = scale.pick(40_000, 200_000) / if depth >= 100 { 10 } else { 1 };
+    let engine = Engine::in_place();
+    let mut dylibs = Vec::new();
+    let mut last = Vec::new();
+    for index in 0..depth {
+        let dylib = engine.session.create_jit_dylib(&format!("jd{index}")).expect("names are distinct");
+        let names = engine.names(1_000_000 + index * SYMBOLS, SYMBOLS);
+        let symbols: SymbolMap =
+            names.iter().enumerate().map(|(at, name)| (name.clone(), definition(at))).collect();
+        dylib.define(absolute_symbols(symbols)).expect("names are distinct");
+        engine.look_up(&order([&dylib]), &names);
+        dylibs.push(dylib);
+        last = names;
+    }
+    let order = order(&dylibs);
+    let samples = repeat(scale, |_| {
+        on_threads(&mut vec![(); threads], |thread, ()| {
+            let mut index = thread * 37;
+            for _ in 0..times {
+                index = (index + 7) % SYMBOLS;
+                let found = engine.session.lookup_symbol(&order, &last[index]);
+                black_box(&found.expect("every symbol is ready"));
+            }
+        })
+    });
+    let row = Row {
+        case: "lookup_ready",
+        parameter: Some(("depth", depth.to_string())),
+        n: SYMBOLS,
+        threads: threads as i64,
+        operations: times * threads,
+    };
+    row.report(&samples);
+}
+
+/// Looks up all symbols of a dylib with one query.
+fn batch(scale: Scale) {
+    let queries = scale.pick(100, 500);
+    let engine = Engine::in_place();
+    let names = engine.names(0, SYMBOLS);
+    let symbols: SymbolMap =
+        names.iter().enumerate().map(|(at, name)| (name.clone(), definition(at))).collect();
+    engine.main.define(absolute_symbols(symbols)).expect("names are distinct");
+    engine.look_up(&engine.order, &names);
+    let samples = repeat(scale, |_| {
+        let mut sample = Sample::default();
+        sample.time(|| {
+            for _ in 0..queries {
+                black_box(engine.look_up(&engine.order, &names));
+            }
+        });
+        sample
+    });
+    let operations = queries * SYMBOLS;
+    Row { case: "lookup_ready_batch", parameter: None, n: SYMBOLS, threads: 1, operations }.report(&samples);
+}
