@@ -23,7 +23,7 @@ pub(super) type Part = (MaterializationResponsibility, ObjectBuffer);
 /// The groups that are still incomplete.
 ///
 /// # Concurrency
-/// One lock, held for map operations; never while a session is called.
+/// One lock, held for map operations and over the platform's; never while a session is called.
 #[derive(Debug, Default)]
 pub(super) struct SectionGroups {
     waiting: Mutex<Waiting>,
@@ -48,10 +48,12 @@ impl SectionGroups {
     pub(super) fn arrive(self: &Arc<Self>, part: Part, platform: &Platform) -> Vec<Part> {
         let Some(symbol) = part.0.initializer_symbol().cloned() else { return vec![part] };
         let (dylib, session) = (part.0.dylib().clone(), part.0.session().clone());
-        let members = platform.take_sharing_sections(&symbol);
         let order = platform.order_of(&symbol).unwrap_or(u32::MAX);
 
+        // The members are taken and entered in one step: an object that comes in between would find itself in
+        // neither place.
         let mut waiting = self.waiting.lock();
+        let members = platform.take_sharing_sections(&symbol);
         let founded = (members.len() > 1).then(|| waiting.found(&members));
         let Some(id) = waiting.group_of.remove(&symbol) else { return vec![part] };
         let Some(group) = waiting.groups.get_mut(&id) else { return vec![part] };
@@ -109,5 +111,76 @@ impl Group {
     fn into_parts(mut self) -> Vec<Part> {
         self.parts.sort_by_key(|(order, ..)| *order);
         self.parts.into_iter().map(|(_, responsibility, object)| (responsibility.attach(), object)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uruk_core::sync::{Latch, thread};
+    use uruk_core::{MaterializationInterface, MaterializationUnit};
+
+    use crate::platform::UnitTraits;
+
+    /// Hands its object to the groups and notes how many are to be linked together.
+    struct Arriving {
+        initializer: SymbolName,
+        groups: Arc<SectionGroups>,
+        platform: Arc<Platform>,
+        linked: Arc<Mutex<Vec<usize>>>,
+    }
+
+    impl MaterializationUnit for Arriving {
+        fn name(&self) -> &str {
+            "arriving"
+        }
+
+        fn interface(&self) -> MaterializationInterface {
+            MaterializationInterface::default().with_initializer(self.initializer.clone())
+        }
+
+        fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+            let part = (responsibility, ObjectBuffer::new("arriving", Vec::new()));
+            let parts = self.groups.arrive(part, &self.platform);
+            if !parts.is_empty() {
+                self.linked.lock().push(parts.len());
+            }
+            // Nothing is linked here: the parts fail as they are dropped, which ends both lookups.
+        }
+
+        fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
+    }
+
+    /// Two objects that came at the same moment were once linked apart: one had taken the list of members and not
+    /// entered it yet when the other looked itself up, so that the first waited for ever.
+    #[test]
+    fn objects_that_arrive_at_the_same_moment_are_linked_together() {
+        for _ in 0..2000 {
+            let session = ExecutionSession::new();
+            let dylib = session.create_jit_dylib("main").expect("a new name");
+            let (groups, platform) = (Arc::<SectionGroups>::default(), Arc::new(Platform::new()));
+            let linked = Arc::new(Mutex::new(Vec::new()));
+            let traits = UnitTraits { shares_sections: true, work_bytes: 0 };
+            let symbols = ["first", "second"].map(|unit| platform.declare(&session, unit, traits));
+            for initializer in symbols.clone() {
+                let (groups, platform, linked) = (groups.clone(), platform.clone(), linked.clone());
+                dylib
+                    .define(Box::new(Arriving { initializer, groups, platform, linked }))
+                    .expect("a new symbol");
+            }
+            let start = Arc::new(Latch::new());
+            let threads = symbols.map(|symbol| {
+                let (session, order, start) = (session.clone(), dylib.link_order(), start.clone());
+                thread::spawn(move || {
+                    start.wait();
+                    session.lookup(&order, LookupSet::weakly_referenced([symbol]))
+                })
+            });
+            start.open();
+            for thread in threads {
+                thread.join().expect("no panic").expect_err("the parts were dropped");
+            }
+            assert_eq!(*linked.lock(), [2]);
+        }
     }
 }
