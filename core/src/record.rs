@@ -153,7 +153,7 @@ impl Records {
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn record(&self, name: &SymbolName) -> Option<Record> {
         let guard = self.map.guard();
-        self.map.get(name, &guard).cloned()
+        self.map.get(name, &guard).map(|record| Record::clone(&record))
     }
 
     /// How many records there are, for checks.
@@ -207,7 +207,7 @@ impl RecordedDefinition {
 }
 
 /// The map that programs run: read without locks, its values reclaimed when no reader can see them.
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 mod map {
     use rustc_hash::FxBuildHasher;
 
@@ -241,42 +241,64 @@ mod map {
     }
 }
 
-/// The map that models run: locked, because they check the gate and not somebody else's map.
-#[cfg(uruk_loom)]
+/// The map that models run: for each name a pointer to its record, which promises nothing beyond itself. What orders
+/// records and gate has to be in the gate, and a model sees where it is not.
+#[cfg(any(uruk_loom, uruk_shuttle))]
 mod map {
     use rustc_hash::FxHashMap;
 
     use super::Record;
     use crate::SymbolName;
-    use crate::sync::{Mutex, MutexGuard};
+    use crate::sync::atomic::{AtomicUsize, Ordering};
+    use crate::sync::{Arc, Hidden};
+
+    /// Records are kept until the map goes, as if some reader might still see each of them.
+    #[derive(Debug, Default)]
+    pub(super) struct Map(Hidden<Memory>);
 
     #[derive(Debug, Default)]
-    pub(super) struct Map(Mutex<FxHashMap<SymbolName, Record>>);
+    struct Memory {
+        /// By name, where in `records` its record is, or [`NOTHING`].
+        names: FxHashMap<SymbolName, Arc<AtomicUsize>>,
+        records: Vec<Arc<Record>>,
+    }
+
+    const NOTHING: usize = usize::MAX;
 
     impl Map {
-        pub(super) fn guard(&self) -> MutexGuard<'_, FxHashMap<SymbolName, Record>> {
-            self.0.lock()
-        }
+        pub(super) fn guard(&self) {}
 
-        pub(super) fn get<'g>(
-            &self,
-            name: &SymbolName,
-            guard: &'g MutexGuard<'_, FxHashMap<SymbolName, Record>>,
-        ) -> Option<&'g Record> {
-            guard.get(name)
+        pub(super) fn get(&self, name: &SymbolName, _: &()) -> Option<Arc<Record>> {
+            let place = self.place(name);
+            // Relaxed: see above.
+            let index = place.load(Ordering::Relaxed);
+            self.0.with(|memory| memory.records.get(index).cloned())
         }
 
         pub(super) fn insert(&self, name: &SymbolName, record: Record) {
-            self.0.lock().insert(name.clone(), record);
+            let index = self.0.with(|memory| {
+                memory.records.push(Arc::new(record));
+                memory.records.len() - 1
+            });
+            // Relaxed: see above.
+            self.place(name).store(index, Ordering::Relaxed);
         }
 
         pub(super) fn remove(&self, name: &SymbolName) {
-            self.0.lock().remove(name);
+            // Relaxed: see above.
+            self.place(name).store(NOTHING, Ordering::Relaxed);
         }
 
         #[cfg(any(test, debug_assertions))]
         pub(super) fn len(&self) -> usize {
-            self.0.lock().len()
+            self.0.with(|memory| memory.records.len())
+        }
+
+        fn place(&self, name: &SymbolName) -> Arc<AtomicUsize> {
+            self.0.with(|memory| {
+                let nothing = || Arc::new(AtomicUsize::new(NOTHING));
+                memory.names.entry(name.clone()).or_insert_with(nothing).clone()
+            })
         }
     }
 }

@@ -29,7 +29,7 @@ struct Checked {
 
 /// How many steps of the forest's work one transaction does before the lock is let go for others. In
 /// models other threads shall come between any two steps.
-pub(super) const SETTLE_STEPS_MAX: usize = if cfg!(uruk_loom) { 1 } else { 1 << 16 };
+pub(super) const SETTLE_STEPS_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 1 << 16 };
 
 impl<P: Payload> SessionState<P> {
     /// See [`crate::ResolvedResponsibility::notify_emitted`].
