@@ -19,7 +19,7 @@ use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex};
+use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
     DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
     JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupResult, LookupSet,
@@ -91,7 +91,7 @@ impl ExecutionSession {
             (result, state.finish_transaction())
         };
         // Long consequences come in slices; between two of them the lock is free for others.
-        while more && !cfg!(uruk_weaken = "emit_leaves_its_slices") {
+        while more && !weakened("emit::leaves_its_slices") {
             let mut state = self.0.state.lock();
             state.settle(&mut effects);
             more = state.finish_transaction();
