@@ -3,9 +3,11 @@
 //! **Architecture Invariant:** [`ExecutionSession::transact`] is the only function that takes the
 //! session lock, and no code of the embedder, no drop of its values included, runs inside it.
 
+mod builder;
 mod close;
 pub(crate) mod frame;
 mod hand_on;
+mod lock_holds;
 
 use std::fmt;
 
@@ -21,13 +23,18 @@ use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::record::Records;
 use crate::sync::{Arc, Latch, Mutex};
 use crate::{
-    DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
-    JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupResult, LookupSet,
-    MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError, SessionEvent,
-    SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    DefineError, DefinitionGenerator, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError,
+    LookupKind, LookupRequest, LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource,
+    ResourceTracker, SearchOrder, SessionError, SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task,
+    TaskDispatcher, WaitError,
 };
 
+use builder::{Held, Observer, Reporter};
 use close::Drain;
+use lock_holds::HoldMeter;
+
+pub use builder::ExecutionSessionBuilder;
+pub use lock_holds::LockHolds;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
 ///
@@ -48,11 +55,9 @@ struct Inner {
     reporter: Option<Reporter>,
     drain: Drain,
     held: Option<Held>,
+    /// How long `state` is held, if the embedder wants to know.
+    holds: Option<HoldMeter>,
 }
-
-type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
-type Held = fn() -> Option<&'static str>;
-type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// What a live session's state carries.
 pub(crate) enum Live {}
@@ -85,19 +90,26 @@ impl ExecutionSession {
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
         let mut effects = Effects::default();
-        let (result, mut more) = {
-            let mut state = self.0.state.lock();
-            let result = operation(&mut state, &mut effects);
+        let (result, mut more) = self.locked(|state| {
+            let result = operation(state, &mut effects);
             (result, state.finish_transaction())
-        };
+        });
         // Long consequences come in slices; between two of them the lock is free for others.
         while more && !cfg!(uruk_weaken = "emit_leaves_its_slices") {
-            let mut state = self.0.state.lock();
-            state.settle(&mut effects);
-            more = state.finish_transaction();
+            more = self.locked(|state| {
+                state.settle(&mut effects);
+                state.finish_transaction()
+            });
         }
         self.hand_on(effects);
         result
+    }
+
+    /// Runs `operation` on the state under the lock. For [`Self::transact`] alone, which hands its effects on.
+    fn locked<R>(&self, operation: impl FnOnce(&mut SessionState<Live>) -> R) -> R {
+        let mut state = self.0.state.lock();
+        let Some(meter) = &self.0.holds else { return operation(&mut state) };
+        meter.measure(|| operation(&mut state))
     }
 
     /// Interns a symbol name in the session's pool.
@@ -253,6 +265,16 @@ impl ExecutionSession {
         self.transact(|_, effects| effects.tasks.push(task));
     }
 
+    /// How long the session's lock was held, and how often, since the session was made or this was last asked; nothing
+    /// unless it is [measured](ExecutionSessionBuilder::measure_lock_holds).
+    ///
+    /// # Concurrency
+    /// Takes no lock. Transactions that end at the same moment may be counted in this answer, in the next, or partly in
+    /// each.
+    pub fn take_lock_holds(&self) -> Option<LockHolds> {
+        self.0.holds.as_ref().map(HoldMeter::take)
+    }
+
     /// The dispatcher that runs the session's tasks.
     pub fn dispatcher(&self) -> &Arc<dyn TaskDispatcher> {
         &self.0.dispatcher
@@ -371,76 +393,5 @@ impl Eq for ExecutionSession {}
 impl fmt::Debug for ExecutionSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecutionSession").field("dispatcher", &self.0.dispatcher).finish_non_exhaustive()
-    }
-}
-
-/// Choices a session is made with.
-#[derive(Default)]
-pub struct ExecutionSessionBuilder {
-    dispatcher: Option<Arc<dyn TaskDispatcher>>,
-    pool: Option<SymbolStringPool>,
-    observer: Option<Observer>,
-    reporter: Option<Reporter>,
-    held: Option<Held>,
-}
-
-impl ExecutionSessionBuilder {
-    /// Who runs the session's tasks. In place unless said otherwise.
-    #[must_use]
-    pub fn dispatcher(mut self, dispatcher: Arc<dyn TaskDispatcher>) -> Self {
-        self.dispatcher = Some(dispatcher);
-        self
-    }
-
-    /// A pool of symbol names to share with other sessions.
-    #[must_use]
-    pub fn symbol_string_pool(mut self, pool: SymbolStringPool) -> Self {
-        self.pool = Some(pool);
-        self
-    }
-
-    /// Who sees the session's events. Called without locks, on any thread, possibly on several at once.
-    #[must_use]
-    pub fn observer(mut self, observer: Arc<dyn Fn(&SessionEvent) + Send + Sync>) -> Self {
-        self.observer = Some(observer);
-        self
-    }
-
-    /// Who is told of errors that nobody waits for.
-    #[must_use]
-    pub fn error_reporter(mut self, reporter: Arc<dyn Fn(&SessionError) + Send + Sync>) -> Self {
-        self.reporter = Some(reporter);
-        self
-    }
-
-    /// Who knows what a thread must not hold while it waits, such as an LLVM context: a blocking lookup that
-    /// would have to wait is refused with the name of what `held` says the calling thread holds.
-    #[must_use]
-    pub fn refuse_waits_while(mut self, held: fn() -> Option<&'static str>) -> Self {
-        self.held = Some(held);
-        self
-    }
-
-    /// Makes the session.
-    pub fn build(self) -> ExecutionSession {
-        let state = SessionState::new(self.observer.is_some());
-        ExecutionSession(Arc::new(Inner {
-            records: state.records(),
-            state: Mutex::new(state),
-            pool: self.pool.unwrap_or_default(),
-            dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),
-            observer: self.observer,
-            reporter: self.reporter,
-            drain: Drain::default(),
-            held: self.held,
-        }))
-    }
-}
-
-impl fmt::Debug for ExecutionSessionBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecutionSessionBuilder")
-            .field("dispatcher", &self.dispatcher)
-            .finish_non_exhaustive()
     }
 }
