@@ -8,10 +8,9 @@ mod close;
 pub(crate) mod frame;
 mod hand_on;
 mod lock_holds;
+mod ready;
 
 use std::fmt;
-
-use rustc_hash::FxBuildHasher;
 
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
@@ -23,10 +22,10 @@ use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::record::Records;
 use crate::sync::{Arc, Latch, Mutex};
 use crate::{
-    DefineError, DefinitionGenerator, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError,
-    LookupKind, LookupRequest, LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource,
-    ResourceTracker, SearchOrder, SessionError, SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task,
-    TaskDispatcher, WaitError,
+    DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
+    JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupResult, LookupSet,
+    MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError, SessionEvent,
+    SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use builder::{Held, Observer, Reporter};
@@ -122,43 +121,6 @@ impl ExecutionSession {
         &self.0.pool
     }
 
-    /// Looks up `symbols` along `order`, materializing what is not ready; blocks until all are Ready.
-    ///
-    /// Weakly referenced symbols that are absent are left out of the map.
-    ///
-    /// # Concurrency
-    /// Callable from any thread. A pool worker that waits here is replaced. On the in-place dispatcher the
-    /// units run on this thread.
-    ///
-    /// # Errors
-    /// [`LookupError::NotFound`] names every missing symbol and the dylibs searched;
-    /// [`LookupError::Failed`] carries the chain from the symbol to what broke.
-    ///
-    /// # Cost
-    /// Symbols that are all Ready: no lock, one probe each. Otherwise one transaction plus the work.
-    ///
-    /// Source: ORC `ExecutionSession::lookup`.
-    pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
-        if let Some(ready) = self.lookup_ready(order, &symbols) {
-            return Ok(ready);
-        }
-        self.lookup_locked(order, symbols)
-    }
-
-    /// Looks `symbols` up without the lock, if all of them are Ready and certain.
-    fn lookup_ready(&self, order: &SearchOrder, symbols: &LookupSet) -> Option<SymbolMap> {
-        // An empty set asks about the order alone, which the records know nothing of.
-        if symbols.is_empty() {
-            return None;
-        }
-        let mut ready = SymbolMap::with_capacity_and_hasher(symbols.len(), FxBuildHasher);
-        let names = symbols.0.iter().map(|(name, _)| name);
-        let found = |name: &SymbolName, definition| {
-            ready.insert(name.clone(), definition);
-        };
-        self.0.records.read(self, order, names, found).then_some(ready)
-    }
-
     /// Looks `symbols` up under the lock, and waits for what is not there yet.
     fn lookup_locked(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
@@ -180,28 +142,6 @@ impl ExecutionSession {
         }
         let found = blocked.take().unwrap_or(Err(LookupError::Closed))?;
         Ok(found.into_iter().map(|found| (found.name, found.definition)).collect())
-    }
-
-    /// Looks up one required symbol and blocks until it is Ready.
-    ///
-    /// # Cost
-    /// For a symbol that is Ready: no lock, no allocation, one probe and a look at each dylib of the order.
-    ///
-    /// # Errors
-    /// As [`ExecutionSession::lookup`].
-    pub fn lookup_symbol(
-        &self,
-        order: &SearchOrder,
-        name: &SymbolName,
-    ) -> Result<ExecutorSymbolDef, LookupError> {
-        let mut ready = None;
-        if self.0.records.read(self, order, std::iter::once(name), |_, definition| ready = Some(definition))
-            && let Some(definition) = ready
-        {
-            return Ok(definition);
-        }
-        let found = self.lookup_locked(order, LookupSet::one(name.clone()))?;
-        found.get(name).copied().ok_or(LookupError::Closed)
     }
 
     /// Starts a lookup and calls `handler` once, with the answer.
