@@ -22,10 +22,9 @@ use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::record::Records;
 use crate::sync::{Arc, Latch, Mutex};
 use crate::{
-    DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
-    JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupResult, LookupSet,
-    MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError, SessionEvent,
-    SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
+    LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder,
+    SessionError, SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use builder::{Held, Observer, Reporter};
