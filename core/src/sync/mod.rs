@@ -28,11 +28,11 @@ mod scheduled;
 mod latch;
 
 #[cfg(uruk_loom)]
-pub use model::{Condvar, Mutex, MutexGuard, atomic, hint, thread};
+pub use model::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
 #[cfg(not(any(uruk_loom, uruk_shuttle)))]
-pub use real::{Condvar, Mutex, MutexGuard, atomic, hint, thread};
+pub use real::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
 #[cfg(uruk_shuttle)]
-pub use scheduled::{Condvar, Mutex, MutexGuard, atomic, hint, thread};
+pub use scheduled::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
 
 #[cfg(uruk_loom)]
 pub use loom::thread_local;

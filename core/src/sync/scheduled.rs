@@ -7,7 +7,14 @@
 pub use shuttle::sync::atomic;
 pub use shuttle::{hint, thread};
 
+use std::sync::OnceLock;
 use std::time::Duration;
+
+/// Whether this run leaves out `step`, which the environment's `URUK_WEAKEN` names; see `model.rs`.
+pub fn weakened(step: &str) -> bool {
+    static LEFT_OUT: OnceLock<Option<String>> = OnceLock::new();
+    LEFT_OUT.get_or_init(|| std::env::var("URUK_WEAKEN").ok()).as_deref() == Some(step)
+}
 
 /// The guard of [`Mutex`].
 pub type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
