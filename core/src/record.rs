@@ -265,10 +265,15 @@ mod map {
 
     const NOTHING: usize = usize::MAX;
 
-    impl Map {
-        pub(super) fn guard(&self) {}
+    /// Nothing is reclaimed, so nothing is guarded.
+    pub(super) struct Guard;
 
-        pub(super) fn get(&self, name: &SymbolName, _: &()) -> Option<Arc<Record>> {
+    impl Map {
+        pub(super) fn guard(&self) -> Guard {
+            Guard
+        }
+
+        pub(super) fn get(&self, name: &SymbolName, _: &Guard) -> Option<Arc<Record>> {
             let place = self.place(name);
             // Relaxed: see above.
             let index = place.load(Ordering::Relaxed);

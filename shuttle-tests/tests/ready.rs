@@ -18,7 +18,7 @@
 
 mod common;
 
-use common::{Scripted, all_at, explore, names};
+use common::{Scripted, all_at, explore};
 use shuttle::rand::{Rng, thread_rng};
 use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
@@ -129,7 +129,7 @@ impl Stage {
         dylibs[0].set_link_order(orders[0].clone()).expect("its dylibs are there");
         let changing = Changing { trackers: Vec::new(), generators: Vec::new(), link_order: Some(0) };
         let stage = Self {
-            names: names(&session, NAMES),
+            names: (0..NAMES).map(|index| session.intern(&format!("s{index}"))).collect(),
             nobody: session.intern("nobody"),
             orders,
             history: Mutex::default(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use shuttle::scheduler::RandomScheduler;
 use uruk_core::{
-    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, SymbolFlags, SymbolFlagsMap, SymbolName,
+    ExecutorAddr, ExecutorSymbolDef, JitDylib, MaterializationInterface, MaterializationResponsibility,
+    MaterializationUnit, SymbolFlags, SymbolFlagsMap, SymbolName,
 };
 
 /// Runs `scenario` under `iterations` random schedules, or under as many as `URUK_SHUTTLE_ITERATIONS` says or
@@ -67,9 +67,4 @@ pub(crate) fn all_at(responsibility: &MaterializationResponsibility, address: u6
         (name.clone(), ExecutorSymbolDef::new(ExecutorAddr::new(address), *flags))
     };
     responsibility.symbols().iter().map(at).collect()
-}
-
-/// The names `s0`, `s1`, ...
-pub(crate) fn names(session: &ExecutionSession, count: usize) -> Vec<SymbolName> {
-    (0..count).map(|index| session.intern(&format!("s{index}"))).collect()
 }
