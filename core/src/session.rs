@@ -3,13 +3,14 @@
 //! **Architecture Invariant:** [`ExecutionSession::transact`] is the only function that takes the
 //! session lock, and no code of the embedder, no drop of its values included, runs inside it.
 
+mod builder;
 mod close;
 pub(crate) mod frame;
 mod hand_on;
+mod lock_holds;
+mod ready;
 
 use std::fmt;
-
-use rustc_hash::FxBuildHasher;
 
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
@@ -19,15 +20,19 @@ use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex};
+use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
-    DefineError, DefinitionGenerator, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
-    JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupResult, LookupSet,
-    MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError, SessionEvent,
-    SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
+    LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder,
+    SessionError, SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
+use builder::{Held, Observer, Reporter};
 use close::Drain;
+use lock_holds::HoldMeter;
+
+pub use builder::ExecutionSessionBuilder;
+pub use lock_holds::LockHolds;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
 ///
@@ -48,11 +53,9 @@ struct Inner {
     reporter: Option<Reporter>,
     drain: Drain,
     held: Option<Held>,
+    /// How long `state` is held, if the embedder wants to know.
+    holds: Option<HoldMeter>,
 }
-
-type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
-type Held = fn() -> Option<&'static str>;
-type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// What a live session's state carries.
 pub(crate) enum Live {}
@@ -85,19 +88,26 @@ impl ExecutionSession {
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
         let mut effects = Effects::default();
-        let (result, mut more) = {
-            let mut state = self.0.state.lock();
-            let result = operation(&mut state, &mut effects);
+        let (result, mut more) = self.locked(|state| {
+            let result = operation(state, &mut effects);
             (result, state.finish_transaction())
-        };
+        });
         // Long consequences come in slices; between two of them the lock is free for others.
-        while more && !cfg!(uruk_weaken = "emit_leaves_its_slices") {
-            let mut state = self.0.state.lock();
-            state.settle(&mut effects);
-            more = state.finish_transaction();
+        while more && !weakened("emit::leaves_its_slices") {
+            more = self.locked(|state| {
+                state.settle(&mut effects);
+                state.finish_transaction()
+            });
         }
         self.hand_on(effects);
         result
+    }
+
+    /// Runs `operation` on the state under the lock. For [`Self::transact`] alone, which hands its effects on.
+    fn locked<R>(&self, operation: impl FnOnce(&mut SessionState<Live>) -> R) -> R {
+        let mut state = self.0.state.lock();
+        let Some(meter) = &self.0.holds else { return operation(&mut state) };
+        meter.measure(|| operation(&mut state))
     }
 
     /// Interns a symbol name in the session's pool.
@@ -108,43 +118,6 @@ impl ExecutionSession {
     /// The pool of the session's symbol names.
     pub fn symbol_string_pool(&self) -> &SymbolStringPool {
         &self.0.pool
-    }
-
-    /// Looks up `symbols` along `order`, materializing what is not ready; blocks until all are Ready.
-    ///
-    /// Weakly referenced symbols that are absent are left out of the map.
-    ///
-    /// # Concurrency
-    /// Callable from any thread. A pool worker that waits here is replaced. On the in-place dispatcher the
-    /// units run on this thread.
-    ///
-    /// # Errors
-    /// [`LookupError::NotFound`] names every missing symbol and the dylibs searched;
-    /// [`LookupError::Failed`] carries the chain from the symbol to what broke.
-    ///
-    /// # Cost
-    /// Symbols that are all Ready: no lock, one probe each. Otherwise one transaction plus the work.
-    ///
-    /// Source: ORC `ExecutionSession::lookup`.
-    pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
-        if let Some(ready) = self.lookup_ready(order, &symbols) {
-            return Ok(ready);
-        }
-        self.lookup_locked(order, symbols)
-    }
-
-    /// Looks `symbols` up without the lock, if all of them are Ready and certain.
-    fn lookup_ready(&self, order: &SearchOrder, symbols: &LookupSet) -> Option<SymbolMap> {
-        // An empty set asks about the order alone, which the records know nothing of.
-        if symbols.is_empty() {
-            return None;
-        }
-        let mut ready = SymbolMap::with_capacity_and_hasher(symbols.len(), FxBuildHasher);
-        let names = symbols.0.iter().map(|(name, _)| name);
-        let found = |name: &SymbolName, definition| {
-            ready.insert(name.clone(), definition);
-        };
-        self.0.records.read(self, order, names, found).then_some(ready)
     }
 
     /// Looks `symbols` up under the lock, and waits for what is not there yet.
@@ -168,28 +141,6 @@ impl ExecutionSession {
         }
         let found = blocked.take().unwrap_or(Err(LookupError::Closed))?;
         Ok(found.into_iter().map(|found| (found.name, found.definition)).collect())
-    }
-
-    /// Looks up one required symbol and blocks until it is Ready.
-    ///
-    /// # Cost
-    /// For a symbol that is Ready: no lock, no allocation, one probe and a look at each dylib of the order.
-    ///
-    /// # Errors
-    /// As [`ExecutionSession::lookup`].
-    pub fn lookup_symbol(
-        &self,
-        order: &SearchOrder,
-        name: &SymbolName,
-    ) -> Result<ExecutorSymbolDef, LookupError> {
-        let mut ready = None;
-        if self.0.records.read(self, order, std::iter::once(name), |_, definition| ready = Some(definition))
-            && let Some(definition) = ready
-        {
-            return Ok(definition);
-        }
-        let found = self.lookup_locked(order, LookupSet::one(name.clone()))?;
-        found.get(name).copied().ok_or(LookupError::Closed)
     }
 
     /// Starts a lookup and calls `handler` once, with the answer.
@@ -251,6 +202,16 @@ impl ExecutionSession {
     /// Closing the session waits for it. If the dispatcher takes no more tasks, the task is dropped.
     pub fn dispatch(&self, task: Task) {
         self.transact(|_, effects| effects.tasks.push(task));
+    }
+
+    /// How long the session's lock was held, and how often, since the session was made or this was last asked; nothing
+    /// unless it is [measured](ExecutionSessionBuilder::measure_lock_holds).
+    ///
+    /// # Concurrency
+    /// Takes no lock. Transactions that end at the same moment may be counted in this answer, in the next, or partly in
+    /// each.
+    pub fn take_lock_holds(&self) -> Option<LockHolds> {
+        self.0.holds.as_ref().map(HoldMeter::take)
     }
 
     /// The dispatcher that runs the session's tasks.
@@ -371,76 +332,5 @@ impl Eq for ExecutionSession {}
 impl fmt::Debug for ExecutionSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecutionSession").field("dispatcher", &self.0.dispatcher).finish_non_exhaustive()
-    }
-}
-
-/// Choices a session is made with.
-#[derive(Default)]
-pub struct ExecutionSessionBuilder {
-    dispatcher: Option<Arc<dyn TaskDispatcher>>,
-    pool: Option<SymbolStringPool>,
-    observer: Option<Observer>,
-    reporter: Option<Reporter>,
-    held: Option<Held>,
-}
-
-impl ExecutionSessionBuilder {
-    /// Who runs the session's tasks. In place unless said otherwise.
-    #[must_use]
-    pub fn dispatcher(mut self, dispatcher: Arc<dyn TaskDispatcher>) -> Self {
-        self.dispatcher = Some(dispatcher);
-        self
-    }
-
-    /// A pool of symbol names to share with other sessions.
-    #[must_use]
-    pub fn symbol_string_pool(mut self, pool: SymbolStringPool) -> Self {
-        self.pool = Some(pool);
-        self
-    }
-
-    /// Who sees the session's events. Called without locks, on any thread, possibly on several at once.
-    #[must_use]
-    pub fn observer(mut self, observer: Arc<dyn Fn(&SessionEvent) + Send + Sync>) -> Self {
-        self.observer = Some(observer);
-        self
-    }
-
-    /// Who is told of errors that nobody waits for.
-    #[must_use]
-    pub fn error_reporter(mut self, reporter: Arc<dyn Fn(&SessionError) + Send + Sync>) -> Self {
-        self.reporter = Some(reporter);
-        self
-    }
-
-    /// Who knows what a thread must not hold while it waits, such as an LLVM context: a blocking lookup that
-    /// would have to wait is refused with the name of what `held` says the calling thread holds.
-    #[must_use]
-    pub fn refuse_waits_while(mut self, held: fn() -> Option<&'static str>) -> Self {
-        self.held = Some(held);
-        self
-    }
-
-    /// Makes the session.
-    pub fn build(self) -> ExecutionSession {
-        let state = SessionState::new(self.observer.is_some());
-        ExecutionSession(Arc::new(Inner {
-            records: state.records(),
-            state: Mutex::new(state),
-            pool: self.pool.unwrap_or_default(),
-            dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),
-            observer: self.observer,
-            reporter: self.reporter,
-            drain: Drain::default(),
-            held: self.held,
-        }))
-    }
-}
-
-impl fmt::Debug for ExecutionSessionBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecutionSessionBuilder")
-            .field("dispatcher", &self.dispatcher)
-            .finish_non_exhaustive()
     }
 }

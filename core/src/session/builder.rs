@@ -1,0 +1,99 @@
+//! Choices a session is made with.
+
+use std::fmt;
+
+use crate::protocol::SessionState;
+use crate::sync::{Arc, Mutex};
+use crate::{InPlaceTaskDispatcher, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
+
+use super::close::Drain;
+use super::lock_holds::HoldMeter;
+use super::{ExecutionSession, Inner};
+
+pub(super) type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
+pub(super) type Held = fn() -> Option<&'static str>;
+pub(super) type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
+
+/// Choices a session is made with.
+#[derive(Default)]
+pub struct ExecutionSessionBuilder {
+    dispatcher: Option<Arc<dyn TaskDispatcher>>,
+    pool: Option<SymbolStringPool>,
+    observer: Option<Observer>,
+    reporter: Option<Reporter>,
+    held: Option<Held>,
+    measure_lock_holds: bool,
+}
+
+impl ExecutionSessionBuilder {
+    /// Who runs the session's tasks. In place unless said otherwise.
+    #[must_use]
+    pub fn dispatcher(mut self, dispatcher: Arc<dyn TaskDispatcher>) -> Self {
+        self.dispatcher = Some(dispatcher);
+        self
+    }
+
+    /// A pool of symbol names to share with other sessions.
+    #[must_use]
+    pub fn symbol_string_pool(mut self, pool: SymbolStringPool) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    /// Who sees the session's events. Called without locks, on any thread, possibly on several at once.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Fn(&SessionEvent) + Send + Sync>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Who is told of errors that nobody waits for.
+    #[must_use]
+    pub fn error_reporter(mut self, reporter: Arc<dyn Fn(&SessionError) + Send + Sync>) -> Self {
+        self.reporter = Some(reporter);
+        self
+    }
+
+    /// Who knows what a thread must not hold while it waits, such as an LLVM context: a blocking lookup that
+    /// would have to wait is refused with the name of what `held` says the calling thread holds.
+    #[must_use]
+    pub fn refuse_waits_while(mut self, held: fn() -> Option<&'static str>) -> Self {
+        self.held = Some(held);
+        self
+    }
+
+    /// Whether to measure how long the session's lock is held, for [`ExecutionSession::take_lock_holds`]. Off unless
+    /// said otherwise.
+    ///
+    /// # Cost
+    /// On: two looks at the clock for each transaction. Off: a branch.
+    #[must_use]
+    pub fn measure_lock_holds(mut self, measure: bool) -> Self {
+        self.measure_lock_holds = measure;
+        self
+    }
+
+    /// Makes the session.
+    pub fn build(self) -> ExecutionSession {
+        let state = SessionState::new(self.observer.is_some());
+        ExecutionSession(Arc::new(Inner {
+            records: state.records(),
+            state: Mutex::new(state),
+            pool: self.pool.unwrap_or_default(),
+            dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),
+            observer: self.observer,
+            reporter: self.reporter,
+            drain: Drain::default(),
+            held: self.held,
+            holds: self.measure_lock_holds.then(HoldMeter::default),
+        }))
+    }
+}
+
+impl fmt::Debug for ExecutionSessionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecutionSessionBuilder")
+            .field("dispatcher", &self.dispatcher)
+            .finish_non_exhaustive()
+    }
+}
