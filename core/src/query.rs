@@ -10,7 +10,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::protocol::ids::QueryId;
 use crate::protocol::query::Found;
 use crate::session::SessionTag;
-use crate::sync::{Arc, Latch, Mutex};
+use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
     Dependency, ExecutionSession, ExecutorSymbolDef, LookupError, LookupKind, LookupSet, RequiredState,
     SearchOrder, SymbolMap, SymbolName,
@@ -114,7 +114,7 @@ pub(crate) struct BlockedLookup {
 
 impl BlockedLookup {
     pub(crate) fn finish(&self, outcome: Outcome) {
-        if cfg!(uruk_weaken = "lookup_wakes_before_it_answers") {
+        if weakened("lookup::wakes_before_it_answers") {
             self.latch.open();
         }
         *self.outcome.lock() = Some(outcome);

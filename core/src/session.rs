@@ -21,7 +21,7 @@ use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex};
+use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
     LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder,
@@ -101,7 +101,7 @@ impl ExecutionSession {
             (result, state.finish_transaction())
         });
         // Long consequences come in slices; between two of them the lock is free for others.
-        while more && !cfg!(uruk_weaken = "emit_leaves_its_slices") {
+        while more && !weakened("emit::leaves_its_slices") {
             more = self.locked(|state| {
                 state.settle(&mut effects);
                 state.finish_transaction()

@@ -19,9 +19,9 @@ mod latch;
 mod serial;
 
 #[cfg(uruk_loom)]
-pub use model::{Condvar, Mutex, MutexGuard, atomic, hint, thread};
+pub use model::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
 #[cfg(not(uruk_loom))]
-pub use real::{Condvar, Mutex, MutexGuard, atomic, hint, thread};
+pub use real::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
 
 #[cfg(uruk_loom)]
 pub use loom::thread_local;
