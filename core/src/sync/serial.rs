@@ -1,9 +1,7 @@
 //! Numbers that no two things of this process share.
-
-#![expect(
-    clippy::disallowed_types,
-    reason = "a count that lives as long as the process is no model's business, and loom has no statics"
-)]
+//!
+//! The standard library's atomics in every build: a count that lives as long as the process is no model's business,
+//! and loom has no statics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
