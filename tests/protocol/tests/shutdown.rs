@@ -140,11 +140,13 @@ fn two_sessions_are_closed_by_each_others_tasks() {
         within_reason(|| {
             let dispatcher = pool(2);
             let ((one, _), (two, _)) = (session_on(&dispatcher), session_on(&dispatcher));
-            let (both, ended) = (Arc::new(std::sync::Barrier::new(2)), mpsc::channel());
-            for (of, closes) in [(one.clone(), two.clone()), (two, one)] {
-                let (both, ended) = (both.clone(), ended.0.clone());
+            let (here, there, ended) = (Arc::new(Latch::new()), Arc::new(Latch::new()), mpsc::channel());
+            let pairs = [(one.clone(), two.clone(), here.clone(), there.clone()), (two, one, there, here)];
+            for (of, closes, here, there) in pairs {
+                let ended = ended.0.clone();
                 of.dispatch(Task::new("closes", TaskPriority::Demanded, move || {
-                    both.wait();
+                    here.open();
+                    there.wait();
                     closes.close().unwrap();
                     ended.send(()).unwrap();
                 }));
