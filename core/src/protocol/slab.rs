@@ -238,6 +238,12 @@ impl<I: Id, T> Slab<I, T> {
         self.live
     }
 
+    /// One more than the largest index that may be in use: where a walk by [`Slab::id_at`] ends.
+    pub(crate) fn end(&self) -> u32 {
+        // Fits: `add_chunk` has checked it.
+        (self.chunks.len() * CHUNK) as u32
+    }
+
     /// How many entities there is memory for, for tests.
     #[cfg(all(test, not(uruk_loom)))]
     pub(crate) fn capacity(&self) -> usize {
