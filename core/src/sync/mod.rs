@@ -26,6 +26,7 @@ mod real;
 mod scheduled;
 
 mod latch;
+mod serial;
 
 #[cfg(uruk_loom)]
 pub use model::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
@@ -44,4 +45,5 @@ pub use std::thread_local;
 #[cfg(any(uruk_loom, uruk_shuttle))]
 pub use hidden::Hidden;
 pub use latch::Latch;
+pub(crate) use serial::unique;
 pub use std::sync::{Arc, Weak};
