@@ -33,7 +33,11 @@
 
 use crate::protocol::ids::DylibId;
 use crate::sync::atomic::{AtomicUsize, Ordering, fence};
-use crate::{ExecutionSession, ExecutorSymbolDef, JitDylibLookupFlags, SearchOrder, SymbolFlags, SymbolName};
+use crate::sync::weakened;
+use crate::{
+    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, SearchOrder, SymbolFlags,
+    SymbolName,
+};
 
 /// The records of a session and the gate before them.
 #[derive(Debug)]
@@ -103,7 +107,9 @@ impl Records {
         }
         // ordering[record-change]: Acquire fence. Pairs with the Release fence in `start_change`; a reader that saw a
         // record of a change sees here that the gate has moved.
-        fence(Ordering::Acquire);
+        if !weakened("publish::reads_without_fence") {
+            fence(Ordering::Acquire);
+        }
         // Relaxed: the fence above orders it behind the reads of the records.
         self.gate.load(Ordering::Relaxed) == before
     }
@@ -112,9 +118,13 @@ impl Records {
     pub(crate) fn start_change(&self) {
         // Relaxed: only the holder of the session lock writes the gate.
         let gate = self.gate.load(Ordering::Relaxed);
-        self.gate.store(gate | CHANGING, Ordering::Relaxed);
+        if !weakened("publish::gate_stays_open") {
+            self.gate.store(gate | CHANGING, Ordering::Relaxed);
+        }
         // ordering[record-change]: Release fence. Pairs with the Acquire fence in `read`.
-        fence(Ordering::Release);
+        if !weakened("publish::closes_without_fence") {
+            fence(Ordering::Release);
+        }
     }
 
     /// Sets or clears a flag, as a change. Called under the session lock.
@@ -132,8 +142,11 @@ impl Records {
         // Relaxed: only the holder of the session lock writes the gate.
         let gate = self.gate.load(Ordering::Relaxed);
         if gate & CHANGING != 0 {
+            let version = if weakened("publish::version_stays") { 0 } else { VERSION };
             // ordering[record-gate]: Release. Pairs with the Acquire in `read`.
-            self.gate.store((gate & !CHANGING).wrapping_add(VERSION), Ordering::Release);
+            let order =
+                if weakened("publish::opens_unordered") { Ordering::Relaxed } else { Ordering::Release };
+            self.gate.store((gate & !CHANGING).wrapping_add(version), order);
         }
     }
 
@@ -153,7 +166,7 @@ impl Records {
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn record(&self, name: &SymbolName) -> Option<Record> {
         let guard = self.map.guard();
-        self.map.get(name, &guard).map(|record| Record::clone(&record))
+        self.map.get(name, &guard).cloned()
     }
 
     /// How many records there are, for checks.
@@ -196,7 +209,11 @@ impl Record {
         // A generator of an earlier dylib might provide something that comes before this one.
         let certain = position == 0 || !generates;
         let answers = certain && !definition.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
-        definition.ready.filter(|_| answers)
+        let ready = match weakened("ready::answers_what_is_not_ready") {
+            true => definition.ready.or(Some(ExecutorSymbolDef::new(ExecutorAddr::NULL, definition.flags))),
+            false => definition.ready,
+        };
+        ready.filter(|_| answers)
     }
 }
 
@@ -245,6 +262,8 @@ mod map {
 /// records and gate has to be in the gate, and a model sees where it is not.
 #[cfg(any(uruk_loom, uruk_shuttle))]
 mod map {
+    use std::cell::OnceCell;
+
     use rustc_hash::FxHashMap;
 
     use super::Record;
@@ -265,19 +284,26 @@ mod map {
 
     const NOTHING: usize = usize::MAX;
 
-    /// Nothing is reclaimed, so nothing is guarded.
-    pub(super) struct Guard;
+    /// Keeps what was read through it, as a list.
+    #[derive(Default)]
+    pub(super) struct Guard(OnceCell<Box<Kept>>);
+
+    struct Kept {
+        record: Arc<Record>,
+        next: Guard,
+    }
 
     impl Map {
         pub(super) fn guard(&self) -> Guard {
-            Guard
+            Guard::default()
         }
 
-        pub(super) fn get(&self, name: &SymbolName, _: &Guard) -> Option<Arc<Record>> {
+        pub(super) fn get<'g>(&self, name: &SymbolName, guard: &'g Guard) -> Option<&'g Record> {
             let place = self.place(name);
             // Relaxed: see above.
             let index = place.load(Ordering::Relaxed);
-            self.0.with(|memory| memory.records.get(index).cloned())
+            let record = self.0.with(|memory| memory.records.get(index).cloned())?;
+            Some(guard.keep(record))
         }
 
         pub(super) fn insert(&self, name: &SymbolName, record: Record) {
@@ -304,6 +330,16 @@ mod map {
                 let nothing = || Arc::new(AtomicUsize::new(NOTHING));
                 memory.names.entry(name.clone()).or_insert_with(nothing).clone()
             })
+        }
+    }
+
+    impl Guard {
+        fn keep(&self, record: Arc<Record>) -> &Record {
+            let mut end = self;
+            while let Some(kept) = end.0.get() {
+                end = &kept.next;
+            }
+            &end.0.get_or_init(|| Box::new(Kept { record, next: Self::default() })).record
         }
     }
 }

@@ -8,11 +8,16 @@ use uruk_core::{
     MaterializationUnit, ResolvedResponsibility, SearchOrder, SymbolFlags, SymbolMap, SymbolName,
 };
 
-/// Explores every order with at most four preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says. A session
-/// takes more steps than loom's default allows.
+/// Explores every order with at most four preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says.
 pub fn model(scenario: impl Fn() + Sync + Send + 'static) {
+    model_within(4, scenario);
+}
+
+/// Explores every order with at most `preemptions`, or as many as `LOOM_MAX_PREEMPTIONS` says. A session takes more
+/// steps than loom's default allows.
+pub fn model_within(preemptions: usize, scenario: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(4);
+    builder.preemption_bound.get_or_insert(preemptions);
     builder.max_branches = 100_000;
     builder.check(scenario);
 }

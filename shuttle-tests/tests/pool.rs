@@ -27,7 +27,7 @@ fn units_that_block_on_each_other_all_end() {
         let pool = WorkStealingTaskDispatcher::builder().workers(workers).build().expect("so few workers");
         let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
         let dylib = session.create_jit_dylib("main").expect("it is new");
-        let order: SearchOrder = vec![(dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)];
+        let order: SearchOrder = [(dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)].into();
         let names: Vec<_> = (0..UNITS).map(|index| session.intern(&format!("s{index}"))).collect();
         let started = Arc::new(AtomicUsize::new(0));
         for index in 0..UNITS {

@@ -98,7 +98,7 @@ impl Stage {
 
     fn order(&self) -> SearchOrder {
         let all = JitDylibLookupFlags::MatchAllSymbols;
-        vec![(self.program.clone(), all), (self.library.clone(), all)]
+        [(self.program.clone(), all), (self.library.clone(), all)].into()
     }
 
     fn add_generator(&self) {

@@ -4,6 +4,7 @@
 //! misses symbols where generators could provide them is suspended first (`generate.rs`); in the end
 //! everything is matched and lodged in one transaction.
 
+use crate::sync::weakened;
 use crate::{
     JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib, SymbolFlags,
     SymbolLookupFlags, SymbolName,
@@ -218,7 +219,9 @@ impl<P: Payload> SessionState<P> {
     fn progress_of(&self, row: RowId, required_state: RequiredState) -> Progress {
         let row = &self.rows[row];
         match row.state {
-            RowState::Ready { address } => Progress::Found { address, flags: row.flags },
+            RowState::Ready { address } if !weakened("ready::waits_for_what_is_ready") => {
+                Progress::Found { address, flags: row.flags }
+            }
             RowState::Resolved { address, .. } | RowState::Emitted { address, .. }
                 if required_state == RequiredState::Resolved =>
             {
