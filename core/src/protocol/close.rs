@@ -1,6 +1,5 @@
 //! Close: no more work is taken; what is left ends.
 
-use crate::record::CLOSED;
 use crate::sync::Arc;
 use crate::{EventKind, LookupError};
 
@@ -24,7 +23,7 @@ impl<P: Payload> SessionState<P> {
         let first = self.stage == Stage::Open;
         if first {
             self.stage = Stage::Closing;
-            self.records.set_flag(CLOSED, true);
+            self.records.close();
         }
         first
     }
