@@ -10,6 +10,7 @@ use rustc_hash::FxBuildHasher;
 use crate::protocol::ids::RowId;
 use crate::protocol::query::Found;
 use crate::record::RecordedDefinition;
+use crate::session::SessionTag;
 use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolLookupFlags, SymbolMap, SymbolName};
 
 /// What a lookup answers: the definition of each symbol it was asked for, in the order in which it was asked.
@@ -19,13 +20,13 @@ use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolLookupFlags, SymbolM
 /// # Cost
 /// The names are those of the lookup set; a large answer is indexed the first time that a symbol is asked of it
 /// by name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LookupResult {
     /// As many names as definitions.
     names: LookupSet,
     definitions: Vec<Definition>,
     /// Tells dependency tokens of this session from those of others.
-    session: usize,
+    session: SessionTag,
     /// Positions by name, made when they are first wanted.
     index: OnceLock<HashTable<u32>>,
 }
@@ -41,7 +42,7 @@ const WALKED_MAX: usize = 8;
 
 impl LookupResult {
     /// The answer of the locked path.
-    pub(crate) fn new(found: Vec<Found>, session: usize) -> Self {
+    pub(crate) fn new(found: Vec<Found>, session: SessionTag) -> Self {
         let mut result = Self::with_room(found.len(), session);
         result.names.0.reserve_exact(found.len());
         for Found { name, row, definition } in found {
@@ -52,7 +53,7 @@ impl LookupResult {
     }
 
     /// An empty answer with room for `symbols` definitions, whose names follow with `name`.
-    pub(crate) fn with_room(symbols: usize, session: usize) -> Self {
+    pub(crate) fn with_room(symbols: usize, session: SessionTag) -> Self {
         Self {
             names: LookupSet::new(),
             definitions: Vec::with_capacity(symbols),
