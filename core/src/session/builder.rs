@@ -3,12 +3,13 @@
 use std::fmt;
 
 use crate::protocol::SessionState;
+use crate::protocol::effects::Effects;
 use crate::sync::{Arc, Mutex};
 use crate::{InPlaceTaskDispatcher, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
 
 use super::close::Drain;
 use super::lock_holds::HoldMeter;
-use super::{ExecutionSession, Inner};
+use super::{ExecutionSession, Inner, Locked};
 
 pub(super) type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 pub(super) type Held = fn() -> Option<&'static str>;
@@ -78,7 +79,7 @@ impl ExecutionSessionBuilder {
         let state = SessionState::new(self.observer.is_some());
         ExecutionSession(Arc::new(Inner {
             records: state.records(),
-            state: Mutex::new(state),
+            state: Mutex::new(Locked { state, effects: Effects::default() }),
             pool: self.pool.unwrap_or_default(),
             dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),
             observer: self.observer,
