@@ -5,6 +5,7 @@
 
 mod builder;
 mod close;
+mod drain;
 pub(crate) mod frame;
 mod hand_on;
 mod lock_holds;
@@ -28,10 +29,11 @@ use crate::{
 };
 
 use builder::{Held, Observer, Reporter};
-use close::Drain;
+use drain::{Drain, Wait};
 use lock_holds::HoldMeter;
 
 pub use builder::ExecutionSessionBuilder;
+pub use close::Shutdown;
 pub use lock_holds::LockHolds;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
@@ -44,6 +46,8 @@ pub use lock_holds::LockHolds;
 pub struct ExecutionSession(Arc<Inner>);
 
 struct Inner {
+    /// No other session of this process has, had or will have it.
+    tag: SessionTag,
     state: Mutex<Locked>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
@@ -64,6 +68,10 @@ struct Locked {
     /// then it need neither be made nor moved nor dropped.
     effects: Effects<Live>,
 }
+
+/// The number of a session in its process. Unlike an address it never comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SessionTag(u64);
 
 /// What a live session's state carries.
 pub(crate) enum Live {}
@@ -249,11 +257,20 @@ impl ExecutionSession {
         let _ = frame::run(self, || self.report(error));
     }
 
+    /// Blocks in a lookup until the latch is open. When the session closes, that ends sooner or later.
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        if latch.is_open() {
+            return Ok(());
+        }
+        let _waits = frame::waits(self, Wait::Lookup);
+        self.wait_for(latch)
+    }
+
     /// Blocks until the latch is open.
     ///
     /// First this thread does what only it can do: tasks that the dispatcher has refused lie in its own queue, and
     /// symbols that a caught panic has dropped wait for the end of a frame which may be the one that waits here.
-    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+    fn wait_for(&self, latch: &Latch) -> Result<(), WaitError> {
         if latch.is_open() {
             return Ok(());
         }
@@ -262,9 +279,9 @@ impl ExecutionSession {
         self.0.dispatcher.wait(latch)
     }
 
-    /// Tells tokens of this session from those of others.
-    pub(crate) fn tag(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
+    /// Tells tokens of this session from those of others, also of others that are gone.
+    pub(crate) fn tag(&self) -> SessionTag {
+        self.0.tag
     }
 
     pub(crate) fn define(

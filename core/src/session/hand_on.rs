@@ -9,7 +9,7 @@ use crate::{
     Task, TaskLabel, TaskPriority,
 };
 
-use super::close::Outstanding;
+use super::drain::Outstanding;
 use super::{ExecutionSession, Live, frame};
 use crate::sync::Arc;
 
