@@ -8,9 +8,8 @@
 use crate::ExecutorAddr;
 use crate::record::RecordedDefinition;
 
-use super::dylib::hash;
 use super::ids::{Id, RowId};
-use super::row::{Links, Row, RowState};
+use super::row::{Row, RowState};
 use super::slab::NONE;
 use super::{Payload, SessionState};
 
@@ -27,45 +26,19 @@ impl<P: Payload> SessionState<P> {
 
     /// Puts a new row into the list of its name. If the name has a record, it lists the row from now on.
     pub(crate) fn link_to_namesakes(&mut self, row: RowId) {
-        let (rows, index) = (&self.rows, row.index());
-        let name = &rows[row].name;
-        let entry = self.by_name.entry(
-            hash(name),
-            |&other| rows.at(other).name == *name,
-            |&other| hash(&rows.at(other).name),
-        );
-        let next = match entry {
-            hashbrown::hash_table::Entry::Occupied(mut first) => std::mem::replace(first.get_mut(), index),
-            hashbrown::hash_table::Entry::Vacant(vacant) => {
-                vacant.insert(index);
-                return;
-            }
-        };
-        self.rows[row].namesakes = Links { previous: NONE, next };
-        self.rows.at_mut(next).namesakes.previous = index;
-        self.records.appear(&self.rows[row].name, self.recorded(index));
+        self.names.insert(row, &mut self.rows);
+        if !self.rows[row].namesakes.is_alone() {
+            self.records.appear(&self.rows[row].name, self.recorded(row.index()));
+        }
     }
 
     /// Takes a row out of the list of its name, and out of its record.
     pub(crate) fn unlink_from_namesakes(&mut self, row: RowId) {
-        let Row { namesakes, ref name, ref state, .. } = self.rows[row];
-        let Links { previous, next } = namesakes;
-        let (was_ready, hashed) = (matches!(state, RowState::Ready { .. }), hash(name));
-        if next != NONE {
-            self.rows.at_mut(next).namesakes.previous = previous;
-        }
-        if previous != NONE {
-            self.rows.at_mut(previous).namesakes.next = next;
-        } else if let Ok(mut entry) = self.by_name.find_entry(hashed, |&first| first == row.index()) {
-            match next {
-                NONE => drop(entry.remove()),
-                next => *entry.get_mut() = next,
-            }
-        }
-        self.shrink_names();
+        let neighbour = self.names.remove(row, &mut self.rows);
+        let Row { name, dylib, state, .. } = &self.rows[row];
         // Alone and not Ready, the name has no record.
-        if was_ready || !namesakes.is_alone() {
-            self.records.disappear(&self.rows[row].name, self.rows[row].dylib);
+        if neighbour.is_some() || matches!(state, RowState::Ready { .. }) {
+            self.records.disappear(name, *dylib);
         }
     }
 
@@ -89,9 +62,5 @@ impl<P: Payload> SessionState<P> {
         let from_it =
             std::iter::successors(Some(row.index()), |&index| linked(self.rows.at(index).namesakes.next));
         before.chain(from_it).map(|index| self.recorded(index)).collect()
-    }
-
-    fn shrink_names(&mut self) {
-        super::dylib::shrink(&mut self.by_name, &self.rows);
     }
 }
