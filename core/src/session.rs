@@ -18,14 +18,15 @@ use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::{DylibId, QueryId};
 use crate::protocol::lookup::Search;
+use crate::protocol::query::Found;
 use crate::protocol::{Payload, SessionState};
-use crate::query::{BlockedLookup, Completion, FutureSlot};
+use crate::query::{BlockedLookup, Completion};
 use crate::record::Records;
 use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
-    LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder,
-    SessionError, SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError,
+    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use builder::{Held, Observer, Reporter};
@@ -48,7 +49,7 @@ pub struct ExecutionSession(Arc<Inner>);
 struct Inner {
     /// No other session of this process has, had or will have it.
     tag: SessionTag,
-    state: Mutex<SessionState<Live>>,
+    state: Mutex<Locked>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
     pool: SymbolStringPool,
@@ -59,6 +60,14 @@ struct Inner {
     held: Option<Held>,
     /// How long `state` is held, if the embedder wants to know.
     holds: Option<HoldMeter>,
+}
+
+/// What the session's lock guards.
+struct Locked {
+    state: SessionState<Live>,
+    /// Where a transaction puts what follows from it; empty between transactions. Most transactions leave it empty, and
+    /// then it need neither be made nor moved nor dropped.
+    effects: Effects<Live>,
 }
 
 /// The number of a session in its process. Unlike an address it never comes back.
@@ -95,27 +104,35 @@ impl ExecutionSession {
         &self,
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
-        let mut effects = Effects::default();
-        let (result, mut more) = self.locked(|state| {
-            let result = operation(state, &mut effects);
-            (result, state.finish_transaction())
+        let (result, effects, more) = self.locked(|Locked { state, effects }| {
+            let result = operation(state, effects);
+            let more = state.finish_transaction();
+            (result, effects.take(), more)
         });
+        if more || effects.is_some() {
+            self.follow_up(effects.unwrap_or_default(), more);
+        }
+        result
+    }
+
+    /// Does what a transaction has left to do.
+    #[inline(never)]
+    fn follow_up(&self, mut effects: Effects<Live>, mut more: bool) {
         // Long consequences come in slices; between two of them the lock is free for others.
         while more && !weakened("emit::leaves_its_slices") {
-            more = self.locked(|state| {
+            more = self.locked(|Locked { state, .. }| {
                 state.settle(&mut effects);
                 state.finish_transaction()
             });
         }
         self.hand_on(effects);
-        result
     }
 
-    /// Runs `operation` on the state under the lock. For [`Self::transact`] alone, which hands its effects on.
-    fn locked<R>(&self, operation: impl FnOnce(&mut SessionState<Live>) -> R) -> R {
-        let mut state = self.0.state.lock();
-        let Some(meter) = &self.0.holds else { return operation(&mut state) };
-        meter.measure(|| operation(&mut state))
+    /// Runs `operation` under the lock. For [`Self::transact`] alone, which hands its effects on.
+    fn locked<R>(&self, operation: impl FnOnce(&mut Locked) -> R) -> R {
+        let mut locked = self.0.state.lock();
+        let Some(meter) = &self.0.holds else { return operation(&mut locked) };
+        meter.measure(|| operation(&mut locked))
     }
 
     /// Interns a symbol name in the session's pool.
@@ -129,7 +146,11 @@ impl ExecutionSession {
     }
 
     /// Looks `symbols` up under the lock, and waits for what is not there yet.
-    fn lookup_locked(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
+    pub(super) fn lookup_locked(
+        &self,
+        order: &SearchOrder,
+        symbols: LookupSet,
+    ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         if let Some(held) = self.0.held.and_then(|held| held()) {
@@ -147,28 +168,7 @@ impl ExecutionSession {
             // The answer may have come between the refusal and the withdrawal; either is true then.
             return Err(error.into());
         }
-        let found = blocked.take().unwrap_or(Err(LookupError::Closed))?;
-        Ok(found.into_iter().map(|found| (found.name, found.definition)).collect())
-    }
-
-    /// Starts a lookup and calls `handler` once, with the answer.
-    ///
-    /// # Concurrency
-    /// Never blocks. The handler runs as a task of the dispatcher, not under any lock nor inside this call,
-    /// except in place when no task of this thread is running.
-    pub fn lookup_async(
-        &self,
-        request: LookupRequest,
-        handler: impl FnOnce(Result<LookupResult, LookupError>) + Send + 'static,
-    ) {
-        self.start(request, Completion::Handler(Box::new(handler)), Vec::new());
-    }
-
-    /// Starts a lookup as a future, which withdraws it when dropped.
-    pub fn lookup_future(&self, request: LookupRequest) -> SymbolFuture {
-        let slot = Arc::new(FutureSlot::default());
-        let query = self.start(request, Completion::Future(slot.clone()), Vec::new());
-        SymbolFuture::new(self.clone(), slot, query)
+        blocked.take().unwrap_or(Err(LookupError::Closed))
     }
 
     /// Starts a lookup on behalf of `aliases`, if of any: who waits for which of the symbols.

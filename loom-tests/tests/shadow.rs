@@ -14,8 +14,9 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `shadow::keeps_the_record`: a definition that appears is not recorded | `core/src/protocol/publish.rs` | `a_definition_that_appears_in_an_earlier_dylib_wins` |
-//! | `shadow::tells_nobody_of_generators`: a generator is added, and readers do not give up | `core/src/protocol/generate.rs` | `a_generator_that_appears_in_an_earlier_dylib_is_asked` |
+//! | `shadow::keeps_the_record`: a definition that appears is not recorded | `core/src/record.rs` | `a_definition_that_appears_in_an_earlier_dylib_wins` |
+//! | `shadow::tells_nobody_of_generators`: a generator is added, and readers do not give up | `core/src/record.rs` | `a_generator_that_appears_in_an_earlier_dylib_is_asked` |
+//! | `shadow::counts_no_change`: orders believe what they remember of their dylibs | `core/src/record.rs` | `a_generator_that_appears_in_an_earlier_dylib_is_asked` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, model_within};
