@@ -24,8 +24,9 @@ use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
     DefinitionGenerator, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, FailureCause, GenerateRequest,
-    GeneratorId, JitDylib, JitDylibLookupFlags, LookupError, LookupSet, MaterializationResponsibility,
-    ResourceTracker, SearchOrder, SymbolFlags, SymbolLookupFlags, SymbolMap, SymbolName, absolute_symbols,
+    GeneratorId, JitDylib, JitDylibLookupFlags, LookupError, LookupResult, LookupSet,
+    MaterializationResponsibility, ResourceTracker, SearchOrder, SymbolFlags, SymbolLookupFlags, SymbolName,
+    absolute_symbols,
 };
 
 const DYLIBS: usize = 3;
@@ -296,7 +297,7 @@ impl Stage {
             several => {
                 let set = LookupSet::required(several.iter().map(|&name| self.names[name].clone()));
                 let found = self.session.lookup(order, set);
-                let address = |found: &SymbolMap, name: usize| found[&self.names[name]].address.value();
+                let address = |found: &LookupResult, name: usize| found[&self.names[name]].address.value();
                 found.map(|found| several.iter().map(|&name| address(&found, name)).collect())
             }
         };

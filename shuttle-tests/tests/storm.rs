@@ -27,8 +27,8 @@ use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Condvar, Mutex, thread};
 use uruk_core::{
     DefinitionGenerator, DependenceGroup, ExecutionSession, FailureCause, GenerateRequest, GeneratorId,
-    JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupSet, MaterializationResponsibility,
-    ResourceTracker, SearchOrder, SymbolFlags, SymbolMap, SymbolName,
+    JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet,
+    MaterializationResponsibility, ResourceTracker, SearchOrder, SymbolFlags, SymbolName,
 };
 
 const NAMES: [&str; 5] = ["t0", "t1", "m0", "m1", "g"];
@@ -184,7 +184,7 @@ impl Facts {
         session.lookup_async(needs, move |found| {
             // Without an answer the responsibility is dropped, which fails the symbols for a reason known already.
             let Ok(found) = found else { return };
-            let on = found.symbols().values().map(|definition| definition.address.value()).collect();
+            let on = found.iter().map(|(_, definition)| definition.address.value()).collect();
             facts.emitted.lock().insert(address, on);
             let group = DependenceGroup { symbols, dependencies: found.dependencies() };
             drop(parked.attach().notify_emitted(vec![group]));
@@ -192,13 +192,13 @@ impl Facts {
     }
 
     /// I4: an answer was emitted with all that it depends on. A failure has happened if it is told of.
-    fn check(&self, answer: &Result<SymbolMap, LookupError>) {
+    fn check(&self, answer: &Result<LookupResult, LookupError>) {
         match answer {
             Ok(found) => {
                 let emitted = self.emitted.lock();
                 let mut reached = BTreeSet::new();
                 let mut work: Vec<u64> =
-                    found.values().map(|definition| definition.address.value()).collect();
+                    found.iter().map(|(_, definition)| definition.address.value()).collect();
                 while let Some(address) = work.pop() {
                     let on = emitted.get(&address);
                     let on = on.unwrap_or_else(|| panic!("{address} was told of and never emitted"));
@@ -242,12 +242,12 @@ fn ask(stage: &Arc<Stage>) {
                 told.fetch_add(1, Ordering::Relaxed);
             }
             1 => stage.session.lookup_async(request, move |answer| {
-                facts.check(&answer.map(|found| found.symbols().clone()));
+                facts.check(&answer);
                 told.fetch_add(1, Ordering::Relaxed);
             }),
             2 => {
                 let answer = block_on(stage.session.lookup_future(request));
-                facts.check(&answer.map(|found| found.symbols().clone()));
+                facts.check(&answer);
                 told.fetch_add(1, Ordering::Relaxed);
             }
             _ => {
