@@ -52,7 +52,7 @@ impl Layers {
         let names = ["one", "two"].map(|name| stage.session.intern(name));
         for (dylib, address) in [(&stage.dylib, FRONT), (&back, BACK)] {
             dylib.define(at(&names, address)).expect("names are new");
-            let order = vec![(dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)];
+            let order = SearchOrder::of(dylib);
             stage.session.lookup(&order, LookupSet::required(names.clone())).expect("defined");
         }
         Arc::new(Self { stage, back, names })
@@ -64,7 +64,7 @@ impl Layers {
 
     fn order(&self) -> SearchOrder {
         let mut order = self.stage.order();
-        order.push((self.back.clone(), JitDylibLookupFlags::MatchAllSymbols));
+        order.push(self.back.clone(), JitDylibLookupFlags::MatchAllSymbols);
         order
     }
 

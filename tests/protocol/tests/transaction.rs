@@ -7,7 +7,7 @@ use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Latch, Mutex, thread};
 use uruk_core::{
     DefineError, DylibError, ExecutionSession, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError,
-    MaterializationUnit, RemoveError, Resource, SessionError, SymbolFlags, TransactionError,
+    MaterializationUnit, RemoveError, Resource, SearchOrder, SessionError, SymbolFlags, TransactionError,
     absolute_symbols,
 };
 
@@ -98,7 +98,7 @@ fn a_refused_step_leaves_everything_unchanged() {
         .remove(&main, [session.intern("removed")])
         .remove_tracker(&tracker)
         .add_to_link_order(&main, &other, JitDylibLookupFlags::MatchExportedSymbolsOnly)
-        .set_link_order(&other, Vec::new())
+        .set_link_order(&other, SearchOrder::new())
         .remove(&other, [session.intern("missing")])
         .commit()
         .unwrap_err();
@@ -252,24 +252,24 @@ fn link_orders_change_with_the_definitions() {
     session
         .transaction()
         .define(&one, absolute(&session, &["a"], 1))
-        .set_link_order(&main, vec![(two.clone(), exported_only)])
+        .set_link_order(&main, vec![(two.clone(), exported_only)].into())
         .add_to_link_order(&main, &one, exported_only)
         .add_to_link_order(&main, &one, exported_only)
         .remove_from_link_order(&main, &two)
         .commit()
         .unwrap();
-    assert_eq!(main.link_order(), [(one.clone(), exported_only)]);
+    assert_eq!(main.link_order(), vec![(one.clone(), exported_only)].into());
     session.remove_jit_dylib(&two).unwrap();
     let gone = session
         .transaction()
         .define(&main, absolute(&session, &["b"], 1))
-        .set_link_order(&main, vec![(one.clone(), exported_only), (two.clone(), exported_only)]);
+        .set_link_order(&main, vec![(one.clone(), exported_only), (two.clone(), exported_only)].into());
     let error = gone.commit().unwrap_err().error;
     let TransactionError::LinkOrder { step: 1, source: DylibError::Removed { name } } = error else {
         panic!("{error}")
     };
     assert_eq!(&*name, "two");
-    assert_eq!(main.link_order(), [(one, exported_only)]);
+    assert_eq!(main.link_order(), vec![(one, exported_only)].into());
     let error = session.transaction().remove(&two, []).commit().unwrap_err().error;
     assert!(matches!(error, TransactionError::Remove { source: RemoveError::DylibRemoved { .. }, .. }));
 }
@@ -282,7 +282,7 @@ fn dylibs_of_other_sessions_are_refused() {
         session.transaction().define(&foreign, absolute(&session, &["a"], 1)),
         session.transaction().remove(&foreign, []),
         session.transaction().add_to_link_order(&main, &foreign, flags),
-        session.transaction().set_link_order(&main, vec![(foreign.clone(), flags)]),
+        session.transaction().set_link_order(&main, vec![(foreign.clone(), flags)].into()),
         session.transaction().remove_from_link_order(&foreign, &main),
         session.transaction().remove_tracker(&foreign.create_tracker()),
     ];
@@ -311,8 +311,10 @@ fn readers_never_see_half_a_transaction() {
     within_reason(|| {
         let (session, one) = session();
         let two = session.create_jit_dylib("two").unwrap();
-        let both: Vec<_> =
-            [&one, &two].map(|dylib| (dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)).into();
+        let both: SearchOrder = [&one, &two]
+            .map(|dylib| (dylib.clone(), JitDylibLookupFlags::MatchAllSymbols))
+            .into_iter()
+            .collect();
         let define = |round| {
             session
                 .transaction()

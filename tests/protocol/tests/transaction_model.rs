@@ -244,7 +244,7 @@ impl Stage {
                     transaction.remove_from_link_order(&dylibs[dylib], &dylibs[from])
                 }
                 Step::SetLinkOrder { dylib, twice } => {
-                    let order = vec![(dylibs[1 - dylib].clone(), flags); 1 + usize::from(twice)];
+                    let order = vec![(dylibs[1 - dylib].clone(), flags); 1 + usize::from(twice)].into();
                     transaction.set_link_order(&dylibs[dylib], order)
                 }
             };
