@@ -269,7 +269,7 @@ impl<P: Payload> SessionState<P> {
         for (name, flags) in symbols {
             let Some(existing) = self.find(dylib, name) else { continue };
             let row = &self.rows[existing];
-            match contest(*flags, row.flags, matches!(row.state, RowState::NeverSearched { .. })) {
+            match contest(flags, row.flags, matches!(row.state, RowState::NeverSearched { .. })) {
                 Contest::Yields => competition.yielding.push(name.clone()),
                 Contest::Overrides => competition.overridden.push(existing),
                 Contest::Duplicate => return Err(Refusal::Duplicate { symbol: name.clone(), existing }),
