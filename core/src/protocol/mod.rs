@@ -3,6 +3,7 @@
 //! | operation | file | what it does |
 //! |---|---|---|
 //! | define, replace | `define.rs` | rows appear, `NeverSearched`; weak ones yield |
+//! | define addresses | `absolute.rs` | the same without a unit; a search makes them Ready at once |
 //! | lookup | `lookup.rs` | names are matched, units claimed, the query lodged |
 //! | generate | `generate.rs` | what is missing is asked of generators; lookups suspend and resume |
 //! | claim, begin, delegate | `claim.rs` | a unit leaves its rows, and may come back before it starts |
@@ -12,12 +13,14 @@
 //! | fail | `fail.rs` | rows fail, and everything that waits on them |
 //! | remove | `remove.rs` | rows disappear |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
+//! | commit | `transaction.rs` | several of the above happen together or not at all |
 //!
 //! No locks, no callbacks, no threads, no I/O: values of the embedder are moved, never called, never
 //! dropped.
 //!
 //! **Architecture Invariant:** after each operation the state satisfies `check.rs`.
 
+pub(crate) mod absolute;
 pub(crate) mod alias;
 #[cfg(any(test, debug_assertions))]
 mod check;
@@ -40,6 +43,7 @@ mod remove;
 mod resolve;
 mod row;
 pub(crate) mod slab;
+pub(crate) mod transaction;
 pub(crate) mod transfer;
 #[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
 mod waiting_on;
