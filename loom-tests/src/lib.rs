@@ -5,6 +5,9 @@
 //! | `lookup.rs` | two threads look up what one unit provides, while it is materialized, fails or is removed |
 //! | `emit.rs` | units that depend on each other are emitted on two threads; one may fail |
 //! | `transaction.rs` | a reader beside a transaction that changes two names at once |
+//! | `publish.rs` | records are read without the lock while names are removed and defined again |
+//! | `shadow.rs` | what is Ready is looked up while something appears in an earlier dylib |
+//! | `ready.rs` | a symbol is looked up with and without the lock while it becomes Ready |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |
 //!

@@ -35,6 +35,15 @@ mod real {
             self.0.get(key, guard)
         }
 
+        /// For the one thread that writes.
+        pub(in crate::record) fn current<'g>(
+            &self,
+            key: &K,
+            guard: &'g papaya::LocalGuard<'_>,
+        ) -> Option<&'g V> {
+            self.0.get(key, guard)
+        }
+
         pub(in crate::record) fn insert(&self, key: K, value: V) {
             self.0.pin().insert(key, value);
         }
@@ -66,17 +75,25 @@ mod model {
     use crate::sync::{Arc, Hidden};
 
     #[derive(Debug)]
-    pub(in crate::record) struct Map<K, V>(Hidden<Memory<K, V>>);
+    pub(in crate::record) struct Map<K, V> {
+        /// For each key, where in `values` its value is, or [`NOTHING`]. All are there from the beginning: whatever made one
+        /// later would have to be ordered before its first reader.
+        places: Vec<AtomicUsize>,
+        memory: Hidden<Memory<K, V>>,
+    }
 
     #[derive(Debug)]
     struct Memory<K, V> {
-        /// By key, where in `values` its value is, or [`NOTHING`].
-        places: HashMap<K, Arc<AtomicUsize>, FxBuildHasher>,
+        /// Which of the places a key has, and what is in it.
+        keys: HashMap<K, (usize, usize), FxBuildHasher>,
         /// Kept until the map goes, as if some reader might still see each of them.
         values: Vec<Arc<V>>,
     }
 
     const NOTHING: usize = usize::MAX;
+
+    /// So many keys a model may have.
+    const PLACES: usize = if cfg!(uruk_loom) { 6 } else { 64 };
 
     /// Keeps what was read through it, as a list.
     #[derive(Debug)]
@@ -90,7 +107,8 @@ mod model {
 
     impl<K: Hash + Eq + Clone, V> Map<K, V> {
         pub(in crate::record) fn new() -> Self {
-            Self(Hidden::new(Memory { places: HashMap::default(), values: Vec::new() }))
+            let places = (0..PLACES).map(|_| AtomicUsize::new(NOTHING)).collect();
+            Self { places, memory: Hidden::new(Memory { keys: HashMap::default(), values: Vec::new() }) }
         }
 
         pub(in crate::record) fn guard(&self) -> Guard<V> {
@@ -98,49 +116,64 @@ mod model {
         }
 
         pub(in crate::record) fn get<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
+            let place = self.memory.with(|memory| memory.place(key).0);
             // Relaxed: see the module.
-            let index = self.place(key).load(Ordering::Relaxed);
-            let value = self.0.with(|memory| memory.values.get(index).cloned())?;
-            Some(guard.keep(value))
+            self.keep(self.places[place].load(Ordering::Relaxed), guard)
+        }
+
+        /// For the one thread that writes. Not a modelled access: of all accesses before a store, loom tries orders with the
+        /// last one alone, which shall be some reader's.
+        pub(in crate::record) fn current<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
+            self.keep(self.memory.with(|memory| memory.place(key).1), guard)
         }
 
         pub(in crate::record) fn insert(&self, key: K, value: V) {
-            let index = self.0.with(|memory| {
+            let index = self.memory.with(|memory| {
                 memory.values.push(Arc::new(value));
                 memory.values.len() - 1
             });
-            // Relaxed: see the module.
-            self.place(&key).store(index, Ordering::Relaxed);
+            self.store(&key, index);
         }
 
         pub(in crate::record) fn remove(&self, key: &K) {
-            // Relaxed: see the module.
-            self.place(key).store(NOTHING, Ordering::Relaxed);
+            self.store(key, NOTHING);
         }
 
         pub(in crate::record) fn values(&self) -> Vec<V>
         where
             V: Copy,
         {
-            let places: Vec<_> = self.0.with(|memory| memory.places.values().cloned().collect());
-            // Relaxed: see the module.
-            let indices: Vec<_> = places.iter().map(|place| place.load(Ordering::Relaxed)).collect();
-            self.0.with(|memory| {
-                indices.iter().filter_map(|&index| Some(**memory.values.get(index)?)).collect()
+            self.memory.with(|memory| {
+                let value = |(_, index): &(usize, usize)| memory.values.get(*index).map(|value| **value);
+                memory.keys.values().filter_map(value).collect()
             })
         }
 
         pub(in crate::record) fn len(&self) -> usize {
-            let places: Vec<_> = self.0.with(|memory| memory.places.values().cloned().collect());
-            // Relaxed: see the module.
-            places.iter().filter(|place| place.load(Ordering::Relaxed) != NOTHING).count()
+            self.memory.with(|memory| memory.keys.values().filter(|(_, index)| *index != NOTHING).count())
         }
 
-        fn place(&self, key: &K) -> Arc<AtomicUsize> {
-            self.0.with(|memory| {
-                let nothing = || Arc::new(AtomicUsize::new(NOTHING));
-                memory.places.entry(key.clone()).or_insert_with(nothing).clone()
-            })
+        fn store(&self, key: &K, index: usize) {
+            let place = self.memory.with(|memory| {
+                let (place, current) = memory.place(key);
+                *current = index;
+                *place
+            });
+            // Relaxed: see the module.
+            self.places[place].store(index, Ordering::Relaxed);
+        }
+
+        fn keep<'g>(&self, index: usize, guard: &'g Guard<V>) -> Option<&'g V> {
+            let value = self.memory.with(|memory| memory.values.get(index).cloned())?;
+            Some(guard.keep(value))
+        }
+    }
+
+    impl<K: Hash + Eq + Clone, V> Memory<K, V> {
+        fn place(&mut self, key: &K) -> &mut (usize, usize) {
+            let next = self.keys.len();
+            assert!(next < PLACES || self.keys.contains_key(key), "a model has few names and dylibs");
+            self.keys.entry(key.clone()).or_insert((next, NOTHING))
         }
     }
 
