@@ -143,8 +143,12 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
-        let Some(Row { name, dylib, .. }) = self.rows.remove(row) else { return };
-        effects.names_released += 1;
+        let Some(Row { name, dylib, state, .. }) = self.rows.remove(row) else { return };
+        // Held by the pool, by this row, and by the record that is on its way out.
+        let held_here = 2 + usize::from(matches!(state, RowState::Ready { .. }));
+        if name.handles() <= held_here {
+            effects.names_released += 1;
+        }
         if self.observed {
             let dylib = self.dylibs[dylib].name.clone();
             self.observe(effects, || EventKind::Removed { dylib, symbol: name });
