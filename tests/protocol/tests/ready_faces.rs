@@ -206,7 +206,7 @@ fn a_name_of_a_hundred_dylibs_takes_no_lock_in_any_of_them() {
     }
     // Down to one definition and up again.
     for dylib in &dylibs[1..] {
-        dylib.remove(&[name.clone()]).unwrap();
+        dylib.remove(std::slice::from_ref(&name)).unwrap();
         answers_without_lock(&session, &all_of(&dylibs), &name, 1);
     }
     for (dylib, address) in dylibs.iter().zip(1..).skip(1) {
@@ -222,7 +222,7 @@ fn an_unready_definition_among_a_hundred_shadows_those_behind_it() {
     for (dylib, address) in dylibs.iter().zip(1..) {
         make_ready(dylib, &name, address, EXPORTED);
     }
-    dylibs[0].remove(&[name.clone()]).unwrap();
+    dylibs[0].remove(std::slice::from_ref(&name)).unwrap();
     let failing = TestUnit::new("failing", exported(&session, &["main"]), drop);
     dylibs[0].define(failing.boxed()).unwrap();
     for _ in 0..2 {
@@ -271,7 +271,7 @@ fn a_token_from_the_ready_path_stands_for_the_very_definition() {
     make_ready(main, &name, 1, EXPORTED);
     let found = session.lookup(&order(main), LookupSet::one(name.clone())).unwrap();
     let token = found.dependency(&name).unwrap();
-    main.remove(&[name.clone()]).unwrap();
+    main.remove(std::slice::from_ref(&name)).unwrap();
     make_ready(main, &name, 2, EXPORTED);
     let next = session.lookup(&order(main), LookupSet::one(name.clone())).unwrap();
     assert_ne!(next.dependency(&name), Some(token));
