@@ -267,14 +267,6 @@ impl Records {
     }
 }
 
-/// How far along an order an answer is certain.
-struct Certainty {
-    /// The last position at which nothing generated could come before.
-    until: usize,
-    /// What the order does not know yet: as of which count of changes, and the first position that generates.
-    learnt: Option<(u64, Option<usize>)>,
-}
-
 /// What was done to make a symbol Ready comes before its record: the code at its address, above all.
 ///
 /// The map orders as much as this needs; it does not say so.

@@ -19,7 +19,7 @@
 //! |---|---|---|
 //! | `publish::gate_stays_open`: the gate is not closed before records change | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 //! | `publish::version_stays`: the gate opens as it was before | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
-//! | `publish::closes_without_fence`: records may change ahead of the closing | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
+//! | `publish::closes_without_fence`: records may change ahead of the closing | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
 //! | `publish::reads_without_fence`: the second look at the gate may come ahead of the records | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 //! | `publish::opens_unordered`: the gate may be seen open ahead of what changed | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 #![cfg(uruk_loom)]
@@ -28,16 +28,22 @@ use loom_tests::stage::{Stage, model_within};
 use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, thread};
 use uruk_core::{
-    ExecutorAddr, ExecutorSymbolDef, LookupError, LookupSet, SymbolFlags, SymbolName, absolute_symbols,
+    ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError, LookupSet, SearchOrder,
+    SymbolFlags, SymbolName, absolute_symbols,
 };
 
 const PREEMPTIONS: usize = 3;
 
-/// Defines both names at an address and makes them Ready.
-fn make_ready(stage: &Stage, names: &[SymbolName; 2], address: u64) {
+/// Defines both names at an address.
+fn define(dylib: &JitDylib, names: &[SymbolName; 2], address: u64) {
     let at = ExecutorSymbolDef::new(ExecutorAddr::new(address), SymbolFlags::EXPORTED);
     let symbols = names.iter().map(|name| (name.clone(), at)).collect();
-    stage.dylib.define(absolute_symbols(symbols)).expect("the names are free");
+    dylib.define(absolute_symbols(symbols)).expect("the names are free");
+}
+
+/// Defines both names at an address and makes them Ready.
+fn make_ready(stage: &Stage, names: &[SymbolName; 2], address: u64) {
+    define(&stage.dylib, names, address);
     assert_eq!(both(stage, names), Ok([address; 2]));
 }
 
@@ -71,6 +77,42 @@ fn names_that_change_together_are_seen_together() {
         assert!([Ok([1; 2]), Ok([2; 2]), Err(())].contains(&told), "told {told:?}");
         changer.join().expect("no panic");
         assert_eq!(both(&stage, &names), Ok([2; 2]));
+    });
+}
+
+/// ```text
+///  remover: remove x and y from `main`, one transaction      reader: record of x ─ record of y
+///           what `second` has is in the records already                  along `main`, `second`
+/// ```
+#[test]
+fn names_that_go_together_are_seen_to_go_together() {
+    model_within(PREEMPTIONS, || {
+        let stage = Stage::new();
+        let names = names(&stage);
+        let second = stage.session.create_jit_dylib("second").expect("it is new");
+        let all = JitDylibLookupFlags::MatchAllSymbols;
+        let order: SearchOrder = [(stage.dylib.clone(), all), (second.clone(), all)].into();
+        define(&second, &names, 2);
+        let both = {
+            let (stage, names) = (stage.clone(), names.clone());
+            move |order: &SearchOrder| {
+                let set = LookupSet::required(names.iter().cloned());
+                let found = stage.session.lookup(order, set).expect("they are in the second at least");
+                [0, 1].map(|index| found[&names[index]].address.value())
+            }
+        };
+        assert_eq!(both(&SearchOrder::from([(second, all)])), [2; 2]);
+        make_ready(&stage, &names, 1);
+        // The order finds out that nothing generates, once.
+        assert_eq!(both(&order), [1; 2]);
+        let remover = thread::spawn({
+            let (stage, names) = (stage.clone(), names.clone());
+            move || stage.dylib.remove(&names).expect("nobody materializes them")
+        });
+        let told = both(&order);
+        assert!([[1; 2], [2; 2]].contains(&told), "told {told:?}");
+        remover.join().expect("no panic");
+        assert_eq!(both(&order), [2; 2]);
     });
 }
 
