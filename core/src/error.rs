@@ -4,8 +4,9 @@
 
 use std::fmt;
 
+use crate::deadlock::DeadlockPath;
 use crate::sync::Arc;
-use crate::{Failure, SharedError, SymbolFlags, SymbolName, WaitError};
+use crate::{DeadlockStep, Failure, SharedError, SymbolFlags, SymbolName, WaitError};
 
 /// Why a dylib could not be created or its link order not changed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -145,6 +146,17 @@ pub enum LookupError {
     /// The calling thread may not wait.
     #[error("the lookup could not wait: {0}")]
     Wait(#[from] WaitError),
+    /// The lookup would never end: what it needs waits, for certain, for the thread that asks.
+    ///
+    /// Told to the lookup that closes the cycle; where no lookup does, but an emission say, to the newest in it.
+    #[error(
+        "the lookup would never end: {}; look up asynchronously there, or detach the responsibility before blocking",
+        DeadlockPath(path)
+    )]
+    WouldDeadlock {
+        /// The cycle: each step waits for the next, the last for the first.
+        path: Arc<[DeadlockStep]>,
+    },
     /// The session is closed, or was before the answer was there.
     #[error("the session is closed")]
     Closed,

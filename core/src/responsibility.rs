@@ -31,6 +31,7 @@ use crate::protocol::alias::AliasEdge;
 use crate::protocol::emit::EmitGroup;
 use crate::protocol::ids::{ClaimId, RowId};
 use crate::protocol::transfer::Defunct;
+use crate::session::holding::{Held, Hold};
 use crate::{
     DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,
     ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
@@ -38,7 +39,9 @@ use crate::{
 
 /// The duty to give each symbol of a claimed unit an address.
 ///
-/// Not `Send`: it belongs to the thread that materializes the unit until it is [detached].
+/// Not `Send`: it belongs to the thread that materializes the unit until it is [detached], and to the frame that
+/// does: one that is to outlive its frame, in a thread-local say, must be detached too. A blocking lookup that waits
+/// for what its own thread holds, or waits in a circle, is told [`WouldDeadlock`](crate::LookupError::WouldDeadlock).
 ///
 /// [detached]: MaterializationResponsibility::detach
 ///
@@ -59,10 +62,6 @@ pub struct ResolvedResponsibility {
 }
 
 impl MaterializationResponsibility {
-    pub(crate) fn new(duty: Duty) -> Self {
-        Self { duty, not_send: PhantomData }
-    }
-
     /// For each alias of this responsibility and the source it names, who will wait for whom.
     pub(crate) fn alias_edges<'a>(
         &self,
@@ -127,7 +126,7 @@ impl MaterializationResponsibility {
     ///
     /// Source: ORC `MaterializationResponsibility::delegate`.
     pub fn delegate(&mut self, names: impl IntoIterator<Item = SymbolName>) -> Result<Self, DelegateError> {
-        self.duty.split(names.into_iter().collect()).map(Self::new)
+        self.duty.split(names.into_iter().collect()).map(Self::from_duty)
     }
 
     /// Announces where the symbols are. Every symbol needs an address, except those that exist for their
@@ -264,12 +263,15 @@ macro_rules! common_methods {
 
             /// Lets the responsibility leave this thread.
             pub fn detach(mut self) -> Detached<Self> {
-                Detached { duty: self.duty.move_out(), step: PhantomData }
+                let mut duty = self.duty.move_out();
+                duty.give_back();
+                Detached { duty, step: PhantomData }
             }
         }
 
         impl Step for $type {
-            fn from_duty(duty: Duty) -> Self {
+            fn from_duty(mut duty: Duty) -> Self {
+                duty.hold();
                 Self { duty, not_send: PhantomData }
             }
 
@@ -389,14 +391,31 @@ pub struct Duty {
     pub(crate) initializer: Option<SymbolName>,
     /// The duty is done, has failed, or has moved on: dropping this value does nothing.
     pub(crate) settled: bool,
+    /// While it is attached: its place in the list of what its thread alone can finish.
+    pub(crate) hold: Option<Hold>,
 }
 
 impl Duty {
+    /// Notes that this thread alone can finish it.
+    fn hold(&mut self) {
+        if self.hold.is_none() {
+            self.hold = Hold::take(self.dylib.session(), Held::Claim(self.claim));
+        }
+    }
+
+    /// Notes that others may, or that nothing is left to finish.
+    fn give_back(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.give_back();
+        }
+    }
+
     pub(crate) fn session(&self) -> &ExecutionSession {
         self.dylib.session()
     }
 
     pub(crate) fn settle(&mut self) {
+        self.give_back();
         self.settled = true;
     }
 
@@ -410,11 +429,13 @@ impl Duty {
             symbols: std::mem::take(&mut self.symbols),
             initializer: self.initializer.take(),
             settled: false,
+            hold: self.hold.take(),
         }
     }
 
     pub(crate) fn fail(&mut self, cause: FailureCause) {
         if !std::mem::replace(&mut self.settled, true) {
+            self.give_back();
             let (claim, covered) = (self.claim, &self.symbols);
             self.dylib.session().transact(|state, effects| state.fail(claim, covered, cause, effects));
         }
@@ -434,7 +455,7 @@ impl Duty {
             names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
         let initializer = self.initializer.take_if(|name| symbols.contains_key(name));
         let (dylib, unit_name) = (self.dylib.clone(), self.unit_name.clone());
-        Ok(Self { dylib, claim, unit_name, symbols, initializer, settled: false })
+        Ok(Self { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None })
     }
 }
 
@@ -453,6 +474,8 @@ impl Drop for Duty {
         if self.settled {
             return;
         }
+        // From here on it is finished by a frame, or right now.
+        self.give_back();
         if std::thread::panicking() && crate::session::frame::defer_to_panicking_frame(self) {
             return;
         }

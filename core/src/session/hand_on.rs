@@ -1,12 +1,12 @@
 //! Handing on effects: tasks first, then waiters, then code of the embedder.
 
+use crate::generator::{Asked, DetachedRequest};
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
 use crate::query::Completion;
 use crate::responsibility::Duty;
 use crate::sync::Arc;
 use crate::{
-    FailureCause, GenerateRequest, JitDylib, LookupResult, MaterializationUnit, SessionError, SymbolName,
-    Task, TaskPriority,
+    FailureCause, JitDylib, LookupResult, MaterializationUnit, SessionError, SymbolName, Task, TaskPriority,
 };
 
 use super::close::Outstanding;
@@ -130,9 +130,18 @@ impl ExecutionSession {
     fn generation_task(&self, generation: Generation<Arc<dyn crate::DefinitionGenerator>>) -> Task {
         let Generation { generator, id, query, dylib, dylib_name, kind, lookup_flags, symbols } = generation;
         let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
-        let request =
-            GenerateRequest { dylib, query, generator: id, kind, lookup_flags, symbols, finished: false };
-        self.user_task("generator.generate", "a definition generator", move |_| generator.generate(request))
+        let request = DetachedRequest::new(Asked {
+            dylib,
+            query,
+            generator: id,
+            kind,
+            lookup_flags,
+            symbols,
+            finished: false,
+        });
+        self.user_task("generator.generate", "a definition generator", move |_| {
+            generator.generate(request.attach());
+        })
     }
 }
 
@@ -196,7 +205,7 @@ impl QueuedUnit {
             priority,
         } = claimed;
         let dylib = JitDylib::new(session.clone(), dylib, dylib_name);
-        let duty = Duty { dylib, claim, unit_name, symbols, initializer, settled: false };
+        let duty = Duty { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None };
         Self { unit: Some(unit), discarded, duty, priority, _outstanding: outstanding }
     }
 
@@ -218,7 +227,8 @@ impl QueuedUnit {
         } = begun;
         let dylib = JitDylib::new(session.clone(), dylib, dylib_name);
         let span = tracing::debug_span!("unit.materialize", unit = %unit_name, dylib = dylib.name());
-        let duty = Duty { dylib: dylib.clone(), claim, unit_name, symbols, initializer, settled: false };
+        let duty =
+            Duty { dylib: dylib.clone(), claim, unit_name, symbols, initializer, settled: false, hold: None };
         // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
         let (ended, failed) = frame::run_counting(&session, move || {
             let responsibility = frame::attach(duty);
