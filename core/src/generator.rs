@@ -4,11 +4,17 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::failure::shared_error;
-use crate::protocol::ids::QueryId;
+use crate::protocol::ids::{self, QueryId};
+use crate::session::SessionTag;
 use crate::session::holding::{Held, Hold};
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SharedError};
 
-pub use crate::protocol::ids::GeneratorId;
+/// A generator that was added to a dylib of one session: no other session takes it for one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GeneratorId {
+    pub(crate) id: ids::GeneratorId,
+    pub(crate) session: SessionTag,
+}
 
 /// Adds definitions to a dylib when a lookup finds that they are missing.
 ///
@@ -49,7 +55,7 @@ pub struct DetachedRequest(Asked);
 pub(crate) struct Asked {
     pub(crate) dylib: JitDylib,
     pub(crate) query: QueryId,
-    pub(crate) generator: GeneratorId,
+    pub(crate) generator: ids::GeneratorId,
     pub(crate) kind: LookupKind,
     pub(crate) lookup_flags: JitDylibLookupFlags,
     pub(crate) symbols: LookupSet,

@@ -9,7 +9,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::protocol::ids::QueryId;
 use crate::protocol::query::Found;
-use crate::sync::{Arc, Latch, Mutex};
+use crate::session::SessionTag;
+use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
     Dependency, ExecutionSession, ExecutorSymbolDef, LookupError, LookupKind, LookupSet, RequiredState,
     SearchOrder, SymbolMap, SymbolName,
@@ -50,7 +51,7 @@ pub struct LookupResult {
 }
 
 impl LookupResult {
-    pub(crate) fn new(found: Vec<Found>, session: usize) -> Self {
+    pub(crate) fn new(found: Vec<Found>, session: SessionTag) -> Self {
         let mut symbols = SymbolMap::with_capacity_and_hasher(found.len(), FxBuildHasher);
         let mut dependencies = FxHashMap::with_capacity_and_hasher(found.len(), FxBuildHasher);
         for Found { name, row, definition } in found {
@@ -113,7 +114,7 @@ pub(crate) struct BlockedLookup {
 
 impl BlockedLookup {
     pub(crate) fn finish(&self, outcome: Outcome) {
-        if cfg!(uruk_weaken = "lookup_wakes_before_it_answers") {
+        if weakened("lookup::wakes_before_it_answers") {
             self.latch.open();
         }
         *self.outcome.lock() = Some(outcome);

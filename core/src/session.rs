@@ -6,6 +6,7 @@
 mod blocked;
 mod builder;
 mod close;
+mod drain;
 pub(crate) mod frame;
 mod hand_on;
 pub(crate) mod holding;
@@ -22,7 +23,7 @@ use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::{Completion, FutureSlot};
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex};
+use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
     LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder,
@@ -30,10 +31,11 @@ use crate::{
 };
 
 use builder::{Held, Observer, Reporter};
-use close::Drain;
+use drain::{Drain, Wait};
 use lock_holds::HoldMeter;
 
 pub use builder::ExecutionSessionBuilder;
+pub use close::Shutdown;
 pub use lock_holds::LockHolds;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
@@ -46,6 +48,8 @@ pub use lock_holds::LockHolds;
 pub struct ExecutionSession(Arc<Inner>);
 
 struct Inner {
+    /// No other session of this process has, had or will have it.
+    tag: SessionTag,
     state: Mutex<SessionState<Live>>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
@@ -58,6 +62,10 @@ struct Inner {
     /// How long `state` is held, if the embedder wants to know.
     holds: Option<HoldMeter>,
 }
+
+/// The number of a session in its process. Unlike an address it never comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SessionTag(u64);
 
 /// What a live session's state carries.
 pub(crate) enum Live {}
@@ -95,7 +103,7 @@ impl ExecutionSession {
             (result, state.finish_transaction())
         });
         // Long consequences come in slices; between two of them the lock is free for others.
-        while more && !cfg!(uruk_weaken = "emit_leaves_its_slices") {
+        while more && !weakened("emit::leaves_its_slices") {
             more = self.locked(|state| {
                 state.settle(&mut effects);
                 state.finish_transaction()
@@ -212,11 +220,20 @@ impl ExecutionSession {
         let _ = frame::run(self, || self.report(error));
     }
 
+    /// Blocks in a lookup until the latch is open. When the session closes, that ends sooner or later.
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        if latch.is_open() {
+            return Ok(());
+        }
+        let _waits = frame::waits(self, Wait::Lookup);
+        self.wait_for(latch)
+    }
+
     /// Blocks until the latch is open.
     ///
     /// First this thread does what only it can do: tasks that the dispatcher has refused lie in its own queue, and
     /// symbols that a caught panic has dropped wait for the end of a frame which may be the one that waits here.
-    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+    fn wait_for(&self, latch: &Latch) -> Result<(), WaitError> {
         if latch.is_open() {
             return Ok(());
         }
@@ -225,9 +242,9 @@ impl ExecutionSession {
         self.0.dispatcher.wait(latch)
     }
 
-    /// Tells tokens of this session from those of others.
-    pub(crate) fn tag(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
+    /// Tells tokens of this session from those of others, also of others that are gone.
+    pub(crate) fn tag(&self) -> SessionTag {
+        self.0.tag
     }
 
     pub(crate) fn define(

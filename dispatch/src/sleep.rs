@@ -2,7 +2,7 @@
 
 use crossbeam_utils::CachePadded;
 use uruk_core::sync::atomic::{AtomicU64, Ordering, fence};
-use uruk_core::sync::{Condvar, Mutex};
+use uruk_core::sync::{Condvar, Mutex, weakened};
 
 /// Counts of slots by state, and the place where their holders sleep.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Sleep {
     /// # Cost
     /// One fence and one load unless somebody has to be woken or started.
     pub fn notify(&self) -> Wake {
-        if !cfg!(uruk_weaken = "parking_notify_fence") {
+        if !weakened("pool::notifies_without_fence") {
             // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either the look that
             // follows that one sees our push, or our load sees the change of the word that precedes it. Model:
             // loom-tests/tests/pool.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
@@ -103,7 +103,9 @@ impl Sleep {
     /// Searching → at work. `waiting` says whether an item waits in any queue.
     pub fn found(&self, waiting: impl FnOnce() -> bool) -> Wake {
         let before = self.change(|word| word - SEARCHING);
-        if Counts::of(before).searching == 1 && look_after(waiting, "parking_last_searcher") {
+        if Counts::of(before).searching == 1
+            && look_after(waiting, weakened("pool::last_searcher_leaves_without_a_look"))
+        {
             return self.notify();
         }
         Wake::Nobody
@@ -116,7 +118,7 @@ impl Sleep {
     /// counted as sleeping.
     pub fn sleep(&self, reason: impl FnOnce() -> bool) -> bool {
         self.change(|word| word - SEARCHING + SLEEPING);
-        if look_after(reason, "parking_second_look")
+        if look_after(reason, weakened("pool::sleeps_without_a_second_look"))
             && self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
         {
             return false;
@@ -131,14 +133,18 @@ impl Sleep {
     /// The slot must lie in the pool's list before this is called.
     pub fn vacate(&self, waiting: impl FnOnce() -> bool) -> Wake {
         self.change(|word| word + VACANT);
-        if look_after(waiting, "parking_vacate_look") { self.notify() } else { Wake::Nobody }
+        if look_after(waiting, weakened("pool::vacates_without_a_look")) {
+            self.notify()
+        } else {
+            Wake::Nobody
+        }
     }
 
     /// Searching → vacant: the thread is about to end. Says whether an item waits that nobody may have been told
     /// about; then the thread tries to [`Sleep::occupy`] a slot again.
     pub fn stop(&self, waiting: impl FnOnce() -> bool) -> bool {
         self.change(|word| word - SEARCHING + VACANT);
-        look_after(waiting, "parking_stop_look")
+        look_after(waiting, weakened("pool::stops_without_a_look"))
     }
 
     /// Vacant → at work, if a slot is vacant. The caller then takes one from the pool's list.
@@ -240,22 +246,14 @@ impl Counts {
     }
 }
 
-/// Looks for a reason after the word has been changed. `weakening` names the model build that skips the look.
-fn look_after(look: impl FnOnce() -> bool, weakening: &str) -> bool {
-    if weakened(weakening) {
+/// Looks for a reason after the word has been changed. `blind` is the run of a model that skips the look.
+fn look_after(look: impl FnOnce() -> bool, blind: bool) -> bool {
+    if blind {
         return false;
     }
     // ordering[parking-dekker]: SeqCst. Pairs with the fence in `notify`, and in `wake_all`.
     fence(Ordering::SeqCst);
     look()
-}
-
-/// Whether this is the test build in which one step of the protocol is left out, so that its model must fail.
-fn weakened(step: &str) -> bool {
-    (cfg!(uruk_weaken = "parking_second_look") && step == "parking_second_look")
-        || (cfg!(uruk_weaken = "parking_last_searcher") && step == "parking_last_searcher")
-        || (cfg!(uruk_weaken = "parking_vacate_look") && step == "parking_vacate_look")
-        || (cfg!(uruk_weaken = "parking_stop_look") && step == "parking_stop_look")
 }
 
 #[cfg(all(test, not(uruk_loom)))]

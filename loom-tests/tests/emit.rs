@@ -14,19 +14,17 @@
 //! depends on were emitted (I4), and is always answered; a failure reaches whoever depends on it, however its
 //! spreading and their emission interleave.
 //!
-//! **Fails if** the step named by `--cfg uruk_weaken="..."` is left out:
+//! **Fails if** one of these steps is left out:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `emit_leaves_its_slices`: a transaction does not come back for what its first slice left | `core/src/session.rs` | `two_emissions_that_close_a_cycle_make_both_ready` |
-//! | `emit_looks_for_no_root`: a component hangs without asking whether it closes a cycle | `core/src/protocol/waiting_on/resume.rs` | `two_emissions_that_close_a_cycle_make_both_ready` |
-//! | `emit_trusts_its_dependencies`: a dependency that failed before the emission does not refuse it | `core/src/protocol/emit.rs` | `a_failure_reaches_an_emission_in_every_order` |
-//! | `fail_tells_no_dependants`: a failure stays with the node where it began | `core/src/protocol/waiting_on/fail.rs` | `a_failure_reaches_an_emission_in_every_order` |
+//! | `emit::leaves_its_slices`: a transaction does not come back for what its first slice left | `core/src/session.rs` | `two_emissions_that_close_a_cycle_make_both_ready` |
+//! | `emit::looks_for_no_root`: a component hangs without asking whether it closes a cycle | `core/src/protocol/waiting_on/resume.rs` | `two_emissions_that_close_a_cycle_make_both_ready` |
+//! | `emit::trusts_its_dependencies`: a dependency that failed before the emission does not refuse it | `core/src/protocol/emit.rs` | `a_failure_reaches_an_emission_in_every_order` |
+//! | `emit::failure_tells_no_dependants`: a failure stays with the node where it began | `core/src/protocol/waiting_on/fail.rs` | `a_failure_reaches_an_emission_in_every_order` |
 #![cfg(uruk_loom)]
 
-mod common;
-
-use common::{Stage, definition, model, resolve, resolve_and_emit_depending_on};
+use loom_tests::stage::{Stage, definition, model, resolve, resolve_and_emit_depending_on};
 use uruk_core::LookupError;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
@@ -119,3 +117,5 @@ fn a_failure_reaches_an_emission_in_every_order() {
         assert!(matches!(stage.lookup(&broken), Err(LookupError::Failed(_))));
     });
 }
+
+loom_tests::catches_its_weakenings!();

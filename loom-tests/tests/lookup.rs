@@ -12,17 +12,15 @@
 //! address or with the failure, whether it lodged before, during or after; a lookup by a thread that found nothing
 //! to run sleeps only if somebody will wake it.
 //!
-//! **Fails if** the step named by `--cfg uruk_weaken="..."` is changed:
+//! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `lookup_wakes_before_it_answers`: the latch opens before the answer is stored | `core/src/query.rs` | `two_lookups_of_one_unit_materialize_it_once` |
-//! | `latch_looks_before_it_locks`: the lock is free between a waiter's look and its sleep | `core/src/sync/latch.rs` | `a_lookup_that_lodges_while_its_symbol_is_emitted_is_answered` |
+//! | `lookup::wakes_before_it_answers`: the latch opens before the answer is stored | `core/src/query.rs` | `two_lookups_of_one_unit_materialize_it_once` |
+//! | `lookup::looks_before_it_locks`: the lock is free between a waiter's look and its sleep | `core/src/sync/latch.rs` | `a_lookup_that_lodges_while_its_symbol_is_emitted_is_answered` |
 #![cfg(uruk_loom)]
 
-mod common;
-
-use common::{Stage, definition, model, resolve, resolve_and_emit_depending_on};
+use loom_tests::stage::{Stage, definition, model, resolve, resolve_and_emit_depending_on};
 use uruk_core::LookupError;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
@@ -126,3 +124,5 @@ fn a_lookup_beside_a_removal_finds_or_misses() {
         }
     });
 }
+
+loom_tests::catches_its_weakenings!();

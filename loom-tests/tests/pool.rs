@@ -11,15 +11,15 @@
 //! Proven: in every order, within the preemption bound, that loom distinguishes, every task is run, every wait ends and
 //! every thread is joined; a lost wake-up shows as loom's deadlock report.
 //!
-//! **Fails if** the step named by `--cfg uruk_weaken="..."` is left out of `dispatch/src/sleep.rs`:
+//! **Fails if** one of these steps is left out:
 //!
-//! | weakening | caught by |
-//! |---|---|
-//! | `parking_notify_fence` | `a_push_and_a_second_look_cannot_miss_each_other` |
-//! | `parking_second_look` | `an_idle_pool_wakes_up_for_the_next_task` |
-//! | `parking_last_searcher` | `the_last_searcher_calls_for_another` |
-//! | `parking_vacate_look` | `a_blocked_worker_is_replaced` |
-//! | `parking_stop_look` | `shutdown_runs_what_was_admitted` |
+//! | weakening | in | caught by |
+//! |---|---|---|
+//! | `pool::notifies_without_fence` | `dispatch/src/sleep.rs` | `a_push_and_a_second_look_cannot_miss_each_other` |
+//! | `pool::sleeps_without_a_second_look` | `dispatch/src/sleep.rs` | `an_idle_pool_wakes_up_for_the_next_task` |
+//! | `pool::last_searcher_leaves_without_a_look` | `dispatch/src/sleep.rs` | `the_last_searcher_calls_for_another` |
+//! | `pool::vacates_without_a_look` | `dispatch/src/sleep.rs` | `a_blocked_worker_is_replaced` |
+//! | `pool::stops_without_a_look` | `dispatch/src/sleep.rs` | `shutdown_runs_what_was_admitted` |
 #![cfg(uruk_loom)]
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -177,3 +177,5 @@ fn a_task_may_shut_its_pool_down() {
         pool.shutdown();
     });
 }
+
+loom_tests::catches_its_weakenings!();

@@ -11,11 +11,11 @@
 //! a sweep takes only names without a handle, and one after the last handle takes them all. Counts change outside
 //! the locks, but what decides is read under them (`core/src/symbol/name.rs`, "Why sweeping the dead cannot race").
 //!
-//! **Fails if** the step named by `--cfg uruk_weaken="..."` is left out of `core/src/symbol/name.rs`:
+//! **Fails if** this step is changed:
 //!
-//! | weakening | caught by |
-//! |---|---|
-//! | `symbol_name_found_and_taken_in_two_steps`: the lock is let go between finding a name and counting the new handle | `a_name_found_is_not_swept_before_it_is_counted` |
+//! | weakening | in | caught by |
+//! |---|---|---|
+//! | `symbol_name::found_and_taken_in_two_steps`: the lock is let go between finding a name and counting the new handle | `core/src/symbol/name.rs` | `a_name_found_is_not_swept_before_it_is_counted` |
 #![cfg(uruk_loom)]
 
 use uruk_core::SymbolStringPool;
@@ -76,3 +76,5 @@ fn two_threads_that_hold_one_text_hold_one_name() {
         assert!(pool.is_empty());
     });
 }
+
+loom_tests::catches_its_weakenings!();

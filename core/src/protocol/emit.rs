@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashSet;
 
+use crate::sync::weakened;
 use crate::{EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
 
 use super::effects::Effects;
@@ -115,7 +116,7 @@ impl<P: Payload> SessionState<P> {
             };
             match row.state {
                 RowState::Ready { .. } => {}
-                RowState::Failed { .. } if !cfg!(uruk_weaken = "emit_trusts_its_dependencies") => {
+                RowState::Failed { .. } if !weakened("emit::trusts_its_dependencies") => {
                     return Err(EmitError::DependencyFailed {
                         unit: unit.clone(),
                         failure: self.failure_of(dependency),

@@ -122,6 +122,12 @@ impl<I: Id, T> Slab<I, T> {
     pub(crate) fn len(&self) -> usize {
         self.live
     }
+
+    /// One more than the largest index that was ever in use: where a walk by [`Slab::id_at`] ends.
+    pub(crate) fn end(&self) -> u32 {
+        // Fits: `insert` has checked it.
+        self.slots.len() as u32
+    }
 }
 
 /// For ids that must be live: a stale one is a bug in the protocol.

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use crate::protocol::SessionState;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, unique};
 use crate::{InPlaceTaskDispatcher, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
 
-use super::close::Drain;
+use super::drain::Drain;
 use super::lock_holds::HoldMeter;
-use super::{ExecutionSession, Inner};
+use super::{ExecutionSession, Inner, SessionTag};
 
 pub(super) type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 pub(super) type Held = fn() -> Option<&'static str>;
@@ -77,6 +77,7 @@ impl ExecutionSessionBuilder {
     pub fn build(self) -> ExecutionSession {
         let state = SessionState::new(self.observer.is_some());
         ExecutionSession(Arc::new(Inner {
+            tag: SessionTag(unique()),
             records: state.records(),
             state: Mutex::new(state),
             pool: self.pool.unwrap_or_default(),

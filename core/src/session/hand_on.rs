@@ -9,7 +9,7 @@ use crate::{
     FailureCause, JitDylib, LookupResult, MaterializationUnit, SessionError, SymbolName, Task, TaskPriority,
 };
 
-use super::close::Outstanding;
+use super::drain::Outstanding;
 use super::{ExecutionSession, Live, frame};
 
 impl ExecutionSession {

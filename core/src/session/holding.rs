@@ -13,7 +13,7 @@ use crate::protocol::ids::{ClaimId, QueryId, WaitId};
 use crate::protocol::waits_for::Holdings;
 use crate::sync::thread_local;
 
-use super::ExecutionSession;
+use super::{ExecutionSession, SessionTag};
 
 /// What a thread can hold.
 #[derive(Clone, Copy, Debug)]
@@ -41,14 +41,14 @@ struct ThisThread {
 }
 
 struct HeldHere {
-    session: usize,
+    session: SessionTag,
     what: Held,
     /// The frame that was innermost.
     frame: u64,
 }
 
 struct Level {
-    session: usize,
+    session: SessionTag,
     /// None until the lookup is known to wait.
     wait: Option<WaitId>,
     /// The frame that was innermost: it and those beneath it hold what earlier levels have told.
@@ -102,7 +102,7 @@ impl ThisThread {
     }
 
     /// What frames that are still on the stack hold of the session and have not told at an earlier level.
-    fn untold(&self, session: usize) -> Option<Holdings> {
+    fn untold(&self, session: SessionTag) -> Option<Holdings> {
         let below = self.levels.iter().rev().find(|level| level.session == session && level.wait.is_some());
         if below.is_none() && self.free.len() == self.held.len() {
             return None;

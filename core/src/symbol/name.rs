@@ -33,7 +33,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::table::{NameTable, Slot};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, weakened};
 
 /// The interned name of a symbol: one pointer, compared and hashed by identity.
 ///
@@ -174,7 +174,7 @@ impl SymbolStringPool {
         let mut shard = self.0.shards[place].lock();
         match shard.find(tag, text) {
             Slot::Held(index) => {
-                if cfg!(uruk_weaken = "symbol_name_found_and_taken_in_two_steps") {
+                if weakened("symbol_name::found_and_taken_in_two_steps") {
                     drop(shard);
                     shard = self.0.shards[place].lock();
                 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Condvar, Mutex};
+use super::{Condvar, Mutex, weakened};
 
 /// Opens once; whoever waits on it goes on, whoever comes later does not wait at all.
 ///
@@ -37,7 +37,7 @@ impl Latch {
     pub fn wait(&self) {
         let mut open = self.open.lock();
         while !*open {
-            if cfg!(uruk_weaken = "latch_looks_before_it_locks") {
+            if weakened("lookup::looks_before_it_locks") {
                 drop(open);
                 open = self.open.lock();
             }

@@ -9,6 +9,12 @@ pub use std::thread;
 
 use std::time::Duration;
 
+/// Never: steps of a protocol are left out only where a model shows that it notices. Compiles to nothing.
+#[inline(always)]
+pub const fn weakened(_step: &str) -> bool {
+    false
+}
+
 /// A mutual exclusion lock without poison; not recursive.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized>(parking_lot::Mutex<T>);

@@ -4,6 +4,8 @@
 //! can mistake it for a Ready one. When it is over, whatever depends on a failed node has failed itself,
 //! and the components without a standing node are freed.
 
+use crate::sync::weakened;
+
 use super::arena::{NONE, Standing};
 use super::{NodeId, NodeState, Settled, WaitingForest};
 
@@ -35,7 +37,7 @@ impl<P: Copy> WaitingForest<P> {
         while *budget > 0 {
             *budget -= 1;
             let edge = self.arena.nodes[node as usize].dependants;
-            if edge == NONE || cfg!(uruk_weaken = "fail_tells_no_dependants") {
+            if edge == NONE || weakened("emit::failure_tells_no_dependants") {
                 self.failing.pop_front();
                 settled.push(Settled::Failed { payload, via });
                 return;

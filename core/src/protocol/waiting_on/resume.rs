@@ -1,5 +1,7 @@
 //! Resuming a component: exploring its edges until one must be waited for, or none is left.
 
+use crate::sync::weakened;
+
 use super::arena::{NONE, Standing};
 use super::{Settled, WaitingForest};
 
@@ -20,7 +22,7 @@ impl<P: Copy> WaitingForest<P> {
                 self.arena.free_edge(edge);
                 continue;
             };
-            let blind = cfg!(uruk_weaken = "emit_looks_for_no_root");
+            let blind = weakened("emit::looks_for_no_root");
             if target != component && (blind || self.root(target) != component) {
                 self.keep_first(component, edge, rest);
                 self.hang(component, target);

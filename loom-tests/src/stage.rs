@@ -1,4 +1,4 @@
-//! What models of sessions share: a bounded exploration, units made of closures, short lookups.
+//! Stage: what models of sessions share. A bounded exploration, units made of closures, short lookups.
 
 use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use uruk_core::{
 
 /// Explores every order with at most four preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says. A session
 /// takes more steps than loom's default allows.
-pub(crate) fn model(scenario: impl Fn() + Sync + Send + 'static) {
+pub fn model(scenario: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(4);
     builder.max_branches = 100_000;
@@ -18,24 +18,29 @@ pub(crate) fn model(scenario: impl Fn() + Sync + Send + 'static) {
 }
 
 /// A session that runs its units on the threads that look them up, with one dylib.
-pub(crate) struct Stage {
-    pub(crate) session: ExecutionSession,
-    pub(crate) dylib: JitDylib,
+#[derive(Debug)]
+pub struct Stage {
+    /// The session.
+    pub session: ExecutionSession,
+    /// Its dylib.
+    pub dylib: JitDylib,
 }
 
 impl Stage {
-    pub(crate) fn new() -> Arc<Self> {
+    /// An empty stage, to be shared by the threads of a model.
+    pub fn new() -> Arc<Self> {
         let session = ExecutionSession::new();
         let dylib = session.create_jit_dylib("main").expect("the first dylib");
         Arc::new(Self { session, dylib })
     }
 
-    pub(crate) fn order(&self) -> SearchOrder {
+    /// The dylib, and all its symbols.
+    pub fn order(&self) -> SearchOrder {
         vec![(self.dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)]
     }
 
     /// Defines a unit that provides `symbols` by running `materialize`.
-    pub(crate) fn define(
+    pub fn define(
         &self,
         symbols: &[&SymbolName],
         materialize: impl FnOnce(MaterializationResponsibility) + Send + 'static,
@@ -46,12 +51,12 @@ impl Stage {
     }
 
     /// Looks up one symbol and blocks until it is Ready.
-    pub(crate) fn lookup(&self, name: &SymbolName) -> Result<ExecutorSymbolDef, LookupError> {
+    pub fn lookup(&self, name: &SymbolName) -> Result<ExecutorSymbolDef, LookupError> {
         self.session.lookup_symbol(&self.order(), name)
     }
 
     /// Asks for the address of one symbol, as a linker does.
-    pub(crate) fn until_resolved(&self, name: &SymbolName) -> LookupRequest {
+    pub fn until_resolved(&self, name: &SymbolName) -> LookupRequest {
         LookupRequest::new(self.order(), LookupSet::one(name.clone())).until_resolved()
     }
 }
@@ -80,12 +85,12 @@ impl MaterializationUnit for Scripted {
 }
 
 /// What every symbol of a model resolves to.
-pub(crate) fn definition() -> ExecutorSymbolDef {
+pub fn definition() -> ExecutorSymbolDef {
     ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED)
 }
 
 /// Gives every symbol its address.
-pub(crate) fn resolve(responsibility: MaterializationResponsibility) -> ResolvedResponsibility {
+pub fn resolve(responsibility: MaterializationResponsibility) -> ResolvedResponsibility {
     let addresses: SymbolMap =
         responsibility.symbols().keys().map(|name| (name.clone(), definition())).collect();
     responsibility.notify_resolved(&addresses).expect("every symbol has an address")
@@ -93,7 +98,7 @@ pub(crate) fn resolve(responsibility: MaterializationResponsibility) -> Resolved
 
 /// Looks `dependency` up until it has an address and then emits the unit's one symbol as depending on it:
 /// what a linker does. If there is nothing to depend on, the symbol fails.
-pub(crate) fn resolve_and_emit_depending_on(
+pub fn resolve_and_emit_depending_on(
     responsibility: MaterializationResponsibility,
     dependency: LookupRequest,
     emitted: Arc<AtomicUsize>,
