@@ -50,7 +50,7 @@ pub struct ExecutionSession(Arc<Inner>);
 struct Inner {
     /// No other session of this process has, had or will have it.
     tag: SessionTag,
-    state: Mutex<SessionState<Live>>,
+    state: Mutex<Locked>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
     pool: SymbolStringPool,
@@ -61,6 +61,14 @@ struct Inner {
     held: Option<Held>,
     /// How long `state` is held, if the embedder wants to know.
     holds: Option<HoldMeter>,
+}
+
+/// What the session's lock guards.
+struct Locked {
+    state: SessionState<Live>,
+    /// Where a transaction puts what follows from it; empty between transactions. Most transactions leave it empty, and
+    /// then it need neither be made nor moved nor dropped.
+    effects: Effects<Live>,
 }
 
 /// The number of a session in its process. Unlike an address it never comes back.
@@ -97,27 +105,35 @@ impl ExecutionSession {
         &self,
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
-        let mut effects = Effects::default();
-        let (result, mut more) = self.locked(|state| {
-            let result = operation(state, &mut effects);
-            (result, state.finish_transaction())
+        let (result, effects, more) = self.locked(|Locked { state, effects }| {
+            let result = operation(state, effects);
+            let more = state.finish_transaction();
+            (result, effects.take(), more)
         });
+        if more || effects.is_some() {
+            self.follow_up(effects.unwrap_or_default(), more);
+        }
+        result
+    }
+
+    /// Does what a transaction has left to do.
+    #[inline(never)]
+    fn follow_up(&self, mut effects: Effects<Live>, mut more: bool) {
         // Long consequences come in slices; between two of them the lock is free for others.
         while more && !weakened("emit::leaves_its_slices") {
-            more = self.locked(|state| {
+            more = self.locked(|Locked { state, .. }| {
                 state.settle(&mut effects);
                 state.finish_transaction()
             });
         }
         self.hand_on(effects);
-        result
     }
 
-    /// Runs `operation` on the state under the lock. For [`Self::transact`] alone, which hands its effects on.
-    fn locked<R>(&self, operation: impl FnOnce(&mut SessionState<Live>) -> R) -> R {
-        let mut state = self.0.state.lock();
-        let Some(meter) = &self.0.holds else { return operation(&mut state) };
-        meter.measure(|| operation(&mut state))
+    /// Runs `operation` under the lock. For [`Self::transact`] alone, which hands its effects on.
+    fn locked<R>(&self, operation: impl FnOnce(&mut Locked) -> R) -> R {
+        let mut locked = self.0.state.lock();
+        let Some(meter) = &self.0.holds else { return operation(&mut locked) };
+        meter.measure(|| operation(&mut locked))
     }
 
     /// Interns a symbol name in the session's pool.
