@@ -1,9 +1,10 @@
 //! Blocked lookups: the thread waits for what is not there yet.
 
 use crate::protocol::ids::QueryId;
+use crate::protocol::query::Found;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::Arc;
-use crate::{LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, SymbolMap, WaitError};
+use crate::{LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
 
 use super::{ExecutionSession, holding};
 
@@ -13,7 +14,7 @@ impl ExecutionSession {
         &self,
         order: &SearchOrder,
         symbols: LookupSet,
-    ) -> Result<SymbolMap, LookupError> {
+    ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         if let Some(held) = self.0.held.and_then(|held| held()) {
@@ -42,7 +43,6 @@ impl ExecutionSession {
             // The answer may have come between the refusal and the withdrawal; either is true then.
             return Err(error.into());
         }
-        let found = blocked.take().unwrap_or(Err(LookupError::Closed))?;
-        Ok(found.into_iter().map(|found| (found.name, found.definition)).collect())
+        blocked.take().unwrap_or(Err(LookupError::Closed))
     }
 }
