@@ -14,6 +14,7 @@
 //! | remove | `remove.rs` | rows disappear |
 //! | begin_wait, end_wait | `waits_for.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
+//! | commit | `transaction.rs` | several of the above happen together or not at all |
 //!
 //! No locks, no callbacks, no threads, no I/O: values of the embedder are moved, never called, never
 //! dropped.
@@ -46,6 +47,7 @@ mod remove;
 mod resolve;
 mod row;
 pub(crate) mod slab;
+pub(crate) mod transaction;
 pub(crate) mod transfer;
 #[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
 mod waiting_on;
