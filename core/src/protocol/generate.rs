@@ -239,7 +239,7 @@ impl<P: Payload> SessionState<P> {
         let mut candidates = Vec::new();
         let generates = !self.dylibs[dylib].generators.is_empty();
         remaining.retain(|(name, lookup_flags)| match self.visibility(dylib, name, flags) {
-            Visibility::Visible(_) => false,
+            Visibility::Visible => false,
             Visibility::Hidden => true,
             Visibility::Undefined => {
                 if generates {

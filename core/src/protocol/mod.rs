@@ -41,6 +41,7 @@ pub(crate) mod lookup;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
 mod names;
+mod places;
 mod publish;
 pub(crate) mod query;
 mod remove;
