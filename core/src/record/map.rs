@@ -52,6 +52,10 @@ mod real {
             self.0.pin().remove(key);
         }
 
+        pub(in crate::record) fn reserve(&self, additional: usize) {
+            self.0.pin().reserve(additional);
+        }
+
         pub(in crate::record) fn values(&self) -> Vec<V>
         where
             V: Copy,
@@ -137,6 +141,10 @@ mod model {
 
         pub(in crate::record) fn remove(&self, key: &K) {
             self.store(key, NOTHING);
+        }
+
+        pub(in crate::record) fn reserve(&self, additional: usize) {
+            self.0.lock().reserve(additional);
         }
 
         pub(in crate::record) fn values(&self) -> Vec<V>
