@@ -144,7 +144,7 @@ mod model {
         }
 
         pub(in crate::record) fn reserve(&self, additional: usize) {
-            self.0.lock().reserve(additional);
+            self.memory.with(|memory| memory.keys.reserve(additional));
         }
 
         pub(in crate::record) fn values(&self) -> Vec<V>
