@@ -106,6 +106,9 @@ impl<P: Payload> SessionState<P> {
         let mut dependencies = Vec::with_capacity(group.dependencies.len());
         for &dependency in &group.dependencies {
             let Some(row) = self.rows.get(dependency) else {
+                if weakened("remove::emission_trusts_old_tokens") {
+                    continue;
+                }
                 return Err(EmitError::DependencyRemoved {
                     unit: unit.clone(),
                     dependants: group.symbols.clone(),
@@ -193,7 +196,9 @@ impl<P: Payload> SessionState<P> {
         };
         row.state = RowState::Ready { address };
         self.publish(id);
-        self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+        if !weakened("lodge::ready_tells_nobody") {
+            self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+        }
         if self.observed {
             let Row { dylib, ref name, .. } = self.rows[id];
             let (dylib, symbol) = (self.dylibs[dylib].name.clone(), name.clone());

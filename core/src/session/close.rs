@@ -2,7 +2,7 @@
 
 use crate::resource::remove_resources;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Latch, Mutex};
+use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{CloseError, RemoveError};
 
 use super::{ExecutionSession, frame};
@@ -28,7 +28,7 @@ impl ExecutionSession {
         let inside = frame::depth_of(self);
         let drain = &self.0.drain;
         if !self.transact(|state, _| state.start_closing()) {
-            if inside == 0 {
+            if inside == 0 && !weakened("close::second_call_does_not_wait") {
                 // Failing to wait only means returning before the other call does.
                 let _ = self.wait(&drain.closed);
             }
@@ -95,15 +95,19 @@ impl Drain {
         *waiting = Some((allowed, latch.clone()));
         // Relaxed: the two sides agree on the order of this word's changes, and that is all they need.
         self.word.fetch_or(WAITED_FOR, Ordering::Relaxed);
-        self.open_if_drained(&waiting);
+        if !weakened("close::waits_without_looking") {
+            self.open_if_drained(&waiting);
+        }
         latch
     }
 
     fn open_if_drained(&self, waiting: &Option<(usize, Arc<Latch>)>) {
         // ordering[session-drained]: Acquire. Pairs with the Release in `Outstanding::drop`; whoever sees that the
-        // tasks have ended, and opens the latch, sees what they did.
+        // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
+        let acquire =
+            if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         if let Some((allowed, latch)) = waiting
-            && self.word.load(Ordering::Acquire) / ONE_TASK <= *allowed
+            && self.word.load(acquire) / ONE_TASK <= *allowed
         {
             latch.open();
         }
@@ -124,7 +128,9 @@ impl Drop for Outstanding {
         let drain = &self.0.0.drain;
         // ordering[session-drained]: Release. Pairs with the Acquire in `Drain::open_if_drained`; what the task did
         // comes before the end of the close that waits for it.
-        if drain.word.fetch_sub(ONE_TASK, Ordering::Release) & WAITED_FOR != 0 {
+        if drain.word.fetch_sub(ONE_TASK, Ordering::Release) & WAITED_FOR != 0
+            && !weakened("close::last_task_tells_nobody")
+        {
             drain.open_if_drained(&drain.waiting.lock());
         }
     }

@@ -3,7 +3,7 @@
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
 use crate::query::Completion;
 use crate::responsibility::Duty;
-use crate::sync::Arc;
+use crate::sync::{Arc, weakened};
 use crate::{
     FailureCause, GenerateRequest, JitDylib, LookupResult, MaterializationUnit, SessionError, SymbolName,
     Task, TaskPriority,
@@ -204,6 +204,11 @@ impl QueuedUnit {
     fn materialize(&mut self) {
         let session = self.duty.session().clone();
         let Some(claimed) = self.take() else { return };
+        if weakened("withdraw::decides_before_it_gives_back")
+            && !session.transact(|state, _| state.is_wanted(&claimed))
+        {
+            return session.transact(|state, effects| state.put_back(claimed, effects));
+        }
         let Some(begun) = session.transact(|state, effects| state.begin(claimed, effects)) else { return };
         let ClaimedUnit {
             mut unit,
