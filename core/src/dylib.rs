@@ -133,7 +133,9 @@ impl JitDylib {
     /// Source: ORC `JITDylib::addGenerator`.
     pub fn add_generator(&self, generator: Arc<dyn DefinitionGenerator>) -> Option<GeneratorId> {
         let name: Arc<str> = generator.name().into();
-        self.session.transact(|state, effects| state.add_generator(self.id, name, generator, effects))
+        let id =
+            self.session.transact(|state, effects| state.add_generator(self.id, name, generator, effects))?;
+        Some(GeneratorId { id, session: self.session.tag() })
     }
 
     /// Stops asking a generator. Lookups that wait for it fail; the one it is busy with may finish.
@@ -142,7 +144,9 @@ impl JitDylib {
     ///
     /// Source: ORC `JITDylib::removeGenerator`.
     pub fn remove_generator(&self, generator: GeneratorId) -> bool {
-        self.session.transact(|state, effects| state.remove_generator(self.id, generator, effects))
+        // The number of another session's generator may be that of one of ours.
+        generator.session == self.session.tag()
+            && self.session.transact(|state, effects| state.remove_generator(self.id, generator.id, effects))
     }
 
     /// The tracker of everything that was defined without one.

@@ -3,10 +3,16 @@
 use std::fmt;
 
 use crate::failure::shared_error;
-use crate::protocol::ids::QueryId;
+use crate::protocol::ids::{self, QueryId};
+use crate::session::SessionTag;
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SharedError};
 
-pub use crate::protocol::ids::GeneratorId;
+/// A generator that was added to a dylib of one session: no other session takes it for one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GeneratorId {
+    pub(crate) id: ids::GeneratorId,
+    pub(crate) session: SessionTag,
+}
 
 /// Adds definitions to a dylib when a lookup finds that they are missing.
 ///
@@ -32,7 +38,7 @@ pub trait DefinitionGenerator: Send + Sync {
 pub struct GenerateRequest {
     pub(crate) dylib: JitDylib,
     pub(crate) query: QueryId,
-    pub(crate) generator: GeneratorId,
+    pub(crate) generator: ids::GeneratorId,
     pub(crate) kind: LookupKind,
     pub(crate) lookup_flags: JitDylibLookupFlags,
     pub(crate) symbols: LookupSet,

@@ -9,6 +9,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::protocol::ids::QueryId;
 use crate::protocol::query::Found;
+use crate::session::SessionTag;
 use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
     Dependency, ExecutionSession, ExecutorSymbolDef, LookupError, LookupKind, LookupSet, RequiredState,
@@ -50,7 +51,7 @@ pub struct LookupResult {
 }
 
 impl LookupResult {
-    pub(crate) fn new(found: Vec<Found>, session: usize) -> Self {
+    pub(crate) fn new(found: Vec<Found>, session: SessionTag) -> Self {
         let mut symbols = SymbolMap::with_capacity_and_hasher(found.len(), FxBuildHasher);
         let mut dependencies = FxHashMap::with_capacity_and_hasher(found.len(), FxBuildHasher);
         for Found { name, row, definition } in found {

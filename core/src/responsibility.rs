@@ -31,6 +31,7 @@ use crate::protocol::alias::AliasEdge;
 use crate::protocol::emit::EmitGroup;
 use crate::protocol::ids::{ClaimId, RowId};
 use crate::protocol::transfer::Defunct;
+use crate::session::SessionTag;
 use crate::{
     DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,
     ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
@@ -193,7 +194,7 @@ impl ResolvedResponsibility {
 
 fn translate(
     groups: Vec<DependenceGroup>,
-    tag: usize,
+    tag: SessionTag,
     unit: &SymbolName,
 ) -> Result<Vec<EmitGroup>, EmitError> {
     groups
@@ -370,7 +371,7 @@ pub struct DependenceGroup {
 pub struct Dependency {
     pub(crate) row: RowId,
     /// Tells tokens of different sessions apart.
-    pub(crate) session: usize,
+    pub(crate) session: SessionTag,
 }
 
 impl fmt::Debug for Dependency {
@@ -453,7 +454,7 @@ impl Drop for Duty {
         if self.settled {
             return;
         }
-        if std::thread::panicking() && crate::session::frame::defer_to_panicking_frame(self) {
+        if std::thread::panicking() && crate::session::frame::defer_to_unwinding_frame(self) {
             return;
         }
         self.fail(FailureCause::Abandoned);

@@ -5,6 +5,7 @@
 
 mod builder;
 mod close;
+mod drain;
 pub(crate) mod frame;
 mod hand_on;
 mod lock_holds;
@@ -28,10 +29,11 @@ use crate::{
 };
 
 use builder::{Held, Observer, Reporter};
-use close::Drain;
+use drain::{Drain, Wait};
 use lock_holds::HoldMeter;
 
 pub use builder::ExecutionSessionBuilder;
+pub use close::Shutdown;
 pub use lock_holds::LockHolds;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
@@ -44,7 +46,9 @@ pub use lock_holds::LockHolds;
 pub struct ExecutionSession(Arc<Inner>);
 
 struct Inner {
-    state: Mutex<SessionState<Live>>,
+    /// No other session of this process has, had or will have it.
+    tag: SessionTag,
+    state: Mutex<Locked>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
     pool: SymbolStringPool,
@@ -56,6 +60,18 @@ struct Inner {
     /// How long `state` is held, if the embedder wants to know.
     holds: Option<HoldMeter>,
 }
+
+/// What the session's lock guards.
+struct Locked {
+    state: SessionState<Live>,
+    /// Where a transaction puts what follows from it; empty between transactions. Most transactions leave it empty, and
+    /// then it need neither be made nor moved nor dropped.
+    effects: Effects<Live>,
+}
+
+/// The number of a session in its process. Unlike an address it never comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SessionTag(u64);
 
 /// What a live session's state carries.
 pub(crate) enum Live {}
@@ -87,27 +103,35 @@ impl ExecutionSession {
         &self,
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
-        let mut effects = Effects::default();
-        let (result, mut more) = self.locked(|state| {
-            let result = operation(state, &mut effects);
-            (result, state.finish_transaction())
+        let (result, effects, more) = self.locked(|Locked { state, effects }| {
+            let result = operation(state, effects);
+            let more = state.finish_transaction();
+            (result, effects.take(), more)
         });
+        if more || effects.is_some() {
+            self.follow_up(effects.unwrap_or_default(), more);
+        }
+        result
+    }
+
+    /// Does what a transaction has left to do.
+    #[inline(never)]
+    fn follow_up(&self, mut effects: Effects<Live>, mut more: bool) {
         // Long consequences come in slices; between two of them the lock is free for others.
         while more && !weakened("emit::leaves_its_slices") {
-            more = self.locked(|state| {
+            more = self.locked(|Locked { state, .. }| {
                 state.settle(&mut effects);
                 state.finish_transaction()
             });
         }
         self.hand_on(effects);
-        result
     }
 
-    /// Runs `operation` on the state under the lock. For [`Self::transact`] alone, which hands its effects on.
-    fn locked<R>(&self, operation: impl FnOnce(&mut SessionState<Live>) -> R) -> R {
-        let mut state = self.0.state.lock();
-        let Some(meter) = &self.0.holds else { return operation(&mut state) };
-        meter.measure(|| operation(&mut state))
+    /// Runs `operation` under the lock. For [`Self::transact`] alone, which hands its effects on.
+    fn locked<R>(&self, operation: impl FnOnce(&mut Locked) -> R) -> R {
+        let mut locked = self.0.state.lock();
+        let Some(meter) = &self.0.holds else { return operation(&mut locked) };
+        meter.measure(|| operation(&mut locked))
     }
 
     /// Interns a symbol name in the session's pool.
@@ -233,11 +257,20 @@ impl ExecutionSession {
         let _ = frame::run(self, || self.report(error));
     }
 
+    /// Blocks in a lookup until the latch is open. When the session closes, that ends sooner or later.
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        if latch.is_open() {
+            return Ok(());
+        }
+        let _waits = frame::waits(self, Wait::Lookup);
+        self.wait_for(latch)
+    }
+
     /// Blocks until the latch is open.
     ///
     /// First this thread does what only it can do: tasks that the dispatcher has refused lie in its own queue, and
     /// symbols that a caught panic has dropped wait for the end of a frame which may be the one that waits here.
-    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+    fn wait_for(&self, latch: &Latch) -> Result<(), WaitError> {
         if latch.is_open() {
             return Ok(());
         }
@@ -246,9 +279,9 @@ impl ExecutionSession {
         self.0.dispatcher.wait(latch)
     }
 
-    /// Tells tokens of this session from those of others.
-    pub(crate) fn tag(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
+    /// Tells tokens of this session from those of others, also of others that are gone.
+    pub(crate) fn tag(&self) -> SessionTag {
+        self.0.tag
     }
 
     pub(crate) fn define(

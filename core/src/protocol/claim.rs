@@ -4,7 +4,7 @@
 //! responsibility acts on rows that carry it only.
 
 use crate::sync::weakened;
-use crate::{EventKind, SymbolFlagsMap, SymbolName};
+use crate::{EventKind, FailureCause, SymbolFlagsMap, SymbolName};
 
 use super::define::WaitingUnit;
 use super::effects::{ClaimedUnit, Effects, Leftover};
@@ -71,8 +71,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Asked by a claimed unit that is about to start: gives it back if it shall.
     ///
-    /// A unit that nobody wants any more goes back to its rows; one whose rows were removed leaves
-    /// through `effects`.
+    /// A unit that nobody wants any more goes back to its rows; one whose rows were removed, or that a
+    /// cancelled session lets not start, leaves through `effects`.
     pub(crate) fn begin(
         &mut self,
         claimed: ClaimedUnit<P::Unit>,
@@ -80,6 +80,11 @@ impl<P: Payload> SessionState<P> {
     ) -> Option<ClaimedUnit<P::Unit>> {
         let claim = claimed.claim;
         if !self.claims.contains(claim) {
+            effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
+            return None;
+        }
+        if self.is_cancelled() {
+            self.fail(claim, &claimed.symbols, FailureCause::Closed, effects);
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
             return None;
         }

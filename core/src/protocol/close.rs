@@ -1,10 +1,19 @@
-//! Close: no more work is taken; what is left ends.
+//! Close: no more work is taken; what is left ends, piece by piece.
+//!
+//! ```text
+//!   start_closing ─▶ (tasks drain, or queries end first) ─▶ end ─▶ end_some_queries* ─▶ end_dylib* ─▶ note_closed
+//! ```
+//!
+//! Each arrow is a transaction of its own, so that no hold of the lock is as long as the session is large.
 
 use crate::record::CLOSED;
-use crate::sync::{Arc, weakened};
+use crate::session::Shutdown;
+use crate::sync::Arc;
 use crate::{EventKind, LookupError};
 
 use super::effects::Effects;
+use super::emit::SETTLE_STEPS_MAX;
+use super::ids::DylibId;
 use super::{Payload, SessionState};
 
 /// How far the session is on its way to its end.
@@ -14,48 +23,81 @@ pub(crate) enum Stage {
     Open,
     /// Takes what the work in progress still needs.
     Closing,
-    /// Takes nothing.
+    /// Takes nothing, and lets nothing start.
+    Cancelling,
+    /// Takes nothing; what is left is being removed.
     Closed,
 }
 
 impl<P: Payload> SessionState<P> {
-    /// Refuses new work from now on, except from the work in progress. Says whether this call did it.
-    pub(crate) fn start_closing(&mut self) -> bool {
+    /// Refuses new work from now on, except, if it drains, from the work in progress. Says whether this call is the
+    /// first to close.
+    pub(crate) fn start_closing(&mut self, shutdown: Shutdown) -> bool {
         let first = self.stage == Stage::Open;
         if first {
-            self.stage = Stage::Closing;
             self.records.set_flag(CLOSED, true);
+        }
+        if first || self.stage == Stage::Closing {
+            self.stage = match shutdown {
+                Shutdown::Drain => Stage::Closing,
+                Shutdown::Cancel => Stage::Cancelling,
+            };
         }
         first
     }
 
-    /// Ends everything: queries fail, rows go, newest dylib first. The resources are the caller's to
-    /// remove, by dylib, newest last within each.
-    pub(crate) fn close(&mut self, effects: &mut Effects<P>) -> Vec<(Arc<str>, Vec<P::Resource>)> {
+    /// Takes nothing from now on. Gives the dylibs, newest first, each to be given to [`Self::end_dylib`].
+    pub(crate) fn end(&mut self) -> Vec<DylibId> {
         self.stage = Stage::Closed;
-        let forget = weakened("close::forgets_the_queries");
-        let queries: Vec<_> = self.queries.iter().filter(|_| !forget).map(|(id, _)| id).collect();
-        for query in queries {
-            self.fail_query(query, LookupError::Closed, effects);
-        }
         let mut dylibs: Vec<_> = self.dylibs.iter().map(|(id, dylib)| (dylib.created, id)).collect();
         dylibs.sort_unstable_by_key(|&(created, _)| std::cmp::Reverse(created));
-        let mut resources = Vec::with_capacity(dylibs.len());
-        for (_, dylib) in dylibs {
-            let name = self.dylibs[dylib].name.clone();
-            resources.push((name, self.clear(dylib, effects)));
-            for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
-                self.drop_generator(generator, effects);
+        dylibs.into_iter().map(|(_, dylib)| dylib).collect()
+    }
+
+    /// How far [`Self::end_some_queries`] has to walk for the queries of this moment.
+    pub(crate) fn queries_end(&self) -> u32 {
+        self.queries.end()
+    }
+
+    /// Ends some queries with an error: those in the places from `first` on, before `end`. Gives where to go on, if
+    /// not all are behind.
+    pub(crate) fn end_some_queries(&mut self, first: u32, end: u32, effects: &mut Effects<P>) -> Option<u32> {
+        let next = first.saturating_add(SETTLE_STEPS_MAX as u32).min(end);
+        for index in first..next {
+            if let Some(query) = self.queries.id_at(index) {
+                self.fail_query(query, LookupError::Closed, effects);
             }
         }
-        self.settle_all(effects);
+        (next < end).then_some(next)
+    }
+
+    /// Ends a dylib: rows and generators go. The resources are the caller's to remove, newest last.
+    pub(crate) fn end_dylib(
+        &mut self,
+        dylib: DylibId,
+        effects: &mut Effects<P>,
+    ) -> Option<(Arc<str>, Vec<P::Resource>)> {
+        let name = self.dylibs.get(dylib)?.name.clone();
+        let resources = self.clear(dylib, effects);
+        for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
+            self.drop_generator(generator, effects);
+        }
+        Some((name, resources))
+    }
+
+    /// The last event.
+    pub(crate) fn note_closed(&mut self, effects: &mut Effects<P>) {
         self.observe(effects, || EventKind::Closed);
-        resources
     }
 
     /// Whether the session takes work from outside.
     pub(crate) fn is_open(&self) -> bool {
         self.stage == Stage::Open
+    }
+
+    /// Whether nothing starts any more.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        matches!(self.stage, Stage::Cancelling | Stage::Closed)
     }
 
     /// Whether everything has ended.
@@ -68,7 +110,7 @@ impl<P: Payload> SessionState<P> {
         match self.stage {
             Stage::Open => true,
             Stage::Closing => by_task,
-            Stage::Closed => false,
+            Stage::Cancelling | Stage::Closed => false,
         }
     }
 }

@@ -54,7 +54,7 @@ ids! {
     /// A resource tracker.
     pub(crate) TrackerId, "t";
     /// A definition generator that was added to a dylib.
-    pub GeneratorId, "g";
+    pub(crate) GeneratorId, "g";
     /// The record of a failure.
     pub(crate) FailureId, "f";
 }

@@ -1,4 +1,4 @@
-//! Frames: where code of the embedder runs, and who answers for its panics.
+//! Frames: where code of the embedder runs, who answers for its panics, and who knows that it waits.
 //!
 //! A responsibility dropped by a panic does not know the panic's message: it is left with the frame that
 //! catches the panic, which fails its symbols once the message is there.
@@ -10,13 +10,18 @@ use crate::responsibility::{Duty, MaterializationResponsibility, Step};
 use crate::sync::{Arc, thread_local};
 
 use super::ExecutionSession;
+use super::drain::{Excuse, Wait};
 
 /// One call of the embedder's code on this thread.
 struct Frame {
     /// The session on whose behalf it runs.
-    session: usize,
-    /// Duties that a panic dropped inside it.
-    dropped_in_panic: Vec<Duty>,
+    session: ExecutionSession,
+    /// The thread was unwinding before the frame began: that it does says nothing of the code inside.
+    began_unwinding: bool,
+    /// Why a close of the session need not wait for the frame's task at the moment.
+    excuse: Excuse,
+    /// Duties that were dropped inside it while the thread was unwinding.
+    dropped: Vec<Duty>,
 }
 
 thread_local! {
@@ -34,49 +39,59 @@ pub(super) fn run_counting<R>(
     session: &ExecutionSession,
     code: impl FnOnce() -> R,
 ) -> (Result<R, Arc<str>>, usize) {
-    let fresh = Frame { session: session.tag(), dropped_in_panic: Vec::new() };
+    let began_unwinding = std::thread::panicking();
+    let fresh =
+        Frame { session: session.clone(), began_unwinding, excuse: Excuse::None, dropped: Vec::new() };
     // While the thread is torn down there is no place for a frame; its panics then fail duties without a message.
     let pushed = FRAMES.try_with(|frames| frames.borrow_mut().push(fresh)).is_ok();
     let result = crate::panics::guard(code);
     let frame = FRAMES.try_with(|frames| frames.borrow_mut().pop_if(|_| pushed)).unwrap_or(None);
-    let dropped = frame.map(|frame| frame.dropped_in_panic).unwrap_or_default();
+    let dropped = frame.map(|frame| frame.dropped).unwrap_or_default();
     let failed = dropped.len();
     for mut duty in dropped {
-        let message = match &result {
-            Err(message) => message.clone(),
+        duty.fail(match &result {
+            Err(message) => FailureCause::Panicked(message.clone()),
+            Ok(_) if began_unwinding => FailureCause::Abandoned,
             // The embedder caught the panic itself and kept the message.
-            Ok(_) => "a panic that the unit caught itself".into(),
-        };
-        duty.fail(FailureCause::Panicked(message));
+            Ok(_) => FailureCause::Panicked("a panic that the unit caught itself".into()),
+        });
     }
     (result, failed)
 }
 
 /// How many frames of `session` this thread is inside of.
 pub(super) fn depth_of(session: &ExecutionSession) -> usize {
-    let tag = session.tag();
-    FRAMES.try_with(|frames| frames.borrow().iter().filter(|frame| frame.session == tag).count()).unwrap_or(0)
+    let of_session = |frames: &RefCell<Vec<Frame>>| {
+        frames.borrow().iter().filter(|frame| frame.session == *session).count()
+    };
+    FRAMES.try_with(of_session).unwrap_or(0)
 }
 
-/// Fails what panics have dropped inside this thread's frames, before the thread waits: it might be for these symbols.
+/// Fails what was dropped inside this thread's frames while it unwound, before it waits: it might be for these symbols.
 pub(super) fn fail_dropped() {
     let dropped = FRAMES.try_with(|frames| {
         let mut frames = frames.borrow_mut();
-        frames.iter_mut().flat_map(|frame| std::mem::take(&mut frame.dropped_in_panic)).collect::<Vec<_>>()
+        let taken = |frame: &mut Frame| (frame.began_unwinding, std::mem::take(&mut frame.dropped));
+        frames.iter_mut().map(taken).collect::<Vec<_>>()
     });
-    for mut duty in dropped.into_iter().flatten() {
-        duty.fail(FailureCause::Panicked(
-            "a panic whose message was not known when its thread had to wait".into(),
-        ));
+    for (began_unwinding, dropped) in dropped.into_iter().flatten() {
+        for mut duty in dropped {
+            duty.fail(match began_unwinding {
+                true => FailureCause::Abandoned,
+                false => FailureCause::Panicked(
+                    "a panic whose message was not known when its thread had to wait".into(),
+                ),
+            });
+        }
     }
 }
 
-/// Leaves `duty`, which a panic is dropping, with the innermost frame; `false` if there is none.
-pub(crate) fn defer_to_panicking_frame(duty: &mut Duty) -> bool {
+/// Leaves `duty`, which is dropped while the thread unwinds, with the innermost frame; `false` if there is none.
+pub(crate) fn defer_to_unwinding_frame(duty: &mut Duty) -> bool {
     let deferred = FRAMES.try_with(|frames| {
         let mut frames = frames.borrow_mut();
         let frame = frames.last_mut()?;
-        frame.dropped_in_panic.push(duty.move_out());
+        frame.dropped.push(duty.move_out());
         Some(())
     });
     matches!(deferred, Ok(Some(())))
@@ -85,4 +100,44 @@ pub(crate) fn defer_to_panicking_frame(duty: &mut Duty) -> bool {
 /// A responsibility on the frame that materializes its unit.
 pub(super) fn attach(duty: Duty) -> MaterializationResponsibility {
     MaterializationResponsibility::from_duty(duty)
+}
+
+/// Says that this thread waits, until the guard is dropped: in a lookup of `session`, which ends when that session
+/// closes, or in a close, which is no session's work.
+pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
+    let concerns = |frame: &Frame| match wait {
+        Wait::Lookup => frame.session == *session && frame.excuse == Excuse::None,
+        Wait::Close => frame.excuse != Excuse::Close,
+    };
+    let excused = FRAMES.try_with(|frames| {
+        let mut excused = Vec::new();
+        for (index, frame) in frames.borrow_mut().iter_mut().enumerate().filter(|(_, frame)| concerns(frame))
+        {
+            let before = frame.excuse;
+            frame.excuse = frame.session.0.drain.excuse(before, wait.into());
+            excused.push((index, before));
+        }
+        excused
+    });
+    Waits { excused: excused.unwrap_or_default() }
+}
+
+/// A wait of this thread.
+pub(super) struct Waits {
+    /// The frames it concerns, and what their excuses were before. They lie below the wait and outlive it.
+    excused: Vec<(usize, Excuse)>,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let excused = std::mem::take(&mut self.excused);
+        // A thread that is torn down has no frames left that could count.
+        let _ = FRAMES.try_with(|frames| {
+            let mut frames = frames.borrow_mut();
+            for (index, before) in excused {
+                let frame = &mut frames[index];
+                frame.excuse = frame.session.0.drain.excuse(frame.excuse, before);
+            }
+        });
+    }
 }

@@ -16,6 +16,7 @@ mod model;
 mod real;
 
 mod latch;
+mod serial;
 
 #[cfg(uruk_loom)]
 pub use model::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
@@ -28,4 +29,5 @@ pub use loom::thread_local;
 pub use std::thread_local;
 
 pub use latch::Latch;
+pub(crate) use serial::unique;
 pub use std::sync::{Arc, Weak};

@@ -4,12 +4,12 @@ use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
 use uruk_core::{
-    DependenceGroup, Detached, EmitError, ExecutionSession, LookupError, MaterializationResponsibility,
-    ResolvedResponsibility, SessionError, shared_error,
+    DependenceGroup, Detached, EmitError, ExecutionSession, JitDylib, LookupError,
+    MaterializationResponsibility, ResolvedResponsibility, SessionError, shared_error,
 };
 
 /// Looks `name` up until it is resolved, so that its unit parks, and gives the resolved responsibility.
-fn resolve(main: &uruk_core::JitDylib, name: &str) -> Detached<ResolvedResponsibility> {
+fn resolve(main: &JitDylib, name: &str) -> Detached<ResolvedResponsibility> {
     let parked = define_parked(main, &format!("unit of {name}"), &[name]);
     let _answer = look_up_later(main.session(), request(main, &[name]));
     let responsibility = parked.recv().unwrap().attach();
@@ -165,4 +165,43 @@ fn a_unit_that_panics_after_it_has_finished_is_reported() {
     assert!(session.lookup_symbol(&order(&main), &session.intern("a")).is_ok());
     assert!(session.lookup_symbol(&order(&main), &session.intern("b")).is_err());
     assert_eq!(reports.try_iter().collect::<Vec<_>>(), ["a unit panicked: too late"]);
+}
+
+/// What a lookup of `a` says that a destructor makes on a thread that unwinds from a panic.
+fn look_up_while_unwinding(session: ExecutionSession, main: JitDylib) -> String {
+    struct LooksUpWhenDropped(ExecutionSession, JitDylib, mpsc::Sender<String>);
+    impl Drop for LooksUpWhenDropped {
+        fn drop(&mut self) {
+            let Self(session, main, told) = self;
+            let error = session.lookup_symbol(&order(main), &session.intern("a")).unwrap_err();
+            told.send(error.to_string()).unwrap();
+        }
+    }
+    let (told, errors) = mpsc::channel();
+    let looks = LooksUpWhenDropped(session, main, told);
+    let unwinds = std::panic::AssertUnwindSafe(move || {
+        let _looks = looks;
+        panic!("something else");
+    });
+    assert!(std::panic::catch_unwind(unwinds).is_err());
+    errors.recv().unwrap()
+}
+
+/// A responsibility dropped by code that ran while its thread unwound was said to have panicked.
+#[test]
+fn a_responsibility_dropped_while_its_thread_unwinds_for_another_reason_did_not_panic() {
+    let (session, main) = session();
+    main.define(TestUnit::new("unit", exported(&session, &["a"]), drop).boxed()).unwrap();
+    let error = look_up_while_unwinding(session, main);
+    assert!(error.ends_with("failed: its responsibility was dropped before it was emitted"), "{error}");
+}
+
+/// A unit that panics is told from the panic that its thread was unwinding from already.
+#[test]
+fn a_panic_inside_an_unwinding_thread_keeps_its_own_message() {
+    let (session, main) = session();
+    let unit = TestUnit::new("unit", exported(&session, &["a"]), |_responsibility| panic!("its own"));
+    main.define(unit.boxed()).unwrap();
+    let error = look_up_while_unwinding(session, main);
+    assert!(error.ends_with("failed: the unit panicked: its own"), "{error}");
 }

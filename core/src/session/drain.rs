@@ -1,0 +1,174 @@
+//! Draining: how a close knows that nothing of the session moves any more.
+//!
+//! ```text
+//!   tasks:      made ─────────────────────────────────────────▶ over
+//!   excused:         in a lookup ▶ back      in a close ▶ back
+//!
+//!   idle  =  tasks - in lookups - in closes = 0
+//! ```
+//!
+//! A close waits until the session is *idle*. If tasks still wait in lookups then, whatever they wait for is in nobody's
+//! hands but those of a responsibility that somebody parked, or of each other: the close ends all queries, which sends these
+//! tasks on, and waits again: a *round*. A task that waits in a close, of whatever session, is excused until that is over,
+//! so closes that tasks make of each other's sessions all end.
+//!
+//! A frame's excuse says in which round its lookup began to wait. A round forgets all such excuses, because it ends their
+//! queries: the tasks count as moving again before they know it.
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Latch, Mutex, weakened};
+
+use super::ExecutionSession;
+
+/// Counts the tasks of a session that have not ended, in one word:
+///
+/// | word | meaning | who moves it |
+/// |---|---|---|
+/// | `2n` | n tasks, nobody waits for their end | every task: `+2` when made, `-2` when over |
+/// | `2n + 1` | n tasks, the closing thread waits | `start_round` sets the lowest bit, once |
+///
+/// A task whose end leaves the bit set looks at the latch under the lock. Because one word holds count and
+/// bit, either `start_round` sees the task gone or the task sees the bit.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    word: AtomicUsize,
+    waiting: Mutex<Waiting>,
+    /// Open once the session is closed.
+    pub(super) closed: Latch,
+}
+
+/// Who waits, under the lock.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Tasks that wait in lookups of this session since the last round.
+    in_lookups: usize,
+    /// Tasks that wait in closes.
+    in_closes: usize,
+    round: u64,
+    /// What the closing thread waits for.
+    idle: Option<Arc<Latch>>,
+}
+
+const ONE_TASK: usize = 2;
+const WAITED_FOR: usize = 1;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Lookup,
+    Close,
+}
+
+/// Why a close need not wait for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Excuse {
+    /// It moves.
+    None,
+    /// It waits in a lookup since that round.
+    Lookup { round: u64 },
+    /// It waits in a close.
+    Close,
+}
+
+impl From<Wait> for Excuse {
+    fn from(wait: Wait) -> Self {
+        match wait {
+            Wait::Lookup => Self::Lookup { round: 0 },
+            Wait::Close => Self::Close,
+        }
+    }
+}
+
+impl Drain {
+    /// A latch that opens when the session is idle.
+    pub(super) fn start_round(&self) -> Arc<Latch> {
+        let latch = Arc::new(Latch::new());
+        let mut waiting = self.waiting.lock();
+        waiting.idle = Some(latch.clone());
+        // Relaxed: the two sides agree on the order of this word's changes, and that is all they need.
+        self.word.fetch_or(WAITED_FOR, Ordering::Relaxed);
+        if !weakened("close::waits_without_looking") {
+            self.open_if_idle(&mut waiting);
+        }
+        latch
+    }
+
+    /// Whether tasks wait in lookups, for which nobody works any more. From now on they count as moving: the caller ends
+    /// their queries.
+    pub(super) fn end_round(&self) -> bool {
+        let mut waiting = self.waiting.lock();
+        waiting.round += 1;
+        std::mem::take(&mut waiting.in_lookups) > 0
+    }
+
+    /// A task's excuse changes from `before` to `after`, of the present round; gives the new one.
+    pub(super) fn excuse(&self, before: Excuse, after: Excuse) -> Excuse {
+        let mut waiting = self.waiting.lock();
+        match before {
+            Excuse::Lookup { round } if round == waiting.round => waiting.in_lookups -= 1,
+            Excuse::Close => waiting.in_closes -= 1,
+            Excuse::None | Excuse::Lookup { .. } => {}
+        }
+        let excuse = match after {
+            Excuse::None => Excuse::None,
+            Excuse::Lookup { .. } => {
+                waiting.in_lookups += 1;
+                Excuse::Lookup { round: waiting.round }
+            }
+            Excuse::Close => {
+                waiting.in_closes += 1;
+                Excuse::Close
+            }
+        };
+        if !weakened("close::task_that_waits_tells_nobody") {
+            self.open_if_idle(&mut waiting);
+        }
+        excuse
+    }
+
+    fn open_if_idle(&self, waiting: &mut Waiting) {
+        let excused = waiting.in_lookups + waiting.in_closes;
+        // ordering[session-drained]: Acquire. Pairs with the Release in `Outstanding::drop`; whoever sees that the
+        // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
+        let acquire =
+            if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
+        if waiting.idle.is_some()
+            && self.word.load(acquire) / ONE_TASK <= excused
+            && let Some(latch) = waiting.idle.take()
+        {
+            latch.open();
+        }
+    }
+}
+
+impl ExecutionSession {
+    /// Counts a task in, until the guard is dropped.
+    pub(super) fn outstanding(&self) -> Outstanding {
+        // Relaxed: nothing is read on the strength of the count but the count itself. A task that counts
+        // itself in while another closes comes from a task that is counted already.
+        self.0.drain.word.fetch_add(ONE_TASK, Ordering::Relaxed);
+        Outstanding(self.clone())
+    }
+}
+
+/// A task that has not ended.
+pub(super) struct Outstanding(ExecutionSession);
+
+impl Outstanding {
+    pub(super) fn session(&self) -> &ExecutionSession {
+        &self.0
+    }
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        let drain = &self.0.0.drain;
+        // ordering[session-drained]: Release. Pairs with the Acquire in `Drain::open_if_idle`; what the task did
+        // comes before the end of the close that waits for it.
+        if drain.word.fetch_sub(ONE_TASK, Ordering::Release) & WAITED_FOR != 0
+            && !weakened("close::last_task_tells_nobody")
+        {
+            drain.open_if_idle(&mut drain.waiting.lock());
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Shutdown: drains or cancels, from any thread and any task, whatever is parked, blocked or shared.
+
+use std::sync::{Arc, mpsc};
+
+use protocol_tests::*;
+use uruk_core::sync::{Latch, Mutex};
+use uruk_core::{
+    DylibError, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupError, Shutdown, SymbolMap, Task,
+    TaskDispatcher, TaskPriority, absolute_symbols,
+};
+use uruk_dispatch::WorkStealingTaskDispatcher;
+
+fn pool(workers: usize) -> Arc<dyn TaskDispatcher> {
+    Arc::new(WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a pool is possible"))
+}
+
+fn session_on(dispatcher: &Arc<dyn TaskDispatcher>) -> (ExecutionSession, JitDylib) {
+    let session = ExecutionSession::builder().dispatcher(dispatcher.clone()).build();
+    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
+    (session, main)
+}
+
+/// Defines `name`, whose unit looks `source` up, tells what came of it, and finishes.
+fn define_blocking(main: &JitDylib, name: &str, source: &str, told: mpsc::Sender<Result<(), LookupError>>) {
+    let session = main.session().clone();
+    let (dylib, source) = (main.clone(), session.intern(source));
+    let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
+        let answer = dylib.session().lookup_symbol(&order(&dylib), &source);
+        told.send(answer.map(drop)).unwrap();
+        // The session may have gone on to its end meanwhile.
+        drop(responsibility);
+    });
+    main.define(unit.boxed()).unwrap();
+}
+
+fn until_closing(session: &ExecutionSession) {
+    while !matches!(session.create_jit_dylib("late"), Err(DylibError::Closed)) {
+        std::thread::yield_now();
+    }
+}
+
+/// The close waited for the unit, the unit for a symbol that nobody would ever emit.
+#[test]
+fn a_unit_that_waits_for_a_parked_responsibility_is_sent_on() {
+    for dispatcher in [pool(2), Arc::new(InPlaceTaskDispatcher::default())] {
+        within_reason(move || {
+            let (session, main) = session_on(&dispatcher);
+            let parked = define_parked(&main, "parked", &["parked"]);
+            let (told, answers) = mpsc::channel();
+            define_blocking(&main, "waits", "parked", told);
+            let worker = std::thread::spawn({
+                let (session, main) = (session.clone(), main.clone());
+                move || session.lookup_symbol(&order(&main), &session.intern("waits"))
+            });
+            let responsibility = parked.recv().unwrap();
+            session.close().unwrap();
+            assert!(matches!(answers.recv().unwrap(), Err(LookupError::Closed)));
+            assert!(worker.join().unwrap().is_err());
+            drop(responsibility);
+        });
+    }
+}
+
+/// Each round sends the unit on to the next wait.
+#[test]
+fn a_unit_that_waits_again_and_again_is_sent_on_each_time() {
+    within_reason(|| {
+        let (session, main) = session_on(&pool(1));
+        let parked = ["p", "q", "r"].map(|name| define_parked(&main, name, &[name]));
+        let (looks, dylib) = (session.clone(), main.clone());
+        let (told, answers) = mpsc::channel();
+        let unit = TestUnit::new("unit", exported(&session, &["a"]), move |_responsibility| {
+            for name in ["p", "q", "r"] {
+                told.send(looks.lookup_symbol(&order(&dylib), &looks.intern(name)).map(drop)).unwrap();
+            }
+        });
+        main.define(unit.boxed()).unwrap();
+        let _answer = look_up_later(&session, request(&main, &["a"]));
+        let first = parked[0].recv().unwrap();
+        session.close().unwrap();
+        assert_eq!(answers.iter().filter(|answer| matches!(answer, Err(LookupError::Closed))).count(), 3);
+        drop(first);
+    });
+}
+
+#[test]
+fn what_the_units_in_progress_wait_for_is_still_made() {
+    within_reason(|| {
+        let (session, main) = session_on(&pool(1));
+        let parked = define_parked(&main, "parked", &["parked"]);
+        let (told, answers) = mpsc::channel();
+        define_blocking(&main, "waits", "chained", told);
+        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let (start, wait) = (started.clone(), go_on.clone());
+        let unit = TestUnit::new("chained", exported(&session, &["chained"]), move |responsibility| {
+            start.open();
+            wait.wait();
+            finish(responsibility);
+        });
+        main.define(unit.boxed()).unwrap();
+        let answer = look_up_later(&session, request(&main, &["waits"]));
+        started.wait();
+        let closer = std::thread::spawn({
+            let session = session.clone();
+            move || session.close()
+        });
+        until_closing(&session);
+        go_on.open();
+        closer.join().unwrap().unwrap();
+        assert!(answers.recv().unwrap().is_ok(), "the unit it waited for was running");
+        assert!(answer.recv().unwrap().is_err());
+        drop(parked);
+    });
+}
+
+/// The first close waited for the pool to end, the pool for the task, the task for the first close.
+#[test]
+fn a_second_close_from_a_task_of_another_session_on_a_shared_pool() {
+    for _ in 0..20 {
+        within_reason(|| {
+            let dispatcher = pool(2);
+            let ((one, _), (two, _)) = (session_on(&dispatcher), session_on(&dispatcher));
+            let (started, closes) = (Arc::new(Latch::new()), one.clone());
+            let start = started.clone();
+            two.dispatch(Task::new("closes", TaskPriority::Demanded, move || {
+                start.open();
+                until_closing(&closes);
+                closes.close().unwrap();
+            }));
+            started.wait();
+            one.close().unwrap();
+            two.close().unwrap();
+        });
+    }
+}
+
+#[test]
+fn two_sessions_are_closed_by_each_others_tasks() {
+    for _ in 0..20 {
+        within_reason(|| {
+            let dispatcher = pool(2);
+            let ((one, _), (two, _)) = (session_on(&dispatcher), session_on(&dispatcher));
+            let (here, there, ended) = (Arc::new(Latch::new()), Arc::new(Latch::new()), mpsc::channel());
+            let pairs = [(one.clone(), two.clone(), here.clone(), there.clone()), (two, one, there, here)];
+            for (of, closes, here, there) in pairs {
+                let ended = ended.0.clone();
+                of.dispatch(Task::new("closes", TaskPriority::Demanded, move || {
+                    here.open();
+                    there.wait();
+                    closes.close().unwrap();
+                    ended.send(()).unwrap();
+                }));
+            }
+            ended.1.recv().unwrap();
+            ended.1.recv().unwrap();
+        });
+    }
+}
+
+#[test]
+fn close_from_a_handler_and_from_a_worker_at_once() {
+    within_reason(|| {
+        let (session, main) = session_on(&pool(2));
+        define_simple(&main, "unit", &["a"]);
+        let (told, ended) = mpsc::channel();
+        let (closing, tell) = (session.clone(), told.clone());
+        session.lookup_async(request(&main, &["a"]), move |_| tell.send(closing.close()).unwrap());
+        let closing = session.clone();
+        let task = Task::new("closes", TaskPriority::Demanded, move || told.send(closing.close()).unwrap());
+        session.dispatch(task);
+        assert!(ended.recv().unwrap().is_ok());
+        session.close().unwrap();
+    });
+}
+
+#[test]
+fn cancelling_starts_nothing_and_fails_what_had_not_started() {
+    within_reason(|| {
+        let (session, main) = session_on(&pool(1));
+        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let (start, wait) = (started.clone(), go_on.clone());
+        session.dispatch(Task::new("occupies", TaskPriority::Demanded, move || {
+            start.open();
+            wait.wait();
+        }));
+        started.wait();
+        let unit = TestUnit::new("late", exported(&session, &["late"]), |_| panic!("it starts"));
+        main.define(unit.boxed()).unwrap();
+        let answer = look_up_later(&session, request(&main, &["late"]));
+        let closer = std::thread::spawn({
+            let session = session.clone();
+            move || session.close_with(Shutdown::Cancel)
+        });
+        until_closing(&session);
+        go_on.open();
+        closer.join().unwrap().unwrap();
+        assert!(matches!(answer.recv().unwrap(), Err(LookupError::Closed)));
+    });
+}
+
+#[test]
+fn cancelling_refuses_lookups_of_running_units_and_waits_for_them() {
+    within_reason(|| {
+        let (session, main) = session_on(&pool(1));
+        define_simple(&main, "inner", &["inner"]);
+        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let (start, wait, looks, dylib) = (started.clone(), go_on.clone(), session.clone(), main.clone());
+        let (told, answers) = mpsc::channel();
+        session.dispatch(Task::new("looks", TaskPriority::Demanded, move || {
+            start.open();
+            wait.wait();
+            told.send(looks.lookup_symbol(&order(&dylib), &looks.intern("inner"))).unwrap();
+        }));
+        started.wait();
+        let closer = std::thread::spawn({
+            let session = session.clone();
+            move || session.close_with(Shutdown::Cancel)
+        });
+        until_closing(&session);
+        go_on.open();
+        closer.join().unwrap().unwrap();
+        assert!(matches!(answers.try_recv().expect("the close waited"), Err(LookupError::Closed)));
+    });
+}
+
+#[test]
+fn cancelling_hurries_a_close_that_drains() {
+    within_reason(|| {
+        let (session, main) = session_on(&pool(2));
+        let (told, answers) = mpsc::channel();
+        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let (start, wait) = (started.clone(), go_on.clone());
+        let slow = TestUnit::new("slow", exported(&session, &["slow"]), move |responsibility| {
+            start.open();
+            wait.wait();
+            drop(responsibility);
+        });
+        main.define(slow.boxed()).unwrap();
+        define_blocking(&main, "waits", "slow", told);
+        let _answer = look_up_later(&session, request(&main, &["waits"]));
+        started.wait();
+        let close = |shutdown| {
+            let session = session.clone();
+            std::thread::spawn(move || session.close_with(shutdown))
+        };
+        let drains = close(Shutdown::Drain);
+        until_closing(&session);
+        let cancels = close(Shutdown::Cancel);
+        let answer = answers.recv().unwrap();
+        assert!(
+            matches!(answer, Err(LookupError::Closed)),
+            "its wait ends while what it waits for still runs"
+        );
+        go_on.open();
+        drains.join().unwrap().unwrap();
+        cancels.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn handles_may_be_dropped_in_any_order() {
+    for order_of_drops in 0..24 {
+        within_reason(move || {
+            let dispatcher = pool(1);
+            let (session, main) = session_on(&dispatcher);
+            let tracker = main.create_tracker();
+            let symbols: SymbolMap = [(session.intern("a"), at(1))].into_iter().collect();
+            main.define_with_tracker(absolute_symbols(symbols), &tracker).unwrap();
+            session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+            let parked = define_parked(&main, "parked", &["p"]);
+            let future = session.lookup_future(request(&main, &["p"]));
+            let responsibility = parked.recv().unwrap();
+            let mut left: Vec<Box<dyn std::any::Any>> = vec![
+                Box::new((session, dispatcher)),
+                Box::new((main, tracker)),
+                Box::new(future),
+                Box::new(responsibility),
+            ];
+            let mut code = order_of_drops;
+            for remaining in (1..=4).rev() {
+                drop(left.remove(code % remaining));
+                code /= remaining;
+            }
+        });
+    }
+}
+
+#[test]
+fn resources_of_a_cancelled_session_are_removed_newest_dylib_first() {
+    struct Named(&'static str, Arc<Mutex<Vec<&'static str>>>);
+    impl uruk_core::Resource for Named {
+        fn remove(self: Box<Self>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+            self.1.lock().push(self.0);
+            Ok(())
+        }
+    }
+    let session = ExecutionSession::new();
+    let removed = Arc::new(Mutex::new(Vec::new()));
+    for name in ["first", "second", "third"] {
+        let dylib = session.create_jit_dylib(name).unwrap();
+        dylib.default_tracker().add_resource(Box::new(Named(name, removed.clone()))).unwrap();
+    }
+    session.close_with(Shutdown::Cancel).unwrap();
+    assert_eq!(*removed.lock(), ["third", "second", "first"]);
+}
