@@ -3,10 +3,9 @@
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
-    DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib,
-    JitDylibLookupFlags, LookupError, LookupRequest, LookupSet, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, ResolvedResponsibility, SearchOrder, SymbolFlags,
-    SymbolMap, SymbolName, TaskDispatcher,
+    DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
+    LookupRequest, LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    ResolvedResponsibility, SearchOrder, SymbolFlags, SymbolMap, SymbolName, TaskDispatcher,
 };
 
 /// Explores every order with at most four preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says.
@@ -50,7 +49,7 @@ impl Stage {
 
     /// The dylib, and all its symbols.
     pub fn order(&self) -> SearchOrder {
-        vec![(self.dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)]
+        SearchOrder::of(&self.dylib)
     }
 
     /// Defines a unit that provides `symbols` by running `materialize`.

@@ -9,7 +9,7 @@ use crate::{EventKind, FailureCause, SymbolFlagsMap, SymbolName};
 use super::define::WaitingUnit;
 use super::effects::{ClaimedUnit, Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
-use super::row::{Row, RowState, Waiting};
+use super::row::{Row, RowState, Source, Waiting};
 use super::{Payload, SessionState};
 
 /// A responsibility's side of the state.
@@ -26,8 +26,12 @@ pub(crate) struct Claim {
 impl<P: Payload> SessionState<P> {
     /// Moves the unit that waits in `row` out of its rows: all of them are Materializing from now on.
     ///
-    /// Does nothing if no unit waits in the row.
+    /// One whose address is known is Ready instead. Does nothing if the row was claimed before.
     pub(crate) fn claim(&mut self, row: RowId, effects: &mut Effects<P>) {
+        if let RowState::NeverSearched { source: Source::Address(address) } = self.rows[row].state {
+            self.bind(row, address, effects);
+            return;
+        }
         let Row { dylib, tracker, .. } = self.rows[row];
         let Some(waiting) = self.rows[row].unit().and_then(|unit| self.units.remove(unit)) else { return };
         let rows = waiting.symbols.len();
@@ -36,7 +40,7 @@ impl<P: Payload> SessionState<P> {
             if let Some(named) = self.find(dylib, name)
                 && (named == row || !weakened("lookup::claims_one_symbol_of_the_unit"))
             {
-                self.rows[named].state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
+                self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }
         self.hand_over(claim, waiting, effects);
@@ -129,7 +133,7 @@ impl<P: Payload> SessionState<P> {
         if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
             self.forest.remove(node);
         }
-        self.rows[row].state = RowState::Returned { unit };
+        self.rows[row].advance(RowState::Returned { unit });
     }
 
     /// See [`crate::MaterializationResponsibility::requested_symbols`].
