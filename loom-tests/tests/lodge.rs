@@ -96,7 +96,7 @@ fn a_lookup_of_two_units_ends_with_the_last() {
             thread::spawn(move || resolve_and_emit(parked.attach()))
         });
         let found = stage.session.lookup(&stage.order(), LookupSet::required(names.clone())).expect("found");
-        assert!(names.iter().all(|name| found.get(name) == Some(&definition())));
+        assert!(names.iter().all(|name| found.get(name) == Some(definition())));
         emitters.into_iter().for_each(|emitter| emitter.join().expect("no panic"));
     });
 }
