@@ -13,6 +13,7 @@
 //! | `future.rs` | a future is polled while its lookup is answered |
 //! | `close.rs` | the session ends while lookups, definitions, tasks and parked responsibilities do not know it |
 //! | `in_place.rs` | the dispatcher without threads is shut down while another thread dispatches |
+//! | `transaction.rs` | a reader beside a transaction that changes two names at once |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |
 //!
