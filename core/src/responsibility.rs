@@ -28,7 +28,6 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::protocol::alias::AliasEdge;
-use crate::protocol::emit::EmitGroup;
 use crate::protocol::ids::{ClaimId, RowId};
 use crate::protocol::transfer::Defunct;
 use crate::session::SessionTag;
@@ -80,7 +79,7 @@ impl MaterializationResponsibility {
 
     /// The symbols anybody waits for or depends on at this moment.
     pub fn requested_symbols(&self) -> Vec<SymbolName> {
-        self.duty.session().transact(|state, _| state.requested(self.duty.claim, &self.duty.symbols))
+        self.duty.session().transact(|state, _| state.requested(self.duty.claim))
     }
 
     /// Takes on further symbols of this unit; returns those it is now responsible for.
@@ -142,7 +141,7 @@ impl MaterializationResponsibility {
     /// Source: ORC `MaterializationResponsibility::notifyResolved`.
     #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_resolved(
-        mut self,
+        self,
         addresses: &SymbolMap,
     ) -> Result<ResolvedResponsibility, Refused<Self, ResolveError>> {
         let (claim, covered) = (self.duty.claim, &self.duty.symbols);
@@ -154,7 +153,7 @@ impl MaterializationResponsibility {
             .session()
             .transact(|state, effects| state.resolve(claim, unit, covered, addresses, effects))
         {
-            Ok(()) => Ok(ResolvedResponsibility { duty: self.duty.move_out(), not_send: PhantomData }),
+            Ok(()) => Ok(ResolvedResponsibility { duty: self.duty, not_send: PhantomData }),
             Err(error) => Err(Refused::new(self, error)),
         }
     }
@@ -173,16 +172,20 @@ impl ResolvedResponsibility {
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
     #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
-        let session = self.duty.session().clone();
-        let span = tracing::debug_span!("symbols.emit", unit = %self.duty.unit_name, symbols = self.duty.symbols.len());
+        let Duty { ref dylib, claim, unit_name: ref unit, symbols: ref covered, .. } = self.duty;
+        let session = dylib.session();
+        let span = tracing::debug_span!("symbols.emit", unit = %unit, symbols = covered.len());
         let _entered = span.enter();
-        let groups = match translate(groups, session.tag(), &self.duty.unit_name) {
-            Ok(groups) => groups,
-            Err(error) => return Err(Refused::new(self, error)),
+        let foreign = |group: &&DependenceGroup| {
+            group.dependencies.iter().any(|dependency| dependency.session != session.tag())
         };
-        let (claim, covered) = (self.duty.claim, &self.duty.symbols);
-        let unit = &self.duty.unit_name;
-        match session.transact(|state, effects| state.emit(claim, unit, covered, groups, effects)) {
+        let outcome = match groups.iter().find(foreign) {
+            Some(DependenceGroup { symbols, .. }) => {
+                Err(EmitError::ForeignDependency { unit: unit.clone(), dependants: symbols.clone() })
+            }
+            None => session.transact(|state, effects| state.emit(claim, unit, covered, &groups, effects)),
+        };
+        match outcome {
             Ok(()) => {
                 self.duty.settle();
                 Ok(())
@@ -190,23 +193,6 @@ impl ResolvedResponsibility {
             Err(error) => Err(Refused::new(self, error)),
         }
     }
-}
-
-fn translate(
-    groups: Vec<DependenceGroup>,
-    tag: SessionTag,
-    unit: &SymbolName,
-) -> Result<Vec<EmitGroup>, EmitError> {
-    groups
-        .into_iter()
-        .map(|group| {
-            if group.dependencies.iter().any(|dependency| dependency.session != tag) {
-                return Err(EmitError::ForeignDependency { unit: unit.clone(), dependants: group.symbols });
-            }
-            let dependencies = group.dependencies.into_iter().map(|dependency| dependency.row).collect();
-            Ok(EmitGroup { symbols: group.symbols, dependencies })
-        })
-        .collect()
 }
 
 /// What both steps of a responsibility offer.
@@ -264,8 +250,8 @@ macro_rules! common_methods {
             }
 
             /// Lets the responsibility leave this thread.
-            pub fn detach(mut self) -> Detached<Self> {
-                Detached { duty: self.duty.move_out(), step: PhantomData }
+            pub fn detach(self) -> Detached<Self> {
+                Detached { duty: self.duty, step: PhantomData }
             }
         }
 
@@ -296,8 +282,8 @@ pub struct Detached<T: Step> {
 
 impl<T: Step> Detached<T> {
     /// Takes the responsibility up on this thread.
-    pub fn attach(mut self) -> T {
-        T::from_duty(self.duty.move_out())
+    pub fn attach(self) -> T {
+        T::from_duty(self.duty)
     }
 
     /// Fails the symbols with `error`.
@@ -416,8 +402,8 @@ impl Duty {
 
     pub(crate) fn fail(&mut self, cause: FailureCause) {
         if !std::mem::replace(&mut self.settled, true) {
-            let (claim, covered) = (self.claim, &self.symbols);
-            self.dylib.session().transact(|state, effects| state.fail(claim, covered, cause, effects));
+            let claim = self.claim;
+            self.dylib.session().transact(|state, effects| state.fail(claim, cause, effects));
         }
     }
 

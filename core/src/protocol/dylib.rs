@@ -145,6 +145,7 @@ impl<P: Payload> SessionState<P> {
         self.unlink_from_namesakes(row);
         let Some(Row { name, dylib, .. }) = self.rows.remove(row) else { return };
         effects.names_released += 1;
+        self.losses.note();
         if self.observed {
             let dylib = self.dylibs[dylib].name.clone();
             self.observe(effects, || EventKind::Removed { dylib, symbol: name });

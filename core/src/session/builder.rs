@@ -80,6 +80,7 @@ impl ExecutionSessionBuilder {
         ExecutionSession(Arc::new(Inner {
             tag: SessionTag(unique()),
             records: state.records(),
+            losses: state.losses(),
             state: Mutex::new(Locked { state, effects: Effects::default() }),
             pool: self.pool.unwrap_or_default(),
             dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),
