@@ -13,20 +13,23 @@ mod ready;
 
 use std::fmt;
 
+use crate::protocol::absolute::Addresses;
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
 use crate::protocol::demand::Losses;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::{DylibId, QueryId};
 use crate::protocol::lookup::Search;
+use crate::protocol::query::Found;
 use crate::protocol::{Payload, SessionState};
-use crate::query::{BlockedLookup, Completion, FutureSlot};
+use crate::query::{BlockedLookup, Completion};
 use crate::record::Records;
 use crate::sync::{Arc, Latch, Mutex, weakened};
+use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
-    LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder,
-    SessionError, SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError,
+    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use builder::{Held, Observer, Reporter};
@@ -55,6 +58,8 @@ struct Inner {
     /// What units about to start read instead of the state.
     losses: Arc<Losses>,
     pool: SymbolStringPool,
+    /// The name of units of absolute symbols.
+    absolute_symbols: SymbolName,
     dispatcher: Arc<dyn TaskDispatcher>,
     observer: Option<Observer>,
     reporter: Option<Reporter>,
@@ -149,7 +154,11 @@ impl ExecutionSession {
     }
 
     /// Looks `symbols` up under the lock, and waits for what is not there yet.
-    fn lookup_locked(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
+    pub(super) fn lookup_locked(
+        &self,
+        order: &SearchOrder,
+        symbols: LookupSet,
+    ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         if let Some(held) = self.0.held.and_then(|held| held()) {
@@ -167,28 +176,7 @@ impl ExecutionSession {
             // The answer may have come between the refusal and the withdrawal; either is true then.
             return Err(error.into());
         }
-        let found = blocked.take().unwrap_or(Err(LookupError::Closed))?;
-        Ok(found.into_iter().map(|found| (found.name, found.definition)).collect())
-    }
-
-    /// Starts a lookup and calls `handler` once, with the answer.
-    ///
-    /// # Concurrency
-    /// Never blocks. The handler runs as a task of the dispatcher, not under any lock nor inside this call,
-    /// except in place when no task of this thread is running.
-    pub fn lookup_async(
-        &self,
-        request: LookupRequest,
-        handler: impl FnOnce(Result<LookupResult, LookupError>) + Send + 'static,
-    ) {
-        self.start(request, Completion::Handler(Box::new(handler)), Vec::new());
-    }
-
-    /// Starts a lookup as a future, which withdraws it when dropped.
-    pub fn lookup_future(&self, request: LookupRequest) -> SymbolFuture {
-        let slot = Arc::new(FutureSlot::default());
-        let query = self.start(request, Completion::Future(slot.clone()), Vec::new());
-        SymbolFuture::new(self.clone(), slot, query)
+        blocked.take().unwrap_or(Err(LookupError::Closed))
     }
 
     /// Starts a lookup on behalf of `aliases`, if of any: who waits for which of the symbols.
@@ -292,18 +280,19 @@ impl ExecutionSession {
         &self,
         dylib: &JitDylib,
         tracker: Option<&ResourceTracker>,
-        unit: Box<dyn MaterializationUnit>,
+        mut unit: Box<dyn MaterializationUnit>,
     ) -> Result<(), DefineError> {
-        let (definition, unit) = self.describe(unit);
-        if let Some(tracker) = tracker
-            && tracker.dylib() != dylib
-        {
-            return Err(DefineError::ForeignTracker {
-                unit: definition.unit_name,
-                dylib: dylib.shared_name(),
-            });
+        if tracker.is_some_and(|tracker| tracker.dylib() != dylib) {
+            let unit = self.intern(unit.name());
+            return Err(DefineError::ForeignTracker { unit, dylib: dylib.shared_name() });
         }
         let tracker = tracker.map(ResourceTracker::id);
+        if let Some(symbols) = unit.known_addresses() {
+            let addresses = Addresses { unit_name: self.unit_name(&*unit), symbols, by_task: self.in_task() };
+            return self
+                .transact(|state, effects| state.define_addresses(dylib.id(), tracker, addresses, effects));
+        }
+        let (definition, unit) = self.describe(unit);
         self.transact(|state, effects| state.define(dylib.id(), tracker, definition, unit, effects))
     }
 
@@ -317,13 +306,21 @@ impl ExecutionSession {
             interface = interface.with_initializer(initializer);
         }
         let definition = Definition {
-            unit_name: self.intern(unit.name()),
+            unit_name: self.unit_name(&*unit),
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
             by_task: self.in_task(),
         };
         (definition, unit)
+    }
+
+    fn unit_name(&self, unit: &dyn MaterializationUnit) -> SymbolName {
+        match unit.name() {
+            // The one name that comes a million times.
+            ABSOLUTE_SYMBOLS => self.0.absolute_symbols.clone(),
+            name => self.intern(name),
+        }
     }
 
     /// The order as ids, or the name of a dylib that belongs to another session.

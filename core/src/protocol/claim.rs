@@ -11,7 +11,7 @@ use super::define::WaitingUnit;
 use super::demand::Losses;
 use super::effects::{ClaimedUnit, Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
-use super::row::{Row, RowState, Waiting};
+use super::row::{Row, RowState, Source, Waiting};
 use super::{Payload, SessionState};
 
 /// A responsibility's side of the state.
@@ -33,8 +33,12 @@ pub(crate) type Rows = SmallVec<[RowId; 2]>;
 impl<P: Payload> SessionState<P> {
     /// Moves the unit that waits in `row` out of its rows: all of them are Materializing from now on.
     ///
-    /// Does nothing if no unit waits in the row.
+    /// One whose address is known is Ready instead. Does nothing if the row was claimed before.
     pub(crate) fn claim(&mut self, row: RowId, effects: &mut Effects<P>) {
+        if let RowState::NeverSearched { source: Source::Address(address) } = self.rows[row].state {
+            self.bind(row, address, effects);
+            return;
+        }
         let Row { dylib, tracker, .. } = self.rows[row];
         let Some(waiting) = self.rows[row].unit().and_then(|unit| self.units.remove(unit)) else { return };
         let rows = match waiting.symbols.len() {
@@ -44,7 +48,7 @@ impl<P: Payload> SessionState<P> {
         let (unit_name, carried) = (waiting.name.clone(), rows.len());
         let claim = self.claims.insert(Claim { dylib, tracker, unit_name, rows, carried });
         for &row in &self.claims[claim].rows {
-            self.rows[row].state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
+            self.rows[row].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
         }
         self.hand_over(claim, waiting, effects);
     }
@@ -116,7 +120,7 @@ impl<P: Payload> SessionState<P> {
         if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
             self.forest.remove(node);
         }
-        self.rows[row].state = RowState::Returned { unit };
+        self.rows[row].advance(RowState::Returned { unit });
     }
 
     /// See [`crate::MaterializationResponsibility::requested_symbols`].

@@ -1,6 +1,5 @@
 //! Dylibs: their rows, link orders and generators.
 
-use crate::record::DYLIB_REMOVED;
 use crate::sync::Arc;
 use crate::{DylibError, EventKind, JitDylibLookupFlags, SymbolFlags, SymbolName};
 
@@ -48,6 +47,7 @@ impl<P: Payload> SessionState<P> {
         row.default_tracker = tracker;
         row.link_order.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
         self.dylib_names.insert(name, dylib);
+        self.records.add_dylib(dylib);
         Ok(dylib)
     }
 
@@ -143,8 +143,12 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
-        let Some(Row { name, dylib, .. }) = self.rows.remove(row) else { return };
-        effects.names_released += 1;
+        let Some(Row { name, dylib, state, .. }) = self.rows.remove(row) else { return };
+        // Held by the pool, by this row, and by the record that is on its way out.
+        let held_here = 2 + usize::from(matches!(state, RowState::Ready { .. }));
+        if name.handles() <= held_here {
+            effects.names_released += 1;
+        }
         self.losses.note();
         if self.observed {
             let dylib = self.dylibs[dylib].name.clone();
@@ -164,7 +168,7 @@ impl<P: Payload> SessionState<P> {
         for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
             self.drop_generator(generator, effects);
         }
-        self.records.set_flag(DYLIB_REMOVED, true);
+        self.records.remove_dylib(dylib);
         if let Some(removed) = self.dylibs.remove(dylib) {
             self.dylib_names.remove(&removed.name);
         }

@@ -171,7 +171,7 @@ impl<P: Payload> SessionState<P> {
     fn make_emitted(&mut self, row: RowId, node: Option<NodeId>) {
         let row = &mut self.rows[row];
         if let RowState::Resolved { address, waiting, .. } = row.state {
-            row.state = RowState::Emitted { address, waiting: Waiting { node, ..waiting } };
+            row.advance(RowState::Emitted { address, waiting: Waiting { node, ..waiting } });
         }
     }
 
@@ -183,9 +183,13 @@ impl<P: Payload> SessionState<P> {
         else {
             return;
         };
-        row.state = RowState::Ready { address };
+        row.advance(RowState::Ready { address });
         self.publish(id);
         self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+        self.observe_ready(id, effects);
+    }
+
+    pub(crate) fn observe_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         if self.observed {
             let Row { dylib, ref name, .. } = self.rows[id];
             let (dylib, symbol) = (self.dylibs[dylib].name.clone(), name.clone());

@@ -122,7 +122,7 @@ impl<P: Payload> SessionState<P> {
         let row = &mut self.rows[id];
         let Some(waiting) = row.waiting().copied() else { return };
         self.losses.note();
-        row.state = RowState::Failed { failure, via: via.unwrap_or(id), root, depth };
+        row.advance(RowState::Failed { failure, via: via.unwrap_or(id), root, depth });
         self.failures[failure].rows += 1;
         if !waiting.queries.is_none() {
             let error = LookupError::Failed(self.failure_of(id));

@@ -3,6 +3,7 @@
 //! | operation | file | what it does |
 //! |---|---|---|
 //! | define, replace | `define.rs` | rows appear, `NeverSearched`; weak ones yield |
+//! | define addresses | `absolute.rs` | the same without a unit; a search makes them Ready at once |
 //! | lookup | `lookup.rs` | names are matched, units claimed, the query lodged |
 //! | generate | `generate.rs` | what is missing is asked of generators; lookups suspend and resume |
 //! | claim, begin, delegate | `claim.rs` | a unit leaves its rows, and may come back before it starts |
@@ -18,6 +19,7 @@
 //!
 //! **Architecture Invariant:** after each operation the state satisfies `check.rs`.
 
+pub(crate) mod absolute;
 pub(crate) mod alias;
 #[cfg(any(test, debug_assertions))]
 mod check;
@@ -49,7 +51,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-use crate::record::{RecordedDefinition, Records};
+use crate::record::Records;
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
@@ -91,8 +93,6 @@ pub(crate) struct SessionState<P: Payload> {
     names: NameIndex,
     /// What lookups of Ready symbols read without the lock.
     records: Arc<Records>,
-    /// A record being made; kept for its memory.
-    definitions: Vec<RecordedDefinition>,
     units: Slab<UnitId, WaitingUnit<P::Unit>>,
     claims: Slab<ClaimId, Claim>,
     queries: Slab<QueryId, Query<P::Handler>>,
@@ -129,7 +129,6 @@ impl<P: Payload> SessionState<P> {
             rows: Slab::new(),
             names: NameIndex::new(),
             records: Arc::new(Records::new()),
-            definitions: Vec::new(),
             units: Slab::new(),
             claims: Slab::new(),
             queries: Slab::new(),
