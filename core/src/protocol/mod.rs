@@ -13,6 +13,7 @@
 //! | fail | `fail.rs` | rows fail, and everything that waits on them |
 //! | remove | `remove.rs` | rows disappear |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
+//! | commit | `transaction.rs` | several of the above happen together or not at all |
 //!
 //! No locks, no callbacks, no threads, no I/O: values of the embedder are moved, never called, never
 //! dropped.
@@ -43,6 +44,7 @@ mod remove;
 mod resolve;
 mod row;
 pub(crate) mod slab;
+pub(crate) mod transaction;
 pub(crate) mod transfer;
 #[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
 mod waiting_on;
