@@ -60,6 +60,9 @@ impl<P: Payload> SessionState<P> {
             self.emit_ungrouped(claim, &rows, effects);
         }
         self.settle(effects);
+        for group in &checked {
+            self.wait_hung(&group.rows, effects);
+        }
         Ok(())
     }
 
