@@ -5,6 +5,7 @@
 
 use smallvec::SmallVec;
 
+use crate::sync::weakened;
 use crate::{EventKind, FailureCause, SymbolName};
 
 use super::define::WaitingUnit;
@@ -47,8 +48,10 @@ impl<P: Payload> SessionState<P> {
         };
         let (unit_name, carried) = (waiting.name.clone(), rows.len());
         let claim = self.claims.insert(Claim { dylib, tracker, unit_name, rows, carried });
-        for &row in &self.claims[claim].rows {
-            self.rows[row].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
+        for &named in &self.claims[claim].rows {
+            if named == row || !weakened("lookup::claims_one_symbol_of_the_unit") {
+                self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
+            }
         }
         self.hand_over(claim, waiting, effects);
     }
@@ -100,18 +103,29 @@ impl<P: Payload> SessionState<P> {
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
             return None;
         }
-        let rows = self.rows_of_claim(claim);
-        if rows.iter().any(|&row| self.is_demanded(row)) {
+        if self.is_wanted(&claimed) || weakened("withdraw::starts_what_nobody_wants") {
             return Some(claimed);
         }
+        self.put_back(claimed, effects);
+        None
+    }
+
+    /// Whether anybody waits for, or depends on, what the unit provides.
+    pub(crate) fn is_wanted(&self, claimed: &ClaimedUnit<P::Unit>) -> bool {
+        self.rows_of_claim(claimed.claim).iter().any(|&row| self.is_demanded(row))
+    }
+
+    /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
+    pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
+        let claim = claimed.claim;
         let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, priority, .. } = claimed;
+        let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
         let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
         for row in rows {
             self.give_back(row, unit);
         }
-        None
     }
 
     /// Puts a row that nobody waits on back to its unit.
@@ -181,7 +195,7 @@ impl<P: Payload> SessionState<P> {
         let Some(id) = self.rows[row].claim() else { return };
         let claim = &mut self.claims[id];
         claim.carried -= 1;
-        if claim.carried == 0 {
+        if claim.carried == 0 && !weakened("remove::claim_outlives_its_rows") {
             self.claims.remove(id);
         }
     }

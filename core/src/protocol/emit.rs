@@ -104,6 +104,9 @@ impl<P: Payload> SessionState<P> {
         let mut dependencies = SmallVec::with_capacity(group.dependencies.len());
         for &Dependency { row: dependency, .. } in &group.dependencies {
             let Some(row) = self.rows.get(dependency) else {
+                if weakened("remove::emission_trusts_old_tokens") {
+                    continue;
+                }
                 return Err(EmitError::DependencyRemoved {
                     unit: unit.clone(),
                     dependants: group.symbols.clone(),
@@ -188,7 +191,9 @@ impl<P: Payload> SessionState<P> {
         };
         row.advance(RowState::Ready { address });
         self.publish(id);
-        self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+        if !weakened("lodge::ready_tells_nobody") {
+            self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+        }
         self.observe_ready(id, effects);
     }
 
