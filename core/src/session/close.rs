@@ -109,6 +109,7 @@ impl ExecutionSession {
             }
         }
         self.transact(|state, effects| state.note_closed(effects));
+        self.0.records.forget_all();
         sources
     }
 
