@@ -250,12 +250,6 @@ impl Records {
         true
     }
 
-    /// Forgets all names. For a session that is closed: nobody reads or writes records from then on, so that this needs
-    /// no lock.
-    pub(crate) fn forget_all(&self) {
-        self.names.clear();
-    }
-
     /// What is recorded of a name, for checks.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn recorded(&self, name: &SymbolName) -> Option<Vec<RecordedDefinition>> {

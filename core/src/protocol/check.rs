@@ -46,9 +46,6 @@ impl<P: Payload> SessionState<P> {
     /// I13: exactly the names that are Ready somewhere have a record, which lists all their definitions; a name with
     /// many of them may keep it longer.
     fn check_records(&self) {
-        if self.is_closed() {
-            return;
-        }
         let (mut recorded, mut listed) = (0, 0);
         for first in self.names.iter() {
             let (mut rows, mut cursor) = (Vec::new(), first);

@@ -35,10 +35,6 @@ impl<P: Payload> SessionState<P> {
     /// Takes a row out of the list of its name, and out of its record.
     pub(crate) fn unlink_from_namesakes(&mut self, row: RowId) {
         let neighbour = self.names.remove(row, &mut self.rows);
-        if self.is_closed() {
-            // Nobody reads records any more; they go all at once.
-            return;
-        }
         let Row { name, dylib, state, .. } = &self.rows[row];
         match (neighbour, state) {
             (Some(_), _) => self.records.disappear(name, *dylib),

@@ -46,10 +46,6 @@ mod real {
             self.0.pin().reserve(additional);
         }
 
-        pub(in crate::record) fn clear(&self) {
-            self.0.pin().clear();
-        }
-
         pub(in crate::record) fn values(&self) -> Vec<V>
         where
             V: Copy,
@@ -100,10 +96,6 @@ mod model {
 
         pub(in crate::record) fn reserve(&self, additional: usize) {
             self.0.lock().reserve(additional);
-        }
-
-        pub(in crate::record) fn clear(&self) {
-            self.0.lock().clear();
         }
 
         pub(in crate::record) fn values(&self) -> Vec<V>

@@ -109,7 +109,6 @@ impl ExecutionSession {
             }
         }
         self.transact(|state, effects| state.note_closed(effects));
-        self.0.records.forget_all();
         sources
     }
 
