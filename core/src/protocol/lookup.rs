@@ -189,6 +189,7 @@ impl<P: Payload> SessionState<P> {
         for entry in waiting {
             self.lodge(query, entry);
         }
+        self.wait_moved(query, effects);
         true
     }
 
