@@ -17,13 +17,13 @@ fi
 
 # What is unstable here is the sanitizer and the standard library's build, not what they are told to build.
 export RUSTC_BOOTSTRAP=1
-# Fences are what the sanitizer does not understand. `crossbeam` has a cfg under which it uses none. The fences of our
-# parking protocol (dispatch/src/sleep.rs) and of the gate before the records (core/src/record.rs) order no data that is
-# not atomic itself: only who wakes whom, and whether an answer counts.
+# Fences are what the sanitizer does not understand. `crossbeam` has a cfg under which it uses none. Ours (dispatch/src/sleep.rs,
+# core/src/record.rs) say who wakes whom and whether an answer counts, which is atomic itself; what comes before a
+# publication is ordered for the sanitizer by the map's own stores and loads.
 export RUSTFLAGS="-Zsanitizer=thread --cfg crossbeam_sanitize_thread"
 export CARGO_TARGET_DIR=target-tsan
-# The state machine alone (--skip protocol::) runs on one thread: its random histories have no races, and take minutes here.
-export CARGO_PROFILE_TEST_OPT_LEVEL=1 CARGO_PROFILE_DEV_OPT_LEVEL=1
+# What is within reason takes longer here.
+export URUK_PATIENCE=20
 # Tests that panic on purpose would spend half a minute each on names for their frames.
 export RUST_BACKTRACE=0
 suppressions="$PWD/$CARGO_TARGET_DIR/suppressions"
@@ -36,6 +36,7 @@ cat >"$suppressions" <<'EOF'
 race:seize::raw::collector::Collector
 EOF
 export TSAN_OPTIONS="halt_on_error=1 suppressions=$suppressions ${TSAN_OPTIONS:-}"
+# The state machine alone runs on one thread: its random histories have no races, and would take minutes.
 exec cargo test -Zbuild-std --target "$(rustc -vV | sed -n 's/^host: //p')" --lib --tests "$@" \
   -- --skip protocol::
 

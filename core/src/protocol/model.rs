@@ -10,14 +10,14 @@ use proptest::prelude::*;
 
 use super::define::Definition;
 use super::effects::{ClaimedUnit, Effects};
-use super::emit::EmitGroup;
 use super::ids::{DylibId, QueryId, RowId, TrackerId};
 use super::lookup::Search;
 use super::row::RowState;
 use super::{Payload, SessionState};
+use crate::session::SessionTag;
 use crate::{
-    ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState,
-    SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
+    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
 };
 
 /// Integers for everything.
@@ -444,8 +444,10 @@ impl Harness {
         let unit = claimed.unit;
         let rows = self.model.of_unit(unit);
         let demanded = rows.iter().any(|&row| self.model.is_demanded(row));
+        let wanted = demanded && !rows.is_empty();
+        assert!(wanted || claimed.losses < self.state.losses().count(), "a loss of demand was counted");
         let begun = self.state.begin(claimed, effects);
-        assert_eq!(begun.is_some(), demanded && !rows.is_empty());
+        assert_eq!(begun.is_some(), wanted);
         match begun {
             Some(claimed) => self.claims.push((claimed, true, false)),
             None => {
@@ -500,17 +502,18 @@ impl Harness {
             let name = model.rows[&id].name;
             (ungrouped >> name & ungrouped >> (name + 1) & 1 == 0).then_some(usize::from(second >> name & 1))
         };
-        let group = |group: usize| EmitGroup {
+        let token = |id: &usize| Dependency { row: self.row(*id), session: SessionTag::default() };
+        let group = |group: usize| DependenceGroup {
             symbols: own
                 .iter()
                 .filter(|id| group_of(&self.model, **id) == Some(group))
                 .map(|id| self.names[self.model.rows[id].name].clone())
                 .collect(),
-            dependencies: needed[group].iter().map(|id| self.row(*id)).collect(),
+            dependencies: needed[group].iter().map(token).collect(),
         };
-        let groups = vec![group(0), group(1)];
+        let groups = [group(0), group(1)];
         let (claimed, ..) = &self.claims[index];
-        let outcome = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, groups, effects);
+        let outcome = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, &groups, effects);
         let refused = needed.iter().flatten().any(|id| self.model.rows[id].standing == Standing::Failed);
         assert_eq!(outcome.is_ok(), !refused && !own.is_empty());
         if outcome.is_err() {
@@ -574,6 +577,7 @@ impl Harness {
             symbols: chosen.into_iter().filter_map(|name| claimed.symbols.remove_entry(&name)).collect(),
             initializer: None,
             priority: claimed.priority,
+            losses: claimed.losses,
         };
         for id in going {
             self.model.rows.get_mut(&id).unwrap().unit = delegated.unit;
@@ -655,7 +659,7 @@ impl Harness {
     fn fail(&mut self, claim: usize, effects: &mut Effects<Integers>) {
         let Some(index) = self.pick(claim, |_, _| true) else { return };
         let (claimed, ..) = self.claims.remove(index);
-        self.state.fail(claimed.claim, &claimed.symbols, FailureCause::Abandoned, effects);
+        self.state.fail(claimed.claim, FailureCause::Abandoned, effects);
         let roots = self.model.of_unit(claimed.unit).into_iter().collect();
         self.model.answer();
         self.model.fall(&roots);

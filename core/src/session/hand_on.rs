@@ -12,7 +12,7 @@ use crate::{
 
 use super::drain::Outstanding;
 use super::{ExecutionSession, Live, frame};
-use crate::sync::Arc;
+use crate::sync::{Arc, weakened};
 
 impl ExecutionSession {
     /// Hands on all that a transaction left to do.
@@ -212,7 +212,17 @@ impl Work for QueuedUnit {
     fn run(mut self: Box<Self>) {
         let session = self.outstanding.session();
         let Some(claimed) = self.claimed.take() else { return };
-        let Some(begun) = session.transact(|state, effects| state.begin(claimed, effects)) else { return };
+        if weakened("withdraw::decides_before_it_gives_back")
+            && !session.transact(|state, _| state.is_wanted(&claimed))
+        {
+            return session.transact(|state, effects| state.put_back(claimed, effects));
+        }
+        // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
+        let begun = match session.0.losses.count() == claimed.losses {
+            true => Some(claimed),
+            false => session.transact(|state, effects| state.begin(claimed, effects)),
+        };
+        let Some(begun) = begun else { return };
         let (mut unit, discarded, duty) = session.duty_of(begun);
         let span =
             tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
