@@ -523,7 +523,12 @@ impl Harness {
             return;
         }
         self.claims.remove(index);
-        needed.iter().flatten().for_each(|&id| self.model.search(id));
+        for (group, needed) in needed.iter().enumerate() {
+            // A group of nobody needs nothing.
+            if own.iter().any(|id| group_of(&self.model, *id) == Some(group)) {
+                needed.iter().for_each(|&id| self.model.search(id));
+            }
+        }
         // What is Ready now is no dependency: it may be removed later without harm.
         let waits_on = needed.map(|needed| {
             let unready = |id: &usize| self.model.rows[id].standing != Standing::Ready;
