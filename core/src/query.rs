@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::protocol::ids::QueryId;
-use crate::protocol::query::Found;
+use crate::protocol::query::{Answer, Found};
 use crate::session::SessionTag;
 use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
@@ -51,10 +51,10 @@ pub struct LookupResult {
 }
 
 impl LookupResult {
-    pub(crate) fn new(found: Vec<Found>, session: SessionTag) -> Self {
-        let mut symbols = SymbolMap::with_capacity_and_hasher(found.len(), FxBuildHasher);
-        let mut dependencies = FxHashMap::with_capacity_and_hasher(found.len(), FxBuildHasher);
-        for Found { name, row, definition } in found {
+    pub(crate) fn new(answer: Answer, session: SessionTag) -> Self {
+        let mut symbols = SymbolMap::with_capacity_and_hasher(answer.len(), FxBuildHasher);
+        let mut dependencies = FxHashMap::with_capacity_and_hasher(answer.len(), FxBuildHasher);
+        for Found { name, row, definition } in answer.into_found() {
             dependencies.insert(name.clone(), Dependency { row, session });
             symbols.insert(name, definition);
         }
@@ -83,7 +83,7 @@ impl LookupResult {
 }
 
 /// The answer of a blocking or handled lookup, as the protocol delivers it.
-pub(crate) type Outcome = Result<Vec<Found>, LookupError>;
+pub(crate) type Outcome = Result<Answer, LookupError>;
 
 /// Who is told when a query ends.
 pub(crate) enum Completion {

@@ -24,6 +24,7 @@
 //! | `CLOSED` | the session refuses lookups | close |
 //! | `GENERATES` | some dylib has a generator | generators added and removed |
 //! | `DYLIB_REMOVED` | a search order may name a dylib that is gone | removal of a dylib |
+//! | `REMOVING` | records tell of rows that are gone for everybody | removal of a tracker with many rows, and its end |
 //! | the rest | version | the end of each transaction that was `CHANGING` |
 //!
 //! A definition that becomes Ready does not move the version: it contradicts no answer.
@@ -63,7 +64,8 @@ const CHANGING: usize = 1;
 pub(crate) const CLOSED: usize = 1 << 1;
 pub(crate) const GENERATES: usize = 1 << 2;
 pub(crate) const DYLIB_REMOVED: usize = 1 << 3;
-const VERSION: usize = 1 << 4;
+pub(crate) const REMOVING: usize = 1 << 4;
+const VERSION: usize = 1 << 5;
 
 /// A name defined in more dylibs than this has no record: each of its changes would rewrite all of it.
 pub(crate) const DEFINITIONS_MAX: usize = 64;
@@ -90,7 +92,7 @@ impl Records {
         // ordering[record-gate]: Acquire. Pairs with the Release in `end_change`; records replaced before the
         // gate was opened are seen.
         let before = self.gate.load(Ordering::Acquire);
-        if before & (CHANGING | CLOSED) != 0 || (before & DYLIB_REMOVED != 0 && order.len() > 1) {
+        if before & (CHANGING | CLOSED | REMOVING) != 0 || (before & DYLIB_REMOVED != 0 && order.len() > 1) {
             return false;
         }
         let guard = self.map.guard();

@@ -9,7 +9,9 @@ mod drain;
 pub(crate) mod frame;
 mod hand_on;
 mod lock_holds;
+mod metrics;
 mod ready;
+mod slices;
 
 use std::fmt;
 
@@ -21,7 +23,7 @@ use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion, FutureSlot};
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex, weakened};
+use crate::sync::{Arc, Latch, Mutex};
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
     LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder,
@@ -35,6 +37,7 @@ use lock_holds::HoldMeter;
 pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
 pub use lock_holds::LockHolds;
+pub use metrics::SessionMetrics;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
 ///
@@ -96,22 +99,19 @@ impl ExecutionSession {
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
         let mut effects = Effects::default();
-        let (result, mut more) = self.locked(|state| {
+        let (result, more) = self.locked(|state| {
             let result = operation(state, &mut effects);
             (result, state.finish_transaction())
         });
-        // Long consequences come in slices; between two of them the lock is free for others.
-        while more && !weakened("emit::leaves_its_slices") {
-            more = self.locked(|state| {
-                state.settle(&mut effects);
-                state.finish_transaction()
-            });
+        match more {
+            // Long consequences come in slices; between two of them the lock is free for others.
+            true => self.attend(effects),
+            false => self.hand_on(effects),
         }
-        self.hand_on(effects);
         result
     }
 
-    /// Runs `operation` on the state under the lock. For [`Self::transact`] alone, which hands its effects on.
+    /// Runs `operation` on the state under the lock. For [`Self::transact`] and `slices.rs`, which hand its effects on.
     fn locked<R>(&self, operation: impl FnOnce(&mut SessionState<Live>) -> R) -> R {
         let mut state = self.0.state.lock();
         let Some(meter) = &self.0.holds else { return operation(&mut state) };
@@ -148,7 +148,7 @@ impl ExecutionSession {
             return Err(error.into());
         }
         let found = blocked.take().unwrap_or(Err(LookupError::Closed))?;
-        Ok(found.into_iter().map(|found| (found.name, found.definition)).collect())
+        Ok(found.into_found().map(|found| (found.name, found.definition)).collect())
     }
 
     /// Starts a lookup and calls `handler` once, with the answer.
@@ -283,8 +283,10 @@ impl ExecutionSession {
                 dylib: dylib.shared_name(),
             });
         }
-        let tracker = tracker.map(ResourceTracker::id);
-        self.transact(|state, effects| state.define(dylib.id(), tracker, definition, unit, effects))
+        self.transact(|state, effects| {
+            let tracker = tracker.map(|tracker| tracker.id_in(state));
+            state.define(dylib.id(), tracker, definition, unit, effects)
+        })
     }
 
     /// Asks a unit what it is, before any lock is taken.

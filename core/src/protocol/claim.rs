@@ -76,7 +76,7 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) -> Option<ClaimedUnit<P::Unit>> {
         let claim = claimed.claim;
-        if !self.claims.contains(claim) {
+        if self.live_claim(claim).is_none() {
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
             return None;
         }
@@ -112,14 +112,14 @@ impl<P: Payload> SessionState<P> {
 
     /// See [`crate::MaterializationResponsibility::requested_symbols`].
     pub(crate) fn requested(&self, claim: ClaimId, covered: &SymbolFlagsMap) -> Vec<SymbolName> {
-        let Some(&Claim { dylib, .. }) = self.claims.get(claim) else { return Vec::new() };
+        let Some(&Claim { dylib, .. }) = self.live_claim(claim) else { return Vec::new() };
         let demanded = |name: &&SymbolName| self.find(dylib, name).is_some_and(|row| self.is_demanded(row));
         covered.keys().filter(demanded).cloned().collect()
     }
 
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
-        let Claim { dylib, tracker, ref unit_name, .. } = *self.claims.get(claim)?;
+        let Claim { dylib, tracker, ref unit_name, .. } = *self.live_claim(claim)?;
         let delegated = Claim { dylib, tracker, unit_name: unit_name.clone(), rows: 0 };
         let delegate = self.claims.insert(delegated);
         for name in names {
@@ -135,9 +135,14 @@ impl<P: Payload> SessionState<P> {
         Some(delegate)
     }
 
+    /// The claim, unless its rows were removed.
+    pub(crate) fn live_claim(&self, claim: ClaimId) -> Option<&Claim> {
+        self.claims.get(claim).filter(|claim| !self.tracker_is_condemned(claim.tracker))
+    }
+
     /// The row of `name`, if it carries `claim`.
     pub(crate) fn row_of_claim(&self, claim: ClaimId, name: &SymbolName) -> Option<RowId> {
-        let dylib = self.claims.get(claim)?.dylib;
+        let dylib = self.live_claim(claim)?.dylib;
         self.find(dylib, name).filter(|&row| self.rows[row].claim() == Some(claim))
     }
 

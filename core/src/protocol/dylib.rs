@@ -120,7 +120,11 @@ impl<P: Payload> SessionState<P> {
     /// The row of `name` in `dylib`.
     pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
         let table = &self.dylibs.get(dylib)?.table;
-        let index = *table.find(hash(name), |&index| self.rows.at(index).name == *name)?;
+        let is_named = |&index: &u32| {
+            let row = self.rows.at(index);
+            row.name == *name && !self.is_condemned(row)
+        };
+        let index = *table.find(hash(name), is_named)?;
         self.rows.id_at(index)
     }
 
@@ -156,15 +160,19 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
+        let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
         let Some(Row { name, dylib, .. }) = self.rows.remove(row) else { return };
         effects.names_released += 1;
-        let dylib = &mut self.dylibs[dylib];
-        if let Ok(entry) = dylib.table.find_entry(hash(&name), |&index| index == row.index()) {
-            entry.remove();
+        // The dylib of a condemned row may be gone before it.
+        if let Some(dylib) = self.dylibs.get_mut(dylib) {
+            if let Ok(entry) = dylib.table.find_entry(hash(&name), |&index| index == row.index()) {
+                entry.remove();
+            }
+            shrink(&mut dylib.table, &self.rows);
         }
-        shrink(&mut dylib.table, &self.rows);
-        let dylib = dylib.name.clone();
-        self.observe(effects, || EventKind::Removed { dylib, symbol: name });
+        if let Some(dylib) = dylib_name {
+            self.observe(effects, || EventKind::Removed { dylib, symbol: name });
+        }
     }
 
     /// See [`crate::ExecutionSession::remove_jit_dylib`].

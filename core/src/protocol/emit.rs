@@ -10,8 +10,8 @@ use crate::{EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
 
 use super::effects::Effects;
 use super::ids::{ClaimId, DylibId, RowId};
-use super::row::{Row, RowState, Waiting};
-use super::waiting_on::{NodeId, NodeState, Settled};
+use super::row::{RowState, Waiting};
+use super::waiting_on::{NodeId, NodeState};
 use super::{Payload, SessionState};
 
 /// Symbols of one responsibility that depend on the same rows.
@@ -28,10 +28,6 @@ struct Checked {
     dependencies: Vec<RowId>,
 }
 
-/// How many steps of the forest's work one transaction does before the lock is let go for others. In
-/// models other threads shall come between any two steps.
-pub(super) const SETTLE_STEPS_MAX: usize = if cfg!(uruk_loom) { 1 } else { 1 << 16 };
-
 impl<P: Payload> SessionState<P> {
     /// See [`crate::ResolvedResponsibility::notify_emitted`].
     pub(crate) fn emit(
@@ -42,10 +38,9 @@ impl<P: Payload> SessionState<P> {
         groups: Vec<EmitGroup>,
         effects: &mut Effects<P>,
     ) -> Result<(), EmitError> {
-        let Some(dylib) = self.claims.get(claim).map(|claim| claim.dylib) else {
+        let Some(dylib) = self.live_claim(claim).map(|claim| claim.dylib) else {
             return Err(EmitError::TrackerDefunct { unit: unit.clone() });
         };
-        self.settle_all(effects);
         check_names(unit, covered, &groups)?;
         let checked =
             groups.iter().map(|group| self.check_group(claim, unit, group)).collect::<Result<Vec<_>, _>>()?;
@@ -59,33 +54,6 @@ impl<P: Payload> SessionState<P> {
         self.claims.remove(claim);
         self.settle(effects);
         Ok(())
-    }
-
-    /// Works off what the forest has to do, up to a limit. Says whether more is left.
-    pub(crate) fn settle(&mut self, effects: &mut Effects<P>) -> bool {
-        if !self.forest.has_work() {
-            return false;
-        }
-        let mut settled = std::mem::take(&mut self.settled);
-        let more = self.forest.advance(SETTLE_STEPS_MAX, &mut settled);
-        for change in settled.drain(..) {
-            match change {
-                Settled::Ready(row) => self.make_ready(row, effects),
-                Settled::Failed { payload, via } => self.spread_to(payload, via, effects),
-            }
-        }
-        self.settled = settled;
-        if !more {
-            for (_, failure) in std::mem::take(&mut self.removed_roots) {
-                self.release_failure(failure, effects);
-            }
-        }
-        more
-    }
-
-    /// Works off all that is left, for operations that need every row to say where it stands.
-    pub(crate) fn settle_all(&mut self, effects: &mut Effects<P>) {
-        while self.settle(effects) {}
     }
 
     /// Whether anybody waits on the row or depends on it: what keeps work wanted.
@@ -105,7 +73,7 @@ impl<P: Payload> SessionState<P> {
         let rows: Vec<_> = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
         let mut dependencies = Vec::with_capacity(group.dependencies.len());
         for &dependency in &group.dependencies {
-            let Some(row) = self.rows.get(dependency) else {
+            let Some(row) = self.rows.get(dependency).filter(|row| !self.is_condemned(row)) else {
                 return Err(EmitError::DependencyRemoved {
                     unit: unit.clone(),
                     dependants: group.symbols.clone(),
@@ -184,7 +152,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The row, and everything it needs, is in place.
-    fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
+    pub(super) fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         let Some(row) = self.rows.get_mut(id) else { return };
         let (RowState::Resolved { address, waiting, .. } | RowState::Emitted { address, waiting, .. }) =
             row.state
@@ -195,8 +163,8 @@ impl<P: Payload> SessionState<P> {
         self.publish(id);
         self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
         if self.observed {
-            let Row { dylib, ref name, .. } = self.rows[id];
-            let (dylib, symbol) = (self.dylibs[dylib].name.clone(), name.clone());
+            let row = &self.rows[id];
+            let (dylib, symbol) = (self.dylib_name_of(row), row.name.clone());
             self.observe(effects, || EventKind::Ready { dylib, symbol });
         }
     }

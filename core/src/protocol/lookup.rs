@@ -68,13 +68,14 @@ impl<P: Payload> SessionState<P> {
         let matches = self.match_all(&search);
         if matches.may_generate {
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
-            let query = self.queries.insert(Query { handler, phase });
+            let query = self.queries.insert(Query { handler: Some(handler), phase });
             self.advance(query, effects);
             return Some(query);
         }
         match self.accept(&mut search, &matches.rows, effects) {
             Ok(lodged) => {
-                let query = self.queries.insert(Query { handler, phase: Phase::Lodged(lodged) });
+                let query =
+                    self.queries.insert(Query { handler: Some(handler), phase: Phase::Lodged(lodged) });
                 self.wait_or_complete(query, effects).then_some(query)
             }
             Err(error) => {
@@ -162,7 +163,7 @@ impl<P: Payload> SessionState<P> {
         let symbols = std::mem::take(&mut search.symbols.0);
         let entries: Vec<_> = symbols.into_iter().zip(rows).filter_map(entry).collect();
         let outstanding = entries.iter().filter(|entry| entry.waits()).count();
-        Ok(Lodged { required_state, outstanding, entries, aliases })
+        Ok(Lodged { required_state, outstanding, entries, aliases, ended: false })
     }
 
     /// Puts the query into the lists of the rows it waits for, or ends it with the answer if that is there already.

@@ -21,7 +21,7 @@ impl<P: Payload> SessionState<P> {
         addresses: &SymbolMap,
         effects: &mut Effects<P>,
     ) -> Result<(), ResolveError> {
-        if !self.claims.contains(claim) {
+        if self.live_claim(claim).is_none() {
             return Err(ResolveError::TrackerDefunct { unit: unit.clone() });
         }
         validate(unit, covered, addresses)?;

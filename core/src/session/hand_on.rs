@@ -18,9 +18,20 @@ impl ExecutionSession {
     /// Nothing here runs code of the embedder: that is enqueued as tasks of its own, behind the units, and
     /// starts at the earliest in `run_ready`, when everything has been handed over.
     pub(super) fn hand_on(&self, effects: Effects<Live>) {
-        if effects.is_empty() {
-            return;
+        if !effects.is_empty() {
+            self.pass_on(effects);
+            self.run_ready();
         }
+    }
+
+    /// Lets this thread run what it was left with, if nothing of ours is beneath.
+    pub(super) fn run_ready(&self) {
+        self.0.dispatcher.run_ready();
+        crate::in_place::run_ready();
+    }
+
+    /// Enqueues tasks and wakes waiters; what falls to this thread waits for [`Self::run_ready`].
+    pub(super) fn pass_on(&self, effects: Effects<Live>) {
         let Effects { claimed, tasks, completed, generations, leftovers, events, names_released } = effects;
         for claimed in claimed {
             self.enqueue(self.unit_task(claimed));
@@ -37,7 +48,7 @@ impl ExecutionSession {
         }
         for (handler, outcome) in told {
             self.enqueue(self.user_task("query.complete", "a lookup's handler", move |session| {
-                let outcome = outcome.map(|found| LookupResult::new(found, session.tag()));
+                let outcome = outcome.map(|answer| LookupResult::new(answer, session.tag()));
                 match handler {
                     Completion::Handler(handler) => handler(outcome),
                     Completion::Future(slot) => slot.finish(outcome),
@@ -67,8 +78,6 @@ impl ExecutionSession {
         if names_released > 0 {
             self.0.pool.released(names_released);
         }
-        self.0.dispatcher.run_ready();
-        crate::in_place::run_ready();
     }
 
     /// Gives a task to the dispatcher. If it is refused, the thread's own loop drops it, which fails
