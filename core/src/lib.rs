@@ -81,7 +81,7 @@ pub use symbol::name::{SymbolName, SymbolStringPool};
 pub use symbol::set::{
     JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap, SymbolLookupFlags, SymbolMap,
 };
-pub use task::{Task, TaskDispatcher, TaskPriority, WaitError};
+pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
 pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;
 pub use units::reexports::{AliasMap, AliasTarget, reexports, symbol_aliases};

@@ -51,7 +51,7 @@ pub struct ExecutionSession(Arc<Inner>);
 struct Inner {
     /// No other session of this process has, had or will have it.
     tag: SessionTag,
-    state: Mutex<SessionState<Live>>,
+    state: Mutex<Locked>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
     pool: SymbolStringPool,
@@ -62,6 +62,14 @@ struct Inner {
     held: Option<Held>,
     /// How long `state` is held, if the embedder wants to know.
     holds: Option<HoldMeter>,
+}
+
+/// What the session's lock guards.
+struct Locked {
+    state: SessionState<Live>,
+    /// Where a transaction puts what follows from it; empty between transactions. Most transactions leave it empty, and
+    /// then it need neither be made nor moved nor dropped.
+    effects: Effects<Live>,
 }
 
 /// The number of a session in its process. Unlike an address it never comes back.
@@ -98,24 +106,25 @@ impl ExecutionSession {
         &self,
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
-        let mut effects = Effects::default();
-        let (result, more) = self.locked(|state| {
-            let result = operation(state, &mut effects);
-            (result, state.finish_transaction())
+        let (result, effects, more) = self.locked(|Locked { state, effects }| {
+            let result = operation(state, effects);
+            let more = state.finish_transaction();
+            (result, effects.take(), more)
         });
-        match more {
+        match effects {
             // Long consequences come in slices; between two of them the lock is free for others.
-            true => self.attend(effects),
-            false => self.hand_on(effects),
+            effects if more => self.attend(effects.unwrap_or_default()),
+            Some(effects) => self.hand_on(effects),
+            None => {}
         }
         result
     }
 
-    /// Runs `operation` on the state under the lock. For [`Self::transact`] and `slices.rs`, which hand its effects on.
-    fn locked<R>(&self, operation: impl FnOnce(&mut SessionState<Live>) -> R) -> R {
-        let mut state = self.0.state.lock();
-        let Some(meter) = &self.0.holds else { return operation(&mut state) };
-        meter.measure(|| operation(&mut state))
+    /// Runs `operation` under the lock. For [`Self::transact`] and `slices.rs`, which hand its effects on.
+    fn locked<R>(&self, operation: impl FnOnce(&mut Locked) -> R) -> R {
+        let mut locked = self.0.state.lock();
+        let Some(meter) = &self.0.holds else { return operation(&mut locked) };
+        meter.measure(|| operation(&mut locked))
     }
 
     /// Interns a symbol name in the session's pool.

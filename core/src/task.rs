@@ -1,6 +1,7 @@
 //! Units of work, and who runs them.
 
 use std::fmt;
+use std::ops::Deref;
 
 use crate::sync::{Arc, Latch};
 
@@ -22,26 +23,44 @@ pub enum TaskPriority {
 /// Dropping a task without running it is allowed at any time: what it owns fails on its way out, and a lookup's handler
 /// runs on the thread that drops it, so no lock of the dispatcher may be held.
 pub struct Task {
-    label: Arc<str>,
     priority: TaskPriority,
-    run: Box<dyn FnOnce() + Send>,
     /// It tells somebody something that must be told even when no dispatcher takes it.
     runs_when_refused: bool,
+    work: Box<dyn Work>,
+}
+
+/// What a task does. What does it knows what to call it, so that a label is made only for those who ask.
+pub(crate) trait Work: Send {
+    fn label(&self) -> &str;
+    /// See [`Task::keep_label`].
+    fn keep_label(&self) -> TaskLabel;
+    fn run(self: Box<Self>);
 }
 
 impl Task {
     /// Wraps `run`, which may panic: whoever runs tasks goes on with the next one.
     pub fn new(
-        label: impl Into<Arc<str>>,
+        label: impl Into<TaskLabel>,
         priority: TaskPriority,
         run: impl FnOnce() + Send + 'static,
     ) -> Self {
-        Self { label: label.into(), priority, run: Box::new(run), runs_when_refused: false }
+        Self::of(priority, Box::new(Labelled { label: label.into(), run }))
+    }
+
+    pub(crate) fn of(priority: TaskPriority, work: Box<dyn Work>) -> Self {
+        Self { priority, runs_when_refused: false, work }
     }
 
     /// What to call the task in traces.
-    pub fn label(&self) -> &Arc<str> {
-        &self.label
+    pub fn label(&self) -> &str {
+        self.work.label()
+    }
+
+    /// A label that outlives the task, for whoever tells how it ended.
+    ///
+    /// That of a unit's task does not name the unit: its panics are the session's to report, and never get so far.
+    pub fn keep_label(&self) -> TaskLabel {
+        self.work.keep_label()
     }
 
     /// How urgently the task was wanted when it was made.
@@ -60,16 +79,87 @@ impl Task {
 
     /// Runs the task on this thread.
     pub fn run(self) {
-        (self.run)();
+        self.work.run();
     }
 }
 
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Task")
-            .field("label", &self.label)
+            .field("label", &self.label())
             .field("priority", &self.priority)
             .finish_non_exhaustive()
+    }
+}
+
+/// What to call a task.
+#[derive(Clone)]
+pub struct TaskLabel(Text);
+
+#[derive(Clone)]
+enum Text {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+impl From<&'static str> for TaskLabel {
+    fn from(text: &'static str) -> Self {
+        Self(Text::Static(text))
+    }
+}
+
+impl From<Arc<str>> for TaskLabel {
+    fn from(text: Arc<str>) -> Self {
+        Self(Text::Shared(text))
+    }
+}
+
+impl From<String> for TaskLabel {
+    fn from(text: String) -> Self {
+        Self(Text::Shared(text.into()))
+    }
+}
+
+impl Deref for TaskLabel {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match &self.0 {
+            Text::Static(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+}
+
+impl fmt::Debug for TaskLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl fmt::Display for TaskLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, f)
+    }
+}
+
+/// A closure and what to call it.
+struct Labelled<F> {
+    label: TaskLabel,
+    run: F,
+}
+
+impl<F: FnOnce() + Send> Work for Labelled<F> {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn keep_label(&self) -> TaskLabel {
+        self.label.clone()
+    }
+
+    fn run(self: Box<Self>) {
+        (self.run)();
     }
 }
 

@@ -86,8 +86,8 @@ fn look_everywhere(pool: &Pool, slot: &mut Local<Task>) -> Option<Task> {
 
 fn run_task(pool: &Pool, stripe: &Stripe, task: Task) {
     stripe.started[task.priority() as usize].increment();
-    let label = task.label().clone();
-    let span = tracing::debug_span!("dispatch.run", task = &*label, priority = ?task.priority());
+    let label = task.keep_label();
+    let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
     if let Err(message) = span.in_scope(|| catch(|| task.run())) {
         stripe.panicked.increment();
         tracing::error!(

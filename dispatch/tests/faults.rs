@@ -87,7 +87,7 @@ fn a_thread_that_cannot_be_started_is_an_error_and_the_task_comes_back() {
     let owned = Owned(drops.clone());
     let refused = pool.dispatch(Task::new("refused", TaskPriority::Lazy, move || drop(owned)));
     let task = refused.expect_err("there is no thread to run it");
-    assert_eq!(&**task.label(), "refused");
+    assert_eq!(task.label(), "refused");
     drop(task);
     assert_eq!(count(&drops), 1);
     let metrics = pool.metrics();

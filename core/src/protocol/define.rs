@@ -238,9 +238,6 @@ impl<P: Payload> SessionState<P> {
     /// Decides each symbol by the table at the head of this file, without changing anything.
     fn compete(&self, dylib: DylibId, symbols: &SymbolFlagsMap) -> Result<Competition, Refusal> {
         let mut competition = Competition::default();
-        if self.dylibs[dylib].table.is_empty() {
-            return Ok(competition);
-        }
         for (name, flags) in symbols {
             let Some(existing) = self.find(dylib, name) else { continue };
             if flags.is_weak_or_common() {

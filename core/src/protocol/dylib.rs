@@ -1,9 +1,4 @@
-//! Dylibs: their symbol tables, link orders and generators.
-
-use std::hash::BuildHasher;
-
-use hashbrown::HashTable;
-use rustc_hash::FxBuildHasher;
+//! Dylibs: their rows, link orders and generators.
 
 use crate::record::DYLIB_REMOVED;
 use crate::sync::Arc;
@@ -12,7 +7,7 @@ use crate::{DylibError, EventKind, JitDylibLookupFlags, SymbolFlags, SymbolName}
 use super::effects::Effects;
 use super::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
 use super::row::{Links, Row, RowState};
-use super::slab::{NONE, Slab};
+use super::slab::NONE;
 use super::{Payload, SessionState};
 
 /// A name space.
@@ -21,8 +16,6 @@ pub(crate) struct Dylib {
     pub(crate) name: Arc<str>,
     /// Its place in the order of creation.
     pub(crate) created: u64,
-    /// The indices of the dylib's rows, by the rows' names.
-    pub(crate) table: HashTable<u32>,
     /// Where references are searched. Never names a removed dylib.
     pub(crate) link_order: Vec<(DylibId, JitDylibLookupFlags)>,
     pub(crate) generators: Vec<GeneratorId>,
@@ -44,7 +37,6 @@ impl<P: Payload> SessionState<P> {
         let dylib = self.dylibs.insert(Dylib {
             name: name.clone(),
             created: self.dylibs_created,
-            table: HashTable::new(),
             link_order: Vec::new(),
             generators: Vec::new(),
             default_tracker: TrackerId::new(NONE, 0),
@@ -119,13 +111,8 @@ impl<P: Payload> SessionState<P> {
 
     /// The row of `name` in `dylib`.
     pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
-        let table = &self.dylibs.get(dylib)?.table;
-        let is_named = |&index: &u32| {
-            let row = self.rows.at(index);
-            row.name == *name && !self.is_condemned(row)
-        };
-        let index = *table.find(hash(name), is_named)?;
-        self.rows.id_at(index)
+        let lives = |row: &Row| !self.is_condemned(row);
+        self.rows.id_at(self.names.find(dylib, name, &self.rows, lives)?)
     }
 
     /// Adds a row, which must be the only one of its name.
@@ -138,10 +125,9 @@ impl<P: Payload> SessionState<P> {
         flags: SymbolFlags,
         state: RowState,
     ) -> RowId {
-        let (hashed, unit_name) = (hash(&name), unit_name.clone());
         let row = self.rows.insert(Row {
             name,
-            unit_name,
+            unit_name: unit_name.clone(),
             dylib,
             tracker,
             links: Links::ALONE,
@@ -149,8 +135,6 @@ impl<P: Payload> SessionState<P> {
             flags,
             state,
         });
-        let rows = &self.rows;
-        self.dylibs[dylib].table.insert_unique(hashed, row.index(), |&index| hash(&rows.at(index).name));
         self.link_to_tracker(row, tracker);
         self.link_to_namesakes(row);
         row
@@ -161,15 +145,8 @@ impl<P: Payload> SessionState<P> {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
-        let Some(Row { name, dylib, .. }) = self.rows.remove(row) else { return };
+        let Some(Row { name, .. }) = self.rows.remove(row) else { return };
         effects.names_released += 1;
-        // The dylib of a condemned row may be gone before it.
-        if let Some(dylib) = self.dylibs.get_mut(dylib) {
-            if let Ok(entry) = dylib.table.find_entry(hash(&name), |&index| index == row.index()) {
-                entry.remove();
-            }
-            shrink(&mut dylib.table, &self.rows);
-        }
         if let Some(dylib) = dylib_name {
             self.observe(effects, || EventKind::Removed { dylib, symbol: name });
         }
@@ -218,17 +195,4 @@ pub(crate) enum RemovedDylib {
     Itself,
     /// The one at this position of the order given.
     InOrder(usize),
-}
-
-/// A name's place in the tables.
-pub(crate) fn hash(name: &SymbolName) -> u64 {
-    FxBuildHasher.hash_one(name)
-}
-
-/// Gives memory back once a table is mostly empty: removing everything must not leave its peak behind.
-pub(super) fn shrink(table: &mut HashTable<u32>, rows: &Slab<RowId, Row>) {
-    const CAPACITY_KEPT: usize = 1024;
-    if table.capacity() > CAPACITY_KEPT && table.len() < table.capacity() / 8 {
-        table.shrink_to(2 * table.len(), |&index| hash(&rows.at(index).name));
-    }
 }

@@ -34,6 +34,7 @@ pub(crate) mod ids;
 pub(crate) mod lookup;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
+mod names;
 mod publish;
 pub(crate) mod query;
 mod remove;
@@ -49,7 +50,6 @@ mod waiting_on;
 
 use std::fmt;
 
-use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
 use crate::record::{RecordedDefinition, Records};
@@ -65,6 +65,7 @@ use effects::Effects;
 use fail::{FailureRecord, Fallen};
 use generate::Generator;
 use ids::{ClaimId, DylibId, FailureId, GeneratorId, QueryId, RowId, TrackerId, UnitId};
+use names::NameIndex;
 use query::Query;
 use row::Row;
 use settle::Agenda;
@@ -90,8 +91,7 @@ pub(crate) struct SessionState<P: Payload> {
     dylibs: Slab<DylibId, Dylib>,
     dylib_names: FxHashMap<Arc<str>, DylibId>,
     rows: Slab<RowId, Row>,
-    /// For each name, the index of the first of a list of its rows in all dylibs.
-    by_name: HashTable<u32>,
+    names: NameIndex,
     /// What lookups of Ready symbols read without the lock.
     records: Arc<Records>,
     /// A record being made; kept for its memory.
@@ -130,7 +130,7 @@ impl<P: Payload> SessionState<P> {
             dylibs: Slab::new(),
             dylib_names: FxHashMap::default(),
             rows: Slab::new(),
-            by_name: HashTable::new(),
+            names: NameIndex::new(),
             records: Arc::new(Records::new()),
             definitions: Vec::new(),
             units: Slab::new(),

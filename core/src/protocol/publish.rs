@@ -7,9 +7,8 @@
 use crate::ExecutorSymbolDef;
 use crate::record::{DEFINITIONS_MAX, RecordedDefinition};
 
-use super::dylib::hash;
 use super::ids::{Id, RowId};
-use super::row::{Links, Row, RowState};
+use super::row::{Links, RowState};
 use super::slab::NONE;
 use super::{Payload, SessionState};
 
@@ -28,51 +27,23 @@ impl<P: Payload> SessionState<P> {
 
     /// Puts a new row into the list of its name. If the name has a record, it lists the row from now on.
     pub(crate) fn link_to_namesakes(&mut self, row: RowId) {
-        let (rows, index) = (&self.rows, row.index());
-        let name = &rows[row].name;
-        let entry = self.by_name.entry(
-            hash(name),
-            |&other| rows.at(other).name == *name,
-            |&other| hash(&rows.at(other).name),
-        );
-        let next = match entry {
-            hashbrown::hash_table::Entry::Occupied(mut first) => std::mem::replace(first.get_mut(), index),
-            hashbrown::hash_table::Entry::Vacant(vacant) => {
-                vacant.insert(index);
-                return;
-            }
-        };
-        self.rows[row].namesakes = Links { previous: NONE, next };
-        self.rows.at_mut(next).namesakes.previous = index;
-        if self.any_ready(index) {
+        self.names.insert(row, &mut self.rows);
+        let Links { previous, .. } = self.rows[row].namesakes;
+        if previous != NONE && self.any_ready(previous) {
             self.records.start_change();
-            self.publish_list(row, index);
+            self.publish(row);
         }
     }
 
     /// Takes a row out of the list of its name, and out of its record.
     pub(crate) fn unlink_from_namesakes(&mut self, row: RowId) {
-        let Row { namesakes: Links { previous, next }, ref name, ref state, .. } = self.rows[row];
-        let (was_ready, hashed) = (matches!(state, RowState::Ready { .. }), hash(name));
-        if next != NONE {
-            self.rows.at_mut(next).namesakes.previous = previous;
-        }
-        if previous != NONE {
-            self.rows.at_mut(previous).namesakes.next = next;
-        } else if let Ok(mut entry) = self.by_name.find_entry(hashed, |&first| first == row.index()) {
-            match next {
-                NONE => drop(entry.remove()),
-                next => *entry.get_mut() = next,
-            }
-        }
-        self.shrink_names();
-        let (alone, neighbour) =
-            (previous == NONE && next == NONE, if next == NONE { previous } else { next });
-        if was_ready || (!alone && self.any_ready(neighbour)) {
+        let neighbour = self.names.remove(row, &mut self.rows);
+        let was_ready = matches!(self.rows[row].state, RowState::Ready { .. });
+        if was_ready || neighbour.is_some_and(|neighbour| self.any_ready(neighbour)) {
             self.records.start_change();
-            match alone {
-                true => self.records.replace(&self.rows[row].name, &[]),
-                false => self.publish(self.rows.id_at(neighbour).unwrap_or(row)),
+            match neighbour.and_then(|neighbour| self.rows.id_at(neighbour)) {
+                Some(neighbour) => self.publish(neighbour),
+                None => self.records.replace(&self.rows[row].name, &[]),
             }
         }
     }
@@ -103,9 +74,5 @@ impl<P: Payload> SessionState<P> {
         let ahead = std::iter::successors(Some(from), after).take(DEFINITIONS_MAX + 1);
         let behind = std::iter::successors(Some(from), before).take(DEFINITIONS_MAX + 1);
         ahead.chain(behind).any(is_ready)
-    }
-
-    fn shrink_names(&mut self) {
-        super::dylib::shrink(&mut self.by_name, &self.rows);
     }
 }

@@ -1,4 +1,13 @@
-//! Slabs: entities in one vector, found by index and generation in constant time.
+//! Slabs: entities of one kind, found by index and generation in constant time.
+//!
+//! ```text
+//!  index    chunk number | offset in the chunk
+//!  chunks   [ slots ] [ slots ] [       ] [ slots ]        an empty chunk gives its memory back
+//! ```
+//!
+//! **Invariant:** an id is never valid again once its entity was removed. A place that is reused gets the next
+//! generation; one whose chunk was given back and made again starts from a generation that is larger than
+//! any of the chunks that are gone ever had.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,11 +15,20 @@ use std::ops::{Index, IndexMut};
 
 use super::ids::Id;
 
-/// Holds entities of one kind. Freed places are reused under a new generation.
+/// Holds entities of one kind. What it takes follows how many there are, up and down.
 pub(crate) struct Slab<I, T> {
-    slots: Vec<Slot<T>>,
-    /// The first free slot of a list through the slots, or `NONE`.
-    free: u32,
+    chunks: Vec<Vec<Slot<T>>>,
+    /// What insertion and removal know of each chunk, apart from the slots that everybody reads.
+    rooms: Vec<Room>,
+    /// Chunks with room and memory. Some may have become full or empty since.
+    open: Vec<u32>,
+    /// Chunks without memory.
+    released: Vec<u32>,
+    /// How many chunks have memory and no entity: one is kept, so that a slab that goes up and down by one does not
+    /// make and free a chunk each time.
+    spare: usize,
+    /// The first generation of slots that are new.
+    fresh_generation: u32,
     live: usize,
     id: PhantomData<fn() -> I>,
 }
@@ -25,49 +43,140 @@ enum Content<T> {
     Live(T),
 }
 
+#[derive(Clone, Copy)]
+struct Room {
+    /// The offset of the first free slot of a list through them, or `NONE`.
+    free: u32,
+    live: u32,
+    /// Whether the chunk is in one of the lists of chunks with room.
+    is_listed: bool,
+}
+
 /// No index: the end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
+const OFFSET_BITS: u32 = 9;
+const CHUNK: usize = 1 << OFFSET_BITS;
+
+fn place_of(index: u32) -> (usize, usize) {
+    ((index >> OFFSET_BITS) as usize, index as usize % CHUNK)
+}
+
 impl<I: Id, T> Slab<I, T> {
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), free: NONE, live: 0, id: PhantomData }
+        Self {
+            chunks: Vec::new(),
+            rooms: Vec::new(),
+            open: Vec::new(),
+            released: Vec::new(),
+            spare: 0,
+            fresh_generation: 0,
+            live: 0,
+            id: PhantomData,
+        }
     }
 
     pub(crate) fn insert(&mut self, value: T) -> I {
+        let number = self.chunk_with_room();
+        let (slots, room) = (&mut self.chunks[number], &mut self.rooms[number]);
+        if room.live == 0 && !slots.is_empty() {
+            self.spare -= 1;
+        }
+        room.live += 1;
         self.live += 1;
-        if self.free == NONE {
-            let index = u32::try_from(self.slots.len()).ok().filter(|&index| index != NONE);
-            let index = index.expect("a session holds fewer than four billion entities of one kind");
-            self.slots.push(Slot { generation: 0, content: Content::Live(value) });
-            return I::new(index, 0);
-        }
-        let index = self.free;
-        let slot = &mut self.slots[index as usize];
-        if let Content::Free { next } = slot.content {
-            self.free = next;
-        }
-        slot.content = Content::Live(value);
-        I::new(index, slot.generation)
+        let offset = match room.free {
+            NONE => {
+                let generation = self.fresh_generation;
+                slots.push(Slot { generation, content: Content::Live(value) });
+                slots.len() - 1
+            }
+            free => {
+                let slot = &mut slots[free as usize];
+                if let Content::Free { next } = slot.content {
+                    room.free = next;
+                }
+                slot.content = Content::Live(value);
+                free as usize
+            }
+        };
+        // Both fit: `add_chunk` has checked the number.
+        I::new((number as u32) << OFFSET_BITS | offset as u32, slots[offset].generation)
     }
 
     pub(crate) fn remove(&mut self, id: I) -> Option<T> {
-        let slot =
-            self.slots.get_mut(id.index() as usize).filter(|slot| slot.generation == id.generation())?;
-        if matches!(slot.content, Content::Free { .. }) {
+        let (number, offset) = place_of(id.index());
+        let slot = self.chunks.get_mut(number)?.get_mut(offset)?;
+        if slot.generation != id.generation() || matches!(slot.content, Content::Free { .. }) {
             return None;
         }
+        let room = &mut self.rooms[number];
         slot.generation = slot.generation.wrapping_add(1);
-        let content = std::mem::replace(&mut slot.content, Content::Free { next: self.free });
-        self.free = id.index();
+        let content = std::mem::replace(&mut slot.content, Content::Free { next: room.free });
+        room.free = offset as u32;
+        room.live -= 1;
         self.live -= 1;
+        if !room.is_listed {
+            room.is_listed = true;
+            self.open.push(number as u32);
+        }
+        if room.live == 0 {
+            self.release(number);
+        }
         match content {
             Content::Live(value) => Some(value),
             Content::Free { .. } => None,
         }
     }
 
+    /// The number of a chunk that can take one more.
+    fn chunk_with_room(&mut self) -> usize {
+        while let Some(&number) = self.open.last() {
+            let number = number as usize;
+            if self.chunks[number].capacity() == 0 {
+                self.open.pop();
+                self.released.push(number as u32);
+            } else if self.rooms[number].live as usize == CHUNK {
+                self.open.pop();
+                self.rooms[number].is_listed = false;
+            } else {
+                return number;
+            }
+        }
+        let number = match self.released.pop() {
+            Some(number) => {
+                self.chunks[number as usize] = Vec::with_capacity(CHUNK);
+                number
+            }
+            None => self.add_chunk(),
+        };
+        self.open.push(number);
+        number as usize
+    }
+
+    fn add_chunk(&mut self) -> u32 {
+        let number = u32::try_from(self.chunks.len()).ok().filter(|&number| number < NONE >> OFFSET_BITS);
+        let number = number.expect("a session holds fewer than four billion entities of one kind");
+        // The first one grows as it is filled: most slabs of most sessions hold a few entities.
+        self.chunks.push(Vec::with_capacity(if number == 0 { 4 } else { CHUNK }));
+        self.rooms.push(Room { free: NONE, live: 0, is_listed: true });
+        number
+    }
+
+    /// A chunk has become empty: gives its memory back, unless it is the only empty one.
+    fn release(&mut self, number: usize) {
+        if self.spare == 0 {
+            self.spare = 1;
+            return;
+        }
+        let slots = std::mem::take(&mut self.chunks[number]);
+        let used = slots.iter().map(|slot| slot.generation).max().unwrap_or(0);
+        self.fresh_generation = self.fresh_generation.max(used);
+        self.rooms[number].free = NONE;
+    }
+
     pub(crate) fn get(&self, id: I) -> Option<&T> {
-        match self.slots.get(id.index() as usize) {
+        let (number, offset) = place_of(id.index());
+        match self.chunks.get(number)?.get(offset) {
             Some(Slot { generation, content: Content::Live(value) }) if *generation == id.generation() => {
                 Some(value)
             }
@@ -76,7 +185,8 @@ impl<I: Id, T> Slab<I, T> {
     }
 
     pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
-        match self.slots.get_mut(id.index() as usize) {
+        let (number, offset) = place_of(id.index());
+        match self.chunks.get_mut(number)?.get_mut(offset) {
             Some(Slot { generation, content: Content::Live(value) }) if *generation == id.generation() => {
                 Some(value)
             }
@@ -90,7 +200,8 @@ impl<I: Id, T> Slab<I, T> {
 
     /// The id of what lives at `index`.
     pub(crate) fn id_at(&self, index: u32) -> Option<I> {
-        match self.slots.get(index as usize) {
+        let (number, offset) = place_of(index);
+        match self.chunks.get(number)?.get(offset) {
             Some(Slot { generation, content: Content::Live(_) }) => Some(I::new(index, *generation)),
             _ => None,
         }
@@ -98,7 +209,8 @@ impl<I: Id, T> Slab<I, T> {
 
     /// What lives at `index`, whatever its generation: for lists whose links hold bare indices.
     pub(crate) fn at(&self, index: u32) -> &T {
-        match &self.slots[index as usize].content {
+        let (number, offset) = place_of(index);
+        match &self.chunks[number][offset].content {
             Content::Live(value) => value,
             Content::Free { .. } => panic!("a list of the state links to a freed place"),
         }
@@ -106,16 +218,19 @@ impl<I: Id, T> Slab<I, T> {
 
     /// See [`Slab::at`].
     pub(crate) fn at_mut(&mut self, index: u32) -> &mut T {
-        match &mut self.slots[index as usize].content {
+        let (number, offset) = place_of(index);
+        match &mut self.chunks[number][offset].content {
             Content::Live(value) => value,
             Content::Free { .. } => panic!("a list of the state links to a freed place"),
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
-        self.slots.iter().zip(0..).filter_map(|(slot, index)| match &slot.content {
-            Content::Live(value) => Some((I::new(index, slot.generation), value)),
-            Content::Free { .. } => None,
+        self.chunks.iter().zip(0..).flat_map(|(slots, number)| {
+            slots.iter().zip(number << OFFSET_BITS..).filter_map(|(slot, index)| match &slot.content {
+                Content::Live(value) => Some((I::new(index, slot.generation), value)),
+                Content::Free { .. } => None,
+            })
         })
     }
 
@@ -123,10 +238,16 @@ impl<I: Id, T> Slab<I, T> {
         self.live
     }
 
-    /// One more than the largest index that was ever in use: where a walk by [`Slab::id_at`] ends.
+    /// One more than the largest index that may be in use: where a walk by [`Slab::id_at`] ends.
     pub(crate) fn end(&self) -> u32 {
-        // Fits: `insert` has checked it.
-        self.slots.len() as u32
+        // Fits: `add_chunk` has checked it.
+        (self.chunks.len() * CHUNK) as u32
+    }
+
+    /// How many entities there is memory for, for tests.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(crate) fn capacity(&self) -> usize {
+        self.chunks.iter().map(Vec::capacity).sum()
     }
 }
 
@@ -167,5 +288,55 @@ mod tests {
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get(second), Some(&"second"));
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn memory_follows_what_is_live_and_ids_stay_stale() {
+        let mut slab: Slab<RowId, usize> = Slab::new();
+        let mut gone = Vec::new();
+        for round in 0..4 {
+            let ids: Vec<_> = (0..20 * CHUNK).map(|value| slab.insert(value + round)).collect();
+            assert_eq!(slab.capacity(), 20 * CHUNK, "what was given back is used again");
+            // All but one of each chunk, and every second chunk whole.
+            let goes = |index: &usize| index % CHUNK != 7 || (index / CHUNK).is_multiple_of(2);
+            for &id in ids.iter().enumerate().filter(|(index, _)| goes(index)).map(|(_, id)| id) {
+                assert!(slab.remove(id).is_some());
+                assert_eq!(slab.remove(id), None);
+            }
+            assert_eq!(slab.len(), 10);
+            assert!(slab.capacity() <= 11 * CHUNK, "{} places for 10 entities", slab.capacity());
+            let kept: Vec<_> = slab.iter().map(|(id, &value)| (id, value)).collect();
+            for (id, value) in kept {
+                assert_eq!(slab.remove(id), Some(value));
+            }
+            assert!(slab.capacity() <= CHUNK);
+            gone.extend(ids);
+            assert!(gone.iter().all(|&id| slab.get(id).is_none()));
+        }
+    }
+
+    #[test]
+    fn a_slab_agrees_with_a_map() {
+        let mut slab: Slab<RowId, u64> = Slab::new();
+        let mut model = std::collections::BTreeMap::new();
+        let mut random = 1u64;
+        let mut stale = Vec::new();
+        for step in 0..100_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let draw = (random >> 33) as usize;
+            // Ebb and flow, so that chunks come and go.
+            let grows = draw % 100 < if step / 10_000 % 2 == 0 { 70 } else { 30 };
+            if grows {
+                let id = slab.insert(random);
+                assert!(model.insert(id, random).is_none(), "an id is given once");
+            } else if let Some((&id, &value)) = model.iter().nth(draw % model.len().max(1)) {
+                assert_eq!(slab.remove(id), Some(value));
+                model.remove(&id);
+                stale.push(id);
+            }
+            assert_eq!(slab.len(), model.len());
+        }
+        assert!(slab.iter().eq(model.iter().map(|(&id, value)| (id, value))));
+        assert!(stale.iter().all(|&id| !slab.contains(id)));
     }
 }

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use crate::protocol::SessionState;
+use crate::protocol::effects::Effects;
 use crate::sync::{Arc, Mutex, unique};
 use crate::{InPlaceTaskDispatcher, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
 
 use super::drain::Drain;
 use super::lock_holds::HoldMeter;
-use super::{ExecutionSession, Inner, SessionTag};
+use super::{ExecutionSession, Inner, Locked, SessionTag};
 
 pub(super) type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 pub(super) type Held = fn() -> Option<&'static str>;
@@ -79,7 +80,7 @@ impl ExecutionSessionBuilder {
         ExecutionSession(Arc::new(Inner {
             tag: SessionTag(unique()),
             records: state.records(),
-            state: Mutex::new(state),
+            state: Mutex::new(Locked { state, effects: Effects::default() }),
             pool: self.pool.unwrap_or_default(),
             dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),
             observer: self.observer,

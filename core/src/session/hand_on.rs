@@ -3,14 +3,15 @@
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
 use crate::query::Completion;
 use crate::responsibility::Duty;
-use crate::sync::Arc;
+use crate::task::Work;
 use crate::{
     FailureCause, GenerateRequest, JitDylib, LookupResult, MaterializationUnit, SessionError, SymbolName,
-    Task, TaskPriority,
+    Task, TaskLabel, TaskPriority,
 };
 
 use super::drain::Outstanding;
 use super::{ExecutionSession, Live, frame};
+use crate::sync::Arc;
 
 impl ExecutionSession {
     /// Hands on all that a transaction left to do.
@@ -84,7 +85,7 @@ impl ExecutionSession {
     /// what it owns, or runs it if it only tells somebody something.
     fn enqueue(&self, task: Task) {
         if let Err(refused) = self.0.dispatcher.dispatch(task) {
-            let (label, priority) = (refused.label().clone(), refused.priority());
+            let (label, priority) = (refused.keep_label(), refused.priority());
             let last = match refused.runs_when_refused() {
                 true => refused,
                 false => Task::new(label, priority, move || drop(refused)),
@@ -94,14 +95,13 @@ impl ExecutionSession {
     }
 
     fn unit_task(&self, claimed: ClaimedUnit<Box<dyn MaterializationUnit>>) -> Task {
-        let (label, priority): (Arc<str>, _) = (claimed.unit_name.as_str().into(), claimed.priority);
-        let mut queued = QueuedUnit::new(self, claimed, self.outstanding());
-        Task::new(label, priority, move || queued.materialize())
+        let priority = claimed.priority;
+        Task::of(priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding: self.outstanding() }))
     }
 
     fn counted(&self, task: Task) -> Task {
         let guard = self.outstanding();
-        Task::new(task.label().clone(), task.priority(), move || {
+        Task::new(task.keep_label(), task.priority(), move || {
             if let Err(message) = frame::run(guard.session(), move || task.run()) {
                 guard.session().report_from_task(SessionError::Panicked { place: "a task", message });
             }
@@ -179,60 +179,33 @@ impl<F: FnOnce(&ExecutionSession) + Send + 'static> Drop for Told<F> {
 /// A claimed unit on its way to a worker. Dropping it unrun fails its symbols.
 struct QueuedUnit {
     /// Taken when it runs.
-    unit: Option<Box<dyn MaterializationUnit>>,
-    discarded: Vec<SymbolName>,
-    duty: Duty,
-    priority: TaskPriority,
+    claimed: Option<ClaimedUnit<Box<dyn MaterializationUnit>>>,
     /// Counts the task in until the unit has run, or its symbols have failed.
-    _outstanding: Outstanding,
+    outstanding: Outstanding,
 }
 
-impl QueuedUnit {
-    fn new(
-        session: &ExecutionSession,
-        claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
-        outstanding: Outstanding,
-    ) -> Self {
-        let ClaimedUnit {
-            unit,
-            discarded,
-            claim,
-            dylib,
-            dylib_name,
-            unit_name,
-            symbols,
-            initializer,
-            priority,
-        } = claimed;
-        let dylib = JitDylib::new(session.clone(), dylib, dylib_name);
-        let duty = Duty { dylib, claim, unit_name, symbols, initializer, settled: false };
-        Self { unit: Some(unit), discarded, duty, priority, _outstanding: outstanding }
+impl Work for QueuedUnit {
+    fn label(&self) -> &str {
+        self.claimed.as_ref().map_or("", |claimed| claimed.unit_name.as_str())
+    }
+
+    fn keep_label(&self) -> TaskLabel {
+        "unit.materialize".into()
     }
 
     /// Runs the unit, unless nobody wants it any more: then it goes back to its rows.
-    fn materialize(&mut self) {
-        let session = self.duty.session().clone();
-        let Some(claimed) = self.take() else { return };
+    fn run(mut self: Box<Self>) {
+        let session = self.outstanding.session();
+        let Some(claimed) = self.claimed.take() else { return };
         let Some(begun) = session.transact(|state, effects| state.begin(claimed, effects)) else { return };
-        let ClaimedUnit {
-            mut unit,
-            discarded,
-            claim,
-            dylib,
-            dylib_name,
-            unit_name,
-            symbols,
-            initializer,
-            ..
-        } = begun;
-        let dylib = JitDylib::new(session.clone(), dylib, dylib_name);
-        let span = tracing::debug_span!("unit.materialize", unit = %unit_name, dylib = dylib.name());
-        let duty = Duty { dylib: dylib.clone(), claim, unit_name, symbols, initializer, settled: false };
+        let (mut unit, discarded, duty) = session.duty_of(begun);
+        let span =
+            tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
         // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-        let (ended, failed) = frame::run_counting(&session, move || {
+        let (ended, failed) = frame::run_counting(session, move || {
             let responsibility = frame::attach(duty);
             let _entered = span.entered();
-            discarded.iter().for_each(|symbol| unit.discard(&dylib, symbol));
+            discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
             unit.materialize(responsibility);
         });
         // One that had finished or parked its responsibility has no symbol left to fail.
@@ -240,33 +213,31 @@ impl QueuedUnit {
             session.report_from_task(SessionError::Panicked { place: "a unit", message });
         }
     }
-
-    /// The claimed unit as the protocol knows it, leaving a settled husk.
-    fn take(&mut self) -> Option<ClaimedUnit<Box<dyn MaterializationUnit>>> {
-        let unit = self.unit.take()?;
-        self.duty.settle();
-        Some(ClaimedUnit {
-            unit,
-            discarded: std::mem::take(&mut self.discarded),
-            claim: self.duty.claim,
-            dylib: self.duty.dylib.id(),
-            dylib_name: self.duty.dylib.shared_name(),
-            unit_name: self.duty.unit_name.clone(),
-            symbols: std::mem::take(&mut self.duty.symbols),
-            initializer: self.duty.initializer.take(),
-            priority: self.priority,
-        })
-    }
 }
 
 impl Drop for QueuedUnit {
     fn drop(&mut self) {
-        let Some(unit) = self.unit.take() else { return };
-        self.duty.fail(FailureCause::NotDispatched);
-        let session = self.duty.session();
+        let Some(claimed) = self.claimed.take() else { return };
+        let session = self.outstanding.session();
+        let (unit, _, mut duty) = session.duty_of(claimed);
+        duty.fail(FailureCause::NotDispatched);
         if let Err(message) = frame::run(session, move || drop(unit)) {
             let place = "the drop of a unit";
             session.report_from_task(SessionError::Panicked { place, message });
         }
+    }
+}
+
+impl ExecutionSession {
+    /// Takes a claimed unit apart: the unit, what it is to `discard`, and the duty for its symbols.
+    fn duty_of(
+        &self,
+        claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
+    ) -> (Box<dyn MaterializationUnit>, Vec<SymbolName>, Duty) {
+        let ClaimedUnit {
+            unit, discarded, claim, dylib, dylib_name, unit_name, symbols, initializer, ..
+        } = claimed;
+        let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
+        (unit, discarded, Duty { dylib, claim, unit_name, symbols, initializer, settled: false })
     }
 }

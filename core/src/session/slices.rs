@@ -11,7 +11,7 @@ use crate::protocol::SessionState;
 use crate::protocol::effects::Effects;
 use crate::sync::weakened;
 
-use super::{ExecutionSession, Live};
+use super::{ExecutionSession, Live, Locked};
 
 impl ExecutionSession {
     /// Attends to the work that is left until there is none, beginning with the effects of the transaction that left it.
@@ -24,7 +24,7 @@ impl ExecutionSession {
         self.pass_on(effects);
         loop {
             let mut effects = Effects::default();
-            let more = self.locked(|state| state.slice(&mut effects));
+            let more = self.locked(|locked| locked.state.slice(&mut effects));
             self.pass_on(effects);
             if !more {
                 break;
@@ -45,7 +45,7 @@ impl ExecutionSession {
         // Only if another thread attends to the work; it may be the slower one.
         loop {
             let mut effects = Effects::default();
-            let removed = self.locked(|state| {
+            let removed = self.locked(|Locked { state, .. }| {
                 let removed = state.is_removed(condemnations);
                 if !removed {
                     state.help(&mut effects);
@@ -77,6 +77,6 @@ impl Attends<'_> {
 
 impl Drop for Attends<'_> {
     fn drop(&mut self) {
-        self.0.locked(SessionState::abandon_slices);
+        self.0.locked(|locked| locked.state.abandon_slices());
     }
 }

@@ -1,0 +1,271 @@
+//! Names: which rows bear a name.
+//!
+//! ```text
+//!  first    name ─▶ row ⇄ row ⇄ row        one row of each name stands in the table,
+//!  others   (name, dylib) ──▲─────▲        the rest in this one as well
+//! ```
+//!
+//! Nearly every name is defined in one dylib, and then one probe finds it or says that no dylib has it. A name that
+//! many dylibs define costs a second probe a dylib, however many they are.
+//!
+//! Entries keep half of their hash, so that growing reads no row and no name; the table is cut into shards, so that
+//! no transaction pays for moving all of it.
+
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+use crate::SymbolName;
+
+use super::ids::{DylibId, Id, RowId};
+use super::row::{Links, Row};
+use super::slab::{NONE, Slab};
+
+/// The rows of each name.
+#[derive(Debug)]
+pub(crate) struct NameIndex {
+    /// The first row of the list of each name.
+    first: Box<[HashTable<Place>]>,
+    /// The other rows of these lists.
+    others: HashTable<Place>,
+}
+
+/// A row, and the half of its hash that the tables go by.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    hash: u32,
+    row: u32,
+}
+
+const SHARDS: usize = 64;
+
+/// Tables do not shrink below this.
+const CAPACITY_KEPT: usize = 32;
+
+impl NameIndex {
+    pub(crate) fn new() -> Self {
+        Self { first: (0..SHARDS).map(|_| HashTable::new()).collect(), others: HashTable::new() }
+    }
+
+    /// The first row of the list of `name`.
+    pub(crate) fn first(&self, name: &SymbolName, rows: &Slab<RowId, Row>) -> Option<u32> {
+        let hash = hash(name);
+        let is_it = |place: &Place| place.hash == hash && rows.at(place.row).name == *name;
+        Some(self.first[shard(hash)].find(spread(hash), is_it)?.row)
+    }
+
+    /// The row of `name` in `dylib` that `lives`: beside it there may be some that are being removed.
+    pub(crate) fn find(
+        &self,
+        dylib: DylibId,
+        name: &SymbolName,
+        rows: &Slab<RowId, Row>,
+        lives: impl Fn(&Row) -> bool,
+    ) -> Option<u32> {
+        let first = self.first(name, rows)?;
+        self.find_among(first, dylib, name, rows, lives)
+    }
+
+    /// The row of `name` in `dylib`, given the first row of its list.
+    pub(crate) fn find_among(
+        &self,
+        first: u32,
+        dylib: DylibId,
+        name: &SymbolName,
+        rows: &Slab<RowId, Row>,
+        lives: impl Fn(&Row) -> bool,
+    ) -> Option<u32> {
+        let row = rows.at(first);
+        if row.dylib == dylib && lives(row) {
+            return Some(first);
+        }
+        if row.namesakes.next == NONE {
+            return None;
+        }
+        let hash = hash_in(dylib, name);
+        let is_it = |place: &Place| {
+            let row = rows.at(place.row);
+            row.dylib == dylib && row.name == *name && lives(row)
+        };
+        Some(self.others.find(spread(hash), is_it)?.row)
+    }
+
+    /// Adds a row that is in no list yet, behind the first one of its name.
+    pub(crate) fn insert(&mut self, row: RowId, rows: &mut Slab<RowId, Row>) {
+        let (name, dylib, index) = (&rows[row].name, rows[row].dylib, row.index());
+        let hash = hash(name);
+        let Some(first) = self.first(name, rows) else {
+            let place = Place { hash, row: index };
+            self.first[shard(hash)].insert_unique(spread(hash), place, |place| spread(place.hash));
+            return;
+        };
+        let hash = hash_in(dylib, name);
+        let place = Place { hash, row: index };
+        self.others.insert_unique(spread(hash), place, |place| spread(place.hash));
+        let next = std::mem::replace(&mut rows.at_mut(first).namesakes.next, index);
+        rows[row].namesakes = Links { previous: first, next };
+        if next != NONE {
+            rows.at_mut(next).namesakes.previous = index;
+        }
+    }
+
+    /// Takes a row out of the list of its name; gives a neighbour, if it had one.
+    pub(crate) fn remove(&mut self, row: RowId, rows: &mut Slab<RowId, Row>) -> Option<u32> {
+        let Row { namesakes: Links { previous, next }, ref name, dylib, .. } = rows[row];
+        match (previous, next) {
+            (NONE, NONE) => {
+                let hash = hash(name);
+                let table = &mut self.first[shard(hash)];
+                if let Ok(entry) = table.find_entry(spread(hash), |place| place.row == row.index()) {
+                    entry.remove();
+                }
+                shrink(table);
+            }
+            (NONE, next) => {
+                // The next one stands for the name from now on.
+                self.leave_others(hash_in(rows.at(next).dylib, name), next);
+                let hash = hash(name);
+                let place = self.first[shard(hash)].find_mut(spread(hash), |place| place.row == row.index());
+                if let Some(place) = place {
+                    place.row = next;
+                }
+            }
+            _ => self.leave_others(hash_in(dylib, name), row.index()),
+        }
+        if next != NONE {
+            rows.at_mut(next).namesakes.previous = previous;
+        }
+        if previous != NONE {
+            rows.at_mut(previous).namesakes.next = next;
+        }
+        [next, previous].into_iter().find(|&neighbour| neighbour != NONE)
+    }
+
+    fn leave_others(&mut self, hash: u32, row: u32) {
+        if let Ok(entry) = self.others.find_entry(spread(hash), |place| place.row == row) {
+            entry.remove();
+        }
+        shrink(&mut self.others);
+    }
+
+    /// The first row of each list.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.first.iter().flatten().map(|place| place.row)
+    }
+
+    /// How many rows are in the lists.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn len(&self) -> usize {
+        self.others.len() + self.first.iter().map(HashTable::len).sum::<usize>()
+    }
+
+    /// How many rows there is room for, for tests.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(crate) fn capacity(&self) -> usize {
+        self.others.capacity() + self.first.iter().map(HashTable::capacity).sum::<usize>()
+    }
+}
+
+/// Half of a name's hash, the better half: the low bits of Fx's result.
+fn hash(name: &SymbolName) -> u32 {
+    FxBuildHasher.hash_one(name) as u32
+}
+
+fn hash_in(dylib: DylibId, name: &SymbolName) -> u32 {
+    FxBuildHasher.hash_one((name, dylib)) as u32
+}
+
+/// A hash as tables want it: they tell entries of a bucket apart by its highest bits.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// Chosen by bits that no table of a sensible size uses.
+fn shard(hash: u32) -> usize {
+    (hash >> 20) as usize % SHARDS
+}
+
+/// Gives memory back once a table is mostly empty: removing everything must not leave its peak behind.
+fn shrink(table: &mut HashTable<Place>) {
+    if table.capacity() > CAPACITY_KEPT && table.len() < table.capacity() / 8 {
+        table.shrink_to(2 * table.len(), |place| spread(place.hash));
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use crate::protocol::define::Definition;
+    use crate::protocol::effects::Effects;
+    use crate::protocol::ids::DylibId;
+    use crate::protocol::{Payload, SessionState};
+    use crate::{SymbolFlags, SymbolName, SymbolStringPool, TaskPriority};
+
+    enum Numbers {}
+
+    impl Payload for Numbers {
+        type Unit = u32;
+        type Handler = u32;
+        type Generator = u32;
+        type Resource = u32;
+    }
+
+    fn define(state: &mut SessionState<Numbers>, dylib: DylibId, name: &SymbolName, unit: u32) {
+        let definition = Definition {
+            unit_name: name.clone(),
+            symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
+            initializer: None,
+            priority: TaskPriority::Demanded,
+            by_task: false,
+        };
+        state.define(dylib, None, definition, unit, &mut Effects::default()).unwrap();
+    }
+
+    #[test]
+    fn a_name_of_many_dylibs_is_found_whichever_of_them_lets_it_go() {
+        for stride in [1, 7, 99] {
+            let mut state: SessionState<Numbers> = SessionState::new(false);
+            let name = SymbolStringPool::new().intern("main");
+            let dylibs: Vec<_> =
+                (0..100).map(|index| state.create_dylib(format!("d{index}").into()).unwrap()).collect();
+            for (&dylib, unit) in dylibs.iter().zip(0..) {
+                define(&mut state, dylib, &name, unit);
+            }
+            let mut left: Vec<_> = dylibs.clone();
+            let mut next = 0;
+            while !left.is_empty() {
+                next = (next + stride) % left.len();
+                let dylib = left.swap_remove(next);
+                state
+                    .remove_names(dylib, std::slice::from_ref(&name), || "d".into(), &mut Effects::default())
+                    .unwrap();
+                state.check();
+                for dylib in &dylibs {
+                    assert_eq!(state.find(*dylib, &name).is_some(), left.contains(dylib));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_and_tables_take_what_is_live() {
+        const MANY: u32 = 20_000;
+        let mut state: SessionState<Numbers> = SessionState::new(false);
+        let dylib = state.create_dylib("main".into()).unwrap();
+        let pool = SymbolStringPool::new();
+        for round in 0..3 {
+            let names: Vec<_> = (0..MANY).map(|index| pool.intern(&format!("{round}.{index}"))).collect();
+            for (name, unit) in names.iter().zip(0..) {
+                define(&mut state, dylib, name, unit);
+            }
+            assert!(state.rows.capacity() < 2 * MANY as usize);
+            assert!(state.names.capacity() < 4 * MANY as usize);
+            state.remove_names(dylib, &names, || "main".into(), &mut Effects::default()).unwrap();
+            state.check();
+            for capacity in [state.rows.capacity(), state.units.capacity(), state.names.capacity()] {
+                assert!(capacity <= 64 * 64, "room for {capacity} of nothing");
+            }
+        }
+    }
+}
