@@ -191,7 +191,7 @@ impl Interrupts {
 
 impl TaskDispatcher for Interrupts {
     fn dispatch(&self, task: Task) -> Result<(), Task> {
-        if &**task.label() == self.label {
+        if task.label() == self.label {
             let interruption = self.interruption.lock().take();
             if let Some(interruption) = interruption {
                 within_reason(interruption);
