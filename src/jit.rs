@@ -188,7 +188,7 @@ impl Jit {
                 break;
             }
             symbols.add(entry.clone(), SymbolLookupFlags::RequiredSymbol);
-            found = self.session.lookup(&order, symbols)?.get(&entry).copied();
+            found = self.session.lookup(&order, symbols)?.get(&entry);
         }
         found.ok_or_else(|| JitError::NotCallable { symbol: entry.as_str().into() })
     }

@@ -3,7 +3,7 @@
 use uruk_core::sync::Arc;
 use uruk_core::{
     ExecutionSession, ExecutionSessionBuilder, ExecutorAddr, ExecutorSymbolDef, JitDylib,
-    JitDylibLookupFlags, LookupSet, MaterializationInterface, MaterializationResponsibility,
+    JitDylibLookupFlags, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
     MaterializationUnit, SearchOrder, SymbolFlags, SymbolMap, SymbolName, TaskDispatcher, absolute_symbols,
 };
 
@@ -54,7 +54,7 @@ impl Engine {
     }
 
     /// Looks up all of `names` and blocks until they are Ready.
-    pub(crate) fn look_up(&self, order: &SearchOrder, names: &[SymbolName]) -> SymbolMap {
+    pub(crate) fn look_up(&self, order: &SearchOrder, names: &[SymbolName]) -> LookupResult {
         let found = self.session.lookup(order, set(names)).expect("every symbol is defined");
         assert_eq!(found.len(), names.len());
         found

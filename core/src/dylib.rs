@@ -9,13 +9,8 @@ use crate::resource::remove_resources;
 use crate::sync::Arc;
 use crate::{
     DefineError, DefinitionGenerator, DylibError, ExecutionSession, GeneratorId, JitDylibLookupFlags,
-    MaterializationUnit, RemoveError, ResourceTracker, SymbolFlags, SymbolName,
+    MaterializationUnit, RemoveError, ResourceTracker, SearchOrder, SymbolFlags, SymbolName,
 };
-
-/// The dylibs a lookup searches, in order, and what it may see of each.
-///
-/// Source: ORC `JITDylibSearchOrder`.
-pub type SearchOrder = Vec<(JitDylib, JitDylibLookupFlags)>;
 
 /// A name space of symbols in a session, with an order in which its references are searched.
 ///
@@ -93,7 +88,8 @@ impl JitDylib {
     /// If a dylib belongs to another session or was removed.
     ///
     /// Source: ORC `JITDylib::setLinkOrder`.
-    pub fn set_link_order(&self, order: SearchOrder) -> Result<(), DylibError> {
+    pub fn set_link_order(&self, order: impl Into<SearchOrder>) -> Result<(), DylibError> {
+        let order = order.into();
         let ids = self.session.own_order(&order).map_err(|name| DylibError::Foreign { name })?;
         self.session
             .transact(|state, _| state.set_link_order(self.id, ids))

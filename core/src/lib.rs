@@ -48,12 +48,14 @@ mod event;
 mod failure;
 mod generator;
 mod in_place;
+mod lookup_result;
 mod panics;
 mod protocol;
 mod query;
 mod record;
 mod resource;
 mod responsibility;
+mod search_order;
 mod session;
 mod symbol;
 mod task;
@@ -61,7 +63,7 @@ mod unit;
 mod units;
 
 pub use address::{ExecutorAddr, ExecutorSymbolDef};
-pub use dylib::{JitDylib, SearchOrder};
+pub use dylib::JitDylib;
 pub use error::{
     CloseError, DefineError, DelegateError, DylibError, EmitError, LookupError, RemoveError, ResolveError,
     SearchedDylib, SessionError, TrackerError,
@@ -70,11 +72,13 @@ pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
 pub use generator::{DefinitionGenerator, GenerateRequest, GeneratorId};
 pub use in_place::InPlaceTaskDispatcher;
-pub use query::{LookupRequest, LookupResult, SymbolFuture};
+pub use lookup_result::LookupResult;
+pub use query::{LookupRequest, SymbolFuture};
 pub use resource::{Resource, ResourceTracker};
 pub use responsibility::{
     DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
 };
+pub use search_order::SearchOrder;
 pub use session::{ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown};
 pub use symbol::flags::SymbolFlags;
 pub use symbol::name::{SymbolName, SymbolStringPool};

@@ -5,16 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
-
 use crate::protocol::ids::QueryId;
-use crate::protocol::query::{Answer, Found};
-use crate::session::SessionTag;
+use crate::protocol::query::Found;
 use crate::sync::{Arc, Latch, Mutex, weakened};
-use crate::{
-    Dependency, ExecutionSession, ExecutorSymbolDef, LookupError, LookupKind, LookupSet, RequiredState,
-    SearchOrder, SymbolMap, SymbolName,
-};
+use crate::{ExecutionSession, LookupError, LookupKind, LookupResult, LookupSet, RequiredState, SearchOrder};
 
 /// What a lookup asks for.
 #[derive(Clone, Debug)]
@@ -31,8 +25,8 @@ pub struct LookupRequest {
 
 impl LookupRequest {
     /// A static lookup of `symbols` along `order`, until they are Ready.
-    pub fn new(order: SearchOrder, symbols: LookupSet) -> Self {
-        Self { kind: LookupKind::Static, order, symbols, required_state: RequiredState::Ready }
+    pub fn new(order: impl Into<SearchOrder>, symbols: LookupSet) -> Self {
+        Self { kind: LookupKind::Static, order: order.into(), symbols, required_state: RequiredState::Ready }
     }
 
     /// The same lookup, answered as soon as addresses are known: what linkers ask for.
@@ -43,47 +37,8 @@ impl LookupRequest {
     }
 }
 
-/// What a lookup answers. Weakly referenced symbols that are absent are left out.
-#[derive(Clone, Debug, Default)]
-pub struct LookupResult {
-    symbols: SymbolMap,
-    dependencies: FxHashMap<SymbolName, Dependency>,
-}
-
-impl LookupResult {
-    pub(crate) fn new(answer: Answer, session: SessionTag) -> Self {
-        let mut symbols = SymbolMap::with_capacity_and_hasher(answer.len(), FxBuildHasher);
-        let mut dependencies = FxHashMap::with_capacity_and_hasher(answer.len(), FxBuildHasher);
-        for Found { name, row, definition } in answer.into_found() {
-            dependencies.insert(name.clone(), Dependency { row, session });
-            symbols.insert(name, definition);
-        }
-        Self { symbols, dependencies }
-    }
-
-    /// The definition of `name`.
-    pub fn get(&self, name: &SymbolName) -> Option<ExecutorSymbolDef> {
-        self.symbols.get(name).copied()
-    }
-
-    /// The token by which an emission may depend on the definition of `name`.
-    pub fn dependency(&self, name: &SymbolName) -> Option<Dependency> {
-        self.dependencies.get(name).copied()
-    }
-
-    /// The tokens of all definitions.
-    pub fn dependencies(&self) -> Vec<Dependency> {
-        self.dependencies.values().copied().collect()
-    }
-
-    /// All definitions.
-    pub fn symbols(&self) -> &SymbolMap {
-        &self.symbols
-    }
-}
-
-/// The answer of a blocking or handled lookup, as the protocol delivers it.
-pub(crate) type Outcome = Result<Answer, LookupError>;
+/// The answer of a lookup, as the protocol delivers it.
+pub(crate) type Outcome = Result<Vec<Found>, LookupError>;
 
 /// Who is told when a query ends.
 pub(crate) enum Completion {

@@ -1,9 +1,9 @@
 //! The ready path: lookups of Ready symbols without the session lock.
 //!
-//! A name that is Ready in some dylib has one immutable *record* of all its definitions in every dylib.
-//! Records are replaced inside transactions, never after them, so that no removal is overtaken. A
-//! reader takes the first definition its search order may see and answers only if that one is Ready and
-//! nothing could come before it; in every other case it gives up, and the caller takes the lock.
+//! A name that is Ready in some dylib has one *record* of all its definitions in every dylib. Records change
+//! inside transactions, never after them, so that no removal is overtaken. A reader takes the first definition
+//! its search order may see and answers only if that one is Ready and nothing could come before it; in every
+//! other case it gives up, and the caller takes the lock.
 //!
 //! # The gate
 //!
@@ -13,8 +13,8 @@
 //! ```text
 //!   writer, under the session lock            reader, without it
 //!   gate |= CHANGING                          before = gate; CHANGING? give up
-//!   fence(Release)                            read records
-//!   replace records, set flags                fence(Acquire)
+//!   fence(Release)                            read records, dylibs and the count of their changes
+//!   replace records, dylibs, their count      fence(Acquire)
 //!   gate = gate + VERSION, not CHANGING       gate == before? answer : give up
 //! ```
 //!
@@ -22,92 +22,120 @@
 //! |---|---|---|
 //! | `CHANGING` | a transaction removes, redefines or hides something | first such change of a transaction, and its end |
 //! | `CLOSED` | the session refuses lookups | close |
-//! | `GENERATES` | some dylib has a generator | generators added and removed |
-//! | `DYLIB_REMOVED` | a search order may name a dylib that is gone | removal of a dylib |
 //! | `REMOVING` | records tell of rows that are gone for everybody | removal of a tracker with many rows, and its end |
 //! | the rest | version | the end of each transaction that was `CHANGING` |
 //!
-//! A definition that becomes Ready does not move the version: it contradicts no answer.
+//! A definition that becomes Ready does not move the version: it contradicts no answer. Nor does a dylib that is
+//! created: no order names it yet.
+//!
+//! # Dylibs of the order
+//!
+//! An answer takes for granted that no dylib of the order was removed and that none before the one that answers
+//! generates. Both change rarely, and each change is counted, within a closed gate. So an order is walked over
+//! once for each such count and remembers what was seen (`SearchOrder::remember`); with the same count it still
+//! holds. In an order of one dylib nothing comes before, and a removed dylib has no definitions.
 //!
 //! **Architecture Invariant:** what a reader answers is what the locked path would have answered at some
 //! moment between the reader's two looks at the gate.
 
+mod definitions;
+mod map;
+
 use crate::protocol::ids::DylibId;
-use crate::sync::atomic::{AtomicUsize, Ordering, fence};
-use crate::{ExecutionSession, ExecutorSymbolDef, JitDylibLookupFlags, SearchOrder, SymbolFlags, SymbolName};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::{ExecutionSession, SearchOrder, SymbolName};
+
+use definitions::{Edit, Record};
+use map::Map;
+
+pub(crate) use definitions::RecordedDefinition;
+#[cfg(any(test, debug_assertions))]
+pub(crate) use definitions::SEVERAL_AGAIN;
 
 /// The records of a session and the gate before them.
 #[derive(Debug)]
 pub(crate) struct Records {
     gate: AtomicUsize,
-    map: map::Map,
-}
-
-/// All definitions of one name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
-    /// The usual case, without a second allocation.
-    One(RecordedDefinition),
-    Several(Box<[RecordedDefinition]>),
-}
-
-/// One definition of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordedDefinition {
-    pub(crate) dylib: DylibId,
-    pub(crate) flags: SymbolFlags,
-    /// None unless it is Ready.
-    pub(crate) ready: Option<ExecutorSymbolDef>,
+    names: Map<SymbolName, Record>,
+    /// The dylibs that are there, and whether each has a generator.
+    dylibs: Map<DylibId, bool>,
+    /// How often a dylib was removed, got its first generator or lost its last.
+    dylib_changes: AtomicU64,
 }
 
 const CHANGING: usize = 1;
-pub(crate) const CLOSED: usize = 1 << 1;
-pub(crate) const GENERATES: usize = 1 << 2;
-pub(crate) const DYLIB_REMOVED: usize = 1 << 3;
-pub(crate) const REMOVING: usize = 1 << 4;
-const VERSION: usize = 1 << 5;
-
-/// A name defined in more dylibs than this has no record: each of its changes would rewrite all of it.
-pub(crate) const DEFINITIONS_MAX: usize = 64;
+const CLOSED: usize = 1 << 1;
+const REMOVING: usize = 1 << 2;
+const VERSION: usize = 1 << 3;
 
 impl Records {
     pub(crate) fn new() -> Self {
-        Self { gate: AtomicUsize::new(0), map: map::Map::default() }
+        Self {
+            gate: AtomicUsize::new(0),
+            names: Map::new(),
+            dylibs: Map::new(),
+            dylib_changes: AtomicU64::new(0),
+        }
     }
 
     /// The definitions of `names` along `order`, if every one of them is Ready and certain.
     ///
-    /// Each found definition goes to `found`; after giving up, what went there is void.
+    /// Each found definition goes to `found`, in the order of the names; after giving up, what went there is void.
     ///
     /// # Cost
-    /// One probe a name and one look at each dylib of the order. Takes no lock, allocates nothing, touches
-    /// no reference count.
+    /// One probe for each name and one for each of its definitions. Takes no lock, allocates nothing, touches no
+    /// reference count.
     pub(crate) fn read<'a>(
         &self,
         session: &ExecutionSession,
         order: &SearchOrder,
-        names: impl Iterator<Item = &'a SymbolName>,
-        mut found: impl FnMut(&'a SymbolName, ExecutorSymbolDef),
+        mut names: impl Iterator<Item = &'a SymbolName>,
+        mut found: impl FnMut(&RecordedDefinition),
     ) -> bool {
         // ordering[record-gate]: Acquire. Pairs with the Release in `end_change`; records replaced before the
         // gate was opened are seen.
         let before = self.gate.load(Ordering::Acquire);
-        if before & (CHANGING | CLOSED | REMOVING) != 0 || (before & DYLIB_REMOVED != 0 && order.len() > 1) {
+        if before & (CHANGING | CLOSED | REMOVING) != 0 || !order.is_of(session) {
             return false;
         }
-        let guard = self.map.guard();
-        for name in names {
-            let record = self.map.get(name, &guard);
-            let definition =
-                record.and_then(|record| record.visible(session, order, before & GENERATES != 0));
-            let Some(definition) = definition else { return false };
-            found(name, definition);
-        }
-        // ordering[record-change]: Acquire fence. Pairs with the Release fence in `start_change`; a reader that saw a
-        // record of a change sees here that the gate has moved.
+        let Some(certainty) = self.certainty(order) else { return false };
+        let guard = self.names.guard();
+        let answered = names.all(|name| {
+            let record = self.names.get(name, &guard);
+            record.is_some_and(|record| record.answer(order, certainty.until, &mut found))
+        });
+        // ordering[record-change]: Acquire fence. Pairs with the Release fence in `start_change`; a reader that saw
+        // anything of a change sees here that the gate has moved.
         fence(Ordering::Acquire);
         // Relaxed: the fence above orders it behind the reads of the records.
-        self.gate.load(Ordering::Relaxed) == before
+        if self.gate.load(Ordering::Relaxed) != before {
+            return false;
+        }
+        if let Some((changes, first_generating)) = certainty.learnt {
+            order.remember(changes, first_generating);
+        }
+        answered
+    }
+
+    /// How far along `order` an answer is certain. None if one of its dylibs was removed. To be confirmed by the gate.
+    fn certainty(&self, order: &SearchOrder) -> Option<Certainty> {
+        if order.len() == 1 {
+            return Some(Certainty { until: 0, learnt: None });
+        }
+        // Relaxed: moved within a closed gate only, like the records.
+        let changes = self.dylib_changes.load(Ordering::Relaxed);
+        if let Some(until) = order.certain_until(changes) {
+            return Some(Certainty { until, learnt: None });
+        }
+        let guard = self.dylibs.guard();
+        let mut first_generating = None;
+        for (position, (dylib, _)) in order.iter().enumerate() {
+            if *self.dylibs.get(&dylib.id(), &guard)? {
+                first_generating.get_or_insert(position);
+            }
+        }
+        let until = first_generating.unwrap_or(usize::MAX);
+        Some(Certainty { until, learnt: Some((changes, first_generating)) })
     }
 
     /// Closes the gate until [`Records::end_change`]. Called under the session lock.
@@ -119,13 +147,21 @@ impl Records {
         fence(Ordering::Release);
     }
 
-    /// Sets or clears a flag, as a change. Called under the session lock.
-    pub(crate) fn set_flag(&self, flag: usize, on: bool) {
+    /// Refuses readers from now on. Called under the session lock.
+    pub(crate) fn close(&self) {
+        self.start_change();
+        // Relaxed: only the holder of the session lock writes the gate.
+        self.gate.store(self.gate.load(Ordering::Relaxed) | CLOSED, Ordering::Relaxed);
+    }
+
+    /// Refuses readers while records tell of definitions that are gone. Called under the session lock.
+    pub(crate) fn set_removing(&self, removing: bool) {
         // Relaxed: only the holder of the session lock writes the gate.
         let gate = self.gate.load(Ordering::Relaxed);
-        if (gate & flag != 0) != on {
+        if (gate & REMOVING != 0) != removing {
             self.start_change();
-            self.gate.store((gate | CHANGING) ^ flag, Ordering::Relaxed);
+            // Relaxed: see above.
+            self.gate.store((gate | CHANGING) ^ REMOVING, Ordering::Relaxed);
         }
     }
 
@@ -139,146 +175,99 @@ impl Records {
         }
     }
 
-    /// Replaces the record of a name. Called under the session lock.
-    pub(crate) fn replace(&self, name: &SymbolName, definitions: &[RecordedDefinition]) {
-        let ready = |definition: &RecordedDefinition| definition.ready.is_some();
-        match definitions {
-            [one] if ready(one) => self.map.insert(name, Record::One(*one)),
-            several if several.len() <= DEFINITIONS_MAX && several.iter().any(ready) => {
-                self.map.insert(name, Record::Several(several.into()));
-            }
-            _ => self.map.remove(name),
+    /// A dylib was created. Called under the session lock, like all that follow.
+    pub(crate) fn add_dylib(&self, dylib: DylibId) {
+        self.dylibs.insert(dylib, false);
+    }
+
+    /// A dylib was removed, its definitions before it.
+    pub(crate) fn remove_dylib(&self, dylib: DylibId) {
+        self.count_dylib_change();
+        self.dylibs.remove(&dylib);
+    }
+
+    /// A dylib has generators from now on, or has none.
+    pub(crate) fn set_generates(&self, dylib: DylibId, generates: bool) {
+        let known = self.dylibs.get(&dylib, &self.dylibs.guard()).copied();
+        if known.is_some_and(|known| known != generates) {
+            self.count_dylib_change();
+            self.dylibs.insert(dylib, generates);
         }
     }
 
-    /// The record of a name, for checks.
+    fn count_dylib_change(&self) {
+        self.start_change();
+        // Relaxed: only the holder of the session lock writes it, and readers look at the gate behind it.
+        let changes = self.dylib_changes.load(Ordering::Relaxed);
+        self.dylib_changes.store(changes + 1, Ordering::Relaxed);
+    }
+
+    /// The only definition of its name became Ready.
+    pub(crate) fn publish_alone(&self, name: &SymbolName, definition: RecordedDefinition) {
+        self.names.insert(name.clone(), Record::One(definition));
+    }
+
+    /// One of several definitions of a name became Ready; `all` lists them, should the name have no record yet.
+    pub(crate) fn publish(
+        &self,
+        name: &SymbolName,
+        definition: RecordedDefinition,
+        all: impl FnOnce() -> Vec<RecordedDefinition>,
+    ) {
+        if !self.edit(name, |record| record.with(definition))
+            && let Some(record) = Record::of(all())
+        {
+            self.names.insert(name.clone(), record);
+        }
+    }
+
+    /// A name got a further definition, which is not Ready.
+    pub(crate) fn appear(&self, name: &SymbolName, definition: RecordedDefinition) {
+        self.edit(name, |record| {
+            self.start_change();
+            record.with(definition)
+        });
+    }
+
+    /// The definition of a name in `dylib` goes.
+    pub(crate) fn disappear(&self, name: &SymbolName, dylib: DylibId) {
+        self.edit(name, |record| {
+            self.start_change();
+            record.without(dylib)
+        });
+    }
+
+    /// Changes the record of a name. Says whether it has one.
+    fn edit(&self, name: &SymbolName, change: impl FnOnce(&Record) -> Edit) -> bool {
+        let guard = self.names.guard();
+        let Some(edit) = self.names.get(name, &guard).map(change) else { return false };
+        drop(guard);
+        match edit {
+            Edit::Made => {}
+            Edit::Replace(record) => self.names.insert(name.clone(), record),
+            Edit::Remove => self.names.remove(name),
+        }
+        true
+    }
+
+    /// What is recorded of a name, for checks.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn record(&self, name: &SymbolName) -> Option<Record> {
-        let guard = self.map.guard();
-        self.map.get(name, &guard).cloned()
+    pub(crate) fn recorded(&self, name: &SymbolName) -> Option<Vec<RecordedDefinition>> {
+        let guard = self.names.guard();
+        self.names.get(name, &guard).map(Record::definitions)
     }
 
     /// How many records there are, for checks.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
-        self.map.len()
+        self.names.len()
     }
 }
 
-impl Record {
-    pub(crate) fn definitions(&self) -> &[RecordedDefinition] {
-        match self {
-            Self::One(definition) => std::slice::from_ref(definition),
-            Self::Several(definitions) => definitions,
-        }
-    }
-
-    /// The first definition that a search along `order` may see, if it is Ready and certain.
-    fn visible(
-        &self,
-        session: &ExecutionSession,
-        order: &SearchOrder,
-        generates: bool,
-    ) -> Option<ExecutorSymbolDef> {
-        let mut first = None;
-        for (position, (dylib, flags)) in order.iter().enumerate() {
-            // A dylib of another session is an error, wherever in the order it stands.
-            if dylib.session() != session {
-                return None;
-            }
-            if first.is_none() {
-                let id = dylib.id();
-                let here = self.definitions().iter().find(|definition| definition.dylib == id);
-                first = here
-                    .filter(|definition| definition.is_visible(*flags))
-                    .map(|definition| (position, definition));
-            }
-        }
-        let (position, definition) = first?;
-        // A generator of an earlier dylib might provide something that comes before this one.
-        let certain = position == 0 || !generates;
-        let answers = certain && !definition.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
-        definition.ready.filter(|_| answers)
-    }
-}
-
-impl RecordedDefinition {
-    fn is_visible(&self, flags: JitDylibLookupFlags) -> bool {
-        flags == JitDylibLookupFlags::MatchAllSymbols || self.flags.contains(SymbolFlags::EXPORTED)
-    }
-}
-
-/// The map that programs run: read without locks, its values reclaimed when no reader can see them.
-#[cfg(not(uruk_loom))]
-mod map {
-    use rustc_hash::FxBuildHasher;
-
-    use super::Record;
-    use crate::SymbolName;
-
-    #[derive(Debug, Default)]
-    pub(super) struct Map(papaya::HashMap<SymbolName, Record, FxBuildHasher>);
-
-    impl Map {
-        pub(super) fn guard(&self) -> impl papaya::Guard + '_ {
-            self.0.guard()
-        }
-
-        pub(super) fn get<'g>(&self, name: &SymbolName, guard: &'g impl papaya::Guard) -> Option<&'g Record> {
-            self.0.get(name, guard)
-        }
-
-        pub(super) fn insert(&self, name: &SymbolName, record: Record) {
-            self.0.pin().insert(name.clone(), record);
-        }
-
-        pub(super) fn remove(&self, name: &SymbolName) {
-            self.0.pin().remove(name);
-        }
-
-        #[cfg(any(test, debug_assertions))]
-        pub(super) fn len(&self) -> usize {
-            self.0.len()
-        }
-    }
-}
-
-/// The map that models run: locked, because they check the gate and not somebody else's map.
-#[cfg(uruk_loom)]
-mod map {
-    use rustc_hash::FxHashMap;
-
-    use super::Record;
-    use crate::SymbolName;
-    use crate::sync::{Mutex, MutexGuard};
-
-    #[derive(Debug, Default)]
-    pub(super) struct Map(Mutex<FxHashMap<SymbolName, Record>>);
-
-    impl Map {
-        pub(super) fn guard(&self) -> MutexGuard<'_, FxHashMap<SymbolName, Record>> {
-            self.0.lock()
-        }
-
-        pub(super) fn get<'g>(
-            &self,
-            name: &SymbolName,
-            guard: &'g MutexGuard<'_, FxHashMap<SymbolName, Record>>,
-        ) -> Option<&'g Record> {
-            guard.get(name)
-        }
-
-        pub(super) fn insert(&self, name: &SymbolName, record: Record) {
-            self.0.lock().insert(name.clone(), record);
-        }
-
-        pub(super) fn remove(&self, name: &SymbolName) {
-            self.0.lock().remove(name);
-        }
-
-        #[cfg(any(test, debug_assertions))]
-        pub(super) fn len(&self) -> usize {
-            self.0.lock().len()
-        }
-    }
+/// How far along an order an answer is certain.
+struct Certainty {
+    /// The last position at which nothing generated could come before.
+    until: usize,
+    /// What the order does not know yet: as of which count of changes, and the first position that generates.
+    learnt: Option<(u64, Option<usize>)>,
 }

@@ -20,14 +20,15 @@ use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::{DylibId, QueryId};
 use crate::protocol::lookup::Search;
+use crate::protocol::query::Found;
 use crate::protocol::{Payload, SessionState};
-use crate::query::{BlockedLookup, Completion, FutureSlot};
+use crate::query::{BlockedLookup, Completion};
 use crate::record::Records;
 use crate::sync::{Arc, Latch, Mutex};
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
-    LookupResult, LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder,
-    SessionError, SymbolFuture, SymbolMap, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError,
+    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use builder::{Held, Observer, Reporter};
@@ -138,7 +139,11 @@ impl ExecutionSession {
     }
 
     /// Looks `symbols` up under the lock, and waits for what is not there yet.
-    fn lookup_locked(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
+    pub(super) fn lookup_locked(
+        &self,
+        order: &SearchOrder,
+        symbols: LookupSet,
+    ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         if let Some(held) = self.0.held.and_then(|held| held()) {
@@ -156,28 +161,7 @@ impl ExecutionSession {
             // The answer may have come between the refusal and the withdrawal; either is true then.
             return Err(error.into());
         }
-        let found = blocked.take().unwrap_or(Err(LookupError::Closed))?;
-        Ok(found.into_found().map(|found| (found.name, found.definition)).collect())
-    }
-
-    /// Starts a lookup and calls `handler` once, with the answer.
-    ///
-    /// # Concurrency
-    /// Never blocks. The handler runs as a task of the dispatcher, not under any lock nor inside this call,
-    /// except in place when no task of this thread is running.
-    pub fn lookup_async(
-        &self,
-        request: LookupRequest,
-        handler: impl FnOnce(Result<LookupResult, LookupError>) + Send + 'static,
-    ) {
-        self.start(request, Completion::Handler(Box::new(handler)), Vec::new());
-    }
-
-    /// Starts a lookup as a future, which withdraws it when dropped.
-    pub fn lookup_future(&self, request: LookupRequest) -> SymbolFuture {
-        let slot = Arc::new(FutureSlot::default());
-        let query = self.start(request, Completion::Future(slot.clone()), Vec::new());
-        SymbolFuture::new(self.clone(), slot, query)
+        blocked.take().unwrap_or(Err(LookupError::Closed))
     }
 
     /// Starts a lookup on behalf of `aliases`, if of any: who waits for which of the symbols.

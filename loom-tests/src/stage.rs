@@ -3,9 +3,9 @@
 use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::{
-    DependenceGroup, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags,
-    LookupError, LookupRequest, LookupSet, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, ResolvedResponsibility, SearchOrder, SymbolFlags, SymbolMap, SymbolName,
+    DependenceGroup, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupRequest,
+    LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    ResolvedResponsibility, SearchOrder, SymbolFlags, SymbolMap, SymbolName,
 };
 
 /// Explores every order with at most four preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says. A session
@@ -36,7 +36,7 @@ impl Stage {
 
     /// The dylib, and all its symbols.
     pub fn order(&self) -> SearchOrder {
-        vec![(self.dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)]
+        SearchOrder::of(&self.dylib)
     }
 
     /// Defines a unit that provides `symbols` by running `materialize`.

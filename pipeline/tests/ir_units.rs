@@ -12,8 +12,8 @@ use std::sync::Arc;
 use layers::{Linked, RecordingLayer, chain};
 use support::{Scratch, open, run};
 use uruk_core::{
-    ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, LookupSet, MaterializationResponsibility,
-    SharedError, SymbolMap, shared_error,
+    ExecutionSession, JitDylib, LookupError, LookupResult, LookupSet, MaterializationResponsibility,
+    SearchOrder, SharedError, shared_error,
 };
 use uruk_pipeline::ir::{
     IrCompileLayer, IrCompiler, IrMaterializationUnit, IrTransformLayer, JitTargetMachineBuilder,
@@ -64,8 +64,8 @@ impl Program {
         self.define(ObjectBuffer::new(name, text.as_bytes().to_vec())).expect("defined");
     }
 
-    fn lookup(&self, names: &[&str]) -> Result<SymbolMap, LookupError> {
-        let order = vec![(self.dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)];
+    fn lookup(&self, names: &[&str]) -> Result<LookupResult, LookupError> {
+        let order = SearchOrder::of(&self.dylib);
         self.session.lookup(&order, LookupSet::required(names.iter().map(|name| self.session.intern(name))))
     }
 

@@ -8,7 +8,7 @@ fn session_with(symbols: ProcessSymbols) -> (ExecutionSession, uruk_core::Search
     let session = ExecutionSession::new();
     let process = session.create_jit_dylib("process").unwrap();
     let _id = process.add_generator(Arc::new(ProcessSymbolsGenerator::new(Arc::new(symbols))));
-    (session, vec![(process, JitDylibLookupFlags::MatchExportedSymbolsOnly)])
+    (session, [(process, JitDylibLookupFlags::MatchExportedSymbolsOnly)].into())
 }
 
 #[test]

@@ -9,9 +9,7 @@ use std::sync::Arc;
 
 use layers::{Linked, RecordingLayer};
 use support::{Scratch, open, run};
-use uruk_core::{
-    ExecutionSession, JitDylib, JitDylibLookupFlags, LookupSet, SharedError, SymbolFlags, SymbolMap,
-};
+use uruk_core::{ExecutionSession, JitDylib, LookupResult, LookupSet, SearchOrder, SharedError, SymbolFlags};
 use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::object::{
     ArchiveIndex, CommonError, CommonExtent, CommonSymbols, ObjectError, ObjectInterface,
@@ -37,8 +35,8 @@ impl Program {
         define_object(&self.dylib, &self.layer, object)
     }
 
-    fn lookup(&self, names: &[&str]) -> Result<SymbolMap, uruk_core::LookupError> {
-        let order = vec![(self.dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)];
+    fn lookup(&self, names: &[&str]) -> Result<LookupResult, uruk_core::LookupError> {
+        let order = SearchOrder::of(&self.dylib);
         self.session.lookup(&order, LookupSet::required(names.iter().map(|name| self.session.intern(name))))
     }
 
@@ -178,7 +176,7 @@ fn a_weak_reference_does_not_pull_a_member_in() {
     let scratch = Scratch::new("weak-reference");
     let program = Program::new();
     serve(&program, archive_of(&scratch, &[("only", "int only = 1;")]));
-    let order = vec![(program.dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)];
+    let order = SearchOrder::of(&program.dylib);
     let weakly = LookupSet::weakly_referenced([program.session.intern("only")]);
     assert!(program.session.lookup(&order, weakly).expect("absent is fine").is_empty());
     assert!(program.linked().is_empty());

@@ -56,10 +56,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     program.take_the_name();
     program.register_finalizers()?;
     let session = jit.session();
+    let exported = [(jit.main_dylib().clone(), Default::default())].into();
     set_program_symbols(Arc::new(move |name: &CStr| {
         let name = session.intern(name.to_str().ok()?);
-        let found =
-            session.lookup_symbol(&vec![(jit.main_dylib().clone(), Default::default())], &name).ok()?;
+        let found = session.lookup_symbol(&exported, &name).ok()?;
         // An archive's member that nobody needed so far may have come with it.
         start_what_is_new(jit, program);
         Some(found.address)

@@ -6,7 +6,6 @@
 //!
 //! Each arrow is a transaction of its own, so that no hold of the lock is as long as the session is large.
 
-use crate::record::CLOSED;
 use crate::session::Shutdown;
 use crate::sync::Arc;
 use crate::{EventKind, LookupError};
@@ -35,7 +34,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn start_closing(&mut self, shutdown: Shutdown) -> bool {
         let first = self.stage == Stage::Open;
         if first {
-            self.records.set_flag(CLOSED, true);
+            self.records.close();
         }
         if first || self.stage == Stage::Closing {
             self.stage = match shutdown {

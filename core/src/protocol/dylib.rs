@@ -1,6 +1,5 @@
 //! Dylibs: their rows, link orders and generators.
 
-use crate::record::DYLIB_REMOVED;
 use crate::sync::Arc;
 use crate::{DylibError, EventKind, JitDylibLookupFlags, SymbolFlags, SymbolName};
 
@@ -48,6 +47,7 @@ impl<P: Payload> SessionState<P> {
         row.default_tracker = tracker;
         row.link_order.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
         self.dylib_names.insert(name, dylib);
+        self.records.add_dylib(dylib);
         Ok(dylib)
     }
 
@@ -164,7 +164,7 @@ impl<P: Payload> SessionState<P> {
         for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
             self.drop_generator(generator, effects);
         }
-        self.records.set_flag(DYLIB_REMOVED, true);
+        self.records.remove_dylib(dylib);
         if let Some(removed) = self.dylibs.remove(dylib) {
             self.dylib_names.remove(&removed.name);
         }

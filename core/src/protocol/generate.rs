@@ -12,7 +12,6 @@
 use std::collections::VecDeque;
 
 use crate::failure::shared_error;
-use crate::record::GENERATES;
 use crate::sync::Arc;
 use crate::{
     EventKind, JitDylibLookupFlags, LookupError, LookupSet, SharedError, SymbolLookupFlags, SymbolName,
@@ -83,7 +82,7 @@ impl<P: Payload> SessionState<P> {
         let id =
             self.generators.insert(Generator { value, name, dylib, occupant: None, queue: VecDeque::new() });
         row.generators.push(id);
-        self.records.set_flag(GENERATES, true);
+        self.records.set_generates(dylib, true);
         Some(id)
     }
 
@@ -108,8 +107,9 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         effects.leftovers.push(Leftover::Generator(value));
-        self.records.set_flag(GENERATES, self.generators.len() > 0);
-        let dylib = self.dylibs[dylib].name.clone();
+        let row = &self.dylibs[dylib];
+        self.records.set_generates(dylib, !row.generators.is_empty());
+        let dylib = row.name.clone();
         for query in queue {
             let source = shared_error("it was removed while the lookup waited for it");
             let (dylib, generator) = (dylib.clone(), name.clone());

@@ -52,7 +52,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-use crate::record::{RecordedDefinition, Records};
+use crate::record::Records;
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
@@ -94,8 +94,6 @@ pub(crate) struct SessionState<P: Payload> {
     names: NameIndex,
     /// What lookups of Ready symbols read without the lock.
     records: Arc<Records>,
-    /// A record being made; kept for its memory.
-    definitions: Vec<RecordedDefinition>,
     units: Slab<UnitId, WaitingUnit<P::Unit>>,
     claims: Slab<ClaimId, Claim>,
     queries: Slab<QueryId, Query<P::Handler>>,
@@ -132,7 +130,6 @@ impl<P: Payload> SessionState<P> {
             rows: Slab::new(),
             names: NameIndex::new(),
             records: Arc::new(Records::new()),
-            definitions: Vec::new(),
             units: Slab::new(),
             claims: Slab::new(),
             queries: Slab::new(),

@@ -88,11 +88,6 @@ impl Answer {
     pub(crate) fn into_found(self) -> impl Iterator<Item = Found> {
         self.0.into_iter().filter_map(Entry::into_found)
     }
-
-    /// How many symbols were asked for.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// One symbol of an answer.

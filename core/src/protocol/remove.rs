@@ -12,7 +12,6 @@
 //!
 //! A condemned tracker is in no dylib's list, and its dylib may be removed before it: it keeps the name.
 
-use crate::record::REMOVING;
 use crate::sync::Arc;
 use crate::{FailureCause, LookupError, RemoveError, SymbolName};
 
@@ -118,7 +117,7 @@ impl<P: Payload> SessionState<P> {
                 self.trackers.remove(tracker);
                 self.agenda.condemned.pop_front();
                 if self.agenda.condemned.is_empty() {
-                    self.records.set_flag(REMOVING, false);
+                    self.records.set_removing(false);
                 }
                 return;
             };
@@ -143,7 +142,7 @@ impl<P: Payload> SessionState<P> {
     fn settle_removals(&mut self, effects: &mut Effects<P>) {
         self.settle(effects);
         if !self.agenda.condemned.is_empty() {
-            self.records.set_flag(REMOVING, true);
+            self.records.set_removing(true);
         }
     }
 

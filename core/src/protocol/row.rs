@@ -79,6 +79,11 @@ pub(crate) struct Links {
 impl Links {
     /// In no list, or alone in one.
     pub(crate) const ALONE: Self = Self { previous: NONE, next: NONE };
+
+    /// Whether there are no neighbours.
+    pub(crate) fn is_alone(self) -> bool {
+        self.previous == NONE && self.next == NONE
+    }
 }
 
 impl Row {

@@ -5,8 +5,8 @@ use crate::query::Completion;
 use crate::responsibility::Duty;
 use crate::task::Work;
 use crate::{
-    FailureCause, GenerateRequest, JitDylib, LookupResult, MaterializationUnit, SessionError, SymbolName,
-    Task, TaskLabel, TaskPriority,
+    FailureCause, GenerateRequest, JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError,
+    SymbolName, Task, TaskLabel, TaskPriority,
 };
 
 use super::drain::Outstanding;
@@ -42,20 +42,16 @@ impl ExecutionSession {
         }
         let mut told = Vec::new();
         for Completed { handler, outcome } in completed {
+            let outcome = outcome.map(|answer| answer.into_found().collect());
             match handler {
                 Completion::Blocked(blocked) => blocked.finish(outcome),
                 handler => told.push((handler, outcome)),
             }
         }
         for (handler, outcome) in told {
-            self.enqueue(self.user_task("query.complete", "a lookup's handler", move |session| {
-                let outcome = outcome.map(|answer| LookupResult::new(answer, session.tag()));
-                match handler {
-                    Completion::Handler(handler) => handler(outcome),
-                    Completion::Future(slot) => slot.finish(outcome),
-                    Completion::Blocked(_) => {}
-                }
-            }));
+            let tag = self.tag();
+            let outcome = move || outcome.map(|found| LookupResult::new(found, tag));
+            self.enqueue(self.answer_task(handler, outcome));
         }
         for generation in generations {
             self.enqueue(self.generation_task(generation));
@@ -79,6 +75,24 @@ impl ExecutionSession {
         if names_released > 0 {
             self.0.pool.released(names_released);
         }
+    }
+
+    /// Gives a handler the answer of a lookup that no transaction had to see, as if one had.
+    pub(super) fn answer(&self, handler: Completion, ready: LookupResult) {
+        self.enqueue(self.answer_task(handler, || Ok(ready)));
+        self.run_ready();
+    }
+
+    fn answer_task(
+        &self,
+        handler: Completion,
+        outcome: impl FnOnce() -> Result<LookupResult, LookupError> + Send + 'static,
+    ) -> Task {
+        self.user_task("query.complete", "a lookup's handler", move |_| match handler {
+            Completion::Handler(handler) => handler(outcome()),
+            Completion::Future(slot) => slot.finish(outcome()),
+            Completion::Blocked(_) => {}
+        })
     }
 
     /// Gives a task to the dispatcher. If it is refused, the thread's own loop drops it, which fails

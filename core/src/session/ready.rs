@@ -1,15 +1,18 @@
-//! Blocking lookups: without the session lock if everything is Ready, under it otherwise.
+//! Lookups as clients make them: answered by the records if everything is Ready, lodged under the session lock
+//! otherwise.
 
-use rustc_hash::FxBuildHasher;
-
-use crate::{ExecutorSymbolDef, LookupError, LookupSet, SearchOrder, SymbolMap, SymbolName};
+use crate::query::{Completion, FutureSlot};
+use crate::record::RecordedDefinition;
+use crate::sync::Arc;
+use crate::{
+    ExecutorSymbolDef, LookupError, LookupRequest, LookupResult, LookupSet, SearchOrder, SymbolFuture,
+    SymbolName,
+};
 
 use super::ExecutionSession;
 
 impl ExecutionSession {
     /// Looks up `symbols` along `order`, materializing what is not ready; blocks until all are Ready.
-    ///
-    /// Weakly referenced symbols that are absent are left out of the map.
     ///
     /// # Concurrency
     /// Callable from any thread. A pool worker that waits here is replaced. On the in-place dispatcher the
@@ -20,20 +23,23 @@ impl ExecutionSession {
     /// [`LookupError::Failed`] carries the chain from the symbol to what broke.
     ///
     /// # Cost
-    /// Symbols that are all Ready: no lock, one probe each. Otherwise one transaction plus the work.
+    /// Symbols that are all Ready: no lock, one probe each, and one allocation for the answer. Otherwise one
+    /// transaction plus the work.
     ///
     /// Source: ORC `ExecutionSession::lookup`.
-    pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<SymbolMap, LookupError> {
-        if let Some(ready) = self.lookup_ready(order, &symbols) {
-            return Ok(ready);
+    pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<LookupResult, LookupError> {
+        match self.ready(order, symbols) {
+            Ok(ready) => Ok(ready),
+            Err(symbols) => Ok(LookupResult::new(self.lookup_locked(order, symbols)?, self.tag())),
         }
-        self.lookup_locked(order, symbols)
     }
 
     /// Looks up one required symbol and blocks until it is Ready.
     ///
     /// # Cost
-    /// For a symbol that is Ready: no lock, no allocation, one probe and a look at each dylib of the order.
+    /// For a symbol that is Ready: no lock, no allocation, and two probes whatever the length of the order. The
+    /// first lookup along an order after a dylib was removed, or a first generator came or a last one went, walks
+    /// over the order once.
     ///
     /// # Errors
     /// As [`ExecutionSession::lookup`].
@@ -43,26 +49,94 @@ impl ExecutionSession {
         name: &SymbolName,
     ) -> Result<ExecutorSymbolDef, LookupError> {
         let mut ready = None;
-        if self.0.records.read(self, order, std::iter::once(name), |_, definition| ready = Some(definition))
-            && let Some(definition) = ready
+        let found = |definition: &RecordedDefinition| ready = Some(definition.symbol());
+        if self.0.records.read(self, order, std::iter::once(name), found)
+            && let Some(ready) = ready
         {
-            return Ok(definition);
+            return Ok(ready);
         }
         let found = self.lookup_locked(order, LookupSet::one(name.clone()))?;
-        found.get(name).copied().ok_or(LookupError::Closed)
+        found.first().map(|found| found.definition).ok_or(LookupError::Closed)
     }
 
-    /// Looks `symbols` up without the lock, if all of them are Ready and certain.
-    fn lookup_ready(&self, order: &SearchOrder, symbols: &LookupSet) -> Option<SymbolMap> {
-        // An empty set asks about the order alone, which the records know nothing of.
-        if symbols.is_empty() {
-            return None;
+    /// Looks up required symbols and blocks until all are Ready; gives their definitions in the order of `names`.
+    ///
+    /// # Cost
+    /// For symbols that are all Ready: no lock, no reference count, and one allocation, for the answer.
+    ///
+    /// # Errors
+    /// As [`ExecutionSession::lookup`].
+    pub fn lookup_symbols(
+        &self,
+        order: &SearchOrder,
+        names: &[SymbolName],
+    ) -> Result<Vec<ExecutorSymbolDef>, LookupError> {
+        let mut ready = Vec::with_capacity(names.len());
+        let found = |definition: &RecordedDefinition| ready.push(definition.symbol());
+        // See `ready` for the empty set.
+        if !names.is_empty() && self.0.records.read(self, order, names.iter(), found) {
+            return Ok(ready);
         }
-        let mut ready = SymbolMap::with_capacity_and_hasher(symbols.len(), FxBuildHasher);
-        let names = symbols.0.iter().map(|(name, _)| name);
-        let found = |name: &SymbolName, definition| {
-            ready.insert(name.clone(), definition);
+        let found = self.lookup_locked(order, LookupSet::required(names.iter().cloned()))?;
+        Ok(found.into_iter().map(|found| found.definition).collect())
+    }
+
+    /// Starts a lookup and calls `handler` once, with the answer.
+    ///
+    /// # Concurrency
+    /// Never blocks; takes no lock if everything is Ready. The handler runs as a task of the dispatcher, not under
+    /// any lock nor inside this call, except in place when no task of this thread is running.
+    pub fn lookup_async(
+        &self,
+        request: LookupRequest,
+        handler: impl FnOnce(Result<LookupResult, LookupError>) + Send + 'static,
+    ) {
+        let handler = Completion::Handler(Box::new(handler));
+        match self.ready_request(request) {
+            Ok(ready) => self.answer(handler, ready),
+            Err(request) => {
+                self.start(request, handler, Vec::new());
+            }
+        }
+    }
+
+    /// Starts a lookup as a future, which withdraws it when dropped.
+    ///
+    /// # Concurrency
+    /// Takes no lock if everything is Ready; the future is then ready when it is first polled.
+    pub fn lookup_future(&self, request: LookupRequest) -> SymbolFuture {
+        let slot = Arc::new(FutureSlot::default());
+        let query = match self.ready_request(request) {
+            Ok(ready) => {
+                // Nobody has polled the future: there is no waker to run.
+                slot.finish(Ok(ready));
+                None
+            }
+            Err(request) => self.start(request, Completion::Future(slot.clone()), Vec::new()),
         };
-        self.0.records.read(self, order, names, found).then_some(ready)
+        SymbolFuture::new(self.clone(), slot, query)
+    }
+
+    /// The answer of a request whose symbols are all Ready, or the request.
+    fn ready_request(&self, mut request: LookupRequest) -> Result<LookupResult, LookupRequest> {
+        // A symbol that is Ready is Resolved too, and no generator is asked for it: state and kind do not matter.
+        self.ready(&request.order, std::mem::take(&mut request.symbols)).map_err(|symbols| {
+            request.symbols = symbols;
+            request
+        })
+    }
+
+    /// The definitions of `symbols`, if all of them are Ready and certain, or the symbols.
+    fn ready(&self, order: &SearchOrder, symbols: LookupSet) -> Result<LookupResult, LookupSet> {
+        // No symbols ask about the order alone, which only the locked path answers.
+        if symbols.is_empty() {
+            return Err(symbols);
+        }
+        let mut ready = LookupResult::with_room(symbols.len(), self.tag());
+        let names = symbols.0.iter().map(|(name, _)| name);
+        match self.0.records.read(self, order, names, |definition| ready.push(definition)) {
+            true => Ok(ready.name(symbols)),
+            false => Err(symbols),
+        }
     }
 }

@@ -210,7 +210,7 @@ fn look_up(
     let session = responsibility.session().clone();
     let request = LookupRequest {
         kind: LookupKind::Static,
-        order: vec![(source.clone(), flags)],
+        order: [(source.clone(), flags)].into(),
         symbols: LookupSet::required(aliases.values().map(|target| target.source.clone())),
         required_state: RequiredState::Resolved,
     };

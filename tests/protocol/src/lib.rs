@@ -3,10 +3,9 @@
 use std::sync::{Arc, mpsc};
 
 use uruk_core::{
-    DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib,
-    JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, SearchOrder, SymbolFlags, SymbolFlagsMap, SymbolMap,
-    SymbolName,
+    DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
+    LookupRequest, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
+    MaterializationUnit, SearchOrder, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
 };
 
 type Materialize = Box<dyn FnOnce(MaterializationResponsibility) + Send>;
@@ -104,7 +103,7 @@ pub fn exported(session: &ExecutionSession, names: &[&str]) -> SymbolFlagsMap {
 
 /// A search of `dylib` alone, hidden symbols included.
 pub fn order(dylib: &JitDylib) -> SearchOrder {
-    vec![(dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)]
+    SearchOrder::of(dylib)
 }
 
 /// Required symbols of these names.

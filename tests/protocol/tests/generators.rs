@@ -59,7 +59,7 @@ fn an_earlier_dylibs_generator_comes_before_a_later_dylibs_definition() {
     main.add_generator(Arc::new(Defines(5)));
     define_simple(&other, "unit", &["a"]);
     let all = JitDylibLookupFlags::MatchAllSymbols;
-    let both = vec![(main.clone(), all), (other, all)];
+    let both = [(main.clone(), all), (other, all)].into();
     assert_eq!(session.lookup_symbol(&both, &session.intern("a")).unwrap(), at(5));
 }
 
@@ -167,7 +167,7 @@ fn a_generator_is_not_asked_for_what_a_hidden_symbol_matched() {
     main.add_generator(generator);
     let hidden = [(session.intern("a"), SymbolFlags::empty())].into_iter().collect();
     main.define(TestUnit::new("unit", hidden, finish).boxed()).unwrap();
-    let exported_only = vec![(main.clone(), JitDylibLookupFlags::MatchExportedSymbolsOnly)];
+    let exported_only = [(main.clone(), JitDylibLookupFlags::MatchExportedSymbolsOnly)].into();
     let error = session.lookup_symbol(&exported_only, &session.intern("a")).unwrap_err();
     assert!(matches!(error, LookupError::NotFound { .. }));
     assert!(requests.try_recv().is_err());

@@ -55,7 +55,7 @@ fn hidden_symbols_are_seen_by_lookups_of_all_symbols_only() {
     let a = session.intern("a");
     let hidden = [(a.clone(), SymbolFlags::empty())].into_iter().collect();
     main.define(TestUnit::new("unit", hidden, finish).boxed()).unwrap();
-    let exported_only = vec![(main.clone(), JitDylibLookupFlags::MatchExportedSymbolsOnly)];
+    let exported_only = [(main.clone(), JitDylibLookupFlags::MatchExportedSymbolsOnly)].into();
     assert!(matches!(session.lookup_symbol(&exported_only, &a), Err(LookupError::NotFound { .. })));
     session.lookup_symbol(&order(&main), &a).unwrap();
 }
@@ -69,7 +69,7 @@ fn the_first_dylib_of_the_order_wins() {
         dylib.define(absolute_symbols([(a.clone(), at(address))].into_iter().collect())).unwrap();
     }
     let all = JitDylibLookupFlags::MatchAllSymbols;
-    let both = vec![(other.clone(), all), (main.clone(), all)];
+    let both = [(other.clone(), all), (main.clone(), all)].into();
     assert_eq!(session.lookup_symbol(&both, &a).unwrap(), at(2));
 }
 
@@ -114,7 +114,7 @@ fn a_future_answers_and_wakes() {
     assert!(future.as_mut().poll(&mut context).is_pending());
     finish(parked.recv().unwrap().attach());
     let Poll::Ready(Ok(answer)) = future.as_mut().poll(&mut context) else { panic!("the unit has finished") };
-    assert_eq!(answer.symbols().len(), 1);
+    assert_eq!(answer.len(), 1);
 }
 
 #[test]

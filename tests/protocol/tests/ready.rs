@@ -21,7 +21,7 @@ fn ready_in_the_second() -> (ExecutionSession, JitDylib, JitDylib, SearchOrder) 
     let (session, first) = session();
     let second = session.create_jit_dylib("second").unwrap();
     absolute(&second, "a", 2);
-    let both = vec![(first.clone(), ALL), (second.clone(), ALL)];
+    let both = SearchOrder::from([(first.clone(), ALL), (second.clone(), ALL)]);
     assert_eq!(session.lookup_symbol(&both, &session.intern("a")).unwrap(), at(2));
     assert_eq!(session.lookup_symbol(&both, &session.intern("a")).unwrap(), at(2));
     (session, first, second, both)
@@ -49,7 +49,7 @@ fn an_earlier_hidden_definition_shadows_lookups_of_all_symbols_only() {
     let hidden = [(session.intern("a"), SymbolFlags::empty())].into_iter().collect();
     first.define(TestUnit::new("hidden", hidden, finish).boxed()).unwrap();
     let exported = JitDylibLookupFlags::MatchExportedSymbolsOnly;
-    let exported_only = vec![(first, exported), (second, exported)];
+    let exported_only = [(first, exported), (second, exported)].into();
     assert_eq!(session.lookup_symbol(&exported_only, &session.intern("a")).unwrap(), at(2));
     assert_eq!(session.lookup_symbol(&both, &session.intern("a")).unwrap().flags, SymbolFlags::empty());
 }
@@ -87,11 +87,11 @@ fn a_removed_symbol_is_not_found_and_its_successor_is() {
 fn orders_that_name_foreign_or_removed_dylibs_are_refused_whatever_is_ready() {
     let (session, first, second, mut both) = ready_in_the_second();
     let (_other_session, foreign) = protocol_tests::session();
-    both.push((foreign, ALL));
+    both.push(foreign, ALL);
     let error = session.lookup_symbol(&both, &session.intern("a")).unwrap_err();
     assert!(matches!(error, LookupError::ForeignDylib { .. }));
     session.remove_jit_dylib(&first).unwrap();
-    let removed = vec![(second.clone(), ALL), (first, ALL)];
+    let removed = [(second.clone(), ALL), (first, ALL)].into();
     let error = session.lookup_symbol(&removed, &session.intern("a")).unwrap_err();
     assert!(matches!(error, LookupError::DylibRemoved { .. }));
     assert_eq!(session.lookup_symbol(&order(&second), &session.intern("a")).unwrap(), at(2));

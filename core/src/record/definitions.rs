@@ -1,0 +1,144 @@
+//! The record of one name: all its definitions, in the form that suits their number.
+//!
+//! A record of a few definitions is replaced as a whole. One of many is a map of its own, in which one definition
+//! is replaced at a time: a name that every dylib of a long session defines must not cost each of them a copy.
+
+use crate::protocol::ids::{DylibId, RowId};
+use crate::{ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, SearchOrder, SymbolFlags};
+
+use super::map::Map;
+
+/// All definitions of one name.
+#[derive(Debug)]
+pub(super) enum Record {
+    /// The usual case, without a second allocation.
+    One(RecordedDefinition),
+    Several(Box<[RecordedDefinition]>),
+    /// More than [`SEVERAL_MAX`] at some time, and more than [`SEVERAL_AGAIN`] since.
+    Many(Box<Map<DylibId, RecordedDefinition>>),
+}
+
+/// One definition of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedDefinition {
+    pub(crate) dylib: DylibId,
+    pub(crate) row: RowId,
+    pub(crate) address: ExecutorAddr,
+    pub(crate) flags: SymbolFlags,
+    /// The address means nothing before.
+    pub(crate) is_ready: bool,
+}
+
+/// What a change of a record comes down to.
+pub(super) enum Edit {
+    /// It was made in place.
+    Made,
+    Replace(Record),
+    /// Nothing is Ready any more.
+    Remove,
+}
+
+/// So many definitions are looked through as fast as a map finds one.
+const SEVERAL_MAX: usize = 16;
+
+/// With so few left, a record is looked through again; the distance keeps it from changing its form to and fro.
+pub(crate) const SEVERAL_AGAIN: usize = 8;
+
+impl Record {
+    /// The record of these definitions; none if it would answer nothing.
+    pub(super) fn of(definitions: Vec<RecordedDefinition>) -> Option<Self> {
+        if !definitions.iter().any(|definition| definition.is_ready) {
+            return None;
+        }
+        Some(match definitions[..] {
+            [one] => Self::One(one),
+            _ if definitions.len() <= SEVERAL_MAX => Self::Several(definitions.into()),
+            _ => {
+                let many = Map::new();
+                definitions.into_iter().for_each(|definition| many.insert(definition.dylib, definition));
+                Self::Many(Box::new(many))
+            }
+        })
+    }
+
+    /// Gives the first definition that a search along `order` sees to `found`, if it is an answer and stands no
+    /// further than `certain_until`. Says whether.
+    pub(super) fn answer(
+        &self,
+        order: &SearchOrder,
+        certain_until: usize,
+        found: impl FnOnce(&RecordedDefinition),
+    ) -> bool {
+        let place = |definition: &RecordedDefinition| order.position_of(definition.dylib, definition.flags);
+        let tell = |position: usize, definition: &RecordedDefinition| {
+            let answers = position <= certain_until && definition.is_answer();
+            answers.then(|| found(definition)).is_some()
+        };
+        match self {
+            Self::One(definition) => place(definition).is_some_and(|position| tell(position, definition)),
+            Self::Several(definitions) => {
+                let seen = definitions.iter().filter_map(|definition| Some((place(definition)?, definition)));
+                let first = seen.min_by_key(|(position, _)| *position);
+                first.is_some_and(|(position, definition)| tell(position, definition))
+            }
+            Self::Many(many) => {
+                let guard = many.guard();
+                let seen = |(dylib, flags): &(crate::JitDylib, _)| {
+                    many.get(&dylib.id(), &guard).filter(|definition| definition.is_seen(*flags))
+                };
+                let first = order.iter().enumerate().find_map(|(at, entry)| Some((at, seen(entry)?)));
+                first.is_some_and(|(position, definition)| tell(position, definition))
+            }
+        }
+    }
+
+    /// The record with `definition` instead of what it has for that dylib, if anything.
+    pub(super) fn with(&self, definition: RecordedDefinition) -> Edit {
+        if let Self::Many(many) = self {
+            many.insert(definition.dylib, definition);
+            return Edit::Made;
+        }
+        let mut definitions = self.definitions();
+        match definitions.iter_mut().find(|other| other.dylib == definition.dylib) {
+            Some(place) => *place = definition,
+            None => definitions.push(definition),
+        }
+        Self::of(definitions).map_or(Edit::Remove, Edit::Replace)
+    }
+
+    /// The record without what it has for `dylib`.
+    pub(super) fn without(&self, dylib: DylibId) -> Edit {
+        if let Self::Many(many) = self {
+            many.remove(&dylib);
+            if many.len() > SEVERAL_AGAIN {
+                return Edit::Made;
+            }
+        }
+        let mut definitions = self.definitions();
+        definitions.retain(|definition| definition.dylib != dylib);
+        Self::of(definitions).map_or(Edit::Remove, Edit::Replace)
+    }
+
+    pub(super) fn definitions(&self) -> Vec<RecordedDefinition> {
+        match self {
+            Self::One(definition) => vec![*definition],
+            Self::Several(definitions) => definitions.to_vec(),
+            Self::Many(many) => many.values(),
+        }
+    }
+}
+
+impl RecordedDefinition {
+    pub(crate) fn symbol(&self) -> ExecutorSymbolDef {
+        ExecutorSymbolDef::new(self.address, self.flags)
+    }
+
+    /// Whether a lookup that sees it first has its answer.
+    fn is_answer(&self) -> bool {
+        self.is_ready && !self.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY)
+    }
+
+    fn is_seen(&self, flags: JitDylibLookupFlags) -> bool {
+        flags == JitDylibLookupFlags::MatchAllSymbols || self.flags.contains(SymbolFlags::EXPORTED)
+    }
+}
