@@ -60,7 +60,7 @@ fn an_emission_that_makes_many_symbols_ready() {
     let (names, root) = fan_of_waiting_units(&session, &main);
     let answer = look_all_up(&session, &main, &names);
     root.notify_emitted(Vec::new()).unwrap();
-    assert_eq!(answer.try_recv().unwrap().unwrap().symbols().len(), SYMBOLS);
+    assert_eq!(answer.try_recv().unwrap().unwrap().len(), SYMBOLS);
     let metrics = session.metrics();
     assert!(metrics.hold_steps_max <= STEPS_MAX, "{metrics:?}");
     assert!(metrics.edge_visits <= 2 * metrics.edges, "{metrics:?}");
