@@ -29,7 +29,7 @@ pub enum EventKind {
         /// The symbols that were accepted.
         symbols: Vec<SymbolName>,
     },
-    /// A unit was moved out of its rows to be materialized.
+    /// A unit was moved out of its rows to be materialized. Symbols at known addresses are Ready without it.
     Claimed {
         /// The dylib.
         dylib: Arc<str>,

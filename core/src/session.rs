@@ -15,6 +15,7 @@ mod slices;
 
 use std::fmt;
 
+use crate::protocol::absolute::Addresses;
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
@@ -25,6 +26,7 @@ use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion};
 use crate::record::Records;
 use crate::sync::{Arc, Latch, Mutex};
+use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
     LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError,
@@ -56,6 +58,8 @@ struct Inner {
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
     pool: SymbolStringPool,
+    /// The name of units of absolute symbols.
+    absolute_symbols: SymbolName,
     dispatcher: Arc<dyn TaskDispatcher>,
     observer: Option<Observer>,
     reporter: Option<Reporter>,
@@ -265,21 +269,21 @@ impl ExecutionSession {
         &self,
         dylib: &JitDylib,
         tracker: Option<&ResourceTracker>,
-        unit: Box<dyn MaterializationUnit>,
+        mut unit: Box<dyn MaterializationUnit>,
     ) -> Result<(), DefineError> {
-        let (definition, unit) = self.describe(unit);
-        if let Some(tracker) = tracker
-            && tracker.dylib() != dylib
-        {
-            return Err(DefineError::ForeignTracker {
-                unit: definition.unit_name,
-                dylib: dylib.shared_name(),
+        if tracker.is_some_and(|tracker| tracker.dylib() != dylib) {
+            let unit = self.intern(unit.name());
+            return Err(DefineError::ForeignTracker { unit, dylib: dylib.shared_name() });
+        }
+        let id_in = |state: &SessionState<Live>| tracker.map(|tracker| tracker.id_in(state));
+        if let Some(symbols) = unit.known_addresses() {
+            let addresses = Addresses { unit_name: self.unit_name(&*unit), symbols, by_task: self.in_task() };
+            return self.transact(|state, effects| {
+                state.define_addresses(dylib.id(), id_in(state), addresses, effects)
             });
         }
-        self.transact(|state, effects| {
-            let tracker = tracker.map(|tracker| tracker.id_in(state));
-            state.define(dylib.id(), tracker, definition, unit, effects)
-        })
+        let (definition, unit) = self.describe(unit);
+        self.transact(|state, effects| state.define(dylib.id(), id_in(state), definition, unit, effects))
     }
 
     /// Asks a unit what it is, before any lock is taken.
@@ -292,13 +296,21 @@ impl ExecutionSession {
             interface = interface.with_initializer(initializer);
         }
         let definition = Definition {
-            unit_name: self.intern(unit.name()),
+            unit_name: self.unit_name(&*unit),
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
             by_task: self.in_task(),
         };
         (definition, unit)
+    }
+
+    fn unit_name(&self, unit: &dyn MaterializationUnit) -> SymbolName {
+        match unit.name() {
+            // The one name that comes a million times.
+            ABSOLUTE_SYMBOLS => self.0.absolute_symbols.clone(),
+            name => self.intern(name),
+        }
     }
 
     /// The order as ids, or the name of a dylib that belongs to another session.

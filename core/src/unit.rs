@@ -1,6 +1,8 @@
 //! Materialization units: how symbols come to be.
 
-use crate::{JitDylib, MaterializationResponsibility, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
+use crate::{
+    JitDylib, MaterializationResponsibility, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName, TaskPriority,
+};
 
 /// Provides the definitions of a fixed set of symbols, all at once, when the first of them is looked up.
 ///
@@ -16,6 +18,15 @@ pub trait MaterializationUnit: Send {
 
     /// The symbols the unit will define. Asked once, when the unit is defined.
     fn interface(&self) -> MaterializationInterface;
+
+    /// Gives away the addresses of the unit's symbols, if they are all there is to it.
+    ///
+    /// Asked first when the unit is defined. A unit that answers is dropped: its symbols are defined under its name at
+    /// these addresses and Ready when somebody looks them up, each by itself, without a task. Neither
+    /// [`interface`](Self::interface) nor [`discard`](Self::discard) is called then.
+    fn known_addresses(&mut self) -> Option<SymbolMap> {
+        None
+    }
 
     /// How urgently the unit's task should run. Asked once, when the unit is defined.
     fn priority(&self) -> TaskPriority {

@@ -8,7 +8,7 @@ use crate::{EventKind, FailureCause, SymbolFlagsMap, SymbolName};
 use super::define::WaitingUnit;
 use super::effects::{ClaimedUnit, Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
-use super::row::{Row, RowState, Waiting};
+use super::row::{Row, RowState, Source, Waiting};
 use super::{Payload, SessionState};
 
 /// A responsibility's side of the state.
@@ -25,15 +25,19 @@ pub(crate) struct Claim {
 impl<P: Payload> SessionState<P> {
     /// Moves the unit that waits in `row` out of its rows: all of them are Materializing from now on.
     ///
-    /// Does nothing if no unit waits in the row.
+    /// One whose address is known is Ready instead. Does nothing if the row was claimed before.
     pub(crate) fn claim(&mut self, row: RowId, effects: &mut Effects<P>) {
+        if let RowState::NeverSearched { source: Source::Address(address) } = self.rows[row].state {
+            self.bind(row, address, effects);
+            return;
+        }
         let Row { dylib, tracker, .. } = self.rows[row];
         let Some(waiting) = self.rows[row].unit().and_then(|unit| self.units.remove(unit)) else { return };
         let rows = waiting.symbols.len();
         let claim = self.claims.insert(Claim { dylib, tracker, unit_name: waiting.name.clone(), rows });
         for name in waiting.symbols.keys() {
             if let Some(row) = self.find(dylib, name) {
-                self.rows[row].state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
+                self.rows[row].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }
         self.hand_over(claim, waiting, effects);
@@ -107,7 +111,7 @@ impl<P: Payload> SessionState<P> {
         if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
             self.forest.remove(node);
         }
-        self.rows[row].state = RowState::Returned { unit };
+        self.rows[row].advance(RowState::Returned { unit });
     }
 
     /// See [`crate::MaterializationResponsibility::requested_symbols`].

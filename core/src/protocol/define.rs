@@ -9,12 +9,12 @@
 //!
 //! A definition of many symbols is accepted whole or not at all.
 
-use crate::{DefineError, EventKind, SymbolFlagsMap, SymbolName, TaskPriority};
+use crate::{DefineError, EventKind, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
 use super::claim::Claim;
 use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
-use super::row::{RowState, Waiting};
+use super::row::{RowState, Source, Waiting};
 use super::{Payload, SessionState};
 
 /// What a unit says of itself.
@@ -51,7 +51,7 @@ pub(crate) enum Tell {
 }
 
 /// Why a definition is refused, before it is an error for anybody.
-enum Refusal {
+pub(crate) enum Refusal {
     Closed,
     DylibRemoved,
     TrackerDefunct,
@@ -60,11 +60,11 @@ enum Refusal {
 
 /// What becomes of a definition that is accepted.
 #[derive(Default)]
-struct Competition {
+pub(crate) struct Competition {
     /// Weak definitions that yield to new ones.
-    overridden: Vec<RowId>,
+    pub(crate) overridden: Vec<RowId>,
     /// New weak definitions that yield to existing ones.
-    yielding: Vec<SymbolName>,
+    pub(crate) yielding: Vec<SymbolName>,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -77,13 +77,14 @@ impl<P: Payload> SessionState<P> {
         unit: P::Unit,
         effects: &mut Effects<P>,
     ) -> Result<(), DefineError> {
-        let (tracker, competition) = match self.admit(dylib, tracker, &definition) {
-            Ok(admitted) => admitted,
-            Err(refusal) => {
-                effects.leftovers.push(Leftover::RefusedUnit(unit));
-                return Err(self.refusal_error(refusal, dylib, definition.unit_name));
-            }
-        };
+        let (tracker, competition) =
+            match self.admit(dylib, tracker, flags_of(&definition.symbols), definition.by_task) {
+                Ok(admitted) => admitted,
+                Err(refusal) => {
+                    effects.leftovers.push(Leftover::RefusedUnit(unit));
+                    return Err(self.refusal_error(refusal, dylib, definition.unit_name));
+                }
+            };
         for row in competition.overridden {
             self.discard(row, effects);
         }
@@ -95,7 +96,7 @@ impl<P: Payload> SessionState<P> {
             self.leave(unit, dylib, discarded, effects);
             return Ok(());
         }
-        self.observe_definition(dylib, &definition.unit_name, &definition.symbols, effects);
+        self.observe_definition(dylib, &definition.unit_name, definition.symbols.keys(), effects);
         let Definition { unit_name: name, symbols, initializer, priority, .. } = definition;
         let initializer = initializer.filter(|name| symbols.contains_key(name));
         let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
@@ -118,7 +119,7 @@ impl<P: Payload> SessionState<P> {
         // A claim that has symbols has a live tracker; one without may have outlived its own, and its dylib.
         let competition = match self.tracker_is_defunct(tracker) {
             true => Err(Refusal::TrackerDefunct),
-            false => self.compete(dylib, &symbols),
+            false => self.compete(dylib, flags_of(&symbols)),
         };
         let competition = match competition {
             Ok(competition) => competition,
@@ -135,7 +136,7 @@ impl<P: Payload> SessionState<P> {
             self.insert_row(dylib, tracker, name.clone(), unit_name, flags, state);
         }
         self.claims[claim].rows += symbols.len();
-        self.observe_definition(dylib, unit_name, &symbols, effects);
+        self.observe_definition(dylib, unit_name, symbols.keys(), effects);
         Ok(symbols)
     }
 
@@ -189,7 +190,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Takes a definition away from the unit that waits to provide it, because another has won.
-    fn discard(&mut self, row: RowId, effects: &mut Effects<P>) {
+    pub(crate) fn discard(&mut self, row: RowId, effects: &mut Effects<P>) {
         self.take_from_unit(row, Tell::Discarded, effects);
         self.delete_row(row, effects);
     }
@@ -218,13 +219,15 @@ impl<P: Payload> SessionState<P> {
         effects.leftovers.push(Leftover::Unit { unit, dylib, dylib_name, discarded });
     }
 
-    fn admit(
+    /// Where a definition of `symbols` would go and what it would do to others, without changing anything.
+    pub(crate) fn admit<'a>(
         &self,
         dylib: DylibId,
         tracker: Option<TrackerId>,
-        definition: &Definition,
+        symbols: impl Iterator<Item = (&'a SymbolName, SymbolFlags)>,
+        by_task: bool,
     ) -> Result<(TrackerId, Competition), Refusal> {
-        if !self.admits(definition.by_task) {
+        if !self.admits(by_task) {
             return Err(Refusal::Closed);
         }
         let row = self.dylibs.get(dylib).ok_or(Refusal::DylibRemoved)?;
@@ -232,11 +235,15 @@ impl<P: Payload> SessionState<P> {
         if !self.tracker_lives(tracker) {
             return Err(Refusal::TrackerDefunct);
         }
-        Ok((tracker, self.compete(dylib, &definition.symbols)?))
+        Ok((tracker, self.compete(dylib, symbols)?))
     }
 
     /// Decides each symbol by the table at the head of this file, without changing anything.
-    fn compete(&self, dylib: DylibId, symbols: &SymbolFlagsMap) -> Result<Competition, Refusal> {
+    fn compete<'a>(
+        &self,
+        dylib: DylibId,
+        symbols: impl Iterator<Item = (&'a SymbolName, SymbolFlags)>,
+    ) -> Result<Competition, Refusal> {
         let mut competition = Competition::default();
         for (name, flags) in symbols {
             let Some(existing) = self.find(dylib, name) else { continue };
@@ -265,13 +272,13 @@ impl<P: Payload> SessionState<P> {
                 name.clone(),
                 &unit_name,
                 flags,
-                RowState::NeverSearched { unit },
+                RowState::NeverSearched { source: Source::Unit(unit) },
             );
         }
         self.units[unit].symbols = symbols;
     }
 
-    fn refusal_error(&self, refusal: Refusal, dylib: DylibId, unit: SymbolName) -> DefineError {
+    pub(crate) fn refusal_error(&self, refusal: Refusal, dylib: DylibId, unit: SymbolName) -> DefineError {
         let dylib = self.dylibs.get(dylib).map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone());
         match refusal {
             Refusal::Closed => DefineError::Closed { unit },
@@ -286,19 +293,24 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    fn observe_definition(
+    pub(crate) fn observe_definition<'a>(
         &mut self,
         dylib: DylibId,
         unit: &SymbolName,
-        symbols: &SymbolFlagsMap,
+        symbols: impl Iterator<Item = &'a SymbolName>,
         effects: &mut Effects<P>,
     ) {
         if self.observed {
             let dylib = self.dylibs[dylib].name.clone();
-            let (unit, symbols) = (unit.clone(), symbols.keys().cloned().collect());
+            let (unit, symbols) = (unit.clone(), symbols.cloned().collect());
             self.observe(effects, || EventKind::Defined { dylib, unit, symbols });
         }
     }
+}
+
+/// Each symbol with its flags.
+fn flags_of(symbols: &SymbolFlagsMap) -> impl Iterator<Item = (&SymbolName, SymbolFlags)> {
+    symbols.iter().map(|(name, flags)| (name, *flags))
 }
 
 /// The names that are in one map only.

@@ -28,7 +28,7 @@ pub(crate) struct Effects<P: Payload> {
     pub(crate) leftovers: Vec<Leftover<P>>,
     /// What observers shall see.
     pub(crate) events: Vec<SessionEvent>,
-    /// How many rows have let go of their names, for the pool's own housekeeping.
+    /// How many names nobody but the pool seems to hold any more, for its own housekeeping.
     pub(crate) names_released: usize,
 }
 

@@ -147,7 +147,7 @@ impl<P: Payload> SessionState<P> {
     fn make_emitted(&mut self, row: RowId, node: Option<NodeId>) {
         let row = &mut self.rows[row];
         if let RowState::Resolved { address, waiting, .. } = row.state {
-            row.state = RowState::Emitted { address, waiting: Waiting { node, ..waiting } };
+            row.advance(RowState::Emitted { address, waiting: Waiting { node, ..waiting } });
         }
     }
 
@@ -159,9 +159,13 @@ impl<P: Payload> SessionState<P> {
         else {
             return;
         };
-        row.state = RowState::Ready { address };
+        row.advance(RowState::Ready { address });
         self.publish(id);
         self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+        self.observe_ready(id, effects);
+    }
+
+    pub(crate) fn observe_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         if self.observed {
             let row = &self.rows[id];
             let (dylib, symbol) = (self.dylib_name_of(row), row.name.clone());

@@ -141,7 +141,7 @@ impl<P: Payload> SessionState<P> {
         let Fallen { failure, root, depth } = fallen;
         let row = &mut self.rows[id];
         let Some(waiting) = row.waiting().copied() else { return };
-        row.state = RowState::Failed { failure, via: via.unwrap_or(id), root, depth };
+        row.advance(RowState::Failed { failure, via: via.unwrap_or(id), root, depth });
         self.failures[failure].rows += 1;
         if !waiting.queries.is_none() {
             let error = LookupError::Failed(self.failure_of(id));

@@ -3,6 +3,7 @@
 //! | operation | file | what it does |
 //! |---|---|---|
 //! | define, replace | `define.rs` | rows appear, `NeverSearched`; weak ones yield |
+//! | define addresses | `absolute.rs` | the same without a unit; a search makes them Ready at once |
 //! | lookup | `lookup.rs` | names are matched, units claimed, the query lodged |
 //! | generate | `generate.rs` | what is missing is asked of generators; lookups suspend and resume |
 //! | claim, begin, delegate | `claim.rs` | a unit leaves its rows, and may come back before it starts |
@@ -19,6 +20,7 @@
 //!
 //! **Architecture Invariant:** after each operation the state satisfies `check.rs`.
 
+pub(crate) mod absolute;
 pub(crate) mod alias;
 #[cfg(any(test, debug_assertions))]
 mod check;

@@ -35,7 +35,7 @@ impl<P: Payload> SessionState<P> {
             let row_state = &mut self.rows[row];
             let RowState::Materializing { waiting, .. } = row_state.state else { continue };
             row_state.flags = flags;
-            row_state.state = RowState::Resolved { claim, address, waiting };
+            row_state.advance(RowState::Resolved { claim, address, waiting });
             self.satisfy(row, waiting.queries, RequiredState::Resolved, effects);
         }
         Ok(())

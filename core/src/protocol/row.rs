@@ -5,6 +5,7 @@
 //! | (none) | `NeverSearched` | define |
 //! | (none) | `Materializing` | define further symbols while materializing |
 //! | `NeverSearched`, `Returned` | `Materializing` | lookup, emit (demand) |
+//! | `NeverSearched` | `Ready` | the same, where the address is known |
 //! | `Materializing` | `Returned` | withdrawn before it started, replace |
 //! | `Materializing` | `Resolved` | resolve |
 //! | `Resolved` | `Emitted`, `Ready` | emit |
@@ -12,6 +13,9 @@
 //! | `Materializing`, `Resolved` | `Failed` | fail |
 //! | `Emitted` | `Failed` | failure or removal of what it waits on |
 //! | any | (none) | remove |
+//!
+//! **Architecture Invariant:** states only move forward, `Returned` excepted: [`Row::advance`] is the only way to change
+//! one, and knows this table.
 
 use crate::{ExecutorAddr, SymbolFlags, SymbolName};
 
@@ -40,7 +44,7 @@ pub(crate) struct Row {
 #[derive(Debug)]
 pub(crate) enum RowState {
     /// Nobody has looked for it.
-    NeverSearched { unit: UnitId },
+    NeverSearched { source: Source },
     /// Somebody has, then the unit came back unstarted: can be claimed again, no longer overridden.
     Returned { unit: UnitId },
     /// Its unit was claimed.
@@ -53,6 +57,27 @@ pub(crate) enum RowState {
     Ready { address: ExecutorAddr },
     /// It will never be Ready. `via` is the row through which the failure came, `root` where it began.
     Failed { failure: FailureId, via: RowId, root: RowId, depth: u32 },
+}
+
+/// Where a definition that nobody has searched comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// A unit makes it.
+    Unit(UnitId),
+    /// It is there already.
+    Address(ExecutorAddr),
+}
+
+/// A state without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    NeverSearched,
+    Returned,
+    Materializing,
+    Resolved,
+    Emitted,
+    Ready,
+    Failed,
 }
 
 /// Who waits on a row.
@@ -86,7 +111,43 @@ impl Links {
     }
 }
 
+impl RowState {
+    pub(crate) fn standing(&self) -> Standing {
+        match self {
+            Self::NeverSearched { .. } => Standing::NeverSearched,
+            Self::Returned { .. } => Standing::Returned,
+            Self::Materializing { .. } => Standing::Materializing,
+            Self::Resolved { .. } => Standing::Resolved,
+            Self::Emitted { .. } => Standing::Emitted,
+            Self::Ready { .. } => Standing::Ready,
+            Self::Failed { .. } => Standing::Failed,
+        }
+    }
+}
+
+impl Standing {
+    /// Whether a definition may go from here to `next`: the table at the head of this file.
+    pub(crate) fn may_become(self, next: Self) -> bool {
+        use Standing::*;
+        match self {
+            NeverSearched => matches!(next, Materializing | Ready),
+            Returned => matches!(next, Materializing),
+            Materializing => matches!(next, Returned | Resolved | Failed),
+            Resolved => matches!(next, Emitted | Ready | Failed),
+            Emitted => matches!(next, Ready | Failed),
+            Ready | Failed => false,
+        }
+    }
+}
+
 impl Row {
+    /// Changes the state. The only way to do so.
+    pub(crate) fn advance(&mut self, next: RowState) {
+        let (from, to) = (self.state.standing(), next.standing());
+        debug_assert!(from.may_become(to), "`{}` goes from {from:?} to {to:?}", self.name);
+        self.state = next;
+    }
+
     /// Who waits on the row, in the states in which anybody can.
     pub(crate) fn waiting(&self) -> Option<&Waiting> {
         match &self.state {
@@ -118,7 +179,9 @@ impl Row {
     /// The unit that waits in the row.
     pub(crate) fn unit(&self) -> Option<UnitId> {
         match self.state {
-            RowState::NeverSearched { unit } | RowState::Returned { unit } => Some(unit),
+            RowState::NeverSearched { source: Source::Unit(unit) } | RowState::Returned { unit } => {
+                Some(unit)
+            }
             _ => None,
         }
     }
@@ -126,5 +189,56 @@ impl Row {
     /// Whether the symbol exists so that looking it up runs its unit, and never has an address.
     pub(crate) fn is_for_side_effects_only(&self) -> bool {
         self.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY)
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+
+    const ALL: [Standing; 7] = [
+        Standing::NeverSearched,
+        Standing::Returned,
+        Standing::Materializing,
+        Standing::Resolved,
+        Standing::Emitted,
+        Standing::Ready,
+        Standing::Failed,
+    ];
+
+    /// The pairs of the table at the head of this file, from its text.
+    fn documented() -> Vec<(Standing, Standing)> {
+        let named = |cell: &str| -> Vec<Standing> {
+            ALL.into_iter().filter(|standing| cell.contains(&format!("`{standing:?}`"))).collect()
+        };
+        let rows = include_str!("row.rs").lines().filter_map(|line| line.strip_prefix("//! | `"));
+        let mut pairs = Vec::new();
+        for row in rows {
+            let cells: Vec<_> = row.split('|').collect();
+            let from = named(&format!("`{}", cells[0]));
+            pairs.extend(from.iter().flat_map(|&from| named(cells[1]).into_iter().map(move |to| (from, to))));
+        }
+        pairs
+    }
+
+    #[test]
+    fn states_move_as_the_table_says_and_no_other_way() {
+        let documented = documented();
+        assert_eq!(documented.len(), 11, "{documented:?}");
+        for from in ALL {
+            for to in ALL {
+                let expected = documented.contains(&(from, to));
+                assert_eq!(from.may_become(to), expected, "from {from:?} to {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_way_leads_back_but_to_the_unit() {
+        // Forward is a larger number; Returned alone stands outside.
+        let place = |standing| ALL.iter().position(|&other| other == standing);
+        for (from, to) in documented() {
+            assert!(to == Standing::Returned || place(from) < place(to), "from {from:?} to {to:?}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::protocol::SessionState;
 use crate::protocol::effects::Effects;
 use crate::sync::{Arc, Mutex, unique};
+use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{InPlaceTaskDispatcher, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
 
 use super::drain::Drain;
@@ -77,11 +78,13 @@ impl ExecutionSessionBuilder {
     /// Makes the session.
     pub fn build(self) -> ExecutionSession {
         let state = SessionState::new(self.observer.is_some());
+        let pool = self.pool.unwrap_or_default();
         ExecutionSession(Arc::new(Inner {
             tag: SessionTag(unique()),
             records: state.records(),
             state: Mutex::new(Locked { state, effects: Effects::default() }),
-            pool: self.pool.unwrap_or_default(),
+            absolute_symbols: pool.intern(ABSOLUTE_SYMBOLS),
+            pool,
             dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),
             observer: self.observer,
             reporter: self.reporter,

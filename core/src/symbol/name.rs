@@ -68,6 +68,11 @@ impl SymbolName {
         self.0.as_str()
     }
 
+    /// How many handles there are, the pool's among them: a hint, as others may come and go meanwhile.
+    pub(crate) fn handles(&self) -> usize {
+        ArcStr::strong_count(&self.0).unwrap_or(usize::MAX)
+    }
+
     /// Where the text lies: what makes the name itself.
     #[inline]
     fn identity(&self) -> usize {

@@ -7,11 +7,17 @@ use crate::{
 
 /// A unit that defines symbols at addresses known already.
 ///
+/// # Cost
+/// No task runs and nobody is responsible: a symbol is Ready when it is first looked up, each by itself.
+///
 /// Source: ORC `absoluteSymbols`.
 #[doc(alias = "absoluteSymbols")]
 pub fn absolute_symbols(symbols: SymbolMap) -> Box<dyn MaterializationUnit> {
     Box::new(AbsoluteSymbols { symbols })
 }
+
+/// The name of every such unit.
+pub(crate) const ABSOLUTE_SYMBOLS: &str = "<absolute symbols>";
 
 struct AbsoluteSymbols {
     symbols: SymbolMap,
@@ -19,7 +25,11 @@ struct AbsoluteSymbols {
 
 impl MaterializationUnit for AbsoluteSymbols {
     fn name(&self) -> &str {
-        "<absolute symbols>"
+        ABSOLUTE_SYMBOLS
+    }
+
+    fn known_addresses(&mut self) -> Option<SymbolMap> {
+        Some(std::mem::take(&mut self.symbols))
     }
 
     fn interface(&self) -> MaterializationInterface {
@@ -28,6 +38,7 @@ impl MaterializationUnit for AbsoluteSymbols {
         )
     }
 
+    /// Not for what was defined: for units that replace others, or are part of one.
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
         // A refusal means that the symbols were removed meanwhile: nobody is left to tell but them.
         match responsibility.notify_resolved(&self.symbols) {

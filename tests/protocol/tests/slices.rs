@@ -242,10 +242,10 @@ fn nobody_sees_half_a_removal() {
     let names = names(&session, SYMBOLS);
     let tracker = main.create_tracker();
     for name in &names {
-        let symbols: SymbolMap = [(name.clone(), at(1))].into_iter().collect();
-        main.define_with_tracker(absolute_symbols(symbols), &tracker).unwrap();
+        let flags = [(name.clone(), EXPORTED)].into_iter().collect();
+        main.define_with_tracker(TestUnit::new("unit", flags, finish).boxed(), &tracker).unwrap();
     }
-    // Every other one is Ready, and found without the lock.
+    // Every other one is Ready, and found without the lock; the units of the rest are dropped slice by slice.
     session.lookup(&order(&main), LookupSet::required(names.iter().step_by(2).cloned())).unwrap();
     let (other, dylib, removed, all) = (session.clone(), main.clone(), tracker.clone(), names.clone());
     let (told, looked) = mpsc::channel();
