@@ -303,6 +303,46 @@ pub enum RemoveError {
     },
 }
 
+/// Why a transaction was refused. Nothing has changed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// A definition was refused.
+    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
+    Define {
+        /// Which step, from 0.
+        step: usize,
+        /// Why.
+        source: DefineError,
+    },
+    /// A removal was refused.
+    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
+    Remove {
+        /// Which step, from 0.
+        step: usize,
+        /// Why.
+        source: RemoveError,
+    },
+    /// A change of a link order was refused.
+    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
+    LinkOrder {
+        /// Which step, from 0.
+        step: usize,
+        /// Why.
+        source: DylibError,
+    },
+    /// A step names a dylib of another session.
+    #[error(
+        "step {step} of the transaction was refused, and nothing was changed: dylib `{dylib}` belongs to another session"
+    )]
+    Foreign {
+        /// Which step, from 0.
+        step: usize,
+        /// The dylib.
+        dylib: Arc<str>,
+    },
+}
+
 /// Why a resource tracker refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

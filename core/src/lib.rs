@@ -26,6 +26,7 @@
 //! | what a unit is handed and must do with it | `unit.rs`, `responsibility.rs` |
 //! | how a lookup is answered: blocking, handler, future | `query.rs` |
 //! | what is removed together | `resource.rs` |
+//! | what is changed together | `transaction.rs` |
 //! | who runs tasks | `task.rs`, `in_place.rs` |
 //!
 //! # What holds
@@ -59,6 +60,7 @@ mod search_order;
 mod session;
 mod symbol;
 mod task;
+mod transaction;
 mod unit;
 mod units;
 
@@ -66,7 +68,7 @@ pub use address::{ExecutorAddr, ExecutorSymbolDef};
 pub use dylib::JitDylib;
 pub use error::{
     CloseError, DefineError, DelegateError, DylibError, EmitError, LookupError, RemoveError, ResolveError,
-    SearchedDylib, SessionError, TrackerError,
+    SearchedDylib, SessionError, TrackerError, TransactionError,
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
@@ -86,6 +88,7 @@ pub use symbol::set::{
     JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap, SymbolLookupFlags, SymbolMap,
 };
 pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
+pub use transaction::{RefusedTransaction, Transaction};
 pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;
 pub use units::reexports::{AliasMap, AliasTarget, reexports, symbol_aliases};

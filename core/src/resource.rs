@@ -56,6 +56,11 @@ impl ResourceTracker {
         if self.0.is_default { state.default_tracker(self.0.dylib.id()) } else { self.0.id }
     }
 
+    /// The tracker's id; none for the default tracker of its dylib.
+    pub(crate) fn own_id(&self) -> Option<TrackerId> {
+        (!self.0.is_default).then_some(self.0.id)
+    }
+
     /// The dylib whose symbols the tracker groups.
     pub fn dylib(&self) -> &JitDylib {
         &self.0.dylib

@@ -84,8 +84,11 @@ pub(crate) struct SessionTag(u64);
 /// What a live session's state carries.
 pub(crate) enum Live {}
 
+/// A unit as live sessions carry it.
+pub(crate) type Unit = Box<dyn MaterializationUnit>;
+
 impl Payload for Live {
-    type Unit = Box<dyn MaterializationUnit>;
+    type Unit = Unit;
     type Handler = Completion;
     type Generator = Arc<dyn DefinitionGenerator>;
     type Resource = Box<dyn Resource>;

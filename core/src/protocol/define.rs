@@ -67,6 +67,27 @@ pub(crate) struct Competition {
     pub(crate) yielding: Vec<SymbolName>,
 }
 
+/// How a new definition of a name fares against the one that exists.
+pub(crate) enum Contest {
+    /// It stays away.
+    Yields,
+    /// It takes the other's place.
+    Overrides,
+    /// There is no place for both.
+    Duplicate,
+}
+
+/// The table at the head of this file, where something exists.
+pub(crate) fn contest(new: SymbolFlags, existing: SymbolFlags, never_searched: bool) -> Contest {
+    if new.is_weak_or_common() {
+        Contest::Yields
+    } else if existing.is_weak_or_common() && never_searched {
+        Contest::Overrides
+    } else {
+        Contest::Duplicate
+    }
+}
+
 impl<P: Payload> SessionState<P> {
     /// See [`crate::JitDylib::define`]. A unit that is refused leaves through `effects`.
     pub(crate) fn define(
@@ -247,15 +268,11 @@ impl<P: Payload> SessionState<P> {
         let mut competition = Competition::default();
         for (name, flags) in symbols {
             let Some(existing) = self.find(dylib, name) else { continue };
-            if flags.is_weak_or_common() {
-                competition.yielding.push(name.clone());
-                continue;
-            }
             let row = &self.rows[existing];
-            if row.flags.is_weak_or_common() && matches!(row.state, RowState::NeverSearched { .. }) {
-                competition.overridden.push(existing);
-            } else {
-                return Err(Refusal::Duplicate { symbol: name.clone(), existing });
+            match contest(flags, row.flags, matches!(row.state, RowState::NeverSearched { .. })) {
+                Contest::Yields => competition.yielding.push(name.clone()),
+                Contest::Overrides => competition.overridden.push(existing),
+                Contest::Duplicate => return Err(Refusal::Duplicate { symbol: name.clone(), existing }),
             }
         }
         Ok(competition)

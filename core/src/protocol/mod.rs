@@ -14,6 +14,7 @@
 //! | remove | `remove.rs` | rows disappear |
 //! | settle | `settle.rs` | long consequences are worked off in slices |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
+//! | commit | `transaction.rs` | several of the above happen together or not at all |
 //!
 //! No locks, no callbacks, no threads, no I/O: values of the embedder are moved, never called, never
 //! dropped.
@@ -46,6 +47,7 @@ pub(crate) mod settle;
 pub(crate) mod slab;
 #[cfg(all(test, not(uruk_loom)))]
 mod slices;
+pub(crate) mod transaction;
 pub(crate) mod transfer;
 #[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
 mod waiting_on;

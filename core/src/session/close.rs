@@ -123,7 +123,7 @@ impl ExecutionSession {
 
     /// Whether this thread runs a task of the session, whose lookups and definitions are served while the
     /// session drains.
-    pub(super) fn in_task(&self) -> bool {
+    pub(crate) fn in_task(&self) -> bool {
         frame::depth_of(self) > 0
     }
 }

@@ -1,0 +1,361 @@
+//! Transactions as embedders make them: collected step by step, then done whole or not at all.
+//!
+//! ```
+//! use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, SymbolFlags, absolute_symbols};
+//!
+//! let session = ExecutionSession::new();
+//! let main = session.create_jit_dylib("main")?;
+//! let name = session.intern("answer");
+//! let at = |address| {
+//!     let definition = ExecutorSymbolDef::new(ExecutorAddr::new(address), SymbolFlags::EXPORTED);
+//!     absolute_symbols([(name.clone(), definition)].into_iter().collect())
+//! };
+//! main.define(at(1))?;
+//! // At no moment is `answer` undefined.
+//! session.transaction().redefine(&main, at(2)).commit()?;
+//! assert_eq!(session.lookup_symbol(&main.link_order(), &name)?.address, ExecutorAddr::new(2));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::error::Error;
+use std::fmt;
+
+use crate::protocol::ids::DylibId;
+use crate::protocol::transaction::{Change, Refusal, RefusedChanges, RemovedResources};
+use crate::resource::remove_resources;
+use crate::session::Unit;
+use crate::sync::{Arc, weakened};
+use crate::{
+    DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, MaterializationUnit,
+    RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName, TransactionError,
+};
+
+/// Changes of a session that happen together or not at all.
+///
+/// Made by [`ExecutionSession::transaction`]. Each step sees what the steps before it do: removing a name and
+/// then defining it redefines it. Nothing happens before [`Transaction::commit`]; dropping a transaction drops
+/// its units and changes nothing.
+#[must_use = "a transaction that is not committed changes nothing"]
+pub struct Transaction {
+    session: ExecutionSession,
+    /// What errors say of each change, and what must live until it is made.
+    steps: Vec<Step>,
+    changes: Vec<Change<Unit>>,
+}
+
+/// What stands beside a change: names for errors, and handles.
+struct Step {
+    /// The dylib that is changed.
+    dylib: JitDylib,
+    /// The dylibs of a link order.
+    linked: Vec<Arc<str>>,
+    /// A tracker that would be released with its last handle.
+    _tracker: Option<ResourceTracker>,
+    /// The step cannot be made in this session.
+    foreign: Option<Arc<str>>,
+}
+
+/// A transaction that changed nothing, with all that it was made of.
+///
+/// Drop it, and the units are dropped here and now; or commit the transaction again once the reason is gone.
+pub struct RefusedTransaction {
+    /// The transaction as it was. Its units have not been touched.
+    pub transaction: Transaction,
+    /// Which step was refused, and why.
+    pub error: TransactionError,
+}
+
+impl Transaction {
+    /// Defines `unit`'s symbols in `dylib`, as [`JitDylib::define`] would at this place.
+    pub fn define(self, dylib: &JitDylib, unit: Box<dyn MaterializationUnit>) -> Self {
+        self.add_definition(dylib, None, unit, Override::Weak)
+    }
+
+    /// Defines `unit`'s symbols in the dylib of `tracker`, to be removed with it.
+    pub fn define_with_tracker(self, unit: Box<dyn MaterializationUnit>, tracker: &ResourceTracker) -> Self {
+        self.add_definition(tracker.dylib(), Some(tracker), unit, Override::Weak)
+    }
+
+    /// Defines `unit`'s symbols in `dylib` in place of whatever it has of them, weak and Ready ones alike.
+    ///
+    /// Symbols it does not have are defined as well. What is being materialized cannot be replaced by name:
+    /// put it under a tracker, and use [`Transaction::remove_tracker`].
+    pub fn redefine(self, dylib: &JitDylib, unit: Box<dyn MaterializationUnit>) -> Self {
+        self.add_definition(dylib, None, unit, Override::All)
+    }
+
+    /// As [`Transaction::redefine`], in the dylib of `tracker`, to be removed with it.
+    pub fn redefine_with_tracker(
+        self,
+        unit: Box<dyn MaterializationUnit>,
+        tracker: &ResourceTracker,
+    ) -> Self {
+        self.add_definition(tracker.dylib(), Some(tracker), unit, Override::All)
+    }
+
+    /// Removes definitions by name, as [`JitDylib::remove`] would at this place.
+    pub fn remove(self, dylib: &JitDylib, names: impl IntoIterator<Item = SymbolName>) -> Self {
+        let names = names.into_iter().collect();
+        self.add(dylib, Change::Remove { dylib: dylib.id(), names })
+    }
+
+    /// Removes a tracker's symbols, whatever their state, as [`ResourceTracker::remove`] would at this place.
+    ///
+    /// With a definition of the same names behind it, this redefines symbols that are being materialized: lookups
+    /// that wait for them fail, later ones find the new definition. The resources are removed when the
+    /// commit has changed everything; what they say goes to the session's error reporter.
+    pub fn remove_tracker(self, tracker: &ResourceTracker) -> Self {
+        let dylib = tracker.dylib().id();
+        let mut transaction =
+            self.add(tracker.dylib(), Change::RemoveTracker { dylib, tracker: tracker.own_id() });
+        transaction.hold(tracker);
+        transaction
+    }
+
+    /// Replaces the link order of `dylib`.
+    pub fn set_link_order(self, dylib: &JitDylib, order: SearchOrder) -> Self {
+        let ids = self.session.own_order(&order);
+        let linked: Vec<_> = order.iter().map(|(dylib, _)| dylib.shared_name()).collect();
+        let foreign = ids.as_ref().err().cloned();
+        let change = Change::SetLinkOrder { dylib: dylib.id(), order: ids.unwrap_or_default() };
+        self.add_linking(dylib, change, linked, foreign)
+    }
+
+    /// Appends `added` to the link order of `dylib` unless it is there already.
+    pub fn add_to_link_order(self, dylib: &JitDylib, added: &JitDylib, flags: JitDylibLookupFlags) -> Self {
+        let foreign = (*added.session() != self.session).then(|| added.shared_name());
+        let change = Change::AddToLinkOrder { dylib: dylib.id(), added: added.id(), flags };
+        self.add_linking(dylib, change, vec![added.shared_name()], foreign)
+    }
+
+    /// Takes `removed` out of the link order of `dylib`, if it is there.
+    pub fn remove_from_link_order(self, dylib: &JitDylib, removed: &JitDylib) -> Self {
+        let foreign = (*removed.session() != self.session).then(|| removed.shared_name());
+        let change = Change::RemoveFromLinkOrder { dylib: dylib.id(), removed: removed.id() };
+        self.add_linking(dylib, change, vec![removed.shared_name()], foreign)
+    }
+
+    /// How many steps there are.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The units that the steps would define, in their order.
+    pub fn into_units(self) -> Vec<Box<dyn MaterializationUnit>> {
+        let unit = |change| match change {
+            Change::Define { unit, .. } | Change::Redefine { unit, .. } => Some(unit),
+            _ => None,
+        };
+        self.changes.into_iter().filter_map(unit).collect()
+    }
+
+    /// Makes all the changes, or none.
+    ///
+    /// On return every lookup that begins finds all of them; none ever finds some. A lookup for several symbols is
+    /// answered from before or from after the whole transaction. That a redefined name is undefined, no lookup
+    /// can see.
+    ///
+    /// # Concurrency
+    /// Callable from any thread. One taking of the session lock; code of the embedder (units that lost
+    /// their symbols, resources of removed trackers) runs after it.
+    ///
+    /// # Errors
+    /// The first step that was refused, and why. Nothing has changed then, weak definitions, trackers and link
+    /// orders included, and everything is given back.
+    ///
+    /// # Cost
+    /// That of the changes, and one entry of a map for each symbol they name.
+    pub fn commit(mut self) -> Result<(), RefusedTransaction> {
+        if let Some(error) = self.foreign_step() {
+            return Err(RefusedTransaction { transaction: self, error });
+        }
+        let by_task = self.session.in_task();
+        for change in &mut self.changes {
+            if let Change::Define { definition, .. } | Change::Redefine { definition, .. } = change {
+                definition.by_task = by_task;
+            }
+        }
+        let span = tracing::debug_span!("session.commit", steps = self.steps.len());
+        let _entered = span.enter();
+        let changes = std::mem::take(&mut self.changes);
+        match self.commit_at_once(changes) {
+            Ok(resources) => {
+                for (dylib, resources) in resources {
+                    let name = self.name_of(dylib);
+                    if let Err(error) = remove_resources(name, resources) {
+                        self.session.report(SessionError::Remove(error));
+                    }
+                }
+                Ok(())
+            }
+            Err(RefusedChanges { step, refusal, changes }) => {
+                let error = self.refusal_error(step, refusal, &changes[step]);
+                self.changes = changes;
+                Err(RefusedTransaction { transaction: self, error })
+            }
+        }
+    }
+
+    fn commit_at_once(
+        &self,
+        changes: Vec<Change<Unit>>,
+    ) -> Result<Vec<RemovedResources<Box<dyn Resource>>>, RefusedChanges<Unit>> {
+        if weakened("transaction::commits_step_by_step") {
+            let alone =
+                |change| self.session.transact_removal(|state, effects| state.commit(vec![change], effects));
+            return changes
+                .into_iter()
+                .map(alone)
+                .collect::<Result<Vec<_>, _>>()
+                .map(|parts| parts.into_iter().flatten().collect());
+        }
+        self.session.transact_removal(|state, effects| state.commit(changes, effects))
+    }
+
+    fn add_definition(
+        mut self,
+        dylib: &JitDylib,
+        tracker: Option<&ResourceTracker>,
+        unit: Unit,
+        overrides: Override,
+    ) -> Self {
+        let (definition, unit) = self.session.describe(unit);
+        let (id, tracker_id) = (dylib.id(), tracker.and_then(ResourceTracker::own_id));
+        let change = match overrides {
+            Override::Weak => Change::Define { dylib: id, tracker: tracker_id, definition, unit },
+            Override::All => Change::Redefine { dylib: id, tracker: tracker_id, definition, unit },
+        };
+        self = self.add(dylib, change);
+        if let Some(tracker) = tracker {
+            self.hold(tracker);
+        }
+        self
+    }
+
+    fn add_linking(
+        self,
+        dylib: &JitDylib,
+        change: Change<Unit>,
+        linked: Vec<Arc<str>>,
+        foreign: Option<Arc<str>>,
+    ) -> Self {
+        let mut transaction = self.add(dylib, change);
+        if let Some(step) = transaction.steps.last_mut() {
+            step.linked = linked;
+            step.foreign = step.foreign.take().or(foreign);
+        }
+        transaction
+    }
+
+    fn add(mut self, dylib: &JitDylib, change: Change<Unit>) -> Self {
+        let foreign = (*dylib.session() != self.session).then(|| dylib.shared_name());
+        self.steps.push(Step { dylib: dylib.clone(), linked: Vec::new(), _tracker: None, foreign });
+        self.changes.push(change);
+        self
+    }
+
+    fn hold(&mut self, tracker: &ResourceTracker) {
+        if let Some(step) = self.steps.last_mut() {
+            step._tracker = Some(tracker.clone());
+        }
+    }
+
+    /// Ids of another session may be those of our own dylibs: such a step never reaches the state.
+    fn foreign_step(&self) -> Option<TransactionError> {
+        let named = |step: &Step| step.foreign.clone();
+        let (step, dylib) =
+            self.steps.iter().enumerate().find_map(|(index, step)| Some((index, named(step)?)))?;
+        Some(TransactionError::Foreign { step, dylib })
+    }
+
+    fn name_of(&self, dylib: DylibId) -> Arc<str> {
+        let step = self.steps.iter().find(|step| step.dylib.id() == dylib);
+        step.map_or_else(|| "(unknown)".into(), |step| step.dylib.shared_name())
+    }
+
+    fn refusal_error(&self, step: usize, refusal: Refusal, change: &Change<Unit>) -> TransactionError {
+        let Step { dylib, linked, .. } = &self.steps[step];
+        let dylib = dylib.shared_name();
+        let unit = match change {
+            Change::Define { definition, .. } | Change::Redefine { definition, .. } => {
+                Some(definition.unit_name.clone())
+            }
+            _ => None,
+        };
+        let define = |source| TransactionError::Define { step, source };
+        let remove = |source| TransactionError::Remove { step, source };
+        match (refusal, unit) {
+            (Refusal::Closed, Some(unit)) => define(DefineError::Closed { unit }),
+            (Refusal::DylibRemoved, Some(unit)) => define(DefineError::DylibRemoved { unit, dylib }),
+            (Refusal::TrackerDefunct, Some(unit)) => define(DefineError::TrackerDefunct { unit, dylib }),
+            (Refusal::Duplicate { symbol, existing_unit }, Some(unit)) => {
+                define(DefineError::Duplicate { symbol, dylib, unit, existing_unit })
+            }
+            (Refusal::NotFound(symbols), _) => remove(RemoveError::NotFound { dylib, symbols }),
+            (Refusal::InUse(symbols), _) => remove(RemoveError::InUse { dylib, symbols }),
+            (Refusal::LinkedDylibRemoved(position), _) => {
+                let name = linked.get(position).cloned().unwrap_or(dylib);
+                TransactionError::LinkOrder { step, source: DylibError::Removed { name } }
+            }
+            (Refusal::DylibRemoved, None) if matches!(change, Change::Remove { .. }) => {
+                remove(RemoveError::DylibRemoved { dylib })
+            }
+            (_, None) => TransactionError::LinkOrder { step, source: DylibError::Removed { name: dylib } },
+        }
+    }
+}
+
+/// Which definitions a new one may take the place of.
+#[derive(Clone, Copy)]
+enum Override {
+    /// Weak ones that nobody has searched.
+    Weak,
+    /// All.
+    All,
+}
+
+impl ExecutionSession {
+    /// An empty transaction.
+    pub fn transaction(&self) -> Transaction {
+        Transaction { session: self.clone(), steps: Vec::new(), changes: Vec::new() }
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dylibs = self.steps.iter().map(|step| step.dylib.name());
+        f.debug_struct("Transaction").field("steps", &dylibs.collect::<Vec<_>>()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RefusedTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefusedTransaction")
+            .field("error", &self.error)
+            .field("transaction", &self.transaction)
+            .finish()
+    }
+}
+
+impl fmt::Display for RefusedTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Error for RefusedTransaction {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl From<RefusedTransaction> for TransactionError {
+    fn from(refused: RefusedTransaction) -> Self {
+        refused.error
+    }
+}
