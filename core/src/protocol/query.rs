@@ -215,7 +215,7 @@ impl<P: Payload> SessionState<P> {
                 symbols
             }
         };
-        if symbols > self.agenda.slice_steps / 4 {
+        if symbols > (self.agenda.slice_steps / 4).max(1) {
             self.agenda.ended.push_back(id);
         } else {
             let mut unlimited = usize::MAX;
