@@ -13,6 +13,7 @@
 //! | fail | `fail.rs` | rows fail, and everything that waits on them |
 //! | remove | `remove.rs` | rows disappear |
 //! | settle | `settle.rs` | long consequences are worked off in slices |
+//! | begin_wait, end_wait | `waits_for.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
 //! | commit | `transaction.rs` | several of the above happen together or not at all |
 //!
@@ -25,8 +26,11 @@ pub(crate) mod absolute;
 pub(crate) mod alias;
 #[cfg(any(test, debug_assertions))]
 mod check;
+#[cfg(any(test, debug_assertions))]
+mod check_waits;
 pub(crate) mod claim;
 mod close;
+mod deadlock;
 pub(crate) mod define;
 pub(crate) mod dylib;
 pub(crate) mod effects;
@@ -38,6 +42,7 @@ pub(crate) mod lookup;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
 mod names;
+mod places;
 mod publish;
 pub(crate) mod query;
 mod remove;
@@ -51,6 +56,7 @@ pub(crate) mod transaction;
 pub(crate) mod transfer;
 #[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
 mod waiting_on;
+pub(crate) mod waits_for;
 
 use std::fmt;
 
@@ -76,6 +82,7 @@ use settle::Agenda;
 use slab::Slab;
 use transfer::Tracker;
 use waiting_on::{Settled, WaitingForest};
+use waits_for::WaitsFor;
 
 /// The types of the values the protocol carries and never looks into.
 pub(crate) trait Payload {
@@ -113,6 +120,8 @@ pub(crate) struct SessionState<P: Payload> {
     /// What is left to do.
     agenda: Agenda,
     aliases: AliasEdges,
+    /// Which blocked threads wait for which others.
+    waits_for: WaitsFor,
     /// Events are made only if somebody sees them.
     observed: bool,
     /// How many events there have been.
@@ -145,6 +154,7 @@ impl<P: Payload> SessionState<P> {
             fallen: FxHashMap::default(),
             agenda: Agenda::default(),
             aliases: AliasEdges::default(),
+            waits_for: WaitsFor::new(),
             observed,
             sequence: 0,
             dylibs_created: 0,

@@ -40,9 +40,11 @@ impl<P: Payload> SessionState<P> {
         if self.is_condemned(&self.rows[row]) && self.find(*dylib, name).is_some() {
             return;
         }
-        // Alone and not Ready, the name has no record.
-        if neighbour.is_some() || matches!(state, RowState::Ready { .. }) {
-            self.records.disappear(name, *dylib);
+        match (neighbour, state) {
+            (Some(_), _) => self.records.disappear(name, *dylib),
+            (None, RowState::Ready { .. }) => self.records.disappear_alone(name),
+            // The name has no record.
+            (None, _) => {}
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
 use uruk_core::{
-    DefinitionGenerator, GenerateRequest, JitDylibLookupFlags, LookupError, SymbolFlags, absolute_symbols,
-    shared_error,
+    DefinitionGenerator, DetachedRequest, GenerateRequest, JitDylibLookupFlags, LookupError, SymbolFlags,
+    absolute_symbols, shared_error,
 };
 
 /// Defines what it is asked for, at one address.
@@ -24,7 +24,7 @@ impl DefinitionGenerator for Defines {
 }
 
 /// Sends each request to the test.
-struct Sends(mpsc::Sender<GenerateRequest>);
+struct Sends(mpsc::Sender<DetachedRequest>);
 
 impl DefinitionGenerator for Sends {
     fn name(&self) -> &str {
@@ -33,11 +33,11 @@ impl DefinitionGenerator for Sends {
 
     fn generate(&self, request: GenerateRequest) {
         // A test that has ended drops the request, which fails the lookup.
-        let _ = self.0.send(request);
+        let _ = self.0.send(request.detach());
     }
 }
 
-fn sends() -> (Arc<Sends>, mpsc::Receiver<GenerateRequest>) {
+fn sends() -> (Arc<Sends>, mpsc::Receiver<DetachedRequest>) {
     let (send, requests) = mpsc::channel();
     (Arc::new(Sends(send)), requests)
 }
@@ -70,9 +70,10 @@ fn a_generator_may_finish_later_on_another_thread() {
     main.add_generator(generator);
     let answer = look_up_later(&session, request(&main, &["a"]));
     let request = requests.try_recv().unwrap();
-    assert_eq!(request.symbols().len(), 1);
     assert!(answer.try_recv().is_err());
     std::thread::spawn(move || {
+        let request = request.attach();
+        assert_eq!(request.symbols().len(), 1);
         define_simple(request.dylib(), "late", &["a"]);
         request.finish(Ok(()));
     })
@@ -89,13 +90,13 @@ fn lookups_queue_at_a_busy_generator() {
     let first = look_up_later(&session, request(&main, &["a"]));
     let second = look_up_later(&session, request(&main, &["a"]));
     let third = look_up_later(&session, request(&main, &["c"]));
-    let asked = requests.try_recv().unwrap();
+    let asked = requests.try_recv().unwrap().attach();
     assert!(requests.try_recv().is_err(), "one lookup at a time");
     define_simple(&main, "unit", &["a"]);
     asked.finish(Ok(()));
     assert!(first.try_recv().unwrap().is_ok());
     assert!(second.try_recv().unwrap().is_ok(), "its symbol is there by now");
-    let asked = requests.try_recv().unwrap();
+    let asked = requests.try_recv().unwrap().attach();
     assert_eq!(asked.symbols().iter().next().unwrap().0, &session.intern("c"));
     asked.finish(Ok(()));
     assert!(matches!(third.try_recv().unwrap(), Err(LookupError::NotFound { .. })));
@@ -107,7 +108,7 @@ fn a_failing_generator_fails_the_lookup() {
     let (generator, requests) = sends();
     main.add_generator(generator);
     let answer = look_up_later(&session, request(&main, &["a"]));
-    requests.try_recv().unwrap().finish(Err(shared_error("the archive is truncated")));
+    requests.try_recv().unwrap().attach().finish(Err(shared_error("the archive is truncated")));
     let error = answer.try_recv().unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -124,7 +125,7 @@ fn a_dropped_request_fails_its_lookup_and_serves_the_next() {
     let second = look_up_later(&session, request(&main, &["a"]));
     drop(requests.try_recv().unwrap());
     assert!(matches!(first.try_recv().unwrap(), Err(LookupError::Generator { .. })));
-    requests.try_recv().unwrap().finish(Ok(()));
+    requests.try_recv().unwrap().attach().finish(Ok(()));
     assert!(matches!(second.try_recv().unwrap(), Err(LookupError::NotFound { .. })));
 }
 
@@ -156,7 +157,7 @@ fn removing_a_generator_fails_its_queue_and_lets_its_lookup_finish() {
     assert!(!main.remove_generator(id));
     assert!(matches!(second.try_recv().unwrap(), Err(LookupError::Generator { .. })));
     define_simple(&main, "unit", &["a"]);
-    requests.try_recv().unwrap().finish(Ok(()));
+    requests.try_recv().unwrap().attach().finish(Ok(()));
     assert!(first.try_recv().unwrap().is_ok());
 }
 
@@ -180,8 +181,8 @@ fn a_suspended_future_can_be_withdrawn() {
     main.add_generator(generator);
     drop(session.lookup_future(request(&main, &["a"])));
     let next = look_up_later(&session, request(&main, &["b"]));
-    requests.try_recv().unwrap().finish(Ok(()));
-    requests.try_recv().unwrap().finish(Ok(()));
+    requests.try_recv().unwrap().attach().finish(Ok(()));
+    requests.try_recv().unwrap().attach().finish(Ok(()));
     assert!(matches!(next.try_recv().unwrap(), Err(LookupError::NotFound { .. })));
 }
 
@@ -194,7 +195,7 @@ fn a_lookup_can_be_withdrawn_after_its_generator_has_finished() {
     main.add_generator(generator);
     let future = session.lookup_future(request(&main, &["a"]));
     let parked = define_parked(&main, "unit", &["a"]);
-    requests.try_recv().unwrap().finish(Ok(()));
+    requests.try_recv().unwrap().attach().finish(Ok(()));
     let responsibility = parked.try_recv().unwrap().attach();
     assert_eq!(responsibility.requested_symbols(), [session.intern("a")]);
     drop(future);
