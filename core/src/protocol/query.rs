@@ -6,6 +6,7 @@
 //!
 //! **Invariant:** a query ends exactly once, by being taken out of the slab.
 
+use crate::sync::weakened;
 use crate::{
     EventKind, ExecutorAddr, ExecutorSymbolDef, LookupError, RequiredState, SymbolFlags, SymbolName,
 };
@@ -137,14 +138,15 @@ impl<P: Payload> SessionState<P> {
             let here = cursor;
             let lodged = lodged_at(&mut self.queries, here);
             cursor = lodged.next_of(here);
-            if lodged.required_state > reached {
+            if lodged.required_state > reached && !weakened("lodge::addresses_answer_everybody") {
                 continue;
             }
             self.unlink(here);
             let lodged = lodged_at(&mut self.queries, here);
             lodged.entries[here.entry as usize].progress = Progress::Found { address, flags };
             lodged.outstanding -= 1;
-            if lodged.outstanding == 0 && !lodged.ended {
+            let has_all = lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol");
+            if has_all && !lodged.ended {
                 satisfied.push(here.query);
             }
         }
@@ -264,7 +266,7 @@ impl<P: Payload> SessionState<P> {
             if let Some(waiting) = self.rows.get_mut(row).and_then(Row::waiting_mut)
                 && waiting.queries == here
             {
-                waiting.queries = next;
+                waiting.queries = if weakened("withdraw::takes_others_along") { Lodging::NONE } else { next };
             }
         } else {
             set_next(&mut self.queries, previous, next);

@@ -12,7 +12,7 @@
 //!
 //! A condemned tracker is in no dylib's list, and its dylib may be removed before it: it keeps the name.
 
-use crate::sync::Arc;
+use crate::sync::{Arc, weakened};
 use crate::{FailureCause, LookupError, RemoveError, SymbolName};
 
 use super::define::Tell;
@@ -40,7 +40,11 @@ impl<P: Payload> SessionState<P> {
         for name in names {
             match self.find(dylib, name) {
                 None => missing.push(name.clone()),
-                Some(row) if self.rows[row].claim().is_some() => in_use.push(name.clone()),
+                Some(row)
+                    if self.rows[row].claim().is_some() && !weakened("remove::takes_what_is_at_work") =>
+                {
+                    in_use.push(name.clone())
+                }
                 Some(row) => rows.push(row),
             }
         }
@@ -114,7 +118,10 @@ impl<P: Payload> SessionState<P> {
         while *budget > 0 {
             *budget -= 1;
             let Some(row) = self.rows.id_at(self.trackers[tracker].first_row) else {
-                self.trackers.remove(tracker);
+                match weakened("remove::tracker_lives_on") {
+                    true => self.trackers[tracker].condemned = None,
+                    false => drop(self.trackers.remove(tracker)),
+                }
                 self.agenda.condemned.pop_front();
                 if self.agenda.condemned.is_empty() {
                     self.records.set_removing(false);
@@ -169,9 +176,8 @@ impl<P: Payload> SessionState<P> {
     fn fail_waiting(&mut self, id: RowId, effects: &mut Effects<P>) {
         let Some(waiting) = self.rows[id].waiting().copied() else { return };
         // A failure may be on its way to the row: whoever depends on it hears of the removal instead.
-        let spreads = waiting
-            .node
-            .is_some_and(|node| self.forest.fail(node) || self.forest.state(node) == NodeState::Failed);
+        let fails = |node| self.forest.fail(node) || self.forest.state(node) == NodeState::Failed;
+        let spreads = waiting.node.filter(|_| !weakened("remove::tells_no_dependants")).is_some_and(fails);
         if !spreads && waiting.queries.is_none() {
             return;
         }
@@ -179,7 +185,7 @@ impl<P: Payload> SessionState<P> {
         if let Some(waiting) = self.rows[id].waiting_mut() {
             *waiting = Waiting::NOBODY;
         }
-        if !waiting.queries.is_none() {
+        if !waiting.queries.is_none() && !weakened("remove::tells_no_queries") {
             let error = LookupError::Failed(self.failure_at(failure));
             self.fail_lodged(waiting.queries, &error, effects);
         }
