@@ -151,6 +151,7 @@ impl<P: Payload> SessionState<P> {
         if name.handles() <= held_here {
             effects.names_released += 1;
         }
+        self.losses.note();
         if let Some(dylib) = dylib_name {
             self.observe(effects, || EventKind::Removed { dylib, symbol: name });
         }

@@ -5,9 +5,8 @@
 
 use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
-use crate::{EventKind, Failure, FailureCause, LookupError, SymbolFlagsMap, SymbolName};
+use crate::{EventKind, Failure, FailureCause, LookupError, SymbolName};
 
-use super::claim::Claim;
 use super::effects::Effects;
 use super::ids::{ClaimId, FailureId, RowId};
 use super::row::{Row, RowState};
@@ -39,21 +38,11 @@ impl<P: Payload> SessionState<P> {
     /// Fails the rows that carry `claim`, and ends it.
     ///
     /// Does nothing for a claim whose rows were removed.
-    pub(crate) fn fail(
-        &mut self,
-        claim: ClaimId,
-        covered: &SymbolFlagsMap,
-        cause: FailureCause,
-        effects: &mut Effects<P>,
-    ) {
-        let rows = match self.live_claim(claim) {
-            Some(&Claim { dylib, .. }) => {
-                let rows = self.rows_of_claim(claim, dylib, covered);
-                self.claims.remove(claim);
-                rows
-            }
-            None => Vec::new(),
-        };
+    pub(crate) fn fail(&mut self, claim: ClaimId, cause: FailureCause, effects: &mut Effects<P>) {
+        let rows = self.rows_of_claim(claim);
+        if self.live_claim(claim).is_some() {
+            self.claims.remove(claim);
+        }
         let Some(&first) = rows.first() else {
             effects.let_go(cause);
             return;
@@ -141,6 +130,7 @@ impl<P: Payload> SessionState<P> {
         let Fallen { failure, root, depth } = fallen;
         let row = &mut self.rows[id];
         let Some(waiting) = row.waiting().copied() else { return };
+        self.losses.note();
         row.advance(RowState::Failed { failure, via: via.unwrap_or(id), root, depth });
         self.failures[failure].rows += 1;
         if !waiting.queries.is_none() && !weakened("fail::tells_no_queries") {

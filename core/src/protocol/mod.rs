@@ -32,6 +32,7 @@ pub(crate) mod claim;
 mod close;
 mod deadlock;
 pub(crate) mod define;
+pub(crate) mod demand;
 pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
@@ -70,6 +71,7 @@ use alias::AliasEdges;
 use claim::Claim;
 use close::Stage;
 use define::WaitingUnit;
+use demand::Losses;
 use dylib::Dylib;
 use effects::Effects;
 use fail::{FailureRecord, Fallen};
@@ -120,6 +122,8 @@ pub(crate) struct SessionState<P: Payload> {
     /// What is left to do.
     agenda: Agenda,
     aliases: AliasEdges,
+    /// How often something was lost that may have kept a claimed unit wanted.
+    losses: Arc<Losses>,
     /// Which blocked threads wait for which others.
     waits_for: WaitsFor,
     /// Events are made only if somebody sees them.
@@ -154,6 +158,7 @@ impl<P: Payload> SessionState<P> {
             fallen: FxHashMap::default(),
             agenda: Agenda::default(),
             aliases: AliasEdges::default(),
+            losses: Arc::default(),
             waits_for: WaitsFor::new(),
             observed,
             sequence: 0,
@@ -166,6 +171,11 @@ impl<P: Payload> SessionState<P> {
     /// What lookups of Ready symbols read without the lock.
     pub(crate) fn records(&self) -> Arc<Records> {
         self.records.clone()
+    }
+
+    /// What units that are about to start look at instead of asking [`Self::begin`].
+    pub(crate) fn losses(&self) -> Arc<Losses> {
+        self.losses.clone()
     }
 
     /// Makes an event, with its place in the order of all events.

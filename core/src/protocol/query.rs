@@ -204,6 +204,7 @@ impl<P: Payload> SessionState<P> {
     fn take_out(&mut self, id: QueryId) -> Option<(P::Handler, usize)> {
         let query = self.queries.get_mut(id)?;
         let handler = query.handler.take()?;
+        self.losses.note();
         let symbols = match &mut query.phase {
             Phase::Suspended(suspended) => {
                 let symbols = suspended.search.symbols.len();
@@ -250,6 +251,8 @@ impl<P: Payload> SessionState<P> {
             }
         }
         self.queries.remove(id);
+        // Its last entries may have kept units wanted.
+        self.losses.note();
         true
     }
 

@@ -141,6 +141,7 @@ impl<P: Payload> SessionState<P> {
         self.unlink_tracker(tracker);
         self.trackers[tracker].condemned = Some(self.dylibs[dylib].name.clone());
         self.agenda.condemned.push_back(tracker);
+        self.losses.note();
         self.agenda.condemnations += 1;
         std::mem::take(&mut self.trackers[tracker].resources)
     }

@@ -10,14 +10,15 @@ use proptest::prelude::*;
 
 use super::define::Definition;
 use super::effects::{ClaimedUnit, Effects};
-use super::emit::EmitGroup;
 use super::ids::{DylibId, QueryId, RowId, TrackerId};
 use super::lookup::Search;
 use super::row::RowState;
 use super::{Payload, SessionState};
+use crate::session::SessionTag;
 use crate::{
-    ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState,
-    SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool, TaskPriority,
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
+    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
+    TaskPriority,
 };
 
 enum Numbers {}
@@ -144,7 +145,7 @@ impl History {
             Step::Emit { claim, dependencies } => self.emit(claim, dependencies, effects),
             Step::Fail(claim) if !self.claims.is_empty() => {
                 let (claimed, _) = self.claims.remove(claim % self.claims.len());
-                self.state.fail(claimed.claim, &claimed.symbols, FailureCause::Abandoned, effects);
+                self.state.fail(claimed.claim, FailureCause::Abandoned, effects);
             }
             Step::RemoveName(name) => {
                 let names = [self.names[name].clone()];
@@ -224,8 +225,9 @@ impl History {
         let own: Vec<RowId> =
             claimed.symbols.keys().filter_map(|name| self.state.row_of_claim(claimed.claim, name)).collect();
         let symbols = claimed.symbols.keys().cloned().collect();
-        let group = EmitGroup { symbols, dependencies: needed };
-        let emitted = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, vec![group], effects);
+        let token = |&row: &RowId| Dependency { row, session: SessionTag::default() };
+        let group = DependenceGroup { symbols, dependencies: needed.iter().map(token).collect() };
+        let emitted = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, &[group], effects);
         if emitted.is_ok() {
             self.claims.remove(index);
             self.dependencies.extend(own.into_iter().map(|row| (row, unready.clone())));
