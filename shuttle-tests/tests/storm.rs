@@ -311,7 +311,7 @@ impl DefinitionGenerator for Generates {
 
     fn generate(&self, request: GenerateRequest) {
         let (facts, name) = (self.facts.clone(), self.name.clone());
-        let answer = move || {
+        let answer = move |request: GenerateRequest| {
             if request.symbols().iter().any(|(asked, _)| *asked == name) {
                 let unit = Scripted::new([(name, SymbolFlags::EXPORTED)], move |responsibility| {
                     facts.materialize(responsibility, None);
@@ -322,8 +322,11 @@ impl DefinitionGenerator for Generates {
             request.finish(Ok(()));
         };
         match thread_rng().gen_bool(0.5) {
-            true => answer(),
-            false => drop(thread::spawn(answer)),
+            true => answer(request),
+            false => {
+                let parked = request.detach();
+                drop(thread::spawn(move || answer(parked.attach())));
+            }
         }
     }
 }
