@@ -656,7 +656,16 @@ impl Harness {
             assert!(accepted.contains_key(&self.names[name]));
             let (unit, standing) = (claimed.unit, Standing::Materializing);
             let dependencies = BTreeSet::new();
-            let row = ModelRow { dylib, name, weak: is_weak(name), tracked, unit, standing, dependencies };
+            let row = ModelRow {
+                dylib,
+                name,
+                weak: is_weak(name),
+                tracked,
+                unit,
+                standing,
+                dependencies,
+                known: false,
+            };
             model.rows.insert(model.made, row);
             model.made += 1;
         }
