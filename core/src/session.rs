@@ -6,6 +6,7 @@
 mod builder;
 mod close;
 mod drain;
+mod flags;
 pub(crate) mod frame;
 mod hand_on;
 mod lock_holds;
@@ -23,12 +24,12 @@ use crate::protocol::query::Found;
 use crate::protocol::{Payload, SessionState};
 use crate::query::{BlockedLookup, Completion};
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex, weakened};
+use crate::sync::{Arc, Latch, Mutex, unique, weakened};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
-    LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError,
-    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    LookupSet, MaterializationUnit, Platform, RequiredState, Resource, ResourceTracker, SearchOrder,
+    SessionError, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use builder::{Held, Observer, Reporter};
@@ -60,6 +61,7 @@ struct Inner {
     dispatcher: Arc<dyn TaskDispatcher>,
     observer: Option<Observer>,
     reporter: Option<Reporter>,
+    platform: Option<Arc<dyn Platform>>,
     drain: Drain,
     held: Option<Held>,
     /// How long `state` is held, if the embedder wants to know.
@@ -160,12 +162,21 @@ impl ExecutionSession {
     ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
+        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
+        self.wait_for_answer(order, search)
+    }
+
+    /// Lodges a search and waits for its answer.
+    pub(crate) fn wait_for_answer(
+        &self,
+        order: &SearchOrder,
+        search: Search,
+    ) -> Result<Vec<Found>, LookupError> {
         if let Some(held) = self.0.held.and_then(|held| held()) {
             return Err(WaitError::Holding { held }.into());
         }
         let blocked = Arc::new(BlockedLookup::default());
         let completion = Completion::Blocked(blocked.clone());
-        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
         let name = |position: usize| order[position].0.shared_name();
         let query = self.lodge(search, completion, name);
         if let Err(error) = self.wait(&blocked.latch) {
@@ -200,7 +211,7 @@ impl ExecutionSession {
     }
 
     /// Matches a lookup's names and lodges its query, claiming what nobody has searched before.
-    fn lodge(
+    pub(crate) fn lodge(
         &self,
         search: Search,
         completion: Completion,
@@ -232,6 +243,11 @@ impl ExecutionSession {
     /// The dispatcher that runs the session's tasks.
     pub fn dispatcher(&self) -> &Arc<dyn TaskDispatcher> {
         &self.0.dispatcher
+    }
+
+    /// Who is told of dylibs and units.
+    pub(crate) fn platform(&self) -> Option<&Arc<dyn Platform>> {
+        self.0.platform.as_ref()
     }
 
     /// Tells the error reporter, which runs as code of the embedder.
@@ -285,13 +301,17 @@ impl ExecutionSession {
             let unit = self.intern(unit.name());
             return Err(DefineError::ForeignTracker { unit, dylib: dylib.shared_name() });
         }
+        if let Some(platform) = self.platform() {
+            return self.define_on_platform(platform, dylib, tracker, unit);
+        }
         let tracker = tracker.map(ResourceTracker::id);
         if let Some(symbols) = unit.known_addresses() {
             let addresses = Addresses { unit_name: self.unit_name(&*unit), symbols, by_task: self.in_task() };
             return self
                 .transact(|state, effects| state.define_addresses(dylib.id(), tracker, addresses, effects));
         }
-        let (definition, unit) = self.describe(unit);
+        let (mut definition, unit) = self.describe(unit);
+        definition.number = definition.initializer.is_some().then(unique);
         self.transact(|state, effects| state.define(dylib.id(), tracker, definition, unit, effects))
     }
 
@@ -309,6 +329,7 @@ impl ExecutionSession {
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
+            number: None,
             by_task: self.in_task(),
         };
         (definition, unit)
@@ -336,7 +357,7 @@ impl ExecutionSession {
             .collect()
     }
 
-    fn search(
+    pub(crate) fn search(
         &self,
         kind: LookupKind,
         order: &SearchOrder,
@@ -344,7 +365,7 @@ impl ExecutionSession {
         required_state: RequiredState,
     ) -> Result<Search, LookupError> {
         let order = self.own_order(order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
-        Ok(Search { kind, order, symbols, required_state, aliases: Vec::new(), by_task: self.in_task() })
+        Ok(Search { kind, order, symbols, required_state, by_task: self.in_task(), ..Search::default() })
     }
 }
 

@@ -31,8 +31,11 @@ pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
 mod fail;
+mod flags;
 pub(crate) mod generate;
 pub(crate) mod ids;
+mod initializers;
+mod link_order;
 pub(crate) mod lookup;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
@@ -65,6 +68,7 @@ use effects::Effects;
 use fail::FailureRecord;
 use generate::Generator;
 use ids::{ClaimId, DylibId, FailureId, GeneratorId, QueryId, RowId, TrackerId, UnitId};
+use initializers::Initializers;
 use names::NameIndex;
 use query::Query;
 use row::Row;
@@ -106,6 +110,7 @@ pub(crate) struct SessionState<P: Payload> {
     /// The records of rows that were removed while others waited on them, until those have failed.
     removed_roots: FxHashMap<RowId, FailureId>,
     aliases: AliasEdges,
+    initializers: Initializers,
     /// Events are made only if somebody sees them.
     observed: bool,
     /// How many events there have been.
@@ -137,6 +142,7 @@ impl<P: Payload> SessionState<P> {
             settled: Vec::new(),
             removed_roots: FxHashMap::default(),
             aliases: AliasEdges::default(),
+            initializers: Initializers::default(),
             observed,
             sequence: 0,
             dylibs_created: 0,

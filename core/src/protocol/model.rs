@@ -318,6 +318,7 @@ impl Harness {
             symbols: chosen.iter().map(|&name| (self.names[name].clone(), flags(name))).collect(),
             initializer: None,
             priority: TaskPriority::Demanded,
+            number: None,
             by_task: false,
         };
         let tracker = tracked.then_some(self.trackers[dylib]);
@@ -371,6 +372,7 @@ impl Harness {
             required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
             aliases: Vec::new(),
             by_task: false,
+            ..Search::default()
         };
         if let Some(query) = self.state.lookup(search, handler, |_| "gone".into(), effects) {
             self.queries.push((handler, query));

@@ -184,7 +184,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Takes a query out of the slab, its entries out of the lists, and gives back its handler.
-    fn take_out(&mut self, query: QueryId) -> Option<(P::Handler, usize)> {
+    pub(crate) fn take_out(&mut self, query: QueryId) -> Option<(P::Handler, usize)> {
         let entries = match &self.queries.get(query)?.phase {
             Phase::Suspended(_) => 0,
             Phase::Lodged(lodged) => lodged.entries.len(),

@@ -1,7 +1,7 @@
 //! Closing a session: work drains or is cancelled, then everything that is left fails.
 
 use crate::resource::remove_resources;
-use crate::{CloseError, RemoveError, SharedError};
+use crate::{CloseError, JitDylib, RemoveError, SharedError};
 
 use super::drain::Wait;
 use super::{ExecutionSession, frame};
@@ -103,9 +103,13 @@ impl ExecutionSession {
                 continue;
             };
             // In a frame: a resource that closes the session must not wait for this very call.
+            let handle = JitDylib::new(self.clone(), dylib, name.clone());
             let removed = frame::run(self, || remove_resources(name, resources));
             if let Ok(Err(RemoveError::Resources { sources: more, .. })) = removed {
                 sources.extend(more);
+            }
+            if let Ok(Err(source)) = frame::run(self, || self.tear_down(&handle)) {
+                sources.push(source);
             }
         }
         self.transact(|state, effects| state.note_closed(effects));
