@@ -22,9 +22,9 @@
 //! | where the lock is taken and what happens after it | `session.rs`, `session/hand_on.rs` |
 //! | the state machine, one file per verb | `protocol/` |
 //! | who waits for whom | `protocol/waiting_on/` |
-//! | lookups of Ready symbols without the lock | `record.rs` |
+//! | lookups of Ready symbols without the lock | `record.rs`, `search_order.rs` |
 //! | what a unit is handed and must do with it | `unit.rs`, `responsibility.rs` |
-//! | how a lookup is answered: blocking, handler, future | `query.rs` |
+//! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `query.rs`, `lookup_result.rs` |
 //! | what is removed together | `resource.rs` |
 //! | what is changed together | `transaction.rs` |
 //! | who runs tasks | `task.rs`, `in_place.rs` |

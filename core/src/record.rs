@@ -96,11 +96,14 @@ impl Records {
         if before & (CHANGING | CLOSED) != 0 || !order.is_of(session) {
             return false;
         }
-        let Some(certainty) = self.certainty(order) else { return false };
+        // Relaxed: moved within a closed gate only, like the records.
+        let changes = self.dylib_changes.load(Ordering::Relaxed);
+        let known = if order.len() == 1 { Some(0) } else { order.certain_until(changes) };
+        let Some(certain_until) = known.or_else(|| self.survey(order)) else { return false };
         let guard = self.names.guard();
         let answered = names.all(|name| {
             let record = self.names.get(name, &guard);
-            record.is_some_and(|record| record.answer(order, certainty.until, &mut found))
+            record.is_some_and(|record| record.answer(order, certain_until, &mut found))
         });
         // ordering[record-change]: Acquire fence. Pairs with the Release fence in `start_change`; a reader that saw
         // anything of a change sees here that the gate has moved.
@@ -109,22 +112,16 @@ impl Records {
         if self.gate.load(Ordering::Relaxed) != before {
             return false;
         }
-        if let Some((changes, first_generating)) = certainty.learnt {
-            order.remember(changes, first_generating);
+        if known.is_none() {
+            order.remember(changes, certain_until);
         }
         answered
     }
 
-    /// How far along `order` an answer is certain. None if one of its dylibs was removed. To be confirmed by the gate.
-    fn certainty(&self, order: &SearchOrder) -> Option<Certainty> {
-        if order.len() == 1 {
-            return Some(Certainty { until: 0, learnt: None });
-        }
-        // Relaxed: moved within a closed gate only, like the records.
-        let changes = self.dylib_changes.load(Ordering::Relaxed);
-        if let Some(until) = order.certain_until(changes) {
-            return Some(Certainty { until, learnt: None });
-        }
+    /// The first position of `order` that generates, or a larger one if none does: no answer is certain further on.
+    /// None if one of its dylibs was removed. To be confirmed by the gate.
+    #[cold]
+    fn survey(&self, order: &SearchOrder) -> Option<usize> {
         let guard = self.dylibs.guard();
         let mut first_generating = None;
         for (position, (dylib, _)) in order.iter().enumerate() {
@@ -132,8 +129,7 @@ impl Records {
                 first_generating.get_or_insert(position);
             }
         }
-        let until = first_generating.unwrap_or(usize::MAX);
-        Some(Certainty { until, learnt: Some((changes, first_generating)) })
+        Some(first_generating.unwrap_or(usize::MAX))
     }
 
     /// Closes the gate until [`Records::end_change`]. Called under the session lock.
@@ -249,12 +245,4 @@ impl Records {
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
-}
-
-/// How far along an order an answer is certain.
-struct Certainty {
-    /// The last position at which nothing generated could come before.
-    until: usize,
-    /// What the order does not know yet: as of which count of changes, and the first position that generates.
-    learnt: Option<(u64, Option<usize>)>,
 }

@@ -101,6 +101,7 @@ impl SearchOrder {
     ///
     /// # Cost
     /// One probe.
+    #[inline]
     pub(crate) fn position_of(&self, dylib: DylibId, flags: SymbolFlags) -> Option<usize> {
         let exported = flags.contains(SymbolFlags::EXPORTED);
         if let Some(places) = &self.places {
@@ -126,8 +127,8 @@ impl SearchOrder {
     }
 
     /// Keeps what [`SearchOrder::certain_until`] tells.
-    pub(crate) fn remember(&self, changes: u64, first_generating: Option<usize>) {
-        let position = first_generating.map_or(0, |position| position as u64 + 1);
+    pub(crate) fn remember(&self, changes: u64, certain_until: usize) {
+        let position = if certain_until == usize::MAX { 0 } else { certain_until as u64 + 1 };
         if position < 1 << POSITION_BITS {
             // Relaxed: see `certain_until`. Several lookups may store the same fact.
             self.known.store(changes << POSITION_BITS | position, Ordering::Relaxed);

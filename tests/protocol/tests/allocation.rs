@@ -1,0 +1,64 @@
+//! Lookups of Ready symbols and the memory they do not ask for. In a binary of its own: its allocator counts.
+
+use allocation_counter::measure;
+use protocol_tests::*;
+use uruk_core::{
+    ExecutionSession, JitDylib, JitDylibLookupFlags, LookupSet, SearchOrder, SymbolName, absolute_symbols,
+};
+
+/// Dylibs of a session, each of which has `own` Ready.
+fn dylibs(count: usize, own: impl Fn(usize) -> String) -> (ExecutionSession, Vec<JitDylib>) {
+    let session = ExecutionSession::new();
+    let create = |index| {
+        let dylib = session.create_jit_dylib(&format!("d{index}")).unwrap();
+        let name = session.intern(&own(index));
+        dylib.define(absolute_symbols([(name.clone(), at(1))].into_iter().collect())).unwrap();
+        session.lookup_symbol(&order(&dylib), &name).unwrap();
+        dylib
+    };
+    let dylibs = (0..count).map(create).collect();
+    (session, dylibs)
+}
+
+fn all_of(dylibs: &[JitDylib]) -> SearchOrder {
+    dylibs.iter().map(|dylib| (dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)).collect()
+}
+
+/// What a hundred lookups of `name` allocate, once a thread has made what it keeps.
+fn allocations(session: &ExecutionSession, order: &SearchOrder, name: &SymbolName) -> u64 {
+    session.lookup_symbol(order, name).unwrap();
+    let counted = measure(|| {
+        for _ in 0..100 {
+            session.lookup_symbol(order, name).unwrap();
+        }
+    });
+    counted.count_total
+}
+
+#[test]
+fn a_lookup_of_a_ready_symbol_allocates_nothing() {
+    for depth in [1, 10, 100] {
+        let (session, dylibs) = dylibs(depth, |index| format!("s{index}"));
+        let last = session.intern(&format!("s{}", depth - 1));
+        assert_eq!(allocations(&session, &all_of(&dylibs), &last), 0, "depth {depth}");
+    }
+}
+
+#[test]
+fn nor_does_one_of_a_name_that_a_hundred_dylibs_define() {
+    let (session, dylibs) = dylibs(100, |_| "main".into());
+    let name = session.intern("main");
+    assert_eq!(allocations(&session, &all_of(&dylibs), &name), 0);
+    assert_eq!(allocations(&session, &order(&dylibs[99]), &name), 0);
+}
+
+#[test]
+fn a_lookup_of_many_allocates_its_answer_only() {
+    let (session, dylibs) = dylibs(100, |index| format!("s{index}"));
+    let (order, names) = (all_of(&dylibs), (0..100).map(|index| session.intern(&format!("s{index}"))));
+    let names: Vec<_> = names.collect();
+    session.lookup_symbols(&order, &names).unwrap();
+    assert_eq!(measure(|| drop(session.lookup_symbols(&order, &names).unwrap())).count_total, 1);
+    let set = LookupSet::required(names.iter().cloned());
+    assert_eq!(measure(|| drop(session.lookup(&order, set).unwrap())).count_total, 1);
+}
