@@ -2,10 +2,14 @@
 //!
 //! All are cheap to clone, because one failure reaches many queries, and name symbol, dylib and unit.
 
+mod lookup;
+
 use std::fmt;
 
 use crate::sync::Arc;
-use crate::{Failure, SharedError, SymbolFlags, SymbolName, WaitError};
+use crate::{Failure, SharedError, SymbolFlags, SymbolName};
+
+pub use lookup::{LookupError, SearchedDylib};
 
 /// Why a dylib could not be created or its link order not changed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -106,66 +110,6 @@ pub enum DefineError {
         /// The unit that was refused.
         unit: SymbolName,
     },
-}
-
-/// Where a lookup looked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SearchedDylib {
-    /// The dylib.
-    pub dylib: Arc<str>,
-    /// What it asks for definitions it does not have.
-    pub generators: Vec<Arc<str>>,
-}
-
-/// Why a lookup failed. Nothing it asked for is answered.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LookupError {
-    /// Required symbols have no definition that the lookup may see.
-    #[error("symbols not found: {} (searched dylibs: {})", Names(symbols), Searched(searched))]
-    NotFound {
-        /// The missing symbols.
-        symbols: Vec<SymbolName>,
-        /// The dylibs searched, in order.
-        searched: Vec<SearchedDylib>,
-    },
-    /// A symbol failed, or one that it waits on.
-    #[error("{0}")]
-    Failed(#[source] Arc<Failure>),
-    /// A definition generator failed.
-    #[error("definition generator `{generator}` of dylib `{dylib}` failed: {source}")]
-    Generator {
-        /// The dylib the generator belongs to.
-        dylib: Arc<str>,
-        /// The generator.
-        generator: Arc<str>,
-        /// What it said.
-        source: SharedError,
-    },
-    /// Aliases lead back to themselves.
-    #[error("aliases form a cycle: {}; break it by defining one of them", Chain(cycle))]
-    AliasCycle {
-        /// The aliases in the order in which each names the next; the first is repeated at the end.
-        cycle: Vec<SymbolName>,
-    },
-    /// A dylib of the search order was removed from its session.
-    #[error("the search order names dylib `{dylib}`, which was removed from its session")]
-    DylibRemoved {
-        /// The dylib.
-        dylib: Arc<str>,
-    },
-    /// A dylib of the search order belongs to another session.
-    #[error("the search order names dylib `{dylib}`, which belongs to another session")]
-    ForeignDylib {
-        /// The dylib.
-        dylib: Arc<str>,
-    },
-    /// The calling thread may not wait.
-    #[error("the lookup could not wait: {0}")]
-    Wait(#[from] WaitError),
-    /// The session is closed, or was before the answer was there.
-    #[error("the session is closed")]
-    Closed,
 }
 
 /// Why addresses were refused. The responsibility is as it was.
@@ -380,34 +324,6 @@ impl<T: fmt::Display> fmt::Display for Names<'_, T> {
         }
         match self.0.len().checked_sub(NAMES_MAX) {
             Some(more) if more > 0 => write!(f, " and {more} more"),
-            _ => Ok(()),
-        }
-    }
-}
-
-struct Searched<'a>(&'a [SearchedDylib]);
-
-impl fmt::Display for Searched<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, SearchedDylib { dylib, generators }) in self.0.iter().enumerate() {
-            write!(f, "{}`{dylib}`", if index == 0 { "" } else { ", " })?;
-            if !generators.is_empty() {
-                write!(f, " with {}", generators.join(", "))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-struct Chain<'a>(&'a [SymbolName]);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, name) in self.0.iter().take(2 * NAMES_MAX).enumerate() {
-            write!(f, "{}`{name}`", if index == 0 { "" } else { " -> " })?;
-        }
-        match self.0.len().checked_sub(2 * NAMES_MAX) {
-            Some(more) if more > 0 => write!(f, " -> ({more} more)"),
             _ => Ok(()),
         }
     }

@@ -1,10 +1,12 @@
 //! Definition generators: definitions made when a lookup misses them.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use crate::failure::shared_error;
 use crate::protocol::ids::{self, QueryId};
 use crate::session::SessionTag;
+use crate::session::holding::{Held, Hold};
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SharedError};
 
 /// A generator that was added to a dylib of one session: no other session takes it for one of its own.
@@ -19,7 +21,8 @@ pub struct GeneratorId {
 /// # Concurrency
 /// Asked about one lookup at a time: others that miss symbols queue until the request is finished. No
 /// lock is held; the generator may define units, look symbols up, and finish the request later from any
-/// thread. Waiting, inside `generate`, for symbols this generator would have to provide never ends.
+/// thread. A lookup inside `generate` that waits for symbols this generator would have to provide is told
+/// [`WouldDeadlock`](crate::LookupError::WouldDeadlock).
 ///
 /// Source: ORC `DefinitionGenerator::tryToGenerate`.
 pub trait DefinitionGenerator: Send + Sync {
@@ -34,8 +37,22 @@ pub trait DefinitionGenerator: Send + Sync {
 
 /// A suspended lookup asking one generator. Dropping it unfinished fails the lookup.
 ///
+/// Not `Send`: it belongs to the thread and the frame that generate until it is [detached](GenerateRequest::detach), so
+/// that a lookup in `generate` that would wait for the very same generator is an error and not a hang.
+///
 /// Source: ORC `LookupState`.
 pub struct GenerateRequest {
+    asked: Asked,
+    /// Its place in the list of what this thread alone can finish.
+    hold: Option<Hold>,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// A generator's request on its way to another thread, or parked. Dropping it fails the lookup.
+pub struct DetachedRequest(Asked);
+
+/// What a generator is asked.
+pub(crate) struct Asked {
     pub(crate) dylib: JitDylib,
     pub(crate) query: QueryId,
     pub(crate) generator: ids::GeneratorId,
@@ -48,32 +65,73 @@ pub struct GenerateRequest {
 impl GenerateRequest {
     /// The session of the lookup.
     pub fn session(&self) -> &ExecutionSession {
-        self.dylib.session()
+        self.asked.dylib.session()
     }
 
     /// The dylib that misses the symbols.
     pub fn dylib(&self) -> &JitDylib {
-        &self.dylib
+        &self.asked.dylib
     }
 
     /// On whose behalf the lookup runs.
     pub fn kind(&self) -> LookupKind {
-        self.kind
+        self.asked.kind
     }
 
     /// Which definitions of the dylib the lookup may see.
     pub fn lookup_flags(&self) -> JitDylibLookupFlags {
-        self.lookup_flags
+        self.asked.lookup_flags
     }
 
     /// The symbols the dylib does not define.
     pub fn symbols(&self) -> &LookupSet {
-        &self.symbols
+        &self.asked.symbols
+    }
+
+    /// The suspended lookup.
+    pub(crate) fn query(&self) -> QueryId {
+        self.asked.query
     }
 
     /// Lets the lookup go on, or fails it.
     pub fn finish(mut self, outcome: Result<(), SharedError>) {
-        self.conclude(outcome);
+        self.give_back();
+        self.asked.conclude(outcome);
+    }
+
+    /// Lets the request leave this thread.
+    pub fn detach(mut self) -> DetachedRequest {
+        self.give_back();
+        DetachedRequest(self.asked.move_out())
+    }
+
+    fn give_back(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.give_back();
+        }
+    }
+}
+
+impl DetachedRequest {
+    pub(crate) fn new(asked: Asked) -> Self {
+        Self(asked)
+    }
+
+    /// Takes the request up on this thread.
+    pub fn attach(mut self) -> GenerateRequest {
+        let asked = self.0.move_out();
+        let hold = Hold::take(asked.dylib.session(), Held::Request(asked.query));
+        GenerateRequest { asked, hold, not_send: PhantomData }
+    }
+}
+
+impl Asked {
+    /// The request itself, leaving a finished husk behind.
+    fn move_out(&mut self) -> Self {
+        let finished = std::mem::replace(&mut self.finished, true);
+        let (dylib, symbols) = (self.dylib.clone(), std::mem::take(&mut self.symbols));
+        let Self { query, generator, kind, lookup_flags, .. } = *self;
+        Self { dylib, query, generator, kind, lookup_flags, symbols, finished }
     }
 
     fn conclude(&mut self, outcome: Result<(), SharedError>) {
@@ -85,7 +143,7 @@ impl GenerateRequest {
     }
 }
 
-impl Drop for GenerateRequest {
+impl Drop for Asked {
     fn drop(&mut self) {
         if !self.finished {
             let reason =
@@ -95,12 +153,27 @@ impl Drop for GenerateRequest {
     }
 }
 
+impl Drop for GenerateRequest {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
 impl fmt::Debug for GenerateRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GenerateRequest")
-            .field("dylib", &self.dylib.name())
-            .field("kind", &self.kind)
-            .field("symbols", &self.symbols)
+            .field("dylib", &self.asked.dylib.name())
+            .field("kind", &self.asked.kind)
+            .field("symbols", &self.asked.symbols)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for DetachedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DetachedRequest")
+            .field("dylib", &self.0.dylib.name())
+            .field("symbols", &self.0.symbols)
             .finish_non_exhaustive()
     }
 }

@@ -43,6 +43,7 @@
 pub mod sync;
 
 mod address;
+mod deadlock;
 mod dylib;
 mod error;
 mod event;
@@ -67,6 +68,7 @@ mod unit;
 mod units;
 
 pub use address::{ExecutorAddr, ExecutorSymbolDef};
+pub use deadlock::DeadlockStep;
 pub use dylib::JitDylib;
 pub use error::{
     CloseError, DefineError, DelegateError, DylibError, EmitError, LookupError, RemoveError, ResolveError,
@@ -74,7 +76,7 @@ pub use error::{
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
-pub use generator::{DefinitionGenerator, GenerateRequest, GeneratorId};
+pub use generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};
 pub use in_place::InPlaceTaskDispatcher;
 pub use lookup_result::LookupResult;
 pub use platform::{AddedUnit, Platform, UnitNumber};

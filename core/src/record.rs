@@ -185,6 +185,17 @@ impl Records {
         self.dylib_changes.store(changes + 1, Ordering::Relaxed);
     }
 
+    /// About so many names will be Ready soon: makes room for them at once, if they are more than there are now.
+    ///
+    /// The map moves its entries bit by bit as it grows, which costs more than all else where a lookup makes very many
+    /// symbols Ready. Where few come to many, that is as it should be: room for all would be a pause.
+    pub(crate) fn expect(&self, names: usize) {
+        const MANY: usize = 1024;
+        if names >= MANY && names >= self.names.len() {
+            self.names.reserve(names);
+        }
+    }
+
     /// The only definition of its name became Ready.
     pub(crate) fn publish_alone(&self, name: &SymbolName, definition: RecordedDefinition) {
         self.names.insert(name.clone(), Record::One(definition));
@@ -212,7 +223,13 @@ impl Records {
         });
     }
 
-    /// The definition of a name in `dylib` goes.
+    /// The only definition of a name goes, which is Ready.
+    pub(crate) fn disappear_alone(&self, name: &SymbolName) {
+        self.start_change();
+        self.names.remove(name);
+    }
+
+    /// The definition of a name in `dylib` goes, others stay.
     pub(crate) fn disappear(&self, name: &SymbolName, dylib: DylibId) {
         self.edit(name, |record| {
             self.start_change();

@@ -23,13 +23,15 @@
 //! # }
 //! ```
 
+mod duty;
+
 use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::emit::EmitGroup;
-use crate::protocol::ids::{ClaimId, RowId};
+use crate::protocol::ids::RowId;
 use crate::protocol::transfer::Defunct;
 use crate::session::SessionTag;
 use crate::{
@@ -37,9 +39,13 @@ use crate::{
     ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
 };
 
+pub(crate) use duty::Duty;
+
 /// The duty to give each symbol of a claimed unit an address.
 ///
-/// Not `Send`: it belongs to the thread that materializes the unit until it is [detached].
+/// Not `Send`: it belongs to the thread that materializes the unit until it is [detached], and to the frame that
+/// does: one that is to outlive its frame, in a thread-local say, must be detached too. A blocking lookup that waits
+/// for what its own thread holds, or waits in a circle, is told [`WouldDeadlock`](crate::LookupError::WouldDeadlock).
 ///
 /// [detached]: MaterializationResponsibility::detach
 ///
@@ -60,10 +66,6 @@ pub struct ResolvedResponsibility {
 }
 
 impl MaterializationResponsibility {
-    pub(crate) fn new(duty: Duty) -> Self {
-        Self { duty, not_send: PhantomData }
-    }
-
     /// For each alias of this responsibility and the source it names, who will wait for whom.
     pub(crate) fn alias_edges<'a>(
         &self,
@@ -128,7 +130,7 @@ impl MaterializationResponsibility {
     ///
     /// Source: ORC `MaterializationResponsibility::delegate`.
     pub fn delegate(&mut self, names: impl IntoIterator<Item = SymbolName>) -> Result<Self, DelegateError> {
-        self.duty.split(names.into_iter().collect()).map(Self::new)
+        self.duty.split(names.into_iter().collect()).map(Self::from_duty)
     }
 
     /// Announces where the symbols are. Every symbol needs an address, except those that exist for their
@@ -265,12 +267,15 @@ macro_rules! common_methods {
 
             /// Lets the responsibility leave this thread.
             pub fn detach(mut self) -> Detached<Self> {
-                Detached { duty: self.duty.move_out(), step: PhantomData }
+                let mut duty = self.duty.move_out();
+                duty.give_back();
+                Detached { duty, step: PhantomData }
             }
         }
 
         impl Step for $type {
-            fn from_duty(duty: Duty) -> Self {
+            fn from_duty(mut duty: Duty) -> Self {
+                duty.hold();
                 Self { duty, not_send: PhantomData }
             }
 
@@ -377,86 +382,5 @@ pub struct Dependency {
 impl fmt::Debug for Dependency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dependency({:?})", self.row)
-    }
-}
-
-/// The part of a responsibility that may change threads.
-#[doc(hidden)]
-pub struct Duty {
-    pub(crate) dylib: JitDylib,
-    pub(crate) claim: ClaimId,
-    pub(crate) unit_name: SymbolName,
-    pub(crate) symbols: SymbolFlagsMap,
-    pub(crate) initializer: Option<SymbolName>,
-    /// The duty is done, has failed, or has moved on: dropping this value does nothing.
-    pub(crate) settled: bool,
-}
-
-impl Duty {
-    pub(crate) fn session(&self) -> &ExecutionSession {
-        self.dylib.session()
-    }
-
-    pub(crate) fn settle(&mut self) {
-        self.settled = true;
-    }
-
-    /// The duty itself, leaving a settled husk behind.
-    pub(crate) fn move_out(&mut self) -> Self {
-        self.settled = true;
-        Self {
-            dylib: self.dylib.clone(),
-            claim: self.claim,
-            unit_name: self.unit_name.clone(),
-            symbols: std::mem::take(&mut self.symbols),
-            initializer: self.initializer.take(),
-            settled: false,
-        }
-    }
-
-    pub(crate) fn fail(&mut self, cause: FailureCause) {
-        if !std::mem::replace(&mut self.settled, true) {
-            let (claim, covered) = (self.claim, &self.symbols);
-            self.dylib.session().transact(|state, effects| state.fail(claim, covered, cause, effects));
-        }
-    }
-
-    fn split(&mut self, names: Vec<SymbolName>) -> Result<Self, DelegateError> {
-        let uncovered: Vec<_> =
-            names.iter().filter(|name| !self.symbols.contains_key(*name)).cloned().collect();
-        if !uncovered.is_empty() {
-            return Err(DelegateError::NotCovered { unit: self.unit_name.clone(), symbols: uncovered });
-        }
-        let claim = self
-            .session()
-            .transact(|state, _| state.delegate(self.claim, &names))
-            .ok_or_else(|| DelegateError::TrackerDefunct { unit: self.unit_name.clone() })?;
-        let symbols: SymbolFlagsMap =
-            names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
-        let initializer = self.initializer.take_if(|name| symbols.contains_key(name));
-        let (dylib, unit_name) = (self.dylib.clone(), self.unit_name.clone());
-        Ok(Self { dylib, claim, unit_name, symbols, initializer, settled: false })
-    }
-}
-
-impl fmt::Debug for Duty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Duty")
-            .field("dylib", &self.dylib.name())
-            .field("unit", &self.unit_name)
-            .field("symbols", &self.symbols)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Drop for Duty {
-    fn drop(&mut self) {
-        if self.settled {
-            return;
-        }
-        if std::thread::panicking() && crate::session::frame::defer_to_unwinding_frame(self) {
-            return;
-        }
-        self.fail(FailureCause::Abandoned);
     }
 }

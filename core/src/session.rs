@@ -3,12 +3,14 @@
 //! **Architecture Invariant:** [`ExecutionSession::transact`] is the only function that takes the
 //! session lock, and no code of the embedder, no drop of its values included, runs inside it.
 
+mod blocked;
 mod builder;
 mod close;
 mod drain;
 mod flags;
 pub(crate) mod frame;
 mod hand_on;
+pub(crate) mod holding;
 mod lock_holds;
 mod ready;
 
@@ -20,9 +22,8 @@ use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::{DylibId, QueryId};
 use crate::protocol::lookup::Search;
-use crate::protocol::query::Found;
 use crate::protocol::{Payload, SessionState};
-use crate::query::{BlockedLookup, Completion};
+use crate::query::Completion;
 use crate::record::Records;
 use crate::sync::{Arc, Latch, Mutex, unique, weakened};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
@@ -152,41 +153,6 @@ impl ExecutionSession {
     /// The pool of the session's symbol names.
     pub fn symbol_string_pool(&self) -> &SymbolStringPool {
         &self.0.pool
-    }
-
-    /// Looks `symbols` up under the lock, and waits for what is not there yet.
-    pub(super) fn lookup_locked(
-        &self,
-        order: &SearchOrder,
-        symbols: LookupSet,
-    ) -> Result<Vec<Found>, LookupError> {
-        let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
-        let _entered = span.enter();
-        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
-        self.wait_for_answer(order, search)
-    }
-
-    /// Lodges a search and waits for its answer.
-    pub(crate) fn wait_for_answer(
-        &self,
-        order: &SearchOrder,
-        search: Search,
-    ) -> Result<Vec<Found>, LookupError> {
-        if let Some(held) = self.0.held.and_then(|held| held()) {
-            return Err(WaitError::Holding { held }.into());
-        }
-        let blocked = Arc::new(BlockedLookup::default());
-        let completion = Completion::Blocked(blocked.clone());
-        let name = |position: usize| order[position].0.shared_name();
-        let query = self.lodge(search, completion, name);
-        if let Err(error) = self.wait(&blocked.latch) {
-            if let Some(query) = query {
-                self.transact(|state, effects| state.withdraw(query, effects));
-            }
-            // The answer may have come between the refusal and the withdrawal; either is true then.
-            return Err(error.into());
-        }
-        blocked.take().unwrap_or(Err(LookupError::Closed))
     }
 
     /// Starts a lookup on behalf of `aliases`, if of any: who waits for which of the symbols.

@@ -40,6 +40,7 @@ impl<P: Payload> SessionState<P> {
         self.check_waiting();
         self.check_failures();
         self.check_generators();
+        self.check_waits();
         self.check_records();
     }
 

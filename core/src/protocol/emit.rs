@@ -58,6 +58,9 @@ impl<P: Payload> SessionState<P> {
         self.emit_ungrouped(claim, dylib, covered, effects);
         self.claims.remove(claim);
         self.settle(effects);
+        for group in &checked {
+            self.wait_hung(&group.rows, effects);
+        }
         Ok(())
     }
 

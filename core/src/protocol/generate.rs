@@ -45,6 +45,8 @@ pub(crate) struct Suspended {
     position: usize,
     /// Its generators that are still to be asked; none until the dylib itself has been searched.
     generators: Option<VecDeque<GeneratorId>>,
+    /// The generator that is busy with it, or that it has queued up at.
+    pub(super) waits_at: Option<GeneratorId>,
 }
 
 /// What a step along the order led to.
@@ -62,7 +64,7 @@ enum Step {
 impl Suspended {
     pub(crate) fn new(search: Search) -> Self {
         let remaining = search.symbols.0.clone();
-        Self { search, remaining, position: 0, generators: None }
+        Self { search, remaining, position: 0, generators: None, waits_at: None }
     }
 }
 
@@ -168,6 +170,7 @@ impl<P: Payload> SessionState<P> {
                 if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) {
                     *suspended = walker;
                 }
+                self.wait_moved(query, effects);
             }
             Step::Done => self.conclude(query, walker, effects),
             Step::WaitsForItself(generator) => {
@@ -207,6 +210,7 @@ impl<P: Payload> SessionState<P> {
             return Some(Step::WaitsForItself(id));
         }
         let Some(generator) = self.generators.get_mut(id) else { return Some(Step::GeneratorGone(dylib)) };
+        walker.waits_at = Some(id);
         if generator.occupant.is_some() {
             // Lookups that have ended stay in the queue; they make room before it grows.
             if generator.queue.len() == generator.queue.capacity() {
@@ -263,7 +267,7 @@ impl<P: Payload> SessionState<P> {
         let mut candidates = Vec::new();
         let generates = !self.dylibs[dylib].generators.is_empty();
         remaining.retain(|(name, lookup_flags)| match self.visibility(dylib, name, flags) {
-            Visibility::Visible(_) => false,
+            Visibility::Visible => false,
             Visibility::Hidden => true,
             Visibility::Undefined => {
                 if generates {

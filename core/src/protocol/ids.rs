@@ -55,6 +55,8 @@ ids! {
     pub(crate) TrackerId, "t";
     /// A definition generator that was added to a dylib.
     pub(crate) GeneratorId, "g";
+    /// A lookup in which a thread is blocked.
+    pub(crate) WaitId, "w";
     /// The record of a failure.
     pub(crate) FailureId, "f";
 }

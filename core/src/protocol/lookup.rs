@@ -36,7 +36,7 @@ pub(crate) struct Search {
 
 /// What a dylib has for a name, as far as a lookup may see.
 pub(crate) enum Visibility {
-    Visible(RowId),
+    Visible,
     /// Defined, but not for this lookup. Generators are not asked for it.
     Hidden,
     Undefined,
@@ -133,8 +133,8 @@ impl<P: Payload> SessionState<P> {
     ) -> Visibility {
         match self.find(dylib, name) {
             None => Visibility::Undefined,
-            Some(row) if flags == JitDylibLookupFlags::MatchAllSymbols => Visibility::Visible(row),
-            Some(row) if self.rows[row].flags.contains(SymbolFlags::EXPORTED) => Visibility::Visible(row),
+            Some(_) if flags == JitDylibLookupFlags::MatchAllSymbols => Visibility::Visible,
+            Some(row) if self.rows[row].flags.contains(SymbolFlags::EXPORTED) => Visibility::Visible,
             Some(_) => Visibility::Hidden,
         }
     }
@@ -146,17 +146,29 @@ impl<P: Payload> SessionState<P> {
         let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
         let mut may_generate = false;
         let find = |(name, _): &(SymbolName, SymbolLookupFlags)| {
-            for (position, &(dylib, flags)) in search.order.iter().enumerate() {
-                if let Visibility::Visible(row) = self.visibility(dylib, name, flags) {
-                    may_generate |= position > first_generating;
-                    return Some(row);
-                }
-            }
-            may_generate |= first_generating != usize::MAX;
-            None
+            let found = self.first_visible(name, &search.order);
+            // Nothing comes after the end of the order.
+            let position = found.map_or(usize::MAX, |(position, _)| position);
+            may_generate |= first_generating < position;
+            found.map(|(_, row)| row)
         };
         let rows = search.symbols.0.iter().map(find).collect();
         Matches { rows, may_generate }
+    }
+
+    /// The first definition of `name` that a search along `order` may see, and the place of its dylib in the order.
+    fn first_visible(
+        &self,
+        name: &SymbolName,
+        order: &[(DylibId, JitDylibLookupFlags)],
+    ) -> Option<(usize, RowId)> {
+        let first = self.names.first(name, &self.rows)?;
+        order.iter().enumerate().find_map(|(position, &(dylib, flags))| {
+            let index = self.names.find_among(first, dylib, name, &self.rows)?;
+            let sees = flags == JitDylibLookupFlags::MatchAllSymbols
+                || self.rows.at(index).flags.contains(SymbolFlags::EXPORTED);
+            Some((position, self.rows.id_at(index).filter(|_| sees)?))
+        })
     }
 
     /// Claims what nobody has searched, and gives what the query is to be lodged with. An error leaves everything as
@@ -168,16 +180,15 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) -> Result<Lodged, LookupError> {
         let aliases = self.refuse(search, rows).map_or_else(|| self.add_aliases(search, rows), Err)?;
-        for &row in rows.iter().flatten() {
-            self.claim(row, effects);
-        }
+        self.records.expect(rows.len());
         let required_state = search.required_state;
-        let entry = |((name, _), row): ((SymbolName, _), &Option<RowId>)| {
-            let row = (*row)?;
-            Some(Entry { name, row, progress: self.progress_of(row, required_state) })
-        };
         let symbols = std::mem::take(&mut search.symbols.0);
-        let entries: Vec<_> = symbols.into_iter().zip(rows).filter_map(entry).collect();
+        let mut entries = Vec::with_capacity(rows.len());
+        for ((name, _), &row) in symbols.into_iter().zip(rows) {
+            let Some(row) = row else { continue };
+            self.claim(row, effects);
+            entries.push(Entry { name, row, progress: self.progress_of(row, required_state) });
+        }
         let outstanding = entries.iter().filter(|entry| entry.waits()).count();
         Ok(Lodged { required_state, outstanding, entries, aliases })
     }
@@ -195,6 +206,7 @@ impl<P: Payload> SessionState<P> {
         for entry in waiting {
             self.lodge(query, entry);
         }
+        self.wait_moved(query, effects);
         true
     }
 

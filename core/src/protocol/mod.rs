@@ -12,6 +12,7 @@
 //! | emit | `emit.rs` | rows become Ready, or wait in the forest |
 //! | fail | `fail.rs` | rows fail, and everything that waits on them |
 //! | remove | `remove.rs` | rows disappear |
+//! | begin_wait, end_wait | `waits_for.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
 //! | commit | `transaction.rs` | several of the above happen together or not at all |
 //!
@@ -24,8 +25,11 @@ pub(crate) mod absolute;
 pub(crate) mod alias;
 #[cfg(any(test, debug_assertions))]
 mod check;
+#[cfg(any(test, debug_assertions))]
+mod check_waits;
 pub(crate) mod claim;
 mod close;
+mod deadlock;
 pub(crate) mod define;
 pub(crate) mod dylib;
 pub(crate) mod effects;
@@ -40,6 +44,7 @@ pub(crate) mod lookup;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
 mod names;
+mod places;
 mod publish;
 pub(crate) mod query;
 mod remove;
@@ -50,6 +55,7 @@ pub(crate) mod transaction;
 pub(crate) mod transfer;
 #[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
 mod waiting_on;
+pub(crate) mod waits_for;
 
 use std::fmt;
 
@@ -75,6 +81,7 @@ use row::Row;
 use slab::Slab;
 use transfer::Tracker;
 use waiting_on::{Settled, WaitingForest};
+use waits_for::WaitsFor;
 
 /// The types of the values the protocol carries and never looks into.
 pub(crate) trait Payload {
@@ -111,6 +118,8 @@ pub(crate) struct SessionState<P: Payload> {
     removed_roots: FxHashMap<RowId, FailureId>,
     aliases: AliasEdges,
     initializers: Initializers,
+    /// Which blocked threads wait for which others.
+    waits_for: WaitsFor,
     /// Events are made only if somebody sees them.
     observed: bool,
     /// How many events there have been.
@@ -143,6 +152,7 @@ impl<P: Payload> SessionState<P> {
             removed_roots: FxHashMap::default(),
             aliases: AliasEdges::default(),
             initializers: Initializers::default(),
+            waits_for: WaitsFor::new(),
             observed,
             sequence: 0,
             dylibs_created: 0,

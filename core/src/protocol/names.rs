@@ -8,17 +8,16 @@
 //! Nearly every name is defined in one dylib, and then one probe finds it or says that no dylib has it. A name that
 //! many dylibs define costs a second probe a dylib, however many they are.
 //!
-//! Entries keep half of their hash, so that growing reads no row and no name; the table is cut into shards, so that
-//! no transaction pays for moving all of it.
+//! The first table is cut into shards, so that no transaction pays for moving all of it.
 
 use std::hash::BuildHasher;
 
-use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
 use crate::SymbolName;
 
 use super::ids::{DylibId, Id, RowId};
+use super::places::PlaceTable;
 use super::row::{Links, Row};
 use super::slab::{NONE, Slab};
 
@@ -26,33 +25,22 @@ use super::slab::{NONE, Slab};
 #[derive(Debug)]
 pub(crate) struct NameIndex {
     /// The first row of the list of each name.
-    first: Box<[HashTable<Place>]>,
+    first: Box<[PlaceTable]>,
     /// The other rows of these lists.
-    others: HashTable<Place>,
-}
-
-/// A row, and the half of its hash that the tables go by.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    hash: u32,
-    row: u32,
+    others: PlaceTable,
 }
 
 const SHARDS: usize = 64;
 
-/// Tables do not shrink below this.
-const CAPACITY_KEPT: usize = 32;
-
 impl NameIndex {
     pub(crate) fn new() -> Self {
-        Self { first: (0..SHARDS).map(|_| HashTable::new()).collect(), others: HashTable::new() }
+        Self { first: (0..SHARDS).map(|_| PlaceTable::default()).collect(), others: PlaceTable::default() }
     }
 
     /// The first row of the list of `name`.
     pub(crate) fn first(&self, name: &SymbolName, rows: &Slab<RowId, Row>) -> Option<u32> {
         let hash = hash(name);
-        let is_it = |place: &Place| place.hash == hash && rows.at(place.row).name == *name;
-        Some(self.first[shard(hash)].find(spread(hash), is_it)?.row)
+        self.first[shard(hash)].find(spread(hash), |row| rows.at(row).name == *name)
     }
 
     /// The row of `name` in `dylib`.
@@ -76,12 +64,11 @@ impl NameIndex {
         if row.namesakes.next == NONE {
             return None;
         }
-        let hash = hash_in(dylib, name);
-        let is_it = |place: &Place| {
-            let row = rows.at(place.row);
+        let is_it = |row: u32| {
+            let row = rows.at(row);
             row.dylib == dylib && row.name == *name
         };
-        Some(self.others.find(spread(hash), is_it)?.row)
+        self.others.find(hash_in(dylib, name), is_it)
     }
 
     /// Adds a row that is in no list yet, behind the first one of its name.
@@ -89,13 +76,10 @@ impl NameIndex {
         let (name, dylib, index) = (&rows[row].name, rows[row].dylib, row.index());
         let hash = hash(name);
         let Some(first) = self.first(name, rows) else {
-            let place = Place { hash, row: index };
-            self.first[shard(hash)].insert_unique(spread(hash), place, |place| spread(place.hash));
+            self.first[shard(hash)].insert(spread(hash), index);
             return;
         };
-        let hash = hash_in(dylib, name);
-        let place = Place { hash, row: index };
-        self.others.insert_unique(spread(hash), place, |place| spread(place.hash));
+        self.others.insert(hash_in(dylib, name), index);
         let next = std::mem::replace(&mut rows.at_mut(first).namesakes.next, index);
         rows[row].namesakes = Links { previous: first, next };
         if next != NONE {
@@ -109,22 +93,15 @@ impl NameIndex {
         match (previous, next) {
             (NONE, NONE) => {
                 let hash = hash(name);
-                let table = &mut self.first[shard(hash)];
-                if let Ok(entry) = table.find_entry(spread(hash), |place| place.row == row.index()) {
-                    entry.remove();
-                }
-                shrink(table);
+                self.first[shard(hash)].remove(spread(hash), row.index());
             }
             (NONE, next) => {
                 // The next one stands for the name from now on.
-                self.leave_others(hash_in(rows.at(next).dylib, name), next);
+                self.others.remove(hash_in(rows.at(next).dylib, name), next);
                 let hash = hash(name);
-                let place = self.first[shard(hash)].find_mut(spread(hash), |place| place.row == row.index());
-                if let Some(place) = place {
-                    place.row = next;
-                }
+                self.first[shard(hash)].replace(spread(hash), row.index(), next);
             }
-            _ => self.leave_others(hash_in(dylib, name), row.index()),
+            _ => self.others.remove(hash_in(dylib, name), row.index()),
         }
         if next != NONE {
             rows.at_mut(next).namesakes.previous = previous;
@@ -135,56 +112,42 @@ impl NameIndex {
         [next, previous].into_iter().find(|&neighbour| neighbour != NONE)
     }
 
-    fn leave_others(&mut self, hash: u32, row: u32) {
-        if let Ok(entry) = self.others.find_entry(spread(hash), |place| place.row == row) {
-            entry.remove();
-        }
-        shrink(&mut self.others);
-    }
-
     /// The first row of each list.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        self.first.iter().flatten().map(|place| place.row)
+        self.first.iter().flat_map(PlaceTable::iter)
     }
 
     /// How many rows are in the lists.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
-        self.others.len() + self.first.iter().map(HashTable::len).sum::<usize>()
+        self.others.len() + self.first.iter().map(PlaceTable::len).sum::<usize>()
     }
 
     /// How many rows there is room for, for tests.
     #[cfg(all(test, not(uruk_loom)))]
     pub(crate) fn capacity(&self) -> usize {
-        self.others.capacity() + self.first.iter().map(HashTable::capacity).sum::<usize>()
+        self.others.capacity() + self.first.iter().map(PlaceTable::capacity).sum::<usize>()
     }
 }
 
-/// Half of a name's hash, the better half: the low bits of Fx's result.
-fn hash(name: &SymbolName) -> u32 {
-    FxBuildHasher.hash_one(name) as u32
+/// A name's hash. Tables go by its highest bits.
+fn hash(name: &SymbolName) -> u64 {
+    FxBuildHasher.hash_one(name)
+}
+
+/// Chosen by bits that no table sees.
+fn shard(hash: u64) -> usize {
+    hash as usize % SHARDS
+}
+
+/// What tables see of a hash. The bits that Fx mixes best are its lowest ones, and the shard has taken some.
+fn spread(hash: u64) -> u32 {
+    ((hash >> 6) as u32).wrapping_mul(0x9E37_79B1)
 }
 
 fn hash_in(dylib: DylibId, name: &SymbolName) -> u32 {
-    FxBuildHasher.hash_one((name, dylib)) as u32
-}
-
-/// A hash as tables want it: they tell entries of a bucket apart by its highest bits.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-}
-
-/// Chosen by bits that no table of a sensible size uses.
-fn shard(hash: u32) -> usize {
-    (hash >> 20) as usize % SHARDS
-}
-
-/// Gives memory back once a table is mostly empty: removing everything must not leave its peak behind.
-fn shrink(table: &mut HashTable<Place>) {
-    if table.capacity() > CAPACITY_KEPT && table.len() < table.capacity() / 8 {
-        table.shrink_to(2 * table.len(), |place| spread(place.hash));
-    }
+    spread(FxBuildHasher.hash_one((name, dylib)))
 }
 
 #[cfg(all(test, not(uruk_loom)))]

@@ -36,9 +36,11 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn unlink_from_namesakes(&mut self, row: RowId) {
         let neighbour = self.names.remove(row, &mut self.rows);
         let Row { name, dylib, state, .. } = &self.rows[row];
-        // Alone and not Ready, the name has no record.
-        if neighbour.is_some() || matches!(state, RowState::Ready { .. }) {
-            self.records.disappear(name, *dylib);
+        match (neighbour, state) {
+            (Some(_), _) => self.records.disappear(name, *dylib),
+            (None, RowState::Ready { .. }) => self.records.disappear_alone(name),
+            // The name has no record.
+            (None, _) => {}
         }
     }
 

@@ -42,6 +42,10 @@ mod real {
             self.0.pin().remove(key);
         }
 
+        pub(in crate::record) fn reserve(&self, additional: usize) {
+            self.0.pin().reserve(additional);
+        }
+
         pub(in crate::record) fn values(&self) -> Vec<V>
         where
             V: Copy,
@@ -88,6 +92,10 @@ mod model {
 
         pub(in crate::record) fn remove(&self, key: &K) {
             self.0.lock().remove(key);
+        }
+
+        pub(in crate::record) fn reserve(&self, additional: usize) {
+            self.0.lock().reserve(additional);
         }
 
         pub(in crate::record) fn values(&self) -> Vec<V>

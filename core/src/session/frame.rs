@@ -44,7 +44,9 @@ pub(super) fn run_counting<R>(
         Frame { session: session.clone(), began_unwinding, excuse: Excuse::None, dropped: Vec::new() };
     // While the thread is torn down there is no place for a frame; its panics then fail duties without a message.
     let pushed = FRAMES.try_with(|frames| frames.borrow_mut().push(fresh)).is_ok();
+    let on_stack = super::holding::enter();
     let result = crate::panics::guard(code);
+    drop(on_stack);
     let frame = FRAMES.try_with(|frames| frames.borrow_mut().pop_if(|_| pushed)).unwrap_or(None);
     let dropped = frame.map(|frame| frame.dropped).unwrap_or_default();
     let failed = dropped.len();

@@ -1,13 +1,14 @@
 //! Handing on effects: tasks first, then waiters, then code of the embedder.
 
+use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
 use crate::query::Completion;
 use crate::responsibility::Duty;
 use crate::task::Work;
 use crate::{
-    FailureCause, GenerateRequest, JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError,
-    SymbolName, Task, TaskLabel, TaskPriority,
+    FailureCause, JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, SymbolName, Task,
+    TaskLabel, TaskPriority,
 };
 
 use super::drain::Outstanding;
@@ -161,9 +162,18 @@ impl ExecutionSession {
     fn generation_task(&self, generation: Generation<Arc<dyn crate::DefinitionGenerator>>) -> Task {
         let Generation { generator, id, query, dylib, dylib_name, kind, lookup_flags, symbols } = generation;
         let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
-        let request =
-            GenerateRequest { dylib, query, generator: id, kind, lookup_flags, symbols, finished: false };
-        self.user_task("generator.generate", "a definition generator", move |_| generator.generate(request))
+        let request = DetachedRequest::new(Asked {
+            dylib,
+            query,
+            generator: id,
+            kind,
+            lookup_flags,
+            symbols,
+            finished: false,
+        });
+        self.user_task("generator.generate", "a definition generator", move |_| {
+            generator.generate(request.attach());
+        })
     }
 }
 
@@ -260,6 +270,6 @@ impl ExecutionSession {
             unit, discarded, claim, dylib, dylib_name, unit_name, symbols, initializer, ..
         } = claimed;
         let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
-        (unit, discarded, Duty { dylib, claim, unit_name, symbols, initializer, settled: false })
+        (unit, discarded, Duty { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None })
     }
 }

@@ -63,9 +63,11 @@ impl DefinitionGenerator for ReexportsGenerator {
         let order: SearchOrder = [(self.source.clone(), self.flags)].into();
         let mut lookup = LookupRequest::new(order, wanted);
         lookup.kind = request.kind();
-        let (session, query) = (request.session().clone(), request.query);
+        let (session, query) = (request.session().clone(), request.query());
         let (source, flags) = (self.source.clone(), self.flags);
+        let parked = request.detach();
         session.start_flags(lookup, Some(query), move |found| {
+            let request = parked.attach();
             let defined = match found {
                 Ok(found) => define(request.dylib(), &source, flags, found),
                 Err(error) => Err(shared_error(error)),

@@ -1,20 +1,63 @@
 //! Memory is proportional to what is live.
 
 use protocol_tests::*;
-use uruk_core::absolute_symbols;
+use uruk_core::{ExecutionSession, JitDylib, LookupSet, absolute_symbols};
 
-#[test]
-fn names_of_removed_symbols_are_reclaimed() {
-    let (session, main) = session();
-    for round in 0..20 {
-        let names: Vec<_> =
-            (0..1000).map(|index| session.intern(&format!("round_{round}_symbol_{index}"))).collect();
-        let tracker = main.create_tracker();
+/// Defines `count` symbols with names of their own in units of 500, makes each of them Ready, and removes them.
+fn come_and_go(session: &ExecutionSession, main: &JitDylib, round: usize, count: usize) {
+    let tracker = main.create_tracker();
+    let names: Vec<_> = (0..count)
+        .map(|index| session.intern(&format!("a_name_as_long_as_they_are_{round}_{index}")))
+        .collect();
+    for names in names.chunks(500) {
         let symbols = names.iter().map(|name| (name.clone(), at(1))).collect();
         main.define_with_tracker(absolute_symbols(symbols), &tracker).unwrap();
-        session.lookup_symbol(&order(&main), &names[0]).unwrap();
-        drop(names);
-        tracker.remove().unwrap();
     }
-    assert!(session.symbol_string_pool().len() < 10_000, "{}", session.symbol_string_pool().len());
+    let found = session.lookup(&order(main), LookupSet::required(names)).unwrap();
+    assert_eq!(found.len(), count);
+    drop(found);
+    tracker.remove().unwrap();
+}
+
+/// Memory of this process that is resident, where the system tells.
+fn resident_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<usize>().ok()? * 1024)
+}
+
+#[test]
+fn a_million_symbols_that_came_and_went_leave_nothing() {
+    const ROUNDS: usize = 20;
+    const EACH: usize = 50_000;
+    let (session, main) = session();
+    define_simple(&main, "stays", &["stays"]);
+    let mut level = None;
+    for round in 0..ROUNDS {
+        come_and_go(&session, &main, round, EACH);
+        let names = session.symbol_string_pool().len();
+        assert!(names < 2_000, "{names} names after round {round}, 2 of them live");
+        if round == 2 {
+            level = resident_bytes();
+        }
+    }
+    // Each round allocates over 20 MB.
+    if let (Some(level), Some(now)) = (level, resident_bytes()) {
+        let grown = now.saturating_sub(level);
+        assert!(grown < 4 << 20, "{grown} bytes more than after the third round");
+    }
+    session.lookup_symbol(&order(&main), &session.intern("stays")).unwrap();
+}
+
+#[test]
+fn names_that_the_embedder_still_holds_survive_their_symbols() {
+    let (session, main) = session();
+    let held = session.intern("held");
+    let tracker = main.create_tracker();
+    main.define_with_tracker(absolute_symbols([(held.clone(), at(1))].into_iter().collect()), &tracker)
+        .unwrap();
+    session.lookup_symbol(&order(&main), &held).unwrap();
+    tracker.remove().unwrap();
+    come_and_go(&session, &main, 0, 10_000);
+    assert_eq!(session.symbol_string_pool().get("held"), Some(held));
 }

@@ -282,8 +282,17 @@ impl<P: Copy> WaitingForest<P> {
     /// What the node's component still waits for, by payload: the targets that are not Ready of the edges
     /// it has not explored. A cycle has one answer for all its symbols. May repeat itself.
     pub(crate) fn dependencies(&self, node: NodeId) -> impl Iterator<Item = P> {
-        let component = self.arena.is_alive(node).then(|| self.arena.find_unchanged(node.index)).flatten();
-        let last = component.map_or(NONE, |component| self.arena.nodes[component as usize].unexplored);
+        self.component(node).into_iter().flat_map(|component| self.dependencies_of_component(component))
+    }
+
+    /// The component of a node, until the forest changes: nodes of one component wait for the same.
+    pub(crate) fn component(&self, node: NodeId) -> Option<u32> {
+        self.arena.is_alive(node).then(|| self.arena.find_unchanged(node.index)).flatten()
+    }
+
+    /// See [`WaitingForest::dependencies`].
+    pub(crate) fn dependencies_of_component(&self, component: u32) -> impl Iterator<Item = P> {
+        let last = self.arena.nodes[component as usize].unexplored;
         let first = if last == NONE { NONE } else { self.arena.edges[last as usize].next };
         let edges = std::iter::successors((first != NONE).then_some(first), move |&edge| {
             (edge != last).then(|| self.arena.edges[edge as usize].next)

@@ -1,0 +1,58 @@
+//! What holds of the wait-for graph between any two transactions.
+
+use rustc_hash::FxHashSet;
+
+use crate::RequiredState;
+
+use super::ids::{RowId, WaitId};
+use super::waits_for::Node;
+use super::{Payload, SessionState};
+
+impl<P: Payload> SessionState<P> {
+    /// Whatever a blocked lookup needs is watched; what is barren leads to no blocked thread; no lookup is left in a
+    /// cycle.
+    pub(super) fn check_waits(&self) {
+        let waits: Vec<WaitId> = self.waits_for.waits().collect();
+        for row in self.reached_from(waits.iter().map(|&wait| Node::Wait(wait)), Node::row) {
+            assert!(self.waits_for.watches(row), "{row:?} is needed by a blocked lookup");
+        }
+        let barren = self.waits_for.barren_rows().map(|row| Node::Row(row, RequiredState::Ready));
+        let touched = self.reached_from(barren, Node::wait);
+        assert!(touched.is_empty(), "barren rows lead to {touched:?}");
+        for wait in waits.into_iter().filter(|&wait| !self.waits_for.ends_by_itself(wait)) {
+            let beyond = self.reached_from([Node::Wait(wait)], Node::wait);
+            assert!(!beyond.contains(&wait), "{wait:?} waits for itself, and nobody has been told");
+        }
+    }
+
+    /// What is picked among the nodes that are one step or more beyond `starts`.
+    fn reached_from<R>(
+        &self,
+        starts: impl IntoIterator<Item = Node>,
+        pick: impl Fn(&Node) -> Option<R>,
+    ) -> Vec<R> {
+        let (mut stack, mut next): (Vec<Node>, _) = (starts.into_iter().collect(), Vec::new());
+        let mut seen = FxHashSet::default();
+        while let Some(node) = stack.pop() {
+            self.successors(node, false, true, &mut next);
+            stack.extend(next.drain(..).filter(|&node| seen.insert(node)));
+        }
+        seen.iter().filter_map(pick).collect()
+    }
+}
+
+impl Node {
+    fn row(&self) -> Option<RowId> {
+        match *self {
+            Self::Row(row, _) => Some(row),
+            _ => None,
+        }
+    }
+
+    fn wait(&self) -> Option<WaitId> {
+        match *self {
+            Self::Wait(wait) => Some(wait),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Deadlock: a cycle of the wait-for graph in the embedder's words.
+
+use crate::DeadlockStep;
+use crate::sync::Arc;
+
+use super::ids::{GeneratorId, RowId};
+use super::waits_for::Node;
+use super::{Payload, SessionState};
+
+impl<P: Payload> SessionState<P> {
+    /// One step for each symbol and generator of the cycle, each with how it waits for the next.
+    pub(super) fn describe_deadlock(&self, cycle: &[Node]) -> Arc<[DeadlockStep]> {
+        let names_something = |node: &Node| matches!(node, Node::Row(..) | Node::Served(..));
+        let Some(first) = cycle.iter().position(names_something) else { return Arc::from([]) };
+        let around = || cycle[first..].iter().chain(&cycle[..first]);
+        let mut path = Vec::new();
+        let mut rest = around().peekable();
+        while let Some(&node) = rest.next() {
+            let mut waits = 0;
+            let mut together = false;
+            while let Some(between) = rest.next_if(|node| !names_something(node)) {
+                waits += usize::from(matches!(between, Node::Wait(_)));
+                together |= matches!(between, Node::Together(_));
+            }
+            path.extend(match node {
+                Node::Row(row, _) => self.symbol_step(row, waits, together),
+                Node::Served(generator, _) => Some(self.generator_step(generator)),
+                Node::Together(_) | Node::Wait(_) => None,
+            });
+        }
+        path.into()
+    }
+
+    fn symbol_step(&self, row: RowId, waits: usize, together: bool) -> Option<DeadlockStep> {
+        let row = self.rows.get(row)?;
+        let (symbol, unit) = (row.name.clone(), row.unit_name.clone());
+        let dylib = self.dylibs[row.dylib].name.clone();
+        Some(match waits {
+            0 if together => DeadlockStep::DependsOn { symbol, dylib, unit },
+            0 => DeadlockStep::AliasOf { symbol, dylib, unit },
+            1 => DeadlockStep::LooksUp { symbol, dylib, unit },
+            _ => DeadlockStep::Beneath { symbol, dylib, unit },
+        })
+    }
+
+    fn generator_step(&self, generator: GeneratorId) -> DeadlockStep {
+        let (dylib, generator) = match self.generators.get(generator) {
+            Some(generator) => (self.dylibs[generator.dylib].name.clone(), generator.name.clone()),
+            None => ("(removed)".into(), "(removed)".into()),
+        };
+        DeadlockStep::Generator { dylib, generator }
+    }
+}

@@ -1,0 +1,418 @@
+//! Waits-for: which blocked threads wait for which others, and which of them do so for ever.
+//!
+//! A thread is here while it is blocked in a lookup and holds something that only it can finish: responsibilities
+//! it has attached, requests of generators it has not detached. Threads that hold nothing can be in no cycle.
+//!
+//! | edge | certain because |
+//! |---|---|
+//! | blocked lookup → the rows it is lodged on | it needs all of them |
+//! | row → its claim → the blocked thread that holds its responsibility | a responsibility cannot leave its thread |
+//! | blocked lookup → the lookup above it on the same thread's stack | a frame goes on when what it called returns |
+//! | emitted row → all its unexplored edges in the forest | Ready means that all of them are |
+//! | alias → its source | the alias takes its address from it, and depends on it |
+//! | lookup at a generator → the blocked thread that holds the generator's request | a generator serves one lookup at a time |
+//!
+//! Every edge is necessary for its origin, so a cycle through at least one blocked lookup never ends, whatever others
+//! do. A detached responsibility, a unit in a queue, a lookup that is answered by handler or future and a lookup with
+//! a deadline have no edge: somebody may still finish them. (A lookup with a deadline that would close a cycle itself
+//! is told at once: nothing but its own end can break the cycle.)
+//!
+//! # When it is looked for
+//!
+//! Edges appear when a wait begins, when a blocked lookup moves on from a generator, when an alias is lodged and when
+//! an emission hangs in the forest; each looks for a cycle through itself. `delegate` and `replace` add none: their
+//! thread runs, so nobody holds what they made and is blocked. The lookup whose edge closes the cycle gets the error;
+//! where no lookup's edge does, the newest of those in the cycle.
+//!
+//! # Cost
+//!
+//! Nothing while no thread is blocked with something in its hands. A wait that begins walks what it needs, once. An
+//! emission is looked at only if its symbols are *watched*, which is to say that a blocked thread needs them; then it
+//! walks what they need, but for what is *barren*: known to lead to no blocked thread. So each symbol is walked once for
+//! each wait that begins, and again only between two blocked threads.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::{LookupError, RequiredState};
+
+use super::effects::Effects;
+use super::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
+use super::query::{Phase, Query};
+use super::row::{Row, RowState};
+use super::slab::Slab;
+use super::{Payload, SessionState};
+
+/// The blocked threads and what is known of the rows they need.
+#[derive(Debug)]
+pub(crate) struct WaitsFor {
+    waits: Slab<WaitId, Blocked>,
+    of_query: FxHashMap<QueryId, WaitId>,
+    /// Which blocked lookup keeps a responsibility from going on.
+    claims: FxHashMap<ClaimId, WaitId>,
+    /// The same for the generators' requests on behalf of lookups.
+    requests: FxHashMap<QueryId, WaitId>,
+    /// All rows that blocked lookups need, directly or not; some that they needed.
+    watched: FxHashSet<RowId>,
+    /// Watched rows that are known not to need anything that a blocked thread holds.
+    barren: FxHashSet<RowId>,
+    /// How many waits have begun.
+    begun: u64,
+}
+
+/// What a thread that is about to block holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holdings {
+    /// The lookup in which the thread is blocked already, beneath this one on its stack.
+    pub(crate) below: Option<WaitId>,
+    pub(crate) claims: Vec<ClaimId>,
+    pub(crate) requests: Vec<QueryId>,
+    /// The lookup has a deadline.
+    pub(crate) ends_by_itself: bool,
+}
+
+/// A lookup in which a thread is blocked.
+#[derive(Debug)]
+struct Blocked {
+    query: QueryId,
+    holdings: Holdings,
+    /// The lookup in which the same thread is blocked above this one, on the stack of the same loop.
+    above: Option<WaitId>,
+    /// Its place in the order of all that began.
+    began: u64,
+}
+
+/// What the graph is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Node {
+    /// A row that is needed so far.
+    Row(RowId, RequiredState),
+    /// The emitted rows that can only become Ready together, by the forest's component.
+    Together(u32),
+    /// A lookup suspended at a generator that serves this one.
+    Served(GeneratorId, QueryId),
+    /// A blocked lookup.
+    Wait(WaitId),
+}
+
+/// A node on a path, and whether the path has led through a blocked lookup: only then a cycle is a deadlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Step {
+    node: Node,
+    blocked: bool,
+}
+
+impl Holdings {
+    /// Whether nobody can wait for it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.below.is_none() && self.claims.is_empty() && self.requests.is_empty()
+    }
+}
+
+impl WaitsFor {
+    pub(crate) fn new() -> Self {
+        Self {
+            waits: Slab::new(),
+            of_query: FxHashMap::default(),
+            claims: FxHashMap::default(),
+            requests: FxHashMap::default(),
+            watched: FxHashSet::default(),
+            barren: FxHashSet::default(),
+            begun: 0,
+        }
+    }
+
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn waits(&self) -> impl Iterator<Item = WaitId> {
+        self.waits.iter().map(|(wait, _)| wait)
+    }
+
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn watches(&self, row: RowId) -> bool {
+        self.watched.contains(&row)
+    }
+
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn barren_rows(&self) -> impl Iterator<Item = RowId> {
+        self.barren.iter().copied()
+    }
+
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn ends_by_itself(&self, wait: WaitId) -> bool {
+        self.waits[wait].holdings.ends_by_itself
+    }
+
+    /// Whether no thread is blocked with something in its hands.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waits.len() == 0
+    }
+}
+
+impl<P: Payload> SessionState<P> {
+    /// A thread that holds something is about to block in `query`. None if the query has ended already.
+    ///
+    /// If that can never end, the query is failed with the cycle.
+    ///
+    /// # Cost
+    /// One step for each thing the thread holds, and one for each symbol and edge that the query needs.
+    pub(crate) fn begin_wait(
+        &mut self,
+        query: QueryId,
+        holdings: Holdings,
+        effects: &mut Effects<P>,
+    ) -> Option<WaitId> {
+        if !self.queries.contains(query) {
+            return None;
+        }
+        let graph = &mut self.waits_for;
+        graph.begun += 1;
+        // What leads to what this thread holds leads to a blocked thread from now on.
+        graph.barren.clear();
+        let began = graph.begun;
+        let wait = graph.waits.insert(Blocked { query, holdings, above: None, began });
+        let Blocked { ref holdings, .. } = graph.waits[wait];
+        let below = holdings.below;
+        graph.of_query.insert(query, wait);
+        graph.claims.extend(holdings.claims.iter().map(|&claim| (claim, wait)));
+        graph.requests.extend(holdings.requests.iter().map(|&request| (request, wait)));
+        if let Some(below) = below.and_then(|below| graph.waits.get_mut(below)) {
+            below.above = Some(wait);
+        }
+        self.wait_moved(query, effects);
+        Some(wait)
+    }
+
+    /// The thread goes on.
+    pub(crate) fn end_wait(&mut self, wait: WaitId) {
+        let graph = &mut self.waits_for;
+        let Some(Blocked { query, holdings, .. }) = graph.waits.remove(wait) else { return };
+        graph.of_query.remove(&query);
+        for claim in &holdings.claims {
+            graph.claims.remove(claim);
+        }
+        for request in &holdings.requests {
+            graph.requests.remove(request);
+        }
+        if let Some(below) = holdings.below.and_then(|below| graph.waits.get_mut(below)) {
+            below.above = None;
+        }
+        if graph.is_empty() {
+            graph.watched = FxHashSet::default();
+            graph.barren = FxHashSet::default();
+        }
+    }
+
+    /// A query has been lodged, or has come to a generator. Looks for a cycle if a thread is blocked in it, or if
+    /// it is that of aliases somebody blocked needs.
+    pub(super) fn wait_moved(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        if self.waits_for.is_empty() {
+            return;
+        }
+        if let Some(&wait) = self.waits_for.of_query.get(&query) {
+            self.watch_beyond(Node::Wait(wait));
+            self.end_deadlocks_through(Node::Wait(wait), effects);
+            return;
+        }
+        let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get(query) else { return };
+        let watched = |alias: &&RowId| self.waits_for.watched.contains(*alias);
+        let aliases: Vec<_> = lodged.aliases.iter().filter(watched).copied().collect();
+        for alias in aliases {
+            let alias = Node::Row(alias, RequiredState::Ready);
+            self.watch_beyond(alias);
+            self.end_deadlocks_through(alias, effects);
+        }
+    }
+
+    /// Rows of one group have been emitted and hang in the forest. Looks for a cycle if somebody blocked needs them.
+    pub(super) fn wait_hung(&mut self, rows: &[RowId], effects: &mut Effects<P>) {
+        if self.waits_for.is_empty() {
+            return;
+        }
+        let watched = |row: &&RowId| self.waits_for.watched.contains(*row);
+        let Some(&row) = rows.iter().find(watched) else { return };
+        self.watch_beyond(Node::Row(row, RequiredState::Ready));
+        if let Some(together) = self.component_of(row) {
+            self.end_deadlocks_through(Node::Together(together), effects);
+        }
+    }
+
+    /// Fails one lookup of each cycle through `node`, until there is none.
+    fn end_deadlocks_through(&mut self, node: Node, effects: &mut Effects<P>) {
+        // The stack of a thread is asked last: a path from symbol to symbol says more.
+        while let Some(cycle) =
+            self.deadlock_through(node, false).or_else(|| self.deadlock_through(node, true))
+        {
+            let path = self.describe_deadlock(&cycle);
+            let Some(query) = self.to_be_told(&cycle) else { return };
+            self.fail_query(query, LookupError::WouldDeadlock { path }, effects);
+        }
+    }
+
+    /// The lookup that gets the error: the one that closed the cycle, or the newest that the cycle leaves by what it
+    /// looks up.
+    fn to_be_told(&self, cycle: &[Node]) -> Option<QueryId> {
+        let after = cycle.iter().cycle().skip(1);
+        let lookups = cycle.iter().zip(after).filter_map(|(node, next)| match (node, next) {
+            (Node::Wait(_), Node::Wait(_)) => None,
+            (&Node::Wait(wait), _) => self.waits_for.waits.get(wait),
+            _ => None,
+        });
+        lookups.max_by_key(|wait| wait.began).map(|wait| wait.query)
+    }
+
+    /// A cycle through `start` and a blocked lookup, from `start` on; of edges along stacks only if `stacked`.
+    fn deadlock_through(&mut self, start: Node, stacked: bool) -> Option<Vec<Node>> {
+        let start = Step { node: start, blocked: matches!(start, Node::Wait(_)) };
+        let target = Step { blocked: true, ..start };
+        let mut parents: FxHashMap<Step, Step> = FxHashMap::default();
+        let (mut stack, mut next) = (vec![start], Vec::new());
+        let mut barren = true;
+        while let Some(step) = stack.pop() {
+            self.successors(step.node, step.node == start.node, stacked, &mut next);
+            for node in next.drain(..) {
+                let waits = matches!(node, Node::Wait(_));
+                barren &= !waits;
+                let reached = Step { node, blocked: step.blocked || waits };
+                if reached == target {
+                    return Some(path_to(step, start, &parents));
+                }
+                if matches!(node, Node::Row(row, _) if self.waits_for.barren.contains(&row)) {
+                    continue;
+                }
+                if let Entry::Vacant(unseen) = parents.entry(reached) {
+                    unseen.insert(step);
+                    stack.push(reached);
+                }
+            }
+        }
+        let seen = parents.keys().filter_map(|step| match step.node {
+            Node::Row(row, RequiredState::Ready) => Some(row),
+            _ => None,
+        });
+        match barren {
+            true => self.waits_for.barren.extend(seen),
+            // What led to `start` may have been barren until now.
+            false => self.waits_for.barren.clear(),
+        }
+        None
+    }
+
+    /// What `node` needs for certain. A lookup with a deadline needs its rows only for as long as it likes, unless it
+    /// is the one in question.
+    pub(super) fn successors(&self, node: Node, in_question: bool, stacked: bool, out: &mut Vec<Node>) {
+        match node {
+            Node::Row(row, required) => self.needed_by_row(row, required, out),
+            Node::Together(component) => {
+                let ready = |row| Node::Row(row, RequiredState::Ready);
+                out.extend(self.forest.dependencies_of_component(component).map(ready));
+            }
+            Node::Served(_, query) => {
+                out.extend(self.waits_for.requests.get(&query).map(|&wait| Node::Wait(wait)))
+            }
+            Node::Wait(wait) => {
+                let Some(wait) = self.waits_for.waits.get(wait) else { return };
+                if stacked {
+                    out.extend(wait.above.map(Node::Wait));
+                }
+                if in_question || !wait.holdings.ends_by_itself {
+                    self.needed_by_query(wait.query, out);
+                }
+            }
+        }
+    }
+
+    fn needed_by_row(&self, id: RowId, required: RequiredState, out: &mut Vec<Node>) {
+        let Some(row) = self.rows.get(id) else { return };
+        if !is_behind(row, required) {
+            return;
+        }
+        if matches!(row.state, RowState::Emitted { .. }) {
+            out.extend(self.component_of(id).map(Node::Together));
+        }
+        let Some(claim) = row.claim() else { return };
+        out.extend(self.waits_for.claims.get(&claim).map(|&wait| Node::Wait(wait)));
+        out.extend(self.aliases.get(&id).map(|&source| Node::Row(source, required)));
+    }
+
+    fn needed_by_query(&self, id: QueryId, out: &mut Vec<Node>) {
+        match self.queries.get(id).map(|query| &query.phase) {
+            Some(Phase::Lodged(lodged)) => {
+                let waits = lodged.entries.iter().filter(|entry| entry.waits());
+                out.extend(waits.map(|entry| Node::Row(entry.row, lodged.required_state)));
+            }
+            Some(Phase::Suspended(suspended)) => {
+                let Some(generator) = suspended.waits_at else { return };
+                // A generator that was removed is still busy with the lookup it serves, and with no other.
+                let occupant =
+                    self.generators.get(generator).map_or(Some(id), |generator| generator.occupant);
+                out.extend(occupant.map(|occupant| Node::Served(generator, occupant)));
+            }
+            None => {}
+        }
+    }
+
+    /// Watches all rows that `node` needs, directly or not.
+    fn watch_beyond(&mut self, node: Node) {
+        let mut stack = Vec::new();
+        self.needed_rows(node, &mut stack);
+        let mut components = FxHashSet::default();
+        while let Some(node) = stack.pop() {
+            match node {
+                Node::Row(row, _) if !self.waits_for.watched.insert(row) => {}
+                Node::Together(component) if !components.insert(component) => {}
+                node => self.needed_rows(node, &mut stack),
+            }
+        }
+        self.forget_unwatched();
+    }
+
+    /// The same as [`Self::successors`] as far as the next blocked lookup, what that needs being watched already, and
+    /// with what a lookup needs that has a deadline.
+    fn needed_rows(&self, node: Node, out: &mut Vec<Node>) {
+        let before = out.len();
+        self.successors(node, true, false, out);
+        let mut place = 0;
+        out.retain(|node| {
+            place += 1;
+            place <= before || !matches!(node, Node::Wait(_) | Node::Served(..))
+        });
+    }
+
+    /// Lets go of rows that are gone, once they are many.
+    fn forget_unwatched(&mut self) {
+        const FEW: usize = 1024;
+        let (graph, rows) = (&mut self.waits_for, &self.rows);
+        if graph.watched.len() > FEW + 2 * rows.len() {
+            graph.watched.retain(|row| rows.contains(*row));
+            graph.barren.retain(|row| rows.contains(*row));
+        }
+    }
+
+    fn component_of(&self, row: RowId) -> Option<u32> {
+        self.forest.component(self.rows.get(row)?.waiting()?.node?)
+    }
+}
+
+/// Whether the row has yet to come as far as `required`.
+fn is_behind(row: &Row, required: RequiredState) -> bool {
+    match row.state {
+        RowState::Materializing { .. } => true,
+        RowState::Resolved { .. } | RowState::Emitted { .. } => required == RequiredState::Ready,
+        _ => false,
+    }
+}
+
+/// The nodes from `start` to `last`.
+fn path_to(last: Step, start: Step, parents: &FxHashMap<Step, Step>) -> Vec<Node> {
+    let mut path = vec![last.node];
+    let mut cursor = last;
+    while cursor != start
+        && let Some(&before) = parents.get(&cursor)
+    {
+        path.push(before.node);
+        cursor = before;
+    }
+    path.reverse();
+    path
+}

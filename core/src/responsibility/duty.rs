@@ -1,0 +1,111 @@
+//! The part of a responsibility that may change threads: what it covers, and that it is not over yet.
+//!
+//! **Architecture Invariant:** a duty that is dropped before it is settled fails its symbols.
+
+use std::fmt;
+
+use crate::protocol::ids::ClaimId;
+use crate::session::holding::{Held, Hold};
+use crate::{DelegateError, ExecutionSession, FailureCause, JitDylib, SymbolFlagsMap, SymbolName};
+
+/// The part of a responsibility that may change threads.
+#[doc(hidden)]
+pub struct Duty {
+    pub(crate) dylib: JitDylib,
+    pub(crate) claim: ClaimId,
+    pub(crate) unit_name: SymbolName,
+    pub(crate) symbols: SymbolFlagsMap,
+    pub(crate) initializer: Option<SymbolName>,
+    /// The duty is done, has failed, or has moved on: dropping this value does nothing.
+    pub(crate) settled: bool,
+    /// While it is attached: its place in the list of what its thread alone can finish.
+    pub(crate) hold: Option<Hold>,
+}
+
+impl Duty {
+    /// Notes that this thread alone can finish it.
+    pub(super) fn hold(&mut self) {
+        if self.hold.is_none() {
+            self.hold = Hold::take(self.dylib.session(), Held::Claim(self.claim));
+        }
+    }
+
+    /// Notes that others may, or that nothing is left to finish.
+    pub(super) fn give_back(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.give_back();
+        }
+    }
+
+    pub(crate) fn session(&self) -> &ExecutionSession {
+        self.dylib.session()
+    }
+
+    pub(crate) fn settle(&mut self) {
+        self.give_back();
+        self.settled = true;
+    }
+
+    /// The duty itself, leaving a settled husk behind.
+    pub(crate) fn move_out(&mut self) -> Self {
+        self.settled = true;
+        Self {
+            dylib: self.dylib.clone(),
+            claim: self.claim,
+            unit_name: self.unit_name.clone(),
+            symbols: std::mem::take(&mut self.symbols),
+            initializer: self.initializer.take(),
+            settled: false,
+            hold: self.hold.take(),
+        }
+    }
+
+    pub(crate) fn fail(&mut self, cause: FailureCause) {
+        if !std::mem::replace(&mut self.settled, true) {
+            self.give_back();
+            let (claim, covered) = (self.claim, &self.symbols);
+            self.dylib.session().transact(|state, effects| state.fail(claim, covered, cause, effects));
+        }
+    }
+
+    pub(super) fn split(&mut self, names: Vec<SymbolName>) -> Result<Self, DelegateError> {
+        let uncovered: Vec<_> =
+            names.iter().filter(|name| !self.symbols.contains_key(*name)).cloned().collect();
+        if !uncovered.is_empty() {
+            return Err(DelegateError::NotCovered { unit: self.unit_name.clone(), symbols: uncovered });
+        }
+        let claim = self
+            .session()
+            .transact(|state, _| state.delegate(self.claim, &names))
+            .ok_or_else(|| DelegateError::TrackerDefunct { unit: self.unit_name.clone() })?;
+        let symbols: SymbolFlagsMap =
+            names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
+        let initializer = self.initializer.take_if(|name| symbols.contains_key(name));
+        let (dylib, unit_name) = (self.dylib.clone(), self.unit_name.clone());
+        Ok(Self { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None })
+    }
+}
+
+impl fmt::Debug for Duty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Duty")
+            .field("dylib", &self.dylib.name())
+            .field("unit", &self.unit_name)
+            .field("symbols", &self.symbols)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Duty {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        // From here on it is finished by a frame, or right now.
+        self.give_back();
+        if std::thread::panicking() && crate::session::frame::defer_to_unwinding_frame(self) {
+            return;
+        }
+        self.fail(FailureCause::Abandoned);
+    }
+}

@@ -1,0 +1,58 @@
+//! Blocked lookups: the thread waits for what is not there yet.
+
+use crate::protocol::ids::QueryId;
+use crate::protocol::lookup::Search;
+use crate::protocol::query::Found;
+use crate::query::{BlockedLookup, Completion};
+use crate::sync::Arc;
+use crate::{LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
+
+use super::{ExecutionSession, holding};
+
+impl ExecutionSession {
+    /// Looks `symbols` up under the lock, and waits for what is not there yet.
+    pub(super) fn lookup_locked(
+        &self,
+        order: &SearchOrder,
+        symbols: LookupSet,
+    ) -> Result<Vec<Found>, LookupError> {
+        let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
+        let _entered = span.enter();
+        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
+        self.wait_for_answer(order, search)
+    }
+
+    /// Lodges a search and waits for its answer.
+    pub(super) fn wait_for_answer(
+        &self,
+        order: &SearchOrder,
+        search: Search,
+    ) -> Result<Vec<Found>, LookupError> {
+        if let Some(held) = self.0.held.and_then(|held| held()) {
+            return Err(WaitError::Holding { held }.into());
+        }
+        let blocked = Arc::new(BlockedLookup::default());
+        let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
+        let (blocking, holdings) = holding::about_to_block(self).unzip();
+        let query: Option<QueryId> = lodge_span.in_scope(|| {
+            self.transact(|state, effects| {
+                let name = |position: usize| order[position].0.shared_name();
+                let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects)?;
+                if let Some(holdings) = holdings {
+                    holding::known_as(state.begin_wait(query, holdings, effects));
+                }
+                Some(query)
+            })
+        });
+        let waited = self.wait(&blocked.latch);
+        drop(blocking);
+        if let Err(error) = waited {
+            if let Some(query) = query {
+                self.transact(|state, effects| state.withdraw(query, effects));
+            }
+            // The answer may have come between the refusal and the withdrawal; either is true then.
+            return Err(error.into());
+        }
+        blocked.take().unwrap_or(Err(LookupError::Closed))
+    }
+}

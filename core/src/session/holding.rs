@@ -1,0 +1,177 @@
+//! Holding: what only this thread can finish, and the lookups it is blocked in.
+//!
+//! A responsibility that is attached, and a generator's request that is not detached, cannot leave their thread:
+//! while the thread is blocked nobody finishes them. The thread keeps the list for itself, without a lock, and tells
+//! the protocol when it blocks (`protocol/waits_for.rs`). What was detached is in no list.
+//!
+//! What a frame has left behind when it ends, in a thread-local say, is in the list and is not told: nobody knows
+//! who would finish it.
+
+use std::cell::RefCell;
+
+use crate::protocol::ids::{ClaimId, QueryId, WaitId};
+use crate::protocol::waits_for::Holdings;
+use crate::sync::thread_local;
+
+use super::{ExecutionSession, SessionTag};
+
+/// What a thread can hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Held {
+    /// The responsibility for a claim.
+    Claim(ClaimId),
+    /// A generator's request on behalf of a lookup.
+    Request(QueryId),
+}
+
+/// A place in the list of the thread that took it; to be given back there.
+#[derive(Debug)]
+pub(crate) struct Hold(usize);
+
+#[derive(Default)]
+struct ThisThread {
+    /// What the thread holds; places of what it gave back are reused.
+    held: Vec<Option<HeldHere>>,
+    free: Vec<usize>,
+    /// The numbers of the frames on the thread's stack, outermost first. Frame 0 is the thread itself.
+    frames: Vec<u64>,
+    frames_begun: u64,
+    /// The lookups the thread is blocked in and the protocol knows of, outermost first.
+    levels: Vec<Level>,
+}
+
+struct HeldHere {
+    session: SessionTag,
+    what: Held,
+    /// The frame that was innermost.
+    frame: u64,
+}
+
+struct Level {
+    session: SessionTag,
+    /// None until the lookup is known to wait.
+    wait: Option<WaitId>,
+    /// The frame that was innermost: it and those beneath it hold what earlier levels have told.
+    frame: u64,
+}
+
+thread_local! {
+    static THIS_THREAD: RefCell<ThisThread> = RefCell::default();
+}
+
+/// Borrows this thread's part for a moment, in which no code of the embedder runs. None while the thread is being
+/// torn down, when its part is gone: what it holds then is not known, and no deadlock over it is certain.
+fn with<R>(operation: impl FnOnce(&mut ThisThread) -> R) -> Option<R> {
+    THIS_THREAD.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
+}
+
+impl Hold {
+    /// Notes that this thread holds something of `session`.
+    pub(crate) fn take(session: &ExecutionSession, what: Held) -> Option<Self> {
+        with(|thread| {
+            let held = Some(HeldHere { session: session.tag(), what, frame: thread.innermost() });
+            match thread.free.pop() {
+                Some(place) => {
+                    thread.held[place] = held;
+                    Self(place)
+                }
+                None => {
+                    thread.held.push(held);
+                    Self(thread.held.len() - 1)
+                }
+            }
+        })
+    }
+
+    /// Notes that it no longer does. To be called on the thread that took it.
+    pub(crate) fn give_back(self) {
+        with(|thread| {
+            thread.held[self.0] = None;
+            thread.free.push(self.0);
+            if thread.free.len() == thread.held.len() {
+                thread.held.clear();
+                thread.free.clear();
+            }
+        });
+    }
+}
+
+impl ThisThread {
+    fn innermost(&self) -> u64 {
+        self.frames.last().copied().unwrap_or(0)
+    }
+
+    /// What frames that are still on the stack hold of the session and have not told at an earlier level.
+    fn untold(&self, session: SessionTag) -> Option<Holdings> {
+        let below = self.levels.iter().rev().find(|level| level.session == session && level.wait.is_some());
+        if below.is_none() && self.free.len() == self.held.len() {
+            return None;
+        }
+        let mut holdings = Holdings { below: below.and_then(|level| level.wait), ..Holdings::default() };
+        for held in self.held.iter().flatten().filter(|held| held.session == session) {
+            let told = below.is_some_and(|level| held.frame <= level.frame);
+            if told || (held.frame > 0 && self.frames.binary_search(&held.frame).is_err()) {
+                continue;
+            }
+            match held.what {
+                Held::Claim(claim) => holdings.claims.push(claim),
+                Held::Request(query) => holdings.requests.push(query),
+            }
+        }
+        (!holdings.is_empty()).then_some(holdings)
+    }
+}
+
+/// A frame of the embedder's code on this thread, until it is dropped.
+pub(super) struct OnStack(());
+
+/// Notes that a frame begins.
+pub(super) fn enter() -> OnStack {
+    with(|thread| {
+        thread.frames_begun += 1;
+        thread.frames.push(thread.frames_begun);
+    });
+    OnStack(())
+}
+
+impl Drop for OnStack {
+    fn drop(&mut self) {
+        with(|thread| thread.frames.pop());
+    }
+}
+
+/// A lookup that may block this thread, which holds something; until it is dropped.
+pub(super) struct Blocking<'a> {
+    session: &'a ExecutionSession,
+}
+
+/// Notes that this thread is about to block in a lookup of `session`. Nothing if it holds nothing that anybody could
+/// wait for: then no deadlock comes of it, and it need not be known.
+pub(super) fn about_to_block(session: &ExecutionSession) -> Option<(Blocking<'_>, Holdings)> {
+    let tag = session.tag();
+    let holdings = with(|thread| {
+        let holdings = thread.untold(tag)?;
+        let frame = thread.innermost();
+        thread.levels.push(Level { session: tag, wait: None, frame });
+        Some(holdings)
+    });
+    holdings.flatten().map(|holdings| (Blocking { session }, holdings))
+}
+
+/// Notes by which name the protocol knows the innermost lookup this thread is about to block in. Called under the
+/// lock, before any task can run on this thread: a lookup in one must find it.
+pub(super) fn known_as(wait: Option<WaitId>) {
+    with(|thread| {
+        if let Some(level) = thread.levels.last_mut() {
+            level.wait = wait;
+        }
+    });
+}
+
+impl Drop for Blocking<'_> {
+    fn drop(&mut self) {
+        if let Some(wait) = with(|thread| thread.levels.pop()).flatten().and_then(|level| level.wait) {
+            self.session.transact(|state, _| state.end_wait(wait));
+        }
+    }
+}

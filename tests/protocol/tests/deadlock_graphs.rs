@@ -1,0 +1,184 @@
+//! Random graphs of units that block in lookups: always an end, errors exactly where there is a cycle.
+//!
+//! In place they only block: a unit that runs above a blocked one, on the same stack, because both were asked for
+//! asynchronously, may need what lies beneath it, and is told so although the graph has no cycle.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use protocol_tests::*;
+use uruk_core::{DependenceGroup, ExecutionSession, JitDylib, LookupError, MaterializationResponsibility};
+use uruk_dispatch::WorkStealingTaskDispatcher;
+
+/// A small generator of numbers: the same seed, the same graph.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % limit as u64).expect("below a limit that fits")
+    }
+}
+
+/// What a unit needs before it finishes, and what it depends on as a linker's unit does, without waiting.
+#[derive(Clone, Default)]
+struct Unit {
+    blocks_for: BTreeSet<usize>,
+    depends_on: BTreeSet<usize>,
+}
+
+fn session_on(workers: usize) -> (ExecutionSession, JitDylib) {
+    if workers == 0 {
+        return session();
+    }
+    let pool = WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a possible number");
+    let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
+    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
+    (session, main)
+}
+
+fn names(indices: &BTreeSet<usize>) -> Vec<String> {
+    indices.iter().map(|index| format!("s{index}")).collect()
+}
+
+fn define(main: &JitDylib, index: usize, unit: Unit) {
+    let symbols = exported(main.session(), &[&format!("s{index}")]);
+    let materialize = move |responsibility: MaterializationResponsibility| {
+        let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
+        let definitions = addresses(responsibility.symbols());
+        let resolved = responsibility.notify_resolved(&definitions).unwrap();
+        for name in names(&unit.blocks_for) {
+            if let Err(error) = session.lookup_symbol(&order(&main), &session.intern(&name)) {
+                return resolved.fail(Arc::new(error));
+            }
+        }
+        let resolved = resolved.detach();
+        let needs = names(&unit.depends_on);
+        let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
+        session.lookup_async(request(&main, &needs).until_resolved(), move |found| {
+            let resolved = resolved.attach();
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => return resolved.fail(Arc::new(error)),
+            };
+            let symbols = resolved.symbols().keys().cloned().collect();
+            if let Err(refused) =
+                resolved.notify_emitted(vec![DependenceGroup { symbols, dependencies: found.dependencies() }])
+            {
+                refused.fail();
+            }
+        });
+    };
+    main.define(TestUnit::new("unit", symbols, materialize).boxed()).unwrap();
+}
+
+/// For each unit, whether it needs, directly or not, a unit that needs itself before it goes on.
+fn stuck(units: &[Unit]) -> Vec<bool> {
+    let reaches = |start: usize| {
+        let (mut seen, mut stack) = (BTreeSet::new(), vec![start]);
+        while let Some(index) = stack.pop() {
+            for &next in units[index].blocks_for.iter().chain(&units[index].depends_on) {
+                if seen.insert(next) {
+                    stack.push(next);
+                }
+            }
+        }
+        seen
+    };
+    let reached: Vec<_> = (0..units.len()).map(reaches).collect();
+    let blocks_for_itself = |index: usize| {
+        units[index].blocks_for.iter().any(|&needed| needed == index || reached[needed].contains(&index))
+    };
+    let itself: Vec<_> = (0..units.len()).map(blocks_for_itself).collect();
+    (0..units.len())
+        .map(|index| itself[index] || reached[index].iter().any(|&needed| itself[needed]))
+        .collect()
+}
+
+/// Looks every symbol up from four threads at once, each in another order.
+fn look_all_up(session: &ExecutionSession, main: &JitDylib, count: usize, expected: &[bool], seed: u64) {
+    std::thread::scope(|scope| {
+        for client in 0..4 {
+            scope.spawn(move || {
+                for step in 0..count {
+                    let index = (step * 7 + client * 11) % count;
+                    let found = session.lookup_symbol(&order(main), &session.intern(&format!("s{index}")));
+                    match found {
+                        Ok(_) => assert!(!expected[index], "seed {seed}: s{index} is stuck and was found"),
+                        Err(LookupError::Failed(failure)) => {
+                            assert!(expected[index], "seed {seed}: s{index} is not stuck: {failure}");
+                            assert!(
+                                failure.to_string().contains("would never end"),
+                                "seed {seed}: {failure}"
+                            );
+                        }
+                        Err(error) => panic!("seed {seed}: s{index}: {error}"),
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn graphs_without_a_cycle_are_never_refused() {
+    for seed in 0..40 {
+        within_reason(move || {
+            let mut numbers = Numbers(seed);
+            let count = 60;
+            let mut units = vec![Unit::default(); count];
+            for index in 0..count - 6 {
+                // Downwards only for what is waited for; symbols that merely depend on each other form rings of three.
+                for _ in 0..numbers.below(3) {
+                    units[index].blocks_for.insert(index + 6 + numbers.below(count - index - 6));
+                }
+                let ring = index - index % 3 + (index + 1) % 3;
+                if units[index].blocks_for.is_empty() && units[ring].blocks_for.is_empty() {
+                    units[index].depends_on.insert(ring);
+                }
+                units[index].depends_on.insert(index + 6 + numbers.below(count - index - 6));
+            }
+            let workers = (seed % 5) as usize;
+            if workers == 0 {
+                units.iter_mut().for_each(|unit| unit.depends_on.clear());
+            }
+            let expected = stuck(&units);
+            assert!(!expected.contains(&true), "seed {seed}: the graph is not what it should be");
+            let (session, main) = session_on(workers);
+            units.into_iter().enumerate().for_each(|(index, unit)| define(&main, index, unit));
+            look_all_up(&session, &main, count, &expected, seed);
+            session.close().unwrap();
+        });
+    }
+}
+
+#[test]
+fn of_any_graph_exactly_what_is_stuck_fails() {
+    for seed in 0..60 {
+        within_reason(move || {
+            let mut numbers = Numbers(1_000 + seed);
+            let count = 20 + numbers.below(30);
+            let mut units = vec![Unit::default(); count];
+            for unit in &mut units {
+                for _ in 0..numbers.below(3) {
+                    match numbers.below(3) {
+                        0 => unit.blocks_for.insert(numbers.below(count)),
+                        _ => unit.depends_on.insert(numbers.below(count)),
+                    };
+                }
+            }
+            let workers = (seed % 5) as usize;
+            if workers == 0 {
+                units.iter_mut().for_each(|unit| unit.depends_on.clear());
+            }
+            let expected = stuck(&units);
+            let (session, main) = session_on(workers);
+            units.into_iter().enumerate().for_each(|(index, unit)| define(&main, index, unit));
+            look_all_up(&session, &main, count, &expected, seed);
+            session.close().unwrap();
+        });
+    }
+}
