@@ -27,6 +27,8 @@ pub(crate) struct Search {
     pub(crate) required_state: RequiredState,
     /// For a lookup on behalf of aliases: which alias waits for which of the symbols.
     pub(crate) aliases: Vec<AliasEdge>,
+    /// Search the link order of this dylib, as it is when the lookup begins, instead of `order`.
+    pub(crate) along: Option<DylibId>,
     /// What symbols are will do: nothing is claimed.
     pub(crate) flags_only: bool,
     /// The query whose generator makes this lookup, which that generator must not keep waiting.
@@ -65,6 +67,13 @@ impl<P: Payload> SessionState<P> {
         if !self.admits(search.by_task) {
             effects.complete(handler, Err(LookupError::Closed));
             return None;
+        }
+        if let Some(dylib) = search.along.take() {
+            match self.dylibs.get(dylib) {
+                Some(dylib) => search.order.clone_from(&dylib.link_order),
+                // A link order names no removed dylib: only this one can be gone.
+                None => search.order = vec![(dylib, JitDylibLookupFlags::MatchAllSymbols)],
+            }
         }
         if let Some(position) = search.order.iter().position(|(id, _)| !self.dylibs.contains(*id)) {
             effects.complete(handler, Err(LookupError::DylibRemoved { dylib: dylib_name(position) }));

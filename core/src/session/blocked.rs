@@ -23,7 +23,7 @@ impl ExecutionSession {
     }
 
     /// Lodges a search and waits for its answer.
-    pub(super) fn wait_for_answer(
+    pub(crate) fn wait_for_answer(
         &self,
         order: &SearchOrder,
         search: Search,

@@ -3,11 +3,15 @@
 use protocol_tests::*;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use uruk_core::sync::Latch;
 use uruk_core::{
-    DylibError, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest, LookupSet,
-    SearchOrder, SymbolFlags, SymbolLookupFlags, absolute_symbols,
+    DefinitionGenerator, DylibError, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags,
+    LookupError, LookupKind, LookupRequest, LookupSet, SearchOrder, SymbolFlags, SymbolLookupFlags,
+    absolute_symbols,
 };
+use uruk_dispatch::WorkStealingTaskDispatcher;
 
 #[test]
 fn a_lookup_runs_the_unit_and_answers_with_its_address() {
@@ -312,4 +316,95 @@ fn link_orders_are_replaced_and_dylibs_taken_out_of_them() {
     main.remove_from_link_order(&one);
     main.remove_from_link_order(&one);
     assert_eq!((found(), main.link_order().len()), (None, 0));
+}
+
+#[test]
+fn a_lookup_along_a_link_order_takes_the_order_of_its_own_moment() {
+    let (session, main) = session();
+    let other = session.create_jit_dylib("other").unwrap();
+    absolute(&other, "a", 1);
+    let a = session.intern("a");
+    assert!(matches!(main.lookup(LookupSet::one(a.clone())), Err(LookupError::NotFound { .. })));
+    main.add_to_link_order(&other, EXPORTED_ONLY).unwrap();
+    assert_eq!(main.lookup(LookupSet::one(a.clone())).unwrap()[&a], at(1));
+    session.remove_jit_dylib(&main).unwrap();
+    assert!(matches!(main.lookup(LookupSet::one(a)), Err(LookupError::DylibRemoved { .. })));
+}
+
+/// ```text
+///  changers: define and remove in one dylib │ add and remove a generator of another │ turn a link order round
+///  readers:  look up what is always somewhere along the order
+/// ```
+#[test]
+fn lookups_go_on_while_definitions_link_orders_and_generators_change_underneath() {
+    struct Empty;
+    impl DefinitionGenerator for Empty {
+        fn name(&self) -> &str {
+            "empty"
+        }
+        fn generate(&self, request: GenerateRequest) {
+            request.finish(Ok(()));
+        }
+    }
+    const ROUNDS: u64 = 500;
+    within_reason(|| {
+        let pool = WorkStealingTaskDispatcher::builder().workers(2).build().unwrap();
+        let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
+        let [main, front, back] =
+            ["main", "front", "back"].map(|name| session.create_jit_dylib(name).unwrap());
+        absolute(&back, "a", 1);
+        main.set_link_order([(front.clone(), EXPORTED_ONLY), (back.clone(), EXPORTED_ONLY)]).unwrap();
+        let (a, over) = (session.intern("a"), Latch::new());
+        std::thread::scope(|scope| {
+            let changers = [
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        absolute(&front, "a", 2 + round);
+                        front.remove(std::slice::from_ref(&a)).unwrap();
+                    }
+                }),
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        let generator = front.add_generator(Arc::new(Empty)).unwrap();
+                        assert!(front.remove_generator(generator));
+                    }
+                }),
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        let mut order = [(front.clone(), EXPORTED_ONLY), (back.clone(), EXPORTED_ONLY)];
+                        order.rotate_left((round % 2) as usize);
+                        main.set_link_order(order).unwrap();
+                    }
+                }),
+            ];
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        loop {
+                            let last_look = over.is_open();
+                            for found in [
+                                session.lookup_symbol(&main.link_order(), &a),
+                                main.lookup(LookupSet::one(a.clone())).map(|found| found[&a]),
+                            ] {
+                                match found {
+                                    Ok(found) => assert!((1..2 + ROUNDS).contains(&found.address.value())),
+                                    // Its generator went while the lookup was on its way to it.
+                                    Err(LookupError::Generator { .. }) => {}
+                                    Err(error) => panic!("{error}"),
+                                }
+                            }
+                            if last_look {
+                                break;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            changers.into_iter().for_each(|changer| changer.join().unwrap());
+            over.open();
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
+        assert_eq!(main.lookup(LookupSet::one(a.clone())).unwrap()[&a], at(1));
+        session.close().unwrap();
+    });
 }
