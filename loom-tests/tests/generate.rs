@@ -25,7 +25,7 @@
 use loom_tests::stage::{Stage, definition, model_within, resolve_and_emit, unit};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
-use uruk_core::{DefinitionGenerator, GenerateRequest, LookupError};
+use uruk_core::{DefinitionGenerator, DetachedRequest, GenerateRequest, LookupError};
 
 /// More add nothing but time: three threads meet at one lock.
 const PREEMPTIONS_MAX: usize = 3;
@@ -98,7 +98,7 @@ fn a_generator_that_goes_leaves_nobody_in_its_queue() {
 
 /// Defines what it is asked for. It keeps its first request, and finishes all others at once.
 struct Generator {
-    kept: Arc<Mutex<Option<GenerateRequest>>>,
+    kept: Arc<Mutex<Option<DetachedRequest>>>,
     asked: AtomicUsize,
     busy: Arc<AtomicUsize>,
 }
@@ -112,7 +112,7 @@ impl DefinitionGenerator for Generator {
         // Relaxed, here and below: the session's lock orders a request behind the end of the one before.
         assert_eq!(self.busy.fetch_add(1, Ordering::Relaxed), 0, "it has one lookup at a time");
         if self.asked.fetch_add(1, Ordering::Relaxed) == 0 {
-            *self.kept.lock() = Some(request);
+            *self.kept.lock() = Some(request.detach());
         } else {
             provide(request, &self.busy);
         }
@@ -121,14 +121,14 @@ impl DefinitionGenerator for Generator {
 
 /// The first request, to be finished on any thread.
 struct Keeper {
-    request: GenerateRequest,
+    request: DetachedRequest,
     busy: Arc<AtomicUsize>,
     generator: uruk_core::GeneratorId,
 }
 
 impl Keeper {
     fn finish(self) {
-        provide(self.request, &self.busy);
+        provide(self.request.attach(), &self.busy);
     }
 }
 

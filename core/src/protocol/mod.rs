@@ -31,6 +31,7 @@ pub(crate) mod claim;
 mod close;
 mod deadlock;
 pub(crate) mod define;
+pub(crate) mod demand;
 pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
@@ -69,6 +70,7 @@ use alias::AliasEdges;
 use claim::Claim;
 use close::Stage;
 use define::WaitingUnit;
+use demand::Losses;
 use dylib::Dylib;
 use effects::Effects;
 use fail::FailureRecord;
@@ -118,6 +120,8 @@ pub(crate) struct SessionState<P: Payload> {
     removed_roots: FxHashMap<RowId, FailureId>,
     aliases: AliasEdges,
     initializers: Initializers,
+    /// How often something was lost that may have kept a claimed unit wanted.
+    losses: Arc<Losses>,
     /// Which blocked threads wait for which others.
     waits_for: WaitsFor,
     /// Events are made only if somebody sees them.
@@ -152,6 +156,7 @@ impl<P: Payload> SessionState<P> {
             removed_roots: FxHashMap::default(),
             aliases: AliasEdges::default(),
             initializers: Initializers::default(),
+            losses: Arc::default(),
             waits_for: WaitsFor::new(),
             observed,
             sequence: 0,
@@ -164,6 +169,11 @@ impl<P: Payload> SessionState<P> {
     /// What lookups of Ready symbols read without the lock.
     pub(crate) fn records(&self) -> Arc<Records> {
         self.records.clone()
+    }
+
+    /// What units that are about to start look at instead of asking [`Self::begin`].
+    pub(crate) fn losses(&self) -> Arc<Losses> {
+        self.losses.clone()
     }
 
     /// Called at the end of every transaction, under the lock. Says whether [`Self::settle`] has more to do.

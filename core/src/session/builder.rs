@@ -90,6 +90,7 @@ impl ExecutionSessionBuilder {
         ExecutionSession(Arc::new(Inner {
             tag: SessionTag(unique()),
             records: state.records(),
+            losses: state.losses(),
             state: Mutex::new(Locked { state, effects: Effects::default() }),
             absolute_symbols: pool.intern(ABSOLUTE_SYMBOLS),
             pool,
