@@ -185,7 +185,7 @@ impl JitDylib {
     ///
     /// Source: ORC `JITDylib::clear`.
     pub fn clear(&self) -> Result<(), RemoveError> {
-        let resources = self.session.transact(|state, effects| state.clear(self.id, effects));
+        let resources = self.session.transact_removal(|state, effects| state.clear(self.id, effects));
         remove_resources(self.name.clone(), resources)
     }
 
@@ -248,7 +248,7 @@ impl ExecutionSession {
     /// Source: ORC `ExecutionSession::createBareJITDylib`.
     pub fn create_bare_jit_dylib(&self, name: &str) -> Result<JitDylib, DylibError> {
         let name: Arc<str> = name.into();
-        let id = self.transact(|state, _| state.create_dylib(name.clone()))?;
+        let id = self.transact_removal(|state, _| state.create_dylib(name.clone()))?;
         Ok(JitDylib::new(self.clone(), id, name))
     }
 

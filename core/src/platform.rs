@@ -177,9 +177,10 @@ impl ExecutionSession {
         let (mut definition, unit) = self.describe(unit);
         self.announce(platform, dylib, tracker, &mut definition)?;
         let number = definition.number;
-        let tracker = tracker.map(ResourceTracker::id);
-        let defined =
-            self.transact(|state, effects| state.define(dylib.id(), tracker, definition, unit, effects));
+        let defined = self.transact(|state, effects| {
+            let tracker = tracker.map(|tracker| tracker.id_in(state));
+            state.define(dylib.id(), tracker, definition, unit, effects)
+        });
         if defined.is_err() {
             self.take_back(number);
         }

@@ -12,7 +12,9 @@ pub(crate) mod frame;
 mod hand_on;
 pub(crate) mod holding;
 mod lock_holds;
+mod metrics;
 mod ready;
+mod slices;
 
 use std::fmt;
 
@@ -26,7 +28,7 @@ use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::Completion;
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex, unique, weakened};
+use crate::sync::{Arc, Latch, Mutex, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
@@ -41,6 +43,7 @@ use lock_holds::HoldMeter;
 pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
 pub use lock_holds::LockHolds;
+pub use metrics::SessionMetrics;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
 ///
@@ -123,26 +126,16 @@ impl ExecutionSession {
             let more = state.finish_transaction();
             (result, effects.take(), more)
         });
-        if more || effects.is_some() {
-            self.follow_up(effects.unwrap_or_default(), more);
+        match effects {
+            // Long consequences come in slices; between two of them the lock is free for others.
+            effects if more => self.attend(effects.unwrap_or_default()),
+            Some(effects) => self.hand_on(effects),
+            None => {}
         }
         result
     }
 
-    /// Does what a transaction has left to do.
-    #[inline(never)]
-    fn follow_up(&self, mut effects: Effects<Live>, mut more: bool) {
-        // Long consequences come in slices; between two of them the lock is free for others.
-        while more && !weakened("emit::leaves_its_slices") {
-            more = self.locked(|Locked { state, .. }| {
-                state.settle(&mut effects);
-                state.finish_transaction()
-            });
-        }
-        self.hand_on(effects);
-    }
-
-    /// Runs `operation` under the lock. For [`Self::transact`] alone, which hands its effects on.
+    /// Runs `operation` under the lock. For [`Self::transact`] and `slices.rs`, which hand its effects on.
     fn locked<R>(&self, operation: impl FnOnce(&mut Locked) -> R) -> R {
         let mut locked = self.0.state.lock();
         let Some(meter) = &self.0.holds else { return operation(&mut locked) };
@@ -274,15 +267,16 @@ impl ExecutionSession {
         if let Some(platform) = self.platform() {
             return self.define_on_platform(platform, dylib, tracker, unit);
         }
-        let tracker = tracker.map(ResourceTracker::id);
+        let id_in = |state: &SessionState<Live>| tracker.map(|tracker| tracker.id_in(state));
         if let Some(symbols) = unit.known_addresses() {
             let addresses = Addresses { unit_name: self.unit_name(&*unit), symbols, by_task: self.in_task() };
-            return self
-                .transact(|state, effects| state.define_addresses(dylib.id(), tracker, addresses, effects));
+            return self.transact(|state, effects| {
+                state.define_addresses(dylib.id(), id_in(state), addresses, effects)
+            });
         }
         let (mut definition, unit) = self.describe(unit);
         definition.number = definition.initializer.is_some().then(unique);
-        self.transact(|state, effects| state.define(dylib.id(), tracker, definition, unit, effects))
+        self.transact(|state, effects| state.define(dylib.id(), id_in(state), definition, unit, effects))
     }
 
     /// Asks a unit what it is, before any lock is taken.

@@ -11,7 +11,7 @@ use crate::{
 
 use super::Payload;
 use super::ids::{ClaimId, DylibId, GeneratorId, QueryId};
-use super::query::Found;
+use super::query::Answer;
 
 /// What a transaction leaves to do, in the order in which it is done.
 #[must_use = "effects that are not handed on leave queries waiting for ever"]
@@ -73,7 +73,7 @@ impl<P: Payload> Effects<P> {
         }
     }
 
-    pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Vec<Found>, LookupError>) {
+    pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Answer, LookupError>) {
         self.completed.push(Completed { handler, outcome });
     }
 }
@@ -99,7 +99,7 @@ pub(crate) struct ClaimedUnit<U> {
 #[derive(Debug)]
 pub(crate) struct Completed<H> {
     pub(crate) handler: H,
-    pub(crate) outcome: Result<Vec<Found>, LookupError>,
+    pub(crate) outcome: Result<Answer, LookupError>,
 }
 
 /// A generator to ask on behalf of a suspended lookup.

@@ -24,14 +24,25 @@ pub(crate) struct FailureRecord {
     pub(crate) rows: usize,
 }
 
+/// Where a row stands in a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fallen {
+    pub(crate) failure: FailureId,
+    /// Where it began.
+    pub(crate) root: RowId,
+    /// How many steps away.
+    pub(crate) depth: u32,
+}
+
 impl<P: Payload> SessionState<P> {
     /// Fails the rows that carry `claim`, and ends it.
     ///
     /// Does nothing for a claim whose rows were removed.
     pub(crate) fn fail(&mut self, claim: ClaimId, cause: FailureCause, effects: &mut Effects<P>) {
-        self.settle_all(effects);
         let rows = self.rows_of_claim(claim);
-        self.claims.remove(claim);
+        if self.live_claim(claim).is_some() {
+            self.claims.remove(claim);
+        }
         let Some(&first) = rows.first() else {
             effects.let_go(cause);
             return;
@@ -41,7 +52,7 @@ impl<P: Payload> SessionState<P> {
             if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
                 self.forest.fail(node);
             }
-            self.make_failed(row, failure, None, effects);
+            self.make_failed(row, Fallen { failure, root: row, depth: 0 }, None, effects);
         }
         self.release_failure(failure, effects);
         self.settle(effects);
@@ -78,8 +89,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Makes the record of a failure that begins at `row`. It is kept until [`Self::release_failure`].
     pub(crate) fn record_failure(&mut self, row: RowId, cause: FailureCause) -> FailureId {
-        let Row { ref name, ref unit_name, dylib, .. } = self.rows[row];
-        let (symbol, unit, dylib) = (name.clone(), unit_name.clone(), self.dylibs[dylib].name.clone());
+        let row = &self.rows[row];
+        let (symbol, unit, dylib) = (row.name.clone(), row.unit_name.clone(), self.dylib_name_of(row));
         self.failures.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1 })
     }
 
@@ -101,24 +112,22 @@ impl<P: Payload> SessionState<P> {
         if !self.rows.get(row).is_some_and(still_stands) {
             return;
         }
-        let failure = match self.rows.get(via) {
-            Some(Row { state: RowState::Failed { failure, .. }, .. }) => Some(*failure),
-            _ => self.removed_roots.get(&via).copied(),
-        };
-        // A reported failure comes from a row that failed or was removed in this or an earlier slice.
-        let failure = failure.expect("a failure has a record while it spreads");
-        self.make_failed(row, failure, Some(via), effects);
+        // A reported failure comes from a row that failed, or was removed, in this or an earlier slice.
+        let fallen = self.fallen_at(via).expect("a failure has a record while it spreads");
+        self.make_failed(row, Fallen { depth: fallen.depth.saturating_add(1), ..fallen }, Some(via), effects);
+    }
+
+    /// What a row that failed, or was removed while its failure spreads, says of it.
+    fn fallen_at(&self, row: RowId) -> Option<Fallen> {
+        match self.rows.get(row).map(|row| &row.state) {
+            Some(&RowState::Failed { failure, root, depth, .. }) => Some(Fallen { failure, root, depth }),
+            _ => self.fallen.get(&row).copied(),
+        }
     }
 
     /// Moves a row to Failed and tells the queries lodged on it.
-    fn make_failed(&mut self, id: RowId, failure: FailureId, via: Option<RowId>, effects: &mut Effects<P>) {
-        let (root, depth) = match via.map(|via| (via, self.rows.get(via))) {
-            None => (id, 0),
-            Some((_, Some(Row { state: RowState::Failed { root, depth, .. }, .. }))) => {
-                (*root, depth.saturating_add(1))
-            }
-            Some((removed, _)) => (removed, 1),
-        };
+    fn make_failed(&mut self, id: RowId, fallen: Fallen, via: Option<RowId>, effects: &mut Effects<P>) {
+        let Fallen { failure, root, depth } = fallen;
         let row = &mut self.rows[id];
         let Some(waiting) = row.waiting().copied() else { return };
         self.losses.note();
@@ -129,8 +138,8 @@ impl<P: Payload> SessionState<P> {
             self.fail_lodged(waiting.queries, &error, effects);
         }
         if self.observed {
-            let Row { dylib, ref name, .. } = self.rows[id];
-            let (dylib, symbol) = (self.dylibs[dylib].name.clone(), name.clone());
+            let row = &self.rows[id];
+            let (dylib, symbol) = (self.dylib_name_of(row), row.name.clone());
             self.observe(effects, || EventKind::Failed { dylib, symbol });
         }
     }

@@ -1,10 +1,10 @@
 //! Flags: what symbols are, found as any lookup finds them, without claiming anything.
 
-use crate::{ExecutorAddr, ExecutorSymbolDef, LookupError, SymbolLookupFlags};
+use crate::{ExecutorAddr, LookupError, SymbolLookupFlags};
 
 use super::ids::RowId;
 use super::lookup::Search;
-use super::query::Found;
+use super::query::{Answer, Entry, Progress};
 use super::{Payload, SessionState};
 
 impl<P: Payload> SessionState<P> {
@@ -14,20 +14,21 @@ impl<P: Payload> SessionState<P> {
         &self,
         search: &Search,
         rows: &[Option<RowId>],
-    ) -> Result<Vec<Found>, LookupError> {
+    ) -> Result<Answer, LookupError> {
         let (mut found, mut missing) = (Vec::with_capacity(rows.len()), Vec::new());
         for ((name, lookup_flags), row) in search.symbols.0.iter().zip(rows) {
             match row {
                 Some(row) => {
-                    let definition = ExecutorSymbolDef::new(ExecutorAddr::NULL, self.rows[*row].flags);
-                    found.push(Found { name: name.clone(), row: *row, definition });
+                    let (address, flags) = (ExecutorAddr::NULL, self.rows[*row].flags);
+                    let progress = Progress::Found { address, flags };
+                    found.push(Entry { name: name.clone(), row: *row, progress });
                 }
                 None if *lookup_flags == SymbolLookupFlags::RequiredSymbol => missing.push(name.clone()),
                 None => {}
             }
         }
         match missing.is_empty() {
-            true => Ok(found),
+            true => Ok(Answer::of_flags(found)),
             false => Err(self.not_found(missing, search)),
         }
     }

@@ -15,7 +15,7 @@ use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{DylibId, QueryId, RowId};
 use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
-use super::row::RowState;
+use super::row::{Row, RowState};
 use super::{Payload, SessionState};
 
 /// What a lookup searches, where.
@@ -82,7 +82,7 @@ impl<P: Payload> SessionState<P> {
         let matches = self.match_all(&search);
         if matches.may_generate {
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
-            let query = self.queries.insert(Query { handler, phase });
+            let query = self.queries.insert(Query { handler: Some(handler), phase });
             self.advance(query, effects);
             return Some(query);
         }
@@ -93,7 +93,8 @@ impl<P: Payload> SessionState<P> {
         }
         match self.accept(&mut search, &matches.rows, effects) {
             Ok(lodged) => {
-                let query = self.queries.insert(Query { handler, phase: Phase::Lodged(lodged) });
+                let query =
+                    self.queries.insert(Query { handler: Some(handler), phase: Phase::Lodged(lodged) });
                 self.wait_or_complete(query, effects).then_some(query)
             }
             Err(error) => {
@@ -174,7 +175,8 @@ impl<P: Payload> SessionState<P> {
     ) -> Option<(usize, RowId)> {
         let first = self.names.first(name, &self.rows)?;
         order.iter().enumerate().find_map(|(position, &(dylib, flags))| {
-            let index = self.names.find_among(first, dylib, name, &self.rows)?;
+            let lives = |row: &Row| !self.is_condemned(row);
+            let index = self.names.find_among(first, dylib, name, &self.rows, lives)?;
             let sees = flags == JitDylibLookupFlags::MatchAllSymbols
                 || self.rows.at(index).flags.contains(SymbolFlags::EXPORTED);
             Some((position, self.rows.id_at(index).filter(|_| sees)?))
@@ -200,7 +202,7 @@ impl<P: Payload> SessionState<P> {
             entries.push(Entry { name, row, progress: self.progress_of(row, required_state) });
         }
         let outstanding = entries.iter().filter(|entry| entry.waits()).count();
-        Ok(Lodged { required_state, outstanding, entries, aliases })
+        Ok(Lodged { required_state, outstanding, entries, aliases, ended: false })
     }
 
     /// Puts the query into the lists of the rows it waits for, or ends it with the answer if that is there already.

@@ -298,7 +298,7 @@ impl Harness {
             Operation::RemoveName { dylib, name } => self.remove_name(dylib, name, &mut effects),
             Operation::RemoveTracker { dylib } => self.remove_tracker(dylib, &mut effects),
         }
-        self.state.settle_all(&mut effects);
+        while self.state.slice(&mut effects) {}
         self.state.check();
         self.model.ripen();
         self.compare(effects);

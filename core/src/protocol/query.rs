@@ -21,7 +21,8 @@ use super::{Payload, SessionState};
 /// A lookup that has not ended.
 #[derive(Debug)]
 pub(crate) struct Query<H> {
-    pub(crate) handler: H,
+    /// None once the query has ended and only its entries are still to leave their lists.
+    pub(crate) handler: Option<H>,
     pub(crate) phase: Phase,
 }
 
@@ -42,6 +43,8 @@ pub(crate) struct Lodged {
     pub(crate) entries: Vec<Entry>,
     /// Aliases that wait for rows of this query, to be forgotten when it ends.
     pub(crate) aliases: Vec<RowId>,
+    /// The query has ended, and its entries are still leaving their lists.
+    pub(crate) ended: bool,
 }
 
 /// One symbol of a query.
@@ -77,6 +80,27 @@ impl Lodging {
     }
 }
 
+/// What a query has found, as it leaves the state: no step of it is taken under the lock.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    entries: Vec<Entry>,
+    /// Nobody has asked where the symbols are.
+    flags_only: bool,
+}
+
+impl Answer {
+    /// An answer that tells what symbols are, whether or not they have an address.
+    pub(super) fn of_flags(entries: Vec<Entry>) -> Self {
+        Self { entries, flags_only: true }
+    }
+
+    /// The symbols that have an address, or all if their flags were asked for.
+    pub(crate) fn into_found(self) -> impl Iterator<Item = Found> {
+        let flags_only = self.flags_only;
+        self.entries.into_iter().filter_map(move |entry| entry.into_found(flags_only))
+    }
+}
+
 /// One symbol of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -89,7 +113,7 @@ impl<P: Payload> SessionState<P> {
     /// Ends a query without an answer, because nobody wants one any more.
     ///
     /// # Cost
-    /// One step for each of its symbols that still waits.
+    /// One step for each of its symbols, in slices if there are many.
     pub(crate) fn withdraw(&mut self, query: QueryId, effects: &mut Effects<P>) {
         let Some((handler, symbols)) = self.take_out(query) else { return };
         effects.leftovers.push(Leftover::Handler(handler));
@@ -131,7 +155,8 @@ impl<P: Payload> SessionState<P> {
             let lodged = lodged_at(&mut self.queries, here);
             lodged.entries[here.entry as usize].progress = Progress::Found { address, flags };
             lodged.outstanding -= 1;
-            if lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol") {
+            let has_all = lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol");
+            if has_all && !lodged.ended {
                 satisfied.push(here.query);
             }
         }
@@ -174,35 +199,71 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends a query with its answer.
     pub(crate) fn complete(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        let Some(Query { handler, phase: Phase::Lodged(lodged) }) = self.queries.remove(query) else {
+        let Some(Query { handler: Some(handler), phase: Phase::Lodged(lodged) }) = self.queries.remove(query)
+        else {
             return;
         };
         self.forget_aliases(&lodged.aliases);
         let symbols = lodged.entries.len();
-        let found = lodged.entries.into_iter().filter_map(Entry::into_found).collect();
-        effects.complete(handler, Ok(found));
+        effects.complete(handler, Ok(Answer { entries: lodged.entries, flags_only: false }));
         self.observe(effects, || EventKind::Completed { symbols });
     }
 
-    /// Takes a query out of the slab, its entries out of the lists, and gives back its handler.
-    pub(crate) fn take_out(&mut self, query: QueryId) -> Option<(P::Handler, usize)> {
-        let entries = match &self.queries.get(query)?.phase {
-            Phase::Suspended(_) => 0,
-            Phase::Lodged(lodged) => lodged.entries.len(),
-        };
-        for entry in 0..entries {
-            // Fits: `lodge` has checked it.
-            self.unlink(Lodging { query: query.index(), entry: entry as u32 });
-        }
-        let Query { handler, phase } = self.queries.remove(query)?;
+    /// Ends a query and gives back its handler. A lodged one is taken out of the lists of its rows and then out of the
+    /// slab, at once or, if it is large, in slices.
+    pub(crate) fn take_out(&mut self, id: QueryId) -> Option<(P::Handler, usize)> {
+        let query = self.queries.get_mut(id)?;
+        let handler = query.handler.take()?;
         self.losses.note();
-        match phase {
-            Phase::Suspended(suspended) => Some((handler, suspended.search.symbols.len())),
+        let symbols = match &mut query.phase {
+            Phase::Suspended(suspended) => {
+                let symbols = suspended.search.symbols.len();
+                self.queries.remove(id);
+                return Some((handler, symbols));
+            }
             Phase::Lodged(lodged) => {
-                self.forget_aliases(&lodged.aliases);
-                Some((handler, entries))
+                lodged.ended = true;
+                let (symbols, aliases) = (lodged.entries.len(), std::mem::take(&mut lodged.aliases));
+                self.forget_aliases(&aliases);
+                symbols
+            }
+        };
+        if symbols > (self.agenda.slice_steps / 4).max(1) {
+            self.agenda.ended.push_back(id);
+        } else {
+            let mut unlimited = usize::MAX;
+            self.unlodge(id, &mut unlimited);
+        }
+        Some((handler, symbols))
+    }
+
+    /// Goes on with taking the query that ended first out of its rows' lists.
+    pub(super) fn bury_query(&mut self, query: QueryId, budget: &mut usize) {
+        if self.unlodge(query, budget) {
+            self.agenda.ended.pop_front();
+        }
+    }
+
+    /// Takes entries of an ended query out of the lists of their rows, and at last the query out of the slab, which it
+    /// then says.
+    fn unlodge(&mut self, id: QueryId, budget: &mut usize) -> bool {
+        while let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(id)
+            && let Some(last) = lodged.entries.len().checked_sub(1)
+        {
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            // Fits: `lodge` has checked it.
+            self.unlink(Lodging { query: id.index(), entry: last as u32 });
+            if let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(id) {
+                lodged.entries.pop();
             }
         }
+        self.queries.remove(id);
+        // Its last entries may have kept units wanted.
+        self.losses.note();
+        true
     }
 
     /// Takes an entry out of its row's list, if it is in one.
@@ -214,7 +275,10 @@ impl<P: Payload> SessionState<P> {
             set_previous(&mut self.queries, next, previous);
         }
         if previous.is_none() {
-            if let Some(waiting) = self.rows[row].waiting_mut() {
+            // The row of an ended query may be gone before its entry.
+            if let Some(waiting) = self.rows.get_mut(row).and_then(Row::waiting_mut)
+                && waiting.queries == here
+            {
                 waiting.queries = if weakened("withdraw::takes_others_along") { Lodging::NONE } else { next };
             }
         } else {
@@ -240,10 +304,10 @@ impl Entry {
     }
 
     /// The entry as part of the answer. Symbols without an address are not.
-    fn into_found(self) -> Option<Found> {
+    fn into_found(self, flags_only: bool) -> Option<Found> {
         match self.progress {
             Progress::Found { address, flags }
-                if !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) =>
+                if flags_only || !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) =>
             {
                 let definition = ExecutorSymbolDef::new(address, flags);
                 Some(Found { name: self.name, row: self.row, definition })

@@ -337,6 +337,7 @@ impl<P: Payload> SessionState<P> {
 
     fn needed_by_query(&self, id: QueryId, out: &mut Vec<Node>) {
         match self.queries.get(id).map(|query| &query.phase) {
+            Some(Phase::Lodged(lodged)) if lodged.ended => {}
             Some(Phase::Lodged(lodged)) => {
                 let waits = lodged.entries.iter().filter(|entry| entry.waits());
                 out.extend(waits.map(|entry| Node::Row(entry.row, lodged.required_state)));
