@@ -209,13 +209,11 @@ impl<P: Payload> SessionState<P> {
     /// Says whether it waits.
     fn wait_or_complete(&mut self, query: QueryId, effects: &mut Effects<P>) -> bool {
         let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get(query) else { return false };
-        let waiting: Vec<_> =
-            (0..lodged.entries.len()).filter(|&index| lodged.entries[index].waits()).collect();
-        if waiting.is_empty() {
+        if lodged.outstanding == 0 {
             self.complete(query, effects);
             return false;
         }
-        for entry in waiting {
+        for entry in 0..lodged.entries.len() {
             self.lodge(query, entry);
         }
         self.wait_moved(query, effects);

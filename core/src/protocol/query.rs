@@ -6,6 +6,8 @@
 //!
 //! **Invariant:** a query ends exactly once, by being taken out of the slab.
 
+use smallvec::SmallVec;
+
 use crate::sync::weakened;
 use crate::{
     EventKind, ExecutorAddr, ExecutorSymbolDef, LookupError, RequiredState, SymbolFlags, SymbolName,
@@ -143,7 +145,7 @@ impl<P: Payload> SessionState<P> {
     ) {
         let Some((address, flags)) = address_and_flags(&self.rows[row]) else { return };
         let mut cursor = first;
-        let mut satisfied = Vec::new();
+        let mut satisfied: SmallVec<[u32; 4]> = SmallVec::new();
         while !cursor.is_none() {
             let here = cursor;
             let lodged = lodged_at(&mut self.queries, here);
@@ -151,7 +153,10 @@ impl<P: Payload> SessionState<P> {
             if lodged.required_state > reached && !weakened("lodge::addresses_answer_everybody") {
                 continue;
             }
-            self.unlink(here);
+            // A row that is Ready has left the states that hold a list: all of it goes, and nothing in it is repaired.
+            if reached < RequiredState::Ready {
+                self.unlink(here);
+            }
             let lodged = lodged_at(&mut self.queries, here);
             lodged.entries[here.entry as usize].progress = Progress::Found { address, flags };
             lodged.outstanding -= 1;
@@ -184,11 +189,15 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Puts entry `entry` of `query` into the list of its row, which must be in a state to wait in.
+    /// Puts entry `entry` of `query`, if it waits, into the list of its row, which must be in a state to wait in.
     pub(crate) fn lodge(&mut self, query: QueryId, entry: usize) {
         let entry = u32::try_from(entry).expect("a lookup asks for fewer than four billion symbols");
         let here = Lodging { query: query.index(), entry };
-        let row = lodged_at(&mut self.queries, here).entries[entry as usize].row;
+        let entry = &lodged_at(&mut self.queries, here).entries[entry as usize];
+        if !entry.waits() {
+            return;
+        }
+        let row = entry.row;
         let Some(waiting) = self.rows[row].waiting_mut() else { return };
         let next = std::mem::replace(&mut waiting.queries, here);
         set_neighbours(&mut self.queries, here, Lodging::NONE, next);
