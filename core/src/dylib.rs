@@ -201,8 +201,9 @@ impl JitDylib {
 impl ExecutionSession {
     /// Removes a dylib and does not tell the platform. Says whether it was there.
     pub(crate) fn remove_untold(&self, dylib: &JitDylib) -> (bool, Result<(), RemoveError>) {
-        let (was_there, resources) = self
-            .transact(|state, effects| (state.has_dylib(dylib.id), state.remove_dylib(dylib.id, effects)));
+        let (was_there, resources) = self.transact_removal(|state, effects| {
+            (state.has_dylib(dylib.id), state.remove_dylib(dylib.id, effects))
+        });
         (was_there, remove_resources(dylib.name.clone(), resources))
     }
 }
@@ -248,7 +249,7 @@ impl ExecutionSession {
     /// Source: ORC `ExecutionSession::createBareJITDylib`.
     pub fn create_bare_jit_dylib(&self, name: &str) -> Result<JitDylib, DylibError> {
         let name: Arc<str> = name.into();
-        let id = self.transact_removal(|state, _| state.create_dylib(name.clone()))?;
+        let id = self.transact(|state, _| state.create_dylib(name.clone()))?;
         Ok(JitDylib::new(self.clone(), id, name))
     }
 
@@ -258,8 +259,8 @@ impl ExecutionSession {
         Some(JitDylib::new(self.clone(), id, name))
     }
 
-    /// Removes a dylib: its symbols, its resources, its generators; then the platform tears it down. Others that link against it fail to
-    /// search it from now on.
+    /// Removes a dylib: its symbols, its resources, its generators; then the platform tears it down. Others that link
+    /// against it fail to search it from now on.
     ///
     /// # Errors
     /// [`RemoveError::Resources`] joins what the resources said. [`RemoveError::Foreign`] if the dylib belongs to
