@@ -5,8 +5,8 @@
 
 use crate::sync::Arc;
 use crate::{
-    FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent, SymbolFlagsMap,
-    SymbolName, Task, TaskPriority,
+    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent,
+    SymbolFlagsMap, SymbolName, Task, TaskPriority,
 };
 
 use super::Payload;
@@ -129,6 +129,8 @@ pub(crate) enum Leftover<P: Payload> {
     Resource(P::Resource),
     /// An error whose query has ended already.
     Error(#[expect(dead_code, reason = "held to be dropped outside the lock")] LookupError),
+    /// A failure that nobody was told of while anybody could ask.
+    Unheard(Arc<Failure>),
     /// The cause of a failure that nothing refers to any more.
     Cause(#[expect(dead_code, reason = "held to be dropped outside the lock")] FailureCause),
 }

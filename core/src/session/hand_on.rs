@@ -161,6 +161,10 @@ impl ExecutionSession {
                     drop(unit);
                 })
             }
+            Leftover::Unheard(failure) => {
+                self.report(SessionError::Failed(failure));
+                Ok(())
+            }
             other => crate::panics::guard(move || drop(other)),
         };
         if let Err(message) = released {
