@@ -684,6 +684,7 @@ impl Harness {
             symbols: claimed.symbols.clone(),
             initializer: None,
             priority: TaskPriority::Demanded,
+            number: None,
             by_task: false,
         };
         let outcome = self.state.replace(claimed.claim, &claimed.symbols, definition, unit, effects);
