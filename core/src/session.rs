@@ -4,14 +4,17 @@
 //! session lock, and no code of the embedder, no drop of its values included, runs inside it.
 
 mod blocked;
+mod blocking;
 mod builder;
 mod close;
+pub(crate) mod deadline;
 mod drain;
 pub(crate) mod frame;
 mod hand_on;
 pub(crate) mod holding;
 mod lock_holds;
 mod ready;
+mod why;
 
 use std::fmt;
 
@@ -33,11 +36,13 @@ use crate::{
 };
 
 use builder::{Held, Observer, Reporter};
+use deadline::Clock;
 use drain::{Drain, Wait};
 use lock_holds::HoldMeter;
 
 pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
+pub use deadline::Deadline;
 pub use lock_holds::LockHolds;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
@@ -63,6 +68,9 @@ struct Inner {
     reporter: Option<Reporter>,
     drain: Drain,
     held: Option<Held>,
+    clock: Clock,
+    /// When the session was made, if it notes when units begin.
+    epoch: Option<std::time::Instant>,
     /// How long `state` is held, if the embedder wants to know.
     holds: Option<HoldMeter>,
 }
@@ -160,12 +168,14 @@ impl ExecutionSession {
         completion: Completion,
         aliases: Vec<AliasEdge>,
     ) -> Option<QueryId> {
-        let LookupRequest { kind, order, symbols, required_state } = request;
+        let LookupRequest { kind, order, symbols, required_state, deadline } = request;
+        let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
+        let completion = self.judged(completion, deadline);
         match self.search(kind, &order, symbols, required_state) {
             Ok(mut search) => {
                 search.aliases = aliases;
                 let name = |position: usize| order[position].0.shared_name();
-                self.lodge(search, completion, name)
+                self.lodge(search, completion, name, expired)
             }
             Err(error) => {
                 self.transact(|_, effects| effects.complete(completion, Err(error)));
@@ -180,10 +190,17 @@ impl ExecutionSession {
         search: Search,
         completion: Completion,
         name: impl Fn(usize) -> Arc<str>,
+        expired: bool,
     ) -> Option<QueryId> {
         let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let _entered = span.enter();
-        self.transact(|state, effects| state.lookup(search, completion, name, effects))
+        self.transact(|state, effects| {
+            let query = state.lookup(search, completion, name, effects)?;
+            if expired {
+                state.expire(query, effects);
+            }
+            Some(query)
+        })
     }
 
     /// Runs a task of the embedder on the session's dispatcher.
@@ -319,7 +336,15 @@ impl ExecutionSession {
         required_state: RequiredState,
     ) -> Result<Search, LookupError> {
         let order = self.own_order(order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
-        Ok(Search { kind, order, symbols, required_state, aliases: Vec::new(), by_task: self.in_task() })
+        Ok(Search {
+            kind,
+            order,
+            symbols,
+            required_state,
+            aliases: Vec::new(),
+            by_task: self.in_task(),
+            asked_by: holding::asks(self.tag()),
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `lookup.rs` | two threads look up what one unit provides, while it is materialized, fails or is removed |
 //! | `emit.rs` | units that depend on each other are emitted on two threads; one may fail |
+//! | `deadlock.rs` | two units block on each other on two threads; or one waits for what another thread finishes |
 //! | `transaction.rs` | a reader beside a transaction that changes two names at once |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |

@@ -9,6 +9,7 @@ use super::define::WaitingUnit;
 use super::effects::{ClaimedUnit, Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use super::row::{Row, RowState, Source, Waiting};
+use super::why::Begun;
 use super::{Payload, SessionState};
 
 /// A responsibility's side of the state.
@@ -20,6 +21,10 @@ pub(crate) struct Claim {
     pub(crate) unit_name: SymbolName,
     /// How many rows carry the claim.
     pub(crate) rows: usize,
+    /// The unit has begun to materialize.
+    pub(crate) has_begun: bool,
+    /// When and where, if that is noted.
+    pub(crate) begun: Option<Box<Begun>>,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -34,7 +39,14 @@ impl<P: Payload> SessionState<P> {
         let Row { dylib, tracker, .. } = self.rows[row];
         let Some(waiting) = self.rows[row].unit().and_then(|unit| self.units.remove(unit)) else { return };
         let rows = waiting.symbols.len();
-        let claim = self.claims.insert(Claim { dylib, tracker, unit_name: waiting.name.clone(), rows });
+        let claim = self.claims.insert(Claim {
+            dylib,
+            tracker,
+            unit_name: waiting.name.clone(),
+            rows,
+            has_begun: false,
+            begun: None,
+        });
         for name in waiting.symbols.keys() {
             if let Some(row) = self.find(dylib, name) {
                 self.rows[row].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
@@ -51,7 +63,9 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) {
         let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, discarded } = waiting;
-        let dylib = self.claims[claim].dylib;
+        let row = &mut self.claims[claim];
+        (row.has_begun, row.begun) = (false, None);
+        let dylib = row.dylib;
         let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
             let (dylib, unit) = (dylib_name.clone(), unit_name.clone());
@@ -77,6 +91,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn begin(
         &mut self,
         claimed: ClaimedUnit<P::Unit>,
+        here: Option<Box<Begun>>,
         effects: &mut Effects<P>,
     ) -> Option<ClaimedUnit<P::Unit>> {
         let claim = claimed.claim;
@@ -91,6 +106,8 @@ impl<P: Payload> SessionState<P> {
         }
         let demanded = |name| self.find(claimed.dylib, name).is_some_and(|row| self.is_demanded(row));
         if claimed.symbols.keys().any(demanded) {
+            let row = &mut self.claims[claim];
+            (row.has_begun, row.begun) = (true, here);
             return Some(claimed);
         }
         let ClaimedUnit { unit, discarded, dylib, unit_name: name, symbols, initializer, priority, .. } =
@@ -123,8 +140,9 @@ impl<P: Payload> SessionState<P> {
 
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
-        let Claim { dylib, tracker, ref unit_name, .. } = *self.claims.get(claim)?;
-        let delegated = Claim { dylib, tracker, unit_name: unit_name.clone(), rows: 0 };
+        let Claim { dylib, tracker, ref unit_name, has_begun, ref begun, .. } = *self.claims.get(claim)?;
+        let delegated =
+            Claim { dylib, tracker, unit_name: unit_name.clone(), rows: 0, has_begun, begun: begun.clone() };
         let delegate = self.claims.insert(delegated);
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };

@@ -12,7 +12,7 @@ use crate::{
 use super::alias::AliasEdge;
 use super::effects::Effects;
 use super::generate::Suspended;
-use super::ids::{DylibId, QueryId, RowId};
+use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
 use super::row::RowState;
 use super::{Payload, SessionState};
@@ -28,6 +28,8 @@ pub(crate) struct Search {
     pub(crate) aliases: Vec<AliasEdge>,
     /// The work in progress of a closing session may still look up.
     pub(crate) by_task: bool,
+    /// The unit that asks, for explanations.
+    pub(crate) asked_by: Option<ClaimId>,
 }
 
 /// What a dylib has for a name, as far as a lookup may see.
@@ -67,14 +69,19 @@ impl<P: Payload> SessionState<P> {
         }
         let matches = self.match_all(&search);
         if matches.may_generate {
+            let asked_by = search.asked_by;
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
-            let query = self.queries.insert(Query { handler, phase });
+            let query = self.queries.insert(Query { handler, phase, asked_by });
             self.advance(query, effects);
             return Some(query);
         }
         match self.accept(&mut search, &matches.rows, effects) {
             Ok(lodged) => {
-                let query = self.queries.insert(Query { handler, phase: Phase::Lodged(lodged) });
+                let query = self.queries.insert(Query {
+                    handler,
+                    phase: Phase::Lodged(lodged),
+                    asked_by: search.asked_by,
+                });
                 self.wait_or_complete(query, effects).then_some(query)
             }
             Err(error) => {

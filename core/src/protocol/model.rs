@@ -371,6 +371,7 @@ impl Harness {
             required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
             aliases: Vec::new(),
             by_task: false,
+            asked_by: None,
         };
         if let Some(query) = self.state.lookup(search, handler, |_| "gone".into(), effects) {
             self.queries.push((handler, query));
@@ -402,7 +403,7 @@ impl Harness {
         let unit = claimed.unit;
         let rows = self.model.of_unit(unit);
         let demanded = rows.iter().any(|&row| self.model.is_demanded(row));
-        let begun = self.state.begin(claimed, effects);
+        let begun = self.state.begin(claimed, None, effects);
         assert_eq!(begun.is_some(), demanded && !rows.is_empty());
         match begun {
             Some(claimed) => self.claims.push((claimed, true, false)),

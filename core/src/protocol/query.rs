@@ -12,7 +12,7 @@ use crate::{
 
 use super::effects::{Effects, Leftover};
 use super::generate::Suspended;
-use super::ids::{Id, QueryId, RowId};
+use super::ids::{ClaimId, Id, QueryId, RowId};
 use super::row::{Row, RowState};
 use super::slab::{NONE, Slab};
 use super::{Payload, SessionState};
@@ -22,6 +22,8 @@ use super::{Payload, SessionState};
 pub(crate) struct Query<H> {
     pub(crate) handler: H,
     pub(crate) phase: Phase,
+    /// The unit that asked, for explanations. May have ended since.
+    pub(crate) asked_by: Option<ClaimId>,
 }
 
 /// Where a query stands.
@@ -173,7 +175,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends a query with its answer.
     pub(crate) fn complete(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        let Some(Query { handler, phase: Phase::Lodged(lodged) }) = self.queries.remove(query) else {
+        let Some(Query { handler, phase: Phase::Lodged(lodged), .. }) = self.queries.remove(query) else {
             return;
         };
         self.forget_aliases(&lodged.aliases);
@@ -193,7 +195,7 @@ impl<P: Payload> SessionState<P> {
             // Fits: `lodge` has checked it.
             self.unlink(Lodging { query: query.index(), entry: entry as u32 });
         }
-        let Query { handler, phase } = self.queries.remove(query)?;
+        let Query { handler, phase, .. } = self.queries.remove(query)?;
         match phase {
             Phase::Suspended(suspended) => Some((handler, suspended.search.symbols.len())),
             Phase::Lodged(lodged) => {
@@ -223,7 +225,7 @@ impl<P: Payload> SessionState<P> {
 
 impl Lodged {
     /// The entry after `here` in its row's list.
-    fn next_of(&self, here: Lodging) -> Lodging {
+    pub(crate) fn next_of(&self, here: Lodging) -> Lodging {
         match self.entries[here.entry as usize].progress {
             Progress::Waiting { next, .. } => next,
             Progress::Found { .. } => Lodging::NONE,

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::drain::Outstanding;
-use super::{ExecutionSession, Live, frame};
+use super::{ExecutionSession, Live, frame, holding};
 use crate::sync::Arc;
 
 impl ExecutionSession {
@@ -212,12 +212,16 @@ impl Work for QueuedUnit {
     fn run(mut self: Box<Self>) {
         let session = self.outstanding.session();
         let Some(claimed) = self.claimed.take() else { return };
-        let Some(begun) = session.transact(|state, effects| state.begin(claimed, effects)) else { return };
+        let here = session.begun_here();
+        let Some(begun) = session.transact(|state, effects| state.begin(claimed, here, effects)) else {
+            return;
+        };
         let (mut unit, discarded, duty) = session.duty_of(begun);
         let span =
             tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
         // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
         let (ended, failed) = frame::run_counting(session, move || {
+            holding::materializes(&duty);
             let responsibility = frame::attach(duty);
             let _entered = span.entered();
             discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
