@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Latch, Mutex, thread_local};
+use crate::sync::{Arc, Latch, Mutex, thread_local, weakened};
 use crate::{Task, TaskDispatcher, WaitError};
 
 /// Runs every task on the thread that dispatched it.
@@ -222,8 +222,10 @@ impl Tasks {
 
     fn open_drained(&self, waiting: &mut Vec<(usize, Arc<Latch>)>) {
         // ordering[in-place-drained]: Acquire. Pairs with the Release in `Counted::drop`; whoever sees that the tasks
-        // have ended, and opens the latch, sees what they did.
-        let left = self.word.load(Ordering::Acquire) / ONE_TASK;
+        // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
+        let acquire =
+            if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
+        let left = self.word.load(acquire) / ONE_TASK;
         waiting.retain(|(allowed, latch)| {
             let drained = left <= *allowed;
             if drained {
@@ -251,7 +253,9 @@ impl Drop for Counted {
     fn drop(&mut self) {
         // ordering[in-place-drained]: Release. Pairs with the Acquire in `Tasks::open_drained`; what the task did comes
         // before the end of the shutdown that waits for it.
-        if self.0.word.fetch_sub(ONE_TASK, Ordering::Release) & CLOSED != 0 {
+        if self.0.word.fetch_sub(ONE_TASK, Ordering::Release) & CLOSED != 0
+            && !weakened("in_place::last_task_tells_nobody")
+        {
             self.0.open_drained(&mut self.0.waiting.lock());
         }
     }

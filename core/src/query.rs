@@ -115,10 +115,12 @@ struct FutureState {
 impl FutureSlot {
     /// Stores the answer and wakes the task. Runs code of the embedder.
     pub(crate) fn finish(&self, outcome: Result<LookupResult, LookupError>) {
+        let early = weakened("future::takes_the_waker_before_it_answers");
+        let early = early.then(|| self.state.lock().waker.take());
         let waker = {
             let mut state = self.state.lock();
             state.outcome = Some(outcome);
-            state.waker.take()
+            early.unwrap_or_else(|| state.waker.take())
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -173,7 +175,13 @@ impl Future for SymbolFuture {
             let mut state = self.slot.state.lock();
             match state.outcome.take() {
                 Some(outcome) => (Some(outcome), state.waker.take()),
-                None => (None, state.waker.replace(fresh)),
+                None => {
+                    if weakened("future::looks_before_it_leaves_its_waker") {
+                        drop(state);
+                        state = self.slot.state.lock();
+                    }
+                    (None, state.waker.replace(fresh))
+                }
             }
         };
         match outcome {

@@ -2,9 +2,18 @@
 //!
 //! | file in `tests/` | protocol |
 //! |---|---|
-//! | `lookup.rs` | two threads look up what one unit provides, while it is materialized, fails or is removed |
+//! | `lookup.rs` | two threads look up what one unit provides |
+//! | `lodge.rs` | lookups come while their symbol gets its address and is emitted |
 //! | `emit.rs` | units that depend on each other are emitted on two threads; one may fail |
 //! | `deadlock.rs` | two units block on each other on two threads; or one waits for what another thread finishes |
+//! | `fail.rs` | lookups come while their symbol fails |
+//! | `remove.rs` | symbols are removed while their unit is at work, and while others come to depend on them |
+//! | `transfer.rs` | a tracker's symbols and resources move while their unit is at work, and beside a removal |
+//! | `generate.rs` | a lookup is suspended at a generator, finished on another thread, while others queue and the generator goes |
+//! | `withdraw.rs` | a lookup is given up while its unit is about to start |
+//! | `future.rs` | a future is polled while its lookup is answered |
+//! | `close.rs` | the session ends while lookups, definitions, tasks and parked responsibilities do not know it |
+//! | `in_place.rs` | the dispatcher without threads is shut down while another thread dispatches |
 //! | `transaction.rs` | a reader beside a transaction that changes two names at once |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |
@@ -16,5 +25,7 @@
 //! maps in the order of addresses. Loom notices late, by an assertion of its own about locks or branches.
 #![cfg(uruk_loom)]
 
+pub mod queue;
 pub mod stage;
 pub mod weakenings;
+pub mod witness;

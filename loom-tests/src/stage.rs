@@ -1,23 +1,28 @@
 //! Stage: what models of sessions share. A bounded exploration, units made of closures, short lookups.
 
-use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
-    DependenceGroup, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupRequest,
-    LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
-    ResolvedResponsibility, SearchOrder, SymbolFlags, SymbolMap, SymbolName,
+    DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
+    LookupRequest, LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    ResolvedResponsibility, SearchOrder, SymbolFlags, SymbolMap, SymbolName, TaskDispatcher,
 };
 
-/// Explores every order with at most four preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says. A session
-/// takes more steps than loom's default allows.
+/// Explores every order with at most four preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says.
 pub fn model(scenario: impl Fn() + Sync + Send + 'static) {
+    model_within(4, scenario);
+}
+
+/// Explores every order with at most `preemptions`, or as many as `LOOM_MAX_PREEMPTIONS` says. A session takes more
+/// steps than loom's default allows.
+pub fn model_within(preemptions: usize, scenario: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(4);
+    builder.preemption_bound.get_or_insert(preemptions);
     builder.max_branches = 100_000;
     builder.check(scenario);
 }
 
-/// A session that runs its units on the threads that look them up, with one dylib.
+/// A session with one dylib.
 #[derive(Debug)]
 pub struct Stage {
     /// The session.
@@ -27,9 +32,17 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// An empty stage, to be shared by the threads of a model.
+    /// An empty stage, to be shared by the threads of a model. Units run on the threads that look them up.
     pub fn new() -> Arc<Self> {
-        let session = ExecutionSession::new();
+        Self::of(ExecutionSession::new())
+    }
+
+    /// A stage whose tasks run where `dispatcher` has them run.
+    pub fn on(dispatcher: Arc<dyn TaskDispatcher>) -> Arc<Self> {
+        Self::of(ExecutionSession::builder().dispatcher(dispatcher).build())
+    }
+
+    fn of(session: ExecutionSession) -> Arc<Self> {
         let dylib = session.create_jit_dylib("main").expect("the first dylib");
         Arc::new(Self { session, dylib })
     }
@@ -45,9 +58,19 @@ impl Stage {
         symbols: &[&SymbolName],
         materialize: impl FnOnce(MaterializationResponsibility) + Send + 'static,
     ) {
-        let symbols = symbols.iter().map(|&name| (name.clone(), SymbolFlags::EXPORTED)).collect();
-        let unit = Scripted { symbols, materialize: Box::new(materialize) };
-        self.dylib.define(Box::new(unit)).expect("names are new");
+        self.dylib.define(unit(symbols, materialize)).expect("names are new");
+    }
+
+    /// Defines a unit and starts it: its responsibility comes here, to be finished on any thread. Nobody waits yet.
+    pub fn parked(&self, symbols: &[&SymbolName]) -> Detached<MaterializationResponsibility> {
+        let parked = Arc::new(Mutex::new(None));
+        self.define(symbols, {
+            let parked = parked.clone();
+            move |responsibility| *parked.lock() = Some(responsibility.detach())
+        });
+        drop(self.session.lookup_future(self.until_resolved(symbols[0])));
+        let responsibility = parked.lock().take();
+        responsibility.expect("the unit has run on this thread")
     }
 
     /// Looks up one symbol and blocks until it is Ready.
@@ -55,10 +78,24 @@ impl Stage {
         self.session.lookup_symbol(&self.order(), name)
     }
 
+    /// Asks for one symbol until it is Ready.
+    pub fn request(&self, name: &SymbolName) -> LookupRequest {
+        LookupRequest::new(self.order(), LookupSet::one(name.clone()))
+    }
+
     /// Asks for the address of one symbol, as a linker does.
     pub fn until_resolved(&self, name: &SymbolName) -> LookupRequest {
         LookupRequest::new(self.order(), LookupSet::one(name.clone())).until_resolved()
     }
+}
+
+/// A unit that provides `symbols` by running `materialize`.
+pub fn unit(
+    symbols: &[&SymbolName],
+    materialize: impl FnOnce(MaterializationResponsibility) + Send + 'static,
+) -> Box<dyn MaterializationUnit> {
+    let symbols = symbols.iter().map(|&name| (name.clone(), SymbolFlags::EXPORTED)).collect();
+    Box::new(Scripted { symbols, materialize: Box::new(materialize) })
 }
 
 type Script = Box<dyn FnOnce(MaterializationResponsibility) + Send>;
@@ -89,11 +126,20 @@ pub fn definition() -> ExecutorSymbolDef {
     ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED)
 }
 
+/// An address for each symbol of a responsibility.
+pub fn addresses(responsibility: &MaterializationResponsibility) -> SymbolMap {
+    responsibility.symbols().keys().map(|name| (name.clone(), definition())).collect()
+}
+
 /// Gives every symbol its address.
 pub fn resolve(responsibility: MaterializationResponsibility) -> ResolvedResponsibility {
-    let addresses: SymbolMap =
-        responsibility.symbols().keys().map(|name| (name.clone(), definition())).collect();
+    let addresses = addresses(&responsibility);
     responsibility.notify_resolved(&addresses).expect("every symbol has an address")
+}
+
+/// Gives every symbol its address, and says that all is in place and depends on nothing.
+pub fn resolve_and_emit(responsibility: MaterializationResponsibility) {
+    resolve(responsibility).notify_emitted(Vec::new()).expect("nothing can refuse it");
 }
 
 /// Looks `dependency` up until it has an address and then emits the unit's one symbol as depending on it:

@@ -10,10 +10,14 @@
 //! **Architecture Invariant:** a weakening is caught by the test that promises it, by a panic of that test: neither a
 //! build that fails, nor a crash, nor a limit of loom's counts.
 
-use std::process::Command;
+use std::io::{Error, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
-/// How long a weakened model may explore before it counts as blind. Loom looks at it between two orders.
-const SECONDS_MAX: &str = "60";
+/// How long a weakened model may explore before it counts as blind.
+const EXPLORATION_MAX: Duration = Duration::from_secs(60);
 
 /// Panics of loom's that say that a model is too large, or not deterministic, and nothing of what it models.
 const LIMITS: [&str; 3] = ["exceeded maximum number of branches", "internal error", "not match the expected"];
@@ -65,24 +69,55 @@ fn rows<'a>(model: &str, text: &'a str) -> impl Iterator<Item = Weakening<'a>> {
 fn run(Weakening { step, test }: &Weakening<'_>) -> Result<(), String> {
     let binary = std::env::current_exe().expect("the running test");
     // Not captured: a model that finds a lost wake-up may panic inside its panic, and what is captured dies with it.
-    let output = Command::new(binary)
+    let child = Command::new(binary)
         .args(["--exact", test, "--nocapture"])
         .env("URUK_WEAKEN", step)
-        .env("LOOM_MAX_DURATION", SECONDS_MAX)
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("the running test can be run again");
-    let told = String::from_utf8_lossy(&output.stderr);
-    let listed = String::from_utf8_lossy(&output.stdout);
+    let Ended { status, listed, told } = end(child).expect("what was started can be waited for");
     let why = if !listed.contains("running 1 test\n") {
         "there is no such test"
-    } else if output.status.success() {
+    } else if status.success() {
         "it does not notice"
     } else if let Some(limit) = LIMITS.iter().find(|limit| told.contains(**limit)) {
         limit
     } else if !told.contains(&format!("thread '{test}'")) || !told.contains("panicked at") {
-        "it ended without a panic of its own"
+        "it ended without a panic of its own, or did not end"
     } else {
         return Ok(());
     };
-    Err(format!("{test} without {step}: {why} ({})\n{listed}{told}", output.status))
+    Err(format!("{test} without {step}: {why} ({status})\n{listed}{told}"))
+}
+
+/// What is left of a process.
+struct Ended {
+    status: ExitStatus,
+    listed: String,
+    told: String,
+}
+
+/// Reads what a process says until it ends, or has had its time.
+fn end(mut child: Child) -> Result<Ended, Error> {
+    let (ended, end) = mpsc::channel();
+    let outputs: [Box<dyn Read + Send>; 2] = [
+        Box::new(child.stdout.take().expect("it was asked for")),
+        Box::new(child.stderr.take().expect("it was asked for")),
+    ];
+    let readers = outputs.map(|mut output| {
+        let ended = ended.clone();
+        thread::spawn(move || {
+            let mut text = Vec::new();
+            let read = output.read_to_end(&mut text);
+            // Nobody listens any more if the other output has been waited for in vain.
+            let _ = ended.send(());
+            read.map(|_| String::from_utf8_lossy(&text).into_owned())
+        })
+    });
+    if readers.iter().any(|_| end.recv_timeout(EXPLORATION_MAX).is_err()) {
+        child.kill()?;
+    }
+    let [listed, told] = readers.map(|reader| reader.join().expect("reading does not panic"));
+    Ok(Ended { status: child.wait()?, listed: listed?, told: told? })
 }

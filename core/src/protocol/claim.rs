@@ -3,6 +3,7 @@
 //! The unit itself travels in the effects of whatever claimed it. Rows of a claim carry its id, and a
 //! responsibility acts on rows that carry it only.
 
+use crate::sync::weakened;
 use crate::{EventKind, FailureCause, SymbolFlagsMap, SymbolName};
 
 use super::define::WaitingUnit;
@@ -48,8 +49,10 @@ impl<P: Payload> SessionState<P> {
             begun: None,
         });
         for name in waiting.symbols.keys() {
-            if let Some(row) = self.find(dylib, name) {
-                self.rows[row].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
+            if let Some(named) = self.find(dylib, name)
+                && (named == row || !weakened("lookup::claims_one_symbol_of_the_unit"))
+            {
+                self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }
         self.hand_over(claim, waiting, effects);
@@ -104,14 +107,34 @@ impl<P: Payload> SessionState<P> {
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
             return None;
         }
-        let demanded = |name| self.find(claimed.dylib, name).is_some_and(|row| self.is_demanded(row));
-        if claimed.symbols.keys().any(demanded) {
+        if self.is_wanted(&claimed) || weakened("withdraw::starts_what_nobody_wants") {
             let row = &mut self.claims[claim];
             (row.has_begun, row.begun) = (true, here);
             return Some(claimed);
         }
-        let ClaimedUnit { unit, discarded, dylib, unit_name: name, symbols, initializer, priority, .. } =
-            claimed;
+        self.put_back(claimed, effects);
+        None
+    }
+
+    /// Whether anybody waits for, or depends on, what the unit provides.
+    pub(crate) fn is_wanted(&self, claimed: &ClaimedUnit<P::Unit>) -> bool {
+        let demanded = |name| self.find(claimed.dylib, name).is_some_and(|row| self.is_demanded(row));
+        claimed.symbols.keys().any(demanded)
+    }
+
+    /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
+    pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
+        let ClaimedUnit {
+            unit,
+            discarded,
+            claim,
+            dylib,
+            unit_name: name,
+            symbols,
+            initializer,
+            priority,
+            ..
+        } = claimed;
         let rows = self.rows_of_claim(claim, dylib, &symbols);
         self.claims.remove(claim);
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
@@ -119,7 +142,6 @@ impl<P: Payload> SessionState<P> {
         for row in rows {
             self.give_back(row, unit);
         }
-        None
     }
 
     /// Puts a row that nobody waits on back to its unit.
@@ -174,7 +196,7 @@ impl<P: Payload> SessionState<P> {
         let Some(id) = self.rows[row].claim() else { return };
         let claim = &mut self.claims[id];
         claim.rows -= 1;
-        if claim.rows == 0 {
+        if claim.rows == 0 && !weakened("remove::claim_outlives_its_rows") {
             self.claims.remove(id);
         }
     }

@@ -109,6 +109,9 @@ impl<P: Payload> SessionState<P> {
         let mut dependencies = Vec::with_capacity(group.dependencies.len());
         for &dependency in &group.dependencies {
             let Some(row) = self.rows.get(dependency) else {
+                if weakened("remove::emission_trusts_old_tokens") {
+                    continue;
+                }
                 return Err(EmitError::DependencyRemoved {
                     unit: unit.clone(),
                     dependants: group.symbols.clone(),
@@ -196,7 +199,9 @@ impl<P: Payload> SessionState<P> {
         };
         row.advance(RowState::Ready { address });
         self.publish(id);
-        self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+        if !weakened("lodge::ready_tells_nobody") {
+            self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+        }
         self.observe_ready(id, effects);
     }
 

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use crate::failure::shared_error;
-use crate::sync::Arc;
+use crate::sync::{Arc, weakened};
 use crate::{
     EventKind, JitDylibLookupFlags, LookupError, LookupSet, SharedError, SymbolLookupFlags, SymbolName,
 };
@@ -117,7 +117,7 @@ impl<P: Payload> SessionState<P> {
         let row = &self.dylibs[dylib];
         self.records.set_generates(dylib, !row.generators.is_empty());
         let dylib = row.name.clone();
-        for query in queue {
+        for query in queue.into_iter().filter(|_| !weakened("generate::removal_forgets_its_queue")) {
             let source = shared_error("it was removed while the lookup waited for it");
             let (dylib, generator) = (dylib.clone(), name.clone());
             self.fail_query(query, LookupError::Generator { dylib, generator, source }, effects);
@@ -134,6 +134,7 @@ impl<P: Payload> SessionState<P> {
     ) {
         if let Some(row) = self.generators.get_mut(generator)
             && row.occupant == Some(query)
+            && !weakened("generate::keeps_its_place")
         {
             row.occupant = None;
         }
@@ -149,6 +150,9 @@ impl<P: Payload> SessionState<P> {
             && let Some(next) = row.queue.pop_front()
         {
             self.advance(next, effects);
+            if weakened("generate::serves_one_even_if_it_has_ended") {
+                break;
+            }
         }
     }
 
@@ -202,7 +206,7 @@ impl<P: Payload> SessionState<P> {
         let id = *generators.front()?;
         let Some(generator) = self.generators.get_mut(id) else { return Some(Step::GeneratorGone(dylib)) };
         walker.waits_at = Some(id);
-        if generator.occupant.is_some() {
+        if generator.occupant.is_some() && !weakened("generate::asks_while_it_is_busy") {
             // Lookups that have ended stay in the queue; they make room before it grows.
             if generator.queue.len() == generator.queue.capacity() {
                 generator.queue.retain(|query| self.queries.contains(*query));

@@ -3,7 +3,7 @@
 //! Whoever waits on a removed row fails, and so does everything emitted that depends on it and is not
 //! Ready yet. What is Ready already stays: callers of removed code are the embedder's affair.
 
-use crate::sync::Arc;
+use crate::sync::{Arc, weakened};
 use crate::{FailureCause, LookupError, RemoveError, SymbolName};
 
 use super::define::Tell;
@@ -30,7 +30,11 @@ impl<P: Payload> SessionState<P> {
         for name in names {
             match self.find(dylib, name) {
                 None => missing.push(name.clone()),
-                Some(row) if self.rows[row].claim().is_some() => in_use.push(name.clone()),
+                Some(row)
+                    if self.rows[row].claim().is_some() && !weakened("remove::takes_what_is_at_work") =>
+                {
+                    in_use.push(name.clone())
+                }
                 Some(row) => rows.push(row),
             }
         }
@@ -60,7 +64,7 @@ impl<P: Payload> SessionState<P> {
         let Some(row) = self.trackers.get(tracker) else { return Vec::new() };
         let is_default = self.dylibs[row.dylib].default_tracker == tracker;
         let resources = self.empty_tracker(tracker, effects);
-        if !is_default {
+        if !is_default && !weakened("remove::tracker_lives_on") {
             self.delete_tracker(tracker);
         }
         self.settle(effects);
@@ -108,7 +112,8 @@ impl<P: Payload> SessionState<P> {
     /// Fails whoever waits on a row that is about to be removed.
     fn fail_waiting(&mut self, id: RowId, effects: &mut Effects<P>) {
         let Some(waiting) = self.rows[id].waiting().copied() else { return };
-        let spreads = waiting.node.is_some_and(|node| self.forest.fail(node));
+        let tell = !weakened("remove::tells_no_dependants");
+        let spreads = waiting.node.is_some_and(|node| tell && self.forest.fail(node));
         if !spreads && waiting.queries.is_none() {
             return;
         }
@@ -116,7 +121,7 @@ impl<P: Payload> SessionState<P> {
         if let Some(waiting) = self.rows[id].waiting_mut() {
             *waiting = Waiting::NOBODY;
         }
-        if !waiting.queries.is_none() {
+        if !waiting.queries.is_none() && !weakened("remove::tells_no_queries") {
             let error = LookupError::Failed(self.failure_at(failure));
             self.fail_lodged(waiting.queries, &error, effects);
         }

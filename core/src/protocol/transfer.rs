@@ -1,5 +1,7 @@
 //! Trackers: what is removed together. Created, filled, joined.
 
+use crate::sync::weakened;
+
 use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, DylibId, Id, RowId, TrackerId};
 use super::row::Links;
@@ -111,7 +113,9 @@ impl<P: Payload> SessionState<P> {
         while cursor != NONE {
             let row = self.rows.at_mut(cursor);
             row.tracker = destination;
-            if let Some(claim) = row.claim() {
+            if let Some(claim) = row.claim()
+                && !weakened("transfer::leaves_claims_behind")
+            {
                 self.claims[claim].tracker = destination;
             }
             last = cursor;
@@ -119,7 +123,9 @@ impl<P: Payload> SessionState<P> {
         }
         self.splice(source, last, destination);
         let mut moved = std::mem::take(&mut self.trackers[source].resources);
-        self.trackers[destination].resources.append(&mut moved);
+        if !weakened("transfer::leaves_resources_behind") {
+            self.trackers[destination].resources.append(&mut moved);
+        }
         if self.dylibs[self.trackers[source].dylib].default_tracker != source {
             self.delete_tracker(source);
         }
@@ -130,8 +136,10 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn release_tracker(&mut self, tracker: TrackerId) {
         let Some(row) = self.trackers.get(tracker) else { return };
         let default = self.dylibs[row.dylib].default_tracker;
-        // Both are live, so that nothing is refused.
-        let _ = self.transfer_tracker(tracker, default);
+        if !weakened("transfer::last_handle_gives_nothing") {
+            // Both are live, so that nothing is refused.
+            let _ = self.transfer_tracker(tracker, default);
+        }
     }
 
     pub(crate) fn link_to_tracker(&mut self, row: RowId, tracker: TrackerId) {

@@ -1,6 +1,7 @@
 //! Closing a session: work drains or is cancelled, then everything that is left fails.
 
 use crate::resource::remove_resources;
+use crate::sync::weakened;
 use crate::{CloseError, RemoveError, SharedError};
 
 use super::drain::Wait;
@@ -56,7 +57,7 @@ impl ExecutionSession {
             self.end_queries();
         }
         if !first {
-            if frame::depth_of(self) == 0 {
+            if frame::depth_of(self) == 0 && !weakened("close::second_call_does_not_wait") {
                 let _waits = frame::waits(self, Wait::Close);
                 // Failing to wait only means returning before the other call does.
                 let _ = self.wait_for(&self.0.drain.closed);
@@ -88,14 +89,18 @@ impl ExecutionSession {
             if waited.is_err() || !self.0.drain.end_round() {
                 return;
             }
-            self.end_queries();
+            if !weakened("close::round_ends_no_queries") {
+                self.end_queries();
+            }
         }
     }
 
     /// Ends everything that is left; gives what resources had to say.
     fn end(&self) -> Vec<SharedError> {
         let dylibs = self.transact(|state, _| state.end());
-        self.end_queries();
+        if !weakened("close::forgets_the_queries") {
+            self.end_queries();
+        }
         let mut sources = Vec::new();
         for dylib in dylibs {
             let Some((name, resources)) = self.transact(|state, effects| state.end_dylib(dylib, effects))

@@ -16,7 +16,7 @@
 //! queries: the tasks count as moving again before they know it.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Latch, Mutex};
+use crate::sync::{Arc, Latch, Mutex, weakened};
 
 use super::ExecutionSession;
 
@@ -87,7 +87,9 @@ impl Drain {
         waiting.idle = Some(latch.clone());
         // Relaxed: the two sides agree on the order of this word's changes, and that is all they need.
         self.word.fetch_or(WAITED_FOR, Ordering::Relaxed);
-        self.open_if_idle(&mut waiting);
+        if !weakened("close::waits_without_looking") {
+            self.open_if_idle(&mut waiting);
+        }
         latch
     }
 
@@ -118,16 +120,20 @@ impl Drain {
                 Excuse::Close
             }
         };
-        self.open_if_idle(&mut waiting);
+        if !weakened("close::task_that_waits_tells_nobody") {
+            self.open_if_idle(&mut waiting);
+        }
         excuse
     }
 
     fn open_if_idle(&self, waiting: &mut Waiting) {
         let excused = waiting.in_lookups + waiting.in_closes;
         // ordering[session-drained]: Acquire. Pairs with the Release in `Outstanding::drop`; whoever sees that the
-        // tasks have ended, and opens the latch, sees what they did.
+        // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
+        let acquire =
+            if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         if waiting.idle.is_some()
-            && self.word.load(Ordering::Acquire) / ONE_TASK <= excused
+            && self.word.load(acquire) / ONE_TASK <= excused
             && let Some(latch) = waiting.idle.take()
         {
             latch.open();
@@ -159,7 +165,9 @@ impl Drop for Outstanding {
         let drain = &self.0.0.drain;
         // ordering[session-drained]: Release. Pairs with the Acquire in `Drain::open_if_idle`; what the task did
         // comes before the end of the close that waits for it.
-        if drain.word.fetch_sub(ONE_TASK, Ordering::Release) & WAITED_FOR != 0 {
+        if drain.word.fetch_sub(ONE_TASK, Ordering::Release) & WAITED_FOR != 0
+            && !weakened("close::last_task_tells_nobody")
+        {
             drain.open_if_idle(&mut drain.waiting.lock());
         }
     }

@@ -12,7 +12,7 @@ use crate::{
 
 use super::drain::Outstanding;
 use super::{ExecutionSession, Live, frame, holding};
-use crate::sync::Arc;
+use crate::sync::{Arc, weakened};
 
 impl ExecutionSession {
     /// Hands on all that a transaction left to do.
@@ -212,6 +212,11 @@ impl Work for QueuedUnit {
     fn run(mut self: Box<Self>) {
         let session = self.outstanding.session();
         let Some(claimed) = self.claimed.take() else { return };
+        if weakened("withdraw::decides_before_it_gives_back")
+            && !session.transact(|state, _| state.is_wanted(&claimed))
+        {
+            return session.transact(|state, effects| state.put_back(claimed, effects));
+        }
         let here = session.begun_here();
         let Some(begun) = session.transact(|state, effects| state.begin(claimed, here, effects)) else {
             return;

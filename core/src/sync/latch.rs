@@ -37,7 +37,7 @@ impl Latch {
     pub fn wait(&self) {
         let mut open = self.open.lock();
         while !*open {
-            if weakened("lookup::looks_before_it_locks") {
+            if weakened("lodge::looks_before_it_locks") {
                 drop(open);
                 open = self.open.lock();
             }

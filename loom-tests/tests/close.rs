@@ -1,0 +1,232 @@
+//! Close against everything: the session ends while lookups, definitions, tasks and parked responsibilities do not know it.
+//!
+//! ```text
+//!  closing thread                          others
+//!  closing: refuse what comes from outside lookup, define: admitted before, or refused
+//!  wait until no task moves           ◀──  a task ends, or waits in a lookup: the last one opens the latch
+//!  tasks wait in lookups? end all     ──▶  they go on
+//!  queries, wait again
+//!  closed: queries end, rows, units
+//!  and resources leave
+//!  remove the resources                    a parked responsibility: refused
+//!  tell the other calls of close      ──▶  close, a second time: returns
+//! ```
+//!
+//! Proven, in every order with at most two preemptions: `close` returns; every lookup returns, with an answer or with the
+//! closing; a definition is refused, or its unit is let go; what tasks did before they ended is seen by what the closing
+//! removes; when any call of `close` has returned, all of it is over.
+//!
+//! **Fails if** one of these steps is left out:
+//!
+//! | weakening | in | caught by |
+//! |---|---|---|
+//! | `close::forgets_the_queries`: rows go before their lookups are told of the closing | `core/src/session/close.rs` | `a_lookup_of_what_is_parked_ends_with_the_session` |
+//! | `close::admits_definitions`: a closed session takes definitions | `core/src/protocol/define.rs` | `a_definition_is_refused_or_let_go` |
+//! | `close::last_task_tells_nobody`: the last task ends without a look at who waits for that | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
+//! | `close::waits_without_looking`: the closing thread waits without a look at what is left | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
+//! | `close::counts_without_acquire`: `session-drained` is Relaxed at its reading end | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
+//! | `close::task_that_waits_tells_nobody`: a task that comes to wait in a lookup is not looked at | `core/src/session/drain.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
+//! | `close::round_ends_no_queries`: tasks that wait in lookups are left there | `core/src/session/close.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
+//! | `close::second_call_does_not_wait`: a call that finds the session closing returns at once | `core/src/session/close.rs` | `whoever_has_closed_finds_it_closed` |
+#![cfg(uruk_loom)]
+
+use std::error::Error;
+
+use loom_tests::queue::Queue;
+use loom_tests::stage::{Stage, addresses, definition, model_within, resolve_and_emit, unit};
+use loom_tests::witness::Witness;
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::sync::{Arc, Mutex, thread};
+use uruk_core::{DefineError, FailureCause, LookupError, Resource, Task, TaskPriority};
+
+/// A closing is many transactions, in models one for each step: three preemptions take minutes.
+const PREEMPTIONS_MAX: usize = 2;
+
+/// ```text
+///  main: close              another: lookup ─ materialize ─ emit
+/// ```
+#[test]
+fn a_lookup_beside_a_closing_is_answered_or_refused() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let name = stage.session.intern("name");
+        stage.define(&[&name], |responsibility| {
+            let addresses = addresses(&responsibility);
+            // Refused once the session is closed: dropping the refusal is all there is to do.
+            if let Ok(resolved) = responsibility.notify_resolved(&addresses) {
+                let _ = resolved.notify_emitted(Vec::new());
+            }
+        });
+        let asker = thread::spawn({
+            let (stage, name) = (stage.clone(), name.clone());
+            move || stage.lookup(&name)
+        });
+        stage.session.close().expect("there is no resource");
+        match asker.join().expect("no panic") {
+            Ok(found) => assert_eq!(found, definition()),
+            Err(LookupError::Closed) => {}
+            // The unit was about to start, and learnt of the closing before the lookup did.
+            Err(LookupError::Failed(failure)) => assert!(matches!(failure.cause, FailureCause::Closed)),
+            Err(error) => panic!("neither found nor closed: {error}"),
+        }
+        assert!(matches!(stage.lookup(&name), Err(LookupError::Closed)));
+    });
+}
+
+/// ```text
+///  main: close              another: lookup of what is parked              emitter: resolve ─ emit
+/// ```
+#[test]
+fn a_lookup_of_what_is_parked_ends_with_the_session() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let name = stage.session.intern("name");
+        let parked = stage.parked(&[&name]);
+        let asker = thread::spawn({
+            let (stage, name) = (stage.clone(), name.clone());
+            move || stage.lookup(&name)
+        });
+        stage.session.close().expect("there is no resource");
+        match asker.join().expect("no panic") {
+            Err(LookupError::Closed) => {}
+            other => panic!("not closed: {other:?}"),
+        }
+        assert!(parked.attach().notify_resolved(&Default::default()).is_err());
+    });
+}
+
+/// ```text
+///  main: close              emitter: resolve ─ emit what was parked
+/// ```
+#[test]
+fn a_parked_responsibility_is_finished_or_refused() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let name = stage.session.intern("name");
+        let parked = stage.parked(&[&name]);
+        let emitter = thread::spawn(move || {
+            let responsibility = parked.attach();
+            let addresses = addresses(&responsibility);
+            let Ok(resolved) = responsibility.notify_resolved(&addresses) else { return };
+            let _ = resolved.notify_emitted(Vec::new());
+        });
+        let future = stage.session.lookup_future(stage.request(&name));
+        stage.session.close().expect("there is no resource");
+        drop(future);
+        emitter.join().expect("no panic");
+        assert!(matches!(stage.lookup(&name), Err(LookupError::Closed)));
+    });
+}
+
+/// ```text
+///  main: close              another: define
+/// ```
+#[test]
+fn a_definition_is_refused_or_let_go() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let name = stage.session.intern("name");
+        let witness = Arc::new(Witness::default());
+        let definer = thread::spawn({
+            let (stage, resource) = (stage.clone(), witness.resource());
+            move || {
+                let holds = unit(&[&name], move |responsibility| {
+                    drop(resource);
+                    resolve_and_emit(responsibility);
+                });
+                stage.dylib.define(holds)
+            }
+        });
+        stage.session.close().expect("there is no resource");
+        match definer.join().expect("no panic") {
+            Ok(()) | Err(DefineError::Closed { .. }) => {}
+            Err(error) => panic!("neither defined nor closed: {error}"),
+        }
+        assert_eq!(witness.dropped(), 1);
+    });
+}
+
+/// ```text
+///  main: hands over a task ─ close ─ the resource reads the mark          worker: the task leaves a mark
+/// ```
+#[test]
+fn closing_waits_for_tasks_and_sees_what_they_did() {
+    model_within(PREEMPTIONS_MAX, || {
+        let queue = Arc::new(Queue::default());
+        let stage = Stage::on(queue.clone());
+        let mark = Arc::new(AtomicUsize::new(0));
+        let reads = Reads { mark: mark.clone() };
+        stage.dylib.default_tracker().add_resource(Box::new(reads)).expect("the session is open");
+        stage.session.dispatch(Task::new("marks", TaskPriority::Demanded, move || {
+            // Relaxed, at both ends: the count of tasks orders them.
+            mark.store(1, Ordering::Relaxed);
+        }));
+        let worker = thread::spawn(move || queue.work());
+        stage.session.close().expect("the mark is there");
+        worker.join().expect("no panic");
+    });
+}
+
+/// ```text
+///  main: hands over a task ─ close          worker: the task looks up what is parked, and waits
+/// ```
+#[test]
+fn a_task_that_waits_for_what_is_parked_goes_on() {
+    model_within(PREEMPTIONS_MAX, || {
+        let queue = Arc::new(Queue::default());
+        let stage = Stage::on(queue.clone());
+        let name = stage.session.intern("name");
+        let parked = Arc::new(Mutex::new(None));
+        stage.define(&[&name], {
+            let parked = parked.clone();
+            move |responsibility| *parked.lock() = Some(responsibility.detach())
+        });
+        let future = stage.session.lookup_future(stage.request(&name));
+        queue.next().expect("the unit is claimed").run();
+        stage.session.dispatch(Task::new("waits", TaskPriority::Demanded, {
+            let stage = stage.clone();
+            move || assert!(matches!(stage.lookup(&name), Err(LookupError::Closed)))
+        }));
+        let worker = thread::spawn(move || queue.work());
+        stage.session.close().expect("there is no resource");
+        worker.join().expect("no panic");
+        drop(future);
+        let responsibility = parked.lock().take();
+        drop(responsibility);
+    });
+}
+
+/// ```text
+///  main: close              another: close
+/// ```
+#[test]
+fn whoever_has_closed_finds_it_closed() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let witness = Arc::new(Witness::default());
+        stage.dylib.default_tracker().add_resource(witness.resource()).expect("the session is open");
+        let close = |stage: &Stage, witness: &Witness| {
+            stage.session.close().expect("the resource does not complain");
+            assert_eq!((witness.removed(), witness.dropped()), (1, 1));
+        };
+        let other = thread::spawn({
+            let (stage, witness) = (stage.clone(), witness.clone());
+            move || close(&stage, &witness)
+        });
+        close(&stage, &witness);
+        other.join().expect("no panic");
+    });
+}
+
+/// Complains unless the mark is there when it is removed.
+struct Reads {
+    mark: Arc<AtomicUsize>,
+}
+
+impl Resource for Reads {
+    fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        if self.mark.load(Ordering::Relaxed) == 1 { Ok(()) } else { Err("the mark is missing".into()) }
+    }
+}
+
+loom_tests::catches_its_weakenings!();
