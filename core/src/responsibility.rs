@@ -30,7 +30,6 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::protocol::alias::AliasEdge;
-use crate::protocol::emit::EmitGroup;
 use crate::protocol::ids::RowId;
 use crate::protocol::transfer::Defunct;
 use crate::session::SessionTag;
@@ -82,7 +81,7 @@ impl MaterializationResponsibility {
 
     /// The symbols anybody waits for or depends on at this moment.
     pub fn requested_symbols(&self) -> Vec<SymbolName> {
-        self.duty.session().transact(|state, _| state.requested(self.duty.claim, &self.duty.symbols))
+        self.duty.session().transact(|state, _| state.requested(self.duty.claim))
     }
 
     /// Takes on further symbols of this unit; returns those it is now responsible for.
@@ -144,7 +143,7 @@ impl MaterializationResponsibility {
     /// Source: ORC `MaterializationResponsibility::notifyResolved`.
     #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_resolved(
-        mut self,
+        self,
         addresses: &SymbolMap,
     ) -> Result<ResolvedResponsibility, Refused<Self, ResolveError>> {
         let (claim, covered) = (self.duty.claim, &self.duty.symbols);
@@ -156,7 +155,7 @@ impl MaterializationResponsibility {
             .session()
             .transact(|state, effects| state.resolve(claim, unit, covered, addresses, effects))
         {
-            Ok(()) => Ok(ResolvedResponsibility { duty: self.duty.move_out(), not_send: PhantomData }),
+            Ok(()) => Ok(ResolvedResponsibility { duty: self.duty, not_send: PhantomData }),
             Err(error) => Err(Refused::new(self, error)),
         }
     }
@@ -175,16 +174,20 @@ impl ResolvedResponsibility {
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
     #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
-        let session = self.duty.session().clone();
-        let span = tracing::debug_span!("symbols.emit", unit = %self.duty.unit_name, symbols = self.duty.symbols.len());
+        let Duty { ref dylib, claim, unit_name: ref unit, symbols: ref covered, .. } = self.duty;
+        let session = dylib.session();
+        let span = tracing::debug_span!("symbols.emit", unit = %unit, symbols = covered.len());
         let _entered = span.enter();
-        let groups = match translate(groups, session.tag(), &self.duty.unit_name) {
-            Ok(groups) => groups,
-            Err(error) => return Err(Refused::new(self, error)),
+        let foreign = |group: &&DependenceGroup| {
+            group.dependencies.iter().any(|dependency| dependency.session != session.tag())
         };
-        let (claim, covered) = (self.duty.claim, &self.duty.symbols);
-        let unit = &self.duty.unit_name;
-        match session.transact(|state, effects| state.emit(claim, unit, covered, groups, effects)) {
+        let outcome = match groups.iter().find(foreign) {
+            Some(DependenceGroup { symbols, .. }) => {
+                Err(EmitError::ForeignDependency { unit: unit.clone(), dependants: symbols.clone() })
+            }
+            None => session.transact(|state, effects| state.emit(claim, unit, covered, &groups, effects)),
+        };
+        match outcome {
             Ok(()) => {
                 self.duty.settle();
                 Ok(())
@@ -192,23 +195,6 @@ impl ResolvedResponsibility {
             Err(error) => Err(Refused::new(self, error)),
         }
     }
-}
-
-fn translate(
-    groups: Vec<DependenceGroup>,
-    tag: SessionTag,
-    unit: &SymbolName,
-) -> Result<Vec<EmitGroup>, EmitError> {
-    groups
-        .into_iter()
-        .map(|group| {
-            if group.dependencies.iter().any(|dependency| dependency.session != tag) {
-                return Err(EmitError::ForeignDependency { unit: unit.clone(), dependants: group.symbols });
-            }
-            let dependencies = group.dependencies.into_iter().map(|dependency| dependency.row).collect();
-            Ok(EmitGroup { symbols: group.symbols, dependencies })
-        })
-        .collect()
 }
 
 /// What both steps of a responsibility offer.
@@ -266,8 +252,8 @@ macro_rules! common_methods {
             }
 
             /// Lets the responsibility leave this thread.
-            pub fn detach(mut self) -> Detached<Self> {
-                let mut duty = self.duty.move_out();
+            pub fn detach(self) -> Detached<Self> {
+                let mut duty = self.duty;
                 duty.give_back();
                 Detached { duty, step: PhantomData }
             }
@@ -301,8 +287,8 @@ pub struct Detached<T: Step> {
 
 impl<T: Step> Detached<T> {
     /// Takes the responsibility up on this thread.
-    pub fn attach(mut self) -> T {
-        T::from_duty(self.duty.move_out())
+    pub fn attach(self) -> T {
+        T::from_duty(self.duty)
     }
 
     /// Fails the symbols with `error`.

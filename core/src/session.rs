@@ -21,6 +21,7 @@ use std::fmt;
 use crate::protocol::absolute::Addresses;
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
+use crate::protocol::demand::Losses;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::{DylibId, QueryId};
 use crate::protocol::lookup::Search;
@@ -60,6 +61,8 @@ struct Inner {
     state: Mutex<Locked>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
+    /// What units about to start read instead of the state.
+    losses: Arc<Losses>,
     pool: SymbolStringPool,
     /// The name of units of absolute symbols.
     absolute_symbols: SymbolName,
@@ -85,6 +88,7 @@ struct Locked {
 
 /// The number of a session in its process. Unlike an address it never comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct SessionTag(u64);
 
 /// What a live session's state carries.

@@ -41,12 +41,12 @@ pub enum WhyState {
         /// The unit that would provide it.
         unit: SymbolName,
     },
-    /// Its unit waits for a worker.
+    /// Its unit waits for a worker. Known only if the session [notes](crate::ExecutionSessionBuilder::time_units) units.
     Queued {
         /// The unit.
         unit: SymbolName,
     },
-    /// Its unit has begun.
+    /// Its unit has begun; where the session does not note that, it may be queued still.
     Materializing(Work),
     /// It has an address; its unit has still to emit it.
     Resolved {

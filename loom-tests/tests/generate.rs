@@ -121,7 +121,7 @@ impl DefinitionGenerator for Generator {
 
 /// The first request, to be finished on any thread.
 struct Keeper {
-    request: GenerateRequest,
+    request: DetachedRequest,
     busy: Arc<AtomicUsize>,
     generator: uruk_core::GeneratorId,
 }

@@ -130,7 +130,8 @@ impl<P: Payload> SessionState<P> {
             }
         }
         for (id, claim) in self.claims.iter() {
-            assert_eq!(carried.get(&id).copied().unwrap_or(0), claim.rows);
+            assert_eq!(carried.get(&id).copied().unwrap_or(0), claim.carried);
+            assert_eq!(self.rows_of_claim(id).len(), claim.carried, "a claim knows the rows that carry it");
         }
         assert!(carried.keys().all(|claim| self.claims.contains(*claim)));
     }

@@ -3,10 +3,13 @@
 //! The unit itself travels in the effects of whatever claimed it. Rows of a claim carry its id, and a
 //! responsibility acts on rows that carry it only.
 
+use smallvec::SmallVec;
+
 use crate::sync::weakened;
-use crate::{EventKind, FailureCause, SymbolFlagsMap, SymbolName};
+use crate::{EventKind, FailureCause, SymbolName};
 
 use super::define::WaitingUnit;
+use super::demand::Losses;
 use super::effects::{ClaimedUnit, Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use super::row::{Row, RowState, Source, Waiting};
@@ -20,13 +23,16 @@ pub(crate) struct Claim {
     /// Where its resources go. Stale only if the claim has no rows.
     pub(crate) tracker: TrackerId,
     pub(crate) unit_name: SymbolName,
+    /// Every row that carries the claim; and rows that did, until they were removed or delegated.
+    pub(crate) rows: Rows,
     /// How many rows carry the claim.
-    pub(crate) rows: usize,
-    /// The unit has begun to materialize.
-    pub(crate) has_begun: bool,
-    /// When and where, if that is noted.
+    pub(crate) carried: usize,
+    /// When and where the unit began, if that is noted.
     pub(crate) begun: Option<Box<Begun>>,
 }
+
+/// A few rows, mostly one.
+pub(crate) type Rows = SmallVec<[RowId; 2]>;
 
 impl<P: Payload> SessionState<P> {
     /// Moves the unit that waits in `row` out of its rows: all of them are Materializing from now on.
@@ -39,19 +45,14 @@ impl<P: Payload> SessionState<P> {
         }
         let Row { dylib, tracker, .. } = self.rows[row];
         let Some(waiting) = self.rows[row].unit().and_then(|unit| self.units.remove(unit)) else { return };
-        let rows = waiting.symbols.len();
-        let claim = self.claims.insert(Claim {
-            dylib,
-            tracker,
-            unit_name: waiting.name.clone(),
-            rows,
-            has_begun: false,
-            begun: None,
-        });
-        for name in waiting.symbols.keys() {
-            if let Some(named) = self.find(dylib, name)
-                && (named == row || !weakened("lookup::claims_one_symbol_of_the_unit"))
-            {
+        let rows = match waiting.symbols.len() {
+            1 => Rows::from_slice(&[row]),
+            _ => waiting.symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
+        };
+        let (unit_name, carried) = (waiting.name.clone(), rows.len());
+        let claim = self.claims.insert(Claim { dylib, tracker, unit_name, rows, carried, begun: None });
+        for &named in &self.claims[claim].rows {
+            if named == row || !weakened("lookup::claims_one_symbol_of_the_unit") {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }
@@ -67,7 +68,7 @@ impl<P: Payload> SessionState<P> {
     ) {
         let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, discarded } = waiting;
         let row = &mut self.claims[claim];
-        (row.has_begun, row.begun) = (false, None);
+        row.begun = None;
         let dylib = row.dylib;
         let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
@@ -84,6 +85,7 @@ impl<P: Payload> SessionState<P> {
             symbols,
             initializer,
             priority,
+            losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
         });
     }
 
@@ -103,13 +105,12 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         if self.is_cancelled() {
-            self.fail(claim, &claimed.symbols, FailureCause::Closed, effects);
+            self.fail(claim, FailureCause::Closed, effects);
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
             return None;
         }
         if self.is_wanted(&claimed) || weakened("withdraw::starts_what_nobody_wants") {
-            let row = &mut self.claims[claim];
-            (row.has_begun, row.begun) = (true, here);
+            self.claims[claim].begun = here;
             return Some(claimed);
         }
         self.put_back(claimed, effects);
@@ -118,24 +119,14 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether anybody waits for, or depends on, what the unit provides.
     pub(crate) fn is_wanted(&self, claimed: &ClaimedUnit<P::Unit>) -> bool {
-        let demanded = |name| self.find(claimed.dylib, name).is_some_and(|row| self.is_demanded(row));
-        claimed.symbols.keys().any(demanded)
+        self.rows_of_claim(claimed.claim).iter().any(|&row| self.is_demanded(row))
     }
 
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
     pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
-        let ClaimedUnit {
-            unit,
-            discarded,
-            claim,
-            dylib,
-            unit_name: name,
-            symbols,
-            initializer,
-            priority,
-            ..
-        } = claimed;
-        let rows = self.rows_of_claim(claim, dylib, &symbols);
+        let claim = claimed.claim;
+        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, priority, .. } = claimed;
+        let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
         let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
@@ -154,49 +145,65 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// See [`crate::MaterializationResponsibility::requested_symbols`].
-    pub(crate) fn requested(&self, claim: ClaimId, covered: &SymbolFlagsMap) -> Vec<SymbolName> {
-        let Some(&Claim { dylib, .. }) = self.claims.get(claim) else { return Vec::new() };
-        let demanded = |name: &&SymbolName| self.find(dylib, name).is_some_and(|row| self.is_demanded(row));
-        covered.keys().filter(demanded).cloned().collect()
+    pub(crate) fn requested(&self, claim: ClaimId) -> Vec<SymbolName> {
+        let mut rows = self.rows_of_claim(claim);
+        rows.retain(|row| self.is_demanded(*row));
+        rows.into_iter().map(|row| self.rows[row].name.clone()).collect()
     }
 
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
-        let Claim { dylib, tracker, ref unit_name, has_begun, ref begun, .. } = *self.claims.get(claim)?;
-        let delegated =
-            Claim { dylib, tracker, unit_name: unit_name.clone(), rows: 0, has_begun, begun: begun.clone() };
+        let Claim { dylib, tracker, ref unit_name, ref begun, .. } = *self.claims.get(claim)?;
+        let (unit_name, begun, mut rows) = (unit_name.clone(), begun.clone(), Rows::new());
+        let delegated = Claim { dylib, tracker, unit_name, rows: Rows::new(), carried: 0, begun };
         let delegate = self.claims.insert(delegated);
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };
+            rows.push(row);
             if let RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. } =
                 &mut self.rows[row].state
             {
                 *claim = delegate;
             }
-            self.claims[claim].rows -= 1;
-            self.claims[delegate].rows += 1;
         }
+        self.claims[claim].carried -= rows.len();
+        self.claims[claim].rows = self.rows_of_claim(claim);
+        self.claims[delegate].carried = rows.len();
+        self.claims[delegate].rows = rows;
         Some(delegate)
     }
 
     /// The row of `name`, if it carries `claim`.
     pub(crate) fn row_of_claim(&self, claim: ClaimId, name: &SymbolName) -> Option<RowId> {
-        let dylib = self.claims.get(claim)?.dylib;
-        self.find(dylib, name).filter(|&row| self.rows[row].claim() == Some(claim))
+        let Claim { dylib, ref rows, .. } = *self.claims.get(claim)?;
+        let row = match rows[..] {
+            // The usual unit has one symbol, and that needs no search.
+            [row] => Some(row).filter(|&row| self.rows.get(row).is_some_and(|row| row.name == *name)),
+            _ => self.find(dylib, name),
+        };
+        row.filter(|&row| self.carries(row, claim))
     }
 
-    /// The rows that carry `claim`, in the order of `names`.
-    pub(crate) fn rows_of_claim(&self, claim: ClaimId, dylib: DylibId, names: &SymbolFlagsMap) -> Vec<RowId> {
-        let carries = |row: &RowId| self.rows[*row].claim() == Some(claim);
-        names.keys().filter_map(|name| self.find(dylib, name)).filter(carries).collect()
+    /// The rows that carry `claim`.
+    pub(crate) fn rows_of_claim(&self, claim: ClaimId) -> Rows {
+        let Some(Claim { rows, .. }) = self.claims.get(claim) else { return Rows::new() };
+        rows.iter().copied().filter(|&row| self.carries(row, claim)).collect()
+    }
+
+    /// Whether `row` is there and carries `claim`.
+    pub(crate) fn carries(&self, row: RowId, claim: ClaimId) -> bool {
+        self.rows.get(row).is_some_and(|row| row.claim() == Some(claim))
     }
 
     /// Notes that a row stops carrying its claim because it is removed. The last one ends the claim.
+    ///
+    /// # Cost
+    /// Constant: the row stays in the claim's list, where its id is stale from now on.
     pub(crate) fn leave_claim(&mut self, row: RowId) {
         let Some(id) = self.rows[row].claim() else { return };
         let claim = &mut self.claims[id];
-        claim.rows -= 1;
-        if claim.rows == 0 && !weakened("remove::claim_outlives_its_rows") {
+        claim.carried -= 1;
+        if claim.carried == 0 && !weakened("remove::claim_outlives_its_rows") {
             self.claims.remove(id);
         }
     }

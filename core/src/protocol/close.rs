@@ -42,12 +42,15 @@ impl<P: Payload> SessionState<P> {
                 Shutdown::Cancel => Stage::Cancelling,
             };
         }
+        // Units that have not started shall ask whether they may.
+        self.losses.note();
         first
     }
 
     /// Takes nothing from now on. Gives the dylibs, newest first, each to be given to [`Self::end_dylib`].
     pub(crate) fn end(&mut self) -> Vec<DylibId> {
         self.stage = Stage::Closed;
+        self.losses.note();
         let mut dylibs: Vec<_> = self.dylibs.iter().map(|(id, dylib)| (dylib.created, id)).collect();
         dylibs.sort_unstable_by_key(|&(created, _)| std::cmp::Reverse(created));
         dylibs.into_iter().map(|(_, dylib)| dylib).collect()

@@ -155,9 +155,10 @@ impl<P: Payload> SessionState<P> {
         }
         for (name, &flags) in &symbols {
             let state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
-            self.insert_row(dylib, tracker, name.clone(), unit_name, flags, state);
+            let row = self.insert_row(dylib, tracker, name.clone(), unit_name, flags, state);
+            self.claims[claim].rows.push(row);
         }
-        self.claims[claim].rows += symbols.len();
+        self.claims[claim].carried += symbols.len();
         self.observe_definition(dylib, unit_name, symbols.keys(), effects);
         Ok(symbols)
     }
@@ -172,13 +173,13 @@ impl<P: Payload> SessionState<P> {
         unit: P::Unit,
         effects: &mut Effects<P>,
     ) -> Result<(), DefineError> {
-        let Some(&Claim { dylib, .. }) = self.claims.get(claim) else {
+        if !self.claims.contains(claim) {
             effects.leftovers.push(Leftover::RefusedUnit(unit));
             return Err(DefineError::TrackerDefunct {
                 unit: definition.unit_name,
                 dylib: "(removed)".into(),
             });
-        };
+        }
         let uncovered = difference(&definition.symbols, covered);
         if !uncovered.is_empty() {
             effects.leftovers.push(Leftover::RefusedUnit(unit));
@@ -191,7 +192,7 @@ impl<P: Payload> SessionState<P> {
             return Ok(());
         }
         let Definition { unit_name: name, symbols, initializer, priority, .. } = definition;
-        let rows = self.rows_of_claim(claim, dylib, &symbols);
+        let rows = self.rows_of_claim(claim);
         for &row in &rows {
             self.rows[row].unit_name = name.clone();
         }

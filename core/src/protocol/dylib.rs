@@ -149,6 +149,7 @@ impl<P: Payload> SessionState<P> {
         if name.handles() <= held_here {
             effects.names_released += 1;
         }
+        self.losses.note();
         if self.observed {
             let dylib = self.dylibs[dylib].name.clone();
             self.observe(effects, || EventKind::Removed { dylib, symbol: name });

@@ -87,6 +87,8 @@ pub(crate) struct ClaimedUnit<U> {
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
+    /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
+    pub(crate) losses: u64,
 }
 
 /// A query that ended.

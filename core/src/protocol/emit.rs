@@ -4,29 +4,27 @@
 //! none, never touches the forest unless somebody already waits for it.
 
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use crate::sync::weakened;
-use crate::{EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
+use crate::{DependenceGroup, Dependency, EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
 
+use super::claim::{Claim, Rows};
 use super::effects::Effects;
-use super::ids::{ClaimId, DylibId, RowId};
+use super::ids::{ClaimId, RowId};
 use super::row::{Row, RowState, Waiting};
 use super::waiting_on::{NodeId, NodeState, Settled};
 use super::{Payload, SessionState};
 
-/// Symbols of one responsibility that depend on the same rows.
-#[derive(Clone, Debug)]
-pub(crate) struct EmitGroup {
-    pub(crate) symbols: Vec<SymbolName>,
-    pub(crate) dependencies: Vec<RowId>,
-}
-
 /// A group whose names were found and whose dependencies are known to be possible.
 struct Checked {
-    rows: Vec<RowId>,
+    rows: Rows,
     /// Those that are not Ready.
-    dependencies: Vec<RowId>,
+    dependencies: SmallVec<[RowId; 4]>,
 }
+
+/// Nodes of one group.
+type Nodes = SmallVec<[NodeId; 4]>;
 
 /// How many steps of the forest's work one transaction does before the lock is let go for others. In
 /// models other threads shall come between any two steps.
@@ -39,24 +37,28 @@ impl<P: Payload> SessionState<P> {
         claim: ClaimId,
         unit: &SymbolName,
         covered: &SymbolFlagsMap,
-        groups: Vec<EmitGroup>,
+        groups: &[DependenceGroup],
         effects: &mut Effects<P>,
     ) -> Result<(), EmitError> {
-        let Some(dylib) = self.claims.get(claim).map(|claim| claim.dylib) else {
+        if !self.claims.contains(claim) {
             return Err(EmitError::TrackerDefunct { unit: unit.clone() });
-        };
+        }
         self.settle_all(effects);
-        check_names(unit, covered, &groups)?;
-        let checked =
-            groups.iter().map(|group| self.check_group(claim, unit, group)).collect::<Result<Vec<_>, _>>()?;
+        check_names(unit, covered, groups)?;
+        let mut checked: SmallVec<[Checked; 1]> = SmallVec::with_capacity(groups.len());
+        for group in groups {
+            checked.push(self.check_group(claim, unit, group)?);
+        }
         self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
         // Dependencies first: a claim they cause must find the rows as they are.
-        let nodes: Vec<_> = checked.iter().map(|group| self.dependency_nodes(group, effects)).collect();
+        let nodes: SmallVec<[Nodes; 1]> =
+            checked.iter().map(|group| self.dependency_nodes(group, effects)).collect();
         for (group, dependencies) in checked.iter().zip(&nodes) {
             self.emit_group(&group.rows, dependencies, effects);
         }
-        self.emit_ungrouped(claim, dylib, covered, effects);
-        self.claims.remove(claim);
+        if let Some(Claim { rows, .. }) = self.claims.remove(claim) {
+            self.emit_ungrouped(claim, &rows, effects);
+        }
         self.settle(effects);
         for group in &checked {
             self.wait_hung(&group.rows, effects);
@@ -91,23 +93,16 @@ impl<P: Payload> SessionState<P> {
         while self.settle(effects) {}
     }
 
-    /// Whether anybody waits on the row or depends on it: what keeps work wanted.
-    pub(crate) fn is_demanded(&self, row: RowId) -> bool {
-        let depended_on = |node| self.forest.has_dependants(node);
-        let demands = |waiting: &Waiting| !waiting.queries.is_none() || waiting.node.is_some_and(depended_on);
-        self.rows[row].waiting().is_some_and(demands)
-    }
-
     /// The group's rows and unready dependencies, unless one of these makes the emission impossible.
     fn check_group(
         &mut self,
         claim: ClaimId,
         unit: &SymbolName,
-        group: &EmitGroup,
+        group: &DependenceGroup,
     ) -> Result<Checked, EmitError> {
-        let rows: Vec<_> = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
-        let mut dependencies = Vec::with_capacity(group.dependencies.len());
-        for &dependency in &group.dependencies {
+        let rows = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
+        let mut dependencies = SmallVec::with_capacity(group.dependencies.len());
+        for &Dependency { row: dependency, .. } in &group.dependencies {
             let Some(row) = self.rows.get(dependency) else {
                 if weakened("remove::emission_trusts_old_tokens") {
                     continue;
@@ -133,8 +128,12 @@ impl<P: Payload> SessionState<P> {
 
     /// The forest's nodes of the group's dependencies, made where missing. What nobody has searched is
     /// claimed: being depended on is demand.
-    fn dependency_nodes(&mut self, group: &Checked, effects: &mut Effects<P>) -> Vec<NodeId> {
-        let mut nodes = Vec::with_capacity(group.dependencies.len());
+    fn dependency_nodes(&mut self, group: &Checked, effects: &mut Effects<P>) -> Nodes {
+        let mut nodes = Nodes::new();
+        // Without a row left there is nobody who would depend.
+        if group.rows.is_empty() {
+            return nodes;
+        }
         for &dependency in &group.dependencies {
             self.claim(dependency, effects);
             let forest = &mut self.forest;
@@ -148,7 +147,7 @@ impl<P: Payload> SessionState<P> {
     /// Emits `rows`, which depend on the same `dependencies`.
     fn emit_group(&mut self, rows: &[RowId], dependencies: &[NodeId], effects: &mut Effects<P>) {
         let waits = dependencies.iter().any(|&node| self.forest.state(node) != NodeState::Gone);
-        let mut members = Vec::new();
+        let mut members = Nodes::new();
         for &row in rows {
             match self.rows[row].waiting().and_then(|waiting| waiting.node) {
                 Some(node) => members.push(node),
@@ -167,16 +166,9 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Emits the symbols of the claim that were in no group: they depend on nothing.
-    fn emit_ungrouped(
-        &mut self,
-        claim: ClaimId,
-        dylib: DylibId,
-        covered: &SymbolFlagsMap,
-        effects: &mut Effects<P>,
-    ) {
-        for name in covered.keys() {
-            let Some(row) = self.find(dylib, name) else { continue };
-            if self.rows[row].claim() == Some(claim) {
+    fn emit_ungrouped(&mut self, claim: ClaimId, rows: &[RowId], effects: &mut Effects<P>) {
+        for &row in rows {
+            if self.carries(row, claim) {
                 self.emit_group(&[row], &[], effects);
             }
         }
@@ -215,7 +207,18 @@ impl<P: Payload> SessionState<P> {
 }
 
 /// Every name of a group is covered, and none is named twice.
-fn check_names(unit: &SymbolName, covered: &SymbolFlagsMap, groups: &[EmitGroup]) -> Result<(), EmitError> {
+fn check_names(
+    unit: &SymbolName,
+    covered: &SymbolFlagsMap,
+    groups: &[DependenceGroup],
+) -> Result<(), EmitError> {
+    // The usual unit has one group of one symbol, which cannot be named twice.
+    if let [DependenceGroup { symbols, .. }] = groups
+        && let [name] = &symbols[..]
+        && covered.contains_key(name)
+    {
+        return Ok(());
+    }
     let mut seen = FxHashSet::default();
     let names = groups.iter().flat_map(|group| &group.symbols);
     let symbols: Vec<_> =

@@ -5,9 +5,8 @@
 
 use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
-use crate::{EventKind, Failure, FailureCause, LookupError, SymbolFlagsMap, SymbolName};
+use crate::{EventKind, Failure, FailureCause, LookupError, SymbolName};
 
-use super::claim::Claim;
 use super::effects::Effects;
 use super::ids::{ClaimId, FailureId, RowId};
 use super::row::{Row, RowState};
@@ -29,18 +28,10 @@ impl<P: Payload> SessionState<P> {
     /// Fails the rows that carry `claim`, and ends it.
     ///
     /// Does nothing for a claim whose rows were removed.
-    pub(crate) fn fail(
-        &mut self,
-        claim: ClaimId,
-        covered: &SymbolFlagsMap,
-        cause: FailureCause,
-        effects: &mut Effects<P>,
-    ) {
+    pub(crate) fn fail(&mut self, claim: ClaimId, cause: FailureCause, effects: &mut Effects<P>) {
         self.settle_all(effects);
-        let rows = match self.claims.remove(claim) {
-            Some(Claim { dylib, .. }) => self.rows_of_claim(claim, dylib, covered),
-            None => Vec::new(),
-        };
+        let rows = self.rows_of_claim(claim);
+        self.claims.remove(claim);
         let Some(&first) = rows.first() else {
             effects.let_go(cause);
             return;
@@ -130,6 +121,7 @@ impl<P: Payload> SessionState<P> {
         };
         let row = &mut self.rows[id];
         let Some(waiting) = row.waiting().copied() else { return };
+        self.losses.note();
         row.advance(RowState::Failed { failure, via: via.unwrap_or(id), root, depth });
         self.failures[failure].rows += 1;
         if !waiting.queries.is_none() && !weakened("fail::tells_no_queries") {

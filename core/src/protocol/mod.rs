@@ -32,6 +32,7 @@ pub(crate) mod claim;
 mod close;
 mod deadlock;
 pub(crate) mod define;
+pub(crate) mod demand;
 pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
@@ -68,6 +69,7 @@ use alias::AliasEdges;
 use claim::Claim;
 use close::Stage;
 use define::WaitingUnit;
+use demand::Losses;
 use dylib::Dylib;
 use effects::Effects;
 use fail::FailureRecord;
@@ -115,8 +117,12 @@ pub(crate) struct SessionState<P: Payload> {
     /// The records of rows that were removed while others waited on them, until those have failed.
     removed_roots: FxHashMap<RowId, FailureId>,
     aliases: AliasEdges,
+    /// How often something was lost that may have kept a claimed unit wanted.
+    losses: Arc<Losses>,
     /// Which blocked threads wait for which others.
     waits_for: WaitsFor,
+    /// Each unit that begins is noted.
+    pub(crate) notes_units: bool,
     /// Events are made only if somebody sees them.
     observed: bool,
     /// How many events there have been.
@@ -148,7 +154,9 @@ impl<P: Payload> SessionState<P> {
             settled: Vec::new(),
             removed_roots: FxHashMap::default(),
             aliases: AliasEdges::default(),
+            losses: Arc::default(),
             waits_for: WaitsFor::new(),
+            notes_units: false,
             observed,
             sequence: 0,
             dylibs_created: 0,
@@ -160,6 +168,11 @@ impl<P: Payload> SessionState<P> {
     /// What lookups of Ready symbols read without the lock.
     pub(crate) fn records(&self) -> Arc<Records> {
         self.records.clone()
+    }
+
+    /// What units that are about to start look at instead of asking [`Self::begin`].
+    pub(crate) fn losses(&self) -> Arc<Losses> {
+        self.losses.clone()
     }
 
     /// Called at the end of every transaction, under the lock. Says whether [`Self::settle`] has more to do.

@@ -10,14 +10,14 @@ use proptest::prelude::*;
 
 use super::define::Definition;
 use super::effects::{ClaimedUnit, Effects};
-use super::emit::EmitGroup;
 use super::ids::{DylibId, QueryId, RowId, TrackerId};
 use super::lookup::Search;
 use super::row::RowState;
 use super::{Payload, SessionState};
+use crate::session::SessionTag;
 use crate::{
-    ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState,
-    SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
+    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
 };
 
 /// Integers for everything.
@@ -403,8 +403,10 @@ impl Harness {
         let unit = claimed.unit;
         let rows = self.model.of_unit(unit);
         let demanded = rows.iter().any(|&row| self.model.is_demanded(row));
+        let wanted = demanded && !rows.is_empty();
+        assert!(wanted || claimed.losses < self.state.losses().count(), "a loss of demand was counted");
         let begun = self.state.begin(claimed, None, effects);
-        assert_eq!(begun.is_some(), demanded && !rows.is_empty());
+        assert_eq!(begun.is_some(), wanted);
         match begun {
             Some(claimed) => self.claims.push((claimed, true, false)),
             None => {
@@ -450,8 +452,12 @@ impl Harness {
         let rows: Vec<RowId> = needed.iter().map(|id| self.row(*id)).collect();
         let (claimed, ..) = &self.claims[index];
         let own = self.model.of_unit(claimed.unit);
-        let group = EmitGroup { symbols: claimed.symbols.keys().cloned().collect(), dependencies: rows };
-        let outcome = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, vec![group], effects);
+        let token = |&row: &RowId| Dependency { row, session: SessionTag::default() };
+        let group = DependenceGroup {
+            symbols: claimed.symbols.keys().cloned().collect(),
+            dependencies: rows.iter().map(token).collect(),
+        };
+        let outcome = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, &[group], effects);
         let refused = needed.iter().any(|id| self.model.rows[id].standing == Standing::Failed);
         assert_eq!(outcome.is_ok(), !refused && !own.is_empty());
         if outcome.is_err() {
@@ -473,7 +479,7 @@ impl Harness {
     fn fail(&mut self, claim: usize, effects: &mut Effects<Integers>) {
         let Some(index) = self.pick(claim, |_, _| true) else { return };
         let (claimed, ..) = self.claims.remove(index);
-        self.state.fail(claimed.claim, &claimed.symbols, FailureCause::Abandoned, effects);
+        self.state.fail(claimed.claim, FailureCause::Abandoned, effects);
         let roots = self.model.of_unit(claimed.unit).into_iter().collect();
         self.model.answer();
         self.model.fall(&roots);

@@ -197,6 +197,7 @@ impl<P: Payload> SessionState<P> {
             self.unlink(Lodging { query: query.index(), entry: entry as u32 });
         }
         let Query { handler, phase, .. } = self.queries.remove(query)?;
+        self.losses.note();
         match phase {
             Phase::Suspended(suspended) => Some((handler, suspended.search.symbols.len())),
             Phase::Lodged(lodged) => {

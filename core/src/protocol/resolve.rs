@@ -1,11 +1,13 @@
 //! Resolve: addresses are recorded, and lookups that wanted no more than that are answered.
 
+use smallvec::SmallVec;
+
 use crate::{
     EventKind, ExecutorAddr, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
 };
 
 use super::effects::Effects;
-use super::ids::ClaimId;
+use super::ids::{ClaimId, RowId};
 use super::row::RowState;
 use super::{Payload, SessionState};
 
@@ -24,14 +26,12 @@ impl<P: Payload> SessionState<P> {
         if !self.claims.contains(claim) {
             return Err(ResolveError::TrackerDefunct { unit: unit.clone() });
         }
-        validate(unit, covered, addresses)?;
+        let (resolved, as_promised) = self.match_addresses(claim, covered, addresses);
+        if !as_promised {
+            validate(unit, covered, addresses)?;
+        }
         self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
-        for (name, promised) in covered {
-            let Some(row) = self.row_of_claim(claim, name) else { continue };
-            let (address, flags) = match addresses.get(name) {
-                Some(definition) => (definition.address, definition.flags.without_weak_and_common()),
-                None => (ExecutorAddr::NULL, promised.without_weak_and_common()),
-            };
+        for Resolved { row, address, flags } in resolved {
             let row_state = &mut self.rows[row];
             let RowState::Materializing { waiting, .. } = row_state.state else { continue };
             row_state.flags = flags;
@@ -40,9 +40,47 @@ impl<P: Payload> SessionState<P> {
         }
         Ok(())
     }
+
+    /// What becomes of each row of the claim, and whether `addresses` are certainly what was promised.
+    fn match_addresses(
+        &self,
+        claim: ClaimId,
+        covered: &SymbolFlagsMap,
+        addresses: &SymbolMap,
+    ) -> (SmallVec<[Resolved; 2]>, bool) {
+        let rows = &self.claims[claim].rows;
+        let (mut resolved, mut given, mut flags_agree) = (SmallVec::with_capacity(rows.len()), 0, true);
+        for &id in rows {
+            let Some(row) = self.rows.get(id).filter(|row| row.claim() == Some(claim)) else { continue };
+            let Some(promised) = covered.get(&row.name).copied() else { continue };
+            let flags = promised.without_weak_and_common();
+            let address = match addresses.get(&row.name) {
+                Some(definition) => {
+                    given += 1;
+                    flags_agree &= definition.flags.without_weak_and_common() == flags;
+                    flags_agree &= !promised.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+                    definition.address
+                }
+                None => {
+                    flags_agree &= promised.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+                    ExecutorAddr::NULL
+                }
+            };
+            resolved.push(Resolved { row: id, address, flags });
+        }
+        let all = resolved.len() == covered.len() && given == addresses.len();
+        (resolved, all && flags_agree)
+    }
 }
 
-/// Every symbol that has an address gets one, and nothing else does.
+/// A row and what it is resolved with.
+struct Resolved {
+    row: RowId,
+    address: ExecutorAddr,
+    flags: SymbolFlags,
+}
+
+/// Every symbol that has an address gets one, and nothing else does. Says what is wrong otherwise.
 fn validate(unit: &SymbolName, covered: &SymbolFlagsMap, addresses: &SymbolMap) -> Result<(), ResolveError> {
     let mut given = 0;
     let mut missing = Vec::new();

@@ -234,6 +234,21 @@ mod tests {
     }
 
     #[test]
+    fn nobody_else_assigns_a_state() {
+        let protocol = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/protocol");
+        let mut read = 0;
+        for file in std::fs::read_dir(protocol).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("row.rs") {
+                let assigns = std::fs::read_to_string(&path).unwrap().contains(".state = ");
+                assert!(!assigns, "{} changes a state without `Row::advance`", path.display());
+                read += 1;
+            }
+        }
+        assert!(read > 10);
+    }
+
+    #[test]
     fn no_way_leads_back_but_to_the_unit() {
         // Forward is a larger number; Returned alone stands outside.
         let place = |standing| ALL.iter().position(|&other| other == standing);

@@ -234,7 +234,6 @@ impl<I: Id, T> Slab<I, T> {
         })
     }
 
-    #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
         self.live
     }

@@ -100,9 +100,9 @@ impl<P: Payload> SessionState<P> {
         let state = match row.state {
             RowState::NeverSearched { .. } => WhyState::NeverSearched { unit },
             RowState::Returned { .. } => WhyState::Returned { unit },
-            RowState::Materializing { claim, .. } => match self.claims[claim].has_begun {
-                false => WhyState::Queued { unit },
-                true => WhyState::Materializing(self.work_of(claim, unit, now)),
+            RowState::Materializing { claim, .. } => match self.is_queued(claim) {
+                true => WhyState::Queued { unit },
+                false => WhyState::Materializing(self.work_of(claim, unit, now)),
             },
             RowState::Resolved { claim, address, .. } => {
                 WhyState::Resolved { address, work: self.work_of(claim, unit, now) }
@@ -115,6 +115,11 @@ impl<P: Payload> SessionState<P> {
         };
         let dylib = self.dylibs[row.dylib].name.clone();
         Why { symbol: row.name.clone(), dylib, state, demand: self.demand_for(row) }
+    }
+
+    /// Whether the unit is known not to have begun.
+    fn is_queued(&self, claim: ClaimId) -> bool {
+        self.notes_units && self.claims[claim].begun.is_none()
     }
 
     fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>) -> Work {
@@ -198,7 +203,7 @@ impl<P: Payload> SessionState<P> {
         let stage = match row.state {
             RowState::NeverSearched { .. } => SymbolStage::NeverSearched,
             RowState::Returned { .. } => SymbolStage::Returned,
-            RowState::Materializing { claim, .. } if !self.claims[claim].has_begun => SymbolStage::Queued,
+            RowState::Materializing { claim, .. } if self.is_queued(claim) => SymbolStage::Queued,
             RowState::Materializing { .. } => SymbolStage::Materializing,
             RowState::Resolved { .. } => SymbolStage::Resolved,
             RowState::Emitted { .. } => SymbolStage::Emitted,

@@ -63,8 +63,8 @@ impl Duty {
     pub(crate) fn fail(&mut self, cause: FailureCause) {
         if !std::mem::replace(&mut self.settled, true) {
             self.give_back();
-            let (claim, covered) = (self.claim, &self.symbols);
-            self.dylib.session().transact(|state, effects| state.fail(claim, covered, cause, effects));
+            let claim = self.claim;
+            self.dylib.session().transact(|state, effects| state.fail(claim, cause, effects));
         }
     }
 

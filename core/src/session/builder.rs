@@ -92,7 +92,7 @@ impl ExecutionSessionBuilder {
     /// otherwise.
     ///
     /// # Cost
-    /// On: a look at the clock and two allocations for each unit. Off: a branch.
+    /// On: a transaction, a look at the clock and two allocations for each unit. Off: a branch.
     #[must_use]
     pub fn time_units(mut self, time: bool) -> Self {
         self.time_units = time;
@@ -101,13 +101,15 @@ impl ExecutionSessionBuilder {
 
     /// Makes the session.
     pub fn build(self) -> ExecutionSession {
-        let state = SessionState::new(self.observer.is_some());
+        let mut state = SessionState::new(self.observer.is_some());
+        state.notes_units = self.time_units;
         let pool = self.pool.unwrap_or_default();
         let clock = self.clock.unwrap_or_else(|| Arc::new(Instant::now));
         let epoch = self.time_units.then(|| clock());
         ExecutionSession(Arc::new(Inner {
             tag: SessionTag(unique()),
             records: state.records(),
+            losses: state.losses(),
             state: Mutex::new(Locked { state, effects: Effects::default() }),
             absolute_symbols: pool.intern(ABSOLUTE_SYMBOLS),
             pool,

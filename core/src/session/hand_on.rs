@@ -218,9 +218,12 @@ impl Work for QueuedUnit {
             return session.transact(|state, effects| state.put_back(claimed, effects));
         }
         let here = session.begun_here();
-        let Some(begun) = session.transact(|state, effects| state.begin(claimed, here, effects)) else {
-            return;
+        // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
+        let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
+            true => Some(claimed),
+            false => session.transact(|state, effects| state.begin(claimed, here, effects)),
         };
+        let Some(begun) = begun else { return };
         let (mut unit, discarded, duty) = session.duty_of(begun);
         let span =
             tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());

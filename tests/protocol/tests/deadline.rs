@@ -18,7 +18,7 @@ fn turned() -> (ExecutionSession, JitDylib, Arc<Mutex<Instant>>, Deadline) {
     let now = Instant::now();
     let hand = Arc::new(Mutex::new(now));
     let clock = hand.clone();
-    let session = ExecutionSession::builder().clock(Arc::new(move || *clock.lock())).build();
+    let session = ExecutionSession::builder().time_units(true).clock(Arc::new(move || *clock.lock())).build();
     let main = session.create_jit_dylib("main").unwrap();
     (session, main, hand, Deadline::at(now + HOUR))
 }

@@ -51,7 +51,8 @@ fn what_nobody_has_looked_for_names_its_unit() {
 
 #[test]
 fn what_is_queued_and_what_was_returned() {
-    let (session, main) = session();
+    let session = ExecutionSession::builder().time_units(true).build();
+    let main = session.create_jit_dylib("main").unwrap();
     define_simple(&main, "unit", &["a"]);
     let (send, seen) = mpsc::channel();
     let inner = main.clone();
