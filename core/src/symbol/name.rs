@@ -141,7 +141,7 @@ impl fmt::Display for SymbolName {
 /// sweep of that shard when it is full.
 ///
 /// # Cost
-/// A 33-character name takes one 64-byte heap block and about 15 bytes of table.
+/// A 33-character name takes one 64-byte heap block and 15 to 16 bytes of table.
 ///
 /// Source: ORC `SymbolStringPool`.
 #[derive(Clone)]
