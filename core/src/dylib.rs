@@ -185,7 +185,7 @@ impl JitDylib {
     ///
     /// Source: ORC `JITDylib::clear`.
     pub fn clear(&self) -> Result<(), RemoveError> {
-        let resources = self.session.transact(|state, effects| state.clear(self.id, effects));
+        let resources = self.session.transact_removal(|state, effects| state.clear(self.id, effects));
         remove_resources(self.name.clone(), resources)
     }
 
@@ -249,7 +249,7 @@ impl ExecutionSession {
         if dylib.session != *self {
             return Err(RemoveError::Foreign { dylib: dylib.name.clone() });
         }
-        let resources = self.transact(|state, effects| state.remove_dylib(dylib.id, effects));
+        let resources = self.transact_removal(|state, effects| state.remove_dylib(dylib.id, effects));
         remove_resources(dylib.name.clone(), resources)
     }
 }

@@ -329,6 +329,9 @@ pub enum SessionError {
         /// The panic's message.
         message: Arc<str>,
     },
+    /// Symbols failed, nobody asked for them, and they are gone.
+    #[error("nobody asked for it: {0}")]
+    Failed(#[source] Arc<Failure>),
     /// Resources refused to go and nobody waited for it.
     #[error("{0}")]
     Remove(#[source] RemoveError),

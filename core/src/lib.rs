@@ -84,7 +84,7 @@ pub use responsibility::{
     DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
 };
 pub use search_order::SearchOrder;
-pub use session::{Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, Shutdown};
+pub use session::{Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown};
 pub use symbol::flags::SymbolFlags;
 pub use symbol::name::{SymbolName, SymbolStringPool};
 pub use symbol::set::{

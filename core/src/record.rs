@@ -22,6 +22,7 @@
 //! |---|---|---|
 //! | `CHANGING` | a transaction removes, redefines or hides something | first such change of a transaction, and its end |
 //! | `CLOSED` | the session refuses lookups | close |
+//! | `REMOVING` | records tell of rows that are gone for everybody | removal of a tracker with many rows, and its end |
 //! | the rest | version | the end of each transaction that was `CHANGING` |
 //!
 //! A definition that becomes Ready does not move the version: it contradicts no answer. Nor does a dylib that is
@@ -64,7 +65,8 @@ pub(crate) struct Records {
 
 const CHANGING: usize = 1;
 const CLOSED: usize = 1 << 1;
-const VERSION: usize = 1 << 2;
+const REMOVING: usize = 1 << 2;
+const VERSION: usize = 1 << 3;
 
 impl Records {
     pub(crate) fn new() -> Self {
@@ -93,7 +95,7 @@ impl Records {
         // ordering[record-gate]: Acquire. Pairs with the Release in `end_change`; records replaced before the
         // gate was opened are seen.
         let before = self.gate.load(Ordering::Acquire);
-        if before & (CHANGING | CLOSED) != 0 || !order.is_of(session) {
+        if before & (CHANGING | CLOSED | REMOVING) != 0 || !order.is_of(session) {
             return false;
         }
         // Relaxed: moved within a closed gate only, like the records.
@@ -146,6 +148,17 @@ impl Records {
         self.start_change();
         // Relaxed: only the holder of the session lock writes the gate.
         self.gate.store(self.gate.load(Ordering::Relaxed) | CLOSED, Ordering::Relaxed);
+    }
+
+    /// Refuses readers while records tell of definitions that are gone. Called under the session lock.
+    pub(crate) fn set_removing(&self, removing: bool) {
+        // Relaxed: only the holder of the session lock writes the gate.
+        let gate = self.gate.load(Ordering::Relaxed);
+        if (gate & REMOVING != 0) != removing {
+            self.start_change();
+            // Relaxed: see above.
+            self.gate.store((gate | CHANGING) ^ REMOVING, Ordering::Relaxed);
+        }
     }
 
     /// Opens the gate if it was closed. Called under the session lock, at the end of each transaction.

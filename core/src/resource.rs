@@ -4,8 +4,10 @@ use std::error::Error;
 use std::fmt;
 
 use crate::failure::shared_error;
+use crate::protocol::SessionState;
 use crate::protocol::ids::TrackerId;
 use crate::protocol::transfer::Defunct;
+use crate::session::Live;
 use crate::sync::Arc;
 use crate::{JitDylib, RemoveError, SharedError, TrackerError};
 
@@ -49,8 +51,14 @@ impl ResourceTracker {
         Self(Arc::new(Handle { dylib, id, is_default }))
     }
 
-    pub(crate) fn id(&self) -> TrackerId {
-        self.0.id
+    /// The tracker that the handle stands for: the default tracker of a dylib is another one after each removal.
+    pub(crate) fn id_in(&self, state: &SessionState<Live>) -> TrackerId {
+        if self.0.is_default { state.default_tracker(self.0.dylib.id()) } else { self.0.id }
+    }
+
+    /// The tracker's id; none for the default tracker of its dylib.
+    pub(crate) fn own_id(&self) -> Option<TrackerId> {
+        (!self.0.is_default).then_some(self.0.id)
     }
 
     /// The dylib whose symbols the tracker groups.
@@ -60,7 +68,7 @@ impl ResourceTracker {
 
     /// Whether the tracker was removed or transferred.
     pub fn is_defunct(&self) -> bool {
-        self.0.dylib.session().transact(|state, _| state.tracker_is_defunct(self.0.id))
+        self.0.dylib.session().transact(|state, _| state.tracker_is_defunct(self.id_in(state)))
     }
 
     /// Lets `resource` live as long as the tracker's symbols.
@@ -71,7 +79,7 @@ impl ResourceTracker {
         self.0
             .dylib
             .session()
-            .transact(|state, effects| state.add_resource(self.0.id, resource, effects))
+            .transact(|state, effects| state.add_resource(self.id_in(state), resource, effects))
             .map_err(|Defunct| TrackerError::Defunct { dylib: self.0.dylib.shared_name() })
     }
 
@@ -89,8 +97,10 @@ impl ResourceTracker {
     ///
     /// Source: ORC `ResourceTracker::remove`.
     pub fn remove(&self) -> Result<(), RemoveError> {
-        let resources =
-            self.0.dylib.session().transact(|state, effects| state.remove_tracker(self.0.id, effects));
+        let remove = |state: &mut SessionState<Live>, effects: &mut _| {
+            state.remove_tracker(self.id_in(state), effects)
+        };
+        let resources = self.0.dylib.session().transact_removal(remove);
         remove_resources(self.0.dylib.shared_name(), resources)
     }
 
@@ -111,7 +121,7 @@ impl ResourceTracker {
         self.0
             .dylib
             .session()
-            .transact(|state, _| state.transfer_tracker(self.0.id, destination.0.id))
+            .transact(|state, _| state.transfer_tracker(self.id_in(state), destination.id_in(state)))
             .map_err(|Defunct| TrackerError::Defunct { dylib })
     }
 }
@@ -127,7 +137,8 @@ impl fmt::Debug for ResourceTracker {
 
 impl PartialEq for ResourceTracker {
     fn eq(&self, other: &Self) -> bool {
-        self.0.id == other.0.id && self.0.dylib == other.0.dylib
+        (self.0.is_default, self.0.is_default || self.0.id == other.0.id) == (other.0.is_default, true)
+            && self.0.dylib == other.0.dylib
     }
 }
 

@@ -13,7 +13,9 @@ pub(crate) mod frame;
 mod hand_on;
 pub(crate) mod holding;
 mod lock_holds;
+mod metrics;
 mod ready;
+mod slices;
 mod why;
 
 use std::fmt;
@@ -28,7 +30,7 @@ use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::Completion;
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex, weakened};
+use crate::sync::{Arc, Latch, Mutex};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
@@ -45,6 +47,7 @@ pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
 pub use deadline::Deadline;
 pub use lock_holds::LockHolds;
+pub use metrics::SessionMetrics;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
 ///
@@ -129,26 +132,16 @@ impl ExecutionSession {
             let more = state.finish_transaction();
             (result, effects.take(), more)
         });
-        if more || effects.is_some() {
-            self.follow_up(effects.unwrap_or_default(), more);
+        match effects {
+            // Long consequences come in slices; between two of them the lock is free for others.
+            effects if more => self.attend(effects.unwrap_or_default()),
+            Some(effects) => self.hand_on(effects),
+            None => {}
         }
         result
     }
 
-    /// Does what a transaction has left to do.
-    #[inline(never)]
-    fn follow_up(&self, mut effects: Effects<Live>, mut more: bool) {
-        // Long consequences come in slices; between two of them the lock is free for others.
-        while more && !weakened("emit::leaves_its_slices") {
-            more = self.locked(|Locked { state, .. }| {
-                state.settle(&mut effects);
-                state.finish_transaction()
-            });
-        }
-        self.hand_on(effects);
-    }
-
-    /// Runs `operation` under the lock. For [`Self::transact`] alone, which hands its effects on.
+    /// Runs `operation` under the lock. For [`Self::transact`] and `slices.rs`, which hand its effects on.
     fn locked<R>(&self, operation: impl FnOnce(&mut Locked) -> R) -> R {
         let mut locked = self.0.state.lock();
         let Some(meter) = &self.0.holds else { return operation(&mut locked) };
@@ -281,14 +274,15 @@ impl ExecutionSession {
             let unit = self.intern(unit.name());
             return Err(DefineError::ForeignTracker { unit, dylib: dylib.shared_name() });
         }
-        let tracker = tracker.map(ResourceTracker::id);
+        let id_in = |state: &SessionState<Live>| tracker.map(|tracker| tracker.id_in(state));
         if let Some(symbols) = unit.known_addresses() {
             let addresses = Addresses { unit_name: self.unit_name(&*unit), symbols, by_task: self.in_task() };
-            return self
-                .transact(|state, effects| state.define_addresses(dylib.id(), tracker, addresses, effects));
+            return self.transact(|state, effects| {
+                state.define_addresses(dylib.id(), id_in(state), addresses, effects)
+            });
         }
         let (definition, unit) = self.describe(unit);
-        self.transact(|state, effects| state.define(dylib.id(), tracker, definition, unit, effects))
+        self.transact(|state, effects| state.define(dylib.id(), id_in(state), definition, unit, effects))
     }
 
     /// Asks a unit what it is, before any lock is taken.

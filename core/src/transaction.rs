@@ -105,7 +105,9 @@ impl Transaction {
     /// that wait for them fail, later ones find the new definition. The resources are removed when the
     /// commit has changed everything; what they say goes to the session's error reporter.
     pub fn remove_tracker(self, tracker: &ResourceTracker) -> Self {
-        let mut transaction = self.add(tracker.dylib(), Change::RemoveTracker { tracker: tracker.id() });
+        let dylib = tracker.dylib().id();
+        let mut transaction =
+            self.add(tracker.dylib(), Change::RemoveTracker { dylib, tracker: tracker.own_id() });
         transaction.hold(tracker);
         transaction
     }
@@ -204,14 +206,15 @@ impl Transaction {
         changes: Vec<Change<Unit>>,
     ) -> Result<Vec<RemovedResources<Box<dyn Resource>>>, RefusedChanges<Unit>> {
         if weakened("transaction::commits_step_by_step") {
-            let alone = |change| self.session.transact(|state, effects| state.commit(vec![change], effects));
+            let alone =
+                |change| self.session.transact_removal(|state, effects| state.commit(vec![change], effects));
             return changes
                 .into_iter()
                 .map(alone)
                 .collect::<Result<Vec<_>, _>>()
                 .map(|parts| parts.into_iter().flatten().collect());
         }
-        self.session.transact(|state, effects| state.commit(changes, effects))
+        self.session.transact_removal(|state, effects| state.commit(changes, effects))
     }
 
     fn add_definition(
@@ -222,7 +225,7 @@ impl Transaction {
         overrides: Override,
     ) -> Self {
         let (definition, unit) = self.session.describe(unit);
-        let (id, tracker_id) = (dylib.id(), tracker.map(ResourceTracker::id));
+        let (id, tracker_id) = (dylib.id(), tracker.and_then(ResourceTracker::own_id));
         let change = match overrides {
             Override::Weak => Change::Define { dylib: id, tracker: tracker_id, definition, unit },
             Override::All => Change::Redefine { dylib: id, tracker: tracker_id, definition, unit },

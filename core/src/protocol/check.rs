@@ -24,7 +24,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn check_now_and_then(&mut self) {
         self.unchecked += 1;
         let entities = self.rows.len() + self.queries.len() + self.trackers.len();
-        if self.unchecked * ENTITIES_FOR_EACH_TRANSACTION >= entities && !self.forest.has_work() {
+        if self.unchecked * ENTITIES_FOR_EACH_TRANSACTION >= entities && !self.has_work() {
             self.unchecked = 0;
             self.check();
         }
@@ -224,7 +224,7 @@ impl<P: Payload> SessionState<P> {
                 *referred.entry(failure).or_default() += 1;
             }
         }
-        assert!(self.removed_roots.is_empty(), "all that waited on removed rows has failed");
+        assert!(self.fallen.is_empty(), "all that waited on removed rows has failed");
         for (id, failure) in self.failures.iter() {
             assert_eq!(referred.get(&id), Some(&failure.rows));
         }

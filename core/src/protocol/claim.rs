@@ -100,7 +100,7 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) -> Option<ClaimedUnit<P::Unit>> {
         let claim = claimed.claim;
-        if !self.claims.contains(claim) {
+        if self.live_claim(claim).is_none() {
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
             return None;
         }
@@ -153,7 +153,7 @@ impl<P: Payload> SessionState<P> {
 
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
-        let Claim { dylib, tracker, ref unit_name, ref begun, .. } = *self.claims.get(claim)?;
+        let Claim { dylib, tracker, ref unit_name, ref begun, .. } = *self.live_claim(claim)?;
         let (unit_name, begun, mut rows) = (unit_name.clone(), begun.clone(), Rows::new());
         let delegated = Claim { dylib, tracker, unit_name, rows: Rows::new(), carried: 0, begun };
         let delegate = self.claims.insert(delegated);
@@ -173,9 +173,14 @@ impl<P: Payload> SessionState<P> {
         Some(delegate)
     }
 
+    /// The claim, unless its rows were removed.
+    pub(crate) fn live_claim(&self, claim: ClaimId) -> Option<&Claim> {
+        self.claims.get(claim).filter(|claim| !self.tracker_is_condemned(claim.tracker))
+    }
+
     /// The row of `name`, if it carries `claim`.
     pub(crate) fn row_of_claim(&self, claim: ClaimId, name: &SymbolName) -> Option<RowId> {
-        let Claim { dylib, ref rows, .. } = *self.claims.get(claim)?;
+        let Claim { dylib, ref rows, .. } = *self.live_claim(claim)?;
         let row = match rows[..] {
             // The usual unit has one symbol, and that needs no search.
             [row] => Some(row).filter(|&row| self.rows.get(row).is_some_and(|row| row.name == *name)),
@@ -186,7 +191,7 @@ impl<P: Payload> SessionState<P> {
 
     /// The rows that carry `claim`.
     pub(crate) fn rows_of_claim(&self, claim: ClaimId) -> Rows {
-        let Some(Claim { rows, .. }) = self.claims.get(claim) else { return Rows::new() };
+        let Some(Claim { rows, .. }) = self.live_claim(claim) else { return Rows::new() };
         rows.iter().copied().filter(|&row| self.carries(row, claim)).collect()
     }
 

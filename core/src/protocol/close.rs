@@ -11,8 +11,8 @@ use crate::sync::Arc;
 use crate::{EventKind, LookupError};
 
 use super::effects::Effects;
-use super::emit::SETTLE_STEPS_MAX;
 use super::ids::DylibId;
+use super::settle::SLICE_STEPS;
 use super::{Payload, SessionState};
 
 /// How far the session is on its way to its end.
@@ -64,7 +64,7 @@ impl<P: Payload> SessionState<P> {
     /// Ends some queries with an error: those in the places from `first` on, before `end`. Gives where to go on, if
     /// not all are behind.
     pub(crate) fn end_some_queries(&mut self, first: u32, end: u32, effects: &mut Effects<P>) -> Option<u32> {
-        let next = first.saturating_add(SETTLE_STEPS_MAX as u32).min(end);
+        let next = first.saturating_add(SLICE_STEPS as u32).min(end);
         for index in first..next {
             if let Some(query) = self.queries.id_at(index) {
                 self.fail_query(query, LookupError::Closed, effects);

@@ -33,8 +33,7 @@ impl<P: Payload> SessionState<P> {
 
     fn symbol_step(&self, row: RowId, waits: usize, together: bool) -> Option<DeadlockStep> {
         let row = self.rows.get(row)?;
-        let (symbol, unit) = (row.name.clone(), row.unit_name.clone());
-        let dylib = self.dylibs[row.dylib].name.clone();
+        let (symbol, unit, dylib) = (row.name.clone(), row.unit_name.clone(), self.dylib_name_of(row));
         Some(match waits {
             0 if together => DeadlockStep::DependsOn { symbol, dylib, unit },
             0 => DeadlockStep::AliasOf { symbol, dylib, unit },

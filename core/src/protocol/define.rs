@@ -134,7 +134,7 @@ impl<P: Payload> SessionState<P> {
         mut symbols: SymbolFlagsMap,
         effects: &mut Effects<P>,
     ) -> Result<SymbolFlagsMap, DefineError> {
-        let Some(&Claim { dylib, tracker, .. }) = self.claims.get(claim) else {
+        let Some(&Claim { dylib, tracker, .. }) = self.live_claim(claim) else {
             let dylib = "(removed)".into();
             return Err(DefineError::TrackerDefunct { unit: unit_name.clone(), dylib });
         };
@@ -173,7 +173,7 @@ impl<P: Payload> SessionState<P> {
         unit: P::Unit,
         effects: &mut Effects<P>,
     ) -> Result<(), DefineError> {
-        if !self.claims.contains(claim) {
+        if self.live_claim(claim).is_none() {
             effects.leftovers.push(Leftover::RefusedUnit(unit));
             return Err(DefineError::TrackerDefunct {
                 unit: definition.unit_name,
@@ -222,7 +222,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn take_from_unit(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
         let row = &self.rows[row];
         let Some(id) = row.unit() else { return };
-        let (name, dylib) = (row.name.clone(), row.dylib);
+        let (name, dylib, dylib_name) = (row.name.clone(), row.dylib, self.dylib_name_of(row));
         let unit = &mut self.units[id];
         unit.symbols.remove(&name);
         unit.initializer.take_if(|initializer| *initializer == name);
@@ -232,7 +232,7 @@ impl<P: Payload> SessionState<P> {
         if unit.symbols.is_empty()
             && let Some(WaitingUnit { unit, discarded, .. }) = self.units.remove(id)
         {
-            self.leave(unit, dylib, discarded, effects);
+            effects.leftovers.push(Leftover::Unit { unit, dylib, dylib_name, discarded });
         }
     }
 
@@ -255,7 +255,7 @@ impl<P: Payload> SessionState<P> {
         }
         let row = self.dylibs.get(dylib).ok_or(Refusal::DylibRemoved)?;
         let tracker = tracker.unwrap_or(row.default_tracker);
-        if !self.trackers.contains(tracker) {
+        if !self.tracker_lives(tracker) {
             return Err(Refusal::TrackerDefunct);
         }
         Ok((tracker, self.compete(dylib, symbols)?))

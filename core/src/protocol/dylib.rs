@@ -111,7 +111,8 @@ impl<P: Payload> SessionState<P> {
 
     /// The row of `name` in `dylib`.
     pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
-        self.rows.id_at(self.names.find(dylib, name, &self.rows)?)
+        let lives = |row: &Row| !self.is_condemned(row);
+        self.rows.id_at(self.names.find(dylib, name, &self.rows, lives)?)
     }
 
     /// Adds a row, which must be the only one of its name.
@@ -143,15 +144,15 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
-        let Some(Row { name, dylib, state, .. }) = self.rows.remove(row) else { return };
+        let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
+        let Some(Row { name, state, .. }) = self.rows.remove(row) else { return };
         // Held by the pool, by this row, and by the record that is on its way out.
         let held_here = 2 + usize::from(matches!(state, RowState::Ready { .. }));
         if name.handles() <= held_here {
             effects.names_released += 1;
         }
         self.losses.note();
-        if self.observed {
-            let dylib = self.dylibs[dylib].name.clone();
+        if let Some(dylib) = dylib_name {
             self.observe(effects, || EventKind::Removed { dylib, symbol: name });
         }
     }

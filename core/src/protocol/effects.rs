@@ -5,13 +5,13 @@
 
 use crate::sync::Arc;
 use crate::{
-    FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent, SymbolFlagsMap,
-    SymbolName, Task, TaskPriority,
+    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent,
+    SymbolFlagsMap, SymbolName, Task, TaskPriority,
 };
 
 use super::Payload;
 use super::ids::{ClaimId, DylibId, GeneratorId, QueryId};
-use super::query::Found;
+use super::query::Answer;
 
 /// What a transaction leaves to do, in the order in which it is done.
 #[must_use = "effects that are not handed on leave queries waiting for ever"]
@@ -69,7 +69,7 @@ impl<P: Payload> Effects<P> {
         }
     }
 
-    pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Vec<Found>, LookupError>) {
+    pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Answer, LookupError>) {
         self.completed.push(Completed { handler, outcome });
     }
 }
@@ -95,7 +95,7 @@ pub(crate) struct ClaimedUnit<U> {
 #[derive(Debug)]
 pub(crate) struct Completed<H> {
     pub(crate) handler: H,
-    pub(crate) outcome: Result<Vec<Found>, LookupError>,
+    pub(crate) outcome: Result<Answer, LookupError>,
 }
 
 /// A generator to ask on behalf of a suspended lookup.
@@ -125,6 +125,8 @@ pub(crate) enum Leftover<P: Payload> {
     Resource(P::Resource),
     /// An error whose query has ended already.
     Error(#[expect(dead_code, reason = "held to be dropped outside the lock")] LookupError),
+    /// A failure that nobody was told of while anybody could ask.
+    Unheard(Arc<Failure>),
     /// The cause of a failure that nothing refers to any more.
     Cause(#[expect(dead_code, reason = "held to be dropped outside the lock")] FailureCause),
 }

@@ -12,8 +12,8 @@ use crate::{DependenceGroup, Dependency, EmitError, EventKind, RequiredState, Sy
 use super::claim::{Claim, Rows};
 use super::effects::Effects;
 use super::ids::{ClaimId, RowId};
-use super::row::{Row, RowState, Waiting};
-use super::waiting_on::{NodeId, NodeState, Settled};
+use super::row::{RowState, Waiting};
+use super::waiting_on::{NodeId, NodeState};
 use super::{Payload, SessionState};
 
 /// A group whose names were found and whose dependencies are known to be possible.
@@ -26,10 +26,6 @@ struct Checked {
 /// Nodes of one group.
 type Nodes = SmallVec<[NodeId; 4]>;
 
-/// How many steps of the forest's work one transaction does before the lock is let go for others. In
-/// models other threads shall come between any two steps.
-pub(super) const SETTLE_STEPS_MAX: usize = if cfg!(uruk_loom) { 1 } else { 1 << 16 };
-
 impl<P: Payload> SessionState<P> {
     /// See [`crate::ResolvedResponsibility::notify_emitted`].
     pub(crate) fn emit(
@@ -40,10 +36,9 @@ impl<P: Payload> SessionState<P> {
         groups: &[DependenceGroup],
         effects: &mut Effects<P>,
     ) -> Result<(), EmitError> {
-        if !self.claims.contains(claim) {
+        if self.live_claim(claim).is_none() {
             return Err(EmitError::TrackerDefunct { unit: unit.clone() });
         }
-        self.settle_all(effects);
         check_names(unit, covered, groups)?;
         let mut checked: SmallVec<[Checked; 1]> = SmallVec::with_capacity(groups.len());
         for group in groups {
@@ -66,33 +61,6 @@ impl<P: Payload> SessionState<P> {
         Ok(())
     }
 
-    /// Works off what the forest has to do, up to a limit. Says whether more is left.
-    pub(crate) fn settle(&mut self, effects: &mut Effects<P>) -> bool {
-        if !self.forest.has_work() {
-            return false;
-        }
-        let mut settled = std::mem::take(&mut self.settled);
-        let more = self.forest.advance(SETTLE_STEPS_MAX, &mut settled);
-        for change in settled.drain(..) {
-            match change {
-                Settled::Ready(row) => self.make_ready(row, effects),
-                Settled::Failed { payload, via } => self.spread_to(payload, via, effects),
-            }
-        }
-        self.settled = settled;
-        if !more {
-            for (_, failure) in std::mem::take(&mut self.removed_roots) {
-                self.release_failure(failure, effects);
-            }
-        }
-        more
-    }
-
-    /// Works off all that is left, for operations that need every row to say where it stands.
-    pub(crate) fn settle_all(&mut self, effects: &mut Effects<P>) {
-        while self.settle(effects) {}
-    }
-
     /// The group's rows and unready dependencies, unless one of these makes the emission impossible.
     fn check_group(
         &mut self,
@@ -103,7 +71,7 @@ impl<P: Payload> SessionState<P> {
         let rows = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
         let mut dependencies = SmallVec::with_capacity(group.dependencies.len());
         for &Dependency { row: dependency, .. } in &group.dependencies {
-            let Some(row) = self.rows.get(dependency) else {
+            let Some(row) = self.rows.get(dependency).filter(|row| !self.is_condemned(row)) else {
                 if weakened("remove::emission_trusts_old_tokens") {
                     continue;
                 }
@@ -182,7 +150,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The row, and everything it needs, is in place.
-    fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
+    pub(super) fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         let Some(row) = self.rows.get_mut(id) else { return };
         let (RowState::Resolved { address, waiting, .. } | RowState::Emitted { address, waiting, .. }) =
             row.state
@@ -199,8 +167,8 @@ impl<P: Payload> SessionState<P> {
 
     pub(crate) fn observe_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         if self.observed {
-            let Row { dylib, ref name, .. } = self.rows[id];
-            let (dylib, symbol) = (self.dylibs[dylib].name.clone(), name.clone());
+            let row = &self.rows[id];
+            let (dylib, symbol) = (self.dylib_name_of(row), row.name.clone());
             self.observe(effects, || EventKind::Ready { dylib, symbol });
         }
     }

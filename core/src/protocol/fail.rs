@@ -3,11 +3,13 @@
 //! One record per event; each row that falls keeps the row through which the failure reached it, so that
 //! an error can tell the path without any chain of boxes.
 
+use std::cell::Cell;
+
 use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, Failure, FailureCause, LookupError, SymbolName};
 
-use super::effects::Effects;
+use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, FailureId, RowId};
 use super::row::{Row, RowState};
 use super::{Payload, SessionState};
@@ -22,6 +24,25 @@ pub(crate) struct FailureRecord {
     pub(crate) cause: FailureCause,
     /// How many rows refer to the record; it goes with the last.
     pub(crate) rows: usize,
+    /// Somebody has been told of it.
+    told: Cell<bool>,
+}
+
+impl FailureRecord {
+    fn at_its_root(&self) -> Arc<Failure> {
+        let (unit, dylib, cause) = (self.unit.clone(), self.dylib.clone(), self.cause.clone());
+        Arc::new(Failure { path: vec![self.symbol.clone()], path_omitted: 0, unit, dylib, cause })
+    }
+}
+
+/// Where a row stands in a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fallen {
+    pub(crate) failure: FailureId,
+    /// Where it began.
+    pub(crate) root: RowId,
+    /// How many steps away.
+    pub(crate) depth: u32,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -29,9 +50,10 @@ impl<P: Payload> SessionState<P> {
     ///
     /// Does nothing for a claim whose rows were removed.
     pub(crate) fn fail(&mut self, claim: ClaimId, cause: FailureCause, effects: &mut Effects<P>) {
-        self.settle_all(effects);
         let rows = self.rows_of_claim(claim);
-        self.claims.remove(claim);
+        if self.live_claim(claim).is_some() {
+            self.claims.remove(claim);
+        }
         let Some(&first) = rows.first() else {
             effects.let_go(cause);
             return;
@@ -41,7 +63,7 @@ impl<P: Payload> SessionState<P> {
             if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
                 self.forest.fail(node);
             }
-            self.make_failed(row, failure, None, effects);
+            self.make_failed(row, Fallen { failure, root: row, depth: 0 }, None, effects);
         }
         self.release_failure(failure, effects);
         self.settle(effects);
@@ -53,6 +75,7 @@ impl<P: Payload> SessionState<P> {
             panic!("{row:?} has not failed");
         };
         let record = &self.failures[failure];
+        record.told.set(true);
         let mut path = Vec::new();
         let mut cursor = row;
         while cursor != root && path.len() + 1 < PATH_STEPS_MAX {
@@ -71,25 +94,33 @@ impl<P: Payload> SessionState<P> {
 
     /// The failure as seen from where it began.
     pub(crate) fn failure_at(&self, failure: FailureId) -> Arc<Failure> {
-        let FailureRecord { symbol, unit, dylib, cause, .. } = &self.failures[failure];
-        let (unit, dylib, cause) = (unit.clone(), dylib.clone(), cause.clone());
-        Arc::new(Failure { path: vec![symbol.clone()], path_omitted: 0, unit, dylib, cause })
+        let record = &self.failures[failure];
+        record.told.set(true);
+        record.at_its_root()
     }
 
     /// Makes the record of a failure that begins at `row`. It is kept until [`Self::release_failure`].
     pub(crate) fn record_failure(&mut self, row: RowId, cause: FailureCause) -> FailureId {
-        let Row { ref name, ref unit_name, dylib, .. } = self.rows[row];
-        let (symbol, unit, dylib) = (name.clone(), unit_name.clone(), self.dylibs[dylib].name.clone());
-        self.failures.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1 })
+        let row = &self.rows[row];
+        let (symbol, unit, dylib) = (row.name.clone(), row.unit_name.clone(), self.dylib_name_of(row));
+        self.failures.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1, told: Cell::new(false) })
     }
 
-    /// Lets go of one reference to a record; the last one sends its cause, a value of the embedder, out.
+    /// Lets go of one reference to a record; the last one sends its cause, a value of the embedder, out, and tells the
+    /// reporter what nobody has been told.
     pub(crate) fn release_failure(&mut self, failure: FailureId, effects: &mut Effects<P>) {
         let record = &mut self.failures[failure];
         record.rows -= 1;
         if record.rows == 0
             && let Some(record) = self.failures.remove(failure)
         {
+            let is_news = matches!(
+                record.cause,
+                FailureCause::Unit(_) | FailureCause::Panicked(_) | FailureCause::Abandoned
+            );
+            if is_news && !record.told.get() {
+                effects.leftovers.push(Leftover::Unheard(record.at_its_root()));
+            }
             effects.let_go(record.cause);
         }
     }
@@ -101,24 +132,22 @@ impl<P: Payload> SessionState<P> {
         if !self.rows.get(row).is_some_and(still_stands) {
             return;
         }
-        let failure = match self.rows.get(via) {
-            Some(Row { state: RowState::Failed { failure, .. }, .. }) => Some(*failure),
-            _ => self.removed_roots.get(&via).copied(),
-        };
-        // A reported failure comes from a row that failed or was removed in this or an earlier slice.
-        let failure = failure.expect("a failure has a record while it spreads");
-        self.make_failed(row, failure, Some(via), effects);
+        // A reported failure comes from a row that failed, or was removed, in this or an earlier slice.
+        let fallen = self.fallen_at(via).expect("a failure has a record while it spreads");
+        self.make_failed(row, Fallen { depth: fallen.depth.saturating_add(1), ..fallen }, Some(via), effects);
+    }
+
+    /// What a row that failed, or was removed while its failure spreads, says of it.
+    fn fallen_at(&self, row: RowId) -> Option<Fallen> {
+        match self.rows.get(row).map(|row| &row.state) {
+            Some(&RowState::Failed { failure, root, depth, .. }) => Some(Fallen { failure, root, depth }),
+            _ => self.fallen.get(&row).copied(),
+        }
     }
 
     /// Moves a row to Failed and tells the queries lodged on it.
-    fn make_failed(&mut self, id: RowId, failure: FailureId, via: Option<RowId>, effects: &mut Effects<P>) {
-        let (root, depth) = match via.map(|via| (via, self.rows.get(via))) {
-            None => (id, 0),
-            Some((_, Some(Row { state: RowState::Failed { root, depth, .. }, .. }))) => {
-                (*root, depth.saturating_add(1))
-            }
-            Some((removed, _)) => (removed, 1),
-        };
+    fn make_failed(&mut self, id: RowId, fallen: Fallen, via: Option<RowId>, effects: &mut Effects<P>) {
+        let Fallen { failure, root, depth } = fallen;
         let row = &mut self.rows[id];
         let Some(waiting) = row.waiting().copied() else { return };
         self.losses.note();
@@ -129,8 +158,8 @@ impl<P: Payload> SessionState<P> {
             self.fail_lodged(waiting.queries, &error, effects);
         }
         if self.observed {
-            let Row { dylib, ref name, .. } = self.rows[id];
-            let (dylib, symbol) = (self.dylibs[dylib].name.clone(), name.clone());
+            let row = &self.rows[id];
+            let (dylib, symbol) = (self.dylib_name_of(row), row.name.clone());
             self.observe(effects, || EventKind::Failed { dylib, symbol });
         }
     }

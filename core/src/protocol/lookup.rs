@@ -15,7 +15,7 @@ use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
-use super::row::RowState;
+use super::row::{Row, RowState};
 use super::{Payload, SessionState};
 
 /// What a lookup searches, where.
@@ -72,14 +72,14 @@ impl<P: Payload> SessionState<P> {
         if matches.may_generate {
             let asked_by = search.asked_by;
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
-            let query = self.queries.insert(Query { handler, phase, asked_by });
+            let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by });
             self.advance(query, effects);
             return Some(query);
         }
         match self.accept(&mut search, &matches.rows, effects) {
             Ok(lodged) => {
                 let query = self.queries.insert(Query {
-                    handler,
+                    handler: Some(handler),
                     phase: Phase::Lodged(lodged),
                     asked_by: search.asked_by,
                 });
@@ -155,7 +155,8 @@ impl<P: Payload> SessionState<P> {
     ) -> Option<(usize, RowId)> {
         let first = self.names.first(name, &self.rows)?;
         order.iter().enumerate().find_map(|(position, &(dylib, flags))| {
-            let index = self.names.find_among(first, dylib, name, &self.rows)?;
+            let lives = |row: &Row| !self.is_condemned(row);
+            let index = self.names.find_among(first, dylib, name, &self.rows, lives)?;
             let sees = flags == JitDylibLookupFlags::MatchAllSymbols
                 || self.rows.at(index).flags.contains(SymbolFlags::EXPORTED);
             Some((position, self.rows.id_at(index).filter(|_| sees)?))
@@ -181,20 +182,18 @@ impl<P: Payload> SessionState<P> {
             entries.push(Entry { name, row, progress: self.progress_of(row, required_state) });
         }
         let outstanding = entries.iter().filter(|entry| entry.waits()).count();
-        Ok(Lodged { required_state, outstanding, entries, aliases })
+        Ok(Lodged { required_state, outstanding, entries, aliases, ended: false })
     }
 
     /// Puts the query into the lists of the rows it waits for, or ends it with the answer if that is there already.
     /// Says whether it waits.
     fn wait_or_complete(&mut self, query: QueryId, effects: &mut Effects<P>) -> bool {
         let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get(query) else { return false };
-        let waiting: Vec<_> =
-            (0..lodged.entries.len()).filter(|&index| lodged.entries[index].waits()).collect();
-        if waiting.is_empty() {
+        if lodged.outstanding == 0 {
             self.complete(query, effects);
             return false;
         }
-        for entry in waiting {
+        for entry in 0..lodged.entries.len() {
             self.lodge(query, entry);
         }
         self.wait_moved(query, effects);

@@ -12,6 +12,7 @@
 //! | emit | `emit.rs` | rows become Ready, or wait in the forest |
 //! | fail | `fail.rs` | rows fail, and everything that waits on them |
 //! | remove | `remove.rs` | rows disappear |
+//! | settle | `settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, end_wait | `waits_for.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
 //! | why, expire | `why.rs` | nothing changes, or a query ends with an explanation |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
@@ -49,7 +50,10 @@ pub(crate) mod query;
 mod remove;
 mod resolve;
 mod row;
+pub(crate) mod settle;
 pub(crate) mod slab;
+#[cfg(all(test, not(uruk_loom)))]
+mod slices;
 pub(crate) mod transaction;
 pub(crate) mod transfer;
 #[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
@@ -72,12 +76,13 @@ use define::WaitingUnit;
 use demand::Losses;
 use dylib::Dylib;
 use effects::Effects;
-use fail::FailureRecord;
+use fail::{FailureRecord, Fallen};
 use generate::Generator;
 use ids::{ClaimId, DylibId, FailureId, GeneratorId, QueryId, RowId, TrackerId, UnitId};
 use names::NameIndex;
 use query::Query;
 use row::Row;
+use settle::Agenda;
 use slab::Slab;
 use transfer::Tracker;
 use waiting_on::{Settled, WaitingForest};
@@ -114,8 +119,10 @@ pub(crate) struct SessionState<P: Payload> {
     forest: WaitingForest<RowId>,
     /// What the forest has settled; kept for its memory.
     settled: Vec<Settled<RowId>>,
-    /// The records of rows that were removed while others waited on them, until those have failed.
-    removed_roots: FxHashMap<RowId, FailureId>,
+    /// What rows that were removed while a failure spreads would say of it to their dependants. Each holds its record.
+    fallen: FxHashMap<RowId, Fallen>,
+    /// What is left to do.
+    agenda: Agenda,
     aliases: AliasEdges,
     /// How often something was lost that may have kept a claimed unit wanted.
     losses: Arc<Losses>,
@@ -152,7 +159,8 @@ impl<P: Payload> SessionState<P> {
             failures: Slab::new(),
             forest: WaitingForest::new(),
             settled: Vec::new(),
-            removed_roots: FxHashMap::default(),
+            fallen: FxHashMap::default(),
+            agenda: Agenda::default(),
             aliases: AliasEdges::default(),
             losses: Arc::default(),
             waits_for: WaitsFor::new(),
@@ -173,14 +181,6 @@ impl<P: Payload> SessionState<P> {
     /// What units that are about to start look at instead of asking [`Self::begin`].
     pub(crate) fn losses(&self) -> Arc<Losses> {
         self.losses.clone()
-    }
-
-    /// Called at the end of every transaction, under the lock. Says whether [`Self::settle`] has more to do.
-    pub(crate) fn finish_transaction(&mut self) -> bool {
-        #[cfg(any(test, debug_assertions))]
-        self.check_now_and_then();
-        self.records.end_change();
-        self.forest.has_work()
     }
 
     /// Makes an event, with its place in the order of all events.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::absolute::Addresses;
 use super::define::Definition;
 use super::effects::{ClaimedUnit, Effects};
 use super::ids::{DylibId, QueryId, RowId, TrackerId};
@@ -35,8 +36,10 @@ const DYLIBS: usize = 2;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// In a dylib, with or without its own tracker, these names, the weak ones among them.
+    /// In a dylib, with or without its own tracker, these names, the weak ones among them; by a unit or at known
+    /// addresses.
     Define {
+        known: bool,
         dylib: usize,
         tracked: bool,
         names: u8,
@@ -76,8 +79,9 @@ enum Operation {
 fn operation() -> impl Strategy<Value = Operation> {
     let (dylib, names) = (0..DYLIBS, 1u8..1 << NAMES);
     prop_oneof![
-        4 => (dylib.clone(), any::<bool>(), names.clone(), any::<u8>())
-            .prop_map(|(dylib, tracked, names, weak)| Operation::Define { dylib, tracked, names, weak }),
+        4 => (dylib.clone(), any::<bool>(), names.clone(), any::<u8>(), prop::bool::weighted(0.25)).prop_map(
+            |(dylib, tracked, names, weak, known)| Operation::Define { known, dylib, tracked, names, weak }
+        ),
         6 => (dylib.clone(), names, any::<bool>())
             .prop_map(|(first, names, ready)| Operation::LookUp { first, names, ready }),
         1 => (0usize..8).prop_map(|query| Operation::Withdraw { query }),
@@ -110,6 +114,8 @@ struct ModelRow {
     weak: bool,
     tracked: bool,
     unit: u32,
+    /// Defined at a known address.
+    known: bool,
     standing: Standing,
     dependencies: BTreeSet<usize>,
 }
@@ -140,8 +146,12 @@ impl Model {
         self.rows.iter().filter(|(_, row)| row.unit == unit).map(|(id, _)| *id).collect()
     }
 
-    /// Claims the unit of a row nobody has searched.
+    /// Claims the unit of a row nobody has searched; one whose address is known is Ready, and bound, by itself.
     fn search(&mut self, row: usize) {
+        if let Some(row) = self.rows.get_mut(&row).filter(|row| row.known) {
+            (row.standing, row.weak) = (Standing::Ready, false);
+            return;
+        }
         if matches!(self.rows[&row].standing, Standing::NeverSearched | Standing::Returned) {
             let unit = self.rows[&row].unit;
             for row in self.rows.values_mut().filter(|row| row.unit == unit) {
@@ -286,8 +296,8 @@ impl Harness {
     fn run(&mut self, operation: &Operation) {
         let mut effects = Effects::default();
         match *operation {
-            Operation::Define { dylib, tracked, names, weak } => {
-                self.define(dylib, tracked, names, weak, &mut effects)
+            Operation::Define { known, dylib, tracked, names, weak } => {
+                self.define(known, dylib, tracked, names, weak, &mut effects)
             }
             Operation::LookUp { first, names, ready } => self.look_up(first, names, ready, &mut effects),
             Operation::Withdraw { query } => self.withdraw(query, &mut effects),
@@ -298,13 +308,21 @@ impl Harness {
             Operation::RemoveName { dylib, name } => self.remove_name(dylib, name, &mut effects),
             Operation::RemoveTracker { dylib } => self.remove_tracker(dylib, &mut effects),
         }
-        self.state.settle_all(&mut effects);
+        while self.state.slice(&mut effects) {}
         self.state.check();
         self.model.ripen();
         self.compare(effects);
     }
 
-    fn define(&mut self, dylib: usize, tracked: bool, names: u8, weak: u8, effects: &mut Effects<Integers>) {
+    fn define(
+        &mut self,
+        known: bool,
+        dylib: usize,
+        tracked: bool,
+        names: u8,
+        weak: u8,
+        effects: &mut Effects<Integers>,
+    ) {
         self.units += 1;
         let unit = self.units;
         let chosen: Vec<_> = (0..NAMES).filter(|name| names >> name & 1 == 1).collect();
@@ -313,15 +331,23 @@ impl Harness {
             true => SymbolFlags::EXPORTED | SymbolFlags::WEAK,
             false => SymbolFlags::EXPORTED,
         };
-        let definition = Definition {
-            unit_name: self.unit_name.clone(),
-            symbols: chosen.iter().map(|&name| (self.names[name].clone(), flags(name))).collect(),
-            initializer: None,
-            priority: TaskPriority::Demanded,
-            by_task: false,
-        };
+        let (unit_name, id) = (self.unit_name.clone(), self.dylibs[dylib]);
         let tracker = tracked.then_some(self.trackers[dylib]);
-        let defined = self.state.define(self.dylibs[dylib], tracker, definition, unit, effects);
+        let symbols = chosen.iter().map(|&name| (self.names[name].clone(), flags(name)));
+        let defined = if known {
+            let at = |flags| ExecutorSymbolDef::new(ExecutorAddr::new(u64::from(unit)), flags);
+            let symbols = symbols.map(|(name, flags)| (name, at(flags))).collect();
+            self.state.define_addresses(
+                id,
+                tracker,
+                Addresses { unit_name, symbols, by_task: false },
+                effects,
+            )
+        } else {
+            let (symbols, priority) = (symbols.collect(), TaskPriority::Demanded);
+            let definition = Definition { unit_name, symbols, initializer: None, priority, by_task: false };
+            self.state.define(id, tracker, definition, unit, effects)
+        };
         let model = &mut self.model;
         let existing = |model: &Model, name| {
             model.find(dylib, name).map(|id| (id, model.rows[&id].weak, model.rows[&id].standing))
@@ -348,6 +374,7 @@ impl Harness {
                 weak: is_weak(name),
                 tracked,
                 unit,
+                known,
                 standing,
                 dependencies: BTreeSet::new(),
             };

@@ -43,10 +43,16 @@ impl NameIndex {
         self.first[shard(hash)].find(spread(hash), |row| rows.at(row).name == *name)
     }
 
-    /// The row of `name` in `dylib`.
-    pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName, rows: &Slab<RowId, Row>) -> Option<u32> {
+    /// The row of `name` in `dylib` that `lives`: beside it there may be some that are being removed.
+    pub(crate) fn find(
+        &self,
+        dylib: DylibId,
+        name: &SymbolName,
+        rows: &Slab<RowId, Row>,
+        lives: impl Fn(&Row) -> bool,
+    ) -> Option<u32> {
         let first = self.first(name, rows)?;
-        self.find_among(first, dylib, name, rows)
+        self.find_among(first, dylib, name, rows, lives)
     }
 
     /// The row of `name` in `dylib`, given the first row of its list.
@@ -56,9 +62,10 @@ impl NameIndex {
         dylib: DylibId,
         name: &SymbolName,
         rows: &Slab<RowId, Row>,
+        lives: impl Fn(&Row) -> bool,
     ) -> Option<u32> {
         let row = rows.at(first);
-        if row.dylib == dylib {
+        if row.dylib == dylib && lives(row) {
             return Some(first);
         }
         if row.namesakes.next == NONE {
@@ -66,7 +73,7 @@ impl NameIndex {
         }
         let is_it = |row: u32| {
             let row = rows.at(row);
-            row.dylib == dylib && row.name == *name
+            row.dylib == dylib && row.name == *name && lives(row)
         };
         self.others.find(hash_in(dylib, name), is_it)
     }

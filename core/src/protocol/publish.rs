@@ -36,6 +36,10 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn unlink_from_namesakes(&mut self, row: RowId) {
         let neighbour = self.names.remove(row, &mut self.rows);
         let Row { name, dylib, state, .. } = &self.rows[row];
+        // A definition that follows a condemned one in its dylib has taken its place in the record.
+        if self.is_condemned(&self.rows[row]) && self.find(*dylib, name).is_some() {
+            return;
+        }
         match (neighbour, state) {
             (Some(_), _) => self.records.disappear(name, *dylib),
             (None, RowState::Ready { .. }) => self.records.disappear_alone(name),
@@ -55,7 +59,7 @@ impl<P: Payload> SessionState<P> {
         RecordedDefinition { dylib: row.dylib, row: id, address, flags: row.flags, is_ready }
     }
 
-    /// All definitions of a row's name, its own included.
+    /// All definitions of a row's name, its own included, but for those that are condemned.
     fn namesakes(&self, row: RowId) -> Vec<RecordedDefinition> {
         let linked = |index: u32| Some(index).filter(|&index| index != NONE);
         let before = std::iter::successors(linked(self.rows[row].namesakes.previous), |&index| {
@@ -63,6 +67,7 @@ impl<P: Payload> SessionState<P> {
         });
         let from_it =
             std::iter::successors(Some(row.index()), |&index| linked(self.rows.at(index).namesakes.next));
-        before.chain(from_it).map(|index| self.recorded(index)).collect()
+        let lives = |index: &u32| !self.is_condemned(self.rows.at(*index));
+        before.chain(from_it).filter(lives).map(|index| self.recorded(index)).collect()
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! **Invariant:** a query ends exactly once, by being taken out of the slab.
 
+use smallvec::SmallVec;
+
 use crate::sync::weakened;
 use crate::{
     EventKind, ExecutorAddr, ExecutorSymbolDef, LookupError, RequiredState, SymbolFlags, SymbolName,
@@ -21,10 +23,18 @@ use super::{Payload, SessionState};
 /// A lookup that has not ended.
 #[derive(Debug)]
 pub(crate) struct Query<H> {
-    pub(crate) handler: H,
+    /// None once the query has ended and only its entries are still to leave their lists.
+    pub(crate) handler: Option<H>,
     pub(crate) phase: Phase,
     /// The unit that asked, for explanations. May have ended since.
     pub(crate) asked_by: Option<ClaimId>,
+}
+
+impl<H> Query<H> {
+    /// Whether it has not ended.
+    pub(crate) fn is_live(&self) -> bool {
+        self.handler.is_some()
+    }
 }
 
 /// Where a query stands.
@@ -44,6 +54,8 @@ pub(crate) struct Lodged {
     pub(crate) entries: Vec<Entry>,
     /// Aliases that wait for rows of this query, to be forgotten when it ends.
     pub(crate) aliases: Vec<RowId>,
+    /// The query has ended, and its entries are still leaving their lists.
+    pub(crate) ended: bool,
 }
 
 /// One symbol of a query.
@@ -79,6 +91,17 @@ impl Lodging {
     }
 }
 
+/// What a query has found, as it leaves the state: no step of it is taken under the lock.
+#[derive(Debug)]
+pub(crate) struct Answer(Vec<Entry>);
+
+impl Answer {
+    /// The symbols that have an address.
+    pub(crate) fn into_found(self) -> impl Iterator<Item = Found> {
+        self.0.into_iter().filter_map(Entry::into_found)
+    }
+}
+
 /// One symbol of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -91,7 +114,7 @@ impl<P: Payload> SessionState<P> {
     /// Ends a query without an answer, because nobody wants one any more.
     ///
     /// # Cost
-    /// One step for each of its symbols that still waits.
+    /// One step for each of its symbols, in slices if there are many.
     pub(crate) fn withdraw(&mut self, query: QueryId, effects: &mut Effects<P>) {
         let Some((handler, symbols)) = self.take_out(query) else { return };
         effects.leftovers.push(Leftover::Handler(handler));
@@ -121,7 +144,7 @@ impl<P: Payload> SessionState<P> {
     ) {
         let Some((address, flags)) = address_and_flags(&self.rows[row]) else { return };
         let mut cursor = first;
-        let mut satisfied = Vec::new();
+        let mut satisfied: SmallVec<[u32; 4]> = SmallVec::new();
         while !cursor.is_none() {
             let here = cursor;
             let lodged = lodged_at(&mut self.queries, here);
@@ -129,11 +152,15 @@ impl<P: Payload> SessionState<P> {
             if lodged.required_state > reached && !weakened("lodge::addresses_answer_everybody") {
                 continue;
             }
-            self.unlink(here);
+            // A row that is Ready has left the states that hold a list: all of it goes, and nothing in it is repaired.
+            if reached < RequiredState::Ready {
+                self.unlink(here);
+            }
             let lodged = lodged_at(&mut self.queries, here);
             lodged.entries[here.entry as usize].progress = Progress::Found { address, flags };
             lodged.outstanding -= 1;
-            if lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol") {
+            let has_all = lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol");
+            if has_all && !lodged.ended {
                 satisfied.push(here.query);
             }
         }
@@ -161,11 +188,15 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Puts entry `entry` of `query` into the list of its row, which must be in a state to wait in.
+    /// Puts entry `entry` of `query`, if it waits, into the list of its row, which must be in a state to wait in.
     pub(crate) fn lodge(&mut self, query: QueryId, entry: usize) {
         let entry = u32::try_from(entry).expect("a lookup asks for fewer than four billion symbols");
         let here = Lodging { query: query.index(), entry };
-        let row = lodged_at(&mut self.queries, here).entries[entry as usize].row;
+        let entry = &lodged_at(&mut self.queries, here).entries[entry as usize];
+        if !entry.waits() {
+            return;
+        }
+        let row = entry.row;
         let Some(waiting) = self.rows[row].waiting_mut() else { return };
         let next = std::mem::replace(&mut waiting.queries, here);
         set_neighbours(&mut self.queries, here, Lodging::NONE, next);
@@ -176,35 +207,72 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends a query with its answer.
     pub(crate) fn complete(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        let Some(Query { handler, phase: Phase::Lodged(lodged), .. }) = self.queries.remove(query) else {
+        let Some(Query { handler: Some(handler), phase: Phase::Lodged(lodged), .. }) =
+            self.queries.remove(query)
+        else {
             return;
         };
         self.forget_aliases(&lodged.aliases);
         let symbols = lodged.entries.len();
-        let found = lodged.entries.into_iter().filter_map(Entry::into_found).collect();
-        effects.complete(handler, Ok(found));
+        effects.complete(handler, Ok(Answer(lodged.entries)));
         self.observe(effects, || EventKind::Completed { symbols });
     }
 
-    /// Takes a query out of the slab, its entries out of the lists, and gives back its handler.
-    fn take_out(&mut self, query: QueryId) -> Option<(P::Handler, usize)> {
-        let entries = match &self.queries.get(query)?.phase {
-            Phase::Suspended(_) => 0,
-            Phase::Lodged(lodged) => lodged.entries.len(),
-        };
-        for entry in 0..entries {
-            // Fits: `lodge` has checked it.
-            self.unlink(Lodging { query: query.index(), entry: entry as u32 });
-        }
-        let Query { handler, phase, .. } = self.queries.remove(query)?;
+    /// Ends a query and gives back its handler. A lodged one is taken out of the lists of its rows and then out of the
+    /// slab, at once or, if it is large, in slices.
+    fn take_out(&mut self, id: QueryId) -> Option<(P::Handler, usize)> {
+        let query = self.queries.get_mut(id)?;
+        let handler = query.handler.take()?;
         self.losses.note();
-        match phase {
-            Phase::Suspended(suspended) => Some((handler, suspended.search.symbols.len())),
+        let symbols = match &mut query.phase {
+            Phase::Suspended(suspended) => {
+                let symbols = suspended.search.symbols.len();
+                self.queries.remove(id);
+                return Some((handler, symbols));
+            }
             Phase::Lodged(lodged) => {
-                self.forget_aliases(&lodged.aliases);
-                Some((handler, entries))
+                lodged.ended = true;
+                let (symbols, aliases) = (lodged.entries.len(), std::mem::take(&mut lodged.aliases));
+                self.forget_aliases(&aliases);
+                symbols
+            }
+        };
+        if symbols > (self.agenda.slice_steps / 4).max(1) {
+            self.agenda.ended.push_back(id);
+        } else {
+            let mut unlimited = usize::MAX;
+            self.unlodge(id, &mut unlimited);
+        }
+        Some((handler, symbols))
+    }
+
+    /// Goes on with taking the query that ended first out of its rows' lists.
+    pub(super) fn bury_query(&mut self, query: QueryId, budget: &mut usize) {
+        if self.unlodge(query, budget) {
+            self.agenda.ended.pop_front();
+        }
+    }
+
+    /// Takes entries of an ended query out of the lists of their rows, and at last the query out of the slab, which it
+    /// then says.
+    fn unlodge(&mut self, id: QueryId, budget: &mut usize) -> bool {
+        while let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(id)
+            && let Some(last) = lodged.entries.len().checked_sub(1)
+        {
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            // Fits: `lodge` has checked it.
+            self.unlink(Lodging { query: id.index(), entry: last as u32 });
+            if let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(id) {
+                lodged.entries.pop();
             }
         }
+        self.queries.remove(id);
+        // Its last entries may have kept units wanted.
+        self.losses.note();
+        true
     }
 
     /// Takes an entry out of its row's list, if it is in one.
@@ -216,7 +284,10 @@ impl<P: Payload> SessionState<P> {
             set_previous(&mut self.queries, next, previous);
         }
         if previous.is_none() {
-            if let Some(waiting) = self.rows[row].waiting_mut() {
+            // The row of an ended query may be gone before its entry.
+            if let Some(waiting) = self.rows.get_mut(row).and_then(Row::waiting_mut)
+                && waiting.queries == here
+            {
                 waiting.queries = if weakened("withdraw::takes_others_along") { Lodging::NONE } else { next };
             }
         } else {

@@ -2,14 +2,25 @@
 //!
 //! Whoever waits on a removed row fails, and so does everything emitted that depends on it and is not
 //! Ready yet. What is Ready already stays: callers of removed code are the embedder's affair.
+//!
+//! # Condemned trackers
+//!
+//! A tracker may hold a million rows, and all of them go at one moment. The tracker is *condemned*: from then on it is
+//! defunct, nobody finds its rows, its claims act on nothing, tokens of its rows are tokens of removed rows. The rows
+//! themselves go in slices. Until the last one is gone, lookups of what is Ready take the lock, because records still
+//! tell of them. Small trackers are gone within the transaction that condemns them, and nobody ever sees one.
+//!
+//! A condemned tracker is in no dylib's list, and its dylib may be removed before it: it keeps the name.
 
 use crate::sync::{Arc, weakened};
 use crate::{FailureCause, LookupError, RemoveError, SymbolName};
 
 use super::define::Tell;
 use super::effects::Effects;
+use super::fail::Fallen;
 use super::ids::{DylibId, RowId, TrackerId};
-use super::row::{RowState, Waiting};
+use super::row::{Row, RowState, Waiting};
+use super::waiting_on::NodeState;
 use super::{Payload, SessionState};
 
 impl<P: Payload> SessionState<P> {
@@ -24,7 +35,6 @@ impl<P: Payload> SessionState<P> {
         if !self.dylibs.contains(dylib) {
             return Err(RemoveError::DylibRemoved { dylib: dylib_name() });
         }
-        self.settle_all(effects);
         let mut rows = Vec::with_capacity(names.len());
         let (mut missing, mut in_use) = (Vec::new(), Vec::new());
         for name in names {
@@ -54,42 +64,94 @@ impl<P: Payload> SessionState<P> {
         Ok(())
     }
 
-    /// See [`crate::ResourceTracker::remove`]. The resources are the caller's to remove, newest last.
+    /// See [`crate::ResourceTracker::remove`]. The resources are the caller's to remove, newest last, once its rows are
+    /// gone.
     pub(crate) fn remove_tracker(
         &mut self,
         tracker: TrackerId,
         effects: &mut Effects<P>,
     ) -> Vec<P::Resource> {
-        self.settle_all(effects);
-        let Some(row) = self.trackers.get(tracker) else { return Vec::new() };
-        let is_default = self.dylibs[row.dylib].default_tracker == tracker;
-        let resources = self.empty_tracker(tracker, effects);
-        if !is_default && !weakened("remove::tracker_lives_on") {
-            self.delete_tracker(tracker);
+        if !self.tracker_lives(tracker) {
+            return Vec::new();
         }
-        self.settle(effects);
+        let resources = self.condemn(tracker);
+        self.settle_removals(effects);
         resources
     }
 
-    /// See [`crate::JitDylib::clear`]. The resources are the caller's to remove, newest last.
+    /// See [`crate::JitDylib::clear`]. The resources are the caller's to remove, newest last, once the rows are gone.
     pub(crate) fn clear(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Vec<P::Resource> {
-        self.settle_all(effects);
-        let mut newest_first: Vec<Vec<P::Resource>> = Vec::new();
-        for (is_default, tracker) in self.trackers_of(dylib) {
-            newest_first.push(self.empty_tracker(tracker, effects));
-            if !is_default {
-                self.delete_tracker(tracker);
-            }
-        }
-        self.settle(effects);
+        let newest_first: Vec<_> =
+            self.trackers_of(dylib).into_iter().map(|(_, tracker)| self.condemn(tracker)).collect();
+        self.settle_removals(effects);
         newest_first.into_iter().rev().flatten().collect()
     }
 
-    fn empty_tracker(&mut self, tracker: TrackerId, effects: &mut Effects<P>) -> Vec<P::Resource> {
-        while let Some(row) = self.rows.id_at(self.trackers[tracker].first_row) {
+    /// Whether the tracker was removed, and has rows left that nobody may see.
+    pub(crate) fn tracker_is_condemned(&self, tracker: TrackerId) -> bool {
+        !self.agenda.condemned.is_empty()
+            && self.trackers.get(tracker).is_some_and(|tracker| tracker.condemned.is_some())
+    }
+
+    /// Whether the row was removed with its tracker and only has to go yet.
+    pub(crate) fn is_condemned(&self, row: &Row) -> bool {
+        self.tracker_is_condemned(row.tracker)
+    }
+
+    /// The name of the row's dylib, which may be gone before a condemned row.
+    pub(crate) fn dylib_name_of(&self, row: &Row) -> Arc<str> {
+        match self.dylibs.get(row.dylib) {
+            Some(dylib) => dylib.name.clone(),
+            None => {
+                self.trackers[row.tracker].condemned.clone().expect("only condemned rows outlive their dylib")
+            }
+        }
+    }
+
+    /// Removes rows of the condemned tracker that is first in line, and at last itself.
+    pub(super) fn remove_condemned(
+        &mut self,
+        tracker: TrackerId,
+        budget: &mut usize,
+        effects: &mut Effects<P>,
+    ) {
+        while *budget > 0 {
+            *budget -= 1;
+            let Some(row) = self.rows.id_at(self.trackers[tracker].first_row) else {
+                match weakened("remove::tracker_lives_on") {
+                    true => self.trackers[tracker].condemned = None,
+                    false => drop(self.trackers.remove(tracker)),
+                }
+                self.agenda.condemned.pop_front();
+                if self.agenda.condemned.is_empty() {
+                    self.records.set_removing(false);
+                }
+                return;
+            };
             self.remove_row(row, Tell::Nothing, effects);
         }
+    }
+
+    /// Removes the tracker for everybody; its dylib's default tracker is followed by a fresh one. Gives its resources.
+    fn condemn(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
+        let dylib = self.trackers[tracker].dylib;
+        if self.dylibs[dylib].default_tracker == tracker {
+            self.dylibs[dylib].default_tracker = self.create_tracker_in(dylib);
+        }
+        self.unlink_tracker(tracker);
+        self.trackers[tracker].condemned = Some(self.dylibs[dylib].name.clone());
+        self.agenda.condemned.push_back(tracker);
+        self.losses.note();
+        self.agenda.condemnations += 1;
         std::mem::take(&mut self.trackers[tracker].resources)
+    }
+
+    /// Works off what was just condemned, or at least hides it from lookups without the lock.
+    fn settle_removals(&mut self, effects: &mut Effects<P>) {
+        self.settle(effects);
+        if !self.agenda.condemned.is_empty() {
+            self.records.set_removing(true);
+        }
     }
 
     /// Removes one row in whatever state it is.
@@ -103,7 +165,9 @@ impl<P: Payload> SessionState<P> {
                 self.leave_claim(row);
             }
             RowState::Emitted { .. } => self.fail_waiting(row, effects),
-            RowState::Failed { failure, .. } => self.release_failure(failure, effects),
+            RowState::Failed { failure, root, depth, .. } => {
+                self.leave_fallen(row, Fallen { failure, root, depth }, effects)
+            }
             RowState::Ready { .. } => {}
         }
         self.delete_row(row, effects);
@@ -112,8 +176,9 @@ impl<P: Payload> SessionState<P> {
     /// Fails whoever waits on a row that is about to be removed.
     fn fail_waiting(&mut self, id: RowId, effects: &mut Effects<P>) {
         let Some(waiting) = self.rows[id].waiting().copied() else { return };
-        let tell = !weakened("remove::tells_no_dependants");
-        let spreads = waiting.node.is_some_and(|node| tell && self.forest.fail(node));
+        // A failure may be on its way to the row: whoever depends on it hears of the removal instead.
+        let fails = |node| self.forest.fail(node) || self.forest.state(node) == NodeState::Failed;
+        let spreads = waiting.node.filter(|_| !weakened("remove::tells_no_dependants")).is_some_and(fails);
         if !spreads && waiting.queries.is_none() {
             return;
         }
@@ -125,11 +190,16 @@ impl<P: Payload> SessionState<P> {
             let error = LookupError::Failed(self.failure_at(failure));
             self.fail_lodged(waiting.queries, &error, effects);
         }
-        if spreads {
-            // The row will be gone when the forest reports those it fells: they find the record here.
-            self.removed_roots.insert(id, failure);
-        } else {
-            self.release_failure(failure, effects);
+        self.leave_fallen(id, Fallen { failure, root: id, depth: 0 }, effects);
+    }
+
+    /// Keeps what a row that is about to go knows of a failure as long as one spreads: the forest may name the row to those
+    /// that fall through it. The row's reference to the record is kept, or let go.
+    fn leave_fallen(&mut self, row: RowId, fallen: Fallen, effects: &mut Effects<P>) {
+        if !self.forest.is_failing() {
+            self.release_failure(fallen.failure, effects);
+        } else if let Some(before) = self.fallen.insert(row, fallen) {
+            self.release_failure(before.failure, effects);
         }
     }
 }

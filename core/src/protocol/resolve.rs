@@ -23,7 +23,7 @@ impl<P: Payload> SessionState<P> {
         addresses: &SymbolMap,
         effects: &mut Effects<P>,
     ) -> Result<(), ResolveError> {
-        if !self.claims.contains(claim) {
+        if self.live_claim(claim).is_none() {
             return Err(ResolveError::TrackerDefunct { unit: unit.clone() });
         }
         let (resolved, as_promised) = self.match_addresses(claim, covered, addresses);

@@ -32,8 +32,8 @@ pub(crate) enum Change<U> {
     Redefine { dylib: DylibId, tracker: Option<TrackerId>, definition: Definition, unit: U },
     /// Definitions go, by name.
     Remove { dylib: DylibId, names: Vec<SymbolName> },
-    /// Definitions and resources go, with their tracker.
-    RemoveTracker { tracker: TrackerId },
+    /// Definitions and resources go, with their tracker or the default one of their dylib.
+    RemoveTracker { dylib: DylibId, tracker: Option<TrackerId> },
     /// A dylib's link order is replaced.
     SetLinkOrder { dylib: DylibId, order: Vec<(DylibId, JitDylibLookupFlags)> },
     /// A dylib's link order grows.
@@ -113,9 +113,9 @@ impl<P: Payload> SessionState<P> {
                 assert!(defined.is_ok(), "a definition that the plan admitted was refused: {defined:?}");
             }
             Change::Remove { dylib, names } => self.remove_planned(dylib, &names, effects),
-            Change::RemoveTracker { tracker } => {
-                if let Some(row) = self.trackers.get(tracker) {
-                    let dylib = row.dylib;
+            Change::RemoveTracker { dylib, tracker } => {
+                let tracker = tracker.unwrap_or_else(|| self.default_tracker(dylib));
+                if self.tracker_lives(tracker) {
                     resources.push((dylib, self.remove_tracker(tracker, effects)));
                 }
             }
@@ -179,8 +179,8 @@ impl<P: Payload> Plan<'_, P> {
                 self.must_have(*dylib)?;
                 self.remove(*dylib, names.iter(), Missing::Refused)
             }
-            Change::RemoveTracker { tracker } => {
-                self.remove_tracker(*tracker);
+            Change::RemoveTracker { dylib, tracker } => {
+                self.remove_tracker(tracker.unwrap_or_else(|| self.state.default_tracker(*dylib)));
                 Ok(())
             }
             Change::SetLinkOrder { dylib, order } => {
@@ -219,7 +219,7 @@ impl<P: Payload> Plan<'_, P> {
         }
         let row = self.state.dylibs.get(dylib).ok_or(Refusal::DylibRemoved)?;
         let tracker = tracker.unwrap_or(row.default_tracker);
-        if self.defunct.contains(&tracker) || !self.state.trackers.contains(tracker) {
+        if self.defunct.contains(&tracker) || !self.state.tracker_lives(tracker) {
             return Err(Refusal::TrackerDefunct);
         }
         Ok(tracker)
@@ -273,9 +273,10 @@ impl<P: Payload> Plan<'_, P> {
 
     /// Removing a tracker that is defunct already does nothing.
     fn remove_tracker(&mut self, tracker: TrackerId) {
-        let Some(row) = self.state.trackers.get(tracker).filter(|_| !self.defunct.contains(&tracker)) else {
+        if self.defunct.contains(&tracker) || !self.state.tracker_lives(tracker) {
             return;
-        };
+        }
+        let row = &self.state.trackers[tracker];
         let is_its = |planned: &mut Planned| planned.tracker == tracker;
         for planned in self.names.values_mut() {
             planned.take_if(is_its);

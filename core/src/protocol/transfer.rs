@@ -7,6 +7,7 @@ use super::ids::{ClaimId, DylibId, Id, RowId, TrackerId};
 use super::row::Links;
 use super::slab::NONE;
 use super::{Payload, SessionState};
+use crate::sync::Arc;
 
 /// A group of rows and resources. A tracker that was removed or transferred is not in the slab.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Tracker<R> {
     pub(crate) links: Links,
     /// In the order in which they were added.
     pub(crate) resources: Vec<R>,
+    /// The name of its dylib, if it was removed and some of its rows are still to go.
+    pub(crate) condemned: Option<Arc<str>>,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -37,7 +40,13 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn create_tracker_in(&mut self, dylib: DylibId) -> TrackerId {
         let next = self.dylibs[dylib].newest_tracker;
         let links = Links { previous: NONE, next };
-        let tracker = self.trackers.insert(Tracker { dylib, first_row: NONE, links, resources: Vec::new() });
+        let tracker = self.trackers.insert(Tracker {
+            dylib,
+            first_row: NONE,
+            links,
+            resources: Vec::new(),
+            condemned: None,
+        });
         if next != NONE {
             self.trackers.at_mut(next).links.previous = tracker.index();
         }
@@ -46,23 +55,34 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Takes a tracker that has no rows any more out of its dylib.
-    pub(crate) fn delete_tracker(&mut self, tracker: TrackerId) -> Option<Tracker<P::Resource>> {
-        let removed = self.trackers.remove(tracker)?;
-        let Links { previous, next } = removed.links;
+    pub(crate) fn delete_tracker(&mut self, tracker: TrackerId) {
+        if self.trackers.contains(tracker) {
+            self.unlink_tracker(tracker);
+            self.trackers.remove(tracker);
+        }
+    }
+
+    /// Takes a tracker out of its dylib's list.
+    pub(crate) fn unlink_tracker(&mut self, tracker: TrackerId) {
+        let Tracker { dylib, links: Links { previous, next }, .. } = self.trackers[tracker];
         if next != NONE {
             self.trackers.at_mut(next).links.previous = previous;
         }
         if previous != NONE {
             self.trackers.at_mut(previous).links.next = next;
         } else {
-            self.dylibs[removed.dylib].newest_tracker = next;
+            self.dylibs[dylib].newest_tracker = next;
         }
-        Some(removed)
+    }
+
+    /// Whether the tracker is there for everybody.
+    pub(crate) fn tracker_lives(&self, tracker: TrackerId) -> bool {
+        self.trackers.contains(tracker) && !self.tracker_is_condemned(tracker)
     }
 
     /// Whether the tracker was removed or transferred, or has been emptied for good by closing the session.
     pub(crate) fn tracker_is_defunct(&self, tracker: TrackerId) -> bool {
-        self.is_closed() || !self.trackers.contains(tracker)
+        self.is_closed() || !self.tracker_lives(tracker)
     }
 
     /// Adds a resource; one that comes too late leaves through `effects`.
@@ -72,7 +92,7 @@ impl<P: Payload> SessionState<P> {
         resource: P::Resource,
         effects: &mut Effects<P>,
     ) -> Result<(), Defunct> {
-        let open = !self.is_closed();
+        let open = !self.tracker_is_defunct(tracker);
         match self.trackers.get_mut(tracker).filter(|_| open) {
             Some(tracker) => {
                 tracker.resources.push(resource);
@@ -102,7 +122,7 @@ impl<P: Payload> SessionState<P> {
         source: TrackerId,
         destination: TrackerId,
     ) -> Result<(), Defunct> {
-        if !self.trackers.contains(source) || !self.trackers.contains(destination) {
+        if !self.tracker_lives(source) || !self.tracker_lives(destination) {
             return Err(Defunct);
         }
         if source == destination {
@@ -134,7 +154,7 @@ impl<P: Payload> SessionState<P> {
 
     /// The last handle is gone: what the tracker still has belongs to the default tracker.
     pub(crate) fn release_tracker(&mut self, tracker: TrackerId) {
-        let Some(row) = self.trackers.get(tracker) else { return };
+        let Some(row) = self.trackers.get(tracker).filter(|row| row.condemned.is_none()) else { return };
         let default = self.dylibs[row.dylib].default_tracker;
         if !weakened("transfer::last_handle_gives_nothing") {
             // Both are live, so that nothing is refused.

@@ -174,7 +174,7 @@ impl<P: Payload> SessionState<P> {
         holdings: Holdings,
         effects: &mut Effects<P>,
     ) -> Option<WaitId> {
-        if !self.queries.contains(query) {
+        if !self.queries.get(query).is_some_and(Query::is_live) {
             return None;
         }
         let graph = &mut self.waits_for;
@@ -350,7 +350,8 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn needed_by_query(&self, id: QueryId, out: &mut Vec<Node>) {
-        match self.queries.get(id).map(|query| &query.phase) {
+        match self.queries.get(id).filter(|query| query.is_live()).map(|query| &query.phase) {
+            Some(Phase::Lodged(lodged)) if lodged.ended => {}
             Some(Phase::Lodged(lodged)) => {
                 let waits = lodged.entries.iter().filter(|entry| entry.waits());
                 out.extend(waits.map(|entry| Node::Row(entry.row, lodged.required_state)));

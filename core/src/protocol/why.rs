@@ -51,8 +51,14 @@ impl<P: Payload> SessionState<P> {
             WhyGenerator {
                 dylib: self.dylibs[generator.dylib].name.clone(),
                 name: generator.name.clone(),
-                is_busy: generator.occupant.is_some_and(|query| self.queries.contains(query)),
-                queued: generator.queue.iter().filter(|query| self.queries.contains(**query)).count(),
+                is_busy: generator
+                    .occupant
+                    .is_some_and(|query| self.queries.get(query).is_some_and(Query::is_live)),
+                queued: generator
+                    .queue
+                    .iter()
+                    .filter(|query| self.queries.get(**query).is_some_and(Query::is_live))
+                    .count(),
             }
         });
         let state = match live().next() {
@@ -79,7 +85,7 @@ impl<P: Payload> SessionState<P> {
     /// Why each symbol of a query is not far enough; some of them where they are many.
     fn waiting_of(&self, query: QueryId) -> Option<Vec<Why>> {
         const SYMBOLS_MAX: usize = 8;
-        Some(match &self.queries.get(query)?.phase {
+        Some(match &self.queries.get(query).filter(|query| query.is_live())?.phase {
             Phase::Lodged(lodged) => {
                 let waits = lodged.entries.iter().filter(|entry| entry.waits());
                 waits.take(SYMBOLS_MAX).map(|entry| self.why_row(entry.row, None)).collect()
@@ -127,7 +133,7 @@ impl<P: Payload> SessionState<P> {
         let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
         let blocked_in = self.waits_for.blocked_with(claim).map(|query| self.symbols_of(query));
         let mut asked_for = WaitedFor::default();
-        let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim);
+        let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim) && query.is_live();
         for query in self.queries.iter().map(|(_, query)| query).filter(asked) {
             self.add_symbols_of(query, &mut asked_for);
         }
@@ -136,7 +142,7 @@ impl<P: Payload> SessionState<P> {
 
     fn symbols_of(&self, query: QueryId) -> WaitedFor {
         let mut symbols = WaitedFor::default();
-        if let Some(query) = self.queries.get(query) {
+        if let Some(query) = self.queries.get(query).filter(|query| query.is_live()) {
             self.add_symbols_of(query, &mut symbols);
         }
         symbols
@@ -176,6 +182,10 @@ impl<P: Payload> SessionState<P> {
         let mut claims = FxHashSet::default();
         let mut cursor = waiting.queries;
         while let Some((query, lodged)) = lodged_at(&self.queries, cursor) {
+            if !query.is_live() {
+                cursor = lodged.next_of(cursor);
+                continue;
+            }
             demand.lookups += 1;
             if let Some(id) = self.queries.id_at(cursor.query) {
                 claims.extend(self.waits_for.held_in(id));

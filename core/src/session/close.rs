@@ -79,8 +79,7 @@ impl ExecutionSession {
     fn drain(&self) {
         loop {
             let idle = self.0.drain.start_round();
-            self.0.dispatcher.run_ready();
-            crate::in_place::run_ready();
+            self.run_ready();
             let waited = {
                 let _waits = frame::waits(self, Wait::Close);
                 self.wait_for(&idle)
@@ -103,7 +102,8 @@ impl ExecutionSession {
         }
         let mut sources = Vec::new();
         for dylib in dylibs {
-            let Some((name, resources)) = self.transact(|state, effects| state.end_dylib(dylib, effects))
+            let Some((name, resources)) =
+                self.transact_removal(|state, effects| state.end_dylib(dylib, effects))
             else {
                 continue;
             };

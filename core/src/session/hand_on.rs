@@ -20,9 +20,20 @@ impl ExecutionSession {
     /// Nothing here runs code of the embedder: that is enqueued as tasks of its own, behind the units, and
     /// starts at the earliest in `run_ready`, when everything has been handed over.
     pub(super) fn hand_on(&self, effects: Effects<Live>) {
-        if effects.is_empty() {
-            return;
+        if !effects.is_empty() {
+            self.pass_on(effects);
+            self.run_ready();
         }
+    }
+
+    /// Lets this thread run what it was left with, if nothing of ours is beneath.
+    pub(super) fn run_ready(&self) {
+        self.0.dispatcher.run_ready();
+        crate::in_place::run_ready();
+    }
+
+    /// Enqueues tasks and wakes waiters; what falls to this thread waits for [`Self::run_ready`].
+    pub(super) fn pass_on(&self, effects: Effects<Live>) {
         let Effects { claimed, tasks, completed, generations, leftovers, events, names_released } = effects;
         for claimed in claimed {
             self.enqueue(self.unit_task(claimed));
@@ -32,6 +43,7 @@ impl ExecutionSession {
         }
         let mut told = Vec::new();
         for Completed { handler, outcome } in completed {
+            let outcome = outcome.map(|answer| answer.into_found().collect());
             match handler {
                 Completion::Blocked(blocked) => blocked.finish(outcome),
                 handler => told.push((handler, outcome)),
@@ -64,15 +76,12 @@ impl ExecutionSession {
         if names_released > 0 {
             self.0.pool.released(names_released);
         }
-        self.0.dispatcher.run_ready();
-        crate::in_place::run_ready();
     }
 
     /// Gives a handler the answer of a lookup that no transaction had to see, as if one had.
     pub(super) fn answer(&self, handler: Completion, ready: LookupResult) {
         self.enqueue(self.answer_task(handler, || Ok(ready)));
-        self.0.dispatcher.run_ready();
-        crate::in_place::run_ready();
+        self.run_ready();
     }
 
     fn answer_task(
@@ -134,6 +143,10 @@ impl ExecutionSession {
                     discarded.iter().for_each(|symbol| unit.discard(&dylib, symbol));
                     drop(unit);
                 })
+            }
+            Leftover::Unheard(failure) => {
+                self.report(SessionError::Failed(failure));
+                Ok(())
             }
             other => crate::panics::guard(move || drop(other)),
         };

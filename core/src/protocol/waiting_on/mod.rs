@@ -263,6 +263,11 @@ impl<P: Copy> WaitingForest<P> {
             || !(self.releasing.is_empty() && self.failing.is_empty() && self.dead.is_empty())
     }
 
+    /// Whether a failure has dependants left to tell.
+    pub(crate) fn is_failing(&self) -> bool {
+        !self.failing.is_empty()
+    }
+
     /// Whether any group that is not Ready depends on this very node.
     pub(crate) fn has_dependants(&self, node: NodeId) -> bool {
         self.arena.is_alive(node) && self.arena.nodes[node.index as usize].dependants != NONE

@@ -1,0 +1,296 @@
+//! Random histories in which operations come between the slices of what earlier ones left to do.
+//!
+//! The state takes one to three steps a slice and is asked for slices at random moments, so removals, failures, ended
+//! queries and emissions overtake each other in every way. What each operation answers depends on how far the work has
+//! come; what holds whenever nothing is left to do does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::define::Definition;
+use super::effects::{ClaimedUnit, Effects};
+use super::ids::{DylibId, QueryId, RowId, TrackerId};
+use super::lookup::Search;
+use super::row::RowState;
+use super::{Payload, SessionState};
+use crate::session::SessionTag;
+use crate::{
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
+    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
+    TaskPriority,
+};
+
+enum Numbers {}
+
+impl Payload for Numbers {
+    type Unit = u32;
+    type Handler = u32;
+    type Generator = u32;
+    type Resource = u32;
+}
+
+const NAMES: usize = 12;
+const TRACKERS: usize = 3;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Define { tracker: usize, names: u16 },
+    LookUp { names: u16, ready: bool },
+    Withdraw(usize),
+    Resolve(usize),
+    Emit { claim: usize, dependencies: u16 },
+    Fail(usize),
+    RemoveName(usize),
+    RemoveTracker(usize),
+    Clear,
+    Slice,
+    Drain,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let names = 1u16..1 << NAMES;
+    prop_oneof![
+        6 => (0..=TRACKERS, names.clone()).prop_map(|(tracker, names)| Step::Define { tracker, names }),
+        6 => (names, any::<bool>()).prop_map(|(names, ready)| Step::LookUp { names, ready }),
+        1 => (0usize..8).prop_map(Step::Withdraw),
+        5 => (0usize..8).prop_map(Step::Resolve),
+        6 => (0usize..8, any::<u16>()).prop_map(|(claim, dependencies)| Step::Emit { claim, dependencies }),
+        2 => (0usize..8).prop_map(Step::Fail),
+        2 => (0..NAMES).prop_map(Step::RemoveName),
+        2 => (0..=TRACKERS).prop_map(Step::RemoveTracker),
+        1 => Just(Step::Clear),
+        8 => Just(Step::Slice),
+        1 => Just(Step::Drain),
+    ]
+}
+
+struct History {
+    state: SessionState<Numbers>,
+    names: Vec<SymbolName>,
+    unit_name: SymbolName,
+    dylib: DylibId,
+    /// The first is the dylib's default tracker.
+    trackers: Vec<TrackerId>,
+    made: u32,
+    queries: Vec<QueryId>,
+    ended: BTreeSet<u32>,
+    /// Claims, resolved or not.
+    claims: Vec<(ClaimedUnit<u32>, bool)>,
+    /// What each emitted row depends on, of what was not Ready then.
+    dependencies: BTreeMap<RowId, Vec<RowId>>,
+    /// Rows that were Ready once.
+    ready: BTreeSet<RowId>,
+    /// Rows that were removed while something was left to do: who depends on them may have been Ready for it already.
+    removed_in_between: BTreeSet<RowId>,
+}
+
+impl History {
+    fn new(slice_steps: usize) -> Self {
+        let pool = SymbolStringPool::new();
+        let mut state = SessionState::new(true);
+        state.agenda.slice_steps = slice_steps;
+        let dylib = state.create_dylib("main".into()).unwrap();
+        let trackers = (0..=TRACKERS).map(|_| state.create_tracker(dylib)).collect();
+        Self {
+            state,
+            names: (0..NAMES).map(|index| pool.intern(&format!("s{index}"))).collect(),
+            unit_name: pool.intern("unit"),
+            dylib,
+            trackers,
+            made: 0,
+            queries: Vec::new(),
+            ended: BTreeSet::new(),
+            claims: Vec::new(),
+            dependencies: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            removed_in_between: BTreeSet::new(),
+        }
+    }
+
+    fn chosen(&self, names: u16) -> Vec<SymbolName> {
+        (0..NAMES).filter(|name| names >> name & 1 == 1).map(|name| self.names[name].clone()).collect()
+    }
+
+    fn run(&mut self, step: &Step) {
+        let before: Vec<RowId> = self.state.rows.iter().map(|(id, _)| id).collect();
+        let had_work = self.state.has_work();
+        let mut effects = Effects::default();
+        self.apply(step, &mut effects);
+        self.take(effects);
+        for (id, row) in self.state.rows.iter() {
+            if matches!(row.state, RowState::Ready { .. }) {
+                self.ready.insert(id);
+            }
+        }
+        if had_work || self.state.has_work() {
+            let is_gone =
+                |id: &RowId| self.state.rows.get(*id).is_none_or(|row| self.state.is_condemned(row));
+            self.removed_in_between.extend(before.into_iter().filter(is_gone));
+        }
+        if !self.state.has_work() {
+            self.check();
+        }
+    }
+
+    fn apply(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
+        match *step {
+            Step::Define { tracker, names } => self.define(tracker, names, effects),
+            Step::LookUp { names, ready } => self.look_up(names, ready, effects),
+            Step::Withdraw(query) if !self.queries.is_empty() => {
+                let query = self.queries.remove(query % self.queries.len());
+                self.state.withdraw(query, effects);
+            }
+            Step::Resolve(claim) => self.resolve(claim, effects),
+            Step::Emit { claim, dependencies } => self.emit(claim, dependencies, effects),
+            Step::Fail(claim) if !self.claims.is_empty() => {
+                let (claimed, _) = self.claims.remove(claim % self.claims.len());
+                self.state.fail(claimed.claim, FailureCause::Abandoned, effects);
+            }
+            Step::RemoveName(name) => {
+                let names = [self.names[name].clone()];
+                let _ = self.state.remove_names(self.dylib, &names, || "main".into(), effects);
+            }
+            Step::RemoveTracker(tracker) => {
+                drop(self.state.remove_tracker(self.trackers[tracker], effects));
+                self.trackers[tracker] = self.state.create_tracker(self.dylib);
+            }
+            Step::Clear => {
+                drop(self.state.clear(self.dylib, effects));
+                let fresh = (0..=TRACKERS).map(|_| self.state.create_tracker(self.dylib));
+                self.trackers = fresh.collect();
+            }
+            Step::Slice => {
+                self.state.slice(effects);
+            }
+            Step::Drain => while self.state.slice(effects) {},
+            Step::Withdraw(_) | Step::Fail(_) => {}
+        }
+    }
+
+    fn define(&mut self, tracker: usize, names: u16, effects: &mut Effects<Numbers>) {
+        self.made += 1;
+        // What exists already would refuse all of them.
+        let fresh = |name: &SymbolName| self.state.find(self.dylib, name).is_none();
+        let symbols: SymbolFlagsMap =
+            self.chosen(names).into_iter().filter(fresh).map(|name| (name, SymbolFlags::EXPORTED)).collect();
+        let definition = Definition {
+            unit_name: self.unit_name.clone(),
+            symbols,
+            initializer: None,
+            priority: TaskPriority::Demanded,
+            by_task: false,
+        };
+        let tracker = (tracker > 0).then(|| self.trackers[tracker]);
+        self.state
+            .define(self.dylib, tracker, definition, self.made, effects)
+            .expect("nothing is defined twice");
+    }
+
+    fn look_up(&mut self, names: u16, ready: bool, effects: &mut Effects<Numbers>) {
+        self.made += 1;
+        let search = Search {
+            kind: LookupKind::Static,
+            order: vec![(self.dylib, JitDylibLookupFlags::MatchAllSymbols)],
+            symbols: LookupSet::weakly_referenced(self.chosen(names)),
+            required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
+            ..Search::default()
+        };
+        self.queries.extend(self.state.lookup(search, self.made, |_| "main".into(), effects));
+    }
+
+    fn resolve(&mut self, claim: usize, effects: &mut Effects<Numbers>) {
+        let unresolved: Vec<_> = (0..self.claims.len()).filter(|&index| !self.claims[index].1).collect();
+        if unresolved.is_empty() {
+            return;
+        }
+        let (claimed, resolved) = &mut self.claims[unresolved[claim % unresolved.len()]];
+        let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
+        let addresses = claimed.symbols.keys().map(|name| (name.clone(), address)).collect();
+        *resolved =
+            self.state.resolve(claimed.claim, &self.unit_name, &claimed.symbols, &addresses, effects).is_ok();
+    }
+
+    fn emit(&mut self, claim: usize, dependencies: u16, effects: &mut Effects<Numbers>) {
+        let resolved: Vec<_> = (0..self.claims.len()).filter(|&index| self.claims[index].1).collect();
+        if resolved.is_empty() {
+            return;
+        }
+        let index = resolved[claim % resolved.len()];
+        let needed = self.chosen(dependencies & dependencies >> 4);
+        let needed: Vec<RowId> = needed.iter().filter_map(|name| self.state.find(self.dylib, name)).collect();
+        let is_ready = |row: &RowId| matches!(self.state.rows[*row].state, RowState::Ready { .. });
+        let unready: Vec<RowId> = needed.iter().copied().filter(|row| !is_ready(row)).collect();
+        let claimed = &self.claims[index].0;
+        let own: Vec<RowId> =
+            claimed.symbols.keys().filter_map(|name| self.state.row_of_claim(claimed.claim, name)).collect();
+        let symbols = claimed.symbols.keys().cloned().collect();
+        let token = |&row: &RowId| Dependency { row, session: SessionTag::default() };
+        let group = DependenceGroup { symbols, dependencies: needed.iter().map(token).collect() };
+        let emitted = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, &[group], effects);
+        if emitted.is_ok() {
+            self.claims.remove(index);
+            self.dependencies.extend(own.into_iter().map(|row| (row, unready.clone())));
+        }
+    }
+
+    fn take(&mut self, effects: Effects<Numbers>) {
+        self.claims.extend(effects.claimed.into_iter().map(|claimed| (claimed, false)));
+        for completed in effects.completed {
+            assert!(self.ended.insert(completed.handler), "a query ends once");
+        }
+    }
+
+    /// Nothing is left to do: whatever was to follow has followed.
+    fn check(&mut self) {
+        self.state.check();
+        for (row, dependencies) in &self.dependencies {
+            let Some(dependant) = self.state.rows.get(*row) else { continue };
+            for dependency in dependencies {
+                let state = self.state.rows.get(*dependency).map(|row| &row.state);
+                let failed = matches!(state, Some(RowState::Failed { .. }));
+                match dependant.state {
+                    RowState::Ready { .. } => assert!(
+                        self.ready.contains(dependency) || self.removed_in_between.contains(dependency),
+                        "{row:?} is Ready and {dependency:?} never was"
+                    ),
+                    RowState::Emitted { .. } => {
+                        assert!(!failed, "{row:?} waits for {dependency:?}, which has failed");
+                        assert!(
+                            state.is_some()
+                                || self.ready.contains(dependency)
+                                || self.removed_in_between.contains(dependency),
+                            "{row:?} waits for {dependency:?}, which was removed"
+                        );
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.removed_in_between.retain(|row| self.dependencies.values().flatten().any(|other| other == row));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_comes_between_slices_everything_follows_in_the_end(
+        slice_steps in 1usize..4,
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut history = History::new(slice_steps);
+        for step in &steps {
+            history.run(step);
+        }
+        history.run(&Step::Drain);
+        history.run(&Step::Clear);
+        history.run(&Step::Drain);
+        prop_assert_eq!(history.state.rows.len(), 0);
+        prop_assert_eq!(history.state.queries.len(), 0);
+        prop_assert_eq!(history.state.claims.len(), 0);
+        prop_assert_eq!(history.state.failures.len(), 0);
+        prop_assert_eq!(history.state.units.len(), 0);
+        prop_assert!(history.state.forest.is_empty());
+    }
+}
