@@ -28,6 +28,8 @@ pub(crate) struct Effects<P: Payload> {
     pub(crate) leftovers: Vec<Leftover<P>>,
     /// What observers shall see.
     pub(crate) events: Vec<SessionEvent>,
+    /// Units whose initializers are no longer defined, by number.
+    pub(crate) initializers_gone: Vec<u64>,
     /// How many names nobody but the pool seems to hold any more, for its own housekeeping.
     pub(crate) names_released: usize,
 }
@@ -41,6 +43,7 @@ impl<P: Payload> Default for Effects<P> {
             generations: Vec::new(),
             leftovers: Vec::new(),
             events: Vec::new(),
+            initializers_gone: Vec::new(),
             names_released: 0,
         }
     }
@@ -54,6 +57,7 @@ impl<P: Payload> Effects<P> {
             && self.generations.is_empty()
             && self.leftovers.is_empty()
             && self.events.is_empty()
+            && self.initializers_gone.is_empty()
             && self.names_released == 0
     }
 

@@ -1,6 +1,7 @@
 //! Blocked lookups: the thread waits for what is not there yet.
 
 use crate::protocol::ids::QueryId;
+use crate::protocol::lookup::Search;
 use crate::protocol::query::Found;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::Arc;
@@ -18,11 +19,21 @@ impl ExecutionSession {
     ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
+        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
+        self.wait_for_answer(order, search, deadline)
+    }
+
+    /// Lodges a search and waits for its answer.
+    pub(crate) fn wait_for_answer(
+        &self,
+        order: &SearchOrder,
+        search: Search,
+        deadline: Option<Deadline>,
+    ) -> Result<Vec<Found>, LookupError> {
         if let Some(held) = self.0.held.and_then(|held| held()) {
             return Err(WaitError::Holding { held }.into());
         }
         let blocked = Arc::new(BlockedLookup::default());
-        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let (blocking, holdings) = holding::about_to_block(self).unzip();
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());

@@ -7,7 +7,7 @@ use crate::protocol::SessionState;
 use crate::protocol::effects::Effects;
 use crate::sync::{Arc, Mutex, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
-use crate::{InPlaceTaskDispatcher, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
+use crate::{InPlaceTaskDispatcher, Platform, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
 
 use super::deadline::Clock;
 use super::drain::Drain;
@@ -25,6 +25,7 @@ pub struct ExecutionSessionBuilder {
     pool: Option<SymbolStringPool>,
     observer: Option<Observer>,
     reporter: Option<Reporter>,
+    platform: Option<Arc<dyn Platform>>,
     held: Option<Held>,
     measure_lock_holds: bool,
     clock: Option<Clock>,
@@ -57,6 +58,13 @@ impl ExecutionSessionBuilder {
     #[must_use]
     pub fn error_reporter(mut self, reporter: Arc<dyn Fn(&SessionError) + Send + Sync>) -> Self {
         self.reporter = Some(reporter);
+        self
+    }
+
+    /// Who is told of dylibs and of units, so that static initialisers run when they should.
+    #[must_use]
+    pub fn platform(mut self, platform: Arc<dyn Platform>) -> Self {
+        self.platform = Some(platform);
         self
     }
 
@@ -117,6 +125,7 @@ impl ExecutionSessionBuilder {
             observer: self.observer,
             reporter: self.reporter,
             drain: Drain::default(),
+            platform: self.platform,
             held: self.held,
             clock,
             epoch,
