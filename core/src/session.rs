@@ -131,7 +131,7 @@ impl ExecutionSession {
     ) -> R {
         let (result, effects, more) = self.locked(|Locked { state, effects }| {
             let result = operation(state, effects);
-            let more = state.finish_transaction();
+            let more = state.finish_transaction(effects);
             (result, effects.take(), more)
         });
         match effects {

@@ -71,15 +71,15 @@ impl Default for Agenda {
 impl<P: Payload> SessionState<P> {
     /// Called at the end of every transaction, under the lock. Says whether the caller has to come back, by
     /// [`Self::slice`], until that says otherwise.
-    pub(crate) fn finish_transaction(&mut self) -> bool {
-        self.finish_hold();
+    pub(crate) fn finish_transaction(&mut self, effects: &mut Effects<P>) -> bool {
+        self.finish_hold(effects);
         self.has_work() && !std::mem::replace(&mut self.agenda.attended, true)
     }
 
     /// One slice. Says whether there is more, for the one who attends to the work.
     pub(crate) fn slice(&mut self, effects: &mut Effects<P>) -> bool {
         self.settle(effects);
-        self.finish_hold();
+        self.finish_hold(effects);
         self.agenda.attended = self.has_work();
         self.agenda.attended
     }
@@ -87,7 +87,7 @@ impl<P: Payload> SessionState<P> {
     /// One slice, by somebody who does not attend to the work.
     pub(crate) fn help(&mut self, effects: &mut Effects<P>) {
         self.settle(effects);
-        self.finish_hold();
+        self.finish_hold(effects);
     }
 
     /// Whoever attended to the work cannot go on; the next transaction takes over.
@@ -160,7 +160,8 @@ impl<P: Payload> SessionState<P> {
         self.agenda.steps += steps;
     }
 
-    fn finish_hold(&mut self) {
+    fn finish_hold(&mut self, effects: &mut Effects<P>) {
+        effects.memory.extend(self.forest.take_discarded());
         #[cfg(any(test, debug_assertions))]
         self.check_now_and_then();
         self.records.end_change();
