@@ -1,20 +1,23 @@
 //! A queue that grows and gives memory back in pieces: no step of it moves a million entries.
 
-use std::collections::{LinkedList, VecDeque};
+use std::collections::VecDeque;
 
 /// First in, first out.
 #[derive(Debug)]
 pub(super) struct Pieces<T> {
     /// None is empty but the only one.
-    pieces: LinkedList<VecDeque<T>>,
+    pieces: VecDeque<VecDeque<T>>,
 }
 
 /// How many entries a piece has at most.
 const PIECE: usize = 256;
 
+/// How many pieces a queue that has become short has room for.
+const FEW: usize = 4;
+
 impl<T> Pieces<T> {
     pub(super) const fn new() -> Self {
-        Self { pieces: LinkedList::new() }
+        Self { pieces: VecDeque::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -37,6 +40,9 @@ impl<T> Pieces<T> {
         let entry = first.pop_front();
         if first.is_empty() && self.pieces.len() > 1 {
             self.pieces.pop_front();
+            if self.pieces.len() == 1 {
+                self.pieces.shrink_to(FEW);
+            }
         }
         entry
     }

@@ -90,7 +90,7 @@ impl<T: Copy> Pool<T> {
         let word = room.free.iter().position(|&word| word != 0).expect("an open chunk has room");
         let bit = room.free[word].trailing_zeros();
         room.free[word] &= room.free[word] - 1;
-        number << OFFSET_BITS | word as u32 * u64::BITS | bit
+        (number << OFFSET_BITS) + word as u32 * u64::BITS + bit
     }
 
     /// Frees a place, whose next user must be told an age of at least `age`; without one it is used up.
@@ -201,7 +201,7 @@ impl<T: Copy> Pool<T> {
     pub(super) fn indices(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().zip(&self.rooms).zip(0u32..).flat_map(|((chunk, room), number)| {
             let is_used = |&offset: &usize| room.free[offset / 64] >> (offset % 64) & 1 == 0;
-            (0..chunk.len()).filter(is_used).map(move |offset| number << OFFSET_BITS | offset as u32)
+            (0..chunk.len()).filter(is_used).map(move |offset| (number << OFFSET_BITS) + offset as u32)
         })
     }
 }
