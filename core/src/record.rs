@@ -201,11 +201,13 @@ impl Records {
     /// About so many names will be Ready soon: makes room for them at once, if they are more than there are now.
     ///
     /// The map moves its entries bit by bit as it grows, which costs more than all else where a lookup makes very many
-    /// symbols Ready. Where few come to many, that is as it should be: room for all would be a pause.
+    /// symbols Ready. Where few come to many, that is as it should be: room for all would be a pause. So would be room for
+    /// more than can come soon, which might not come at all.
     pub(crate) fn expect(&self, names: usize) {
         const MANY: usize = 1024;
+        const AT_ONCE_MAX: usize = 1 << 20;
         if names >= MANY && names >= self.names.len() {
-            self.names.reserve(names);
+            self.names.reserve(names.min(AT_ONCE_MAX));
         }
     }
 

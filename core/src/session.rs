@@ -119,16 +119,16 @@ impl ExecutionSession {
         &self,
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
-        let (result, effects, more) = self.locked(|Locked { state, effects }| {
+        let (result, effects, attendance) = self.locked(|Locked { state, effects }| {
             let result = operation(state, effects);
-            let more = state.finish_transaction();
-            (result, effects.take(), more)
+            let attendance = state.finish_transaction();
+            (result, effects.take(), attendance)
         });
-        match effects {
+        match (attendance, effects) {
             // Long consequences come in slices; between two of them the lock is free for others.
-            effects if more => self.attend(effects.unwrap_or_default()),
-            Some(effects) => self.hand_on(effects),
-            None => {}
+            (Some(attendance), effects) => self.attend(attendance, effects.unwrap_or_default()),
+            (None, Some(effects)) => self.hand_on(effects),
+            (None, None) => {}
         }
         result
     }

@@ -308,7 +308,7 @@ impl Harness {
             Operation::RemoveName { dylib, name } => self.remove_name(dylib, name, &mut effects),
             Operation::RemoveTracker { dylib } => self.remove_tracker(dylib, &mut effects),
         }
-        while self.state.slice(&mut effects) {}
+        self.state.settle_all(&mut effects);
         self.state.check();
         self.model.ripen();
         self.compare(effects);

@@ -1,6 +1,7 @@
 //! Blocked lookups: the thread waits for what is not there yet.
 
 use crate::protocol::ids::QueryId;
+use crate::protocol::lookup::Search;
 use crate::protocol::query::Found;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::Arc;
@@ -17,23 +18,27 @@ impl ExecutionSession {
     ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
-        if let Some(held) = self.0.held.and_then(|held| held()) {
-            return Err(WaitError::Holding { held }.into());
-        }
+        let held = self.0.held.and_then(|held| held());
         let blocked = Arc::new(BlockedLookup::default());
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let (blocking, holdings) = holding::about_to_block(self).unzip();
-        let query: Option<QueryId> = lodge_span.in_scope(|| {
+        let lodged: Result<Option<QueryId>, Refused> = lodge_span.in_scope(|| {
             self.transact(|state, effects| {
+                if let Some(held) = held
+                    && !state.ends_at_once(&search)
+                {
+                    return Err(Refused { held, _search: search });
+                }
                 let name = |position: usize| order[position].0.shared_name();
-                let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects)?;
-                if let Some(holdings) = holdings {
+                let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects);
+                if let (Some(query), Some(holdings)) = (query, holdings) {
                     holding::known_as(state.begin_wait(query, holdings, effects));
                 }
-                Some(query)
+                Ok(query)
             })
         });
+        let query = lodged.map_err(|Refused { held, .. }| WaitError::Holding { held })?;
         let waited = self.wait(&blocked.latch);
         drop(blocking);
         if let Err(error) = waited {
@@ -45,4 +50,11 @@ impl ExecutionSession {
         }
         blocked.take().unwrap_or(Err(LookupError::Closed))
     }
+}
+
+/// A lookup that would have had to wait on a thread that must not. Nothing was claimed for it.
+struct Refused {
+    held: &'static str,
+    /// Dropped without the lock.
+    _search: Search,
 }
