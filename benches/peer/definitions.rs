@@ -15,12 +15,40 @@ pub(crate) fn absolute_points(scale: Scale) -> Vec<Point> {
 pub(crate) fn tracker_points(scale: Scale) -> Vec<Point> {
     let sizes = scale.pick(&[1_000, 10_000][..], &[1_000, 10_000, 100_000]);
     let point = |&n| Point::new("remove_trackers", "remove_trackers", n, move || trackers(scale, n));
-    sizes.iter().map(point).collect()
+    let mut points: Vec<_> = sizes.iter().map(point).collect();
+    // The peer has no such case.
+    let sizes = scale.pick(&[10_000, 100_000][..], &[10_000, 100_000, 1_000_000]);
+    let point = |&n| Point::new("remove_tracker", "remove_tracker", n, move || tracker(scale, n));
+    points.extend(sizes.iter().map(point));
+    points
+}
+
+/// Removes one tracker of many symbols, all of them Ready.
+fn tracker(scale: Scale, n: usize) {
+    let remove_from = |engine: Engine| {
+        let names = engine.names(0, n);
+        let tracker = engine.main.create_tracker();
+        for (index, name) in names.iter().enumerate() {
+            engine.main.define_with_tracker(one_absolute(name, index), &tracker).expect("names are distinct");
+        }
+        engine.look_up(&engine.order, &names);
+        engine.longest_hold_us();
+        let mut sample = Sample::default();
+        sample.time(|| tracker.remove().expect("there are no resources that could refuse"));
+        let longest = engine.longest_hold_us();
+        if longest > 0.0 {
+            sample.extra("longest_hold_us", longest);
+        }
+        sample
+    };
+    let mut samples = repeat(scale, |_| remove_from(Engine::in_place()));
+    samples.push(remove_from(Engine::measured()).untimed());
+    Row { case: "remove_tracker", parameter: None, n, threads: 1, operations: n }.report(&samples);
 }
 
 /// Defines symbols one by one, then looks all of them up.
 fn absolute(scale: Scale, n: usize) {
-    let samples = repeat(scale, |repetition| {
+    let mut samples = repeat(scale, |repetition| {
         let engine = Engine::in_place();
         let names = engine.names(0, n);
         let before = resident_bytes();
@@ -48,6 +76,16 @@ fn absolute(scale: Scale, n: usize) {
         sample.extra("teardown_ms", millis(begun.elapsed()));
         sample
     });
+    let mut holds = Sample::default();
+    let engine = Engine::measured();
+    let names = engine.names(0, n);
+    names.iter().enumerate().for_each(|(index, name)| engine.define_absolute(name, index));
+    holds.extra("longest_hold_us", engine.longest_hold_us());
+    drop(engine.look_up(&engine.order, &names));
+    holds.extra("lookup_longest_hold_us", engine.longest_hold_us());
+    engine.main.clear().expect("there are no resources that could refuse");
+    holds.extra("clear_longest_hold_us", engine.longest_hold_us());
+    samples.push(holds.untimed());
     Row { case: "define_absolute", parameter: None, n, threads: 1, operations: n }.report(&samples);
 }
 

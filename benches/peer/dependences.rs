@@ -5,7 +5,7 @@ use std::time::Instant;
 use uruk_core::shared_error;
 
 use crate::graph::Graph;
-use crate::harness::{Row, Sample, Scale, millis, repeat};
+use crate::harness::{Row, Sample, Scale, median, millis, repeat};
 use crate::parked::{Answer, Units};
 use crate::point::Point;
 use crate::support::Engine;
@@ -24,13 +24,16 @@ const SHAPES: [Shape; 7] = [
 ];
 
 pub(crate) fn points(scale: Scale) -> Vec<Point> {
-    let sizes = scale.pick(&[1_000, 3_000][..], &[1_000, 3_000, 10_000, 30_000, 100_000]);
+    // The peer ends at 100,000.
+    let sizes = scale.pick(&[1_000, 3_000][..], &[1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000]);
     let mut points = Vec::new();
     for (case, group, order, graph) in SHAPES {
         for &n in sizes {
             points.push(Point::new(case, group, n, move || shape(scale, case, order, &graph(n))));
         }
     }
+    let ordered = scale.pick(3_000, 100_000);
+    points.push(Point::new("dep_orders", "", ordered, move || orders(scale, ordered)));
     let failing = |&n| Point::new("fail_chain", "fail_chain", n, move || fail_chain(scale, n));
     points.extend(sizes.iter().map(failing));
     points
@@ -38,15 +41,45 @@ pub(crate) fn points(scale: Scale) -> Vec<Point> {
 
 /// Emits every unit of `graph` in its order; the lookup of all symbols is answered by the last.
 fn shape(scale: Scale, case: &str, order: &str, graph: &Graph) {
-    let samples = repeat(scale, |_| emit_all(graph));
+    let mut samples = repeat(scale, |_| emit_all(Engine::in_place(), graph));
+    samples.extend(measured(samples.len(), || emit_all(Engine::measured(), graph)));
     let n = graph.len();
     let parameter = Some(("order", format!("\"{order}\"")));
     Row { case, parameter, n, threads: 1, operations: n }.report(&samples);
 }
 
-fn emit_all(graph: &Graph) -> Sample {
+/// Emits one graph in orders of all kinds: what it costs does not depend on them.
+fn orders(scale: Scale, n: usize) {
+    let mut graph = Graph::random_topological(n);
+    let mut costs = Vec::new();
+    let mut samples = Vec::new();
+    for order in 0..10 {
+        match order {
+            0 => {}
+            1 => graph.order.reverse(),
+            seed => graph.shuffle(seed),
+        }
+        let of_order = repeat(scale.few(), |_| emit_all(Engine::in_place(), &graph));
+        costs.push(median(of_order.iter().map(|sample| sample.wall.as_nanos() as f64 / n as f64).collect()));
+        samples.extend(of_order);
+    }
+    for sample in &mut samples {
+        sample.extra("orders", costs.len() as f64);
+        sample.extra("order_ns_per_op_min", costs.iter().copied().fold(f64::INFINITY, f64::min));
+        sample.extra("order_ns_per_op_median", median(costs.clone()));
+        sample.extra("order_ns_per_op_max", costs.iter().copied().fold(0.0, f64::max));
+    }
+    Row { case: "dep_orders", parameter: None, n, threads: 1, operations: n }.report(&samples);
+}
+
+/// One more repetition whose times do not count, because measuring the lock costs some: its other figures do.
+fn measured(repetitions: usize, run: impl FnOnce() -> Sample) -> Option<Sample> {
+    (repetitions > 0).then(|| run().untimed())
+}
+
+fn emit_all(engine: Engine, graph: &Graph) -> Sample {
     let mut sample = Sample::default();
-    let units = Units::new(Engine::in_place(), graph.len());
+    let units = Units::new(engine, graph.len());
     let begun = Instant::now();
     units.define();
     sample.extra("define_ms", millis(begun.elapsed()));
@@ -56,19 +89,33 @@ fn emit_all(graph: &Graph) -> Sample {
     units.engine.session.lookup_async(request, answer.handler());
     sample.extra("lookup_ms", millis(begun.elapsed()));
     let mut parked = units.park(graph);
+    units.engine.longest_hold_us();
 
     let (first_half, rest) = graph.order.split_at(graph.len() / 2);
     let (last, second_half) = rest.split_last().expect("a graph has units");
+    let mut before = 0.0;
     let (half, end) = sample.time(|| {
         let begun = Instant::now();
         first_half.iter().for_each(|&unit| parked.emit(unit));
         let half = begun.elapsed();
         second_half.iter().for_each(|&unit| parked.emit(unit));
+        before = units.engine.longest_hold_us();
         let begun = Instant::now();
         parked.emit(*last);
         (half, begun.elapsed())
     });
     assert_eq!(answer.get(), Some(true), "the last emission answers the lookup");
+    let of_last = units.engine.longest_hold_us();
+    if of_last > 0.0 {
+        // The last emission makes many symbols Ready at once, in most shapes.
+        sample.extra("longest_hold_us", before.max(of_last));
+        sample.extra("last_emit_longest_hold_us", of_last);
+    }
+    let metrics = units.engine.session.metrics();
+    if metrics.edges > 0 {
+        sample.extra("edges_visited_per_edge", metrics.edge_visits as f64 / metrics.edges as f64);
+        sample.extra("root_steps_per_edge", metrics.root_steps as f64 / metrics.edges as f64);
+    }
     sample.extra("first_half_ms", millis(half));
     sample.extra("last_emit_ms", millis(end));
     drop(parked);
@@ -81,26 +128,35 @@ fn emit_all(graph: &Graph) -> Sample {
 /// Fails the last unit of a chain whose other units are all emitted.
 fn fail_chain(scale: Scale, n: usize) {
     let graph = Graph::chain(n);
-    let samples = repeat(scale, |_| {
-        let mut sample = Sample::default();
-        let units = Units::new(Engine::silent(), n);
-        units.define();
-        let (resolved, ready) = (Answer::default(), Answer::default());
-        let session = &units.engine.session;
-        // The first lookup starts every unit; the second one is the lookup whose failure is timed.
-        session.lookup_async(units.request(&units.names).until_resolved(), resolved.handler());
-        session.lookup_async(units.request(&units.names[..1]), ready.handler());
-        let mut parked = units.park(&graph);
-        let begun = Instant::now();
-        (0..n - 1).for_each(|unit| parked.emit(unit));
-        let leaf = parked.resolve(n - 1);
-        sample.extra("setup_emit_ms", millis(begun.elapsed()));
-        assert_eq!(resolved.get(), Some(true), "every symbol has an address");
-        assert_eq!(ready.get(), None, "the head waits for the leaf");
-        let error = shared_error("the leaf of the chain is broken");
-        sample.time(|| leaf.fail(error));
-        assert_eq!(ready.get(), Some(false), "the failure reaches the head");
-        sample
-    });
+    let mut samples = repeat(scale, |_| fail_the_leaf(Engine::silent(false), &graph));
+    samples.extend(measured(samples.len(), || fail_the_leaf(Engine::silent(true), &graph)));
     Row { case: "fail_chain", parameter: None, n, threads: 1, operations: n }.report(&samples);
+}
+
+fn fail_the_leaf(engine: Engine, graph: &Graph) -> Sample {
+    let n = graph.len();
+    let mut sample = Sample::default();
+    let units = Units::new(engine, n);
+    units.define();
+    let (resolved, ready) = (Answer::default(), Answer::default());
+    let session = &units.engine.session;
+    // The first lookup starts every unit; the second one is the lookup whose failure is timed.
+    session.lookup_async(units.request(&units.names).until_resolved(), resolved.handler());
+    session.lookup_async(units.request(&units.names[..1]), ready.handler());
+    let mut parked = units.park(graph);
+    let begun = Instant::now();
+    (0..n - 1).for_each(|unit| parked.emit(unit));
+    let leaf = parked.resolve(n - 1);
+    sample.extra("setup_emit_ms", millis(begun.elapsed()));
+    assert_eq!(resolved.get(), Some(true), "every symbol has an address");
+    assert_eq!(ready.get(), None, "the head waits for the leaf");
+    let error = shared_error("the leaf of the chain is broken");
+    units.engine.longest_hold_us();
+    sample.time(|| leaf.fail(error));
+    assert_eq!(ready.get(), Some(false), "the failure reaches the head");
+    let longest = units.engine.longest_hold_us();
+    if longest > 0.0 {
+        sample.extra("longest_hold_us", longest);
+    }
+    sample
 }

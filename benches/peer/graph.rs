@@ -64,10 +64,15 @@ impl Graph {
     /// The same, emitted in random order.
     pub(crate) fn random_shuffled(n: usize) -> Self {
         let mut graph = Self::random_topological(n);
-        let mut random = SplitMix64(43);
-        for at in (1..n).rev() {
-            graph.order.swap(at, random.below(at + 1));
-        }
+        graph.shuffle(43);
         graph
+    }
+
+    /// Emits in another order.
+    pub(crate) fn shuffle(&mut self, seed: u64) {
+        let mut random = SplitMix64(seed);
+        for at in (1..self.order.len()).rev() {
+            self.order.swap(at, random.below(at + 1));
+        }
     }
 }

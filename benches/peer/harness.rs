@@ -29,6 +29,11 @@ impl Scale {
         }
     }
 
+    /// The scale of a part of a point.
+    pub(crate) fn few(self) -> Self {
+        Self::Small
+    }
+
     /// Points foreseen to take longer are skipped.
     pub(crate) fn longest_seconds(self) -> f64 {
         self.pick(5.0, 60.0)
@@ -52,12 +57,20 @@ impl FromStr for Scale {
 pub(crate) struct Sample {
     pub(crate) wall: Duration,
     cpu: Duration,
+    /// Its times are not to be counted.
+    untimed: bool,
     extras: BTreeMap<&'static str, f64>,
 }
 
 impl Sample {
     pub(crate) fn extra(&mut self, name: &'static str, value: f64) {
         self.extras.insert(name, value);
+    }
+
+    /// The same without its times.
+    pub(crate) fn untimed(mut self) -> Self {
+        self.untimed = true;
+        self
     }
 
     /// Times `region`; several regions add up.
@@ -115,7 +128,7 @@ pub(crate) fn on_threads<S: Send>(states: &mut [S], run: impl Fn(usize, &mut S) 
     let begun = times.iter().map(|(begun, _)| *begun).min();
     let ended = times.iter().map(|(_, ended)| *ended).max();
     let wall = begun.zip(ended).map_or(Duration::ZERO, |(begun, ended)| ended - begun);
-    Sample { wall, cpu, extras: BTreeMap::new() }
+    Sample { wall, cpu, ..Sample::default() }
 }
 
 /// What a line says besides its figures.
@@ -132,8 +145,9 @@ pub(crate) struct Row<'a> {
 impl Row<'_> {
     /// Prints the line.
     pub(crate) fn report(&self, samples: &[Sample]) {
-        let wall: Vec<f64> = samples.iter().map(|sample| sample.wall.as_nanos() as f64).collect();
-        let cpu: Vec<f64> = samples.iter().map(|sample| sample.cpu.as_nanos() as f64).collect();
+        let timed = || samples.iter().filter(|sample| !sample.untimed);
+        let wall: Vec<f64> = timed().map(|sample| sample.wall.as_nanos() as f64).collect();
+        let cpu: Vec<f64> = timed().map(|sample| sample.cpu.as_nanos() as f64).collect();
         let least = wall.iter().copied().fold(f64::INFINITY, f64::min);
         let middle = median(wall);
         let operations = self.operations as f64;
@@ -151,7 +165,7 @@ impl Row<'_> {
             ",\"n\":{},\"threads\":{},\"reps\":{},\"ns_per_op\":{:.2},\"ns_per_op_min\":{:.2}",
             self.n,
             self.threads,
-            samples.len(),
+            timed().count(),
             middle / operations,
             least / operations,
         ));
@@ -199,7 +213,7 @@ fn cpu_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     match values.len() {

@@ -103,6 +103,7 @@ fn run(options: &Options) {
     if options.list {
         println!("# The core's cases only; those that compile and link are not here yet.");
     }
+    let mut growth = Growth::default();
     // For each group: the last n, and its milliseconds unless it broke.
     let mut last: HashMap<&str, (usize, Option<f64>)> = HashMap::new();
     for (index, point) in points.iter().enumerate().filter(|(_, point)| options.case.is_match(&point.id())) {
@@ -123,6 +124,44 @@ fn run(options: &Options) {
             if !point.group.is_empty() {
                 let millis = if outcome.error.is_none() { outcome.total_millis() } else { None };
                 last.insert(point.group, (point.n, millis));
+                growth.note(point, millis);
+            }
+        }
+    }
+    growth.report();
+}
+
+/// How time grows with `n` within each group, from [`Growth::FROM`] on.
+#[derive(Default)]
+struct Growth(Vec<OfGroup>);
+
+/// A case, its group, and for each `n` of its points the milliseconds.
+type OfGroup = (&'static str, &'static str, Vec<(usize, f64)>);
+
+impl Growth {
+    const FROM: usize = 10_000;
+
+    fn note(&mut self, point: &Point, millis: Option<f64>) {
+        let Some(millis) = millis.filter(|_| point.n >= Self::FROM) else {
+            return;
+        };
+        match self.0.iter_mut().find(|(_, group, _)| *group == point.group) {
+            Some((.., figures)) => figures.push((point.n, millis)),
+            None => self.0.push((point.case, point.group, vec![(point.n, millis)])),
+        }
+    }
+
+    /// A line for each group: the power of `n` by which time grows from the smallest to the largest.
+    fn report(&self) {
+        for (case, group, figures) in &self.0 {
+            let (Some(&(from, few)), Some(&(to, many))) = (figures.first(), figures.last()) else {
+                continue;
+            };
+            if from < to {
+                let exponent = (many / few).ln() / (to as f64 / from as f64).ln();
+                println!(
+                    "{{\"case\":\"{case}\",\"group\":\"{group}\",\"from_n\":{from},\"to_n\":{to},\"time_exponent\":{exponent:.3}}}"
+                );
             }
         }
     }

@@ -26,9 +26,20 @@ impl Engine {
         Self::build(ExecutionSession::builder().dispatcher(dispatcher))
     }
 
-    /// An engine that says nothing about failures.
-    pub(crate) fn silent() -> Self {
-        Self::build(ExecutionSession::builder().error_reporter(Arc::new(|_| {})))
+    /// An engine that says nothing about failures and may measure how long its lock is held.
+    pub(crate) fn silent(measured: bool) -> Self {
+        let builder = ExecutionSession::builder().error_reporter(Arc::new(|_| {}));
+        Self::build(builder.measure_lock_holds(measured))
+    }
+
+    /// An engine in place that measures how long its lock is held, which costs two looks at the clock each time.
+    pub(crate) fn measured() -> Self {
+        Self::build(ExecutionSession::builder().measure_lock_holds(true))
+    }
+
+    /// How long the lock was held at the longest since this was last asked. Zero unless it is measured.
+    pub(crate) fn longest_hold_us(&self) -> f64 {
+        self.session.take_lock_holds().map_or(0.0, |holds| holds.longest.as_nanos() as f64 / 1e3)
     }
 
     fn build(builder: ExecutionSessionBuilder) -> Self {

@@ -198,6 +198,16 @@ impl JitDylib {
     }
 }
 
+impl ExecutionSession {
+    /// Removes a dylib and does not tell the platform. Says whether it was there.
+    pub(crate) fn remove_untold(&self, dylib: &JitDylib) -> (bool, Result<(), RemoveError>) {
+        let (was_there, resources) = self.transact_removal(|state, effects| {
+            (state.has_dylib(dylib.id), state.remove_dylib(dylib.id, effects))
+        });
+        (was_there, remove_resources(dylib.name.clone(), resources))
+    }
+}
+
 impl PartialEq for JitDylib {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id && self.session == other.session
@@ -219,13 +229,25 @@ impl fmt::Debug for JitDylib {
 }
 
 impl ExecutionSession {
-    /// Creates an empty dylib that searches itself.
+    /// Creates a dylib that searches itself. The session's platform, if there is one, sets it up.
+    ///
+    /// # Errors
+    /// If the session has one of that name, or is closed, or if the platform objects.
+    ///
+    /// Source: ORC `ExecutionSession::createJITDylib`.
+    pub fn create_jit_dylib(&self, name: &str) -> Result<JitDylib, DylibError> {
+        let dylib = self.create_bare_jit_dylib(name)?;
+        self.set_up(&dylib)?;
+        Ok(dylib)
+    }
+
+    /// Creates an empty dylib that searches itself, without telling the platform.
     ///
     /// # Errors
     /// If the session has one of that name, or is closed.
     ///
     /// Source: ORC `ExecutionSession::createBareJITDylib`.
-    pub fn create_jit_dylib(&self, name: &str) -> Result<JitDylib, DylibError> {
+    pub fn create_bare_jit_dylib(&self, name: &str) -> Result<JitDylib, DylibError> {
         let name: Arc<str> = name.into();
         let id = self.transact(|state, _| state.create_dylib(name.clone()))?;
         Ok(JitDylib::new(self.clone(), id, name))
@@ -237,8 +259,8 @@ impl ExecutionSession {
         Some(JitDylib::new(self.clone(), id, name))
     }
 
-    /// Removes a dylib: its symbols, its resources, its generators. Others that link against it fail to
-    /// search it from now on.
+    /// Removes a dylib: its symbols, its resources, its generators; then the platform tears it down. Others that link
+    /// against it fail to search it from now on.
     ///
     /// # Errors
     /// [`RemoveError::Resources`] joins what the resources said. [`RemoveError::Foreign`] if the dylib belongs to
@@ -249,7 +271,19 @@ impl ExecutionSession {
         if dylib.session != *self {
             return Err(RemoveError::Foreign { dylib: dylib.name.clone() });
         }
-        let resources = self.transact_removal(|state, effects| state.remove_dylib(dylib.id, effects));
-        remove_resources(dylib.name.clone(), resources)
+        let (was_there, removed) = self.remove_untold(dylib);
+        if !was_there {
+            return removed;
+        }
+        match (removed, self.tear_down(dylib)) {
+            (removed, Ok(())) => removed,
+            (Err(RemoveError::Resources { dylib, mut sources }), Err(source)) => {
+                sources.push(source);
+                Err(RemoveError::Resources { dylib, sources })
+            }
+            (_, Err(source)) => {
+                Err(RemoveError::Resources { dylib: dylib.name.clone(), sources: vec![source] })
+            }
+        }
     }
 }

@@ -33,6 +33,14 @@ pub enum DylibError {
         /// The dylib.
         name: Arc<str>,
     },
+    /// The session's platform objects to the dylib, which was removed again.
+    #[error("the platform refused dylib `{name}`: {source}")]
+    Platform {
+        /// The dylib.
+        name: Arc<str>,
+        /// What it said.
+        source: SharedError,
+    },
     /// The session is closed.
     #[error("the session is closed")]
     Closed,
@@ -97,6 +105,16 @@ pub enum DefineError {
         promised: SymbolFlags,
         /// Its flags in the interface of the unit that was refused.
         given: SymbolFlags,
+    },
+    /// The session's platform objects to the unit.
+    #[error("the platform refused unit `{unit}` in dylib `{dylib}`: {source}")]
+    Platform {
+        /// The unit that was refused.
+        unit: SymbolName,
+        /// The dylib.
+        dylib: Arc<str>,
+        /// What it said.
+        source: SharedError,
     },
     /// The session is closed.
     #[error("unit `{unit}` was not defined: the session is closed")]
@@ -259,46 +277,6 @@ pub enum RemoveError {
     },
 }
 
-/// Why a transaction was refused. Nothing has changed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransactionError {
-    /// A definition was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
-    Define {
-        /// Which step, from 0.
-        step: usize,
-        /// Why.
-        source: DefineError,
-    },
-    /// A removal was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
-    Remove {
-        /// Which step, from 0.
-        step: usize,
-        /// Why.
-        source: RemoveError,
-    },
-    /// A change of a link order was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
-    LinkOrder {
-        /// Which step, from 0.
-        step: usize,
-        /// Why.
-        source: DylibError,
-    },
-    /// A step names a dylib of another session.
-    #[error(
-        "step {step} of the transaction was refused, and nothing was changed: dylib `{dylib}` belongs to another session"
-    )]
-    Foreign {
-        /// Which step, from 0.
-        step: usize,
-        /// The dylib.
-        dylib: Arc<str>,
-    },
-}
-
 /// Why a resource tracker refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -341,6 +319,9 @@ pub enum SessionError {
         /// The panic's message.
         message: Arc<str>,
     },
+    /// Symbols failed, nobody asked for them, and they are gone.
+    #[error("nobody asked for it: {0}")]
+    Failed(#[source] Arc<Failure>),
     /// Resources refused to go and nobody waited for it.
     #[error("{0}")]
     Remove(#[source] RemoveError),

@@ -88,6 +88,11 @@ impl GenerateRequest {
         &self.asked.symbols
     }
 
+    /// The suspended lookup.
+    pub(crate) fn query(&self) -> QueryId {
+        self.asked.query
+    }
+
     /// Lets the lookup go on, or fails it.
     pub fn finish(mut self, outcome: Result<(), SharedError>) {
         self.give_back();

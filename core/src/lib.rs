@@ -50,8 +50,10 @@ mod event;
 mod failure;
 mod generator;
 mod in_place;
+mod link_order;
 mod lookup_result;
 mod panics;
+mod platform;
 mod protocol;
 mod query;
 mod record;
@@ -70,13 +72,14 @@ pub use deadlock::DeadlockStep;
 pub use dylib::JitDylib;
 pub use error::{
     CloseError, DefineError, DelegateError, DylibError, EmitError, LookupError, RemoveError, ResolveError,
-    SearchedDylib, SessionError, TrackerError, TransactionError,
+    SearchedDylib, SessionError, TrackerError,
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
 pub use generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};
 pub use in_place::InPlaceTaskDispatcher;
 pub use lookup_result::LookupResult;
+pub use platform::{AddedUnit, Platform, UnitNumber};
 pub use query::{LookupRequest, SymbolFuture};
 pub use resource::{Resource, ResourceTracker};
 pub use responsibility::{
@@ -90,7 +93,8 @@ pub use symbol::set::{
     JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap, SymbolLookupFlags, SymbolMap,
 };
 pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
-pub use transaction::{RefusedTransaction, Transaction};
+pub use transaction::{RefusedTransaction, Transaction, TransactionError};
 pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;
 pub use units::reexports::{AliasMap, AliasTarget, reexports, symbol_aliases};
+pub use units::reexports_generator::ReexportsGenerator;

@@ -7,6 +7,7 @@ mod blocked;
 mod builder;
 mod close;
 mod drain;
+mod flags;
 pub(crate) mod frame;
 mod hand_on;
 pub(crate) mod holding;
@@ -27,12 +28,12 @@ use crate::protocol::lookup::Search;
 use crate::protocol::{Payload, SessionState};
 use crate::query::Completion;
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex};
+use crate::sync::{Arc, Latch, Mutex, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
-    LookupSet, MaterializationUnit, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError,
-    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    LookupSet, MaterializationUnit, Platform, RequiredState, Resource, ResourceTracker, SearchOrder,
+    SessionError, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use builder::{Held, Observer, Reporter};
@@ -67,6 +68,7 @@ struct Inner {
     dispatcher: Arc<dyn TaskDispatcher>,
     observer: Option<Observer>,
     reporter: Option<Reporter>,
+    platform: Option<Arc<dyn Platform>>,
     drain: Drain,
     held: Option<Held>,
     /// How long `state` is held, if the embedder wants to know.
@@ -172,7 +174,7 @@ impl ExecutionSession {
     }
 
     /// Matches a lookup's names and lodges its query, claiming what nobody has searched before.
-    fn lodge(
+    pub(crate) fn lodge(
         &self,
         search: Search,
         completion: Completion,
@@ -204,6 +206,11 @@ impl ExecutionSession {
     /// The dispatcher that runs the session's tasks.
     pub fn dispatcher(&self) -> &Arc<dyn TaskDispatcher> {
         &self.0.dispatcher
+    }
+
+    /// Who is told of dylibs and units.
+    pub(crate) fn platform(&self) -> Option<&Arc<dyn Platform>> {
+        self.0.platform.as_ref()
     }
 
     /// Tells the error reporter, which runs as code of the embedder.
@@ -257,6 +264,9 @@ impl ExecutionSession {
             let unit = self.intern(unit.name());
             return Err(DefineError::ForeignTracker { unit, dylib: dylib.shared_name() });
         }
+        if let Some(platform) = self.platform() {
+            return self.define_on_platform(platform, dylib, tracker, unit);
+        }
         let id_in = |state: &SessionState<Live>| tracker.map(|tracker| tracker.id_in(state));
         if let Some(symbols) = unit.known_addresses() {
             let addresses = Addresses { unit_name: self.unit_name(&*unit), symbols, by_task: self.in_task() };
@@ -264,7 +274,8 @@ impl ExecutionSession {
                 state.define_addresses(dylib.id(), id_in(state), addresses, effects)
             });
         }
-        let (definition, unit) = self.describe(unit);
+        let (mut definition, unit) = self.describe(unit);
+        definition.number = definition.initializer.is_some().then(unique);
         self.transact(|state, effects| state.define(dylib.id(), id_in(state), definition, unit, effects))
     }
 
@@ -282,6 +293,7 @@ impl ExecutionSession {
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
+            number: None,
             by_task: self.in_task(),
         };
         (definition, unit)
@@ -309,7 +321,7 @@ impl ExecutionSession {
             .collect()
     }
 
-    fn search(
+    pub(crate) fn search(
         &self,
         kind: LookupKind,
         order: &SearchOrder,
@@ -317,7 +329,7 @@ impl ExecutionSession {
         required_state: RequiredState,
     ) -> Result<Search, LookupError> {
         let order = self.own_order(order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
-        Ok(Search { kind, order, symbols, required_state, aliases: Vec::new(), by_task: self.in_task() })
+        Ok(Search { kind, order, symbols, required_state, by_task: self.in_task(), ..Search::default() })
     }
 }
 

@@ -24,10 +24,10 @@ use crate::protocol::ids::DylibId;
 use crate::protocol::transaction::{Change, Refusal, RefusedChanges, RemovedResources};
 use crate::resource::remove_resources;
 use crate::session::Unit;
-use crate::sync::{Arc, weakened};
+use crate::sync::{Arc, unique, weakened};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, MaterializationUnit,
-    RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName, TransactionError,
+    RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName,
 };
 
 /// Changes of a session that happen together or not at all.
@@ -50,7 +50,7 @@ struct Step {
     /// The dylibs of a link order.
     linked: Vec<Arc<str>>,
     /// A tracker that would be released with its last handle.
-    _tracker: Option<ResourceTracker>,
+    tracker: Option<ResourceTracker>,
     /// The step cannot be made in this session.
     foreign: Option<Arc<str>>,
 }
@@ -63,6 +63,46 @@ pub struct RefusedTransaction {
     pub transaction: Transaction,
     /// Which step was refused, and why.
     pub error: TransactionError,
+}
+
+/// Why a transaction was refused. Nothing has changed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// A definition was refused.
+    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
+    Define {
+        /// Which step, from 0.
+        step: usize,
+        /// Why.
+        source: DefineError,
+    },
+    /// A removal was refused.
+    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
+    Remove {
+        /// Which step, from 0.
+        step: usize,
+        /// Why.
+        source: RemoveError,
+    },
+    /// A change of a link order was refused.
+    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
+    LinkOrder {
+        /// Which step, from 0.
+        step: usize,
+        /// Why.
+        source: DylibError,
+    },
+    /// A step names a dylib of another session.
+    #[error(
+        "step {step} of the transaction was refused, and nothing was changed: dylib `{dylib}` belongs to another session"
+    )]
+    Foreign {
+        /// Which step, from 0.
+        step: usize,
+        /// The dylib.
+        dylib: Arc<str>,
+    },
 }
 
 impl Transaction {
@@ -182,6 +222,9 @@ impl Transaction {
         }
         let span = tracing::debug_span!("session.commit", steps = self.steps.len());
         let _entered = span.enter();
+        if let Err(error) = self.announce() {
+            return Err(RefusedTransaction { transaction: self, error });
+        }
         let changes = std::mem::take(&mut self.changes);
         match self.commit_at_once(changes) {
             Ok(resources) => {
@@ -196,7 +239,45 @@ impl Transaction {
             Err(RefusedChanges { step, refusal, changes }) => {
                 let error = self.refusal_error(step, refusal, &changes[step]);
                 self.changes = changes;
+                self.take_back();
                 Err(RefusedTransaction { transaction: self, error })
+            }
+        }
+    }
+
+    /// Tells the platform of every unit and gives each its number; if the platform objects to one, takes all back.
+    fn announce(&mut self) -> Result<(), TransactionError> {
+        let mut refused = None;
+        for (step, change) in self.changes.iter_mut().enumerate() {
+            let (Change::Define { definition, .. } | Change::Redefine { definition, .. }) = change else {
+                continue;
+            };
+            let Step { dylib, tracker, .. } = &self.steps[step];
+            match self.session.platform() {
+                None => definition.number = definition.initializer.is_some().then(unique),
+                Some(platform) => {
+                    if let Err(source) = self.session.announce(platform, dylib, tracker.as_ref(), definition)
+                    {
+                        refused = Some(TransactionError::Define { step, source });
+                        break;
+                    }
+                }
+            }
+        }
+        match refused {
+            None => Ok(()),
+            Some(error) => {
+                self.take_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// Tells the platform of every unit it was told of that it has not been defined.
+    fn take_back(&mut self) {
+        for change in &mut self.changes {
+            if let Change::Define { definition, .. } | Change::Redefine { definition, .. } = change {
+                self.session.take_back(definition.number.take());
             }
         }
     }
@@ -254,14 +335,14 @@ impl Transaction {
 
     fn add(mut self, dylib: &JitDylib, change: Change<Unit>) -> Self {
         let foreign = (*dylib.session() != self.session).then(|| dylib.shared_name());
-        self.steps.push(Step { dylib: dylib.clone(), linked: Vec::new(), _tracker: None, foreign });
+        self.steps.push(Step { dylib: dylib.clone(), linked: Vec::new(), tracker: None, foreign });
         self.changes.push(change);
         self
     }
 
     fn hold(&mut self, tracker: &ResourceTracker) {
         if let Some(step) = self.steps.last_mut() {
-            step._tracker = Some(tracker.clone());
+            step.tracker = Some(tracker.clone());
         }
     }
 

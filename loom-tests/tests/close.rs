@@ -37,7 +37,10 @@ use loom_tests::stage::{Stage, addresses, definition, model_within, resolve_and_
 use loom_tests::witness::Witness;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
-use uruk_core::{DefineError, FailureCause, LookupError, Resource, Task, TaskPriority};
+use uruk_core::{
+    DefineError, FailureCause, LookupError, MaterializationResponsibility, Resource, Shutdown, Task,
+    TaskPriority,
+};
 
 /// A closing is many transactions, in models one for each step: three preemptions take minutes.
 const PREEMPTIONS_MAX: usize = 2;
@@ -50,13 +53,7 @@ fn a_lookup_beside_a_closing_is_answered_or_refused() {
     model_within(PREEMPTIONS_MAX, || {
         let stage = Stage::new();
         let name = stage.session.intern("name");
-        stage.define(&[&name], |responsibility| {
-            let addresses = addresses(&responsibility);
-            // Refused once the session is closed: dropping the refusal is all there is to do.
-            if let Ok(resolved) = responsibility.notify_resolved(&addresses) {
-                let _ = resolved.notify_emitted(Vec::new());
-            }
-        });
+        stage.define(&[&name], finish_if_allowed);
         let asker = thread::spawn({
             let (stage, name) = (stage.clone(), name.clone());
             move || stage.lookup(&name)
@@ -104,12 +101,7 @@ fn a_parked_responsibility_is_finished_or_refused() {
         let stage = Stage::new();
         let name = stage.session.intern("name");
         let parked = stage.parked(&[&name]);
-        let emitter = thread::spawn(move || {
-            let responsibility = parked.attach();
-            let addresses = addresses(&responsibility);
-            let Ok(resolved) = responsibility.notify_resolved(&addresses) else { return };
-            let _ = resolved.notify_emitted(Vec::new());
-        });
+        let emitter = thread::spawn(move || finish_if_allowed(parked.attach()));
         let future = stage.session.lookup_future(stage.request(&name));
         stage.session.close().expect("there is no resource");
         drop(future);
@@ -197,6 +189,32 @@ fn a_task_that_waits_for_what_is_parked_goes_on() {
 }
 
 /// ```text
+///  main: close, cancelling          another: lookup          worker: the unit starts, or does not
+/// ```
+#[test]
+fn a_lookup_beside_a_cancelling_close_is_answered_or_refused() {
+    model_within(PREEMPTIONS_MAX, || {
+        let queue = Arc::new(Queue::default());
+        let stage = Stage::on(queue.clone());
+        let name = stage.session.intern("name");
+        stage.define(&[&name], finish_if_allowed);
+        let asker = thread::spawn({
+            let stage = stage.clone();
+            move || stage.lookup(&name)
+        });
+        let worker = thread::spawn(move || queue.work());
+        stage.session.close_with(Shutdown::Cancel).expect("there is no resource");
+        match asker.join().expect("no panic") {
+            Ok(found) => assert_eq!(found, definition()),
+            Err(LookupError::Closed) => {}
+            Err(LookupError::Failed(failure)) => assert!(matches!(failure.cause, FailureCause::Closed)),
+            Err(error) => panic!("neither found nor closed: {error}"),
+        }
+        worker.join().expect("no panic");
+    });
+}
+
+/// ```text
 ///  main: close              another: close
 /// ```
 #[test]
@@ -216,6 +234,14 @@ fn whoever_has_closed_finds_it_closed() {
         close(&stage, &witness);
         other.join().expect("no panic");
     });
+}
+
+/// Resolves and emits. A closed session refuses either, and dropping the refusal is all there is to do then.
+fn finish_if_allowed(responsibility: MaterializationResponsibility) {
+    let addresses = addresses(&responsibility);
+    if let Ok(resolved) = responsibility.notify_resolved(&addresses) {
+        let _ = resolved.notify_emitted(Vec::new());
+    }
 }
 
 /// Complains unless the mark is there when it is removed.

@@ -33,3 +33,20 @@ fn what_the_process_lacks_or_hides_is_not_found() {
     }
     assert!(session.lookup_symbol(&order, &session.intern("strlen")).is_ok());
 }
+
+#[test]
+fn a_shared_library_is_a_dylib_of_its_own() {
+    let (session, order) = session_with(ProcessSymbols::of_library("libm.so.6").unwrap());
+    let cos = session.lookup_symbol(&order, &session.intern("cos")).unwrap();
+    assert_eq!(Some(cos), ProcessSymbols::new().lookup("cos"));
+    assert!(cos.flags.contains(SymbolFlags::CALLABLE));
+    // The C++ library is in the process by now, and no part of this one.
+    assert!(ProcessSymbols::new().lookup("_ZSt4cout").is_some());
+    let error = session.lookup_symbol(&order, &session.intern("_ZSt4cout")).unwrap_err();
+    assert!(error.to_string().contains("libm.so.6"), "{error}");
+    let allowed = ProcessSymbols::of_library("libm.so.6").unwrap().allow_only(["sin"]);
+    let (session, order) = session_with(allowed);
+    assert!(session.lookup_symbol(&order, &session.intern("sin")).is_ok());
+    assert!(session.lookup_symbol(&order, &session.intern("cos")).is_err());
+    assert!(ProcessSymbols::of_library("/no/such/library.so").is_err());
+}

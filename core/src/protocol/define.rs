@@ -25,6 +25,8 @@ pub(crate) struct Definition {
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
+    /// The unit's number, if it has an initializer.
+    pub(crate) number: Option<u64>,
     /// The work in progress of a closing session may still define.
     pub(crate) by_task: bool,
 }
@@ -115,14 +117,19 @@ impl<P: Payload> SessionState<P> {
         }
         let discarded = competition.yielding;
         if definition.symbols.is_empty() {
+            effects.initializers_gone.extend(definition.number);
             self.leave(unit, dylib, discarded, effects);
             return Ok(());
         }
         self.observe_definition(dylib, &definition.unit_name, definition.symbols.keys(), effects);
-        let Definition { unit_name: name, symbols, initializer, priority, .. } = definition;
+        let Definition { unit_name: name, symbols, initializer, priority, number, .. } = definition;
         let initializer = initializer.filter(|name| symbols.contains_key(name));
+        let noted = initializer.clone();
         let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
         self.insert_rows_of(unit, dylib, tracker);
+        if let Some(number) = number {
+            self.note_initializer(dylib, number, noted.as_ref(), effects);
+        }
         Ok(())
     }
 

@@ -5,8 +5,8 @@
 
 use crate::sync::Arc;
 use crate::{
-    FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent, SymbolFlagsMap,
-    SymbolName, Task, TaskPriority,
+    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent,
+    SymbolFlagsMap, SymbolName, Task, TaskPriority,
 };
 
 use super::Payload;
@@ -28,6 +28,8 @@ pub(crate) struct Effects<P: Payload> {
     pub(crate) leftovers: Vec<Leftover<P>>,
     /// What observers shall see.
     pub(crate) events: Vec<SessionEvent>,
+    /// Units whose initializers are no longer defined, by number.
+    pub(crate) initializers_gone: Vec<u64>,
     /// How many names nobody but the pool seems to hold any more, for its own housekeeping.
     pub(crate) names_released: usize,
 }
@@ -41,6 +43,7 @@ impl<P: Payload> Default for Effects<P> {
             generations: Vec::new(),
             leftovers: Vec::new(),
             events: Vec::new(),
+            initializers_gone: Vec::new(),
             names_released: 0,
         }
     }
@@ -54,6 +57,7 @@ impl<P: Payload> Effects<P> {
             && self.generations.is_empty()
             && self.leftovers.is_empty()
             && self.events.is_empty()
+            && self.initializers_gone.is_empty()
             && self.names_released == 0
     }
 
@@ -125,6 +129,8 @@ pub(crate) enum Leftover<P: Payload> {
     Resource(P::Resource),
     /// An error whose query has ended already.
     Error(#[expect(dead_code, reason = "held to be dropped outside the lock")] LookupError),
+    /// A failure that nobody was told of while anybody could ask.
+    Unheard(Arc<Failure>),
     /// The cause of a failure that nothing refers to any more.
     Cause(#[expect(dead_code, reason = "held to be dropped outside the lock")] FailureCause),
 }

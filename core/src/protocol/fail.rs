@@ -3,11 +3,13 @@
 //! One record per event; each row that falls keeps the row through which the failure reached it, so that
 //! an error can tell the path without any chain of boxes.
 
+use std::cell::Cell;
+
 use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, Failure, FailureCause, LookupError, SymbolName};
 
-use super::effects::Effects;
+use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, FailureId, RowId};
 use super::row::{Row, RowState};
 use super::{Payload, SessionState};
@@ -22,6 +24,15 @@ pub(crate) struct FailureRecord {
     pub(crate) cause: FailureCause,
     /// How many rows refer to the record; it goes with the last.
     pub(crate) rows: usize,
+    /// Somebody has been told of it.
+    told: Cell<bool>,
+}
+
+impl FailureRecord {
+    fn at_its_root(&self) -> Arc<Failure> {
+        let (unit, dylib, cause) = (self.unit.clone(), self.dylib.clone(), self.cause.clone());
+        Arc::new(Failure { path: vec![self.symbol.clone()], path_omitted: 0, unit, dylib, cause })
+    }
 }
 
 /// Where a row stands in a failure.
@@ -65,6 +76,7 @@ impl<P: Payload> SessionState<P> {
             panic!("{row:?} has not failed");
         };
         let record = &self.failures[failure];
+        record.told.set(true);
         let mut path = Vec::new();
         let mut cursor = row;
         while cursor != root && path.len() + 1 < PATH_STEPS_MAX {
@@ -83,25 +95,33 @@ impl<P: Payload> SessionState<P> {
 
     /// The failure as seen from where it began.
     pub(crate) fn failure_at(&self, failure: FailureId) -> Arc<Failure> {
-        let FailureRecord { symbol, unit, dylib, cause, .. } = &self.failures[failure];
-        let (unit, dylib, cause) = (unit.clone(), dylib.clone(), cause.clone());
-        Arc::new(Failure { path: vec![symbol.clone()], path_omitted: 0, unit, dylib, cause })
+        let record = &self.failures[failure];
+        record.told.set(true);
+        record.at_its_root()
     }
 
     /// Makes the record of a failure that begins at `row`. It is kept until [`Self::release_failure`].
     pub(crate) fn record_failure(&mut self, row: RowId, cause: FailureCause) -> FailureId {
         let row = &self.rows[row];
         let (symbol, unit, dylib) = (row.name.clone(), row.unit_name.clone(), self.dylib_name_of(row));
-        self.failures.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1 })
+        self.failures.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1, told: Cell::new(false) })
     }
 
-    /// Lets go of one reference to a record; the last one sends its cause, a value of the embedder, out.
+    /// Lets go of one reference to a record; the last one sends its cause, a value of the embedder, out, and tells the
+    /// reporter what nobody has been told.
     pub(crate) fn release_failure(&mut self, failure: FailureId, effects: &mut Effects<P>) {
         let record = &mut self.failures[failure];
         record.rows -= 1;
         if record.rows == 0
             && let Some(record) = self.failures.remove(failure)
         {
+            let is_news = matches!(
+                record.cause,
+                FailureCause::Unit(_) | FailureCause::Panicked(_) | FailureCause::Abandoned
+            );
+            if is_news && !record.told.get() {
+                effects.leftovers.push(Leftover::Unheard(record.at_its_root()));
+            }
             effects.let_go(record.cause);
         }
     }

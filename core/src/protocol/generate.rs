@@ -55,6 +55,8 @@ enum Step {
     Done,
     /// Waits for a generator to finish, or to be free.
     Suspend,
+    /// The generator is busy with a lookup that waits for this one.
+    WaitsForItself(GeneratorId),
     /// A generator was removed while the lookup was on its way to it.
     GeneratorGone(DylibId),
 }
@@ -175,6 +177,14 @@ impl<P: Payload> SessionState<P> {
                 self.wait_moved(query, effects);
             }
             Step::Done => self.conclude(query, walker, effects),
+            Step::WaitsForItself(generator) => {
+                let source = shared_error(
+                    "what it is asked for leads back to it; define the symbol in one of the dylibs",
+                );
+                let error = self.generator_error(generator, source);
+                self.set_phase(query, Phase::Suspended(walker));
+                self.fail_query(query, error, effects);
+            }
             Step::GeneratorGone(dylib) => {
                 let dylib = self.dylibs[dylib].name.clone();
                 let source = shared_error("it was removed while the lookup was on its way to it");
@@ -199,6 +209,10 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         let id = *generators.front()?;
+        let occupant = self.generators.get(id).and_then(|generator| generator.occupant);
+        if occupant.is_some_and(|occupant| self.is_made_for(&walker.search, occupant)) {
+            return Some(Step::WaitsForItself(id));
+        }
         let Some(generator) = self.generators.get_mut(id) else { return Some(Step::GeneratorGone(dylib)) };
         walker.waits_at = Some(id);
         if generator.occupant.is_some() && !weakened("generate::asks_while_it_is_busy") {
@@ -230,6 +244,20 @@ impl<P: Payload> SessionState<P> {
             symbols: LookupSet(candidates),
         });
         Some(Step::Suspend)
+    }
+
+    /// Whether a generator makes the lookup so that `query` can go on, or so that one can that is made for it.
+    fn is_made_for(&self, search: &Search, query: QueryId) -> bool {
+        let mut maker = search.on_behalf_of;
+        while let Some(id) = maker
+            && id != query
+        {
+            maker = match self.queries.get(id) {
+                Some(Query { phase: Phase::Suspended(suspended), .. }) => suspended.search.on_behalf_of,
+                _ => None,
+            };
+        }
+        maker.is_some()
     }
 
     /// Drops from `remaining` what the dylib defines visibly, and gives what its generators may be asked

@@ -27,6 +27,12 @@ pub(crate) struct Search {
     pub(crate) required_state: RequiredState,
     /// For a lookup on behalf of aliases: which alias waits for which of the symbols.
     pub(crate) aliases: Vec<AliasEdge>,
+    /// Search the link order of this dylib, as it is when the lookup begins, instead of `order`.
+    pub(crate) along: Option<DylibId>,
+    /// What symbols are will do: nothing is claimed.
+    pub(crate) flags_only: bool,
+    /// The query whose generator makes this lookup, which that generator must not keep waiting.
+    pub(crate) on_behalf_of: Option<QueryId>,
     /// The work in progress of a closing session may still look up.
     pub(crate) by_task: bool,
 }
@@ -62,6 +68,13 @@ impl<P: Payload> SessionState<P> {
             effects.complete(handler, Err(LookupError::Closed));
             return None;
         }
+        if let Some(dylib) = search.along.take() {
+            match self.dylibs.get(dylib) {
+                Some(dylib) => search.order.clone_from(&dylib.link_order),
+                // A link order names no removed dylib: only this one can be gone.
+                None => search.order = vec![(dylib, JitDylibLookupFlags::MatchAllSymbols)],
+            }
+        }
         if let Some(position) = search.order.iter().position(|(id, _)| !self.dylibs.contains(*id)) {
             effects.complete(handler, Err(LookupError::DylibRemoved { dylib: dylib_name(position) }));
             return None;
@@ -72,6 +85,11 @@ impl<P: Payload> SessionState<P> {
             let query = self.queries.insert(Query { handler: Some(handler), phase });
             self.advance(query, effects);
             return Some(query);
+        }
+        if search.flags_only {
+            let answer = self.answer_flags(&search, &matches.rows);
+            effects.complete(handler, answer);
+            return None;
         }
         match self.accept(&mut search, &matches.rows, effects) {
             Ok(lodged) => {
@@ -110,6 +128,14 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) {
         let matches = self.match_all(&suspended.search);
+        if suspended.search.flags_only {
+            let answer = self.answer_flags(&suspended.search, &matches.rows);
+            self.set_phase(query, Phase::Suspended(suspended));
+            if let Some((handler, _)) = self.take_out(query) {
+                effects.complete(handler, answer);
+            }
+            return;
+        }
         match self.accept(&mut suspended.search, &matches.rows, effects) {
             Ok(lodged) => {
                 self.set_phase(query, Phase::Lodged(lodged));
@@ -227,8 +253,7 @@ impl<P: Payload> SessionState<P> {
             }
         }
         if !missing.is_empty() {
-            let searched = search.order.iter().map(|(id, _)| self.searched(*id)).collect();
-            return Some(LookupError::NotFound { symbols: missing, searched });
+            return Some(self.not_found(missing, search));
         }
         let failed = |row: &&RowId| {
             matches!(self.rows[**row].state, RowState::Failed { .. })
@@ -236,6 +261,11 @@ impl<P: Payload> SessionState<P> {
         };
         let failed = rows.iter().flatten().find(failed)?;
         Some(LookupError::Failed(self.failure_of(*failed)))
+    }
+
+    pub(crate) fn not_found(&self, symbols: Vec<SymbolName>, search: &Search) -> LookupError {
+        let searched = search.order.iter().map(|(id, _)| self.searched(*id)).collect();
+        LookupError::NotFound { symbols, searched }
     }
 
     fn searched(&self, dylib: DylibId) -> SearchedDylib {

@@ -37,8 +37,11 @@ pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
 mod fail;
+mod flags;
 pub(crate) mod generate;
 pub(crate) mod ids;
+mod initializers;
+mod link_order;
 pub(crate) mod lookup;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
@@ -77,6 +80,7 @@ use effects::Effects;
 use fail::{FailureRecord, Fallen};
 use generate::Generator;
 use ids::{ClaimId, DylibId, FailureId, GeneratorId, QueryId, RowId, TrackerId, UnitId};
+use initializers::Initializers;
 use names::NameIndex;
 use query::Query;
 use row::Row;
@@ -122,6 +126,7 @@ pub(crate) struct SessionState<P: Payload> {
     /// What is left to do.
     agenda: Agenda,
     aliases: AliasEdges,
+    initializers: Initializers,
     /// How often something was lost that may have kept a claimed unit wanted.
     losses: Arc<Losses>,
     /// Which blocked threads wait for which others.
@@ -158,6 +163,7 @@ impl<P: Payload> SessionState<P> {
             fallen: FxHashMap::default(),
             agenda: Agenda::default(),
             aliases: AliasEdges::default(),
+            initializers: Initializers::default(),
             losses: Arc::default(),
             waits_for: WaitsFor::new(),
             observed,

@@ -345,7 +345,8 @@ impl Harness {
             )
         } else {
             let (symbols, priority) = (symbols.collect(), TaskPriority::Demanded);
-            let definition = Definition { unit_name, symbols, initializer: None, priority, by_task: false };
+            let definition =
+                Definition { unit_name, symbols, initializer: None, priority, number: None, by_task: false };
             self.state.define(id, tracker, definition, unit, effects)
         };
         let model = &mut self.model;
@@ -398,6 +399,7 @@ impl Harness {
             required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
             aliases: Vec::new(),
             by_task: false,
+            ..Search::default()
         };
         if let Some(query) = self.state.lookup(search, handler, |_| "gone".into(), effects) {
             self.queries.push((handler, query));

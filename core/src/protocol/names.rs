@@ -180,6 +180,7 @@ mod tests {
             symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
             initializer: None,
             priority: TaskPriority::Demanded,
+            number: None,
             by_task: false,
         };
         state.define(dylib, None, definition, unit, &mut Effects::default()).unwrap();

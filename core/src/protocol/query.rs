@@ -84,12 +84,22 @@ impl Lodging {
 
 /// What a query has found, as it leaves the state: no step of it is taken under the lock.
 #[derive(Debug)]
-pub(crate) struct Answer(Vec<Entry>);
+pub(crate) struct Answer {
+    entries: Vec<Entry>,
+    /// Nobody has asked where the symbols are.
+    flags_only: bool,
+}
 
 impl Answer {
-    /// The symbols that have an address.
+    /// An answer that tells what symbols are, whether or not they have an address.
+    pub(super) fn of_flags(entries: Vec<Entry>) -> Self {
+        Self { entries, flags_only: true }
+    }
+
+    /// The symbols that have an address, or all if their flags were asked for.
     pub(crate) fn into_found(self) -> impl Iterator<Item = Found> {
-        self.0.into_iter().filter_map(Entry::into_found)
+        let flags_only = self.flags_only;
+        self.entries.into_iter().filter_map(move |entry| entry.into_found(flags_only))
     }
 }
 
@@ -204,13 +214,13 @@ impl<P: Payload> SessionState<P> {
         };
         self.forget_aliases(&lodged.aliases);
         let symbols = lodged.entries.len();
-        effects.complete(handler, Ok(Answer(lodged.entries)));
+        effects.complete(handler, Ok(Answer { entries: lodged.entries, flags_only: false }));
         self.observe(effects, || EventKind::Completed { symbols });
     }
 
     /// Ends a query and gives back its handler. A lodged one is taken out of the lists of its rows and then out of the
     /// slab, at once or, if it is large, in slices.
-    fn take_out(&mut self, id: QueryId) -> Option<(P::Handler, usize)> {
+    pub(crate) fn take_out(&mut self, id: QueryId) -> Option<(P::Handler, usize)> {
         let query = self.queries.get_mut(id)?;
         let handler = query.handler.take()?;
         self.losses.note();
@@ -304,10 +314,10 @@ impl Entry {
     }
 
     /// The entry as part of the answer. Symbols without an address are not.
-    fn into_found(self) -> Option<Found> {
+    fn into_found(self, flags_only: bool) -> Option<Found> {
         match self.progress {
             Progress::Found { address, flags }
-                if !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) =>
+                if flags_only || !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) =>
             {
                 let definition = ExecutorSymbolDef::new(address, flags);
                 Some(Found { name: self.name, row: self.row, definition })

@@ -180,6 +180,7 @@ impl History {
             symbols,
             initializer: None,
             priority: TaskPriority::Demanded,
+            number: None,
             by_task: false,
         };
         let tracker = (tracker > 0).then(|| self.trackers[tracker]);

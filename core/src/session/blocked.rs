@@ -18,9 +18,18 @@ impl ExecutionSession {
     ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
+        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
+        self.wait_for_answer(order, search)
+    }
+
+    /// Lodges a search and waits for its answer.
+    pub(crate) fn wait_for_answer(
+        &self,
+        order: &SearchOrder,
+        search: Search,
+    ) -> Result<Vec<Found>, LookupError> {
         let held = self.0.held.and_then(|held| held());
         let blocked = Arc::new(BlockedLookup::default());
-        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let (blocking, holdings) = holding::about_to_block(self).unzip();
         let lodged: Result<Option<QueryId>, Refused> = lodge_span.in_scope(|| {

@@ -6,7 +6,7 @@ use crate::protocol::SessionState;
 use crate::protocol::effects::Effects;
 use crate::sync::{Arc, Mutex, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
-use crate::{InPlaceTaskDispatcher, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
+use crate::{InPlaceTaskDispatcher, Platform, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
 
 use super::drain::Drain;
 use super::lock_holds::HoldMeter;
@@ -23,6 +23,7 @@ pub struct ExecutionSessionBuilder {
     pool: Option<SymbolStringPool>,
     observer: Option<Observer>,
     reporter: Option<Reporter>,
+    platform: Option<Arc<dyn Platform>>,
     held: Option<Held>,
     measure_lock_holds: bool,
 }
@@ -53,6 +54,13 @@ impl ExecutionSessionBuilder {
     #[must_use]
     pub fn error_reporter(mut self, reporter: Arc<dyn Fn(&SessionError) + Send + Sync>) -> Self {
         self.reporter = Some(reporter);
+        self
+    }
+
+    /// Who is told of dylibs and of units, so that static initialisers run when they should.
+    #[must_use]
+    pub fn platform(mut self, platform: Arc<dyn Platform>) -> Self {
+        self.platform = Some(platform);
         self
     }
 
@@ -90,6 +98,7 @@ impl ExecutionSessionBuilder {
             observer: self.observer,
             reporter: self.reporter,
             drain: Drain::default(),
+            platform: self.platform,
             held: self.held,
             holds: self.measure_lock_holds.then(HoldMeter::default),
         }))

@@ -2,7 +2,7 @@
 
 use crate::resource::remove_resources;
 use crate::sync::weakened;
-use crate::{CloseError, RemoveError, SharedError};
+use crate::{CloseError, JitDylib, RemoveError, SharedError};
 
 use super::drain::Wait;
 use super::{ExecutionSession, frame};
@@ -108,9 +108,13 @@ impl ExecutionSession {
                 continue;
             };
             // In a frame: a resource that closes the session must not wait for this very call.
+            let handle = JitDylib::new(self.clone(), dylib, name.clone());
             let removed = frame::run(self, || remove_resources(name, resources));
             if let Ok(Err(RemoveError::Resources { sources: more, .. })) = removed {
                 sources.extend(more);
+            }
+            if let Ok(Err(source)) = frame::run(self, || self.tear_down(&handle)) {
+                sources.push(source);
             }
         }
         self.transact(|state, effects| state.note_closed(effects));

@@ -1,6 +1,7 @@
 //! Handing on effects: tasks first, then waiters, then code of the embedder.
 
 use crate::generator::{Asked, DetachedRequest};
+use crate::platform::UnitNumber;
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
 use crate::query::Completion;
 use crate::responsibility::Duty;
@@ -34,7 +35,16 @@ impl ExecutionSession {
 
     /// Enqueues tasks and wakes waiters; what falls to this thread waits for [`Self::run_ready`].
     pub(super) fn pass_on(&self, effects: Effects<Live>) {
-        let Effects { claimed, tasks, completed, generations, leftovers, events, names_released } = effects;
+        let Effects {
+            claimed,
+            tasks,
+            completed,
+            generations,
+            leftovers,
+            events,
+            initializers_gone,
+            names_released,
+        } = effects;
         for claimed in claimed {
             self.enqueue(self.unit_task(claimed));
         }
@@ -72,6 +82,13 @@ impl ExecutionSession {
                     leftovers.into_iter().for_each(|leftover| session.let_go(leftover));
                 },
             ));
+        }
+        if !initializers_gone.is_empty()
+            && let Some(platform) = self.0.platform.clone()
+        {
+            self.enqueue(self.user_task("platform.unit_removed", "the session's platform", move |_| {
+                initializers_gone.into_iter().for_each(|unit| platform.unit_removed(UnitNumber(unit)));
+            }));
         }
         if names_released > 0 {
             self.0.pool.released(names_released);
@@ -143,6 +160,10 @@ impl ExecutionSession {
                     discarded.iter().for_each(|symbol| unit.discard(&dylib, symbol));
                     drop(unit);
                 })
+            }
+            Leftover::Unheard(failure) => {
+                self.report(SessionError::Failed(failure));
+                Ok(())
             }
             other => crate::panics::guard(move || drop(other)),
         };

@@ -2,3 +2,4 @@
 
 pub(crate) mod absolute;
 pub(crate) mod reexports;
+pub(crate) mod reexports_generator;

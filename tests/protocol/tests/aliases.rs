@@ -2,7 +2,8 @@
 
 use protocol_tests::*;
 use uruk_core::{
-    AliasMap, AliasTarget, ExecutionSession, JitDylibLookupFlags, LookupError, reexports, symbol_aliases,
+    AliasMap, AliasTarget, ExecutionSession, JitDylibLookupFlags, LookupError, SymbolFlags, reexports,
+    shared_error, symbol_aliases,
 };
 
 fn aliases(session: &ExecutionSession, pairs: &[(&str, &str)]) -> AliasMap {
@@ -114,4 +115,74 @@ fn ten_thousand_aliases_in_one_chain() {
         main.define(symbol_aliases(aliases(&session, chunk))).unwrap();
     }
     session.lookup_symbol(&order(&main), &session.intern("s10000")).unwrap();
+}
+
+#[test]
+fn a_cycle_across_dylibs_names_its_aliases() {
+    let (session, main) = session();
+    let other = session.create_jit_dylib("other").unwrap();
+    let all = JitDylibLookupFlags::MatchAllSymbols;
+    main.define(reexports(other.clone(), all, aliases(&session, &[("a", "b")]))).unwrap();
+    other.define(reexports(main.clone(), all, aliases(&session, &[("b", "a")]))).unwrap();
+    let error = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err();
+    assert!(error.to_string().contains("aliases form a cycle: `b` -> `a` -> `b`"), "{error}");
+}
+
+#[test]
+fn a_chain_of_reexports_crosses_dylibs() {
+    let (session, main) = session();
+    define_simple(&main, "unit", &["a"]);
+    let mut last = main.clone();
+    for index in 0..20 {
+        let next = session.create_jit_dylib(&format!("dylib {index}")).unwrap();
+        let flags = JitDylibLookupFlags::MatchExportedSymbolsOnly;
+        next.define(reexports(last, flags, aliases(&session, &[("a", "a")]))).unwrap();
+        last = next;
+    }
+    let a = session.intern("a");
+    let source = session.lookup_symbol(&order(&main), &a).unwrap();
+    assert_eq!(session.lookup_symbol(&order(&last), &a).unwrap().address, source.address);
+}
+
+#[test]
+fn reexports_see_of_their_source_what_their_flags_say() {
+    let (session, main) = session();
+    let other = session.create_jit_dylib("other").unwrap();
+    let hidden = [(session.intern("h"), SymbolFlags::CALLABLE)].into_iter().collect();
+    other.define(TestUnit::new("hidden", hidden, finish).boxed()).unwrap();
+    let exported_only = JitDylibLookupFlags::MatchExportedSymbolsOnly;
+    main.define(reexports(other.clone(), exported_only, aliases(&session, &[("x", "h")]))).unwrap();
+    main.define(reexports(other, JitDylibLookupFlags::MatchAllSymbols, aliases(&session, &[("y", "h")])))
+        .unwrap();
+    assert!(session.lookup_symbol(&order(&main), &session.intern("x")).is_err());
+    let shown = session.lookup_symbol(&order(&main), &session.intern("y")).unwrap();
+    assert_eq!(shown.flags, EXPORTED, "an alias has flags of its own");
+}
+
+#[test]
+fn a_failed_source_fails_its_aliases_with_the_cause() {
+    let (session, main) = session();
+    main.define(
+        TestUnit::new("broken", exported(&session, &["a"]), |responsibility| {
+            responsibility.fail(shared_error("no memory"));
+        })
+        .boxed(),
+    )
+    .unwrap();
+    main.define(symbol_aliases(aliases(&session, &[("b", "a"), ("c", "b")]))).unwrap();
+    let error = session.lookup_symbol(&order(&main), &session.intern("c")).unwrap_err();
+    assert!(error.to_string().ends_with("no memory"), "{error}");
+}
+
+#[test]
+fn an_alias_removed_before_it_is_searched_materializes_nothing() {
+    let (session, main) = session();
+    let untouched = define_parked(&main, "unit", &["a"]);
+    main.define(symbol_aliases(aliases(&session, &[("b", "a"), ("c", "a")]))).unwrap();
+    main.remove(&[session.intern("b")]).unwrap();
+    assert!(matches!(
+        session.lookup_symbol(&order(&main), &session.intern("b")),
+        Err(LookupError::NotFound { .. })
+    ));
+    assert!(untouched.try_recv().is_err());
 }

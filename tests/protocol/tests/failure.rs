@@ -205,3 +205,91 @@ fn a_panic_inside_an_unwinding_thread_keeps_its_own_message() {
     let error = look_up_while_unwinding(session, main);
     assert!(error.ends_with("failed: the unit panicked: its own"), "{error}");
 }
+
+/// One event, one call: whoever depends on what broke hears of it before the call returns, each with its own path.
+#[test]
+fn a_failure_reaches_every_query_that_depends_on_it_at_once() {
+    let (session, main) = session();
+    let [a, b, c, d, e] = ["a", "b", "c", "d", "e"].map(|name| resolve(&main, name).attach());
+    let mut on_both = depending("a", &a, &b, "b");
+    on_both[0].dependencies.push(d.dependency(&session.intern("d")).unwrap());
+    let (b_on_c, d_on_c) = (depending("b", &b, &c, "c"), depending("d", &d, &c, "c"));
+    a.notify_emitted(on_both).unwrap();
+    b.notify_emitted(b_on_c).unwrap();
+    d.notify_emitted(d_on_c).unwrap();
+    let asked = [&["a"][..], &["b"], &["c"], &["d"], &["e", "a"], &["b", "d"]];
+    let answers = asked.map(|names| look_up_later(&session, request(&main, names)));
+    let unconcerned = look_up_later(&session, request(&main, &["e"]));
+    c.fail(shared_error("out of memory"));
+    let errors = answers.map(|answer| answer.try_recv().unwrap().unwrap_err().to_string());
+    let end = "`c`; `c` (dylib `main`, unit `unit of c`) failed: out of memory";
+    assert_eq!(errors[1], format!("`b` waits on {end}"));
+    assert_eq!(errors[2], "`c` (dylib `main`, unit `unit of c`) failed: out of memory");
+    assert_eq!(errors[3], format!("`d` waits on {end}"));
+    for error in [&errors[0], &errors[4]] {
+        assert!(error.starts_with("`a` waits on `") && error.ends_with(end), "{error}");
+    }
+    assert!(errors[5].ends_with(end), "{}", errors[5]);
+    assert!(unconcerned.try_recv().is_err(), "it still waits");
+    e.notify_emitted(Vec::new()).unwrap();
+    assert!(unconcerned.try_recv().unwrap().is_ok());
+}
+
+#[test]
+fn what_fails_later_does_not_change_what_failed_first() {
+    let (session, main) = session();
+    let [a, b, c] = ["a", "b", "c"].map(|name| resolve(&main, name).attach());
+    let mut on_both = depending("a", &a, &b, "b");
+    on_both[0].dependencies.push(c.dependency(&session.intern("c")).unwrap());
+    a.notify_emitted(on_both).unwrap();
+    b.fail(shared_error("the first"));
+    c.fail(shared_error("the second"));
+    for _ in 0..2 {
+        let error = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err().to_string();
+        assert!(error.starts_with("`a` waits on `b`; `b`") && error.ends_with("the first"), "{error}");
+    }
+}
+
+/// What a cycle waits for fails all of it, each symbol along an edge that is there.
+#[test]
+fn a_failure_tells_its_path_through_a_cycle() {
+    let (session, main) = session();
+    let [a, b, c] = ["a", "b", "c"].map(|name| resolve(&main, name).attach());
+    let on_b = depending("a", &a, &b, "b");
+    let mut on_a = depending("b", &b, &a, "a");
+    on_a[0].dependencies.push(c.dependency(&session.intern("c")).unwrap());
+    a.notify_emitted(on_b).unwrap();
+    b.notify_emitted(on_a).unwrap();
+    c.fail(shared_error("no"));
+    let error =
+        |name: &str| session.lookup_symbol(&order(&main), &session.intern(name)).unwrap_err().to_string();
+    assert!(error("a").starts_with("`a` waits on `b` waits on `c`; `c`"), "{}", error("a"));
+    assert!(error("b").starts_with("`b` waits on `c`; `c`"), "{}", error("b"));
+}
+
+/// A failure that no lookup has heard of is reported when its symbols go.
+#[test]
+fn the_reporter_hears_of_failures_that_nobody_else_has() {
+    let (told, reports) = mpsc::channel();
+    let reporter = Arc::new(move |error: &SessionError| told.send(error.to_string()).unwrap());
+    let session = ExecutionSession::builder().error_reporter(reporter).build();
+    let main = session.create_jit_dylib("main").unwrap();
+    let [a, b] = ["a", "b"].map(|name| {
+        let parked = define_parked(&main, &format!("unit of {name}"), &[name]);
+        let answer = look_up_later(&session, request(&main, &[name]).until_resolved());
+        let responsibility = parked.recv().unwrap().attach();
+        let definitions = addresses(responsibility.symbols());
+        let resolved = responsibility.notify_resolved(&definitions).unwrap();
+        assert!(answer.try_recv().unwrap().is_ok());
+        resolved
+    });
+    a.fail(shared_error("unheard"));
+    b.fail(shared_error("heard"));
+    assert!(session.lookup_symbol(&order(&main), &session.intern("b")).is_err());
+    assert_eq!(reports.try_iter().count(), 0, "somebody may still ask");
+    session.close().unwrap();
+    assert_eq!(
+        reports.try_iter().collect::<Vec<_>>(),
+        ["nobody asked for it: `a` (dylib `main`, unit `unit of a`) failed: unheard"]
+    );
+}

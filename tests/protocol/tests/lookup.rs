@@ -3,10 +3,15 @@
 use protocol_tests::*;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use uruk_core::sync::Latch;
 use uruk_core::{
-    JitDylibLookupFlags, LookupError, LookupSet, SymbolFlags, SymbolLookupFlags, absolute_symbols,
+    DefinitionGenerator, DylibError, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags,
+    LookupError, LookupKind, LookupRequest, LookupSet, SearchOrder, SymbolFlags, SymbolLookupFlags,
+    absolute_symbols,
 };
+use uruk_dispatch::WorkStealingTaskDispatcher;
 
 #[test]
 fn a_lookup_runs_the_unit_and_answers_with_its_address() {
@@ -128,4 +133,278 @@ fn a_lookup_inside_a_unit_is_served_on_the_same_thread() {
     });
     main.define(outer.boxed()).unwrap();
     session.lookup_symbol(&order(&main), &session.intern("outer")).unwrap();
+}
+
+fn absolute(dylib: &JitDylib, name: &str, address: u64) {
+    let symbols = [(dylib.session().intern(name), at(address))].into_iter().collect();
+    dylib.define(absolute_symbols(symbols)).unwrap();
+}
+
+const EXPORTED_ONLY: JitDylibLookupFlags = JitDylibLookupFlags::MatchExportedSymbolsOnly;
+
+fn names(dylibs: &[JitDylib]) -> Vec<&str> {
+    dylibs.iter().map(JitDylib::name).collect()
+}
+
+#[test]
+fn each_place_of_a_link_order_matches_as_it_says() {
+    let (session, main) = session();
+    let other = session.create_jit_dylib("other").unwrap();
+    let a = session.intern("a");
+    let hidden = [(a.clone(), SymbolFlags::empty())].into_iter().collect();
+    main.define(TestUnit::new("hidden", hidden, finish).boxed()).unwrap();
+    absolute(&other, "a", 7);
+    let along = |flags| [(main.clone(), flags), (other.clone(), EXPORTED_ONLY)].into();
+    assert_eq!(session.lookup_symbol(&along(EXPORTED_ONLY), &a).unwrap(), at(7), "past the hidden one");
+    let own = session.lookup_symbol(&along(JitDylibLookupFlags::MatchAllSymbols), &a).unwrap();
+    assert_eq!(own.flags, SymbolFlags::empty(), "a dylib sees its own");
+}
+
+#[test]
+fn weakly_referenced_symbols_that_exist_are_waited_for_and_fail_the_lookup() {
+    let (session, main) = session();
+    let parked = define_parked(&main, "unit", &["a"]);
+    let weakly = LookupSet::weakly_referenced([session.intern("a")]);
+    let answer = look_up_later(&session, LookupRequest::new(order(&main), weakly.clone()));
+    assert!(answer.try_recv().is_err(), "it is there, so it is waited for");
+    drop(parked.recv().unwrap().attach());
+    assert!(matches!(answer.recv().unwrap(), Err(LookupError::Failed(_))));
+    assert!(matches!(session.lookup(&order(&main), weakly), Err(LookupError::Failed(_))));
+}
+
+#[test]
+fn an_empty_lookup_of_every_face_succeeds_and_still_checks_its_order() {
+    let (session, main) = session();
+    let gone = session.create_jit_dylib("gone").unwrap();
+    session.remove_jit_dylib(&gone).unwrap();
+    let empty = || LookupRequest::new(order(&main), LookupSet::new());
+    assert!(look_up_later(&session, empty()).recv().unwrap().unwrap().is_empty());
+    assert!(session.lookup(&SearchOrder::new(), LookupSet::new()).unwrap().is_empty());
+    assert!(session.lookup_flags(LookupKind::Static, &order(&main), LookupSet::new()).unwrap().is_empty());
+    let refused = session.lookup(&order(&gone), LookupSet::new());
+    assert!(matches!(refused, Err(LookupError::DylibRemoved { .. })));
+}
+
+#[test]
+fn flags_are_looked_up_along_an_order_without_materializing() {
+    let (session, main) = session();
+    let other = session.create_jit_dylib("other").unwrap();
+    let parked = define_parked(&main, "unit", &["a"]);
+    let symbols = [(session.intern("a"), SymbolFlags::empty()), (session.intern("b"), EXPORTED)];
+    other.define(TestUnit::new("other", symbols.into_iter().collect(), finish).boxed()).unwrap();
+    let along = [(main.clone(), EXPORTED_ONLY), (other.clone(), EXPORTED_ONLY)].into();
+    let flags = session.lookup_flags(LookupKind::Static, &along, set(&session, &["a", "b"])).unwrap();
+    assert_eq!(
+        flags,
+        [(session.intern("a"), EXPORTED), (session.intern("b"), EXPORTED)].into_iter().collect()
+    );
+    assert!(parked.try_recv().is_err(), "nothing was materialized");
+    let missing = session.lookup_flags(LookupKind::Static, &along, set(&session, &["a", "c"])).unwrap_err();
+    assert_eq!(missing.to_string(), "symbols not found: `c` (searched dylibs: `main`, `other`)");
+    let weakly = LookupSet::weakly_referenced([session.intern("c")]);
+    assert!(session.lookup_flags(LookupKind::Static, &along, weakly).unwrap().is_empty());
+}
+
+#[test]
+fn flags_of_failed_and_side_effect_symbols_are_told() {
+    let (session, main) = session();
+    let init = session.intern("init");
+    let unit = TestUnit::new("unit", exported(&session, &["a"]), drop).with_initializer(init.clone());
+    main.define(unit.boxed()).unwrap();
+    assert!(session.lookup_symbol(&order(&main), &session.intern("a")).is_err());
+    let flags =
+        session.lookup_flags(LookupKind::Static, &order(&main), set(&session, &["a", "init"])).unwrap();
+    assert_eq!(flags[&init], SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+    assert_eq!(flags[&session.intern("a")], EXPORTED);
+}
+
+#[test]
+fn a_failing_lookup_claims_nothing() {
+    let (session, main) = session();
+    let parked = define_parked(&main, "unit", &["a"]);
+    assert!(session.lookup(&order(&main), set(&session, &["a", "missing"])).is_err());
+    assert!(parked.try_recv().is_err(), "the unit was not started");
+    // Nor was the symbol searched: a strong definition still overrides a weak one.
+    let weak = [(session.intern("w"), EXPORTED | SymbolFlags::WEAK)].into_iter().collect();
+    main.define(TestUnit::new("weak", weak, finish).boxed()).unwrap();
+    assert!(session.lookup(&order(&main), set(&session, &["w", "missing"])).is_err());
+    absolute(&main, "w", 7);
+    assert_eq!(session.lookup_symbol(&order(&main), &session.intern("w")).unwrap(), at(7));
+}
+
+#[test]
+fn link_orders_as_trees_are_walked_depth_first() {
+    let (session, main) = session();
+    let [a, b, a1, a2] = ["a", "b", "a1", "a2"].map(|name| session.create_jit_dylib(name).unwrap());
+    for (from, to) in [(&main, &a), (&main, &b), (&a, &a1), (&a, &a2)] {
+        from.add_to_link_order(to, EXPORTED_ONLY).unwrap();
+    }
+    let order = session.dfs_link_order(std::slice::from_ref(&main)).unwrap();
+    assert_eq!(names(&order), ["main", "a", "a1", "a2", "b"]);
+    let reverse = session.reverse_dfs_link_order(std::slice::from_ref(&main)).unwrap();
+    assert_eq!(names(&reverse), ["b", "a2", "a1", "a", "main"]);
+    assert_eq!(names(&session.dfs_link_order(&[b, a]).unwrap()), ["b", "a", "a1", "a2"], "several roots");
+}
+
+#[test]
+fn link_orders_as_diamonds_and_cycles_name_each_dylib_once() {
+    let (session, main) = session();
+    let [left, right, base] = ["left", "right", "base"].map(|name| session.create_jit_dylib(name).unwrap());
+    for (from, to) in [(&main, &left), (&main, &right), (&left, &base), (&right, &base)] {
+        from.add_to_link_order(to, EXPORTED_ONLY).unwrap();
+    }
+    let diamond = session.dfs_link_order(std::slice::from_ref(&main)).unwrap();
+    assert_eq!(names(&diamond), ["main", "left", "base", "right"]);
+    base.add_to_link_order(&main, EXPORTED_ONLY).unwrap();
+    let cycle = session.dfs_link_order(std::slice::from_ref(&base)).unwrap();
+    assert_eq!(names(&cycle), ["base", "main", "left", "right"]);
+}
+
+#[test]
+fn a_link_order_of_a_thousand_dylibs_in_a_chain_is_walked() {
+    const LENGTH: usize = 1_000;
+    let (session, main) = session();
+    let mut last = main.clone();
+    for index in 0..LENGTH {
+        let next = session.create_jit_dylib(&index.to_string()).unwrap();
+        last.add_to_link_order(&next, EXPORTED_ONLY).unwrap();
+        last = next;
+    }
+    assert_eq!(session.dfs_link_order(&[main]).unwrap().len(), LENGTH + 1);
+}
+
+#[test]
+fn the_dfs_order_of_removed_and_foreign_dylibs_is_an_error() {
+    let ((session, main), (_elsewhere, foreign)) = (session(), session());
+    assert!(matches!(session.dfs_link_order(&[foreign]), Err(DylibError::Foreign { .. })));
+    session.remove_jit_dylib(&main).unwrap();
+    assert!(matches!(session.dfs_link_order(&[main]), Err(DylibError::Removed { .. })));
+}
+
+#[test]
+fn a_dylib_searches_itself_first_and_others_in_the_order_they_were_added() {
+    let (session, main) = session();
+    let [one, two] = ["one", "two"].map(|name| session.create_jit_dylib(name).unwrap());
+    assert_eq!(main.link_order(), SearchOrder::of(&main), "self, with hidden symbols");
+    main.add_to_link_order(&one, EXPORTED_ONLY).unwrap();
+    main.add_to_link_order(&two, EXPORTED_ONLY).unwrap();
+    main.add_to_link_order(&one, JitDylibLookupFlags::MatchAllSymbols).unwrap();
+    let along = main.link_order();
+    let dylibs: Vec<_> = along.iter().map(|(dylib, _)| dylib.name()).collect();
+    assert_eq!(dylibs, ["main", "one", "two"], "without duplicates");
+    assert_eq!(along[1].1, EXPORTED_ONLY, "what was there stays");
+    absolute(&two, "a", 2);
+    absolute(&one, "a", 1);
+    assert_eq!(session.lookup_symbol(&main.link_order(), &session.intern("a")).unwrap(), at(1));
+    absolute(&main, "a", 0);
+    assert_eq!(session.lookup_symbol(&main.link_order(), &session.intern("a")).unwrap(), at(0));
+}
+
+#[test]
+fn link_orders_are_replaced_and_dylibs_taken_out_of_them() {
+    let (session, main) = session();
+    let [one, two] = ["one", "two"].map(|name| session.create_jit_dylib(name).unwrap());
+    absolute(&one, "a", 1);
+    absolute(&two, "a", 2);
+    let found = || session.lookup_symbol(&main.link_order(), &session.intern("a")).ok();
+    main.set_link_order([(one.clone(), EXPORTED_ONLY), (two.clone(), EXPORTED_ONLY)]).unwrap();
+    assert_eq!(found(), Some(at(1)));
+    main.set_link_order([(two.clone(), EXPORTED_ONLY), (one.clone(), EXPORTED_ONLY)]).unwrap();
+    assert_eq!(found(), Some(at(2)));
+    main.remove_from_link_order(&two);
+    assert_eq!(found(), Some(at(1)));
+    main.remove_from_link_order(&one);
+    main.remove_from_link_order(&one);
+    assert_eq!((found(), main.link_order().len()), (None, 0));
+}
+
+#[test]
+fn a_lookup_along_a_link_order_takes_the_order_of_its_own_moment() {
+    let (session, main) = session();
+    let other = session.create_jit_dylib("other").unwrap();
+    absolute(&other, "a", 1);
+    let a = session.intern("a");
+    assert!(matches!(main.lookup(LookupSet::one(a.clone())), Err(LookupError::NotFound { .. })));
+    main.add_to_link_order(&other, EXPORTED_ONLY).unwrap();
+    assert_eq!(main.lookup(LookupSet::one(a.clone())).unwrap()[&a], at(1));
+    session.remove_jit_dylib(&main).unwrap();
+    assert!(matches!(main.lookup(LookupSet::one(a)), Err(LookupError::DylibRemoved { .. })));
+}
+
+/// ```text
+///  changers: define and remove in one dylib │ add and remove a generator of another │ turn a link order round
+///  readers:  look up what is always somewhere along the order
+/// ```
+#[test]
+fn lookups_go_on_while_definitions_link_orders_and_generators_change_underneath() {
+    struct Empty;
+    impl DefinitionGenerator for Empty {
+        fn name(&self) -> &str {
+            "empty"
+        }
+        fn generate(&self, request: GenerateRequest) {
+            request.finish(Ok(()));
+        }
+    }
+    const ROUNDS: u64 = 500;
+    within_reason(|| {
+        let pool = WorkStealingTaskDispatcher::builder().workers(2).build().unwrap();
+        let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
+        let [main, front, back] =
+            ["main", "front", "back"].map(|name| session.create_jit_dylib(name).unwrap());
+        absolute(&back, "a", 1);
+        main.set_link_order([(front.clone(), EXPORTED_ONLY), (back.clone(), EXPORTED_ONLY)]).unwrap();
+        let (a, over) = (session.intern("a"), Latch::new());
+        std::thread::scope(|scope| {
+            let changers = [
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        absolute(&front, "a", 2 + round);
+                        front.remove(std::slice::from_ref(&a)).unwrap();
+                    }
+                }),
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        let generator = front.add_generator(Arc::new(Empty)).unwrap();
+                        assert!(front.remove_generator(generator));
+                    }
+                }),
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        let mut order = [(front.clone(), EXPORTED_ONLY), (back.clone(), EXPORTED_ONLY)];
+                        order.rotate_left((round % 2) as usize);
+                        main.set_link_order(order).unwrap();
+                    }
+                }),
+            ];
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        loop {
+                            let last_look = over.is_open();
+                            for found in [
+                                session.lookup_symbol(&main.link_order(), &a),
+                                main.lookup(LookupSet::one(a.clone())).map(|found| found[&a]),
+                            ] {
+                                match found {
+                                    Ok(found) => assert!((1..2 + ROUNDS).contains(&found.address.value())),
+                                    // Its generator went while the lookup was on its way to it.
+                                    Err(LookupError::Generator { .. }) => {}
+                                    Err(error) => panic!("{error}"),
+                                }
+                            }
+                            if last_look {
+                                break;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            changers.into_iter().for_each(|changer| changer.join().unwrap());
+            over.open();
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
+        assert_eq!(main.lookup(LookupSet::one(a.clone())).unwrap()[&a], at(1));
+        session.close().unwrap();
+    });
 }

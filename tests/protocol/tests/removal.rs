@@ -6,8 +6,9 @@ use std::sync::mpsc;
 use protocol_tests::*;
 use uruk_core::sync::Mutex;
 use uruk_core::{
-    DefineError, DependenceGroup, EmitError, JitDylib, LookupError, RemoveError, ResolveError, Resource,
-    TrackerError, absolute_symbols,
+    DefineError, DelegateError, DependenceGroup, Detached, EmitError, JitDylib, LookupError,
+    MaterializationResponsibility, RemoveError, ResolveError, Resource, ResourceTracker, TrackerError,
+    absolute_symbols,
 };
 
 /// Says when it is removed, or that it was merely dropped.
@@ -310,4 +311,198 @@ fn a_dylib_of_another_session_removes_nothing_here() {
     assert_eq!(main.link_order().len(), 1);
     assert!(ours.remove_jit_dylib(&foreign).is_err());
     assert!(ours.lookup_symbol(&order(&main), &ours.intern("a")).is_ok());
+}
+
+#[test]
+fn symbols_are_removed_by_name_in_every_state_but_materializing() {
+    let (session, main) = session();
+    let names = ["never searched", "ready", "failed", "address"];
+    define_simple(&main, "one", &names[..1]);
+    define_simple(&main, "two", &names[1..2]);
+    main.define(TestUnit::new("three", exported(&session, &names[2..3]), drop).boxed()).unwrap();
+    main.define(absolute(&main, "address", 1)).unwrap();
+    session.lookup_symbol(&order(&main), &session.intern("ready")).unwrap();
+    assert!(session.lookup_symbol(&order(&main), &session.intern("failed")).is_err());
+    main.remove(&names.map(|name| session.intern(name))).unwrap();
+    for name in names {
+        let gone = session.lookup_symbol(&order(&main), &session.intern(name));
+        assert!(matches!(gone, Err(LookupError::NotFound { .. })));
+        main.define(absolute(&main, name, 2)).unwrap();
+    }
+    assert_eq!(session.lookup(&order(&main), set(&session, &names)).unwrap().len(), 4);
+}
+
+#[test]
+fn removing_an_emitted_symbol_by_name_fails_its_dependants() {
+    let (session, main) = session();
+    let [a, b, c] = ["a", "b", "c"].map(|name| define_parked(&main, name, &[name]));
+    let [a_ready, b_ready, _c] = ["a", "b", "c"].map(|name| look_up_later(&session, request(&main, &[name])));
+    let [a, b, c] = [a, b, c].map(|parked| parked.recv().unwrap().attach());
+    let group = |name: &str, token| {
+        vec![DependenceGroup { symbols: vec![session.intern(name)], dependencies: vec![token] }]
+    };
+    let on_b = group("a", b.dependency(&session.intern("b")).unwrap());
+    let on_c = group("b", c.dependency(&session.intern("c")).unwrap());
+    finish_with(a, on_b);
+    finish_with(b, on_c);
+    // `b` is emitted and waits for `c`; `a` waits for `b`.
+    main.remove(&[session.intern("b")]).unwrap();
+    for answer in [a_ready, b_ready] {
+        let error = answer.try_recv().unwrap().unwrap_err();
+        assert!(error.to_string().contains("failed: it was removed"), "{error}");
+    }
+    finish(c);
+    session.lookup_symbol(&order(&main), &session.intern("c")).unwrap();
+}
+
+#[test]
+fn what_depends_on_a_removed_ready_symbol_stays() {
+    let (session, main) = session();
+    define_simple(&main, "unit of b", &["b"]);
+    let token = look_up_later(&session, request(&main, &["b"])).recv().unwrap().unwrap();
+    let token = token.dependency(&session.intern("b")).unwrap();
+    let unit = TestUnit::new("unit of a", exported(&session, &["a"]), move |responsibility| {
+        let symbols = responsibility.symbols().keys().cloned().collect();
+        finish_with(responsibility, vec![DependenceGroup { symbols, dependencies: vec![token] }]);
+    });
+    main.define(unit.boxed()).unwrap();
+    session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+    main.remove(&[session.intern("b")]).unwrap();
+    session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+}
+
+/// A tracker whose one symbol `a` materializes in the test's hands.
+fn parked_under_a_tracker(
+    main: &JitDylib,
+) -> (ResourceTracker, mpsc::Receiver<Detached<MaterializationResponsibility>>) {
+    let tracker = main.create_tracker();
+    let (send, parked) = mpsc::channel();
+    let unit = TestUnit::new("unit", exported(main.session(), &["a"]), move |responsibility| {
+        send.send(responsibility.detach()).unwrap();
+    });
+    main.define_with_tracker(unit.boxed(), &tracker).unwrap();
+    (tracker, parked)
+}
+
+#[test]
+fn removing_a_tracker_between_resolution_and_emission_refuses_the_emission() {
+    let (session, main) = session();
+    let (tracker, parked) = parked_under_a_tracker(&main);
+    let ready = look_up_later(&session, request(&main, &["a"]));
+    let responsibility = parked.recv().unwrap().attach();
+    let log = Log::default();
+    responsibility.add_resource(noted("code", &log)).unwrap();
+    let definitions = addresses(responsibility.symbols());
+    let resolved = responsibility.notify_resolved(&definitions).unwrap();
+    tracker.remove().unwrap();
+    assert_eq!(*log.lock(), ["code"]);
+    assert!(matches!(ready.try_recv().unwrap(), Err(LookupError::Failed(_))));
+    let refused = resolved.notify_emitted(Vec::new()).unwrap_err();
+    assert!(matches!(refused.error, EmitError::TrackerDefunct { .. }));
+}
+
+#[test]
+fn a_defunct_tracker_refuses_define_replace_delegate_and_further_symbols() {
+    let (session, main) = session();
+    let (tracker, parked) = parked_under_a_tracker(&main);
+    let _answer = look_up_later(&session, request(&main, &["a"]));
+    let mut responsibility = parked.recv().unwrap().attach();
+    tracker.remove().unwrap();
+    let unit = || TestUnit::new("late", exported(&session, &["a"]), finish).boxed();
+    let defined = main.define_with_tracker(unit(), &tracker);
+    assert!(matches!(defined, Err(DefineError::TrackerDefunct { .. })));
+    let more = responsibility.define_materializing(exported(&session, &["more"]));
+    assert!(matches!(more, Err(DefineError::TrackerDefunct { .. })));
+    let delegated = responsibility.delegate([session.intern("a")]);
+    assert!(matches!(delegated, Err(DelegateError::TrackerDefunct { .. })));
+    let refused = responsibility.replace(unit()).unwrap_err();
+    assert!(matches!(refused.error, DefineError::TrackerDefunct { .. }));
+    drop(refused);
+    let gone = session.lookup_symbol(&order(&main), &session.intern("a"));
+    assert!(matches!(gone, Err(LookupError::NotFound { .. })));
+}
+
+#[test]
+fn a_transfer_before_materializing_takes_the_unit_along() {
+    let (session, main) = session();
+    let (one, parked) = parked_under_a_tracker(&main);
+    let two = main.create_tracker();
+    one.transfer_to(&two).unwrap();
+    one.remove().unwrap();
+    let answer = look_up_later(&session, request(&main, &["a"]));
+    let log = Log::default();
+    let responsibility = parked.recv().unwrap().attach();
+    responsibility.add_resource(noted("code", &log)).unwrap();
+    finish(responsibility);
+    assert!(answer.try_recv().unwrap().is_ok());
+    two.remove().unwrap();
+    assert_eq!(*log.lock(), ["code"]);
+    assert!(session.lookup_symbol(&order(&main), &session.intern("a")).is_err());
+}
+
+#[test]
+fn a_transfer_after_materializing_takes_symbols_and_resources_along() {
+    let (session, main) = session();
+    let (one, parked) = parked_under_a_tracker(&main);
+    let two = main.create_tracker();
+    let log = Log::default();
+    let answer = look_up_later(&session, request(&main, &["a"]));
+    let responsibility = parked.recv().unwrap().attach();
+    responsibility.add_resource(noted("code", &log)).unwrap();
+    let definitions = addresses(responsibility.symbols());
+    let resolved = responsibility.notify_resolved(&definitions).unwrap();
+    // Once while it is resolved, once when it is Ready.
+    one.transfer_to(&two).unwrap();
+    resolved.notify_emitted(Vec::new()).unwrap();
+    assert!(answer.try_recv().unwrap().is_ok());
+    let three = main.create_tracker();
+    two.transfer_to(&three).unwrap();
+    two.remove().unwrap();
+    session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+    assert!(log.lock().is_empty());
+    three.remove().unwrap();
+    assert_eq!(*log.lock(), ["code"]);
+    assert!(session.lookup_symbol(&order(&main), &session.intern("a")).is_err());
+}
+
+#[test]
+fn trackers_of_two_dylibs_do_not_mix() {
+    let (session, main) = session();
+    let other = session.create_jit_dylib("other").unwrap();
+    let (ours, theirs) = (main.create_tracker(), other.create_tracker());
+    assert!(matches!(ours.transfer_to(&theirs), Err(TrackerError::Foreign { .. })));
+    let foreign = main.define_with_tracker(absolute(&main, "a", 1), &theirs);
+    assert!(matches!(foreign, Err(DefineError::ForeignTracker { .. })));
+    assert!(!ours.is_defunct() && !theirs.is_defunct());
+}
+
+#[test]
+fn removing_a_whole_dylib_ends_everything_in_it() {
+    let (session, main) = session();
+    let other = session.create_jit_dylib("other").unwrap();
+    let log = Log::default();
+    let (tracker, parked) = parked_under_a_tracker(&main);
+    tracker
+        .add_resource(Box::new(Noted { name: "stuck", log: log.clone(), fails: true, removed: false }))
+        .unwrap();
+    main.default_tracker().add_resource(noted("oldest", &log)).unwrap();
+    let waits = look_up_later(&session, request(&main, &["a"]));
+    let depends = define_parked(&other, "dependant", &["d"]);
+    let ready = look_up_later(&session, request(&other, &["d"]));
+    let responsibility = parked.recv().unwrap().attach();
+    let dependencies = vec![responsibility.dependency(&session.intern("a")).unwrap()];
+    let group = DependenceGroup { symbols: vec![session.intern("d")], dependencies };
+    finish_with(depends.recv().unwrap().attach(), vec![group]);
+    let error = session.remove_jit_dylib(&main).unwrap_err();
+    assert_eq!(error.to_string(), "resources of dylib `main` could not be removed: stuck sticks");
+    assert_eq!(*log.lock(), ["stuck", "oldest"]);
+    assert!(matches!(waits.try_recv().unwrap(), Err(LookupError::Failed(_))));
+    assert!(matches!(ready.try_recv().unwrap(), Err(LookupError::Failed(_))), "in the other dylib");
+    assert!(tracker.is_defunct());
+    let defined = main.define(absolute(&main, "a", 1));
+    assert!(matches!(defined, Err(DefineError::DylibRemoved { .. })));
+    assert!(matches!(main.remove(&[session.intern("a")]), Err(RemoveError::DylibRemoved { .. })));
+    assert!(session.jit_dylib("main").is_none());
+    drop(responsibility);
+    session.remove_jit_dylib(&main).unwrap();
 }

@@ -3,10 +3,13 @@
 use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
+use uruk_core::sync::Latch;
 use uruk_core::{
-    DefineError, DelegateError, DependenceGroup, EmitError, ExecutorSymbolDef, JitDylibLookupFlags,
-    LookupError, ResolveError, SymbolFlags, SymbolFlagsMap, SymbolMap,
+    DefineError, DelegateError, DependenceGroup, EmitError, ExecutionSession, ExecutorSymbolDef,
+    JitDylibLookupFlags, LookupError, MaterializationResponsibility, ResolveError, SymbolFlags,
+    SymbolFlagsMap, SymbolMap, SymbolName, Task, TaskPriority, shared_error,
 };
+use uruk_dispatch::WorkStealingTaskDispatcher;
 
 #[test]
 fn requested_symbols_are_those_somebody_waits_for() {
@@ -286,4 +289,229 @@ fn a_unit_that_catches_its_panic_may_wait_for_its_own_symbol() {
         tells.try_recv().unwrap().unwrap_err()
     });
     assert!(matches!(error, LookupError::Failed(_)), "{error}");
+}
+
+#[test]
+fn symbols_nobody_asked_for_become_ready_with_those_somebody_did() {
+    let (session, main) = session();
+    let parked = define_parked(&main, "unit", &["a", "b"]);
+    let a = look_up_later(&session, request(&main, &["a"]));
+    finish(parked.recv().unwrap().attach());
+    assert!(a.recv().unwrap().is_ok());
+    let b = look_up_later(&session, request(&main, &["b"]));
+    assert!(b.try_recv().unwrap().is_ok(), "at once");
+    assert!(parked.try_recv().is_err(), "the unit ran once");
+}
+
+#[test]
+fn only_part_is_resolved_by_delegating_the_rest() {
+    let (session, main) = session();
+    let parked = define_parked(&main, "unit", &["a", "b", "c"]);
+    let resolved = |name: &str| look_up_later(&session, request(&main, &[name]).until_resolved());
+    let [a, b, c] = ["a", "b", "c"].map(resolved);
+    let mut all = parked.recv().unwrap().attach();
+    let part = all.delegate([session.intern("b")]).unwrap();
+    assert_eq!(part.symbols(), &exported(&session, &["b"]));
+    assert_eq!(all.symbols(), &exported(&session, &["a", "c"]));
+    let definitions = addresses(part.symbols());
+    let part = part.notify_resolved(&definitions).unwrap();
+    assert!(b.try_recv().unwrap().is_ok());
+    assert!(a.try_recv().is_err() && c.try_recv().is_err(), "the rest is not");
+    let b_ready = look_up_later(&session, request(&main, &["b"]));
+    part.notify_emitted(Vec::new()).unwrap();
+    assert!(b_ready.try_recv().unwrap().is_ok(), "and need not be");
+    finish(all);
+    assert!(a.try_recv().unwrap().is_ok() && c.try_recv().unwrap().is_ok());
+}
+
+#[test]
+fn dropping_a_part_fails_exactly_its_symbols() {
+    let (session, main) = session();
+    let parked = define_parked(&main, "unit", &["a", "b"]);
+    let [a, b] = ["a", "b"].map(|name| look_up_later(&session, request(&main, &[name])));
+    let mut rest = parked.recv().unwrap().attach();
+    drop(rest.delegate([session.intern("b")]).unwrap());
+    assert!(matches!(b.try_recv().unwrap(), Err(LookupError::Failed(_))));
+    assert!(a.try_recv().is_err(), "not this one");
+    finish(rest);
+    assert!(a.try_recv().unwrap().is_ok());
+}
+
+#[test]
+fn failing_before_and_after_resolution_fails_the_symbols() {
+    let (session, main) = session();
+    for (name, resolves) in [("before", false), ("after", true)] {
+        let parked = define_parked(&main, name, &[name]);
+        let ready = look_up_later(&session, request(&main, &[name]));
+        let resolved = look_up_later(&session, request(&main, &[name]).until_resolved());
+        let responsibility = parked.recv().unwrap().attach();
+        if resolves {
+            let definitions = addresses(responsibility.symbols());
+            responsibility.notify_resolved(&definitions).unwrap().fail(shared_error("on purpose"));
+        } else {
+            responsibility.fail(shared_error("on purpose"));
+        }
+        assert_eq!(resolved.try_recv().unwrap().is_ok(), resolves, "what was answered stays answered");
+        let error = ready.try_recv().unwrap().unwrap_err();
+        assert!(error.to_string().ends_with("on purpose"), "{error}");
+        let later = session.lookup_symbol(&order(&main), &session.intern(name)).unwrap_err();
+        assert_eq!(later.to_string(), error.to_string());
+    }
+}
+
+#[test]
+fn weak_and_common_are_dropped_on_resolution() {
+    let (session, main) = session();
+    let flags = EXPORTED | SymbolFlags::WEAK | SymbolFlags::COMMON;
+    let symbols = [(session.intern("a"), flags), (session.intern("b"), flags)].into_iter().collect();
+    let unit = TestUnit::new("unit", symbols, |responsibility| {
+        // Whether the addresses say weak or not makes no difference.
+        let given = |(index, name): (usize, &SymbolName)| {
+            let flags = if index == 0 { EXPORTED } else { EXPORTED | SymbolFlags::WEAK };
+            (name.clone(), ExecutorSymbolDef::new(at(1).address, flags))
+        };
+        let definitions = responsibility.symbols().keys().enumerate().map(given).collect();
+        responsibility.notify_resolved(&definitions).unwrap().notify_emitted(Vec::new()).unwrap();
+    });
+    main.define(unit.boxed()).unwrap();
+    let found = session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+    assert!(found.iter().all(|(_, definition)| definition.flags == EXPORTED), "the definition has won");
+}
+
+/// ```text
+///  unit { a, b }: a depends on x, b is in no group
+/// ```
+#[test]
+fn symbols_in_no_group_have_no_dependencies() {
+    let (session, main) = session();
+    let x = define_parked(&main, "unit of x", &["x"]);
+    let parked = define_parked(&main, "unit", &["a", "b"]);
+    let [a, b, _x] = ["a", "b", "x"].map(|name| look_up_later(&session, request(&main, &[name])));
+    let x = x.recv().unwrap().attach();
+    let dependencies = vec![x.dependency(&session.intern("x")).unwrap()];
+    let group = DependenceGroup { symbols: vec![session.intern("a")], dependencies };
+    finish_with(parked.recv().unwrap().attach(), vec![group]);
+    assert!(b.try_recv().unwrap().is_ok());
+    assert!(a.try_recv().is_err());
+    drop(x);
+    assert!(matches!(a.try_recv().unwrap(), Err(LookupError::Failed(_))));
+    session.lookup_symbol(&order(&main), &session.intern("b")).unwrap();
+}
+
+#[test]
+fn groups_of_one_unit_wait_each_for_its_own() {
+    let (session, main) = session();
+    let [x, y] = ["x", "y"].map(|name| define_parked(&main, name, &[name]));
+    let parked = define_parked(&main, "unit", &["a", "b"]);
+    let [a, b, _x, _y] = ["a", "b", "x", "y"].map(|name| look_up_later(&session, request(&main, &[name])));
+    let [x, y] = [x, y].map(|parked| parked.recv().unwrap().attach());
+    let group = |name: &str, on: &MaterializationResponsibility, source: &str| DependenceGroup {
+        symbols: vec![session.intern(name)],
+        dependencies: vec![on.dependency(&session.intern(source)).unwrap()],
+    };
+    let groups = vec![group("a", &x, "x"), group("b", &y, "y")];
+    finish_with(parked.recv().unwrap().attach(), groups);
+    finish(y);
+    assert!(b.try_recv().unwrap().is_ok());
+    assert!(a.try_recv().is_err());
+    finish(x);
+    assert!(a.try_recv().unwrap().is_ok());
+}
+
+#[test]
+fn a_symbol_still_resolves_after_its_dependency_failed() {
+    let (session, main) = session();
+    let x = define_parked(&main, "unit of x", &["x"]);
+    let parked = define_parked(&main, "unit", &["a"]);
+    let resolved = look_up_later(&session, request(&main, &["a"]).until_resolved());
+    let ready = look_up_later(&session, request(&main, &["a"]));
+    let _x = look_up_later(&session, request(&main, &["x"]));
+    let x = x.recv().unwrap().attach();
+    let dependencies = vec![x.dependency(&session.intern("x")).unwrap()];
+    let responsibility = parked.recv().unwrap().attach();
+    drop(x);
+    let definitions = addresses(responsibility.symbols());
+    let responsibility = responsibility.notify_resolved(&definitions).unwrap();
+    assert!(resolved.try_recv().unwrap().is_ok());
+    let group = DependenceGroup { symbols: vec![session.intern("a")], dependencies };
+    let refused = responsibility.notify_emitted(vec![group]).unwrap_err();
+    assert!(matches!(refused.error, EmitError::DependencyFailed { .. }));
+    assert!(ready.try_recv().is_err());
+    refused.responsibility.notify_emitted(Vec::new()).unwrap();
+    assert!(ready.try_recv().unwrap().is_ok(), "the refusal has left it usable");
+}
+
+#[test]
+fn delegated_parts_may_be_finished_by_threads_of_their_own() {
+    let (session, main) = session();
+    let names: Vec<String> = (0..8).map(|index| format!("s{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let parked = define_parked(&main, "unit", &names);
+    let answer = look_up_later(&session, request(&main, &names));
+    let mut responsibility = parked.recv().unwrap().attach();
+    let parts: Vec<_> =
+        names.iter().map(|name| responsibility.delegate([session.intern(name)]).unwrap().detach()).collect();
+    assert!(responsibility.symbols().is_empty());
+    let threads: Vec<_> =
+        parts.into_iter().map(|part| std::thread::spawn(move || finish(part.attach()))).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(answer.recv().unwrap().unwrap().len(), 8);
+    finish(responsibility);
+}
+
+#[test]
+fn a_strong_symbol_defined_while_materializing_overrides_a_weak_one_nobody_searched() {
+    let (session, main) = session();
+    let (send, discarded) = mpsc::channel();
+    let weak = [(session.intern("w"), EXPORTED | SymbolFlags::WEAK)].into_iter().collect();
+    let weak = TestUnit::new("weak", weak, finish).on_discard(move |name| send.send(name.clone()).unwrap());
+    main.define(weak.boxed()).unwrap();
+    let parked = define_parked(&main, "unit", &["a"]);
+    let _a = look_up_later(&session, request(&main, &["a"]));
+    let mut responsibility = parked.recv().unwrap().attach();
+    responsibility.define_materializing(exported(&session, &["w"])).unwrap();
+    assert_eq!(discarded.try_recv().unwrap(), session.intern("w"));
+    finish(responsibility);
+    session.lookup_symbol(&order(&main), &session.intern("w")).unwrap();
+}
+
+/// ```text
+///  worker:  held by a latch ───────────────────────────▶ │ what is queued
+///  main:    future of `unwanted`, of `wanted`; drop one  │ open the latch
+/// ```
+#[test]
+fn a_dropped_future_withdraws_work_that_nobody_else_wants_and_that_has_not_started() {
+    let pool = WorkStealingTaskDispatcher::builder().workers(1).build().unwrap();
+    let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
+    let main = session.create_jit_dylib("main").unwrap();
+    let (held, release) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+    session.dispatch(Task::new("holds the worker", TaskPriority::Demanded, {
+        let (held, release) = (held.clone(), release.clone());
+        move || {
+            held.open();
+            release.wait();
+        }
+    }));
+    held.wait();
+    let (send, ran) = mpsc::channel();
+    for name in ["unwanted", "wanted"] {
+        let send = send.clone();
+        let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
+            send.send(name).unwrap();
+            finish(responsibility);
+        });
+        main.define(unit.boxed()).unwrap();
+    }
+    let unwanted = session.lookup_future(request(&main, &["unwanted"]));
+    let both = session.lookup_future(request(&main, &["wanted"]));
+    let also = look_up_later(&session, request(&main, &["wanted"]));
+    drop(unwanted);
+    drop(both);
+    release.open();
+    assert!(also.recv().unwrap().is_ok(), "somebody else wanted it");
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), ["wanted"]);
+    // What was withdrawn is there for whoever asks.
+    session.lookup_symbol(&order(&main), &session.intern("unwanted")).unwrap();
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), ["unwanted"]);
+    session.close().unwrap();
 }

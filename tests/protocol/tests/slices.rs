@@ -10,7 +10,7 @@ use uruk_core::{
     TaskDispatcher, WaitError, absolute_symbols, shared_error,
 };
 
-const SYMBOLS: usize = 20_000;
+const SYMBOLS: usize = 8_000;
 /// Steps of long consequences in one hold of the lock, whatever follows from what.
 const STEPS_MAX: usize = 3_000;
 
@@ -150,7 +150,7 @@ fn the_default_trackers_handle_survives_its_removal() {
     let default = main.default_tracker();
     for round in 0..3 {
         let symbols: SymbolMap =
-            names(&session, SYMBOLS / 10).into_iter().map(|name| (name, at(round))).collect();
+            names(&session, SYMBOLS / 2).into_iter().map(|name| (name, at(round))).collect();
         main.define_with_tracker(absolute_symbols(symbols), &default).unwrap();
         let name = session.intern("symbol_7");
         assert_eq!(session.lookup_symbol(&order(&main), &name).unwrap(), at(round));

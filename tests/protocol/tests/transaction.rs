@@ -7,8 +7,8 @@ use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Latch, Mutex, thread};
 use uruk_core::{
     DefineError, DylibError, ExecutionSession, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError,
-    MaterializationUnit, RemoveError, Resource, SearchOrder, SessionError, SymbolFlags, TransactionError,
-    absolute_symbols,
+    LookupSet, MaterializationUnit, RemoveError, Resource, SearchOrder, SessionError, SymbolFlags,
+    TransactionError, absolute_symbols,
 };
 
 fn absolute(session: &ExecutionSession, names: &[&str], address: u64) -> Box<dyn MaterializationUnit> {
@@ -361,5 +361,48 @@ fn readers_never_see_half_a_transaction() {
             assert_eq!(last, ROUNDS);
             assert!(seen > 0, "a reader has seen time pass");
         }
+    });
+}
+
+/// ```text
+///  writer: { define x in the other library, remove it from this one, link main to the other } × rounds
+///  reader: look x up along main's link order
+/// ```
+#[test]
+fn a_link_order_and_what_it_leads_to_change_as_one() {
+    const ROUNDS: u64 = 1_000;
+    within_reason(|| {
+        let (session, main) = session();
+        let libraries = ["even", "odd"].map(|name| session.create_jit_dylib(name).unwrap());
+        let exported_only = JitDylibLookupFlags::MatchExportedSymbolsOnly;
+        let x = session.intern("x");
+        let address = |round| [(session.intern("x"), at(round))].into_iter().collect();
+        libraries[0].define(absolute_symbols(address(0))).unwrap();
+        main.set_link_order([(libraries[0].clone(), exported_only)]).unwrap();
+        let over = Arc::new(Latch::new());
+        let reader = thread::spawn({
+            let (main, x, over) = (main.clone(), x.clone(), over.clone());
+            move || {
+                let mut last = 0;
+                while !over.is_open() {
+                    let found = main.lookup(LookupSet::one(x.clone())).expect("defined at every moment");
+                    assert!(found[&x].address.value() >= last, "time runs backwards");
+                    last = found[&x].address.value();
+                }
+            }
+        });
+        for round in 1..=ROUNDS {
+            let [old, new] = [&libraries[(round as usize + 1) % 2], &libraries[round as usize % 2]];
+            session
+                .transaction()
+                .define(new, absolute_symbols(address(round)))
+                .remove(old, [x.clone()])
+                .set_link_order(&main, [(new.clone(), exported_only)].into())
+                .commit()
+                .unwrap();
+        }
+        over.open();
+        reader.join().unwrap();
+        assert_eq!(main.lookup(LookupSet::one(x.clone())).unwrap()[&x], at(ROUNDS));
     });
 }

@@ -13,6 +13,8 @@ use super::{ProcessSymbols, jit_overrides};
 /// Give it to a dylib at the end of the link order. The overrides for linked code come first; with an allow-list
 /// in force they are subject to it as well.
 ///
+/// Over [`ProcessSymbols::of_library`] it makes a dylib stand for one shared library, without the overrides.
+///
 /// Source: ORC `EPCDynamicLibrarySearchGenerator`.
 #[doc(alias = "EPCDynamicLibrarySearchGenerator")]
 pub struct ProcessSymbolsGenerator {
@@ -25,7 +27,8 @@ pub struct ProcessSymbolsGenerator {
 impl ProcessSymbolsGenerator {
     /// A generator over `symbols`, which may be shared: libraries loaded later are found too.
     pub fn new(symbols: Arc<ProcessSymbols>) -> Self {
-        let overrides = jit_overrides().into_iter().filter(|(name, _)| symbols.allows(name)).collect();
+        let applies = |(name, _): &(&str, _)| symbols.is_overridden() && symbols.allows(name);
+        let overrides = jit_overrides().into_iter().filter(applies).collect();
         let name = symbols.searched().join(", ");
         Self { symbols, overrides, name }
     }

@@ -47,6 +47,8 @@ pub struct ProcessSymbols {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
+    /// One library, and what that depends on.
+    OneLibrary,
     Libraries,
     WholeProcess,
 }
@@ -69,6 +71,21 @@ impl ProcessSymbols {
     /// Everything that the process itself can see: the executable's exports, its libraries, and what is loaded globally.
     pub fn whole_process() -> Self {
         Self { scope: Scope::WholeProcess, ..Self::new() }
+    }
+
+    /// One shared library, which is loaded now and for good: its exports, and those of the libraries it depends on.
+    ///
+    /// With a [`ProcessSymbolsGenerator`] over it, a dylib stands for that library.
+    ///
+    /// # Errors
+    /// [`LoadLibraryError`] with the dynamic linker's message.
+    ///
+    /// Source: ORC `DynamicLibrarySearchGenerator::Load`.
+    pub fn of_library(path: impl AsRef<Path>) -> Result<Self, LoadLibraryError> {
+        let library = Arc::new(Library::load(path.as_ref())?);
+        let loaded = Mutex::new([library].into());
+        let (system, images) = (Vec::new(), Images::default());
+        Ok(Self { scope: Scope::OneLibrary, allowed: None, loaded, system, images })
     }
 
     /// Restricts the view to `names`; all other symbols are unknown.
@@ -112,10 +129,10 @@ impl ProcessSymbols {
                 .find_map(|library| library.find(&symbol))
                 .or_else(|| self.system.iter().filter(system).find_map(|library| library.find(&symbol)))
         };
-        let address = if self.scope == Scope::WholeProcess || is_allocation_function(name) {
-            from_process().or_else(from_libraries)
-        } else {
-            from_libraries()
+        let address = match self.scope {
+            Scope::OneLibrary => from_libraries(),
+            Scope::Libraries if !is_allocation_function(name) => from_libraries(),
+            Scope::Libraries | Scope::WholeProcess => from_process().or_else(from_libraries),
         };
         let found = self.images.describe(address?);
         if !found.flags.intersects(SymbolFlags::CALLABLE | SymbolFlags::THREAD_LOCAL)
@@ -127,6 +144,11 @@ impl ProcessSymbols {
             return Some(copy);
         }
         Some(found)
+    }
+
+    /// Whether linked code is to have the engine's functions in place of some of the process's.
+    fn is_overridden(&self) -> bool {
+        self.scope != Scope::OneLibrary
     }
 
     /// Whether the allow-list lets `name` pass, in whatever version.

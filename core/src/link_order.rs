@@ -1,0 +1,63 @@
+//! Link orders as a graph, for those who start, stop or search dylibs together with what they depend on.
+
+use crate::{
+    DylibError, ExecutionSession, JitDylib, LookupError, LookupKind, LookupResult, LookupSet, RequiredState,
+    SearchOrder,
+};
+
+impl JitDylib {
+    /// Looks `symbols` up along the dylib's link order as it is when the lookup begins, and blocks until all are Ready.
+    ///
+    /// A link order that was read before may have changed since; this one is read in the same moment in which the
+    /// symbols are found, so that a transaction that changes both is seen whole.
+    ///
+    /// # Errors
+    /// As [`ExecutionSession::lookup`].
+    ///
+    /// # Cost
+    /// Takes the session lock, unlike a lookup along an order that is known already.
+    pub fn lookup(&self, symbols: LookupSet) -> Result<LookupResult, LookupError> {
+        let (session, itself) = (self.session(), SearchOrder::of(self));
+        let mut search = session.search(LookupKind::Static, &itself, symbols, RequiredState::Ready)?;
+        search.along = Some(self.id());
+        Ok(LookupResult::new(session.wait_for_answer(&itself, search)?, session.tag()))
+    }
+}
+
+impl ExecutionSession {
+    /// Every dylib that searches beginning at `roots` may lead to, each once: a root, then depth first what its link
+    /// order names.
+    ///
+    /// Link orders may share dylibs and form cycles.
+    ///
+    /// # Errors
+    /// If a root was removed or belongs to another session.
+    ///
+    /// Source: ORC `JITDylib::getDFSLinkOrder`.
+    #[doc(alias = "getDFSLinkOrder")]
+    pub fn dfs_link_order(&self, roots: &[JitDylib]) -> Result<Vec<JitDylib>, DylibError> {
+        if let Some(foreign) = roots.iter().find(|root| root.session() != self) {
+            return Err(DylibError::Foreign { name: foreign.shared_name() });
+        }
+        let ids: Vec<_> = roots.iter().map(JitDylib::id).collect();
+        match self.transact(|state, _| state.dfs_link_order(&ids)) {
+            Ok(order) => {
+                Ok(order.into_iter().map(|(id, name)| JitDylib::new(self.clone(), id, name)).collect())
+            }
+            Err(position) => Err(DylibError::Removed { name: roots[position].shared_name() }),
+        }
+    }
+
+    /// The same backwards: where link orders form no cycle, every dylib comes behind those it depends on.
+    ///
+    /// # Errors
+    /// As [`ExecutionSession::dfs_link_order`].
+    ///
+    /// Source: ORC `JITDylib::getReverseDFSLinkOrder`.
+    #[doc(alias = "getReverseDFSLinkOrder")]
+    pub fn reverse_dfs_link_order(&self, roots: &[JitDylib]) -> Result<Vec<JitDylib>, DylibError> {
+        let mut order = self.dfs_link_order(roots)?;
+        order.reverse();
+        Ok(order)
+    }
+}

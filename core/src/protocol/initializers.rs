@@ -1,0 +1,57 @@
+//! Initializers: which symbols stand for static initialisers, in the order in which their units were defined.
+//!
+//! A unit with an initializer has a number; its initializer's row carries it from the definition to the removal,
+//! whatever becomes of the unit. A number that ends leaves through the effects, once.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::SymbolName;
+
+use super::effects::Effects;
+use super::ids::{DylibId, RowId};
+use super::{Payload, SessionState};
+
+/// The initializers of all dylibs.
+#[derive(Debug, Default)]
+pub(crate) struct Initializers {
+    numbers: FxHashMap<RowId, u64>,
+    rows: BTreeMap<(DylibId, u64), RowId>,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::JitDylib::initializers`].
+    pub(crate) fn initializers(&self, dylib: DylibId) -> Vec<SymbolName> {
+        let rows = self.initializers.rows.range((dylib, 0)..=(dylib, u64::MAX));
+        rows.map(|(_, row)| self.rows[*row].name.clone()).collect()
+    }
+
+    /// Notes the initializer of the unit `number`, which has just been defined, or that it has none after all.
+    pub(crate) fn note_initializer(
+        &mut self,
+        dylib: DylibId,
+        number: u64,
+        initializer: Option<&SymbolName>,
+        effects: &mut Effects<P>,
+    ) {
+        match initializer.and_then(|name| self.find(dylib, name)) {
+            Some(row) => {
+                self.initializers.numbers.insert(row, number);
+                self.initializers.rows.insert((dylib, number), row);
+            }
+            None => effects.initializers_gone.push(number),
+        }
+    }
+
+    /// A row is about to go, and its dylib is still there.
+    pub(crate) fn forget_initializer(&mut self, row: RowId, dylib: DylibId, effects: &mut Effects<P>) {
+        // Most rows of most sessions are none.
+        if !self.initializers.numbers.is_empty()
+            && let Some(number) = self.initializers.numbers.remove(&row)
+        {
+            self.initializers.rows.remove(&(dylib, number));
+            effects.initializers_gone.push(number);
+        }
+    }
+}

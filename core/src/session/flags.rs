@@ -1,0 +1,70 @@
+//! Lookups of flags: what symbols are, along a search order and with its generators, without materializing them.
+
+use crate::protocol::ids::QueryId;
+use crate::protocol::query::Found;
+use crate::query::Completion;
+use crate::{
+    ExecutionSession, LookupError, LookupKind, LookupRequest, LookupSet, RequiredState, SearchOrder,
+    SymbolFlagsMap,
+};
+
+impl ExecutionSession {
+    /// What each of `symbols` is, found along `order` as a lookup would find it. Nothing is claimed or materialized;
+    /// generators are asked for what is missing. Blocks until they have answered.
+    ///
+    /// Weakly referenced symbols that are absent are left out. Symbols that exist for their side effects only, and
+    /// those that have failed, are told like all others.
+    ///
+    /// # Errors
+    /// [`LookupError::NotFound`] names the required symbols that are missing; [`LookupError::Generator`] what a
+    /// generator said.
+    ///
+    /// Source: ORC `ExecutionSession::lookupFlags`.
+    #[doc(alias = "lookupFlags")]
+    pub fn lookup_flags(
+        &self,
+        kind: LookupKind,
+        order: &SearchOrder,
+        symbols: LookupSet,
+    ) -> Result<SymbolFlagsMap, LookupError> {
+        let mut search = self.search(kind, order, symbols, RequiredState::Resolved)?;
+        search.flags_only = true;
+        let flags = |found: Found| (found.name, found.definition.flags);
+        Ok(self.wait_for_answer(order, search)?.into_iter().map(flags).collect())
+    }
+
+    /// The same without blocking: `handler` is called once, with the answer. The request's required state is of no
+    /// importance.
+    ///
+    /// # Concurrency
+    /// As [`ExecutionSession::lookup_async`].
+    pub fn lookup_flags_async(
+        &self,
+        request: LookupRequest,
+        handler: impl FnOnce(Result<SymbolFlagsMap, LookupError>) + Send + 'static,
+    ) {
+        self.start_flags(request, None, handler);
+    }
+
+    /// The same for a generator that needs the answer to let `on_behalf_of` go on.
+    pub(crate) fn start_flags(
+        &self,
+        request: LookupRequest,
+        on_behalf_of: Option<QueryId>,
+        handler: impl FnOnce(Result<SymbolFlagsMap, LookupError>) + Send + 'static,
+    ) {
+        let LookupRequest { kind, order, symbols, required_state } = request;
+        let completion = Completion::Handler(Box::new(move |found| {
+            handler(found.map(|found| {
+                found.iter().map(|(name, definition)| (name.clone(), definition.flags)).collect()
+            }));
+        }));
+        match self.search(kind, &order, symbols, required_state) {
+            Ok(mut search) => {
+                (search.flags_only, search.on_behalf_of) = (true, on_behalf_of);
+                self.lodge(search, completion, |position| order[position].0.shared_name());
+            }
+            Err(error) => self.transact(|_, effects| effects.complete(completion, Err(error))),
+        }
+    }
+}
