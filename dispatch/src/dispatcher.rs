@@ -151,6 +151,10 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
         self.pool.wait(latch)
     }
 
+    fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        self.pool.blocking(block)
+    }
+
     fn shutdown(&self) {
         self.pool.shutdown();
     }

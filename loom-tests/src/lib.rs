@@ -5,6 +5,7 @@
 //! | `lookup.rs` | two threads look up what one unit provides |
 //! | `lodge.rs` | lookups come while their symbol gets its address and is emitted |
 //! | `emit.rs` | units that depend on each other are emitted on two threads; one may fail |
+//! | `deadlock.rs` | two units block on each other on two threads; or one waits for what another thread finishes |
 //! | `fail.rs` | lookups come while their symbol fails |
 //! | `remove.rs` | symbols are removed while their unit is at work, and while others come to depend on them |
 //! | `transfer.rs` | a tracker's symbols and resources move while their unit is at work, and beside a removal |

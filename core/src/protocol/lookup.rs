@@ -13,7 +13,7 @@ use crate::{
 use super::alias::AliasEdge;
 use super::effects::Effects;
 use super::generate::Suspended;
-use super::ids::{DylibId, QueryId, RowId};
+use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
 use super::row::{Row, RowState, Source};
 use super::{Payload, SessionState};
@@ -35,6 +35,8 @@ pub(crate) struct Search {
     pub(crate) on_behalf_of: Option<QueryId>,
     /// The work in progress of a closing session may still look up.
     pub(crate) by_task: bool,
+    /// The unit that asks, for explanations.
+    pub(crate) asked_by: Option<ClaimId>,
 }
 
 /// What a dylib has for a name, as far as a lookup may see.
@@ -68,21 +70,16 @@ impl<P: Payload> SessionState<P> {
             effects.complete(handler, Err(LookupError::Closed));
             return None;
         }
-        if let Some(dylib) = search.along.take() {
-            match self.dylibs.get(dylib) {
-                Some(dylib) => search.order.clone_from(&dylib.link_order),
-                // A link order names no removed dylib: only this one can be gone.
-                None => search.order = vec![(dylib, JitDylibLookupFlags::MatchAllSymbols)],
-            }
-        }
+        self.take_link_order(&mut search);
         if let Some(position) = search.order.iter().position(|(id, _)| !self.dylibs.contains(*id)) {
             effects.complete(handler, Err(LookupError::DylibRemoved { dylib: dylib_name(position) }));
             return None;
         }
         let matches = self.match_all(&search);
         if matches.may_generate {
+            let asked_by = search.asked_by;
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
-            let query = self.queries.insert(Query { handler: Some(handler), phase });
+            let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by });
             self.advance(query, effects);
             return Some(query);
         }
@@ -93,8 +90,11 @@ impl<P: Payload> SessionState<P> {
         }
         match self.accept(&mut search, &matches.rows, effects) {
             Ok(lodged) => {
-                let query =
-                    self.queries.insert(Query { handler: Some(handler), phase: Phase::Lodged(lodged) });
+                let query = self.queries.insert(Query {
+                    handler: Some(handler),
+                    phase: Phase::Lodged(lodged),
+                    asked_by: search.asked_by,
+                });
                 self.wait_or_complete(query, effects).then_some(query)
             }
             Err(error) => {
@@ -106,8 +106,9 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Whether a lookup would have its answer or its error at once. Changes nothing.
-    pub(crate) fn ends_at_once(&self, search: &Search) -> bool {
+    /// Whether a lookup would have its answer or its error at once. Changes nothing of the state.
+    pub(crate) fn ends_at_once(&self, search: &mut Search) -> bool {
+        self.take_link_order(search);
         if !self.admits(search.by_task) || search.order.iter().any(|(id, _)| !self.dylibs.contains(*id)) {
             return true;
         }
@@ -116,7 +117,18 @@ impl<P: Payload> SessionState<P> {
             let state = &self.rows[*row].state;
             matches!(state, RowState::Ready { .. } | RowState::NeverSearched { source: Source::Address(_) })
         };
-        !may_generate && (rows.iter().flatten().all(is_there) || self.refuse(search, &rows).is_some())
+        let ends = search.flags_only || rows.iter().flatten().all(is_there);
+        !may_generate && (ends || self.refuse(search, &rows).is_some())
+    }
+
+    /// Fills in what is to be searched, if that is some dylib's link order as it is now.
+    fn take_link_order(&self, search: &mut Search) {
+        let Some(dylib) = search.along.take() else { return };
+        match self.dylibs.get(dylib) {
+            Some(dylib) => search.order.clone_from(&dylib.link_order),
+            // A link order names no removed dylib: only this one can be gone.
+            None => search.order = vec![(dylib, JitDylibLookupFlags::MatchAllSymbols)],
+        }
     }
 
     /// Ends the generating part of a lookup: what is there now is all there will be. The query keeps its id, by which

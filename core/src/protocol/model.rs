@@ -433,7 +433,7 @@ impl Harness {
         let demanded = rows.iter().any(|&row| self.model.is_demanded(row));
         let wanted = demanded && !rows.is_empty();
         assert!(wanted || claimed.losses < self.state.losses().count(), "a loss of demand was counted");
-        let begun = self.state.begin(claimed, effects);
+        let begun = self.state.begin(claimed, None, effects);
         assert_eq!(begun.is_some(), wanted);
         match begun {
             Some(claimed) => self.claims.push((claimed, true, false)),

@@ -5,7 +5,7 @@ use crate::protocol::lookup::Search;
 use crate::protocol::query::Found;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::Arc;
-use crate::{LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
+use crate::{Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
 
 use super::{ExecutionSession, holding};
 
@@ -15,41 +15,63 @@ impl ExecutionSession {
         &self,
         order: &SearchOrder,
         symbols: LookupSet,
+        deadline: Option<Deadline>,
     ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
-        self.wait_for_answer(order, search)
+        self.wait_for_answer(order, search, deadline)
     }
 
     /// Lodges a search and waits for its answer.
     pub(crate) fn wait_for_answer(
         &self,
         order: &SearchOrder,
-        search: Search,
+        mut search: Search,
+        deadline: Option<Deadline>,
     ) -> Result<Vec<Found>, LookupError> {
         let held = self.0.held.and_then(|held| held());
         let blocked = Arc::new(BlockedLookup::default());
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let (blocking, holdings) = holding::about_to_block(self).unzip();
+        let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
+        // In place nothing runs before the wait, which looks at the clock.
+        let held_back = deadline.map(|_| crate::in_place::hold_back());
         let lodged: Result<Option<QueryId>, Refused> = lodge_span.in_scope(|| {
             self.transact(|state, effects| {
                 if let Some(held) = held
-                    && !state.ends_at_once(&search)
+                    && !state.ends_at_once(&mut search)
                 {
                     return Err(Refused { held, _search: search });
                 }
                 let name = |position: usize| order[position].0.shared_name();
                 let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects);
-                if let (Some(query), Some(holdings)) = (query, holdings) {
+                let Some(query) = query else { return Ok(None) };
+                if expired {
+                    state.expire(query, effects);
+                }
+                if let Some(mut holdings) = holdings {
+                    holdings.ends_by_itself = deadline.is_some();
                     holding::known_as(state.begin_wait(query, holdings, effects));
                 }
-                Ok(query)
+                Ok(Some(query))
             })
         });
-        let query = lodged.map_err(|Refused { held, .. }| WaitError::Holding { held })?;
-        let waited = self.wait(&blocked.latch);
+        drop(held_back);
+        let (query, waited) = match (lodged, deadline) {
+            (Err(Refused { held, .. }), _) => (None, Err(WaitError::Holding { held })),
+            (Ok(query), None) => (query, self.wait(&blocked.latch).map(|()| true)),
+            (Ok(query), Some(deadline)) => (query, self.wait_until(&blocked.latch, deadline)),
+        };
         drop(blocking);
+        if let (Ok(false), Some(query)) = (&waited, query) {
+            // The answer may have come meanwhile, and is as good.
+            self.transact(|state, effects| state.expire(query, effects));
+        }
+        if deadline.is_some() {
+            // What was held back and has not run lies in this thread's queue still.
+            crate::in_place::run_ready();
+        }
         if let Err(error) = waited {
             if let Some(query) = query {
                 self.transact(|state, effects| state.withdraw(query, effects));

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol_tests::*;
 use uruk_core::{
-    DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupError, LookupSet, SymbolName,
-    WaitError, absolute_symbols,
+    DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags, LookupError,
+    LookupKind, LookupSet, SymbolName, WaitError, absolute_symbols,
 };
+
+const ALL: JitDylibLookupFlags = JitDylibLookupFlags::MatchAllSymbols;
 
 thread_local! {
     static HELD: Cell<Option<&'static str>> = const { Cell::new(None) };
@@ -46,6 +48,21 @@ fn what_needs_no_wait_is_answered_under_the_lock_too() {
     let found = holding(|| session.lookup(&order(&main), LookupSet::weakly_referenced(names))).unwrap();
     assert_eq!((found.len(), found[&known].address.value()), (2, 1));
     assert!(found.get(&a).is_some());
+}
+
+#[test]
+fn what_a_symbol_is_needs_no_wait_and_a_link_order_is_followed() {
+    let (session, main) = session_that_refuses();
+    let second = session.create_jit_dylib("second").unwrap();
+    main.set_link_order([&main, &second].map(|dylib| (dylib.clone(), ALL)).into()).unwrap();
+    define_simple(&second, "unit", &["a"]);
+    let a = || set(&session, &["a"]);
+    let flags = holding(|| session.lookup_flags(LookupKind::Static, &order(&second), a())).unwrap();
+    assert_eq!(flags, exported(&session, &["a"]));
+    let refused = holding(|| main.lookup(a()));
+    assert!(matches!(refused, Err(LookupError::Wait(WaitError::Holding { .. }))), "{refused:?}");
+    main.lookup(a()).unwrap();
+    holding(|| main.lookup(a())).unwrap();
 }
 
 #[test]
