@@ -15,6 +15,9 @@
 //! | `close.rs` | the session ends while lookups, definitions, tasks and parked responsibilities do not know it |
 //! | `in_place.rs` | the dispatcher without threads is shut down while another thread dispatches |
 //! | `transaction.rs` | a reader beside a transaction that changes two names at once |
+//! | `publish.rs` | records are read without the lock while names are removed and defined again |
+//! | `shadow.rs` | what is Ready is looked up while something appears in an earlier dylib |
+//! | `ready.rs` | a symbol is looked up with and without the lock while it becomes Ready |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |
 //!

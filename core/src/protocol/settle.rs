@@ -42,7 +42,7 @@ use super::{Payload, SessionState};
 
 /// About how many steps are taken in one hold of the lock: a few hundred microseconds. In models other threads shall
 /// come between any two steps.
-pub(crate) const SLICE_STEPS: usize = if cfg!(uruk_loom) { 1 } else { 1024 };
+pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 1024 };
 
 /// So many slices a thread takes after others have added to its work, before the next to add some takes over: a few
 /// milliseconds. In models this shall happen at once.
