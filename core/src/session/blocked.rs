@@ -27,7 +27,7 @@ impl ExecutionSession {
     pub(crate) fn wait_for_answer(
         &self,
         order: &SearchOrder,
-        mut search: Search,
+        search: Search,
         deadline: Option<Deadline>,
     ) -> Result<Vec<Found>, LookupError> {
         let held = self.0.held.and_then(|held| held());
@@ -37,13 +37,16 @@ impl ExecutionSession {
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         // In place nothing runs before the wait, which looks at the clock.
         let held_back = deadline.map(|_| crate::in_place::hold_back());
-        let lodged: Result<Option<QueryId>, Refused> = lodge_span.in_scope(|| {
+        // What is refused is dropped without the lock.
+        let mut search = Some(search);
+        let lodged: Result<Option<QueryId>, WaitError> = lodge_span.in_scope(|| {
             self.transact(|state, effects| {
-                if let Some(held) = held
-                    && !state.ends_at_once(&mut search)
+                if let (Some(held), Some(search)) = (held, &mut search)
+                    && !state.ends_at_once(search)
                 {
-                    return Err(Refused { held, _search: search });
+                    return Err(WaitError::Holding { held });
                 }
+                let Some(search) = search.take() else { return Ok(None) };
                 let name = |position: usize| order[position].0.shared_name();
                 let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects);
                 let Some(query) = query else { return Ok(None) };
@@ -59,7 +62,7 @@ impl ExecutionSession {
         });
         drop(held_back);
         let (query, waited) = match (lodged, deadline) {
-            (Err(Refused { held, .. }), _) => (None, Err(WaitError::Holding { held })),
+            (Err(refused), _) => (None, Err(refused)),
             (Ok(query), None) => (query, self.wait(&blocked.latch).map(|()| true)),
             (Ok(query), Some(deadline)) => (query, self.wait_until(&blocked.latch, deadline)),
         };
@@ -81,11 +84,4 @@ impl ExecutionSession {
         }
         blocked.take().unwrap_or(Err(LookupError::Closed))
     }
-}
-
-/// A lookup that would have had to wait on a thread that must not. Nothing was claimed for it.
-struct Refused {
-    held: &'static str,
-    /// Dropped without the lock.
-    _search: Search,
 }
