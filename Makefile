@@ -3,11 +3,15 @@
 CARGO ?= cargo
 # Model builds have a directory of their own, so that they and the plain ones do not evict each other.
 LOOM = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_loom" CARGO_TARGET_DIR=target-loom $(CARGO)
+# With the assertions that debug builds make after each transaction.
+SHUTTLE = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_shuttle -Cdebug-assertions" CARGO_TARGET_DIR=target-shuttle $(CARGO)
+# One file of shuttle-tests, or all of them.
+TEST ?= *
 # How long `make stress` hammers.
 STRESS_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check loom weaken tsan stress bench
+.PHONY: help setup demo test check loom shuttle weaken tsan stress bench
 
 help: ## Lists these targets.
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-8s %s\n' "$$target" "$$what"; done
@@ -36,7 +40,10 @@ loom: ## Explores the interleavings of every protocol that more than one thread 
 weaken: ## Only leaves out one step of a protocol at a time; its model must notice.
 	$(LOOM) test --release -p loom-tests --no-fail-fast every_weakening_is_caught
 
-tsan: ## Runs core and dispatch under ThreadSanitizer (needs a nightly toolchain).
+shuttle: ## Runs random schedules of large scenarios, for URUK_SHUTTLE_SECONDS each; TEST names one file.
+	$(SHUTTLE) test --release -p shuttle-tests --test '$(TEST)'
+
+tsan: ## Runs core, dispatch and the protocol's tests under ThreadSanitizer.
 	@scripts/tsan.sh
 
 stress: ## Runs the tests that hammer, for STRESS_SECONDS each.

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the workspace needs and the machine lacks. Does nothing, quickly, where nothing is missing.
 #
-#   scripts/setup.sh          what building, testing and the demo need
-#   scripts/setup.sh --lint   rustfmt and clippy
+#   scripts/setup.sh              what building, testing and the demo need
+#   scripts/setup.sh --lint       rustfmt and clippy
+#   scripts/setup.sh --sanitizer  the standard library's source, which ThreadSanitizer needs
 set -euo pipefail
 
 # llvm-22-dev, libpolly-22-dev  the library that `ir` compiles with, and what llvm-config says it links
@@ -38,6 +39,12 @@ add_lints() {
     command -v rustup >/dev/null || die "$component is missing, and so is rustup, which would install it."
     rustup component add "$component"
   done
+}
+
+add_source() {
+  [[ -f "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]] && return
+  command -v rustup >/dev/null || die "rust-src is missing, and so is rustup, which would install it."
+  rustup component add rust-src
 }
 
 install_packages() {
@@ -85,5 +92,6 @@ case "${1:-}" in
     install_packages
     ;;
   --lint) add_lints ;;
+  --sanitizer) add_source ;;
   *) die "unknown argument: $1" ;;
 esac

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Latch, Mutex, thread_local, weakened};
@@ -81,6 +82,12 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         Ok(())
     }
 
+    fn wait_until(&self, latch: &Latch, left: &dyn Fn() -> Duration) -> Result<bool, WaitError> {
+        run_while(|| !latch.is_open() && !left().is_zero())?;
+        // Nothing is left that this thread could do, or no time.
+        Ok(latch.wait_while(left))
+    }
+
     fn shutdown(&self) {
         let tag = Arc::as_ptr(&self.tasks);
         let of_this =
@@ -118,16 +125,26 @@ pub(crate) fn run_ready() {
 /// # Errors
 /// When that would nest too deep.
 pub(crate) fn run_until(latch: &Latch) -> Result<(), WaitError> {
+    run_while(|| !latch.is_open())
+}
+
+/// The same for as long as `goes_on` says.
+pub(crate) fn run_while(goes_on: impl Fn() -> bool) -> Result<(), WaitError> {
     if with(|thread| thread.queue.is_empty()).unwrap_or(true) {
         return Ok(());
     }
     let _level = Level::nest()?;
-    while !latch.is_open()
+    while goes_on()
         && let Some(queued) = next()
     {
         run(queued);
     }
     Ok(())
+}
+
+/// Keeps this thread's queue from running, until what is returned is dropped.
+pub(crate) fn hold_back() -> impl Drop {
+    Level::enter()
 }
 
 fn enqueue(queued: Queued) {

@@ -66,6 +66,7 @@ mod task;
 mod transaction;
 mod unit;
 mod units;
+mod why;
 
 pub use address::{ExecutorAddr, ExecutorSymbolDef};
 pub use deadlock::DeadlockStep;
@@ -86,7 +87,7 @@ pub use responsibility::{
     DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
 };
 pub use search_order::SearchOrder;
-pub use session::{ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown};
+pub use session::{Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown};
 pub use symbol::flags::SymbolFlags;
 pub use symbol::name::{SymbolName, SymbolStringPool};
 pub use symbol::set::{
@@ -98,3 +99,4 @@ pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;
 pub use units::reexports::{AliasMap, AliasTarget, reexports, symbol_aliases};
 pub use units::reexports_generator::ReexportsGenerator;
+pub use why::{Demand, SymbolStage, WaitedFor, WaitedSymbol, Why, WhyGenerator, WhyState, Work};

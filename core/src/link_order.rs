@@ -20,7 +20,7 @@ impl JitDylib {
         let (session, itself) = (self.session(), SearchOrder::of(self));
         let mut search = session.search(LookupKind::Static, &itself, symbols, RequiredState::Ready)?;
         search.along = Some(self.id());
-        Ok(LookupResult::new(session.wait_for_answer(&itself, search)?, session.tag()))
+        Ok(LookupResult::new(session.wait_for_answer(&itself, search, None)?, session.tag()))
     }
 }
 

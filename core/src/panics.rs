@@ -11,7 +11,7 @@ use crate::sync::Arc;
 /// was given, and no lock is held.
 pub(crate) fn guard<R>(code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
     // In a model a panic is the model's finding.
-    if cfg!(uruk_loom) {
+    if cfg!(any(uruk_loom, uruk_shuttle)) {
         return Ok(code());
     }
     catch_unwind(AssertUnwindSafe(code)).map_err(message_of)

@@ -7,8 +7,11 @@ use std::task::{Context, Poll, Waker};
 
 use crate::protocol::ids::QueryId;
 use crate::protocol::query::Found;
+use crate::session::deadline::too_late;
 use crate::sync::{Arc, Latch, Mutex, weakened};
-use crate::{ExecutionSession, LookupError, LookupKind, LookupResult, LookupSet, RequiredState, SearchOrder};
+use crate::{
+    Deadline, ExecutionSession, LookupError, LookupKind, LookupResult, LookupSet, RequiredState, SearchOrder,
+};
 
 /// What a lookup asks for.
 #[derive(Clone, Debug)]
@@ -21,12 +24,28 @@ pub struct LookupRequest {
     pub symbols: LookupSet,
     /// How far the symbols must have come.
     pub required_state: RequiredState,
+    /// Until when. No timer watches it: a handler is told of a late answer when it comes, a future looks at the clock
+    /// when it is polled, and a lookup that begins too late asks for nothing. What is Ready is answered at any time.
+    pub deadline: Option<Deadline>,
 }
 
 impl LookupRequest {
     /// A static lookup of `symbols` along `order`, until they are Ready.
     pub fn new(order: impl Into<SearchOrder>, symbols: LookupSet) -> Self {
-        Self { kind: LookupKind::Static, order: order.into(), symbols, required_state: RequiredState::Ready }
+        Self {
+            kind: LookupKind::Static,
+            order: order.into(),
+            symbols,
+            required_state: RequiredState::Ready,
+            deadline: None,
+        }
+    }
+
+    /// The same lookup, wanted until `deadline`.
+    #[must_use]
+    pub fn until(mut self, deadline: Deadline) -> Self {
+        self.deadline = Some(deadline);
+        self
     }
 
     /// The same lookup, answered as soon as addresses are known: what linkers ask for.
@@ -120,11 +139,29 @@ pub struct SymbolFuture {
     slot: Arc<FutureSlot>,
     /// The query, until it is known to have ended.
     query: Option<QueryId>,
+    deadline: Option<Deadline>,
 }
 
 impl SymbolFuture {
-    pub(crate) fn new(session: ExecutionSession, slot: Arc<FutureSlot>, query: Option<QueryId>) -> Self {
-        Self { session, slot, query }
+    pub(crate) fn new(
+        session: ExecutionSession,
+        slot: Arc<FutureSlot>,
+        query: Option<QueryId>,
+        deadline: Option<Deadline>,
+    ) -> Self {
+        Self { session, slot, query, deadline }
+    }
+
+    /// Withdraws the query if its time is over.
+    fn give_up(&mut self) -> Option<LookupError> {
+        let (deadline, query) = (self.deadline?, self.query?);
+        if !self.session.left_until(deadline).is_zero() {
+            return None;
+        }
+        // A query that has ended has its answer on the way.
+        let waiting = self.session.transact(|state, effects| state.withdraw_late(query, effects))?;
+        self.query = None;
+        Some(too_late(waiting))
     }
 }
 
@@ -152,7 +189,7 @@ impl Future for SymbolFuture {
                 self.query = None;
                 Poll::Ready(outcome)
             }
-            None => Poll::Pending,
+            None => self.give_up().map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
         }
     }
 }

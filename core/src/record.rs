@@ -40,13 +40,16 @@
 
 mod definitions;
 mod map;
+mod word;
 
 use crate::protocol::ids::DylibId;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::weakened;
 use crate::{ExecutionSession, SearchOrder, SymbolName};
 
 use definitions::{Edit, Record};
 use map::Map;
+use word::Word;
 
 pub(crate) use definitions::RecordedDefinition;
 #[cfg(any(test, debug_assertions))]
@@ -55,7 +58,7 @@ pub(crate) use definitions::SEVERAL_AGAIN;
 /// The records of a session and the gate before them.
 #[derive(Debug)]
 pub(crate) struct Records {
-    gate: AtomicUsize,
+    gate: Word,
     names: Map<SymbolName, Record>,
     /// The dylibs that are there, and whether each has a generator.
     dylibs: Map<DylibId, bool>,
@@ -71,7 +74,7 @@ const VERSION: usize = 1 << 3;
 impl Records {
     pub(crate) fn new() -> Self {
         Self {
-            gate: AtomicUsize::new(0),
+            gate: Word::default(),
             names: Map::new(),
             dylibs: Map::new(),
             dylib_changes: AtomicU64::new(0),
@@ -109,7 +112,11 @@ impl Records {
         });
         // ordering[record-change]: Acquire fence. Pairs with the Release fence in `start_change`; a reader that saw
         // anything of a change sees here that the gate has moved.
-        fence(Ordering::Acquire);
+        // ordering[record-publish]: Acquire fence. Pairs with the Release fence in `precede_publication`; a reader that
+        // is told an address sees what was done to make it Ready.
+        if !weakened("publish::reads_without_fence") {
+            fence(Ordering::Acquire);
+        }
         // Relaxed: the fence above orders it behind the reads of the records.
         if self.gate.load(Ordering::Relaxed) != before {
             return false;
@@ -136,18 +143,22 @@ impl Records {
 
     /// Closes the gate until [`Records::end_change`]. Called under the session lock.
     pub(crate) fn start_change(&self) {
-        // Relaxed: only the holder of the session lock writes the gate.
-        let gate = self.gate.load(Ordering::Relaxed);
-        self.gate.store(gate | CHANGING, Ordering::Relaxed);
+        let gate = self.gate.written();
+        if !weakened("publish::gate_stays_open") {
+            // Relaxed: the fence below orders it ahead of the changes.
+            self.gate.store(gate | CHANGING, Ordering::Relaxed);
+        }
         // ordering[record-change]: Release fence. Pairs with the Acquire fence in `read`.
-        fence(Ordering::Release);
+        if !weakened("publish::closes_without_fence") {
+            fence(Ordering::Release);
+        }
     }
 
     /// Refuses readers from now on. Called under the session lock.
     pub(crate) fn close(&self) {
         self.start_change();
-        // Relaxed: only the holder of the session lock writes the gate.
-        self.gate.store(self.gate.load(Ordering::Relaxed) | CLOSED, Ordering::Relaxed);
+        // Relaxed: the end of the change makes it seen.
+        self.gate.store(self.gate.written() | CLOSED, Ordering::Relaxed);
     }
 
     /// Refuses readers while records tell of definitions that are gone. Called under the session lock.
@@ -163,11 +174,13 @@ impl Records {
 
     /// Opens the gate if it was closed. Called under the session lock, at the end of each transaction.
     pub(crate) fn end_change(&self) {
-        // Relaxed: only the holder of the session lock writes the gate.
-        let gate = self.gate.load(Ordering::Relaxed);
+        let gate = self.gate.written();
         if gate & CHANGING != 0 {
+            let version = if weakened("publish::version_stays") { 0 } else { VERSION };
             // ordering[record-gate]: Release. Pairs with the Acquire in `read`.
-            self.gate.store((gate & !CHANGING).wrapping_add(VERSION), Ordering::Release);
+            let order =
+                if weakened("publish::opens_unordered") { Ordering::Relaxed } else { Ordering::Release };
+            self.gate.store((gate & !CHANGING).wrapping_add(version), order);
         }
     }
 
@@ -184,8 +197,8 @@ impl Records {
 
     /// A dylib has generators from now on, or has none.
     pub(crate) fn set_generates(&self, dylib: DylibId, generates: bool) {
-        let known = self.dylibs.get(&dylib, &self.dylibs.guard()).copied();
-        if known.is_some_and(|known| known != generates) {
+        let known = self.dylibs.current(&dylib, &self.dylibs.guard()).copied();
+        if known.is_some_and(|known| known != generates) && !weakened("shadow::tells_nobody_of_generators") {
             self.count_dylib_change();
             self.dylibs.insert(dylib, generates);
         }
@@ -195,7 +208,9 @@ impl Records {
         self.start_change();
         // Relaxed: only the holder of the session lock writes it, and readers look at the gate behind it.
         let changes = self.dylib_changes.load(Ordering::Relaxed);
-        self.dylib_changes.store(changes + 1, Ordering::Relaxed);
+        if !weakened("shadow::counts_no_change") {
+            self.dylib_changes.store(changes + 1, Ordering::Relaxed);
+        }
     }
 
     /// About so many names will be Ready soon: makes room for them at once, if they are more than there are now.
@@ -211,6 +226,7 @@ impl Records {
 
     /// The only definition of its name became Ready.
     pub(crate) fn publish_alone(&self, name: &SymbolName, definition: RecordedDefinition) {
+        precede_publication();
         self.names.insert(name.clone(), Record::One(definition));
     }
 
@@ -221,6 +237,7 @@ impl Records {
         definition: RecordedDefinition,
         all: impl FnOnce() -> Vec<RecordedDefinition>,
     ) {
+        precede_publication();
         if !self.edit(name, |record| record.with(definition))
             && let Some(record) = Record::of(all())
         {
@@ -230,6 +247,9 @@ impl Records {
 
     /// A name got a further definition, which is not Ready.
     pub(crate) fn appear(&self, name: &SymbolName, definition: RecordedDefinition) {
+        if weakened("shadow::keeps_the_record") {
+            return;
+        }
         self.edit(name, |record| {
             self.start_change();
             record.with(definition)
@@ -253,7 +273,7 @@ impl Records {
     /// Changes the record of a name. Says whether it has one.
     fn edit(&self, name: &SymbolName, change: impl FnOnce(&Record) -> Edit) -> bool {
         let guard = self.names.guard();
-        let Some(edit) = self.names.get(name, &guard).map(change) else { return false };
+        let Some(edit) = self.names.current(name, &guard).map(change) else { return false };
         drop(guard);
         match edit {
             Edit::Made => {}
@@ -274,5 +294,15 @@ impl Records {
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
         self.names.len()
+    }
+}
+
+/// What was done to make a symbol Ready comes before its record: the code at its address, above all.
+///
+/// The map orders as much as this needs; it does not say so.
+fn precede_publication() {
+    // ordering[record-publish]: Release fence. Pairs with the Acquire fence in `read`.
+    if !weakened("ready::publishes_unordered") {
+        fence(Ordering::Release);
     }
 }

@@ -4,8 +4,10 @@
 //! session lock, and no code of the embedder, no drop of its values included, runs inside it.
 
 mod blocked;
+mod blocking;
 mod builder;
 mod close;
+pub(crate) mod deadline;
 mod drain;
 mod flags;
 pub(crate) mod frame;
@@ -15,6 +17,7 @@ mod lock_holds;
 mod metrics;
 mod ready;
 mod slices;
+mod why;
 
 use std::fmt;
 
@@ -37,11 +40,13 @@ use crate::{
 };
 
 use builder::{Held, Observer, Reporter};
+use deadline::Clock;
 use drain::{Drain, Wait};
 use lock_holds::HoldMeter;
 
 pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
+pub use deadline::Deadline;
 pub use lock_holds::LockHolds;
 pub use metrics::SessionMetrics;
 
@@ -71,6 +76,9 @@ struct Inner {
     platform: Option<Arc<dyn Platform>>,
     drain: Drain,
     held: Option<Held>,
+    clock: Clock,
+    /// When the session was made, if it notes when units begin.
+    epoch: Option<std::time::Instant>,
     /// How long `state` is held, if the embedder wants to know.
     holds: Option<HoldMeter>,
 }
@@ -159,12 +167,14 @@ impl ExecutionSession {
         completion: Completion,
         aliases: Vec<AliasEdge>,
     ) -> Option<QueryId> {
-        let LookupRequest { kind, order, symbols, required_state } = request;
+        let LookupRequest { kind, order, symbols, required_state, deadline } = request;
+        let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
+        let completion = self.judged(completion, deadline);
         match self.search(kind, &order, symbols, required_state) {
             Ok(mut search) => {
                 search.aliases = aliases;
                 let name = |position: usize| order[position].0.shared_name();
-                self.lodge(search, completion, name)
+                self.lodge(search, completion, name, expired)
             }
             Err(error) => {
                 self.transact(|_, effects| effects.complete(completion, Err(error)));
@@ -179,10 +189,17 @@ impl ExecutionSession {
         search: Search,
         completion: Completion,
         name: impl Fn(usize) -> Arc<str>,
+        expired: bool,
     ) -> Option<QueryId> {
         let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let _entered = span.enter();
-        self.transact(|state, effects| state.lookup(search, completion, name, effects))
+        self.transact(|state, effects| {
+            let query = state.lookup(search, completion, name, effects)?;
+            if expired {
+                state.expire(query, effects);
+            }
+            Some(query)
+        })
     }
 
     /// Runs a task of the embedder on the session's dispatcher.
@@ -329,7 +346,16 @@ impl ExecutionSession {
         required_state: RequiredState,
     ) -> Result<Search, LookupError> {
         let order = self.own_order(order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
-        Ok(Search { kind, order, symbols, required_state, by_task: self.in_task(), ..Search::default() })
+        Ok(Search {
+            kind,
+            order,
+            symbols,
+            required_state,
+
+            by_task: self.in_task(),
+            asked_by: holding::asks(self.tag()),
+            ..Search::default()
+        })
     }
 }
 

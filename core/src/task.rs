@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::time::Duration;
 
 use crate::sync::{Arc, Latch};
 
@@ -188,6 +189,26 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// When the wait would nest deeper than the dispatcher allows.
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
         latch.wait();
+        Ok(())
+    }
+
+    /// Blocks until `latch` is open, or `left` says that no time is left; says whether it is open.
+    ///
+    /// # Errors
+    /// As [`TaskDispatcher::wait`].
+    fn wait_until(&self, latch: &Latch, left: &dyn Fn() -> Duration) -> Result<bool, WaitError> {
+        let mut open = false;
+        self.blocking(&mut || open = latch.wait_while(left))?;
+        Ok(open)
+    }
+
+    /// Runs `block`, which may wait for something that the dispatcher cannot see. A pool whose worker blocks here sees
+    /// to it that another runs.
+    ///
+    /// # Errors
+    /// As [`TaskDispatcher::wait`]; `block` has not been run then. It is run once otherwise.
+    fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        block();
         Ok(())
     }
 

@@ -68,12 +68,12 @@ fn with<R>(f: impl FnOnce(&Rc<Worker>) -> R) -> Option<R> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
 }
 
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Worker>>> = const { RefCell::new(None) };
 }
 
 /// Modelled threads share one real thread, so the standard library's locals would be shared between them.
-#[cfg(uruk_loom)]
+#[cfg(any(uruk_loom, uruk_shuttle))]
 static CURRENT: uruk_core::sync::thread::LocalKey<RefCell<Option<Rc<Worker>>>> =
     uruk_core::sync::thread::LocalKey { init: || RefCell::new(None), _p: std::marker::PhantomData };

@@ -151,6 +151,10 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
         self.pool.wait(latch)
     }
 
+    fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        self.pool.blocking(block)
+    }
+
     fn shutdown(&self) {
         self.pool.shutdown();
     }
@@ -167,14 +171,14 @@ impl Drop for WorkStealingTaskDispatcher {
     }
 }
 
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 fn threads_of_this_machine() -> usize {
     // Where the system does not say, one worker is right, and replacement makes it enough.
     uruk_core::sync::thread::available_parallelism().map_or(1, usize::from).min(SLOTS_MAX)
 }
 
 /// Models have few threads.
-#[cfg(uruk_loom)]
+#[cfg(any(uruk_loom, uruk_shuttle))]
 fn threads_of_this_machine() -> usize {
     1
 }

@@ -156,11 +156,11 @@ impl Counters {
 /// A number that threads add to and nobody waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
-    #[cfg(not(uruk_loom))]
+    #[cfg(not(any(uruk_loom, uruk_shuttle)))]
     value: uruk_core::sync::atomic::AtomicU64,
 }
 
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 impl Counter {
     pub(crate) fn increment(&self) {
         // Relaxed: see the module; nothing hangs on a count.
@@ -179,7 +179,7 @@ impl Counter {
 }
 
 /// Models explore every order of every atomic access; these would multiply the orders and prove nothing.
-#[cfg(uruk_loom)]
+#[cfg(any(uruk_loom, uruk_shuttle))]
 impl Counter {
     pub(crate) fn increment(&self) {}
 

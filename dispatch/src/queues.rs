@@ -1,15 +1,15 @@
 //! Where tasks wait: a deque per slot for demanded tasks, an injector per priority for all others.
 //!
-//! This is the seam that models replace: `crossbeam-deque` is invisible to loom, so a model build puts
+//! This is the seam that models replace: `crossbeam-deque` is invisible to loom and shuttle, so a model build puts
 //! locked queues (`queues/model.rs`) behind the same names and checks parking and shutdown, not the deque.
 //!
 //! Nothing here blocks or counts; who may sleep, and when, is the business of `sleep.rs`.
 
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 use crossbeam_deque::{Injector, Stealer, Worker};
-#[cfg(uruk_loom)]
+#[cfg(any(uruk_loom, uruk_shuttle))]
 mod model;
-#[cfg(uruk_loom)]
+#[cfg(any(uruk_loom, uruk_shuttle))]
 use model::{Injector, Stealer, Worker};
 
 use crossbeam_deque::Steal;

@@ -109,13 +109,13 @@ impl Seat {
     }
 }
 
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 fn has_ended(handle: &JoinHandle<()>) -> bool {
     handle.is_finished()
 }
 
 /// A model's threads are few; all of them are joined in the end.
-#[cfg(uruk_loom)]
+#[cfg(any(uruk_loom, uruk_shuttle))]
 fn has_ended(_handle: &JoinHandle<()>) -> bool {
     false
 }

@@ -6,7 +6,7 @@
 //! **Architecture Invariant:** tasks run one after another from this loop, never inside each other, and a panic
 //! of one ends neither the loop nor the thread.
 
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -101,7 +101,7 @@ fn run_task(pool: &Pool, stripe: &Stripe, task: Task) {
 }
 
 /// Runs user code; turns its panic into the panic's message.
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 pub(crate) fn catch(code: impl FnOnce()) -> Result<(), String> {
     // Unwind safety: what the code shared with others is its own affair; nothing of ours is reachable from it.
     let Err(payload) = catch_unwind(AssertUnwindSafe(code)) else { return Ok(()) };
@@ -115,13 +115,13 @@ pub(crate) fn catch(code: impl FnOnce()) -> Result<(), String> {
 }
 
 /// In a model a panic is the model's finding, so it is let through.
-#[cfg(uruk_loom)]
+#[cfg(any(uruk_loom, uruk_shuttle))]
 pub(crate) fn catch(code: impl FnOnce()) -> Result<(), String> {
     code();
     Ok(())
 }
 
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

@@ -5,6 +5,7 @@
 //! | `lookup.rs` | two threads look up what one unit provides |
 //! | `lodge.rs` | lookups come while their symbol gets its address and is emitted |
 //! | `emit.rs` | units that depend on each other are emitted on two threads; one may fail |
+//! | `deadlock.rs` | two units block on each other on two threads; or one waits for what another thread finishes |
 //! | `fail.rs` | lookups come while their symbol fails |
 //! | `remove.rs` | symbols are removed while their unit is at work, and while others come to depend on them |
 //! | `transfer.rs` | a tracker's symbols and resources move while their unit is at work, and beside a removal |
@@ -14,6 +15,9 @@
 //! | `close.rs` | the session ends while lookups, definitions, tasks and parked responsibilities do not know it |
 //! | `in_place.rs` | the dispatcher without threads is shut down while another thread dispatches |
 //! | `transaction.rs` | a reader beside a transaction that changes two names at once |
+//! | `publish.rs` | records are read without the lock while names are removed and defined again |
+//! | `shadow.rs` | what is Ready is looked up while something appears in an earlier dylib |
+//! | `ready.rs` | a symbol is looked up with and without the lock while it becomes Ready |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |
 //!

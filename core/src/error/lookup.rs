@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::deadlock::DeadlockPath;
 use crate::sync::Arc;
-use crate::{DeadlockStep, Failure, SharedError, SymbolName, WaitError};
+use crate::{DeadlockStep, Failure, SharedError, SymbolName, WaitError, Why};
 
 use super::{NAMES_MAX, Names};
 
@@ -74,6 +74,12 @@ pub enum LookupError {
         /// The cycle: each step waits for the next, the last for the first.
         path: Arc<[DeadlockStep]>,
     },
+    /// The lookup's time was over before it was answered. It has been withdrawn.
+    #[error("the deadline of the lookup has passed{}", Late(waiting))]
+    DeadlineExceeded {
+        /// What was not ready, some of it where it is much; empty if an answer came too late.
+        waiting: Arc<[Why]>,
+    },
     /// The session is closed, or was before the answer was there.
     #[error("the session is closed")]
     Closed,
@@ -104,5 +110,13 @@ impl fmt::Display for Chain<'_> {
             Some(more) if more > 0 => write!(f, " -> ({more} more)"),
             _ => Ok(()),
         }
+    }
+}
+
+struct Late<'a>(&'a [Why]);
+
+impl fmt::Display for Late<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|why| write!(f, "\n{why}"))
     }
 }

@@ -13,6 +13,7 @@ use super::demand::Losses;
 use super::effects::{ClaimedUnit, Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use super::row::{Row, RowState, Source, Waiting};
+use super::why::Begun;
 use super::{Payload, SessionState};
 
 /// A responsibility's side of the state.
@@ -26,6 +27,8 @@ pub(crate) struct Claim {
     pub(crate) rows: Rows,
     /// How many rows carry the claim.
     pub(crate) carried: usize,
+    /// When and where the unit began, if that is noted.
+    pub(crate) begun: Option<Box<Begun>>,
 }
 
 /// A few rows, mostly one.
@@ -47,7 +50,7 @@ impl<P: Payload> SessionState<P> {
             _ => waiting.symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
         };
         let (unit_name, carried) = (waiting.name.clone(), rows.len());
-        let claim = self.claims.insert(Claim { dylib, tracker, unit_name, rows, carried });
+        let claim = self.claims.insert(Claim { dylib, tracker, unit_name, rows, carried, begun: None });
         for &named in &self.claims[claim].rows {
             if named == row || !weakened("lookup::claims_one_symbol_of_the_unit") {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
@@ -64,7 +67,9 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) {
         let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, discarded } = waiting;
-        let dylib = self.claims[claim].dylib;
+        let row = &mut self.claims[claim];
+        row.begun = None;
+        let dylib = row.dylib;
         let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
             let (dylib, unit) = (dylib_name.clone(), unit_name.clone());
@@ -91,6 +96,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn begin(
         &mut self,
         claimed: ClaimedUnit<P::Unit>,
+        here: Option<Box<Begun>>,
         effects: &mut Effects<P>,
     ) -> Option<ClaimedUnit<P::Unit>> {
         let claim = claimed.claim;
@@ -104,6 +110,7 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         if self.is_wanted(&claimed) || weakened("withdraw::starts_what_nobody_wants") {
+            self.claims[claim].begun = here;
             return Some(claimed);
         }
         self.put_back(claimed, effects);
@@ -146,9 +153,10 @@ impl<P: Payload> SessionState<P> {
 
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
-        let Claim { dylib, tracker, ref unit_name, .. } = *self.live_claim(claim)?;
-        let (unit_name, mut rows) = (unit_name.clone(), Rows::new());
-        let delegate = self.claims.insert(Claim { dylib, tracker, unit_name, rows: Rows::new(), carried: 0 });
+        let Claim { dylib, tracker, ref unit_name, ref begun, .. } = *self.live_claim(claim)?;
+        let (unit_name, begun, mut rows) = (unit_name.clone(), begun.clone(), Rows::new());
+        let delegated = Claim { dylib, tracker, unit_name, rows: Rows::new(), carried: 0, begun };
+        let delegate = self.claims.insert(delegated);
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };
             rows.push(row);

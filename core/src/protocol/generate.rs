@@ -62,6 +62,11 @@ enum Step {
 }
 
 impl Suspended {
+    /// The symbols that no dylib so far defines.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &SymbolName> {
+        self.remaining.iter().map(|(name, _)| name)
+    }
+
     pub(crate) fn new(search: Search) -> Self {
         let remaining = search.symbols.0.clone();
         Self { search, remaining, position: 0, generators: None, waits_at: None }

@@ -13,7 +13,7 @@ use crate::{
 use super::alias::AliasEdge;
 use super::effects::Effects;
 use super::generate::Suspended;
-use super::ids::{DylibId, QueryId, RowId};
+use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
 use super::row::{Row, RowState};
 use super::{Payload, SessionState};
@@ -35,6 +35,8 @@ pub(crate) struct Search {
     pub(crate) on_behalf_of: Option<QueryId>,
     /// The work in progress of a closing session may still look up.
     pub(crate) by_task: bool,
+    /// The unit that asks, for explanations.
+    pub(crate) asked_by: Option<ClaimId>,
 }
 
 /// What a dylib has for a name, as far as a lookup may see.
@@ -81,8 +83,9 @@ impl<P: Payload> SessionState<P> {
         }
         let matches = self.match_all(&search);
         if matches.may_generate {
+            let asked_by = search.asked_by;
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
-            let query = self.queries.insert(Query { handler: Some(handler), phase });
+            let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by });
             self.advance(query, effects);
             return Some(query);
         }
@@ -93,8 +96,11 @@ impl<P: Payload> SessionState<P> {
         }
         match self.accept(&mut search, &matches.rows, effects) {
             Ok(lodged) => {
-                let query =
-                    self.queries.insert(Query { handler: Some(handler), phase: Phase::Lodged(lodged) });
+                let query = self.queries.insert(Query {
+                    handler: Some(handler),
+                    phase: Phase::Lodged(lodged),
+                    asked_by: search.asked_by,
+                });
                 self.wait_or_complete(query, effects).then_some(query)
             }
             Err(error) => {

@@ -14,6 +14,7 @@
 //! | remove | `remove.rs` | rows disappear |
 //! | settle | `settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, end_wait | `waits_for.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
+//! | why, expire | `why.rs` | nothing changes, or a query ends with an explanation |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
 //! | commit | `transaction.rs` | several of the above happen together or not at all |
 //!
@@ -61,6 +62,7 @@ pub(crate) mod transfer;
 #[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
 mod waiting_on;
 pub(crate) mod waits_for;
+pub(crate) mod why;
 
 use std::fmt;
 
@@ -131,6 +133,8 @@ pub(crate) struct SessionState<P: Payload> {
     losses: Arc<Losses>,
     /// Which blocked threads wait for which others.
     waits_for: WaitsFor,
+    /// Each unit that begins is noted.
+    pub(crate) notes_units: bool,
     /// Events are made only if somebody sees them.
     observed: bool,
     /// How many events there have been.
@@ -166,6 +170,7 @@ impl<P: Payload> SessionState<P> {
             initializers: Initializers::default(),
             losses: Arc::default(),
             waits_for: WaitsFor::new(),
+            notes_units: false,
             observed,
             sequence: 0,
             dylibs_created: 0,

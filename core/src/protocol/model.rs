@@ -59,10 +59,13 @@ enum Operation {
     Resolve {
         claim: usize,
     },
-    /// One group for all symbols, which depends on these names of each dylib.
+    /// Two groups, the second of these names, and none for every other symbol left over if `ungrouped`. Each depends on
+    /// these names of each dylib.
     Emit {
         claim: usize,
-        dependencies: [u8; DYLIBS],
+        second: u8,
+        ungrouped: u8,
+        dependencies: [[u8; DYLIBS]; 2],
     },
     Fail {
         claim: usize,
@@ -73,6 +76,29 @@ enum Operation {
     },
     RemoveTracker {
         dylib: usize,
+    },
+    /// What has the dylib's tracker goes to its default one.
+    Transfer {
+        dylib: usize,
+        by_release: bool,
+    },
+    Clear {
+        dylib: usize,
+    },
+    /// Some of a claim's symbols become another's.
+    Delegate {
+        claim: usize,
+        names: u8,
+    },
+    /// While its unit materializes, a claim gets these symbols as well, the weak ones among them.
+    DefineMore {
+        claim: usize,
+        names: u8,
+        weak: u8,
+    },
+    /// A claim's symbols go back to another unit.
+    Replace {
+        claim: usize,
     },
 }
 
@@ -87,11 +113,18 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (0usize..8).prop_map(|query| Operation::Withdraw { query }),
         4 => (0usize..4).prop_map(|claim| Operation::Begin { claim }),
         4 => (0usize..4).prop_map(|claim| Operation::Resolve { claim }),
-        6 => (0usize..4, any::<[u8; DYLIBS]>())
-            .prop_map(|(claim, dependencies)| Operation::Emit { claim, dependencies }),
+        6 => (0usize..4, any::<u8>(), any::<u8>(), any::<[[u8; DYLIBS]; 2]>()).prop_map(
+            |(claim, second, ungrouped, dependencies)| Operation::Emit { claim, second, ungrouped, dependencies }
+        ),
         1 => (0usize..4).prop_map(|claim| Operation::Fail { claim }),
         1 => (dylib.clone(), 0..NAMES).prop_map(|(dylib, name)| Operation::RemoveName { dylib, name }),
-        1 => dylib.prop_map(|dylib| Operation::RemoveTracker { dylib }),
+        1 => dylib.clone().prop_map(|dylib| Operation::RemoveTracker { dylib }),
+        1 => (dylib.clone(), any::<bool>()).prop_map(|(dylib, by_release)| Operation::Transfer { dylib, by_release }),
+        1 => (dylib, 0u8..8).prop_filter("seldom", |(_, dice)| *dice == 0).prop_map(|(dylib, _)| Operation::Clear { dylib }),
+        2 => (0usize..4, any::<u8>()).prop_map(|(claim, names)| Operation::Delegate { claim, names }),
+        2 => (0usize..4, any::<u8>(), any::<u8>())
+            .prop_map(|(claim, names, weak)| Operation::DefineMore { claim, names: names & names >> 2, weak }),
+        1 => (0usize..4).prop_map(|claim| Operation::Replace { claim }),
     ]
 }
 
@@ -303,10 +336,19 @@ impl Harness {
             Operation::Withdraw { query } => self.withdraw(query, &mut effects),
             Operation::Begin { claim } => self.begin(claim, &mut effects),
             Operation::Resolve { claim } => self.resolve(claim, &mut effects),
-            Operation::Emit { claim, dependencies } => self.emit(claim, dependencies, &mut effects),
+            Operation::Emit { claim, second, ungrouped, dependencies } => {
+                self.emit(claim, second, ungrouped, dependencies, &mut effects)
+            }
             Operation::Fail { claim } => self.fail(claim, &mut effects),
             Operation::RemoveName { dylib, name } => self.remove_name(dylib, name, &mut effects),
             Operation::RemoveTracker { dylib } => self.remove_tracker(dylib, &mut effects),
+            Operation::Transfer { dylib, by_release } => self.transfer(dylib, by_release),
+            Operation::Clear { dylib } => self.clear(dylib, &mut effects),
+            Operation::Delegate { claim, names } => self.delegate(claim, names),
+            Operation::DefineMore { claim, names, weak } => {
+                self.define_more(claim, names, weak, &mut effects)
+            }
+            Operation::Replace { claim } => self.replace(claim, &mut effects),
         }
         while self.state.slice(&mut effects) {}
         self.state.check();
@@ -433,7 +475,7 @@ impl Harness {
         let demanded = rows.iter().any(|&row| self.model.is_demanded(row));
         let wanted = demanded && !rows.is_empty();
         assert!(wanted || claimed.losses < self.state.losses().count(), "a loss of demand was counted");
-        let begun = self.state.begin(claimed, effects);
+        let begun = self.state.begin(claimed, None, effects);
         assert_eq!(begun.is_some(), wanted);
         match begun {
             Some(claimed) => self.claims.push((claimed, true, false)),
@@ -465,28 +507,43 @@ impl Harness {
         }
     }
 
-    fn emit(&mut self, claim: usize, dependencies: [u8; DYLIBS], effects: &mut Effects<Integers>) {
+    fn emit(
+        &mut self,
+        claim: usize,
+        second: u8,
+        ungrouped: u8,
+        dependencies: [[u8; DYLIBS]; 2],
+        effects: &mut Effects<Integers>,
+    ) {
         let Some(index) = self.pick(claim, |_, resolved| resolved) else { return };
-        let mut needed = Vec::new();
-        for (dylib, names) in dependencies.iter().enumerate() {
-            // Few at a time, or nothing is ever Ready.
-            let names = names & names >> 2;
-            needed.extend(
-                (0..NAMES)
-                    .filter(|name| names >> name & 1 == 1)
-                    .filter_map(|name| self.model.find(dylib, name)),
-            );
-        }
-        let rows: Vec<RowId> = needed.iter().map(|id| self.row(*id)).collect();
-        let (claimed, ..) = &self.claims[index];
-        let own = self.model.of_unit(claimed.unit);
-        let token = |&row: &RowId| Dependency { row, session: SessionTag::default() };
-        let group = DependenceGroup {
-            symbols: claimed.symbols.keys().cloned().collect(),
-            dependencies: rows.iter().map(token).collect(),
+        let needed = dependencies.map(|of_group| {
+            let of_dylib = |(dylib, names): (usize, u8)| {
+                // Few at a time, or nothing is ever Ready.
+                let names = names & names >> 2;
+                let named = (0..NAMES).filter(move |name| names >> name & 1 == 1);
+                named.filter_map(|name| self.model.find(dylib, name)).collect::<Vec<_>>()
+            };
+            of_group.into_iter().enumerate().flat_map(of_dylib).collect::<Vec<_>>()
+        });
+        let own = self.model.of_unit(self.claims[index].0.unit);
+        // Which of the two groups a definition is in, if in any.
+        let group_of = |model: &Model, id: usize| {
+            let name = model.rows[&id].name;
+            (ungrouped >> name & ungrouped >> (name + 1) & 1 == 0).then_some(usize::from(second >> name & 1))
         };
-        let outcome = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, &[group], effects);
-        let refused = needed.iter().any(|id| self.model.rows[id].standing == Standing::Failed);
+        let token = |id: &usize| Dependency { row: self.row(*id), session: SessionTag::default() };
+        let group = |group: usize| DependenceGroup {
+            symbols: own
+                .iter()
+                .filter(|id| group_of(&self.model, **id) == Some(group))
+                .map(|id| self.names[self.model.rows[id].name].clone())
+                .collect(),
+            dependencies: needed[group].iter().map(token).collect(),
+        };
+        let groups = [group(0), group(1)];
+        let (claimed, ..) = &self.claims[index];
+        let outcome = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, &groups, effects);
+        let refused = needed.iter().flatten().any(|id| self.model.rows[id].standing == Standing::Failed);
         assert_eq!(outcome.is_ok(), !refused && !own.is_empty());
         if outcome.is_err() {
             if own.is_empty() {
@@ -495,12 +552,151 @@ impl Harness {
             return;
         }
         self.claims.remove(index);
-        needed.iter().for_each(|&id| self.model.search(id));
+        for (group, needed) in needed.iter().enumerate() {
+            // A group of nobody needs nothing.
+            if own.iter().any(|id| group_of(&self.model, *id) == Some(group)) {
+                needed.iter().for_each(|&id| self.model.search(id));
+            }
+        }
         // What is Ready now is no dependency: it may be removed later without harm.
-        needed.retain(|id| self.model.rows[id].standing != Standing::Ready);
+        let waits_on = needed.map(|needed| {
+            let unready = |id: &usize| self.model.rows[id].standing != Standing::Ready;
+            needed.into_iter().filter(unready).collect::<BTreeSet<_>>()
+        });
         for id in own {
+            let group = group_of(&self.model, id);
             let row = self.model.rows.get_mut(&id).unwrap();
-            (row.standing, row.dependencies) = (Standing::Emitted, needed.iter().copied().collect());
+            row.standing = Standing::Emitted;
+            row.dependencies = group.map_or_else(BTreeSet::new, |group| waits_on[group].clone());
+        }
+    }
+
+    fn transfer(&mut self, dylib: usize, by_release: bool) {
+        let default = self.state.default_tracker(self.dylibs[dylib]);
+        match by_release {
+            true => self.state.release_tracker(self.trackers[dylib]),
+            false => self.state.transfer_tracker(self.trackers[dylib], default).unwrap(),
+        }
+        self.trackers[dylib] = self.state.create_tracker(self.dylibs[dylib]);
+        for row in self.model.rows.values_mut().filter(|row| row.dylib == dylib) {
+            row.tracked = false;
+        }
+    }
+
+    fn clear(&mut self, dylib: usize, effects: &mut Effects<Integers>) {
+        drop(self.state.clear(self.dylibs[dylib], effects));
+        self.trackers[dylib] = self.state.create_tracker(self.dylibs[dylib]);
+        let rows = self.model.rows.iter().filter(|(_, row)| row.dylib == dylib).map(|(id, _)| *id).collect();
+        self.forget(rows);
+    }
+
+    fn delegate(&mut self, claim: usize, names: u8) {
+        let Some(index) = self.pick(claim, |begun, resolved| begun && !resolved) else { return };
+        let rows = self.model.of_unit(self.claims[index].0.unit);
+        let goes = |id: &usize| names >> self.model.rows[id].name & 1 == 1;
+        let (going, staying): (Vec<_>, Vec<_>) = rows.into_iter().partition(goes);
+        if going.is_empty() || staying.is_empty() {
+            return;
+        }
+        self.units += 1;
+        let (claimed, ..) = &mut self.claims[index];
+        let chosen: Vec<_> = going.iter().map(|id| self.names[self.model.rows[id].name].clone()).collect();
+        let delegated = ClaimedUnit {
+            unit: self.units,
+            discarded: Vec::new(),
+            claim: self.state.delegate(claimed.claim, &chosen).expect("the claim has rows"),
+            dylib: claimed.dylib,
+            dylib_name: claimed.dylib_name.clone(),
+            unit_name: claimed.unit_name.clone(),
+            symbols: chosen.into_iter().filter_map(|name| claimed.symbols.remove_entry(&name)).collect(),
+            initializer: None,
+            priority: claimed.priority,
+            losses: claimed.losses,
+        };
+        for id in going {
+            self.model.rows.get_mut(&id).unwrap().unit = delegated.unit;
+        }
+        self.claims.push((delegated, true, false));
+    }
+
+    fn define_more(&mut self, claim: usize, names: u8, weak: u8, effects: &mut Effects<Integers>) {
+        let Some(index) = self.pick(claim, |begun, resolved| begun && !resolved) else { return };
+        let (claimed, ..) = &mut self.claims[index];
+        let own = self.model.of_unit(claimed.unit);
+        let chosen: Vec<_> = (0..NAMES).filter(|name| names >> name & 1 == 1).collect();
+        let is_weak = |name: usize| weak >> name & 1 == 1;
+        let flags = |name: usize| match is_weak(name) {
+            true => SymbolFlags::EXPORTED | SymbolFlags::WEAK,
+            false => SymbolFlags::EXPORTED,
+        };
+        let symbols = chosen.iter().map(|&name| (self.names[name].clone(), flags(name))).collect();
+        let outcome = self.state.define_materializing(claimed.claim, &self.unit_name, symbols, effects);
+        let Some(&ModelRow { dylib, tracked, .. }) = own.first().map(|id| &self.model.rows[id]) else {
+            assert!(outcome.is_err(), "its symbols were removed");
+            return;
+        };
+        let model = &mut self.model;
+        let existing = |model: &Model, name| {
+            model.find(dylib, name).map(|id| (id, model.rows[&id].weak, model.rows[&id].standing))
+        };
+        let clashes = chosen.iter().any(|&name| {
+            !is_weak(name)
+                && existing(model, name)
+                    .is_some_and(|(_, weak, standing)| !weak || standing != Standing::NeverSearched)
+        });
+        assert_eq!(outcome.is_err(), clashes);
+        let Ok(accepted) = outcome else { return };
+        for name in chosen {
+            match existing(model, name) {
+                Some(_) if is_weak(name) => {
+                    assert!(!accepted.contains_key(&self.names[name]));
+                    continue;
+                }
+                Some((id, ..)) => drop(model.rows.remove(&id)),
+                None => {}
+            }
+            assert!(accepted.contains_key(&self.names[name]));
+            let (unit, standing) = (claimed.unit, Standing::Materializing);
+            let dependencies = BTreeSet::new();
+            let row = ModelRow {
+                dylib,
+                name,
+                weak: is_weak(name),
+                tracked,
+                unit,
+                standing,
+                dependencies,
+                known: false,
+            };
+            model.rows.insert(model.made, row);
+            model.made += 1;
+        }
+        claimed.symbols.extend(accepted);
+    }
+
+    fn replace(&mut self, claim: usize, effects: &mut Effects<Integers>) {
+        let Some(index) = self.pick(claim, |begun, resolved| begun && !resolved) else { return };
+        let (claimed, ..) = self.claims.remove(index);
+        self.units += 1;
+        let unit = self.units;
+        let definition = Definition {
+            unit_name: self.unit_name.clone(),
+            symbols: claimed.symbols.clone(),
+            initializer: None,
+            priority: TaskPriority::Demanded,
+            number: None,
+            by_task: false,
+        };
+        let outcome = self.state.replace(claimed.claim, &claimed.symbols, definition, unit, effects);
+        let rows = self.model.of_unit(claimed.unit);
+        assert_eq!(outcome.is_ok(), !rows.is_empty());
+        let demanded = rows.iter().any(|&row| self.model.is_demanded(row));
+        for row in rows {
+            let row = self.model.rows.get_mut(&row).unwrap();
+            row.unit = unit;
+            if !demanded {
+                row.standing = Standing::Returned;
+            }
         }
     }
 
@@ -586,8 +782,14 @@ impl Harness {
     }
 }
 
+fn histories() -> u32 {
+    let asked = std::env::var("URUK_HISTORIES").ok();
+    asked.map_or(1000, |text| text.parse().expect("URUK_HISTORIES is a number"))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    // `URUK_HISTORIES` says how many histories a long run tries.
+    #![proptest_config(ProptestConfig { cases: histories(), max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn random_histories_agree_with_a_naive_model(operations in prop::collection::vec(operation(), 1..60)) {

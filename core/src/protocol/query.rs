@@ -15,7 +15,7 @@ use crate::{
 
 use super::effects::{Effects, Leftover};
 use super::generate::Suspended;
-use super::ids::{Id, QueryId, RowId};
+use super::ids::{ClaimId, Id, QueryId, RowId};
 use super::row::{Row, RowState};
 use super::slab::{NONE, Slab};
 use super::{Payload, SessionState};
@@ -26,6 +26,15 @@ pub(crate) struct Query<H> {
     /// None once the query has ended and only its entries are still to leave their lists.
     pub(crate) handler: Option<H>,
     pub(crate) phase: Phase,
+    /// The unit that asked, for explanations. May have ended since.
+    pub(crate) asked_by: Option<ClaimId>,
+}
+
+impl<H> Query<H> {
+    /// Whether it has not ended.
+    pub(crate) fn is_live(&self) -> bool {
+        self.handler.is_some()
+    }
 }
 
 /// Where a query stands.
@@ -208,7 +217,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends a query with its answer.
     pub(crate) fn complete(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        let Some(Query { handler: Some(handler), phase: Phase::Lodged(lodged) }) = self.queries.remove(query)
+        let Some(Query { handler: Some(handler), phase: Phase::Lodged(lodged), .. }) =
+            self.queries.remove(query)
         else {
             return;
         };
@@ -298,7 +308,7 @@ impl<P: Payload> SessionState<P> {
 
 impl Lodged {
     /// The entry after `here` in its row's list.
-    fn next_of(&self, here: Lodging) -> Lodging {
+    pub(crate) fn next_of(&self, here: Lodging) -> Lodging {
         match self.entries[here.entry as usize].progress {
             Progress::Waiting { next, .. } => next,
             Progress::Found { .. } => Lodging::NONE,

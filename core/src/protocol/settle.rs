@@ -33,7 +33,7 @@ use super::{Payload, SessionState};
 
 /// About how many steps are taken in one hold of the lock: a few hundred microseconds. In models other threads shall
 /// come between any two steps.
-pub(crate) const SLICE_STEPS: usize = if cfg!(uruk_loom) { 1 } else { 1024 };
+pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 1024 };
 
 /// What is left to do, but for the forest's own part.
 #[derive(Debug)]

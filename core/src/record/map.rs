@@ -1,17 +1,18 @@
 //! The map behind the gate: read without locks, its values reclaimed when no reader can see them.
 //!
-//! Models run a locked one instead, because they check the gate and not somebody else's map.
+//! Models have for each key a pointer to its value, which promises nothing beyond itself: what orders records and gate has
+//! to be in the gate, and a model sees where it is not.
 
 use std::hash::Hash;
 
 use rustc_hash::FxBuildHasher;
 
-#[cfg(uruk_loom)]
+#[cfg(any(uruk_loom, uruk_shuttle))]
 pub(super) use model::Map;
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 pub(super) use real::Map;
 
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 mod real {
     use super::*;
 
@@ -31,6 +32,15 @@ mod real {
         }
 
         pub(in crate::record) fn get<'g>(&self, key: &K, guard: &'g papaya::LocalGuard<'_>) -> Option<&'g V> {
+            self.0.get(key, guard)
+        }
+
+        /// For the one thread that writes.
+        pub(in crate::record) fn current<'g>(
+            &self,
+            key: &K,
+            guard: &'g papaya::LocalGuard<'_>,
+        ) -> Option<&'g V> {
             self.0.get(key, guard)
         }
 
@@ -59,54 +69,129 @@ mod real {
     }
 }
 
-#[cfg(uruk_loom)]
+#[cfg(any(uruk_loom, uruk_shuttle))]
 mod model {
+    use std::cell::OnceCell;
     use std::collections::HashMap;
 
     use super::*;
-    use crate::sync::{Mutex, MutexGuard};
+    use crate::sync::atomic::{AtomicUsize, Ordering};
+    use crate::sync::{Arc, Hidden};
 
     #[derive(Debug)]
-    pub(in crate::record) struct Map<K, V>(Mutex<HashMap<K, V, FxBuildHasher>>);
+    pub(in crate::record) struct Map<K, V> {
+        /// For each key, where in `values` its value is, or [`NOTHING`]. All are there from the beginning: whatever made one
+        /// later would have to be ordered before its first reader.
+        places: Vec<AtomicUsize>,
+        memory: Hidden<Memory<K, V>>,
+    }
 
-    impl<K: Hash + Eq, V> Map<K, V> {
+    #[derive(Debug)]
+    struct Memory<K, V> {
+        /// Which of the places a key has, and what is in it.
+        keys: HashMap<K, (usize, usize), FxBuildHasher>,
+        /// Kept until the map goes, as if some reader might still see each of them.
+        values: Vec<Arc<V>>,
+    }
+
+    const NOTHING: usize = usize::MAX;
+
+    /// So many keys a model may have.
+    const PLACES: usize = if cfg!(uruk_loom) { 6 } else { 64 };
+
+    /// Keeps what was read through it, as a list.
+    #[derive(Debug)]
+    pub(in crate::record) struct Guard<V>(OnceCell<Box<Kept<V>>>);
+
+    #[derive(Debug)]
+    struct Kept<V> {
+        value: Arc<V>,
+        next: Guard<V>,
+    }
+
+    impl<K: Hash + Eq + Clone, V> Map<K, V> {
         pub(in crate::record) fn new() -> Self {
-            Self(Mutex::new(HashMap::default()))
+            let places = (0..PLACES).map(|_| AtomicUsize::new(NOTHING)).collect();
+            Self { places, memory: Hidden::new(Memory { keys: HashMap::default(), values: Vec::new() }) }
         }
 
-        pub(in crate::record) fn guard(&self) -> MutexGuard<'_, HashMap<K, V, FxBuildHasher>> {
-            self.0.lock()
+        pub(in crate::record) fn guard(&self) -> Guard<V> {
+            Guard(OnceCell::new())
         }
 
-        pub(in crate::record) fn get<'g>(
-            &self,
-            key: &K,
-            guard: &'g MutexGuard<'_, HashMap<K, V, FxBuildHasher>>,
-        ) -> Option<&'g V> {
-            guard.get(key)
+        pub(in crate::record) fn get<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
+            let place = self.memory.with(|memory| memory.place(key).0);
+            // Relaxed: see the module.
+            self.keep(self.places[place].load(Ordering::Relaxed), guard)
+        }
+
+        /// For the one thread that writes. Not a modelled access: of all accesses before a store, loom tries orders with the
+        /// last one alone, which shall be some reader's.
+        pub(in crate::record) fn current<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
+            self.keep(self.memory.with(|memory| memory.place(key).1), guard)
         }
 
         pub(in crate::record) fn insert(&self, key: K, value: V) {
-            self.0.lock().insert(key, value);
+            let index = self.memory.with(|memory| {
+                memory.values.push(Arc::new(value));
+                memory.values.len() - 1
+            });
+            self.store(&key, index);
         }
 
         pub(in crate::record) fn remove(&self, key: &K) {
-            self.0.lock().remove(key);
+            self.store(key, NOTHING);
         }
 
         pub(in crate::record) fn reserve(&self, additional: usize) {
-            self.0.lock().reserve(additional);
+            self.memory.with(|memory| memory.keys.reserve(additional));
         }
 
         pub(in crate::record) fn values(&self) -> Vec<V>
         where
             V: Copy,
         {
-            self.0.lock().values().copied().collect()
+            self.memory.with(|memory| {
+                let value = |(_, index): &(usize, usize)| memory.values.get(*index).map(|value| **value);
+                memory.keys.values().filter_map(value).collect()
+            })
         }
 
         pub(in crate::record) fn len(&self) -> usize {
-            self.0.lock().len()
+            self.memory.with(|memory| memory.keys.values().filter(|(_, index)| *index != NOTHING).count())
+        }
+
+        fn store(&self, key: &K, index: usize) {
+            let place = self.memory.with(|memory| {
+                let (place, current) = memory.place(key);
+                *current = index;
+                *place
+            });
+            // Relaxed: see the module.
+            self.places[place].store(index, Ordering::Relaxed);
+        }
+
+        fn keep<'g>(&self, index: usize, guard: &'g Guard<V>) -> Option<&'g V> {
+            let value = self.memory.with(|memory| memory.values.get(index).cloned())?;
+            Some(guard.keep(value))
+        }
+    }
+
+    impl<K: Hash + Eq + Clone, V> Memory<K, V> {
+        fn place(&mut self, key: &K) -> &mut (usize, usize) {
+            let next = self.keys.len();
+            assert!(next < PLACES || self.keys.contains_key(key), "a model has few names and dylibs");
+            self.keys.entry(key.clone()).or_insert((next, NOTHING))
+        }
+    }
+
+    impl<V> Guard<V> {
+        fn keep(&self, value: Arc<V>) -> &V {
+            let mut end = self;
+            while let Some(kept) = end.0.get() {
+                end = &kept.next;
+            }
+            &end.0.get_or_init(|| Box::new(Kept { value, next: Self(OnceCell::new()) })).value
         }
     }
 }

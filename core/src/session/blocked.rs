@@ -5,7 +5,7 @@ use crate::protocol::lookup::Search;
 use crate::protocol::query::Found;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::Arc;
-use crate::{LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
+use crate::{Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
 
 use super::{ExecutionSession, holding};
 
@@ -15,11 +15,12 @@ impl ExecutionSession {
         &self,
         order: &SearchOrder,
         symbols: LookupSet,
+        deadline: Option<Deadline>,
     ) -> Result<Vec<Found>, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
-        self.wait_for_answer(order, search)
+        self.wait_for_answer(order, search, deadline)
     }
 
     /// Lodges a search and waits for its answer.
@@ -27,6 +28,7 @@ impl ExecutionSession {
         &self,
         order: &SearchOrder,
         search: Search,
+        deadline: Option<Deadline>,
     ) -> Result<Vec<Found>, LookupError> {
         if let Some(held) = self.0.held.and_then(|held| held()) {
             return Err(WaitError::Holding { held }.into());
@@ -34,18 +36,37 @@ impl ExecutionSession {
         let blocked = Arc::new(BlockedLookup::default());
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let (blocking, holdings) = holding::about_to_block(self).unzip();
+        let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
+        // In place nothing runs before the wait, which looks at the clock.
+        let held_back = deadline.map(|_| crate::in_place::hold_back());
         let query: Option<QueryId> = lodge_span.in_scope(|| {
             self.transact(|state, effects| {
                 let name = |position: usize| order[position].0.shared_name();
                 let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects)?;
-                if let Some(holdings) = holdings {
+                if expired {
+                    state.expire(query, effects);
+                }
+                if let Some(mut holdings) = holdings {
+                    holdings.ends_by_itself = deadline.is_some();
                     holding::known_as(state.begin_wait(query, holdings, effects));
                 }
                 Some(query)
             })
         });
-        let waited = self.wait(&blocked.latch);
+        drop(held_back);
+        let waited = match deadline {
+            None => self.wait(&blocked.latch).map(|()| true),
+            Some(deadline) => self.wait_until(&blocked.latch, deadline),
+        };
         drop(blocking);
+        if let (Ok(false), Some(query)) = (&waited, query) {
+            // The answer may have come meanwhile, and is as good.
+            self.transact(|state, effects| state.expire(query, effects));
+        }
+        if deadline.is_some() {
+            // What was held back and has not run lies in this thread's queue still.
+            crate::in_place::run_ready();
+        }
         if let Err(error) = waited {
             if let Some(query) = query {
                 self.transact(|state, effects| state.withdraw(query, effects));

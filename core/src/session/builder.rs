@@ -1,6 +1,7 @@
 //! Choices a session is made with.
 
 use std::fmt;
+use std::time::Instant;
 
 use crate::protocol::SessionState;
 use crate::protocol::effects::Effects;
@@ -8,6 +9,7 @@ use crate::sync::{Arc, Mutex, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{InPlaceTaskDispatcher, Platform, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
 
+use super::deadline::Clock;
 use super::drain::Drain;
 use super::lock_holds::HoldMeter;
 use super::{ExecutionSession, Inner, Locked, SessionTag};
@@ -26,6 +28,8 @@ pub struct ExecutionSessionBuilder {
     platform: Option<Arc<dyn Platform>>,
     held: Option<Held>,
     measure_lock_holds: bool,
+    clock: Option<Clock>,
+    time_units: bool,
 }
 
 impl ExecutionSessionBuilder {
@@ -83,10 +87,33 @@ impl ExecutionSessionBuilder {
         self
     }
 
+    /// What time it is, for [deadlines](crate::Deadline) and [`Self::time_units`]. The system's clock unless said otherwise.
+    ///
+    /// While a thread waits it asks again after what was left has passed on the system's clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Fn() -> Instant + Send + Sync>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Whether to note on which thread and when each unit begins, for [`ExecutionSession::why`]. Off unless said
+    /// otherwise.
+    ///
+    /// # Cost
+    /// On: a transaction, a look at the clock and two allocations for each unit. Off: a branch.
+    #[must_use]
+    pub fn time_units(mut self, time: bool) -> Self {
+        self.time_units = time;
+        self
+    }
+
     /// Makes the session.
     pub fn build(self) -> ExecutionSession {
-        let state = SessionState::new(self.observer.is_some());
+        let mut state = SessionState::new(self.observer.is_some());
+        state.notes_units = self.time_units;
         let pool = self.pool.unwrap_or_default();
+        let clock = self.clock.unwrap_or_else(|| Arc::new(Instant::now));
+        let epoch = self.time_units.then(|| clock());
         ExecutionSession(Arc::new(Inner {
             tag: SessionTag(unique()),
             records: state.records(),
@@ -100,6 +127,8 @@ impl ExecutionSessionBuilder {
             drain: Drain::default(),
             platform: self.platform,
             held: self.held,
+            clock,
+            epoch,
             holds: self.measure_lock_holds.then(HoldMeter::default),
         }))
     }

@@ -30,7 +30,7 @@ impl ExecutionSession {
         let mut search = self.search(kind, order, symbols, RequiredState::Resolved)?;
         search.flags_only = true;
         let flags = |found: Found| (found.name, found.definition.flags);
-        Ok(self.wait_for_answer(order, search)?.into_iter().map(flags).collect())
+        Ok(self.wait_for_answer(order, search, None)?.into_iter().map(flags).collect())
     }
 
     /// The same without blocking: `handler` is called once, with the answer. The request's required state is of no
@@ -53,16 +53,18 @@ impl ExecutionSession {
         on_behalf_of: Option<QueryId>,
         handler: impl FnOnce(Result<SymbolFlagsMap, LookupError>) + Send + 'static,
     ) {
-        let LookupRequest { kind, order, symbols, required_state } = request;
+        let LookupRequest { kind, order, symbols, required_state, deadline } = request;
+        let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let completion = Completion::Handler(Box::new(move |found| {
             handler(found.map(|found| {
                 found.iter().map(|(name, definition)| (name.clone(), definition.flags)).collect()
             }));
         }));
+        let completion = self.judged(completion, deadline);
         match self.search(kind, &order, symbols, required_state) {
             Ok(mut search) => {
                 (search.flags_only, search.on_behalf_of) = (true, on_behalf_of);
-                self.lodge(search, completion, |position| order[position].0.shared_name());
+                self.lodge(search, completion, |position| order[position].0.shared_name(), expired);
             }
             Err(error) => self.transact(|_, effects| effects.complete(completion, Err(error))),
         }

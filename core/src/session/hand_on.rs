@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::drain::Outstanding;
-use super::{ExecutionSession, Live, frame};
+use super::{ExecutionSession, Live, frame, holding};
 use crate::sync::{Arc, weakened};
 
 impl ExecutionSession {
@@ -247,10 +247,11 @@ impl Work for QueuedUnit {
         {
             return session.transact(|state, effects| state.put_back(claimed, effects));
         }
+        let here = session.begun_here();
         // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
-        let begun = match session.0.losses.count() == claimed.losses {
+        let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
             true => Some(claimed),
-            false => session.transact(|state, effects| state.begin(claimed, effects)),
+            false => session.transact(|state, effects| state.begin(claimed, here, effects)),
         };
         let Some(begun) = begun else { return };
         let (mut unit, discarded, duty) = session.duty_of(begun);
@@ -258,6 +259,7 @@ impl Work for QueuedUnit {
             tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
         // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
         let (ended, failed) = frame::run_counting(session, move || {
+            holding::materializes(&duty);
             let responsibility = frame::attach(duty);
             let _entered = span.entered();
             discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));

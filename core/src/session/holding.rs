@@ -11,6 +11,7 @@ use std::cell::RefCell;
 
 use crate::protocol::ids::{ClaimId, QueryId, WaitId};
 use crate::protocol::waits_for::Holdings;
+use crate::responsibility::Duty;
 use crate::sync::thread_local;
 
 use super::{ExecutionSession, SessionTag};
@@ -35,6 +36,8 @@ struct ThisThread {
     free: Vec<usize>,
     /// The numbers of the frames on the thread's stack, outermost first. Frame 0 is the thread itself.
     frames: Vec<u64>,
+    /// The units that frames materialize, each with its frame.
+    units: Vec<(u64, SessionTag, ClaimId)>,
     frames_begun: u64,
     /// The lookups the thread is blocked in and the protocol knows of, outermost first.
     levels: Vec<Level>,
@@ -136,8 +139,27 @@ pub(super) fn enter() -> OnStack {
 
 impl Drop for OnStack {
     fn drop(&mut self) {
-        with(|thread| thread.frames.pop());
+        with(|thread| {
+            let frame = thread.frames.pop();
+            thread.units.pop_if(|(unit, ..)| Some(*unit) == frame);
+        });
     }
+}
+
+/// Notes that the innermost frame materializes a unit.
+pub(super) fn materializes(duty: &Duty) {
+    let (tag, claim) = (duty.session().tag(), duty.claim);
+    with(|thread| thread.units.push((thread.innermost(), tag, claim)));
+}
+
+/// The unit of the session on whose behalf this thread asks, if it asks from a unit's own frame.
+pub(super) fn asks(session: SessionTag) -> Option<ClaimId> {
+    with(|thread| {
+        let innermost = thread.innermost();
+        let unit = thread.units.last().filter(|(frame, tag, _)| (*frame, *tag) == (innermost, session));
+        unit.map(|(.., claim)| *claim)
+    })
+    .flatten()
 }
 
 /// A lookup that may block this thread, which holds something; until it is dropped.

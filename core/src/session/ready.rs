@@ -30,7 +30,7 @@ impl ExecutionSession {
     pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<LookupResult, LookupError> {
         match self.ready(order, symbols) {
             Ok(ready) => Ok(ready),
-            Err(symbols) => Ok(LookupResult::new(self.lookup_locked(order, symbols)?, self.tag())),
+            Err(symbols) => Ok(LookupResult::new(self.lookup_locked(order, symbols, None)?, self.tag())),
         }
     }
 
@@ -55,7 +55,7 @@ impl ExecutionSession {
         {
             return Ok(ready);
         }
-        let found = self.lookup_locked(order, LookupSet::one(name.clone()))?;
+        let found = self.lookup_locked(order, LookupSet::one(name.clone()), None)?;
         found.first().map(|found| found.definition).ok_or(LookupError::Closed)
     }
 
@@ -77,7 +77,7 @@ impl ExecutionSession {
         if !names.is_empty() && self.0.records.read(self, order, names.iter(), found) {
             return Ok(ready);
         }
-        let found = self.lookup_locked(order, LookupSet::required(names.iter().cloned()))?;
+        let found = self.lookup_locked(order, LookupSet::required(names.iter().cloned()), None)?;
         Ok(found.into_iter().map(|found| found.definition).collect())
     }
 
@@ -105,7 +105,7 @@ impl ExecutionSession {
     /// # Concurrency
     /// Takes no lock if everything is Ready; the future is then ready when it is first polled.
     pub fn lookup_future(&self, request: LookupRequest) -> SymbolFuture {
-        let slot = Arc::new(FutureSlot::default());
+        let (slot, deadline) = (Arc::new(FutureSlot::default()), request.deadline);
         let query = match self.ready_request(request) {
             Ok(ready) => {
                 // Nobody has polled the future: there is no waker to run.
@@ -114,7 +114,7 @@ impl ExecutionSession {
             }
             Err(request) => self.start(request, Completion::Future(slot.clone()), Vec::new()),
         };
-        SymbolFuture::new(self.clone(), slot, query)
+        SymbolFuture::new(self.clone(), slot, query, deadline)
     }
 
     /// The answer of a request whose symbols are all Ready, or the request.
@@ -127,7 +127,7 @@ impl ExecutionSession {
     }
 
     /// The definitions of `symbols`, if all of them are Ready and certain, or the symbols.
-    fn ready(&self, order: &SearchOrder, symbols: LookupSet) -> Result<LookupResult, LookupSet> {
+    pub(super) fn ready(&self, order: &SearchOrder, symbols: LookupSet) -> Result<LookupResult, LookupSet> {
         // No symbols ask about the order alone, which only the locked path answers.
         if symbols.is_empty() {
             return Err(symbols);

@@ -93,7 +93,7 @@ impl Hash for SymbolName {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         // A model replays its orders, and the order of a hash map must not follow addresses then.
-        if cfg!(uruk_loom) {
+        if cfg!(any(uruk_loom, uruk_shuttle)) {
             self.as_str().hash(state);
         } else {
             state.write_usize(self.identity());
@@ -313,7 +313,7 @@ fn place_of(text: &str) -> (usize, u32) {
 }
 
 /// A model follows every lock, so it gets few; programs get enough that threads rarely meet.
-const SHARDS: usize = if cfg!(uruk_loom) { 2 } else { 64 };
+const SHARDS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 2 } else { 64 };
 
 /// The smallest table of a shard.
 const HOMES_MIN: usize = 8;

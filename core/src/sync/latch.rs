@@ -45,6 +45,19 @@ impl Latch {
         }
     }
 
+    /// Blocks until the latch is open or `left` says that no time is left; says whether it is open.
+    pub fn wait_while(&self, left: &dyn Fn() -> Duration) -> bool {
+        loop {
+            let limit = left();
+            if limit.is_zero() {
+                return self.is_open();
+            }
+            if self.wait_timeout(limit) {
+                return true;
+            }
+        }
+    }
+
     /// Blocks until the latch is open or about `limit` has passed; says whether it is open.
     pub fn wait_timeout(&self, limit: Duration) -> bool {
         let open = self.open.lock();

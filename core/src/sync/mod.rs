@@ -1,33 +1,49 @@
 //! The only door to threads, locks and atomics.
 //!
-//! Everything that two threads may touch goes through here, so that a model build (`--cfg uruk_loom`)
-//! can replace each piece by loom's and explore the interleavings. `clippy.toml` refuses the direct
-//! paths elsewhere.
+//! Everything that two threads may touch goes through here, so that a build for models can replace each piece:
+//!
+//! | built with | file | threads, locks and atomics are | which explores |
+//! |---|---|---|---|
+//! | nothing | `real.rs` | `parking_lot`'s and the standard library's | |
+//! | `--cfg uruk_loom` | `model.rs` | loom's | every order of a small model, and what weak orderings allow |
+//! | `--cfg uruk_shuttle` | `scheduled.rs` | shuttle's | random orders of a large one |
+//!
+//! `clippy.toml` refuses the direct paths elsewhere.
 //!
 //! **Architecture Invariant:** no other module of this workspace names `std::sync::atomic`,
-//! `std::thread::spawn`, `parking_lot` or `loom`.
+//! `std::thread::spawn`, `parking_lot`, `loom` or `shuttle`.
 //!
-//! [`Arc`] is the standard one in both builds: loom's cannot hold `dyn Trait`, and what the models
+//! [`Arc`] is the standard one in all builds: loom's cannot hold `dyn Trait`, and what the models
 //! check is the protocol, not reference counting.
 
+#[cfg(any(uruk_loom, uruk_shuttle))]
+mod hidden;
 #[cfg(uruk_loom)]
 mod model;
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 mod real;
+#[cfg(uruk_shuttle)]
+mod scheduled;
 
 mod latch;
 mod serial;
 
 #[cfg(uruk_loom)]
 pub use model::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
-#[cfg(not(uruk_loom))]
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 pub use real::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
+#[cfg(uruk_shuttle)]
+pub use scheduled::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
 
 #[cfg(uruk_loom)]
 pub use loom::thread_local;
-#[cfg(not(uruk_loom))]
+#[cfg(uruk_shuttle)]
+pub use shuttle::thread_local;
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
 pub use std::thread_local;
 
+#[cfg(any(uruk_loom, uruk_shuttle))]
+pub use hidden::Hidden;
 pub use latch::Latch;
 pub(crate) use serial::unique;
 pub use std::sync::{Arc, Weak};

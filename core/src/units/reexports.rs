@@ -213,6 +213,7 @@ fn look_up(
         order: [(source.clone(), flags)].into(),
         symbols: LookupSet::required(aliases.values().map(|target| target.source.clone())),
         required_state: RequiredState::Resolved,
+        deadline: None,
     };
     let parked = responsibility.detach();
     session.start(

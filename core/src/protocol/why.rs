@@ -1,0 +1,238 @@
+//! Why: where a symbol stands and what it waits for, at this moment and in the embedder's words.
+//!
+//! Changes nothing. Tells what is certain (blocked threads, emitted symbols, aliases) and what is not: lookups that a
+//! unit has asked for without waiting, responsibilities of which nobody knows who has them.
+
+use std::time::Duration;
+
+use rustc_hash::FxHashSet;
+
+use crate::sync::Arc;
+use crate::{
+    Demand, JitDylibLookupFlags, LookupError, SymbolName, SymbolStage, WaitedFor, WaitedSymbol, Why,
+    WhyGenerator, WhyState, Work,
+};
+
+use super::effects::Effects;
+use super::ids::{ClaimId, DylibId, QueryId, RowId};
+use super::lookup::Visibility;
+use super::query::{Lodged, Lodging, Phase, Query};
+use super::row::{Row, RowState};
+use super::slab::Slab;
+use super::{Payload, SessionState};
+
+/// What is noted when a unit begins, if the session notes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Begun {
+    pub(crate) thread: Arc<str>,
+    /// Since the session was made.
+    pub(crate) at: Duration,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::ExecutionSession::why_along`]. `now` is measured as [`Begun::at`] is.
+    pub(crate) fn why(
+        &self,
+        order: &[(DylibId, JitDylibLookupFlags)],
+        symbol: &SymbolName,
+        first: Arc<str>,
+        now: Option<Duration>,
+    ) -> Why {
+        for &(dylib, flags) in order.iter().filter(|(dylib, _)| self.dylibs.contains(*dylib)) {
+            if matches!(self.visibility(dylib, symbol, flags), Visibility::Visible)
+                && let Some(row) = self.find(dylib, symbol)
+            {
+                return self.why_row(row, now);
+            }
+        }
+        let live = || order.iter().filter_map(|(dylib, _)| self.dylibs.get(*dylib));
+        let generators = live().flat_map(|dylib| &dylib.generators).map(|&id| {
+            let generator = &self.generators[id];
+            WhyGenerator {
+                dylib: self.dylibs[generator.dylib].name.clone(),
+                name: generator.name.clone(),
+                is_busy: generator
+                    .occupant
+                    .is_some_and(|query| self.queries.get(query).is_some_and(Query::is_live)),
+                queued: generator
+                    .queue
+                    .iter()
+                    .filter(|query| self.queries.get(**query).is_some_and(Query::is_live))
+                    .count(),
+            }
+        });
+        let state = match live().next() {
+            Some(_) => WhyState::Undefined { generators: generators.collect() },
+            None => WhyState::DylibRemoved,
+        };
+        Why { symbol: symbol.clone(), dylib: first, state, demand: Demand::default() }
+    }
+
+    /// Ends a query whose deadline has passed, with what it still waits for.
+    pub(crate) fn expire(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        if let Some(waiting) = self.waiting_of(query) {
+            self.fail_query(query, LookupError::DeadlineExceeded { waiting: waiting.into() }, effects);
+        }
+    }
+
+    /// Withdraws a query whose deadline has passed, and gives what it still waited for. None if it has ended.
+    pub(crate) fn withdraw_late(&mut self, query: QueryId, effects: &mut Effects<P>) -> Option<Vec<Why>> {
+        let waiting = self.waiting_of(query)?;
+        self.withdraw(query, effects);
+        Some(waiting)
+    }
+
+    /// Why each symbol of a query is not far enough; some of them where they are many.
+    fn waiting_of(&self, query: QueryId) -> Option<Vec<Why>> {
+        const SYMBOLS_MAX: usize = 8;
+        Some(match &self.queries.get(query).filter(|query| query.is_live())?.phase {
+            Phase::Lodged(lodged) => {
+                let waits = lodged.entries.iter().filter(|entry| entry.waits());
+                waits.take(SYMBOLS_MAX).map(|entry| self.why_row(entry.row, None)).collect()
+            }
+            Phase::Suspended(suspended) => {
+                let order = &suspended.search.order;
+                let first = order.first().and_then(|(dylib, _)| self.dylibs.get(*dylib));
+                let first = first.map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone());
+                let missing = suspended.missing().take(SYMBOLS_MAX);
+                missing.map(|name| self.why(order, name, first.clone(), None)).collect()
+            }
+        })
+    }
+
+    fn why_row(&self, id: RowId, now: Option<Duration>) -> Why {
+        let row = &self.rows[id];
+        let unit = row.unit_name.clone();
+        let state = match row.state {
+            RowState::NeverSearched { .. } => WhyState::NeverSearched { unit },
+            RowState::Returned { .. } => WhyState::Returned { unit },
+            RowState::Materializing { claim, .. } => match self.is_queued(claim) {
+                true => WhyState::Queued { unit },
+                false => WhyState::Materializing(self.work_of(claim, unit, now)),
+            },
+            RowState::Resolved { claim, address, .. } => {
+                WhyState::Resolved { address, work: self.work_of(claim, unit, now) }
+            }
+            RowState::Emitted { address, .. } => {
+                WhyState::Emitted { address, unit, waits_for: self.dependencies_of(row) }
+            }
+            RowState::Failed { .. } => WhyState::Failed(self.failure_of(id)),
+            RowState::Ready { address } => WhyState::Ready { address },
+        };
+        let dylib = self.dylibs[row.dylib].name.clone();
+        Why { symbol: row.name.clone(), dylib, state, demand: self.demand_for(row) }
+    }
+
+    /// Whether the unit is known not to have begun.
+    fn is_queued(&self, claim: ClaimId) -> bool {
+        self.notes_units && self.claims[claim].begun.is_none()
+    }
+
+    fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>) -> Work {
+        let begun = self.claims[claim].begun.as_deref();
+        let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
+        let blocked_in = self.waits_for.blocked_with(claim).map(|query| self.symbols_of(query));
+        let mut asked_for = WaitedFor::default();
+        let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim) && query.is_live();
+        for query in self.queries.iter().map(|(_, query)| query).filter(asked) {
+            self.add_symbols_of(query, &mut asked_for);
+        }
+        Work { unit, thread: begun.map(|begun| begun.thread.clone()), age, blocked_in, asked_for }
+    }
+
+    fn symbols_of(&self, query: QueryId) -> WaitedFor {
+        let mut symbols = WaitedFor::default();
+        if let Some(query) = self.queries.get(query).filter(|query| query.is_live()) {
+            self.add_symbols_of(query, &mut symbols);
+        }
+        symbols
+    }
+
+    fn add_symbols_of(&self, query: &Query<P::Handler>, symbols: &mut WaitedFor) {
+        match &query.phase {
+            Phase::Lodged(lodged) => {
+                let waits = lodged.entries.iter().filter(|entry| entry.waits());
+                waits.for_each(|entry| symbols.push(|| self.waited(entry.row)));
+            }
+            Phase::Suspended(suspended) => suspended.missing().for_each(|name| {
+                symbols.push(|| WaitedSymbol {
+                    symbol: name.clone(),
+                    dylib: None,
+                    stage: SymbolStage::Generating,
+                });
+            }),
+        }
+    }
+
+    fn dependencies_of(&self, row: &Row) -> WaitedFor {
+        let mut symbols = WaitedFor::default();
+        let Some(node) = row.waiting().and_then(|waiting| waiting.node) else { return symbols };
+        let mut seen = FxHashSet::default();
+        for dependency in self.forest.dependencies(node).filter(|&row| seen.insert(row)) {
+            if self.rows.contains(dependency) {
+                symbols.push(|| self.waited(dependency));
+            }
+        }
+        symbols
+    }
+
+    fn demand_for(&self, row: &Row) -> Demand {
+        let mut demand = Demand::default();
+        let Some(waiting) = row.waiting() else { return demand };
+        let mut claims = FxHashSet::default();
+        let mut cursor = waiting.queries;
+        while let Some((query, lodged)) = lodged_at(&self.queries, cursor) {
+            if !query.is_live() {
+                cursor = lodged.next_of(cursor);
+                continue;
+            }
+            demand.lookups += 1;
+            if let Some(id) = self.queries.id_at(cursor.query) {
+                claims.extend(self.waits_for.held_in(id));
+            }
+            claims.extend(query.asked_by);
+            cursor = lodged.next_of(cursor);
+        }
+        if !claims.is_empty() {
+            // Claims do not know their rows; whoever asks for an explanation waits for the walk.
+            let asked = |row: &Row| row.claim().is_some_and(|claim| claims.contains(&claim));
+            for (id, _) in self.rows.iter().filter(|(_, row)| asked(row)) {
+                demand.symbols.push(|| self.waited(id));
+            }
+        }
+        for dependant in waiting.node.into_iter().flat_map(|node| self.forest.dependants(node)) {
+            if self.rows.contains(dependant) {
+                demand.symbols.push(|| self.waited(dependant));
+            }
+        }
+        demand
+    }
+
+    fn waited(&self, id: RowId) -> WaitedSymbol {
+        let row = &self.rows[id];
+        let stage = match row.state {
+            RowState::NeverSearched { .. } => SymbolStage::NeverSearched,
+            RowState::Returned { .. } => SymbolStage::Returned,
+            RowState::Materializing { claim, .. } if self.is_queued(claim) => SymbolStage::Queued,
+            RowState::Materializing { .. } => SymbolStage::Materializing,
+            RowState::Resolved { .. } => SymbolStage::Resolved,
+            RowState::Emitted { .. } => SymbolStage::Emitted,
+            RowState::Failed { .. } => SymbolStage::Failed,
+            RowState::Ready { .. } => SymbolStage::Ready,
+        };
+        let dylib = Some(self.dylibs[row.dylib].name.clone());
+        WaitedSymbol { symbol: row.name.clone(), dylib, stage }
+    }
+}
+
+/// The query at a place in a row's list.
+fn lodged_at<H>(queries: &Slab<QueryId, Query<H>>, at: Lodging) -> Option<(&Query<H>, &Lodged)> {
+    if at.is_none() {
+        return None;
+    }
+    let query = queries.at(at.query);
+    match &query.phase {
+        Phase::Lodged(lodged) => Some((query, lodged)),
+        Phase::Suspended(_) => None,
+    }
+}

@@ -1,0 +1,42 @@
+//! Blocking: waits that the session cannot see, declared.
+
+use crate::sync::Latch;
+use crate::{TaskDispatcher, WaitError};
+
+use super::{ExecutionSession, frame};
+
+impl ExecutionSession {
+    /// Runs `block`, which may wait for something that the session cannot see: a join, a channel, a foreign pool.
+    /// A pool lets another thread do this one's work meanwhile.
+    ///
+    /// What is waited for is not known, so no deadlock through it is certain; it is a hang.
+    ///
+    /// # Concurrency
+    /// In place the tasks that are queued on this thread run first: nobody else could run them.
+    ///
+    /// # Errors
+    /// When the dispatcher or [`refuse_waits_while`](crate::ExecutionSessionBuilder::refuse_waits_while) refuses a wait;
+    /// `block` has not been run then.
+    pub fn blocking<R>(&self, block: impl FnOnce() -> R) -> Result<R, WaitError> {
+        if let Some(held) = self.0.held.and_then(|held| held()) {
+            return Err(WaitError::Holding { held });
+        }
+        frame::fail_dropped();
+        crate::in_place::run_until(&Latch::new())?;
+        let (mut block, mut result) = (Some(block), None);
+        let dispatcher: &dyn TaskDispatcher = &*self.0.dispatcher;
+        dispatcher.blocking(&mut || {
+            if let Some(block) = block.take() {
+                result = Some(block());
+            }
+        })?;
+        match (result, block) {
+            (Some(result), _) => Ok(result),
+            // A dispatcher that has forgotten to run it replaces nobody either.
+            (None, Some(block)) => Ok(block()),
+            (None, None) => {
+                unreachable!("a block that was run has a result, or a panic that went through here")
+            }
+        }
+    }
+}

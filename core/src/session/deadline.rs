@@ -1,0 +1,93 @@
+//! Deadlines: lookups that are withdrawn when their time is over.
+
+use std::time::{Duration, Instant};
+
+use crate::query::Completion;
+use crate::sync::{Arc, Latch};
+use crate::{LookupError, LookupResult, LookupSet, SearchOrder, WaitError, Why};
+
+use super::drain::Wait;
+use super::{ExecutionSession, frame};
+
+/// What time it is. [`Instant::now`], unless the session was given another clock.
+pub(super) type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
+/// The moment until which somebody wants an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Deadline(Instant);
+
+impl Deadline {
+    /// At this moment of the session's clock.
+    pub fn at(moment: Instant) -> Self {
+        Self(moment)
+    }
+
+    /// So long from now by the system's clock. A limit beyond what the clock can count is as far away as it can be.
+    pub fn after(limit: Duration) -> Self {
+        const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+        let now = Instant::now();
+        Self(now.checked_add(limit).or_else(|| now.checked_add(FAR)).unwrap_or(now))
+    }
+}
+
+impl ExecutionSession {
+    /// Like [`ExecutionSession::lookup`], but gives up at `deadline`: the lookup is withdrawn, and work that nobody
+    /// else wants and that has not begun is put back.
+    ///
+    /// What is Ready is answered however late it is.
+    ///
+    /// # Concurrency
+    /// In place the deadline is looked at between tasks: a unit that has begun is not interrupted.
+    ///
+    /// # Errors
+    /// [`LookupError::DeadlineExceeded`] says of what was not ready where it stood and why.
+    pub fn lookup_until(
+        &self,
+        order: &SearchOrder,
+        symbols: LookupSet,
+        deadline: Deadline,
+    ) -> Result<LookupResult, LookupError> {
+        match self.ready(order, symbols) {
+            Ok(ready) => Ok(ready),
+            Err(symbols) => {
+                let found = self.lookup_locked(order, symbols, Some(deadline))?;
+                Ok(LookupResult::new(found, self.tag()))
+            }
+        }
+    }
+
+    /// How much time is left; zero once it is over.
+    pub(crate) fn left_until(&self, deadline: Deadline) -> Duration {
+        deadline.0.saturating_duration_since((self.0.clock)())
+    }
+
+    /// Blocks in a lookup until the latch is open, or the time is over; says whether it is open.
+    pub(super) fn wait_until(&self, latch: &Latch, deadline: Deadline) -> Result<bool, WaitError> {
+        if latch.is_open() {
+            return Ok(true);
+        }
+        let _waits = frame::waits(self, Wait::Lookup);
+        let left = || self.left_until(deadline);
+        frame::fail_dropped();
+        crate::in_place::run_while(|| !latch.is_open() && !left().is_zero())?;
+        self.0.dispatcher.wait_until(latch, &left)
+    }
+
+    /// Lets a handler hear that its answer came too late. Futures look at the clock themselves when they are polled.
+    pub(super) fn judged(&self, completion: Completion, deadline: Option<Deadline>) -> Completion {
+        match (completion, deadline) {
+            (Completion::Handler(handler), Some(deadline)) => {
+                let clock = self.0.clock.clone();
+                Completion::Handler(Box::new(move |answer| {
+                    let late = answer.is_ok() && clock() >= deadline.0;
+                    handler(if late { Err(too_late(Vec::new())) } else { answer });
+                }))
+            }
+            (completion, _) => completion,
+        }
+    }
+}
+
+pub(crate) fn too_late(waiting: Vec<Why>) -> LookupError {
+    LookupError::DeadlineExceeded { waiting: waiting.into() }
+}

@@ -1,0 +1,16 @@
+//! Random schedules of what is too large for a model; empty unless built with --cfg uruk_shuttle.
+//!
+//! | file in `tests/` | scenario |
+//! |---|---|
+//! | `ready.rs` | lookups beside definitions, removals, redefinitions, link orders, generators and dylibs that come and go: each answer is one that the locked path gave within the call |
+//! | `storm.rs` | units that depend on each other, a generator, removal and failure together: each lookup ends once, with nothing that was never emitted |
+//! | `pool.rs` | units that block on each other, in random graphs without cycles, on a pool of few workers |
+//!
+//! `make shuttle` runs them. A run is as long as `URUK_SHUTTLE_SECONDS` says, for each test; without it each test runs a fixed
+//! number of schedules. Scenario and schedule follow from one seed. A failing run prints the seed of the failing schedule:
+//!
+//! ```text
+//! SHUTTLE_RANDOM_SEED=<seed> URUK_SHUTTLE_ITERATIONS=1 make shuttle TEST=ready
+//! ```
+//!
+//! replays exactly that one. It also prints the schedule itself, for shuttle's own tools.
