@@ -54,7 +54,7 @@ fn what_needs_no_wait_is_answered_under_the_lock_too() {
 fn what_a_symbol_is_needs_no_wait_and_a_link_order_is_followed() {
     let (session, main) = session_that_refuses();
     let second = session.create_jit_dylib("second").unwrap();
-    main.set_link_order([&main, &second].map(|dylib| (dylib.clone(), ALL)).into()).unwrap();
+    main.set_link_order([&main, &second].map(|dylib| (dylib.clone(), ALL))).unwrap();
     define_simple(&second, "unit", &["a"]);
     let a = || set(&session, &["a"]);
     let flags = holding(|| session.lookup_flags(LookupKind::Static, &order(&second), a())).unwrap();
