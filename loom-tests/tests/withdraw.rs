@@ -3,21 +3,23 @@
 //! ```text
 //!  asker                                   worker
 //!  lookup: claim the unit, queue its task
-//!  drop the future: take the query off     begin: does anybody want it?
-//!  its rows' lists                           yes ─ start it
+//!  drop the future: take the query off     no loss counted since the claim? start it
+//!  its rows' lists, count a loss           begin: does anybody want it?
+//!                                            yes ─ start it
 //!                                            no ─ back into its rows, to be claimed again
 //! ```
 //!
 //! The question and the giving back are one transaction: a lookup comes before it, and is wanted, or after it, and claims.
 //!
 //! Proven, in every order with at most three preemptions: the unit is started once, whoever gives up, as long as somebody
-//! still wants it; it is not started for a lookup that was given up before; it can be had again afterwards.
+//! still wants it; it is not started for a lookup that its worker can know to have been given up; it can be had again afterwards.
 //!
 //! **Fails if** one of these steps is left out:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `withdraw::starts_what_nobody_wants`: a unit begins without asking who wants it | `core/src/protocol/claim.rs` | `what_was_given_up_before_it_began_is_put_back` |
+//! | `withdraw::counts_no_losses`: a query that is given up does not make the unit ask | `core/src/protocol/demand.rs` | `what_was_given_up_before_it_began_is_put_back` |
 //! | `withdraw::decides_before_it_gives_back`: the lock is free between the question and the giving back | `core/src/session/hand_on.rs` | `a_lookup_that_comes_while_another_is_given_up_is_answered` |
 //! | `withdraw::takes_others_along`: a query that leaves a row's list takes those that were lodged before off it too | `core/src/protocol/query.rs` | `a_unit_that_others_want_is_started` |
 #![cfg(uruk_loom)]
@@ -44,8 +46,9 @@ fn what_was_given_up_before_it_began_is_put_back() {
             let (queue, started, given_up) = (queue.clone(), started.clone(), given_up.clone());
             move || {
                 while let Some(task) = queue.next() {
-                    // Relaxed, here and below: what is seen is true, and seeing it late only asks for less.
-                    let was_given_up = given_up.load(Ordering::Relaxed) == 1;
+                    // Acquire, and Release below: what the worker knows to be over, it must take into account.
+                    let was_given_up = given_up.load(Ordering::Acquire) == 1;
+                    // Relaxed: this thread alone starts units until it is joined.
                     let before = started.load(Ordering::Relaxed);
                     task.run();
                     let started_it = started.load(Ordering::Relaxed) > before;
@@ -54,7 +57,7 @@ fn what_was_given_up_before_it_began_is_put_back() {
             }
         });
         drop(future);
-        given_up.store(1, Ordering::Relaxed);
+        given_up.store(1, Ordering::Release);
         queue.shutdown();
         worker.join().expect("no panic");
         // Ready, or back in its row.
