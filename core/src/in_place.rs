@@ -4,13 +4,16 @@
 //! after the other from the thread's outermost frame, and a task that dispatches only lengthens the queue.
 //! A blocking lookup inside a task is the exception: it starts a nested loop until its answer is there.
 
+mod tasks;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Latch, Mutex, thread_local, weakened};
+use crate::sync::{Arc, Latch, thread_local};
 use crate::{Task, TaskDispatcher, WaitError};
+
+use tasks::{Beneath, Counted, Tasks};
 
 /// Runs every task on the thread that dispatched it.
 ///
@@ -36,8 +39,15 @@ struct InPlaceThread {
     queue: VecDeque<Queued>,
     /// Loops of this thread that are running tasks right now, outermost first.
     depth: usize,
-    /// For each task running on this thread, outermost first, the dispatcher it came from.
-    running: Vec<*const Tasks>,
+    /// The tasks running on this thread, outermost first.
+    running: Vec<Running>,
+}
+
+struct Running {
+    /// The dispatcher the task came from.
+    from: *const Tasks,
+    /// It waits in a shutdown of that dispatcher, which has counted it.
+    closes: bool,
 }
 
 struct Queued {
@@ -61,6 +71,14 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         let Some(counted) = Counted::enter(&self.tasks) else { return Err(task) };
         enqueue(Queued { task, counted: Some(counted) });
         Ok(())
+    }
+
+    fn dispatch_all(&self, tasks: &mut Vec<Task>) {
+        if let Some(counted) = Counted::enter_many(&self.tasks, tasks.len()) {
+            enqueue_all(
+                counted.zip(tasks.drain(..)).map(|(counted, task)| Queued { task, counted: Some(counted) }),
+            );
+        }
     }
 
     fn run_ready(&self) {
@@ -89,11 +107,9 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
     }
 
     fn shutdown(&self) {
-        let tag = Arc::as_ptr(&self.tasks);
-        let of_this =
-            |thread: &mut InPlaceThread| thread.running.iter().filter(|&&running| running == tag).count();
-        let own = with(of_this).unwrap_or(0);
-        let latch = self.tasks.close(own);
+        let from = Arc::as_ptr(&self.tasks);
+        let beneath = Beneath::of(from);
+        let latch = self.tasks.close(&beneath);
         // Tasks this thread queued would otherwise wait for this very call to return.
         while !latch.is_open() {
             match next() {
@@ -148,12 +164,13 @@ pub(crate) fn hold_back() -> impl Drop {
 }
 
 fn enqueue(queued: Queued) {
-    let mut queued = Some(queued);
-    with(|thread| thread.queue.extend(queued.take()));
+    enqueue_all(std::iter::once(queued));
+}
+
+fn enqueue_all(mut queued: impl Iterator<Item = Queued>) {
+    with(|thread| thread.queue.extend(&mut queued));
     // Left over while the thread is torn down: no loop will come, and nothing of ours is beneath but that.
-    if let Some(queued) = queued {
-        run(queued);
-    }
+    queued.for_each(run);
 }
 
 fn next() -> Option<Queued> {
@@ -161,8 +178,8 @@ fn next() -> Option<Queued> {
 }
 
 fn run(Queued { task, counted }: Queued) {
-    let tag = counted.as_ref().map_or(std::ptr::null(), |counted| Arc::as_ptr(&counted.0));
-    with(|thread| thread.running.push(tag));
+    let tag = counted.as_ref().map_or(std::ptr::null(), Counted::dispatcher);
+    with(|thread| thread.running.push(Running { from: tag, closes: false }));
     // The session's tasks catch panics themselves; a bare task's panic ends that task only.
     let _panic = crate::panics::guard(|| task.run());
     with(|thread| thread.running.pop());
@@ -191,81 +208,11 @@ impl Drop for Level {
     }
 }
 
-/// Counts the dispatcher's tasks that have not ended, on all threads, in one word: the lowest bit says
-/// that no more are taken.
-///
-/// | word | meaning |
-/// |---|---|
-/// | `2n` | n tasks, open |
-/// | `2n + 1` | n tasks, closed: the count only falls |
-#[derive(Debug, Default)]
-struct Tasks {
-    word: AtomicUsize,
-    /// Who waits for the count to fall, and how far.
-    waiting: Mutex<Vec<(usize, Arc<Latch>)>>,
-}
-
-const ONE_TASK: usize = 2;
-const CLOSED: usize = 1;
-
-impl Tasks {
-    /// Takes no more tasks; the latch opens when no more than `allowed` are left.
-    fn close(&self, allowed: usize) -> Arc<Latch> {
-        let latch = Arc::new(Latch::new());
-        let mut waiting = self.waiting.lock();
-        waiting.push((allowed, latch.clone()));
-        // Relaxed: count and bit are one word, so either this sees the task gone or the task sees the bit.
-        self.word.fetch_or(CLOSED, Ordering::Relaxed);
-        self.open_drained(&mut waiting);
-        latch
-    }
-
-    fn open_drained(&self, waiting: &mut Vec<(usize, Arc<Latch>)>) {
-        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Counted::drop`; whoever sees that the tasks
-        // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
-        let acquire =
-            if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
-        let left = self.word.load(acquire) / ONE_TASK;
-        waiting.retain(|(allowed, latch)| {
-            let drained = left <= *allowed;
-            if drained {
-                latch.open();
-            }
-            !drained
-        });
-    }
-}
-
-/// A task that has not ended.
-struct Counted(Arc<Tasks>);
-
-impl Counted {
-    /// Counts a task in, unless the dispatcher is closed.
-    fn enter(tasks: &Arc<Tasks>) -> Option<Self> {
-        // Relaxed: see `Tasks::close`. A refused task is counted for a moment and counts itself out again.
-        let before = tasks.word.fetch_add(ONE_TASK, Ordering::Relaxed);
-        let counted = Self(tasks.clone());
-        (before & CLOSED == 0).then_some(counted)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        // ordering[in-place-drained]: Release. Pairs with the Acquire in `Tasks::open_drained`; what the task did comes
-        // before the end of the shutdown that waits for it.
-        if self.0.word.fetch_sub(ONE_TASK, Ordering::Release) & CLOSED != 0
-            && !weakened("in_place::last_task_tells_nobody")
-        {
-            self.0.open_drained(&mut self.0.waiting.lock());
-        }
-    }
-}
-
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::*;
     use crate::TaskPriority;
-    use crate::sync::thread;
+    use crate::sync::{Mutex, thread};
 
     fn task(run: impl FnOnce() + Send + 'static) -> Task {
         Task::new("test", TaskPriority::Demanded, run)
@@ -334,6 +281,58 @@ mod tests {
         dispatcher.dispatch(task(move || last.open())).unwrap();
         dispatcher.run_ready();
         assert!(ran.is_open());
+    }
+
+    #[test]
+    fn shutdowns_inside_tasks_of_two_threads_do_not_wait_for_each_other() {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let begun = [Arc::new(Latch::new()), Arc::new(Latch::new())];
+        let threads = [0, 1].map(|this| {
+            let (dispatcher, begun) = (dispatcher.clone(), begun.clone());
+            thread::spawn(move || {
+                let inner = dispatcher.clone();
+                let closes = task(move || {
+                    begun[this].open();
+                    begun[1 - this].wait();
+                    inner.shutdown();
+                });
+                dispatcher.dispatch(closes).unwrap();
+                dispatcher.run_ready();
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        dispatcher.shutdown();
+    }
+
+    #[test]
+    fn a_shutdown_in_a_task_of_a_shutdown_returns() {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let (outer, inner) = (dispatcher.clone(), dispatcher.clone());
+        let ran = Arc::new(Latch::new());
+        let last = ran.clone();
+        dispatcher.dispatch(task(move || outer.shutdown())).unwrap();
+        let closes = task(move || {
+            inner.shutdown();
+            last.open();
+        });
+        dispatcher.dispatch(closes).unwrap();
+        dispatcher.run_ready();
+        assert!(ran.is_open());
+    }
+
+    #[test]
+    fn a_closed_dispatcher_gives_a_whole_batch_back() {
+        let dispatcher = InPlaceTaskDispatcher::default();
+        let count = Arc::new(Mutex::new(0));
+        let batch = || (0..3).map(|_| count.clone()).map(|count| task(move || *count.lock() += 1)).collect();
+        let mut tasks: Vec<Task> = batch();
+        dispatcher.dispatch_all(&mut tasks);
+        assert!(tasks.is_empty());
+        dispatcher.shutdown();
+        assert_eq!(*count.lock(), 3);
+        let mut tasks: Vec<Task> = batch();
+        dispatcher.dispatch_all(&mut tasks);
+        assert_eq!(tasks.len(), 3);
     }
 
     #[test]

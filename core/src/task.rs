@@ -179,6 +179,16 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// whatever the task owned.
     fn dispatch(&self, task: Task) -> Result<(), Task>;
 
+    /// Takes all of `tasks`, as [`dispatch`](Self::dispatch) would one after another; those it refuses are left there.
+    ///
+    /// # Cost
+    /// A dispatcher that can admit and announce many tasks at once does better than the loop that this is otherwise:
+    /// one lookup may claim ten thousand units.
+    fn dispatch_all(&self, tasks: &mut Vec<Task>) {
+        let refused = tasks.drain(..).filter_map(|task| self.dispatch(task).err()).collect();
+        *tasks = refused;
+    }
+
     /// Called by the session after it has handed over all its tasks, with no lock held. A dispatcher
     /// without threads of its own runs its tasks here.
     fn run_ready(&self) {}

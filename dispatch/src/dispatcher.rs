@@ -142,6 +142,10 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
         self.pool.dispatch(task)
     }
 
+    fn dispatch_all(&self, tasks: &mut Vec<Task>) {
+        self.pool.dispatch_all(tasks);
+    }
+
     /// Gives up what is queued if threads were refused and nobody is left to run it.
     fn run_ready(&self) {
         self.pool.settle();

@@ -35,22 +35,26 @@ impl Gate {
         }
     }
 
-    /// Counts one more task, unless the gate is closed.
-    pub(crate) fn enter(&self) -> bool {
+    /// Counts `count` more tasks, unless the gate is closed.
+    pub(crate) fn enter(&self, count: usize) -> bool {
         // Relaxed: the task travels through a queue, which orders what it carries; only the order of changes of
         // this one word decides between admission and closing.
-        let admitted = self.word.fetch_add(TASK, Ordering::Relaxed) & CLOSED == 0;
+        let admitted = self.word.fetch_add(count * TASK, Ordering::Relaxed) & CLOSED == 0;
         if !admitted {
-            self.leave();
+            self.leave_many(count);
         }
         admitted
     }
 
     /// One admitted task has ended, or was given back.
     pub(crate) fn leave(&self) {
+        self.leave_many(1);
+    }
+
+    fn leave_many(&self, count: usize) {
         // ordering[gate-drained]: Release. Pairs with the Acquire in `pending`: who sees that no task is left sees
         // what the tasks did.
-        let before = self.word.fetch_sub(TASK, Ordering::Release);
+        let before = self.word.fetch_sub(count * TASK, Ordering::Release);
         if before & CLOSED != 0 {
             // Taken and dropped: a waiter that saw the old count is asleep by the time we have the lock.
             drop(self.inside.lock());
@@ -102,10 +106,10 @@ mod tests {
     #[test]
     fn a_closed_gate_admits_nothing_and_still_counts_what_is_inside() {
         let gate = Gate::new();
-        assert!(gate.enter());
+        assert!(gate.enter(1));
         assert!(gate.close());
         assert!(!gate.close(), "only one call closes it");
-        assert!(!gate.enter());
+        assert!(!gate.enter(1));
         assert_eq!(gate.pending(), 1);
         gate.leave();
         gate.wait_for_all();
@@ -114,7 +118,7 @@ mod tests {
     #[test]
     fn a_task_does_not_wait_for_itself() {
         let gate = Gate::new();
-        assert!(gate.enter());
+        assert!(gate.enter(1));
         gate.close();
         gate.wait_for_others();
         assert_eq!(gate.pending(), 1);

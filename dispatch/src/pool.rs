@@ -64,15 +64,29 @@ impl Pool {
     /// A task comes back if the pool is closed, or if no thread could be had; in the second case not
     /// necessarily this one, but one that would have had to wait for a thread as well.
     pub(crate) fn dispatch(self: &Arc<Self>, task: Task) -> Result<(), Task> {
-        if !self.gate.enter() {
+        if !self.gate.enter(1) {
             return Err(task);
         }
-        self.enqueue(task);
+        self.enqueue(std::iter::once(task));
         if self.follow(self.sleep.notify()) {
             return Ok(());
         }
         // Nothing to take means that a thread appeared after all.
         self.take_unstarted().map_or(Ok(()), Err)
+    }
+
+    /// The same for many tasks; refused ones are left in `tasks`, as many as there were if the pool is closed.
+    ///
+    /// One searcher is called for all of them: who finds one calls the next while more are waiting.
+    pub(crate) fn dispatch_all(self: &Arc<Self>, tasks: &mut Vec<Task>) {
+        let count = tasks.len();
+        if count == 0 || !self.gate.enter(count) {
+            return;
+        }
+        self.enqueue(tasks.drain(..));
+        if !self.follow(self.sleep.notify()) {
+            tasks.extend(std::iter::from_fn(|| self.take_unstarted()).take(count));
+        }
     }
 
     /// Starts a thread for what is queued if no slot is occupied, and gives all of it up if none can be started.
@@ -164,20 +178,24 @@ impl Pool {
         Metrics { workers: self.slots, parked, ..self.counters.snapshot() }
     }
 
-    fn enqueue(self: &Arc<Self>, task: Task) {
-        let priority = task.priority();
-        let mut task = Some(task);
-        if priority == TaskPriority::Demanded
-            && let Some(worker) = current::worker_of(self)
-        {
-            worker.with_slot(|slot| {
-                self.counters.slot(slot.slot()).queued[priority as usize].increment();
-                slot.push(task.take().expect("a task is queued once"));
-            });
-        }
-        if let Some(task) = task {
-            self.counters.outside().queued[priority as usize].increment();
-            self.queues.inject(priority, task);
+    /// Demanded tasks of a worker go to its own deque, all others to the shared queues.
+    fn enqueue(&self, tasks: impl Iterator<Item = Task>) {
+        let worker = current::worker_of(self);
+        for task in tasks {
+            let priority = task.priority();
+            let mut task = Some(task);
+            if priority == TaskPriority::Demanded
+                && let Some(worker) = &worker
+            {
+                worker.with_slot(|slot| {
+                    self.counters.slot(slot.slot()).queued[priority as usize].increment();
+                    slot.push(task.take().expect("a task is queued once"));
+                });
+            }
+            if let Some(task) = task {
+                self.counters.outside().queued[priority as usize].increment();
+                self.queues.inject(priority, task);
+            }
         }
     }
 

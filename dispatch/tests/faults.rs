@@ -98,6 +98,50 @@ fn a_thread_that_cannot_be_started_is_an_error_and_the_task_comes_back() {
 }
 
 #[test]
+fn a_batch_is_run_as_a_whole_or_comes_back_as_a_whole() {
+    let batch = |ran: &Arc<AtomicUsize>| -> Vec<Task> {
+        let kinds = [TaskPriority::Idle, TaskPriority::Demanded, TaskPriority::Demanded, TaskPriority::Lazy];
+        kinds
+            .map(|priority| {
+                let owned = Owned(ran.clone());
+                Task::new("one of many", priority, move || drop(owned))
+            })
+            .into()
+    };
+    let pool = pool(2);
+    let ran = Arc::new(AtomicUsize::new(0));
+    let mut tasks = batch(&ran);
+    pool.dispatch_all(&mut tasks);
+    assert!(tasks.is_empty());
+    // From inside a task, whose worker keeps what is demanded.
+    pool.dispatch(demanded({
+        let (pool, mut tasks) = (pool.clone(), batch(&ran));
+        move || {
+            pool.dispatch_all(&mut tasks);
+            assert!(tasks.is_empty());
+            pool.shutdown();
+        }
+    }))
+    .unwrap();
+    while pool.dispatch(demanded(|| ())).is_ok() {
+        thread::yield_now();
+    }
+    pool.shutdown();
+    assert_eq!((count(&ran), pool.metrics().panicked), (8, 0));
+    let mut tasks = batch(&ran);
+    pool.dispatch_all(&mut tasks);
+    assert_eq!((tasks.len(), pool.metrics().queued.total()), (4, 0));
+
+    let threadless =
+        WorkStealingTaskDispatcher::builder().workers(2).stack_size_bytes(1 << 50).build().unwrap();
+    threadless.dispatch_all(&mut tasks);
+    assert_eq!((tasks.len(), threadless.metrics().queued.total()), (4, 0));
+    drop(tasks);
+    assert_eq!(count(&ran), 12);
+    threadless.shutdown();
+}
+
+#[test]
 fn shutdown_runs_what_is_queued_and_gives_back_what_comes_later() {
     let pool = pool(2);
     let (begun, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));

@@ -15,8 +15,8 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `in_place::counts_without_acquire`: `in-place-drained` is Relaxed at its reading end | `core/src/in_place.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
-//! | `in_place::last_task_tells_nobody`: the last task ends without a look at who waits for that | `core/src/in_place.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
+//! | `in_place::counts_without_acquire`: `in-place-drained` is Relaxed at its reading end | `core/src/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
+//! | `in_place::last_task_tells_nobody`: the last task ends without a look at who waits for that | `core/src/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::model;

@@ -144,10 +144,20 @@ impl Drain {
 impl ExecutionSession {
     /// Counts a task in, until the guard is dropped.
     pub(super) fn outstanding(&self) -> Outstanding {
+        self.count_in(1);
+        Outstanding(self.clone())
+    }
+
+    /// Counts `count` tasks in at once; every one of the guards is to be taken.
+    pub(super) fn outstanding_many(&self, count: usize) -> impl Iterator<Item = Outstanding> {
+        self.count_in(count);
+        std::iter::repeat_with(|| Outstanding(self.clone())).take(count)
+    }
+
+    fn count_in(&self, count: usize) {
         // Relaxed: nothing is read on the strength of the count but the count itself. A task that counts
         // itself in while another closes comes from a task that is counted already.
-        self.0.drain.word.fetch_add(ONE_TASK, Ordering::Relaxed);
-        Outstanding(self.clone())
+        self.0.drain.word.fetch_add(count * ONE_TASK, Ordering::Relaxed);
     }
 }
 

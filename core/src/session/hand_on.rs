@@ -46,9 +46,7 @@ impl ExecutionSession {
             memory,
             names_released,
         } = effects;
-        for claimed in claimed {
-            self.enqueue(self.unit_task(claimed));
-        }
+        self.enqueue_units(claimed);
         for task in tasks {
             self.enqueue(self.counted(task));
         }
@@ -120,18 +118,24 @@ impl ExecutionSession {
     /// what it owns, or runs it if it only tells somebody something.
     fn enqueue(&self, task: Task) {
         if let Err(refused) = self.0.dispatcher.dispatch(task) {
-            let (label, priority) = (refused.keep_label(), refused.priority());
-            let last = match refused.runs_when_refused() {
-                true => refused,
-                false => Task::new(label, priority, move || drop(refused)),
-            };
-            crate::in_place::defer(last);
+            defer_refused(refused);
         }
     }
 
-    fn unit_task(&self, claimed: ClaimedUnit<Box<dyn MaterializationUnit>>) -> Task {
-        let priority = claimed.priority;
-        Task::of(priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding: self.outstanding() }))
+    /// The same for claimed units, a batch at a time.
+    fn enqueue_units(&self, claimed: Vec<ClaimedUnit<Box<dyn MaterializationUnit>>>) {
+        let mut left = claimed.len();
+        let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
+        let mut counted = self.outstanding_many(left);
+        for (claimed, outstanding) in claimed.into_iter().zip(&mut counted) {
+            let priority = claimed.priority;
+            tasks.push(Task::of(priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding })));
+            left -= 1;
+            if left == 0 || tasks.len() == BATCH_MAX {
+                self.0.dispatcher.dispatch_all(&mut tasks);
+                tasks.drain(..).for_each(defer_refused);
+            }
+        }
     }
 
     fn counted(&self, task: Task) -> Task {
@@ -191,6 +195,19 @@ impl ExecutionSession {
             generator.generate(request.attach());
         })
     }
+}
+
+/// How many units are handed over at once. Enough that what a batch costs is nothing beside its units, and so few that
+/// workers start on the first of ten thousand long before the last is wrapped.
+const BATCH_MAX: usize = 64;
+
+fn defer_refused(refused: Task) {
+    let (label, priority) = (refused.keep_label(), refused.priority());
+    let last = match refused.runs_when_refused() {
+        true => refused,
+        false => Task::new(label, priority, move || drop(refused)),
+    };
+    crate::in_place::defer(last);
 }
 
 /// Code of the embedder on its way to a worker. Dropped unrun, it runs on the thread that dropped it: a dispatcher

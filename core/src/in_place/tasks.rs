@@ -1,0 +1,147 @@
+//! The tasks of one in-place dispatcher on all threads, and the shutdowns that wait for their end.
+//!
+//! A shutdown called from a task never waits for that task, nor for one that itself waits in a shutdown: two tasks of two
+//! threads that close the same dispatcher both return. One called from outside waits for all of them.
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Latch, Mutex, weakened};
+
+use super::with;
+
+/// Counts the dispatcher's tasks that have not ended, on all threads, in one word: the lowest bit says
+/// that no more are taken.
+///
+/// | word | meaning |
+/// |---|---|
+/// | `2n` | n tasks, open |
+/// | `2n + 1` | n tasks, closed: the count only falls |
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    word: AtomicUsize,
+    /// Who waits in a shutdown.
+    waiting: Mutex<Vec<Closer>>,
+}
+
+/// A shutdown that waits.
+#[derive(Debug)]
+struct Closer {
+    /// Of the tasks that have not ended, how many wait for its return and for no other's.
+    tasks: usize,
+    /// It was called from a task, so that it waits only for tasks that do not wait themselves.
+    inside: bool,
+    latch: Arc<Latch>,
+}
+
+/// The tasks of a dispatcher that lie beneath a shutdown of it on this thread.
+pub(super) struct Beneath {
+    from: *const Tasks,
+    /// Where this thread's list of what runs has those that no shutdown beneath has counted.
+    uncounted: Vec<usize>,
+    /// There are any, counted or not.
+    any: bool,
+}
+
+impl Beneath {
+    /// Counts them for as long as the shutdown waits.
+    pub(super) fn of(from: *const Tasks) -> Self {
+        with(|thread| {
+            let mut beneath = Self { from, uncounted: Vec::new(), any: false };
+            for (place, running) in thread.running.iter_mut().enumerate().filter(|(_, it)| it.from == from) {
+                beneath.any = true;
+                if !std::mem::replace(&mut running.closes, true) {
+                    beneath.uncounted.push(place);
+                }
+            }
+            beneath
+        })
+        .unwrap_or(Self { from, uncounted: Vec::new(), any: false })
+    }
+}
+
+impl Drop for Beneath {
+    fn drop(&mut self) {
+        with(|thread| {
+            for &place in &self.uncounted {
+                debug_assert!(
+                    std::ptr::eq(thread.running[place].from, self.from),
+                    "what lies beneath stays there"
+                );
+                thread.running[place].closes = false;
+            }
+        });
+    }
+}
+
+const ONE_TASK: usize = 2;
+const CLOSED: usize = 1;
+
+impl Tasks {
+    /// Takes no more tasks. The latch opens when none is left, or from inside a task, when all that are left wait
+    /// in shutdowns: none of them would return for the other.
+    pub(super) fn close(&self, beneath: &Beneath) -> Arc<Latch> {
+        let latch = Arc::new(Latch::new());
+        let mut waiting = self.waiting.lock();
+        waiting.push(Closer { tasks: beneath.uncounted.len(), inside: beneath.any, latch: latch.clone() });
+        // Relaxed: count and bit are one word, so either this sees the task gone or the task sees the bit.
+        self.word.fetch_or(CLOSED, Ordering::Relaxed);
+        self.open_drained(&mut waiting);
+        latch
+    }
+
+    fn open_drained(&self, waiting: &mut Vec<Closer>) {
+        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Counted::drop`; whoever sees that the tasks
+        // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
+        let acquire =
+            if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
+        let left = self.word.load(acquire) / ONE_TASK;
+        let closing: usize = waiting.iter().map(|closer| closer.tasks).sum();
+        waiting.retain(|closer| {
+            let drained = left <= if closer.inside { closing } else { 0 };
+            if drained {
+                closer.latch.open();
+            }
+            !drained
+        });
+    }
+}
+
+/// A task that has not ended.
+pub(super) struct Counted(Arc<Tasks>);
+
+impl Counted {
+    /// Counts a task in, unless the dispatcher is closed.
+    pub(super) fn enter(tasks: &Arc<Tasks>) -> Option<Self> {
+        Self::enter_many(tasks, 1)?.next()
+    }
+
+    /// Counts `count` tasks in at once, unless the dispatcher is closed.
+    pub(super) fn enter_many(tasks: &Arc<Tasks>, count: usize) -> Option<impl Iterator<Item = Self>> {
+        // Relaxed: see `Tasks::close`. Refused tasks are counted for a moment and count themselves out again.
+        let before = tasks.word.fetch_add(count * ONE_TASK, Ordering::Relaxed);
+        let mut counted = std::iter::repeat_with(|| Self(tasks.clone())).take(count);
+        if before & CLOSED == 0 {
+            return Some(counted);
+        }
+        counted.by_ref().for_each(drop);
+        None
+    }
+}
+
+impl Counted {
+    /// Which dispatcher counts it; to be compared only.
+    pub(super) fn dispatcher(&self) -> *const Tasks {
+        Arc::as_ptr(&self.0)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // ordering[in-place-drained]: Release. Pairs with the Acquire in `Tasks::open_drained`; what the task did comes
+        // before the end of the shutdown that waits for it.
+        if self.0.word.fetch_sub(ONE_TASK, Ordering::Release) & CLOSED != 0
+            && !weakened("in_place::last_task_tells_nobody")
+        {
+            self.0.open_drained(&mut self.0.waiting.lock());
+        }
+    }
+}
