@@ -104,7 +104,7 @@ impl<I: Id, T> Slab<I, T> {
     }
 
     pub(crate) fn remove(&mut self, id: I) -> Option<T> {
-        match self.take(id, |content, free| std::mem::replace(content, free))? {
+        match self.take(id, std::mem::replace)? {
             Content::Live(value) => Some(value),
             Content::Free { .. } => None,
         }
