@@ -101,6 +101,9 @@ impl ResourceTracker {
             state.remove_tracker(self.id_in(state), effects)
         };
         let resources = self.0.dylib.session().transact_removal(remove);
+        if resources.is_empty() {
+            return Ok(());
+        }
         remove_resources(self.0.dylib.shared_name(), resources)
     }
 

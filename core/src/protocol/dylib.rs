@@ -146,16 +146,18 @@ impl<P: Payload> SessionState<P> {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
-        let Some(Row { name, state, .. }) = self.rows.remove(row) else { return };
+        let Row { name, state, .. } = &self.rows[row];
         // Held by the pool, by this row, and by the record that is on its way out.
         let held_here = 2 + usize::from(matches!(state, RowState::Ready { .. }));
         if name.handles() <= held_here {
             effects.names_released += 1;
         }
-        self.losses.note();
         if let Some(dylib) = dylib_name {
-            self.observe(effects, || EventKind::Removed { dylib, symbol: name });
+            let symbol = name.clone();
+            self.observe(effects, || EventKind::Removed { dylib, symbol });
         }
+        self.rows.discard(row);
+        self.losses.note();
     }
 
     /// See [`crate::ExecutionSession::remove_jit_dylib`].

@@ -8,7 +8,7 @@
 //! A tracker may hold a million rows, and all of them go at one moment. The tracker is *condemned*: from then on it is
 //! defunct, nobody finds its rows, its claims act on nothing, tokens of its rows are tokens of removed rows. The rows
 //! themselves go in slices. Until the last one is gone, lookups of what is Ready take the lock, because records still
-//! tell of them. Small trackers are gone within the transaction that condemns them, and nobody ever sees one.
+//! tell of them. A tracker of a few rows is removed at once, within one transaction, and is never condemned.
 //!
 //! A condemned tracker is in no dylib's list, and its dylib may be removed before it: it keeps the name.
 
@@ -20,8 +20,12 @@ use super::effects::Effects;
 use super::fail::Fallen;
 use super::ids::{DylibId, RowId, TrackerId};
 use super::row::{Row, RowState, Waiting};
+use super::slab::NONE;
 use super::waiting_on::NodeState;
 use super::{Payload, SessionState};
+
+/// So many rows are removed at once. A tracker of one function, or of what a prompt has defined, has no more.
+const SMALL_MAX: usize = 16;
 
 impl<P: Payload> SessionState<P> {
     /// See [`crate::JitDylib::remove`].
@@ -74,7 +78,19 @@ impl<P: Payload> SessionState<P> {
         if !self.tracker_lives(tracker) {
             return Vec::new();
         }
-        let resources = self.condemn(tracker);
+        if !self.is_small(tracker) {
+            let resources = self.condemn(tracker);
+            self.settle_removals(effects);
+            return resources;
+        }
+        let resources = self.take_from_dylib(tracker);
+        while let Some(row) = self.rows.id_at(self.trackers[tracker].first_row) {
+            self.count_steps(1);
+            self.remove_row(row, Tell::Nothing, effects);
+        }
+        if !weakened("remove::tracker_lives_on") {
+            self.trackers.discard(tracker);
+        }
         self.settle_removals(effects);
         resources
     }
@@ -120,7 +136,7 @@ impl<P: Payload> SessionState<P> {
             let Some(row) = self.rows.id_at(self.trackers[tracker].first_row) else {
                 match weakened("remove::tracker_lives_on") {
                     true => self.trackers[tracker].condemned = None,
-                    false => drop(self.trackers.remove(tracker)),
+                    false => self.trackers.discard(tracker),
                 }
                 self.agenda.condemned.pop_front();
                 if self.agenda.condemned.is_empty() {
@@ -132,18 +148,37 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Removes the tracker for everybody; its dylib's default tracker is followed by a fresh one. Gives its resources.
+    /// Whether a tracker has so few rows that one transaction removes them all, with itself.
+    fn is_small(&self, tracker: TrackerId) -> bool {
+        let room = SMALL_MAX.min(self.agenda.slice_steps.saturating_sub(1));
+        let mut row = self.trackers[tracker].first_row;
+        for _ in 0..room {
+            if row == NONE {
+                return true;
+            }
+            row = self.rows.at(row).links.next;
+        }
+        row == NONE
+    }
+
+    /// Removes the tracker for everybody. Gives its resources.
     fn condemn(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
+        let resources = self.take_from_dylib(tracker);
+        self.trackers[tracker].condemned = Some(self.dylibs[self.trackers[tracker].dylib].name.clone());
+        self.agenda.condemned.push_back(tracker);
+        self.agenda.added = true;
+        self.losses.note();
+        self.agenda.condemnations += 1;
+        resources
+    }
+
+    /// Takes a tracker out of its dylib's list; a default tracker is followed by a fresh one. Gives its resources.
+    fn take_from_dylib(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
         let dylib = self.trackers[tracker].dylib;
         if self.dylibs[dylib].default_tracker == tracker {
             self.dylibs[dylib].default_tracker = self.create_tracker_in(dylib);
         }
         self.unlink_tracker(tracker);
-        self.trackers[tracker].condemned = Some(self.dylibs[dylib].name.clone());
-        self.agenda.condemned.push_back(tracker);
-        self.agenda.added = true;
-        self.losses.note();
-        self.agenda.condemnations += 1;
         std::mem::take(&mut self.trackers[tracker].resources)
     }
 

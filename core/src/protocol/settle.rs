@@ -219,7 +219,7 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    fn count_steps(&mut self, steps: usize) {
+    pub(super) fn count_steps(&mut self, steps: usize) {
         self.agenda.steps += steps;
     }
 

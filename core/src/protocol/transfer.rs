@@ -58,7 +58,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn delete_tracker(&mut self, tracker: TrackerId) {
         if self.trackers.contains(tracker) {
             self.unlink_tracker(tracker);
-            self.trackers.remove(tracker);
+            self.trackers.discard(tracker);
         }
     }
 

@@ -41,8 +41,20 @@ impl ExecutionSession {
         &self,
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
-        let (result, condemnations) =
-            self.transact(|state, effects| (operation(state, effects), state.condemnations()));
+        let (result, left) = self.transact(|state, effects| {
+            let result = operation(state, effects);
+            let condemnations = state.condemnations();
+            (result, (!state.is_removed(condemnations)).then_some(condemnations))
+        });
+        if let Some(condemnations) = left {
+            self.await_removals(condemnations);
+        }
+        result
+    }
+
+    /// Takes part in the work until the first `condemnations` removals are over.
+    #[inline(never)]
+    fn await_removals(&self, condemnations: u64) {
         let mut helped = false;
         // Only if another thread attends to the work; it may be the slower one.
         loop {
@@ -63,7 +75,6 @@ impl ExecutionSession {
         if helped {
             self.run_ready();
         }
-        result
     }
 }
 
