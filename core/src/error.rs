@@ -94,6 +94,18 @@ pub enum DefineError {
         /// The symbols that are not covered, or that are covered and missing.
         symbols: Vec<SymbolName>,
     },
+    /// A replacement promises a symbol with other flags than the unit that it takes over from.
+    #[error("unit `{unit}` provides `{symbol}` as {given:?}, but was to take it over as {promised:?}")]
+    Flags {
+        /// The unit that was refused.
+        unit: SymbolName,
+        /// The symbol.
+        symbol: SymbolName,
+        /// Its flags in the interface of the unit that gave it up.
+        promised: SymbolFlags,
+        /// Its flags in the interface of the unit that was refused.
+        given: SymbolFlags,
+    },
     /// The session's platform objects to the unit.
     #[error("the platform refused unit `{unit}` in dylib `{dylib}`: {source}")]
     Platform {

@@ -39,6 +39,7 @@
 //! moment between the reader's two looks at the gate.
 
 mod definitions;
+mod many;
 mod map;
 mod word;
 
@@ -47,7 +48,7 @@ use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::weakened;
 use crate::{ExecutionSession, SearchOrder, SymbolName};
 
-use definitions::{Edit, Record};
+use definitions::Record;
 use map::Map;
 use word::Word;
 
@@ -70,6 +71,9 @@ const CHANGING: usize = 1;
 const CLOSED: usize = 1 << 1;
 const REMOVING: usize = 1 << 2;
 const VERSION: usize = 1 << 3;
+
+/// So many names are read under one guard: while it is held nothing that any thread removes is freed.
+const NAMES_A_GUARD: usize = 4096;
 
 impl Records {
     pub(crate) fn new() -> Self {
@@ -105,8 +109,13 @@ impl Records {
         let changes = self.dylib_changes.load(Ordering::Relaxed);
         let known = if order.len() == 1 { Some(0) } else { order.certain_until(changes) };
         let Some(certain_until) = known.or_else(|| self.survey(order)) else { return false };
-        let guard = self.names.guard();
+        let (mut guard, mut names_left) = (self.names.guard(), NAMES_A_GUARD);
         let answered = names.all(|name| {
+            if names_left == 0 {
+                Map::<SymbolName, Record>::renew(&mut guard);
+                names_left = NAMES_A_GUARD;
+            }
+            names_left -= 1;
             let record = self.names.get(name, &guard);
             record.is_some_and(|record| record.answer(order, certain_until, &mut found))
         });
@@ -118,7 +127,7 @@ impl Records {
             fence(Ordering::Acquire);
         }
         // Relaxed: the fence above orders it behind the reads of the records.
-        if self.gate.load(Ordering::Relaxed) != before {
+        if self.gate.load(Ordering::Relaxed) != before && !weakened("publish::looks_once") {
             return false;
         }
         if known.is_none() {
@@ -216,11 +225,13 @@ impl Records {
     /// About so many names will be Ready soon: makes room for them at once, if they are more than there are now.
     ///
     /// The map moves its entries bit by bit as it grows, which costs more than all else where a lookup makes very many
-    /// symbols Ready. Where few come to many, that is as it should be: room for all would be a pause.
+    /// symbols Ready. Where few come to many, that is as it should be: room for all would be a pause. So would be room for
+    /// more than can come soon, which might not come at all.
     pub(crate) fn expect(&self, names: usize) {
         const MANY: usize = 1024;
+        const AT_ONCE_MAX: usize = 1 << 20;
         if names >= MANY && names >= self.names.len() {
-            self.names.reserve(names);
+            self.names.reserve(names.min(AT_ONCE_MAX));
         }
     }
 
@@ -271,14 +282,13 @@ impl Records {
     }
 
     /// Changes the record of a name. Says whether it has one.
-    fn edit(&self, name: &SymbolName, change: impl FnOnce(&Record) -> Edit) -> bool {
+    fn edit(&self, name: &SymbolName, change: impl FnOnce(&Record) -> Option<Record>) -> bool {
         let guard = self.names.guard();
-        let Some(edit) = self.names.current(name, &guard).map(change) else { return false };
+        let Some(successor) = self.names.current(name, &guard).map(change) else { return false };
         drop(guard);
-        match edit {
-            Edit::Made => {}
-            Edit::Replace(record) => self.names.insert(name.clone(), record),
-            Edit::Remove => self.names.remove(name),
+        match successor {
+            Some(record) => self.names.insert(name.clone(), record),
+            None => self.names.remove(name),
         }
         true
     }

@@ -103,7 +103,8 @@ impl MaterializationResponsibility {
     /// Puts the symbols back as `unit`, to be materialized when somebody asks: at once if somebody has.
     ///
     /// # Errors
-    /// Unless `unit` provides exactly the symbols of this responsibility; `unit` has been dropped then.
+    /// Unless `unit` provides exactly the symbols of this responsibility, with their flags (but for weak and common);
+    /// `unit` has been dropped then.
     ///
     /// Source: ORC `MaterializationResponsibility::replace`.
     #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]

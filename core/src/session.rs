@@ -55,6 +55,11 @@ pub use metrics::SessionMetrics;
 /// A handle: cloning it is cheap, and all clones are the same session. The session lives until its last
 /// handle is gone; dylibs, responsibilities and futures hold one.
 ///
+/// # Concurrency
+/// Any thread may use it, but not from the destructor of a thread-local value: what tells writers that a thread still
+/// reads Ready symbols is such a value itself and may be gone by then. Whatever finds, publishes or removes something
+/// Ready panics in that case, and a panic in such a destructor ends the process.
+///
 /// Source: ORC `ExecutionSession`.
 #[derive(Clone)]
 pub struct ExecutionSession(Arc<Inner>);
@@ -129,16 +134,16 @@ impl ExecutionSession {
         &self,
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
-        let (result, effects, more) = self.locked(|Locked { state, effects }| {
+        let (result, effects, attendance) = self.locked(|Locked { state, effects }| {
             let result = operation(state, effects);
-            let more = state.finish_transaction();
-            (result, effects.take(), more)
+            let attendance = state.finish_transaction();
+            (result, effects.take(), attendance)
         });
-        match effects {
+        match (attendance, effects) {
             // Long consequences come in slices; between two of them the lock is free for others.
-            effects if more => self.attend(effects.unwrap_or_default()),
-            Some(effects) => self.hand_on(effects),
-            None => {}
+            (Some(attendance), effects) => self.attend(attendance, effects.unwrap_or_default()),
+            (None, Some(effects)) => self.hand_on(effects),
+            (None, None) => {}
         }
         result
     }

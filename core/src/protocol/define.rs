@@ -192,6 +192,11 @@ impl<P: Payload> SessionState<P> {
             effects.leftovers.push(Leftover::RefusedUnit(unit));
             return Err(DefineError::NotCovered { unit: definition.unit_name, symbols: uncovered });
         }
+        // The rows and the records of their names say what was promised first; who takes over keeps the promise.
+        if let Some((symbol, given, promised)) = changed_flags(&definition.symbols, covered) {
+            effects.leftovers.push(Leftover::RefusedUnit(unit));
+            return Err(DefineError::Flags { unit: definition.unit_name, symbol, promised, given });
+        }
         if covered.is_empty() {
             // A unit that waits in no row would never be found again.
             self.claims.remove(claim);
@@ -337,6 +342,19 @@ impl<P: Payload> SessionState<P> {
 /// Each symbol with its flags.
 fn flags_of(symbols: &SymbolFlagsMap) -> impl Iterator<Item = (&SymbolName, SymbolFlags)> {
     symbols.iter().map(|(name, flags)| (name, *flags))
+}
+
+/// A symbol of `new` that is something else in `old`, with the flags of both. What won against others need not be weak
+/// any more.
+fn changed_flags(
+    new: &SymbolFlagsMap,
+    old: &SymbolFlagsMap,
+) -> Option<(SymbolName, SymbolFlags, SymbolFlags)> {
+    new.iter().find_map(|(name, &given)| {
+        let promised = *old.get(name)?;
+        let differs = given.without_weak_and_common() != promised.without_weak_and_common();
+        differs.then(|| (name.clone(), given, promised))
+    })
 }
 
 /// The names that are in one map only.

@@ -130,6 +130,7 @@ impl<P: Payload> SessionState<P> {
         }
         if !members.is_empty() {
             self.forest.emit(&members, None, dependencies);
+            self.agenda.added = true;
         }
     }
 

@@ -62,6 +62,7 @@ impl<P: Payload> SessionState<P> {
         for row in rows {
             if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
                 self.forest.fail(node);
+                self.agenda.added = true;
             }
             self.make_failed(row, Fallen { failure, root: row, depth: 0 }, None, effects);
         }

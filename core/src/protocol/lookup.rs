@@ -15,7 +15,7 @@ use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
-use super::row::{Row, RowState};
+use super::row::{Row, RowState, Source};
 use super::{Payload, SessionState};
 
 /// What a lookup searches, where.
@@ -70,13 +70,7 @@ impl<P: Payload> SessionState<P> {
             effects.complete(handler, Err(LookupError::Closed));
             return None;
         }
-        if let Some(dylib) = search.along.take() {
-            match self.dylibs.get(dylib) {
-                Some(dylib) => search.order.clone_from(&dylib.link_order),
-                // A link order names no removed dylib: only this one can be gone.
-                None => search.order = vec![(dylib, JitDylibLookupFlags::MatchAllSymbols)],
-            }
-        }
+        self.take_link_order(&mut search);
         if let Some(position) = search.order.iter().position(|(id, _)| !self.dylibs.contains(*id)) {
             effects.complete(handler, Err(LookupError::DylibRemoved { dylib: dylib_name(position) }));
             return None;
@@ -109,6 +103,31 @@ impl<P: Payload> SessionState<P> {
                 self.observe(effects, || crate::EventKind::QueryFailed { symbols });
                 None
             }
+        }
+    }
+
+    /// Whether a lookup would have its answer or its error at once. Changes nothing of the state.
+    pub(crate) fn ends_at_once(&self, search: &mut Search) -> bool {
+        self.take_link_order(search);
+        if !self.admits(search.by_task) || search.order.iter().any(|(id, _)| !self.dylibs.contains(*id)) {
+            return true;
+        }
+        let Matches { rows, may_generate } = self.match_all(search);
+        let is_there = |row: &RowId| {
+            let state = &self.rows[*row].state;
+            matches!(state, RowState::Ready { .. } | RowState::NeverSearched { source: Source::Address(_) })
+        };
+        let ends = search.flags_only || rows.iter().flatten().all(is_there);
+        !may_generate && (ends || self.refuse(search, &rows).is_some())
+    }
+
+    /// Fills in what is to be searched, if that is some dylib's link order as it is now.
+    fn take_link_order(&self, search: &mut Search) {
+        let Some(dylib) = search.along.take() else { return };
+        match self.dylibs.get(dylib) {
+            Some(dylib) => search.order.clone_from(&dylib.link_order),
+            // A link order names no removed dylib: only this one can be gone.
+            None => search.order = vec![(dylib, JitDylibLookupFlags::MatchAllSymbols)],
         }
     }
 
@@ -198,7 +217,8 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) -> Result<Lodged, LookupError> {
         let aliases = self.refuse(search, rows).map_or_else(|| self.add_aliases(search, rows), Err)?;
-        self.records.expect(rows.len());
+        let is_ready = |row: &&RowId| matches!(self.rows[**row].state, RowState::Ready { .. });
+        self.records.expect(rows.iter().flatten().filter(|row| !is_ready(row)).count());
         let required_state = search.required_state;
         let symbols = std::mem::take(&mut search.symbols.0);
         let mut entries = Vec::with_capacity(rows.len());

@@ -350,7 +350,7 @@ impl Harness {
             }
             Operation::Replace { claim } => self.replace(claim, &mut effects),
         }
-        while self.state.slice(&mut effects) {}
+        self.state.settle_all(&mut effects);
         self.state.check();
         self.model.ripen();
         self.compare(effects);

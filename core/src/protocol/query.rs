@@ -249,6 +249,7 @@ impl<P: Payload> SessionState<P> {
         };
         if symbols > (self.agenda.slice_steps / 4).max(1) {
             self.agenda.ended.push_back(id);
+            self.agenda.added = true;
         } else {
             let mut unlimited = usize::MAX;
             self.unlodge(id, &mut unlimited);

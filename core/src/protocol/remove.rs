@@ -141,6 +141,7 @@ impl<P: Payload> SessionState<P> {
         self.unlink_tracker(tracker);
         self.trackers[tracker].condemned = Some(self.dylibs[dylib].name.clone());
         self.agenda.condemned.push_back(tracker);
+        self.agenda.added = true;
         self.losses.note();
         self.agenda.condemnations += 1;
         std::mem::take(&mut self.trackers[tracker].resources)
@@ -179,6 +180,7 @@ impl<P: Payload> SessionState<P> {
         // A failure may be on its way to the row: whoever depends on it hears of the removal instead.
         let fails = |node| self.forest.fail(node) || self.forest.state(node) == NodeState::Failed;
         let spreads = waiting.node.filter(|_| !weakened("remove::tells_no_dependants")).is_some_and(fails);
+        self.agenda.added |= spreads;
         if !spreads && waiting.queries.is_none() {
             return;
         }

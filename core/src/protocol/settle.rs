@@ -22,9 +22,18 @@
 //! - A row that is removed while a failure spreads leaves behind what its dependants' error must say
 //!   (`SessionState::fallen`).
 //!
+//! # Attendance
+//!
+//! One thread at a time attends to the work: the one whose transaction found it unattended. It began with its own, and
+//! others may add to it for as long as the session is busy. After [`FOREIGN_SLICES_MAX`] slices of work that is not all its
+//! own it stays until somebody adds more, who takes over. So every thread returns: either more comes and with it a
+//! successor, or what is left is finite. Whoever adds nothing is never held up.
+//!
 //! **Architecture Invariant:** while a queue is not empty one thread is on its way to come back for the next slice.
 
 use std::collections::VecDeque;
+
+use crate::sync::weakened;
 
 use super::effects::Effects;
 use super::ids::{QueryId, TrackerId};
@@ -35,6 +44,24 @@ use super::{Payload, SessionState};
 /// come between any two steps.
 pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 1024 };
 
+/// So many slices a thread takes after others have added to its work, before the next to add some takes over: a few
+/// milliseconds. In models this shall happen at once.
+pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 16 };
+
+/// Which of all the threads that ever attended to the work of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attendance(u64);
+
+/// The thread that comes back for the next slice.
+#[derive(Debug)]
+struct Attendant {
+    attendance: Attendance,
+    /// Not all that is left to do is its own.
+    shares: bool,
+    /// Slices it has taken since.
+    foreign_slices: usize,
+}
+
 /// What is left to do, but for the forest's own part.
 #[derive(Debug)]
 pub(crate) struct Agenda {
@@ -44,8 +71,11 @@ pub(crate) struct Agenda {
     pub(super) condemnations: u64,
     /// Queries that have ended and whose entries are still in the lists of their rows.
     pub(super) ended: VecDeque<QueryId>,
-    /// Somebody comes back for the next slice.
-    attended: bool,
+    /// The present transaction has added something.
+    pub(super) added: bool,
+    attendant: Option<Attendant>,
+    /// How many threads have attended so far.
+    attendances: u64,
     /// How many steps a slice takes.
     pub(super) slice_steps: usize,
     /// How many steps the present hold of the lock has taken, and the longest.
@@ -60,7 +90,9 @@ impl Default for Agenda {
             condemned,
             condemnations: 0,
             ended,
-            attended: false,
+            added: false,
+            attendant: None,
+            attendances: 0,
             slice_steps: SLICE_STEPS,
             steps: 0,
             steps_max: 0,
@@ -71,28 +103,51 @@ impl Default for Agenda {
 impl<P: Payload> SessionState<P> {
     /// Called at the end of every transaction, under the lock. Says whether the caller has to come back, by
     /// [`Self::slice`], until that says otherwise.
-    pub(crate) fn finish_transaction(&mut self) -> bool {
+    pub(crate) fn finish_transaction(&mut self) -> Option<Attendance> {
+        let added = std::mem::take(&mut self.agenda.added);
         self.finish_hold();
-        self.has_work() && !std::mem::replace(&mut self.agenda.attended, true)
+        if self.has_work() { self.share_attendance(added) } else { None }
     }
 
-    /// One slice. Says whether there is more, for the one who attends to the work.
-    pub(crate) fn slice(&mut self, effects: &mut Effects<P>) -> bool {
-        self.settle(effects);
-        self.finish_hold();
-        self.agenda.attended = self.has_work();
-        self.agenda.attended
+    /// One slice. Says whether there is more for the one who attends to the work, if that is still the caller.
+    pub(crate) fn slice(&mut self, attendance: Attendance, effects: &mut Effects<P>) -> bool {
+        let attendant = self.agenda.attendant.as_mut().filter(|attendant| attendant.attendance == attendance);
+        let Some(attendant) = attendant else { return false };
+        attendant.foreign_slices += usize::from(attendant.shares);
+        self.help(effects);
+        let more = self.has_work();
+        if !more {
+            self.agenda.attendant = None;
+        }
+        more
     }
 
     /// One slice, by somebody who does not attend to the work.
     pub(crate) fn help(&mut self, effects: &mut Effects<P>) {
         self.settle(effects);
+        self.agenda.added = false;
         self.finish_hold();
     }
 
     /// Whoever attended to the work cannot go on; the next transaction takes over.
-    pub(crate) fn abandon_slices(&mut self) {
-        self.agenda.attended = false;
+    pub(crate) fn abandon_slices(&mut self, attendance: Attendance) {
+        self.agenda.attendant.take_if(|attendant| attendant.attendance == attendance);
+    }
+
+    /// Decides whether the thread whose transaction ends here attends to what is left from now on.
+    fn share_attendance(&mut self, added: bool) -> Option<Attendance> {
+        let mut shares = false;
+        if let Some(attendant) = &mut self.agenda.attendant {
+            if !added || attendant.foreign_slices < FOREIGN_SLICES_MAX {
+                attendant.shares |= added;
+                return None;
+            }
+            shares = true;
+        }
+        let attendance = Attendance(self.agenda.attendances);
+        self.agenda.attendances += 1;
+        self.agenda.attendant = Some(Attendant { attendance, shares, foreign_slices: 0 });
+        (!shares || !weakened("emit::nobody_takes_over")).then_some(attendance)
     }
 
     /// How many removals of trackers have begun so far: what to give to [`Self::is_removed`].
@@ -128,6 +183,14 @@ impl<P: Payload> SessionState<P> {
                 self.settle_forest(&mut budget, effects);
             }
             self.count_steps(before - budget);
+        }
+    }
+
+    /// Does all that is left to do.
+    #[cfg(test)]
+    pub(crate) fn settle_all(&mut self, effects: &mut Effects<P>) {
+        while self.has_work() {
+            self.help(effects);
         }
     }
 

@@ -13,6 +13,7 @@ use super::effects::{ClaimedUnit, Effects};
 use super::ids::{DylibId, QueryId, RowId, TrackerId};
 use super::lookup::Search;
 use super::row::RowState;
+use super::settle::{Attendance, FOREIGN_SLICES_MAX};
 use super::{Payload, SessionState};
 use crate::session::SessionTag;
 use crate::{
@@ -161,9 +162,9 @@ impl History {
                 self.trackers = fresh.collect();
             }
             Step::Slice => {
-                self.state.slice(effects);
+                self.state.help(effects);
             }
-            Step::Drain => while self.state.slice(effects) {},
+            Step::Drain => self.state.settle_all(effects),
             Step::Withdraw(_) | Step::Fail(_) => {}
         }
     }
@@ -270,6 +271,53 @@ impl History {
         }
         self.removed_in_between.retain(|row| self.dependencies.values().flatten().any(|other| other == row));
     }
+}
+
+/// Removes all symbols by way of a tracker; gives the attendance that comes of it.
+fn define_and_condemn(history: &mut History, tracker: usize) -> Option<Attendance> {
+    let mut effects = Effects::default();
+    history.define(tracker, (1 << NAMES) - 1, &mut effects);
+    drop(history.state.remove_tracker(history.trackers[tracker], &mut effects));
+    history.trackers[tracker] = history.state.create_tracker(history.dylib);
+    history.take(effects);
+    history.state.finish_transaction()
+}
+
+#[test]
+fn under_sustained_load_whoever_attends_is_relieved() {
+    let mut history = History::new(1);
+    let mut effects = Effects::default();
+    let first = define_and_condemn(&mut history, 1).expect("nobody attends yet");
+    let mut slices = 0;
+    let second = loop {
+        if let Some(second) = define_and_condemn(&mut history, 2) {
+            break second;
+        }
+        assert!(slices < FOREIGN_SLICES_MAX, "still not relieved");
+        assert!(history.state.slice(first, &mut effects), "more comes than goes");
+        slices += 1;
+    };
+    assert_eq!(slices, FOREIGN_SLICES_MAX);
+    assert!(!history.state.slice(first, &mut effects), "the first may go");
+    assert!(history.state.has_work(), "and leaves what is left to the second");
+    while history.state.slice(second, &mut effects) {}
+    assert!(!history.state.has_work());
+}
+
+#[test]
+fn whoever_adds_no_work_is_not_held_up_by_that_of_others() {
+    let mut history = History::new(1);
+    let mut effects = Effects::default();
+    let first = define_and_condemn(&mut history, 1).expect("nobody attends yet");
+    for _ in 0..=FOREIGN_SLICES_MAX {
+        assert_eq!(define_and_condemn(&mut history, 2), None);
+    }
+    for _ in 0..=FOREIGN_SLICES_MAX {
+        assert!(history.state.slice(first, &mut effects), "more has come than went");
+        history.look_up(1, true, &mut effects);
+        assert_eq!(history.state.finish_transaction(), None);
+    }
+    assert!(define_and_condemn(&mut history, 3).is_some(), "now somebody may take over");
 }
 
 proptest! {

@@ -30,19 +30,26 @@ impl ExecutionSession {
         search: Search,
         deadline: Option<Deadline>,
     ) -> Result<Vec<Found>, LookupError> {
-        if let Some(held) = self.0.held.and_then(|held| held()) {
-            return Err(WaitError::Holding { held }.into());
-        }
+        let held = self.0.held.and_then(|held| held());
         let blocked = Arc::new(BlockedLookup::default());
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let (blocking, holdings) = holding::about_to_block(self).unzip();
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         // In place nothing runs before the wait, which looks at the clock.
         let held_back = deadline.map(|_| crate::in_place::hold_back());
-        let query: Option<QueryId> = lodge_span.in_scope(|| {
+        // What is refused is dropped without the lock.
+        let mut search = Some(search);
+        let lodged: Result<Option<QueryId>, WaitError> = lodge_span.in_scope(|| {
             self.transact(|state, effects| {
+                if let (Some(held), Some(search)) = (held, &mut search)
+                    && !state.ends_at_once(search)
+                {
+                    return Err(WaitError::Holding { held });
+                }
+                let Some(search) = search.take() else { return Ok(None) };
                 let name = |position: usize| order[position].0.shared_name();
-                let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects)?;
+                let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects);
+                let Some(query) = query else { return Ok(None) };
                 if expired {
                     state.expire(query, effects);
                 }
@@ -50,13 +57,14 @@ impl ExecutionSession {
                     holdings.ends_by_itself = deadline.is_some();
                     holding::known_as(state.begin_wait(query, holdings, effects));
                 }
-                Some(query)
+                Ok(Some(query))
             })
         });
         drop(held_back);
-        let waited = match deadline {
-            None => self.wait(&blocked.latch).map(|()| true),
-            Some(deadline) => self.wait_until(&blocked.latch, deadline),
+        let (query, waited) = match (lodged, deadline) {
+            (Err(refused), _) => (None, Err(refused)),
+            (Ok(query), None) => (query, self.wait(&blocked.latch).map(|()| true)),
+            (Ok(query), Some(deadline)) => (query, self.wait_until(&blocked.latch, deadline)),
         };
         drop(blocking);
         if let (Ok(false), Some(query)) = (&waited, query) {

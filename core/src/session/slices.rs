@@ -1,7 +1,7 @@
 //! Slices: what a transaction could not finish is worked off in others, between which the lock is free.
 //!
-//! One thread attends to the work, the one whose transaction found it unattended; all others go on with their own. What
-//! a slice brings is handed on before the next begins, but for what would run on this thread: code of the embedder must
+//! One thread attends to the work, the one whose transaction found it unattended; all others go on with their own. Under
+//! sustained load others take over in turn, so that it returns (`protocol/settle.rs`). What a slice brings is handed on before the next begins, but for what would run on this thread: code of the embedder must
 //! not find a thread above it that has promised to come back.
 //!
 //! A thread that needs the end of a removal, because it is about to free what the symbols were made of, takes slices as
@@ -9,22 +9,24 @@
 
 use crate::protocol::SessionState;
 use crate::protocol::effects::Effects;
+use crate::protocol::settle::Attendance;
 use crate::sync::weakened;
 
 use super::{ExecutionSession, Live, Locked};
 
 impl ExecutionSession {
-    /// Attends to the work that is left until there is none, beginning with the effects of the transaction that left it.
+    /// Attends to the work that is left until there is none or somebody takes over, beginning with the effects of the
+    /// transaction that left it.
     #[inline(never)]
-    pub(super) fn attend(&self, effects: Effects<Live>) {
+    pub(super) fn attend(&self, attendance: Attendance, effects: Effects<Live>) {
         if weakened("emit::leaves_its_slices") {
             return self.hand_on(effects);
         }
-        let attends = Attends(self);
+        let attends = Attends(self, attendance);
         self.pass_on(effects);
         loop {
             let mut effects = Effects::default();
-            let more = self.locked(|locked| locked.state.slice(&mut effects));
+            let more = self.locked(|locked| locked.state.slice(attendance, &mut effects));
             self.pass_on(effects);
             if !more {
                 break;
@@ -66,7 +68,7 @@ impl ExecutionSession {
 }
 
 /// A thread that has promised to come back. If it cannot, because the dispatcher panicked, others take over.
-struct Attends<'a>(&'a ExecutionSession);
+struct Attends<'a>(&'a ExecutionSession, Attendance);
 
 impl Attends<'_> {
     #[expect(clippy::mem_forget, reason = "nothing but the promise is forgotten, which was kept")]
@@ -77,6 +79,6 @@ impl Attends<'_> {
 
 impl Drop for Attends<'_> {
     fn drop(&mut self) {
-        self.0.locked(|locked| locked.state.abandon_slices());
+        self.0.locked(|locked| locked.state.abandon_slices(self.1));
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, mpsc};
 use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
-    DefineError, DelegateError, DependenceGroup, EmitError, ExecutionSession, ExecutorSymbolDef, LookupError,
-    MaterializationResponsibility, ResolveError, SymbolFlags, SymbolMap, SymbolName, Task, TaskPriority,
-    shared_error,
+    DefineError, DelegateError, DependenceGroup, EmitError, ExecutionSession, ExecutorSymbolDef,
+    JitDylibLookupFlags, LookupError, MaterializationResponsibility, ResolveError, SymbolFlags,
+    SymbolFlagsMap, SymbolMap, SymbolName, Task, TaskPriority, shared_error,
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -67,6 +67,45 @@ fn a_replacement_must_cover_exactly_the_symbols() {
     assert!(matches!(refused.error, DefineError::NotCovered { .. }));
     finish(refused.responsibility);
     assert!(answer.recv().unwrap().is_ok());
+}
+
+/// The story: a hidden definition in the first dylib hides nothing from lookups of exported symbols, so the record of the
+/// name, Ready in the second, answered them. A unit that replaced itself by one that exports the name changed the row and
+/// not the record, and the two paths answered differently.
+#[test]
+fn a_replacement_must_promise_the_same_flags() {
+    let (session, main) = session();
+    let second = session.create_jit_dylib("second").unwrap();
+    define_simple(&second, "ready", &["a"]);
+    let a = session.intern("a");
+    let ready = session.lookup_symbol(&order(&second), &a).unwrap();
+    let hidden: SymbolFlagsMap = [(a.clone(), SymbolFlags::CALLABLE)].into_iter().collect();
+    let (send, parked) = std::sync::mpsc::channel();
+    let unit = TestUnit::new("hidden", hidden.clone(), move |responsibility| {
+        send.send(responsibility.detach()).unwrap();
+    });
+    main.define(unit.boxed()).unwrap();
+    let waits = look_up_later(&session, request(&main, &["a"]));
+    let replacement = |symbols| TestUnit::new("replacement", symbols, finish).boxed();
+    let exports = replacement(exported(&session, &["a"]));
+    let refused = parked.recv().unwrap().attach().replace(exports).unwrap_err();
+    let error = refused.error.to_string();
+    assert!(
+        matches!(refused.error, DefineError::Flags { promised: SymbolFlags::CALLABLE, given: EXPORTED, .. }),
+        "{error}"
+    );
+    assert!(
+        ["`replacement`", "`a`", "EXPORTED | CALLABLE"].iter().all(|part| error.contains(part)),
+        "{error}"
+    );
+    let exported_only = JitDylibLookupFlags::MatchExportedSymbolsOnly;
+    let both = [(main, exported_only), (second, exported_only)].into();
+    assert_eq!(session.lookup_symbol(&both, &a).unwrap(), ready);
+    // What it took over as weak it may promise as strong, and the other way round.
+    let weak = hidden.into_iter().map(|(name, flags)| (name, flags | SymbolFlags::WEAK)).collect();
+    refused.responsibility.replace(replacement(weak)).unwrap();
+    assert_eq!(waits.recv().unwrap().unwrap()[&a].flags, SymbolFlags::CALLABLE);
+    assert_eq!(session.lookup_symbol(&both, &a).unwrap(), ready);
 }
 
 #[test]
