@@ -191,7 +191,7 @@ fn check_names(
     let mut seen = FxHashSet::default();
     let names = groups.iter().flat_map(|group| &group.symbols);
     let symbols: Vec<_> =
-        names.filter(|name| !covered.contains_key(*name) || !seen.insert(*name)).cloned().collect();
+        names.filter(|name| !covered.contains_key(name) || !seen.insert(*name)).cloned().collect();
     match symbols.is_empty() {
         true => Ok(()),
         false => Err(EmitError::Unexpected { unit: unit.clone(), symbols }),
