@@ -92,7 +92,7 @@ impl JitDylib {
         let order = order.into();
         let ids = self.session.own_order(&order).map_err(|name| DylibError::Foreign { name })?;
         self.session
-            .transact(|state, _| state.set_link_order(self.id, ids))
+            .transact(|state, _| state.set_link_order(self.id, ids.into_vec()))
             .map_err(|removed| self.removed_error(removed, |position| order[position].0.name.clone()))
     }
 

@@ -89,6 +89,7 @@ pub use responsibility::{
 pub use search_order::SearchOrder;
 pub use session::{Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown};
 pub use symbol::flags::SymbolFlags;
+pub use symbol::map::{IntoIter as NameMapIntoIter, Iter as NameMapIter, NameMap};
 pub use symbol::name::{SymbolName, SymbolStringPool};
 pub use symbol::set::{
     JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap, SymbolLookupFlags, SymbolMap,

@@ -26,17 +26,17 @@ use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
 use crate::protocol::demand::Losses;
 use crate::protocol::effects::Effects;
-use crate::protocol::ids::{DylibId, QueryId};
-use crate::protocol::lookup::Search;
+use crate::protocol::ids::QueryId;
+use crate::protocol::lookup::{Order, Search};
 use crate::protocol::{Payload, SessionState};
 use crate::query::Completion;
 use crate::record::Records;
 use crate::sync::{Arc, Latch, Mutex, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
-    DefineError, DefinitionGenerator, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupRequest,
-    LookupSet, MaterializationUnit, Platform, RequiredState, Resource, ResourceTracker, SearchOrder,
-    SessionError, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    DefineError, DefinitionGenerator, JitDylib, LookupError, LookupKind, LookupRequest, LookupSet,
+    MaterializationUnit, Platform, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError,
+    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use builder::{Held, Observer, Reporter};
@@ -134,12 +134,17 @@ impl ExecutionSession {
         &self,
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
     ) -> R {
-        let (result, effects, attendance) = self.locked(|Locked { state, effects }| {
+        let mut left = None;
+        let (result, attendance) = self.locked(|Locked { state, effects }| {
             let result = operation(state, effects);
             let attendance = state.finish_transaction(effects);
-            (result, effects.take(), attendance)
+            // They are large: what leaves nothing moves nothing.
+            if !effects.is_empty() {
+                left = Some(std::mem::take(effects));
+            }
+            (result, attendance)
         });
-        match (attendance, effects) {
+        match (attendance, left) {
             // Long consequences come in slices; between two of them the lock is free for others.
             (Some(attendance), effects) => self.attend(attendance, effects.unwrap_or_default()),
             (None, Some(effects)) => self.hand_on(effects),
@@ -330,10 +335,7 @@ impl ExecutionSession {
     }
 
     /// The order as ids, or the name of a dylib that belongs to another session.
-    pub(crate) fn own_order(
-        &self,
-        order: &SearchOrder,
-    ) -> Result<Vec<(DylibId, JitDylibLookupFlags)>, Arc<str>> {
+    pub(crate) fn own_order(&self, order: &SearchOrder) -> Result<Order, Arc<str>> {
         order
             .iter()
             .map(|(dylib, flags)| match dylib.session() == self {

@@ -157,7 +157,7 @@ impl Transaction {
         let ids = self.session.own_order(&order);
         let linked: Vec<_> = order.iter().map(|(dylib, _)| dylib.shared_name()).collect();
         let foreign = ids.as_ref().err().cloned();
-        let change = Change::SetLinkOrder { dylib: dylib.id(), order: ids.unwrap_or_default() };
+        let change = Change::SetLinkOrder { dylib: dylib.id(), order: ids.unwrap_or_default().into_vec() };
         self.add_linking(dylib, change, linked, foreign)
     }
 

@@ -65,7 +65,9 @@ impl MaterializationInterface {
     /// Adds the symbol that stands for the unit's initialisers.
     #[must_use]
     pub fn with_initializer(mut self, initializer: SymbolName) -> Self {
-        self.symbols.entry(initializer.clone()).or_insert(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+        if !self.symbols.contains_key(&initializer) {
+            self.symbols.insert(initializer.clone(), SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+        }
         self.initializer = Some(initializer);
         self
     }

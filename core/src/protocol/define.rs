@@ -360,7 +360,7 @@ fn changed_flags(
 /// The names that are in one map only.
 fn difference(one: &SymbolFlagsMap, other: &SymbolFlagsMap) -> Vec<SymbolName> {
     let only_in = |one: &SymbolFlagsMap, other: &SymbolFlagsMap| -> Vec<SymbolName> {
-        one.keys().filter(|name| !other.contains_key(*name)).cloned().collect()
+        one.keys().filter(|name| !other.contains_key(name)).cloned().collect()
     };
     let mut names = only_in(one, other);
     names.extend(only_in(other, one));

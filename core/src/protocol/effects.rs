@@ -66,11 +66,6 @@ impl<P: Payload> Effects<P> {
             && self.names_released == 0
     }
 
-    /// Moves them out, if there are any.
-    pub(crate) fn take(&mut self) -> Option<Self> {
-        if self.is_empty() { None } else { Some(std::mem::take(self)) }
-    }
-
     /// Lets a cause go; only the embedder's own errors are code of the embedder when they are dropped.
     pub(crate) fn let_go(&mut self, cause: FailureCause) {
         if matches!(cause, FailureCause::Unit(_)) {

@@ -39,6 +39,13 @@ impl<P: Payload> SessionState<P> {
         if self.live_claim(claim).is_none() {
             return Err(EmitError::TrackerDefunct { unit: unit.clone() });
         }
+        if groups.is_empty() {
+            // The usual unit depends on nothing: nothing is to be checked, and nothing new can hang.
+            self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
+            self.emit_ungrouped(claim, effects);
+            self.settle(effects);
+            return Ok(());
+        }
         check_names(unit, covered, groups)?;
         let mut checked: SmallVec<[Checked; 1]> = SmallVec::with_capacity(groups.len());
         for group in groups {
@@ -51,9 +58,7 @@ impl<P: Payload> SessionState<P> {
         for (group, dependencies) in checked.iter().zip(&nodes) {
             self.emit_group(&group.rows, dependencies, effects);
         }
-        if let Some(Claim { rows, .. }) = self.claims.remove(claim) {
-            self.emit_ungrouped(claim, &rows, effects);
-        }
+        self.emit_ungrouped(claim, effects);
         self.settle(effects);
         for group in &checked {
             self.wait_hung(&group.rows, effects);
@@ -134,9 +139,10 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Emits the symbols of the claim that were in no group: they depend on nothing.
-    fn emit_ungrouped(&mut self, claim: ClaimId, rows: &[RowId], effects: &mut Effects<P>) {
-        for &row in rows {
+    /// Ends the claim and emits its symbols that were in no group: they depend on nothing.
+    fn emit_ungrouped(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
+        let Some(Claim { rows, .. }) = self.claims.remove(claim) else { return };
+        for &row in &rows {
             if self.carries(row, claim) {
                 self.emit_group(&[row], &[], effects);
             }
@@ -191,7 +197,7 @@ fn check_names(
     let mut seen = FxHashSet::default();
     let names = groups.iter().flat_map(|group| &group.symbols);
     let symbols: Vec<_> =
-        names.filter(|name| !covered.contains_key(*name) || !seen.insert(*name)).cloned().collect();
+        names.filter(|name| !covered.contains_key(name) || !seen.insert(*name)).cloned().collect();
     match symbols.is_empty() {
         true => Ok(()),
         false => Err(EmitError::Unexpected { unit: unit.clone(), symbols }),

@@ -339,7 +339,7 @@ mod tests {
         for round in 0..10_000 {
             let search = Search {
                 kind: LookupKind::Static,
-                order: vec![(dylib, JitDylibLookupFlags::MatchAllSymbols)],
+                order: [(dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
                 symbols: LookupSet::one(name.clone()),
                 required_state: RequiredState::Ready,
                 ..Search::default()

@@ -4,6 +4,8 @@
 //! misses symbols where generators could provide them is suspended first (`generate.rs`); in the end
 //! everything is matched and lodged in one transaction.
 
+use smallvec::SmallVec;
+
 use crate::sync::weakened;
 use crate::{
     JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib, SymbolFlags,
@@ -22,7 +24,7 @@ use super::{Payload, SessionState};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
     pub(crate) kind: LookupKind,
-    pub(crate) order: Vec<(DylibId, JitDylibLookupFlags)>,
+    pub(crate) order: Order,
     pub(crate) symbols: LookupSet,
     pub(crate) required_state: RequiredState,
     /// For a lookup on behalf of aliases: which alias waits for which of the symbols.
@@ -39,6 +41,9 @@ pub(crate) struct Search {
     pub(crate) asked_by: Option<ClaimId>,
 }
 
+/// Dylibs to search, mostly one or two.
+pub(crate) type Order = SmallVec<[(DylibId, JitDylibLookupFlags); 2]>;
+
 /// What a dylib has for a name, as far as a lookup may see.
 pub(crate) enum Visibility {
     Visible,
@@ -50,7 +55,7 @@ pub(crate) enum Visibility {
 /// Where every symbol of a lookup was found.
 struct Matches {
     /// In the order of the lookup set; none where nothing was found.
-    rows: Vec<Option<RowId>>,
+    rows: SmallVec<[Option<RowId>; 2]>,
     /// A generator might still provide something that would come before what was found.
     may_generate: bool,
 }
@@ -125,9 +130,9 @@ impl<P: Payload> SessionState<P> {
     fn take_link_order(&self, search: &mut Search) {
         let Some(dylib) = search.along.take() else { return };
         match self.dylibs.get(dylib) {
-            Some(dylib) => search.order.clone_from(&dylib.link_order),
+            Some(dylib) => search.order = Order::from_slice(&dylib.link_order),
             // A link order names no removed dylib: only this one can be gone.
-            None => search.order = vec![(dylib, JitDylibLookupFlags::MatchAllSymbols)],
+            None => search.order = Order::from_slice(&[(dylib, JitDylibLookupFlags::MatchAllSymbols)]),
         }
     }
 

@@ -16,8 +16,8 @@ use super::{Payload, SessionState};
 impl<P: Payload> SessionState<P> {
     /// A row has become Ready: its name's record says so.
     pub(crate) fn publish(&mut self, row: RowId) {
-        let Row { name, namesakes, .. } = &self.rows[row];
-        let definition = self.recorded(row.index());
+        let here = &self.rows[row];
+        let (Row { name, namesakes, .. }, definition) = (here, recorded(row, here));
         match namesakes.is_alone() {
             true => self.records.publish_alone(name, definition),
             false => self.records.publish(name, definition, || self.namesakes(row)),
@@ -28,7 +28,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn link_to_namesakes(&mut self, row: RowId) {
         self.names.insert(row, &mut self.rows);
         if !self.rows[row].namesakes.is_alone() {
-            self.records.appear(&self.rows[row].name, self.recorded(row.index()));
+            self.records.appear(&self.rows[row].name, recorded(row, &self.rows[row]));
         }
     }
 
@@ -48,17 +48,6 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// What is recorded of the row at `index`.
-    fn recorded(&self, index: u32) -> RecordedDefinition {
-        let row = self.rows.at(index);
-        let (address, is_ready) = match row.state {
-            RowState::Ready { address } => (address, true),
-            _ => (ExecutorAddr::NULL, false),
-        };
-        let id = self.rows.id_at(index).expect("`at` has found it");
-        RecordedDefinition { dylib: row.dylib, row: id, address, flags: row.flags, is_ready }
-    }
-
     /// All definitions of a row's name, its own included, but for those that are condemned.
     fn namesakes(&self, row: RowId) -> Vec<RecordedDefinition> {
         let linked = |index: u32| Some(index).filter(|&index| index != NONE);
@@ -68,6 +57,16 @@ impl<P: Payload> SessionState<P> {
         let from_it =
             std::iter::successors(Some(row.index()), |&index| linked(self.rows.at(index).namesakes.next));
         let lives = |index: &u32| !self.is_condemned(self.rows.at(*index));
-        before.chain(from_it).filter(lives).map(|index| self.recorded(index)).collect()
+        let listed = |index: u32| Some(recorded(self.rows.id_at(index)?, self.rows.at(index)));
+        before.chain(from_it).filter(lives).filter_map(listed).collect()
     }
+}
+
+/// What is recorded of a row.
+fn recorded(id: RowId, row: &Row) -> RecordedDefinition {
+    let (address, is_ready) = match row.state {
+        RowState::Ready { address } => (address, true),
+        _ => (ExecutorAddr::NULL, false),
+    };
+    RecordedDefinition { dylib: row.dylib, row: id, address, flags: row.flags, is_ready }
 }

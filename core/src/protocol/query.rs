@@ -152,6 +152,9 @@ impl<P: Payload> SessionState<P> {
         reached: RequiredState,
         effects: &mut Effects<P>,
     ) {
+        if first.is_none() {
+            return;
+        }
         let Some((address, flags)) = address_and_flags(&self.rows[row]) else { return };
         let mut cursor = first;
         let mut satisfied: SmallVec<[u32; 4]> = SmallVec::new();

@@ -193,7 +193,7 @@ impl History {
         self.made += 1;
         let search = Search {
             kind: LookupKind::Static,
-            order: vec![(self.dylib, JitDylibLookupFlags::MatchAllSymbols)],
+            order: [(self.dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
             symbols: LookupSet::weakly_referenced(self.chosen(names)),
             required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
             ..Search::default()

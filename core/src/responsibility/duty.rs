@@ -70,7 +70,7 @@ impl Duty {
 
     pub(super) fn split(&mut self, names: Vec<SymbolName>) -> Result<Self, DelegateError> {
         let uncovered: Vec<_> =
-            names.iter().filter(|name| !self.symbols.contains_key(*name)).cloned().collect();
+            names.iter().filter(|name| !self.symbols.contains_key(name)).cloned().collect();
         if !uncovered.is_empty() {
             return Err(DelegateError::NotCovered { unit: self.unit_name.clone(), symbols: uncovered });
         }

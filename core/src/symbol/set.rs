@@ -1,18 +1,16 @@
 //! Sets of symbols: what a unit promises, what a lookup asks for, what it is answered.
 
-use rustc_hash::FxHashMap;
-
-use crate::{ExecutorSymbolDef, SymbolFlags, SymbolName};
+use crate::{ExecutorSymbolDef, NameMap, SymbolFlags, SymbolName};
 
 /// Where each symbol is and what it is.
 ///
 /// Source: ORC `SymbolMap`.
-pub type SymbolMap = FxHashMap<SymbolName, ExecutorSymbolDef>;
+pub type SymbolMap = NameMap<ExecutorSymbolDef>;
 
 /// What each symbol is, before anybody knows where.
 ///
 /// Source: ORC `SymbolFlagsMap`.
-pub type SymbolFlagsMap = FxHashMap<SymbolName, SymbolFlags>;
+pub type SymbolFlagsMap = NameMap<SymbolFlags>;
 
 /// Whether a lookup can do without a symbol.
 ///

@@ -255,7 +255,7 @@ fn resolve_aliases(
 ) -> (SymbolMap, Vec<DependenceGroup>) {
     let mut addresses = SymbolMap::default();
     let mut groups = Vec::with_capacity(aliases.len());
-    for (alias, target) in aliases.iter().filter(|(alias, _)| covered.contains_key(*alias)) {
+    for (alias, target) in aliases.iter().filter(|(alias, _)| covered.contains_key(alias)) {
         if let Some(definition) = found.get(&target.source) {
             addresses.insert(alias.clone(), ExecutorSymbolDef::new(definition.address, target.flags));
         }
