@@ -1,7 +1,7 @@
 //! Dylibs: their rows, link orders and generators.
 
 use crate::sync::Arc;
-use crate::{DylibError, EventKind, JitDylibLookupFlags, SymbolFlags, SymbolName};
+use crate::{DylibError, EventKind, JitDylibLookupFlags, SessionEvent, SymbolFlags, SymbolName};
 
 use super::effects::Effects;
 use super::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
@@ -146,15 +146,22 @@ impl<P: Payload> SessionState<P> {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
-        let Some(Row { name, state, .. }) = self.rows.remove(row) else { return };
+        let Some(Row { name, state, tracker, .. }) = self.rows.remove(row) else { return };
         // Held by the pool, by this row, and by the record that is on its way out.
         let held_here = 2 + usize::from(matches!(state, RowState::Ready { .. }));
         if name.handles() <= held_here {
             effects.names_released += 1;
         }
         self.losses.note();
-        if let Some(dylib) = dylib_name {
-            self.observe(effects, || EventKind::Removed { dylib, symbol: name });
+        let Some(dylib) = dylib_name else { return };
+        let kind = EventKind::Removed { dylib, symbol: name };
+        match self.tracker_is_condemned(tracker) {
+            true => {
+                let sequence = self.trackers[tracker].next_removed;
+                self.trackers[tracker].next_removed += 1;
+                effects.events.push(SessionEvent { sequence, kind });
+            }
+            false => self.observe(effects, || kind),
         }
     }
 
