@@ -393,13 +393,21 @@ fn a_link_order_and_what_it_leads_to_change_as_one() {
         });
         for round in 1..=ROUNDS {
             let [old, new] = [&libraries[(round as usize + 1) % 2], &libraries[round as usize % 2]];
-            session
+            let mut transaction = session
                 .transaction()
                 .define(new, absolute_symbols(address(round)))
                 .remove(old, [x.clone()])
-                .set_link_order(&main, [(new.clone(), exported_only)].into())
-                .commit()
-                .unwrap();
+                .set_link_order(&main, [(new.clone(), exported_only)].into());
+            // Refused while the reader's lookup materializes what shall go.
+            while let Err(refused) = transaction.commit() {
+                let source = match refused.error {
+                    TransactionError::Remove { source, .. } => source,
+                    other => panic!("{other}"),
+                };
+                assert!(matches!(source, RemoveError::InUse { .. }), "{source}");
+                transaction = refused.transaction;
+                thread::yield_now();
+            }
         }
         over.open();
         reader.join().unwrap();
