@@ -140,6 +140,7 @@ impl<P: Payload> SessionState<P> {
         let mut listed = 0;
         for (id, tracker) in self.trackers.iter() {
             let (mut cursor, mut previous) = (tracker.first_row, NONE);
+            let listed_before = listed;
             while cursor != NONE {
                 let row = self.rows.at(cursor);
                 assert_eq!((row.tracker, row.links.previous), (id, previous));
@@ -147,6 +148,7 @@ impl<P: Payload> SessionState<P> {
                 (previous, cursor) = (cursor, row.links.next);
                 listed += 1;
             }
+            assert_eq!(tracker.rows, (listed - listed_before) as u64);
         }
         assert_eq!(listed, self.rows.len(), "each row is in the list of one tracker");
         let linked: usize = self.dylibs.iter().map(|(id, _)| self.trackers_of(id).len()).sum();

@@ -1,7 +1,7 @@
 //! Dylibs: their rows, link orders and generators.
 
 use crate::sync::Arc;
-use crate::{DylibError, EventKind, JitDylibLookupFlags, SymbolFlags, SymbolName};
+use crate::{DylibError, EventKind, JitDylibLookupFlags, SessionEvent, SymbolFlags, SymbolName};
 
 use super::effects::Effects;
 use super::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
@@ -146,15 +146,22 @@ impl<P: Payload> SessionState<P> {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
-        let Row { name, state, .. } = &self.rows[row];
+        let Row { name, state, tracker, .. } = &self.rows[row];
         // Held by the pool, by this row, and by the record that is on its way out.
         let held_here = 2 + usize::from(matches!(state, RowState::Ready { .. }));
         if name.handles() <= held_here {
             effects.names_released += 1;
         }
         if let Some(dylib) = dylib_name {
-            let symbol = name.clone();
-            self.observe(effects, || EventKind::Removed { dylib, symbol });
+            let (tracker, kind) = (*tracker, EventKind::Removed { dylib, symbol: name.clone() });
+            match self.tracker_is_condemned(tracker) {
+                true => {
+                    let sequence = self.trackers[tracker].next_removed;
+                    self.trackers[tracker].next_removed += 1;
+                    effects.events.push(SessionEvent { sequence, kind });
+                }
+                false => self.observe(effects, || kind),
+            }
         }
         self.rows.discard(row);
         self.losses.note();

@@ -51,7 +51,9 @@ impl<P: Payload> SessionState<P> {
     /// Does nothing for a claim whose rows were removed.
     pub(crate) fn fail(&mut self, claim: ClaimId, cause: FailureCause, effects: &mut Effects<P>) {
         let rows = self.rows_of_claim(claim);
-        if self.live_claim(claim).is_some() {
+        // A condemned one goes with its last row, unless it has delegated them all.
+        let carries_nothing = self.claims.get(claim).is_some_and(|claim| claim.carried == 0);
+        if carries_nothing || self.live_claim(claim).is_some() {
             self.claims.remove(claim);
         }
         let Some(&first) = rows.first() else {
@@ -155,7 +157,11 @@ impl<P: Payload> SessionState<P> {
         row.advance(RowState::Failed { failure, via: via.unwrap_or(id), root, depth });
         self.failures[failure].rows += 1;
         if !waiting.queries.is_none() && !weakened("fail::tells_no_queries") {
-            let error = LookupError::Failed(self.failure_of(id));
+            // What ends because the session does says so in one way, whichever comes first.
+            let error = match self.failures[failure].cause {
+                FailureCause::Closed => LookupError::Closed,
+                _ => LookupError::Failed(self.failure_of(id)),
+            };
             self.fail_lodged(waiting.queries, &error, effects);
         }
         if self.observed {

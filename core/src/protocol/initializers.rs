@@ -24,7 +24,8 @@ impl<P: Payload> SessionState<P> {
     /// See [`crate::JitDylib::initializers`].
     pub(crate) fn initializers(&self, dylib: DylibId) -> Vec<SymbolName> {
         let rows = self.initializers.rows.range((dylib, 0)..=(dylib, u64::MAX));
-        rows.map(|(_, row)| self.rows[*row].name.clone()).collect()
+        let rows = rows.map(|(_, row)| &self.rows[*row]);
+        rows.filter(|row| !self.is_condemned(row)).map(|row| row.name.clone()).collect()
     }
 
     /// Notes the initializer of the unit `number`, which has just been defined, or that it has none after all.

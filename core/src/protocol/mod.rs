@@ -25,6 +25,8 @@
 
 pub(crate) mod absolute;
 pub(crate) mod alias;
+#[cfg(all(test, not(uruk_loom)))]
+mod between_slices;
 #[cfg(any(test, debug_assertions))]
 mod check;
 #[cfg(any(test, debug_assertions))]
@@ -187,6 +189,13 @@ impl<P: Payload> SessionState<P> {
     /// What units that are about to start look at instead of asking [`Self::begin`].
     pub(crate) fn losses(&self) -> Arc<Losses> {
         self.losses.clone()
+    }
+
+    /// Keeps places in the order of all events for `count` that are made later; gives the first.
+    fn reserve_events(&mut self, count: u64) -> u64 {
+        let first = self.sequence;
+        self.sequence += count;
+        first
     }
 
     /// Makes an event, with its place in the order of all events.

@@ -13,7 +13,7 @@
 //! A condemned tracker is in no dylib's list, and its dylib may be removed before it: it keeps the name.
 
 use crate::sync::{Arc, weakened};
-use crate::{FailureCause, LookupError, RemoveError, SymbolName};
+use crate::{FailureCause, LookupError, RemoveError, RequiredState, SymbolName};
 
 use super::define::Tell;
 use super::effects::Effects;
@@ -165,6 +165,9 @@ impl<P: Payload> SessionState<P> {
     fn condemn(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
         let resources = self.take_from_dylib(tracker);
         self.trackers[tracker].condemned = Some(self.dylibs[self.trackers[tracker].dylib].name.clone());
+        if self.observed {
+            self.trackers[tracker].next_removed = self.reserve_events(self.trackers[tracker].rows);
+        }
         self.agenda.condemned.push_back(tracker);
         self.agenda.added = true;
         self.losses.note();
@@ -200,6 +203,7 @@ impl<P: Payload> SessionState<P> {
                 self.fail_waiting(row, effects);
                 self.leave_claim(row);
             }
+            RowState::Emitted { .. } if self.is_ready_unknowingly(row) => self.leave_ready(row, effects),
             RowState::Emitted { .. } => self.fail_waiting(row, effects),
             RowState::Failed { failure, root, depth, .. } => {
                 self.leave_fallen(row, Fallen { failure, root, depth }, effects)
@@ -207,6 +211,24 @@ impl<P: Payload> SessionState<P> {
             RowState::Ready { .. } => {}
         }
         self.delete_row(row, effects);
+    }
+
+    /// Whether the forest has found an emitted row Ready, and a slice that is still to come would tell it.
+    pub(super) fn is_ready_unknowingly(&self, row: RowId) -> bool {
+        let node = self.rows[row].waiting().and_then(|waiting| waiting.node);
+        node.is_some_and(|node| self.forest.state(node) == NodeState::Gone)
+    }
+
+    /// Tells whoever waits on a row that is about to be removed that it has become Ready: who depends on it becomes so too.
+    fn leave_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
+        if let Some(waiting) = self.rows[id].waiting_mut() {
+            let queries = std::mem::replace(waiting, Waiting::NOBODY).queries;
+            self.satisfy(id, queries, RequiredState::Ready, effects);
+        }
+        // Seen from outside, a condemned row went before.
+        if !self.is_condemned(&self.rows[id]) {
+            self.observe_ready(id, effects);
+        }
     }
 
     /// Fails whoever waits on a row that is about to be removed.

@@ -10,6 +10,7 @@
 //! | ended queries | an entry leaves its row's list | nothing: the query has ended |
 //! | the forest's failures | a dependant is told, a row fails | rows that have not failed *yet* |
 //! | the forest's worklist | an edge is explored, a row becomes Ready | rows that are not Ready *yet* |
+//! | what removed rows had to say | the failure's record is let go | nothing: nobody can ask any more |
 //!
 //! They are served in that order. Nothing becomes Ready while a removal or a failure has not reached everything it will
 //! fell: what a removed or failed symbol is needed for is never Ready after it (I4).
@@ -19,6 +20,7 @@
 //! - *Emit* of a group that depends on a row about to fail is accepted, as it would have been a moment before the failure,
 //!   and the failure then comes along the new edge: the forest keeps a failed node until its dependants are told.
 //! - *Fail* and *remove* of a row that is about to fail say so first: who waits on it hears of them instead.
+//! - *Remove* of a row that the forest has found Ready and the row does not know of yet tells who waits on it that it was.
 //! - A row that is removed while a failure spreads leaves behind what its dependants' error must say
 //!   (`SessionState::fallen`).
 //!
@@ -31,12 +33,13 @@
 //!
 //! **Architecture Invariant:** while a queue is not empty one thread is on its way to come back for the next slice.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque, hash_map};
 
 use crate::sync::weakened;
 
 use super::effects::Effects;
-use super::ids::{QueryId, TrackerId};
+use super::fail::Fallen;
+use super::ids::{QueryId, RowId, TrackerId};
 use super::waiting_on::{Counters, Settled};
 use super::{Payload, SessionState};
 
@@ -71,6 +74,8 @@ pub(crate) struct Agenda {
     pub(super) condemnations: u64,
     /// Queries that have ended and whose entries are still in the lists of their rows.
     pub(super) ended: VecDeque<QueryId>,
+    /// What was left behind by rows removed during failures that have reached everybody.
+    fallen: hash_map::IntoIter<RowId, Fallen>,
     /// The present transaction has added something.
     pub(super) added: bool,
     attendant: Option<Attendant>,
@@ -90,6 +95,7 @@ impl Default for Agenda {
             condemned,
             condemnations: 0,
             ended,
+            fallen: HashMap::<RowId, Fallen>::new().into_iter(),
             added: false,
             attendant: None,
             attendances: 0,
@@ -179,8 +185,10 @@ impl<P: Payload> SessionState<P> {
                 self.remove_condemned(tracker, &mut budget, effects);
             } else if let Some(&query) = self.agenda.ended.front() {
                 self.bury_query(query, &mut budget);
-            } else {
+            } else if self.forest.has_work() {
                 self.settle_forest(&mut budget, effects);
+            } else {
+                self.let_go_of_fallen(&mut budget, effects);
             }
             self.count_steps(before - budget);
         }
@@ -196,7 +204,11 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether anything is left to do.
     pub(crate) fn has_work(&self) -> bool {
-        self.forest.has_work() || !self.agenda.condemned.is_empty() || !self.agenda.ended.is_empty()
+        self.forest.has_work()
+            || !self.agenda.condemned.is_empty()
+            || !self.agenda.ended.is_empty()
+            || !self.fallen.is_empty()
+            || self.agenda.fallen.len() > 0
     }
 
     fn settle_forest(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
@@ -212,11 +224,25 @@ impl<P: Payload> SessionState<P> {
             }
         }
         self.settled = settled;
-        if !self.forest.is_failing() {
-            for (_, fallen) in std::mem::take(&mut self.fallen) {
-                self.release_failure(fallen.failure, effects);
-            }
+    }
+
+    /// Lets go of what removed rows had to say of failures, none of which spreads any more.
+    fn let_go_of_fallen(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+        if self.agenda.fallen.len() == 0 {
+            self.agenda.fallen = std::mem::take(&mut self.fallen).into_iter();
         }
+        while *budget > 0
+            && let Some((_, fallen)) = self.agenda.fallen.next()
+        {
+            *budget -= 1;
+            self.release_failure(fallen.failure, effects);
+        }
+    }
+
+    /// How much removed rows have left behind of failures.
+    #[cfg(test)]
+    pub(super) fn failures_kept(&self) -> usize {
+        self.fallen.len() + self.agenda.fallen.len()
     }
 
     pub(super) fn count_steps(&mut self, steps: usize) {

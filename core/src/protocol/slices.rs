@@ -22,7 +22,7 @@ use crate::{
     TaskPriority,
 };
 
-enum Numbers {}
+pub(super) enum Numbers {}
 
 impl Payload for Numbers {
     type Unit = u32;
@@ -66,28 +66,26 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-struct History {
-    state: SessionState<Numbers>,
-    names: Vec<SymbolName>,
-    unit_name: SymbolName,
-    dylib: DylibId,
+pub(super) struct History {
+    pub(super) state: SessionState<Numbers>,
+    pub(super) names: Vec<SymbolName>,
+    pub(super) unit_name: SymbolName,
+    pub(super) dylib: DylibId,
     /// The first is the dylib's default tracker.
-    trackers: Vec<TrackerId>,
+    pub(super) trackers: Vec<TrackerId>,
     made: u32,
-    queries: Vec<QueryId>,
+    pub(super) queries: Vec<QueryId>,
     ended: BTreeSet<u32>,
     /// Claims, resolved or not.
-    claims: Vec<(ClaimedUnit<u32>, bool)>,
+    pub(super) claims: Vec<(ClaimedUnit<u32>, bool)>,
     /// What each emitted row depends on, of what was not Ready then.
     dependencies: BTreeMap<RowId, Vec<RowId>>,
-    /// Rows that were Ready once.
+    /// Rows that were Ready once, whether they knew or not.
     ready: BTreeSet<RowId>,
-    /// Rows that were removed while something was left to do: who depends on them may have been Ready for it already.
-    removed_in_between: BTreeSet<RowId>,
 }
 
 impl History {
-    fn new(slice_steps: usize) -> Self {
+    pub(super) fn new(slice_steps: usize) -> Self {
         let pool = SymbolStringPool::new();
         let mut state = SessionState::new(true);
         state.agenda.slice_steps = slice_steps;
@@ -105,7 +103,6 @@ impl History {
             claims: Vec::new(),
             dependencies: BTreeMap::new(),
             ready: BTreeSet::new(),
-            removed_in_between: BTreeSet::new(),
         }
     }
 
@@ -114,23 +111,26 @@ impl History {
     }
 
     fn run(&mut self, step: &Step) {
-        let before: Vec<RowId> = self.state.rows.iter().map(|(id, _)| id).collect();
-        let had_work = self.state.has_work();
+        self.note_ready();
         let mut effects = Effects::default();
         self.apply(step, &mut effects);
         self.take(effects);
-        for (id, row) in self.state.rows.iter() {
-            if matches!(row.state, RowState::Ready { .. }) {
-                self.ready.insert(id);
-            }
-        }
-        if had_work || self.state.has_work() {
-            let is_gone =
-                |id: &RowId| self.state.rows.get(*id).is_none_or(|row| self.state.is_condemned(row));
-            self.removed_in_between.extend(before.into_iter().filter(is_gone));
-        }
+        self.note_ready();
         if !self.state.has_work() {
             self.check();
+        }
+    }
+
+    fn note_ready(&mut self) {
+        for (id, row) in self.state.rows.iter() {
+            let is_ready = match row.state {
+                RowState::Ready { .. } => true,
+                RowState::Emitted { .. } => self.state.is_ready_unknowingly(id),
+                _ => false,
+            };
+            if is_ready {
+                self.ready.insert(id);
+            }
         }
     }
 
@@ -169,7 +169,7 @@ impl History {
         }
     }
 
-    fn define(&mut self, tracker: usize, names: u16, effects: &mut Effects<Numbers>) {
+    pub(super) fn define(&mut self, tracker: usize, names: u16, effects: &mut Effects<Numbers>) {
         self.made += 1;
         // What exists already would refuse all of them.
         let fresh = |name: &SymbolName| self.state.find(self.dylib, name).is_none();
@@ -189,7 +189,7 @@ impl History {
             .expect("nothing is defined twice");
     }
 
-    fn look_up(&mut self, names: u16, ready: bool, effects: &mut Effects<Numbers>) {
+    pub(super) fn look_up(&mut self, names: u16, ready: bool, effects: &mut Effects<Numbers>) {
         self.made += 1;
         let search = Search {
             kind: LookupKind::Static,
@@ -201,7 +201,7 @@ impl History {
         self.queries.extend(self.state.lookup(search, self.made, |_| "main".into(), effects));
     }
 
-    fn resolve(&mut self, claim: usize, effects: &mut Effects<Numbers>) {
+    pub(super) fn resolve(&mut self, claim: usize, effects: &mut Effects<Numbers>) {
         let unresolved: Vec<_> = (0..self.claims.len()).filter(|&index| !self.claims[index].1).collect();
         if unresolved.is_empty() {
             return;
@@ -213,7 +213,7 @@ impl History {
             self.state.resolve(claimed.claim, &self.unit_name, &claimed.symbols, &addresses, effects).is_ok();
     }
 
-    fn emit(&mut self, claim: usize, dependencies: u16, effects: &mut Effects<Numbers>) {
+    pub(super) fn emit(&mut self, claim: usize, dependencies: u16, effects: &mut Effects<Numbers>) {
         let resolved: Vec<_> = (0..self.claims.len()).filter(|&index| self.claims[index].1).collect();
         if resolved.is_empty() {
             return;
@@ -236,7 +236,7 @@ impl History {
         }
     }
 
-    fn take(&mut self, effects: Effects<Numbers>) {
+    pub(super) fn take(&mut self, effects: Effects<Numbers>) {
         self.claims.extend(effects.claimed.into_iter().map(|claimed| (claimed, false)));
         for completed in effects.completed {
             assert!(self.ended.insert(completed.handler), "a query ends once");
@@ -253,15 +253,13 @@ impl History {
                 let failed = matches!(state, Some(RowState::Failed { .. }));
                 match dependant.state {
                     RowState::Ready { .. } => assert!(
-                        self.ready.contains(dependency) || self.removed_in_between.contains(dependency),
+                        self.ready.contains(dependency),
                         "{row:?} is Ready and {dependency:?} never was"
                     ),
                     RowState::Emitted { .. } => {
                         assert!(!failed, "{row:?} waits for {dependency:?}, which has failed");
                         assert!(
-                            state.is_some()
-                                || self.ready.contains(dependency)
-                                || self.removed_in_between.contains(dependency),
+                            state.is_some() || self.ready.contains(dependency),
                             "{row:?} waits for {dependency:?}, which was removed"
                         );
                     }
@@ -269,7 +267,6 @@ impl History {
                 }
             }
         }
-        self.removed_in_between.retain(|row| self.dependencies.values().flatten().any(|other| other == row));
     }
 }
 

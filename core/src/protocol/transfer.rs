@@ -15,12 +15,17 @@ pub(crate) struct Tracker<R> {
     pub(crate) dylib: DylibId,
     /// The first of a list through the rows.
     pub(crate) first_row: u32,
+    /// How many rows there are.
+    pub(crate) rows: u64,
     /// The neighbours in the list of the dylib's trackers, newest first.
     pub(crate) links: Links,
     /// In the order in which they were added.
     pub(crate) resources: Vec<R>,
     /// The name of its dylib, if it was removed and some of its rows are still to go.
     pub(crate) condemned: Option<Arc<str>>,
+    /// The place of the next event of a row that goes, if the tracker was removed: what was removed at one moment is so
+    /// before everything that came after it.
+    pub(crate) next_removed: u64,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -43,9 +48,11 @@ impl<P: Payload> SessionState<P> {
         let tracker = self.trackers.insert(Tracker {
             dylib,
             first_row: NONE,
+            rows: 0,
             links,
             resources: Vec::new(),
             condemned: None,
+            next_removed: 0,
         });
         if next != NONE {
             self.trackers.at_mut(next).links.previous = tracker.index();
@@ -163,6 +170,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     pub(crate) fn link_to_tracker(&mut self, row: RowId, tracker: TrackerId) {
+        self.trackers[tracker].rows += 1;
         let first = std::mem::replace(&mut self.trackers[tracker].first_row, row.index());
         self.rows[row].links = Links { previous: NONE, next: first };
         if first != NONE {
@@ -172,6 +180,7 @@ impl<P: Payload> SessionState<P> {
 
     pub(crate) fn unlink_from_tracker(&mut self, row: RowId) {
         let (tracker, Links { previous, next }) = (self.rows[row].tracker, self.rows[row].links);
+        self.trackers[tracker].rows -= 1;
         if next != NONE {
             self.rows.at_mut(next).links.previous = previous;
         }
@@ -187,6 +196,8 @@ impl<P: Payload> SessionState<P> {
         if last == NONE {
             return;
         }
+        let moved = std::mem::take(&mut self.trackers[source].rows);
+        self.trackers[destination].rows += moved;
         let first = std::mem::replace(&mut self.trackers[source].first_row, NONE);
         let behind = std::mem::replace(&mut self.trackers[destination].first_row, first);
         self.rows.at_mut(last).links.next = behind;

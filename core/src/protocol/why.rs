@@ -119,7 +119,7 @@ impl<P: Payload> SessionState<P> {
             RowState::Failed { .. } => WhyState::Failed(self.failure_of(id)),
             RowState::Ready { address } => WhyState::Ready { address },
         };
-        let dylib = self.dylibs[row.dylib].name.clone();
+        let dylib = self.dylib_name_of(row);
         Why { symbol: row.name.clone(), dylib, state, demand: self.demand_for(row) }
     }
 
@@ -195,13 +195,15 @@ impl<P: Payload> SessionState<P> {
         }
         if !claims.is_empty() {
             // Claims do not know their rows; whoever asks for an explanation waits for the walk.
-            let asked = |row: &Row| row.claim().is_some_and(|claim| claims.contains(&claim));
+            let asked = |row: &Row| {
+                row.claim().is_some_and(|claim| claims.contains(&claim)) && !self.is_condemned(row)
+            };
             for (id, _) in self.rows.iter().filter(|(_, row)| asked(row)) {
                 demand.symbols.push(|| self.waited(id));
             }
         }
         for dependant in waiting.node.into_iter().flat_map(|node| self.forest.dependants(node)) {
-            if self.rows.contains(dependant) {
+            if self.rows.get(dependant).is_some_and(|row| !self.is_condemned(row)) {
                 demand.symbols.push(|| self.waited(dependant));
             }
         }
@@ -220,7 +222,7 @@ impl<P: Payload> SessionState<P> {
             RowState::Failed { .. } => SymbolStage::Failed,
             RowState::Ready { .. } => SymbolStage::Ready,
         };
-        let dylib = Some(self.dylibs[row.dylib].name.clone());
+        let dylib = Some(self.dylib_name_of(row));
         WaitedSymbol { symbol: row.name.clone(), dylib, stage }
     }
 }
