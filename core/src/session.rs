@@ -137,7 +137,7 @@ impl ExecutionSession {
         let mut left = None;
         let (result, attendance) = self.locked(|Locked { state, effects }| {
             let result = operation(state, effects);
-            let attendance = state.finish_transaction();
+            let attendance = state.finish_transaction(effects);
             // They are large: what leaves nothing moves nothing.
             if !effects.is_empty() {
                 left = Some(std::mem::take(effects));
