@@ -184,6 +184,7 @@ impl<P: Payload> SessionState<P> {
             }
             self.count_steps(before - budget);
         }
+        self.look_again(effects);
     }
 
     /// Does all that is left to do.
@@ -219,7 +220,8 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    fn count_steps(&mut self, steps: usize) {
+    /// Counts steps of the present hold of the lock.
+    pub(super) fn count_steps(&mut self, steps: usize) {
         self.agenda.steps += steps;
     }
 
