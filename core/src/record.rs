@@ -35,6 +35,13 @@
 //! once for each such count and remembers what was seen (`SearchOrder::remember`); with the same count it still
 //! holds. In an order of one dylib nothing comes before, and a removed dylib has no definitions.
 //!
+//! # Memory
+//!
+//! A record goes with its name's last Ready definition. The room of the table itself, 12 to 24 bytes for each name that
+//! was Ready at the same time as the most others, stays until names have come anew that would fill it: then it halves. A
+//! smaller table could only take its place behind a pointer of our own, which every reader would have to follow
+//! safely, and that costs each lookup more than what it could give back is worth.
+//!
 //! **Architecture Invariant:** what a reader answers is what the locked path would have answered at some
 //! moment between the reader's two looks at the gate.
 

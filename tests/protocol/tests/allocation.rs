@@ -72,6 +72,23 @@ fn a_further_definition_costs_as_much_however_many_there_are() {
     }
 }
 
+/// The table of the ready path keeps its room when its names go; see `core/src/record.rs`.
+#[test]
+fn names_that_were_ready_leave_a_few_bytes_each() {
+    const NAMES: usize = 100_000;
+    let (session, dylibs) = dylibs(1, |_| "stays".into());
+    let left = measure(|| {
+        let names: Vec<_> = (0..NAMES).map(|index| session.intern(&format!("goes_{index}"))).collect();
+        let tracker = dylibs[0].create_tracker();
+        let symbols = names.iter().map(|name| (name.clone(), at(1))).collect();
+        dylibs[0].define_with_tracker(absolute_symbols(symbols), &tracker).unwrap();
+        session.lookup(&order(&dylibs[0]), LookupSet::required(names)).unwrap();
+        tracker.remove().unwrap();
+    });
+    let each = left.bytes_current / NAMES as i64;
+    assert!(each < 32, "{each} bytes are left of each name");
+}
+
 #[test]
 fn a_lookup_of_many_allocates_its_answer_only() {
     let (session, dylibs) = dylibs(100, |index| format!("s{index}"));
