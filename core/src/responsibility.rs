@@ -111,6 +111,8 @@ impl MaterializationResponsibility {
     pub fn replace(mut self, unit: Box<dyn MaterializationUnit>) -> Result<(), Refused<Self, DefineError>> {
         let session = self.duty.session().clone();
         let (definition, unit) = session.describe(unit);
+        // This thread may run the new unit before the call returns, blocked in no more than that.
+        self.duty.give_back();
         let covered = &self.duty.symbols;
         match session
             .transact(|state, effects| state.replace(self.duty.claim, covered, definition, unit, effects))
@@ -119,7 +121,10 @@ impl MaterializationResponsibility {
                 self.duty.settle();
                 Ok(())
             }
-            Err(error) => Err(Refused::new(self, error)),
+            Err(error) => {
+                self.duty.hold();
+                Err(Refused::new(self, error))
+            }
         }
     }
 

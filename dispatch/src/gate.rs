@@ -17,10 +17,17 @@ use uruk_core::sync::{Condvar, Mutex};
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: CachePadded<AtomicUsize>,
-    /// Tasks that wait inside themselves for all *other* tasks to end.
-    inside: Mutex<usize>,
+    inside: Mutex<Inside>,
     /// A task ended after the closing, or one more of them waits for the others.
     progressed: Condvar,
+}
+
+/// Tasks that wait inside themselves for all *other* tasks to end.
+#[derive(Debug, Default)]
+struct Inside {
+    waiting: usize,
+    /// All tasks that were left have met here once. They stay released when some go on before others look again.
+    released: bool,
 }
 
 const CLOSED: usize = 1;
@@ -30,7 +37,7 @@ impl Gate {
     pub(crate) fn new() -> Self {
         Self {
             word: CachePadded::new(AtomicUsize::new(0)),
-            inside: Mutex::new(0),
+            inside: Mutex::new(Inside::default()),
             progressed: Condvar::new(),
         }
     }
@@ -87,15 +94,17 @@ impl Gate {
         }
     }
 
-    /// Blocks the running task until all tasks that are left wait here as well.
+    /// Blocks the running task until all tasks that are left wait here as well, or have. The gate must be closed: none
+    /// that comes later would be waited for.
     pub(crate) fn wait_for_others(&self) {
         let mut inside = self.inside.lock();
-        *inside += 1;
+        inside.waiting += 1;
         self.progressed.notify_all();
-        while self.pending() > *inside {
+        while !inside.released && self.pending() > inside.waiting {
             inside = self.progressed.wait(inside);
         }
-        *inside -= 1;
+        inside.released = true;
+        inside.waiting -= 1;
     }
 }
 
@@ -122,5 +131,19 @@ mod tests {
         gate.close();
         gate.wait_for_others();
         assert_eq!(gate.pending(), 1);
+    }
+
+    #[test]
+    fn tasks_that_have_met_do_not_wait_for_each_others_end() {
+        let gate = Gate::new();
+        assert!(gate.enter() && gate.enter());
+        gate.close();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| gate.wait_for_others());
+            gate.wait_for_others();
+            // This task goes on, and the other must as well.
+            other.join().unwrap();
+        });
+        assert_eq!(gate.pending(), 2);
     }
 }

@@ -42,7 +42,8 @@ impl Stage {
         Self::of(ExecutionSession::builder().dispatcher(dispatcher).build())
     }
 
-    fn of(session: ExecutionSession) -> Arc<Self> {
+    /// A stage for a session that was built for its model.
+    pub fn of(session: ExecutionSession) -> Arc<Self> {
         let dylib = session.create_jit_dylib("main").expect("the first dylib");
         Arc::new(Self { session, dylib })
     }

@@ -1,13 +1,15 @@
 //! Alias: which alias waits for which row, so that a cycle of aliases is an error and not a wait.
 //!
-//! Each alias waits for one source. An edge is there from the moment the alias's lookup is lodged until
-//! it ends; following edges from a source either comes to a row that is no alias, or back.
+//! Each alias waits for one source, or for the lookup that asks generators for it. An edge to a source is there from the
+//! moment the alias's lookup is lodged until it ends; following edges from a source either comes to a row that is no alias, or back.
+
+use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
 use crate::{LookupError, SymbolName};
 
-use super::ids::RowId;
+use super::ids::{QueryId, RowId};
 use super::lookup::Search;
 use super::{Payload, SessionState};
 
@@ -18,8 +20,69 @@ pub(crate) struct AliasEdge {
     pub(crate) source: SymbolName,
 }
 
-/// For each alias that waits, the row it waits for.
-pub(crate) type AliasEdges = FxHashMap<RowId, RowId>;
+/// What aliases wait for.
+#[derive(Debug, Default)]
+pub(crate) struct AliasEdges {
+    /// For each alias whose source is known, that.
+    sources: FxHashMap<RowId, RowId>,
+    /// How many of these aliases have a row for their source.
+    wanted: FxHashMap<RowId, usize>,
+    /// For each alias whose lookup is on its way past generators, that lookup.
+    sought: FxHashMap<RowId, QueryId>,
+}
+
+impl AliasEdges {
+    /// The row that an alias waits for, if that is known yet.
+    pub(super) fn source_of(&self, alias: RowId) -> Option<RowId> {
+        self.sources.get(&alias).copied()
+    }
+
+    /// The lookup that is on its way to find what the alias waits for.
+    pub(super) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
+        self.sought.get(&alias).copied()
+    }
+
+    /// How many aliases wait for a source that is known; how many for a lookup.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn len(&self) -> (usize, usize) {
+        assert_eq!(self.wanted.values().sum::<usize>(), self.sources.len());
+        (self.sources.len(), self.sought.len())
+    }
+
+    /// The lookup has been suspended with these aliases.
+    pub(super) fn seek(&mut self, aliases: &[AliasEdge], query: QueryId) {
+        self.sought.extend(aliases.iter().map(|edge| (edge.alias, query)));
+    }
+
+    /// It is no longer.
+    pub(super) fn seek_no_more(&mut self, aliases: &[AliasEdge]) {
+        for AliasEdge { alias, .. } in aliases {
+            self.sought.remove(alias);
+        }
+    }
+
+    fn insert(&mut self, alias: RowId, source: RowId) {
+        if let Some(before) = self.sources.insert(alias, source) {
+            self.want_less(before);
+        }
+        *self.wanted.entry(source).or_default() += 1;
+    }
+
+    fn remove(&mut self, alias: RowId) {
+        if let Some(source) = self.sources.remove(&alias) {
+            self.want_less(source);
+        }
+    }
+
+    fn want_less(&mut self, source: RowId) {
+        if let Entry::Occupied(mut wanted) = self.wanted.entry(source) {
+            *wanted.get_mut() -= 1;
+            if *wanted.get() == 0 {
+                wanted.remove();
+            }
+        }
+    }
+}
 
 impl<P: Payload> SessionState<P> {
     /// Notes what the aliases of a lookup wait for; gives the aliases noted.
@@ -52,17 +115,25 @@ impl<P: Payload> SessionState<P> {
     /// The lookup of these aliases has ended.
     pub(crate) fn forget_aliases(&mut self, aliases: &[RowId]) {
         for alias in aliases {
-            self.aliases.remove(alias);
+            self.aliases.remove(*alias);
         }
     }
 
     /// The cycle that an edge from `alias` to `source` would close.
+    ///
+    /// # Cost
+    /// One step if no alias waits for `alias`: nothing leads back to it. Otherwise one for each alias from `source` on.
+    /// A chain that is looked up from either end costs one step an alias; one whose middle comes last, in many pieces,
+    /// at most the length of the piece behind for each piece.
     fn cycle_through(&self, alias: RowId, source: RowId) -> Option<Vec<SymbolName>> {
+        if alias != source && !self.aliases.wanted.contains_key(&alias) {
+            return None;
+        }
         let mut cursor = Some(source);
         while let Some(row) = cursor
             && row != alias
         {
-            cursor = self.aliases.get(&row).copied();
+            cursor = self.aliases.source_of(row);
         }
         cursor?;
         let name = |row: RowId| self.rows.get(row).map(|row| row.name.clone());
@@ -70,7 +141,7 @@ impl<P: Payload> SessionState<P> {
         let mut row = source;
         while row != alias {
             cycle.extend(name(row));
-            row = *self.aliases.get(&row)?;
+            row = self.aliases.source_of(row)?;
         }
         cycle.extend(name(alias));
         Some(cycle)

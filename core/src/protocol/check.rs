@@ -159,16 +159,22 @@ impl<P: Payload> SessionState<P> {
 
     /// I2: a lodged query waits for something, in the lists of exactly the rows that are not far enough.
     fn check_queries(&self) {
-        let mut aliases = 0;
+        let (mut aliases, mut sought) = (0, 0);
         for (id, query) in self.queries.iter() {
-            let Phase::Lodged(lodged) = &query.phase else { continue };
+            let lodged = match &query.phase {
+                Phase::Lodged(lodged) => lodged,
+                Phase::Suspended(suspended) => {
+                    sought += suspended.search.aliases.len();
+                    continue;
+                }
+            };
             let waiting =
                 lodged.entries.iter().filter(|entry| matches!(entry.progress, Progress::Waiting { .. }));
             assert_eq!(waiting.count(), lodged.outstanding);
             assert!(lodged.outstanding > 0, "{id:?} has everything and has not ended");
             aliases += lodged.aliases.len();
         }
-        assert_eq!(self.aliases.len(), aliases);
+        assert_eq!(self.aliases.len(), (aliases, sought));
         let mut listed = 0;
         for (id, row) in self.rows.iter() {
             listed += row.waiting().map_or(0, |waiting| self.check_list(id, waiting.queries));

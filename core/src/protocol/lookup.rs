@@ -85,6 +85,9 @@ impl<P: Payload> SessionState<P> {
             let asked_by = search.asked_by;
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
             let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by });
+            if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) {
+                self.aliases.seek(&suspended.search.aliases, query);
+            }
             self.advance(query, effects);
             return Some(query);
         }
@@ -144,6 +147,7 @@ impl<P: Payload> SessionState<P> {
         mut suspended: Box<Suspended>,
         effects: &mut Effects<P>,
     ) {
+        self.aliases.seek_no_more(&suspended.search.aliases);
         let matches = self.match_all(&suspended.search);
         if suspended.search.flags_only {
             let answer = self.answer_flags(&suspended.search, &matches.rows);

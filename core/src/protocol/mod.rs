@@ -13,7 +13,7 @@
 //! | fail | `fail.rs` | rows fail, and everything that waits on them |
 //! | remove | `remove.rs` | rows disappear |
 //! | settle | `settle.rs` | long consequences are worked off in slices |
-//! | begin_wait, end_wait | `waits_for.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
+//! | begin_wait, end_wait | `waits_for.rs`, `look.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
 //! | why, expire | `why.rs` | nothing changes, or a query ends with an explanation |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
 //! | commit | `transaction.rs` | several of the above happen together or not at all |
@@ -45,6 +45,7 @@ pub(crate) mod generate;
 pub(crate) mod ids;
 mod initializers;
 mod link_order;
+mod look;
 pub(crate) mod lookup;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
@@ -61,6 +62,8 @@ pub(crate) mod slab;
 mod slices;
 pub(crate) mod transaction;
 pub(crate) mod transfer;
+#[cfg(all(test, not(uruk_loom)))]
+mod victims;
 #[cfg_attr(not(test), expect(dead_code, reason = "what explains and measures waits has no caller yet"))]
 mod waiting_on;
 pub(crate) mod waits_for;

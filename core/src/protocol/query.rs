@@ -240,6 +240,7 @@ impl<P: Payload> SessionState<P> {
         let symbols = match &mut query.phase {
             Phase::Suspended(suspended) => {
                 let symbols = suspended.search.symbols.len();
+                self.aliases.seek_no_more(&suspended.search.aliases);
                 self.queries.remove(id);
                 return Some((handler, symbols));
             }

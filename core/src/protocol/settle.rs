@@ -192,6 +192,7 @@ impl<P: Payload> SessionState<P> {
             }
             self.count_steps(before - budget);
         }
+        self.look_again(effects);
     }
 
     /// Does all that is left to do.
@@ -245,6 +246,7 @@ impl<P: Payload> SessionState<P> {
         self.fallen.len() + self.agenda.fallen.len()
     }
 
+    /// Counts steps of the present hold of the lock.
     pub(super) fn count_steps(&mut self, steps: usize) {
         self.agenda.steps += steps;
     }

@@ -10,6 +10,7 @@
 //! | blocked lookup → the lookup above it on the same thread's stack | a frame goes on when what it called returns |
 //! | emitted row → all its unexplored edges in the forest | Ready means that all of them are |
 //! | alias → its source | the alias takes its address from it, and depends on it |
+//! | alias → what its lookup waits for at a generator | only that lookup finds the source |
 //! | lookup at a generator → the blocked thread that holds the generator's request | a generator serves one lookup at a time |
 //!
 //! Every edge is necessary for its origin, so a cycle through at least one blocked lookup never ends, whatever others
@@ -17,29 +18,30 @@
 //! a deadline have no edge: somebody may still finish them. (A lookup with a deadline that would close a cycle itself
 //! is told at once: nothing but its own end can break the cycle.)
 //!
-//! # When it is looked for
-//!
-//! Edges appear when a wait begins, when a blocked lookup moves on from a generator, when an alias is lodged and when
-//! an emission hangs in the forest; each looks for a cycle through itself. `delegate` and `replace` add none: their
-//! thread runs, so nobody holds what they made and is blocked. The lookup whose edge closes the cycle gets the error;
-//! where no lookup's edge does, the newest of those in the cycle.
+//! Nor has a row that is being removed, whose end ends what waits for it. Cycles are looked for in `look.rs`.
 //!
 //! # Cost
 //!
-//! Nothing while no thread is blocked with something in its hands. A wait that begins walks what it needs, once. An
-//! emission is looked at only if its symbols are *watched*, which is to say that a blocked thread needs them; then it
-//! walks what they need, but for what is *barren*: known to lead to no blocked thread. So each symbol is walked once for
-//! each wait that begins, and again only between two blocked threads.
+//! Nothing while no thread is blocked with something in its hands. Let a *walk* be one step for each symbol and edge that
+//! leads from a node, as far as what is *barren*: known to lead to no blocked thread. A wait that begins walks three times:
+//! what it needs is *watched*, and looked through without and with the stacks of threads. An emission or the lookup of
+//! aliases does the same, but only if a blocked thread needs its symbols. Each deadlock that is found walks once or
+//! twice more.
+//!
+//! What is barren is forgotten when a wait begins, and when a walk meets a blocked thread: emissions that all lie between
+//! blocked threads walk as often as they come, each as far as the graph goes. A walk is one hold of the lock, counted
+//! like slices are (`steps_max`), but not cut into them.
 
 use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::RequiredState;
 use crate::sync::weakened;
-use crate::{LookupError, RequiredState};
 
 use super::effects::Effects;
 use super::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
+use super::look::Look;
 use super::query::{Phase, Query};
 use super::row::{Row, RowState};
 use super::slab::Slab;
@@ -48,18 +50,20 @@ use super::{Payload, SessionState};
 /// The blocked threads and what is known of the rows they need.
 #[derive(Debug)]
 pub(crate) struct WaitsFor {
-    waits: Slab<WaitId, Blocked>,
-    of_query: FxHashMap<QueryId, WaitId>,
+    pub(super) waits: Slab<WaitId, Blocked>,
+    pub(super) of_query: FxHashMap<QueryId, WaitId>,
     /// Which blocked lookup keeps a responsibility from going on.
     claims: FxHashMap<ClaimId, WaitId>,
     /// The same for the generators' requests on behalf of lookups.
     requests: FxHashMap<QueryId, WaitId>,
     /// All rows that blocked lookups need, directly or not; some that they needed.
-    watched: FxHashSet<RowId>,
+    pub(super) watched: FxHashSet<RowId>,
     /// Watched rows that are known not to need anything that a blocked thread holds.
     barren: FxHashSet<RowId>,
     /// How many waits have begun.
     begun: u64,
+    /// What appeared while it was not known who falls.
+    pub(super) postponed: Vec<Look>,
 }
 
 /// What a thread that is about to block holds.
@@ -75,13 +79,13 @@ pub(crate) struct Holdings {
 
 /// A lookup in which a thread is blocked.
 #[derive(Debug)]
-struct Blocked {
-    query: QueryId,
+pub(super) struct Blocked {
+    pub(super) query: QueryId,
     holdings: Holdings,
     /// The lookup in which the same thread is blocked above this one, on the stack of the same loop.
     above: Option<WaitId>,
     /// Its place in the order of all that began.
-    began: u64,
+    pub(super) began: u64,
 }
 
 /// What the graph is made of.
@@ -121,6 +125,7 @@ impl WaitsFor {
             watched: FxHashSet::default(),
             barren: FxHashSet::default(),
             begun: 0,
+            postponed: Vec::new(),
         }
     }
 
@@ -214,69 +219,12 @@ impl<P: Payload> SessionState<P> {
         if graph.is_empty() {
             graph.watched = FxHashSet::default();
             graph.barren = FxHashSet::default();
+            graph.postponed = Vec::new();
         }
-    }
-
-    /// A query has been lodged, or has come to a generator. Looks for a cycle if a thread is blocked in it, or if
-    /// it is that of aliases somebody blocked needs.
-    pub(super) fn wait_moved(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        if self.waits_for.is_empty() {
-            return;
-        }
-        if let Some(&wait) = self.waits_for.of_query.get(&query) {
-            self.watch_beyond(Node::Wait(wait));
-            self.end_deadlocks_through(Node::Wait(wait), effects);
-            return;
-        }
-        let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get(query) else { return };
-        let watched = |alias: &&RowId| self.waits_for.watched.contains(*alias);
-        let aliases: Vec<_> = lodged.aliases.iter().filter(watched).copied().collect();
-        for alias in aliases {
-            let alias = Node::Row(alias, RequiredState::Ready);
-            self.watch_beyond(alias);
-            self.end_deadlocks_through(alias, effects);
-        }
-    }
-
-    /// Rows of one group have been emitted and hang in the forest. Looks for a cycle if somebody blocked needs them.
-    pub(super) fn wait_hung(&mut self, rows: &[RowId], effects: &mut Effects<P>) {
-        if self.waits_for.is_empty() {
-            return;
-        }
-        let watched = |row: &&RowId| self.waits_for.watched.contains(*row);
-        let Some(&row) = rows.iter().find(watched) else { return };
-        self.watch_beyond(Node::Row(row, RequiredState::Ready));
-        if let Some(together) = self.component_of(row) {
-            self.end_deadlocks_through(Node::Together(together), effects);
-        }
-    }
-
-    /// Fails one lookup of each cycle through `node`, until there is none.
-    fn end_deadlocks_through(&mut self, node: Node, effects: &mut Effects<P>) {
-        // The stack of a thread is asked last: a path from symbol to symbol says more.
-        while let Some(cycle) =
-            self.deadlock_through(node, false).or_else(|| self.deadlock_through(node, true))
-        {
-            let path = self.describe_deadlock(&cycle);
-            let Some(query) = self.to_be_told(&cycle) else { return };
-            self.fail_query(query, LookupError::WouldDeadlock { path }, effects);
-        }
-    }
-
-    /// The lookup that gets the error: the one that closed the cycle, or the newest that the cycle leaves by what it
-    /// looks up.
-    fn to_be_told(&self, cycle: &[Node]) -> Option<QueryId> {
-        let after = cycle.iter().cycle().skip(1);
-        let lookups = cycle.iter().zip(after).filter_map(|(node, next)| match (node, next) {
-            (Node::Wait(_), Node::Wait(_)) => None,
-            (&Node::Wait(wait), _) => self.waits_for.waits.get(wait),
-            _ => None,
-        });
-        lookups.max_by_key(|wait| wait.began).map(|wait| wait.query)
     }
 
     /// A cycle through `start` and a blocked lookup, from `start` on; of edges along stacks only if `stacked`.
-    fn deadlock_through(&mut self, start: Node, stacked: bool) -> Option<Vec<Node>> {
+    pub(super) fn deadlock_through(&mut self, start: Node, stacked: bool) -> Option<Vec<Node>> {
         let start = Step { node: start, blocked: matches!(start, Node::Wait(_)) };
         let target = Step { blocked: true, ..start };
         let mut parents: FxHashMap<Step, Step> = FxHashMap::default();
@@ -284,6 +232,7 @@ impl<P: Payload> SessionState<P> {
         let mut barren = true;
         while let Some(step) = stack.pop() {
             self.successors(step.node, step.node == start.node, stacked, &mut next);
+            self.count_steps(1 + next.len());
             for node in next.drain(..) {
                 let waits = matches!(node, Node::Wait(_));
                 barren &= !waits;
@@ -338,7 +287,8 @@ impl<P: Payload> SessionState<P> {
 
     fn needed_by_row(&self, id: RowId, required: RequiredState, out: &mut Vec<Node>) {
         let Some(row) = self.rows.get(id) else { return };
-        if !is_behind(row, required) {
+        // A row that is being removed ends all that waits for it.
+        if !is_behind(row, required) || self.is_condemned(row) {
             return;
         }
         if matches!(row.state, RowState::Emitted { .. }) {
@@ -346,10 +296,17 @@ impl<P: Payload> SessionState<P> {
         }
         let Some(claim) = row.claim() else { return };
         out.extend(self.waits_for.claims.get(&claim).map(|&wait| Node::Wait(wait)));
-        out.extend(self.aliases.get(&id).map(|&source| Node::Row(source, required)));
+        match self.aliases.source_of(id) {
+            Some(source) => out.push(Node::Row(source, required)),
+            None => {
+                if let Some(query) = self.aliases.sought_by(id) {
+                    self.needed_by_query(query, out);
+                }
+            }
+        }
     }
 
-    fn needed_by_query(&self, id: QueryId, out: &mut Vec<Node>) {
+    pub(super) fn needed_by_query(&self, id: QueryId, out: &mut Vec<Node>) {
         match self.queries.get(id).filter(|query| query.is_live()).map(|query| &query.phase) {
             Some(Phase::Lodged(lodged)) if lodged.ended => {}
             Some(Phase::Lodged(lodged)) => {
@@ -368,7 +325,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Watches all rows that `node` needs, directly or not.
-    fn watch_beyond(&mut self, node: Node) {
+    pub(super) fn watch_beyond(&mut self, node: Node) {
         let mut stack = Vec::new();
         self.needed_rows(node, &mut stack);
         let mut components = FxHashSet::default();
@@ -376,7 +333,11 @@ impl<P: Payload> SessionState<P> {
             match node {
                 Node::Row(row, _) if !self.waits_for.watched.insert(row) => {}
                 Node::Together(component) if !components.insert(component) => {}
-                node => self.needed_rows(node, &mut stack),
+                node => {
+                    let before = stack.len();
+                    self.needed_rows(node, &mut stack);
+                    self.count_steps(1 + stack.len() - before);
+                }
             }
         }
         self.forget_unwatched();
@@ -404,7 +365,7 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    fn component_of(&self, row: RowId) -> Option<u32> {
+    pub(super) fn component_of(&self, row: RowId) -> Option<u32> {
         self.forest.component(self.rows.get(row)?.waiting()?.node?)
     }
 }

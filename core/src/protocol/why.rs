@@ -29,6 +29,14 @@ pub(crate) struct Begun {
     pub(crate) at: Duration,
 }
 
+/// How much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    Everything,
+    /// Not what only a walk over the whole session finds: who demands a symbol, what its unit has asked for.
+    AtHand,
+}
+
 impl<P: Payload> SessionState<P> {
     /// See [`crate::ExecutionSession::why_along`]. `now` is measured as [`Begun::at`] is.
     pub(crate) fn why(
@@ -38,11 +46,22 @@ impl<P: Payload> SessionState<P> {
         first: Arc<str>,
         now: Option<Duration>,
     ) -> Why {
+        self.why_along(order, symbol, first, now, Detail::Everything)
+    }
+
+    fn why_along(
+        &self,
+        order: &[(DylibId, JitDylibLookupFlags)],
+        symbol: &SymbolName,
+        first: Arc<str>,
+        now: Option<Duration>,
+        detail: Detail,
+    ) -> Why {
         for &(dylib, flags) in order.iter().filter(|(dylib, _)| self.dylibs.contains(*dylib)) {
             if matches!(self.visibility(dylib, symbol, flags), Visibility::Visible)
                 && let Some(row) = self.find(dylib, symbol)
             {
-                return self.why_row(row, now);
+                return self.why_row(row, now, detail);
             }
         }
         let live = || order.iter().filter_map(|(dylib, _)| self.dylibs.get(*dylib));
@@ -82,25 +101,26 @@ impl<P: Payload> SessionState<P> {
         Some(waiting)
     }
 
-    /// Why each symbol of a query is not far enough; some of them where they are many.
+    /// Why each symbol of a query is not far enough; some of them where they are many. A deadline may pass at any time,
+    /// and no thread shall be held up by it: only what is at hand.
     fn waiting_of(&self, query: QueryId) -> Option<Vec<Why>> {
         const SYMBOLS_MAX: usize = 8;
         Some(match &self.queries.get(query).filter(|query| query.is_live())?.phase {
             Phase::Lodged(lodged) => {
                 let waits = lodged.entries.iter().filter(|entry| entry.waits());
-                waits.take(SYMBOLS_MAX).map(|entry| self.why_row(entry.row, None)).collect()
+                waits.take(SYMBOLS_MAX).map(|entry| self.why_row(entry.row, None, Detail::AtHand)).collect()
             }
             Phase::Suspended(suspended) => {
                 let order = &suspended.search.order;
                 let first = order.first().and_then(|(dylib, _)| self.dylibs.get(*dylib));
                 let first = first.map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone());
                 let missing = suspended.missing().take(SYMBOLS_MAX);
-                missing.map(|name| self.why(order, name, first.clone(), None)).collect()
+                missing.map(|name| self.why_along(order, name, first.clone(), None, Detail::AtHand)).collect()
             }
         })
     }
 
-    fn why_row(&self, id: RowId, now: Option<Duration>) -> Why {
+    fn why_row(&self, id: RowId, now: Option<Duration>, detail: Detail) -> Why {
         let row = &self.rows[id];
         let unit = row.unit_name.clone();
         let state = match row.state {
@@ -108,10 +128,10 @@ impl<P: Payload> SessionState<P> {
             RowState::Returned { .. } => WhyState::Returned { unit },
             RowState::Materializing { claim, .. } => match self.is_queued(claim) {
                 true => WhyState::Queued { unit },
-                false => WhyState::Materializing(self.work_of(claim, unit, now)),
+                false => WhyState::Materializing(self.work_of(claim, unit, now, detail)),
             },
             RowState::Resolved { claim, address, .. } => {
-                WhyState::Resolved { address, work: self.work_of(claim, unit, now) }
+                WhyState::Resolved { address, work: self.work_of(claim, unit, now, detail) }
             }
             RowState::Emitted { address, .. } => {
                 WhyState::Emitted { address, unit, waits_for: self.dependencies_of(row) }
@@ -120,7 +140,11 @@ impl<P: Payload> SessionState<P> {
             RowState::Ready { address } => WhyState::Ready { address },
         };
         let dylib = self.dylib_name_of(row);
-        Why { symbol: row.name.clone(), dylib, state, demand: self.demand_for(row) }
+        let demand = match detail {
+            Detail::Everything => self.demand_for(row),
+            Detail::AtHand => Demand::default(),
+        };
+        Why { symbol: row.name.clone(), dylib, state, demand }
     }
 
     /// Whether the unit is known not to have begun.
@@ -128,14 +152,16 @@ impl<P: Payload> SessionState<P> {
         self.notes_units && self.claims[claim].begun.is_none()
     }
 
-    fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>) -> Work {
+    fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {
         let begun = self.claims[claim].begun.as_deref();
         let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
         let blocked_in = self.waits_for.blocked_with(claim).map(|query| self.symbols_of(query));
         let mut asked_for = WaitedFor::default();
         let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim) && query.is_live();
-        for query in self.queries.iter().map(|(_, query)| query).filter(asked) {
-            self.add_symbols_of(query, &mut asked_for);
+        if detail == Detail::Everything {
+            for query in self.queries.iter().map(|(_, query)| query).filter(asked) {
+                self.add_symbols_of(query, &mut asked_for);
+            }
         }
         Work { unit, thread: begun.map(|begun| begun.thread.clone()), age, blocked_in, asked_for }
     }

@@ -4,7 +4,7 @@ use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
 use crate::protocol::query::Found;
 use crate::query::{BlockedLookup, Completion};
-use crate::sync::Arc;
+use crate::sync::{Arc, weakened};
 use crate::{Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
 
 use super::{ExecutionSession, holding};
@@ -70,6 +70,10 @@ impl ExecutionSession {
         if let (Ok(false), Some(query)) = (&waited, query) {
             // The answer may have come meanwhile, and is as good.
             self.transact(|state, effects| state.expire(query, effects));
+            // Whoever ended the query may still be on its way with the answer, and does not block before it is there.
+            if !weakened("deadline::takes_what_is_not_there_yet") {
+                blocked.latch.wait();
+            }
         }
         if deadline.is_some() {
             // What was held back and has not run lies in this thread's queue still.

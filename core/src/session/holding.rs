@@ -39,6 +39,8 @@ struct ThisThread {
     /// The units that frames materialize, each with its frame.
     units: Vec<(u64, SessionTag, ClaimId)>,
     frames_begun: u64,
+    /// How much the thread has ever taken.
+    taken: u64,
     /// The lookups the thread is blocked in and the protocol knows of, outermost first.
     levels: Vec<Level>,
 }
@@ -48,14 +50,17 @@ struct HeldHere {
     what: Held,
     /// The frame that was innermost.
     frame: u64,
+    /// Its number among all that the thread has taken.
+    number: u64,
 }
 
 struct Level {
     session: SessionTag,
     /// None until the lookup is known to wait.
     wait: Option<WaitId>,
-    /// The frame that was innermost: it and those beneath it hold what earlier levels have told.
-    frame: u64,
+    /// How much the thread had taken before: earlier levels have told that. Frames are no measure of it, for a task that
+    /// no session knows runs without one.
+    taken: u64,
 }
 
 thread_local! {
@@ -72,7 +77,9 @@ impl Hold {
     /// Notes that this thread holds something of `session`.
     pub(crate) fn take(session: &ExecutionSession, what: Held) -> Option<Self> {
         with(|thread| {
-            let held = Some(HeldHere { session: session.tag(), what, frame: thread.innermost() });
+            thread.taken += 1;
+            let (frame, number) = (thread.innermost(), thread.taken);
+            let held = Some(HeldHere { session: session.tag(), what, frame, number });
             match thread.free.pop() {
                 Some(place) => {
                     thread.held[place] = held;
@@ -112,7 +119,7 @@ impl ThisThread {
         }
         let mut holdings = Holdings { below: below.and_then(|level| level.wait), ..Holdings::default() };
         for held in self.held.iter().flatten().filter(|held| held.session == session) {
-            let told = below.is_some_and(|level| held.frame <= level.frame);
+            let told = below.is_some_and(|level| held.number <= level.taken);
             if told || (held.frame > 0 && self.frames.binary_search(&held.frame).is_err()) {
                 continue;
             }
@@ -173,8 +180,8 @@ pub(super) fn about_to_block(session: &ExecutionSession) -> Option<(Blocking<'_>
     let tag = session.tag();
     let holdings = with(|thread| {
         let holdings = thread.untold(tag)?;
-        let frame = thread.innermost();
-        thread.levels.push(Level { session: tag, wait: None, frame });
+        let taken = thread.taken;
+        thread.levels.push(Level { session: tag, wait: None, taken });
         Some(holdings)
     });
     holdings.flatten().map(|holdings| (Blocking { session }, holdings))

@@ -21,6 +21,8 @@ impl ExecutionSession {
     /// # Errors
     /// [`LookupError::NotFound`] names every missing symbol and the dylibs searched;
     /// [`LookupError::Failed`] carries the chain from the symbol to what broke.
+    /// [`LookupError::WouldDeadlock`] names a cycle of blocked lookups that this one would close. A cycle that leads through
+    /// two sessions is not seen, and hangs: no session knows what another waits for.
     ///
     /// # Cost
     /// Symbols that are all Ready: no lock, one probe each, and one allocation for the answer. Otherwise one

@@ -1,0 +1,153 @@
+//! Look: when the wait-for graph is searched for a cycle, and who is told of one.
+//!
+//! Edges appear when a wait begins, when a blocked lookup moves on from a generator, when a lookup of aliases comes to a
+//! generator or is lodged, and when an emission hangs in the forest; each looks for a cycle through itself. `delegate` and
+//! `replace` add none: their thread runs, so nobody holds what they made and is blocked. The lookup whose edge closes the
+//! cycle gets the error; where no lookup's edge does, the newest of those in the cycle.
+//!
+//! While a removal or a failure spreads, some of what is needed is about to end, and a cycle through it with it. The look
+//! is postponed to the slice in which everything has fallen that will fall.
+
+use crate::{LookupError, RequiredState};
+
+use super::effects::Effects;
+use super::generate::Suspended;
+use super::ids::{QueryId, RowId};
+use super::query::{Lodged, Phase, Query};
+use super::waits_for::Node;
+use super::{Payload, SessionState};
+
+/// An edge that has appeared, to be looked at later.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Look {
+    /// See [`SessionState::wait_moved`].
+    Moved(QueryId),
+    /// See [`SessionState::wait_hung`].
+    Hung(RowId),
+}
+
+impl<P: Payload> SessionState<P> {
+    /// A query has been lodged, or has come to a generator. Looks for a cycle if a thread is blocked in it, or if
+    /// it is that of aliases somebody blocked needs.
+    pub(super) fn wait_moved(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        if self.waits_for.is_empty() {
+            return;
+        }
+        if let Some(&wait) = self.waits_for.of_query.get(&query) {
+            self.watch_beyond(Node::Wait(wait));
+            if !self.postpones(Look::Moved(query)) {
+                self.end_deadlocks_through(Node::Wait(wait), effects);
+            }
+            return;
+        }
+        let aliases = self.watched_aliases_of(query);
+        for &alias in &aliases {
+            self.watch_beyond(Node::Row(alias, RequiredState::Ready));
+        }
+        if aliases.is_empty() || self.postpones(Look::Moved(query)) {
+            return;
+        }
+        if let Some(Query { phase: Phase::Suspended(_), .. }) = self.queries.get(query) {
+            // All of them wait for the same generator.
+            let mut served = Vec::new();
+            self.needed_by_query(query, &mut served);
+            served.into_iter().for_each(|served| self.end_deadlocks_through(served, effects));
+        } else {
+            let ready = |alias| Node::Row(alias, RequiredState::Ready);
+            aliases.into_iter().for_each(|alias| self.end_deadlocks_through(ready(alias), effects));
+        }
+    }
+
+    /// Rows of one group have been emitted and hang in the forest. Looks for a cycle if somebody blocked needs them.
+    pub(super) fn wait_hung(&mut self, rows: &[RowId], effects: &mut Effects<P>) {
+        if self.waits_for.is_empty() {
+            return;
+        }
+        let watched = |row: &&RowId| self.waits_for.watched.contains(*row);
+        let Some(&row) = rows.iter().find(watched) else { return };
+        self.watch_beyond(Node::Row(row, RequiredState::Ready));
+        if let Some(together) = self.component_of(row)
+            && !self.postpones(Look::Hung(row))
+        {
+            self.end_deadlocks_through(Node::Together(together), effects);
+        }
+    }
+
+    /// Whether some of what is needed is about to end, and it is not known what.
+    pub(super) fn is_falling(&self) -> bool {
+        self.forest.is_failing() || !self.agenda.condemned.is_empty()
+    }
+
+    /// Looks for what was postponed, once everything has fallen that will fall.
+    pub(super) fn look_again(&mut self, effects: &mut Effects<P>) {
+        if self.waits_for.postponed.is_empty() || self.is_falling() {
+            return;
+        }
+        for look in std::mem::take(&mut self.waits_for.postponed) {
+            match look {
+                Look::Moved(query) => self.wait_moved(query, effects),
+                Look::Hung(row) => self.wait_hung(&[row], effects),
+            }
+        }
+    }
+
+    /// Whether the look must come later; notes it then.
+    fn postpones(&mut self, look: Look) -> bool {
+        if !self.is_falling() {
+            return false;
+        }
+        let (queries, rows) = (&self.queries, &self.rows);
+        let postponed = &mut self.waits_for.postponed;
+        // What has ended makes room before the list grows; where most still waits it grows all the same.
+        if postponed.len() == postponed.capacity() {
+            postponed.retain(|look| match *look {
+                Look::Moved(query) => queries.contains(query),
+                Look::Hung(row) => rows.contains(row),
+            });
+            postponed.reserve(postponed.len() + 1);
+        }
+        postponed.push(look);
+        true
+    }
+
+    /// The aliases of the query that a blocked lookup needs.
+    fn watched_aliases_of(&self, query: QueryId) -> Vec<RowId> {
+        let watched = |alias: &RowId| self.waits_for.watched.contains(alias);
+        match self.queries.get(query).map(|query| &query.phase) {
+            Some(Phase::Lodged(Lodged { aliases, .. })) => aliases.iter().copied().filter(watched).collect(),
+            Some(Phase::Suspended(suspended)) => {
+                let Suspended { search, .. } = &**suspended;
+                search.aliases.iter().map(|edge| edge.alias).filter(watched).collect()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// Fails one lookup of each cycle through `node`, until there is none.
+    fn end_deadlocks_through(&mut self, node: Node, effects: &mut Effects<P>) {
+        // The stack of a thread is asked last: a path from symbol to symbol says more.
+        while let Some(cycle) =
+            self.deadlock_through(node, false).or_else(|| self.deadlock_through(node, true))
+        {
+            let path = self.describe_deadlock(&cycle);
+            let Some(query) = self.to_be_told(&cycle) else { return };
+            self.fail_query(query, LookupError::WouldDeadlock { path }, effects);
+        }
+    }
+
+    /// The lookup that gets the error: the one that closed the cycle, which is the first, or else the newest that the
+    /// cycle leaves by what it looks up.
+    fn to_be_told(&self, cycle: &[Node]) -> Option<QueryId> {
+        let after = cycle.iter().cycle().skip(1);
+        let mut lookups = cycle.iter().zip(after).map(|(node, next)| match (node, next) {
+            (Node::Wait(_), Node::Wait(_)) => None,
+            (&Node::Wait(wait), _) => self.waits_for.waits.get(wait),
+            _ => None,
+        });
+        let told = match lookups.next() {
+            Some(Some(closes)) => Some(closes),
+            _ => lookups.flatten().max_by_key(|wait| wait.began),
+        };
+        told.map(|wait| wait.query)
+    }
+}

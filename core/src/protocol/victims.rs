@@ -1,0 +1,236 @@
+//! Who is told of a deadlock, and when: states built step by step, without threads.
+
+use super::alias::AliasEdge;
+use super::define::Definition;
+use super::effects::{Completed, Effects};
+use super::ids::{ClaimId, DylibId, QueryId, TrackerId, WaitId};
+use super::lookup::Search;
+use super::waits_for::Holdings;
+use super::{Payload, SessionState};
+use crate::session::SessionTag;
+use crate::{
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupError,
+    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
+    TaskPriority,
+};
+
+enum Numbers {}
+
+impl Payload for Numbers {
+    type Unit = u32;
+    type Handler = u32;
+    type Generator = u32;
+    type Resource = u32;
+}
+
+struct Scene {
+    state: SessionState<Numbers>,
+    pool: SymbolStringPool,
+    dylib: DylibId,
+    effects: Effects<Numbers>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut state = SessionState::new(false);
+        state.agenda.slice_steps = 1;
+        let dylib = state.create_dylib("main".into()).unwrap();
+        Self { state, pool: SymbolStringPool::new(), dylib, effects: Effects::default() }
+    }
+
+    fn name(&self, name: &str) -> SymbolName {
+        self.pool.intern(name)
+    }
+
+    fn flags(&self, name: &str) -> SymbolFlagsMap {
+        [(self.name(name), SymbolFlags::EXPORTED)].into_iter().collect()
+    }
+
+    fn define(&mut self, tracker: Option<TrackerId>, name: &str) {
+        let definition = Definition {
+            unit_name: self.name(name),
+            symbols: self.flags(name),
+            initializer: None,
+            priority: TaskPriority::Demanded,
+            number: None,
+            by_task: false,
+        };
+        self.state.define(self.dylib, tracker, definition, 0, &mut self.effects).unwrap();
+    }
+
+    /// Defines a symbol and claims it: it is materializing.
+    fn claim(&mut self, tracker: Option<TrackerId>, name: &str) -> ClaimId {
+        self.define(tracker, name);
+        let query = self.look_up(0, &[name]).expect("nobody has materialized it");
+        self.state.withdraw(query, &mut self.effects);
+        self.effects.claimed.pop().expect("the unit was claimed").claim
+    }
+
+    fn search(&self, names: &[&str]) -> Search {
+        Search {
+            kind: LookupKind::Static,
+            order: vec![(self.dylib, JitDylibLookupFlags::MatchAllSymbols)],
+            symbols: LookupSet::required(names.iter().map(|name| self.name(name))),
+            required_state: RequiredState::Ready,
+            ..Search::default()
+        }
+    }
+
+    fn look_up(&mut self, handler: u32, names: &[&str]) -> Option<QueryId> {
+        let search = self.search(names);
+        self.state.lookup(search, handler, |_| "main".into(), &mut self.effects)
+    }
+
+    /// A thread that holds the claim blocks in a lookup of `names`.
+    fn block(&mut self, handler: u32, holds: ClaimId, names: &[&str], ends_by_itself: bool) -> WaitId {
+        let query = self.look_up(handler, names).expect("it waits");
+        let holdings = Holdings { claims: vec![holds], ends_by_itself, ..Holdings::default() };
+        self.state.begin_wait(query, holdings, &mut self.effects).expect("it lives")
+    }
+
+    fn emit(&mut self, claim: ClaimId, name: &str, needs: &[&str]) {
+        let (unit, symbols) = (self.name(name), self.flags(name));
+        let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
+        let addresses = [(self.name(name), address)].into_iter().collect();
+        self.state.resolve(claim, &unit, &symbols, &addresses, &mut self.effects).unwrap();
+        let rows = needs.iter().map(|needed| self.state.find(self.dylib, &self.name(needed)).unwrap());
+        let dependencies = rows.map(|row| Dependency { row, session: SessionTag::default() }).collect();
+        let group = DependenceGroup { symbols: vec![self.name(name)], dependencies };
+        self.state.emit(claim, &unit, &symbols, &[group], &mut self.effects).unwrap();
+    }
+
+    /// Which lookups have ended with an error since, and whether that was a deadlock.
+    fn told(&mut self) -> Vec<(u32, bool)> {
+        let failed = |Completed { handler, outcome }| Some((handler, outcome.err()?));
+        let failed = self.effects.completed.drain(..).filter_map(failed);
+        failed.map(|(handler, error)| (handler, matches!(error, LookupError::WouldDeadlock { .. }))).collect()
+    }
+
+    fn settle(&mut self) {
+        self.state.settle_all(&mut self.effects);
+        self.state.check();
+    }
+}
+
+#[test]
+fn the_lookup_that_moves_on_into_a_cycle_is_told_though_another_is_newer() {
+    let mut scene = Scene::new();
+    let (a, b) = (scene.claim(None, "a"), scene.claim(None, "b"));
+    let dylib = scene.dylib;
+    scene.state.add_generator(dylib, "generator".into(), 0, &mut scene.effects).unwrap();
+    scene.block(1, a, &["b", "x"], true);
+    scene.block(2, b, &["a"], false);
+    assert_eq!(scene.told(), []);
+    let asked = scene.effects.generations.pop().expect("x is not defined");
+    scene.define(None, "x");
+    scene.state.generated(asked.id, asked.query, Ok(()), &mut scene.effects);
+    assert_eq!(scene.told(), [(1, true)]);
+    scene.settle();
+}
+
+#[test]
+fn nobody_is_told_of_a_cycle_that_a_removal_is_about_to_end() {
+    let mut scene = Scene::new();
+    let tracker = scene.state.create_tracker(scene.dylib);
+    let (a, b, r) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "r"));
+    scene.claim(Some(tracker), "gone");
+    for index in 0..8 {
+        scene.define(Some(tracker), &format!("gone too {index}"));
+    }
+    scene.emit(r, "r", &["gone", "b"]);
+    scene.block(1, a, &["r"], false);
+    drop(scene.state.remove_tracker(tracker, &mut scene.effects));
+    assert!(scene.state.is_falling(), "more than one slice");
+    scene.block(2, b, &["a"], false);
+    assert_eq!(scene.told(), []);
+    scene.settle();
+    assert_eq!(scene.told(), [(1, false)]);
+}
+
+#[test]
+fn a_cycle_that_appears_during_a_removal_is_told_after_it() {
+    let mut scene = Scene::new();
+    let tracker = scene.state.create_tracker(scene.dylib);
+    let (a, b, r) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "r"));
+    for index in 0..8 {
+        scene.define(Some(tracker), &format!("gone {index}"));
+    }
+    scene.block(1, a, &["r"], false);
+    drop(scene.state.remove_tracker(tracker, &mut scene.effects));
+    scene.block(2, b, &["a"], false);
+    assert!(scene.state.is_falling(), "more than one slice");
+    scene.emit(r, "r", &["b"]);
+    scene.settle();
+    assert_eq!(scene.told(), [(2, true)]);
+}
+
+#[test]
+fn aliases_that_wait_at_a_generator_wait_for_whom_it_waits() {
+    let mut scene = Scene::new();
+    let (alias, dylib) = (scene.claim(None, "alias"), scene.dylib);
+    scene.state.add_generator(dylib, "generator".into(), 0, &mut scene.effects).unwrap();
+    let row = scene.state.find(dylib, &scene.name("alias")).unwrap();
+    let seek = |scene: &mut Scene| {
+        let edge = AliasEdge { alias: row, source: scene.name("x") };
+        let search = Search { aliases: vec![edge], ..scene.search(&["x"]) };
+        scene.state.lookup(search, 1, |_| "main".into(), &mut scene.effects).expect("it waits")
+    };
+    let query = seek(&mut scene);
+    let lookup = scene.look_up(2, &["alias"]).expect("it waits");
+    let holdings = Holdings { requests: vec![query], ..Holdings::default() };
+    scene.state.begin_wait(lookup, holdings, &mut scene.effects);
+    assert_eq!(scene.told(), [(2, true)]);
+    scene.settle();
+    let asked = scene.effects.generations.pop().expect("x is not defined");
+    scene.state.generated(asked.id, asked.query, Err(crate::failure::shared_error("no")), &mut scene.effects);
+    scene.state.fail(alias, crate::FailureCause::Abandoned, &mut scene.effects);
+    scene.settle();
+    assert_eq!(scene.state.aliases.len(), (0, 0));
+}
+
+#[test]
+fn aliases_that_come_to_a_generator_later_wait_for_whom_it_waits() {
+    let mut scene = Scene::new();
+    let (a, dylib) = (scene.claim(None, "a"), scene.dylib);
+    scene.claim(None, "alias");
+    scene.state.add_generator(dylib, "generator".into(), 0, &mut scene.effects).unwrap();
+    scene.look_up(1, &["y"]).expect("it waits");
+    let asked = scene.effects.generations.pop().expect("y is not defined");
+    // One thread serves the request for y and needs the alias; another holds a.
+    let lookup = scene.look_up(2, &["alias"]).expect("it waits");
+    let holdings = Holdings { requests: vec![asked.query], ..Holdings::default() };
+    scene.state.begin_wait(lookup, holdings, &mut scene.effects);
+    scene.block(3, a, &["alias"], false);
+    assert_eq!(scene.told(), []);
+    let row = scene.state.find(dylib, &scene.name("alias")).unwrap();
+    let edge = AliasEdge { alias: row, source: scene.name("x") };
+    let search = Search { aliases: vec![edge], ..scene.search(&["x"]) };
+    scene.state.lookup(search, 4, |_| "main".into(), &mut scene.effects).expect("it queues up");
+    assert_eq!(scene.told(), [(2, true)]);
+    scene.settle();
+}
+
+#[test]
+fn a_chain_of_aliases_is_followed_only_where_it_may_lead_back() {
+    const LENGTH: usize = 20_000;
+    let mut scene = Scene::new();
+    let name = |index: usize| format!("a{index}");
+    for index in 0..=LENGTH {
+        scene.claim(None, &name(index));
+    }
+    let row = |scene: &Scene, index: usize| scene.state.find(scene.dylib, &scene.name(&name(index))).unwrap();
+    let point = |scene: &mut Scene, alias: usize, source: usize| {
+        let edge = AliasEdge { alias: row(scene, alias), source: scene.name(&name(source)) };
+        let search = Search { aliases: vec![edge], ..scene.search(&[&name(source)]) };
+        scene.state.lookup(search, 0, |_| "main".into(), &mut scene.effects)
+    };
+    for index in 0..LENGTH {
+        point(&mut scene, index + 1, index).expect("it waits");
+    }
+    assert!(point(&mut scene, 0, LENGTH).is_none(), "a cycle");
+    let [Completed { outcome: Err(LookupError::AliasCycle { cycle }), .. }] = &scene.effects.completed[..]
+    else {
+        panic!("only the last lookup has failed")
+    };
+    assert_eq!(cycle.len(), LENGTH + 2);
+}
