@@ -35,10 +35,18 @@
 //! once for each such count and remembers what was seen (`SearchOrder::remember`); with the same count it still
 //! holds. In an order of one dylib nothing comes before, and a removed dylib has no definitions.
 //!
+//! # Memory
+//!
+//! A record goes with its name's last Ready definition. The room of the table itself, 12 to 24 bytes for each name that
+//! was Ready at the same time as the most others, stays until names have come anew that would fill it: then it halves. A
+//! smaller table could only take its place behind a pointer of our own, which every reader would have to follow
+//! safely, and that costs each lookup more than what it could give back is worth.
+//!
 //! **Architecture Invariant:** what a reader answers is what the locked path would have answered at some
 //! moment between the reader's two looks at the gate.
 
 mod definitions;
+mod many;
 mod map;
 mod word;
 
@@ -47,7 +55,7 @@ use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::weakened;
 use crate::{ExecutionSession, SearchOrder, SymbolName};
 
-use definitions::{Edit, Record};
+use definitions::Record;
 use map::Map;
 use word::Word;
 
@@ -70,6 +78,9 @@ const CHANGING: usize = 1;
 const CLOSED: usize = 1 << 1;
 const REMOVING: usize = 1 << 2;
 const VERSION: usize = 1 << 3;
+
+/// So many names are read under one guard: while it is held nothing that any thread removes is freed.
+const NAMES_A_GUARD: usize = 4096;
 
 impl Records {
     pub(crate) fn new() -> Self {
@@ -105,8 +116,13 @@ impl Records {
         let changes = self.dylib_changes.load(Ordering::Relaxed);
         let known = if order.len() == 1 { Some(0) } else { order.certain_until(changes) };
         let Some(certain_until) = known.or_else(|| self.survey(order)) else { return false };
-        let guard = self.names.guard();
+        let (mut guard, mut names_left) = (self.names.guard(), NAMES_A_GUARD);
         let answered = names.all(|name| {
+            if names_left == 0 {
+                Map::<SymbolName, Record>::renew(&mut guard);
+                names_left = NAMES_A_GUARD;
+            }
+            names_left -= 1;
             let record = self.names.get(name, &guard);
             record.is_some_and(|record| record.answer(order, certain_until, &mut found))
         });
@@ -118,7 +134,7 @@ impl Records {
             fence(Ordering::Acquire);
         }
         // Relaxed: the fence above orders it behind the reads of the records.
-        if self.gate.load(Ordering::Relaxed) != before {
+        if self.gate.load(Ordering::Relaxed) != before && !weakened("publish::looks_once") {
             return false;
         }
         if known.is_none() {
@@ -273,14 +289,13 @@ impl Records {
     }
 
     /// Changes the record of a name. Says whether it has one.
-    fn edit(&self, name: &SymbolName, change: impl FnOnce(&Record) -> Edit) -> bool {
+    fn edit(&self, name: &SymbolName, change: impl FnOnce(&Record) -> Option<Record>) -> bool {
         let guard = self.names.guard();
-        let Some(edit) = self.names.current(name, &guard).map(change) else { return false };
+        let Some(successor) = self.names.current(name, &guard).map(change) else { return false };
         drop(guard);
-        match edit {
-            Edit::Made => {}
-            Edit::Replace(record) => self.names.insert(name.clone(), record),
-            Edit::Remove => self.names.remove(name),
+        match successor {
+            Some(record) => self.names.insert(name.clone(), record),
+            None => self.names.remove(name),
         }
         true
     }

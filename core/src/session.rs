@@ -55,6 +55,11 @@ pub use metrics::SessionMetrics;
 /// A handle: cloning it is cheap, and all clones are the same session. The session lives until its last
 /// handle is gone; dylibs, responsibilities and futures hold one.
 ///
+/// # Concurrency
+/// Any thread may use it, but not from the destructor of a thread-local value: what tells writers that a thread still
+/// reads Ready symbols is such a value itself and may be gone by then. Whatever finds, publishes or removes something
+/// Ready panics in that case, and a panic in such a destructor ends the process.
+///
 /// Source: ORC `ExecutionSession`.
 #[derive(Clone)]
 pub struct ExecutionSession(Arc<Inner>);

@@ -19,16 +19,16 @@
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `emit::leaves_its_slices`: a transaction does not come back for what its first slice left | `core/src/session/slices.rs` | `two_emissions_that_close_a_cycle_make_both_ready` |
-//! | `emit::nobody_takes_over`: who relieves the thread that takes the slices does not come back for the next | `core/src/protocol/settle.rs` | `a_chain_is_ready_from_its_end_whoever_emits_it` |
+//! | `emit::nobody_takes_over`: who relieves the thread that takes the slices does not come back for the next | `core/src/protocol/settle.rs` | `whoever_takes_over_goes_on` |
 //! | `emit::looks_for_no_root`: a component hangs without asking whether it closes a cycle | `core/src/protocol/waiting_on/resume.rs` | `two_emissions_that_close_a_cycle_make_both_ready` |
 //! | `emit::trusts_its_dependencies`: a dependency that failed before the emission does not refuse it | `core/src/protocol/emit.rs` | `a_failure_reaches_an_emission_in_every_order` |
 //! | `emit::failure_tells_no_dependants`: a failure stays with the node where it began | `core/src/protocol/waiting_on/fail.rs` | `a_failure_reaches_an_emission_in_every_order` |
 #![cfg(uruk_loom)]
 
-use loom_tests::stage::{Stage, definition, model, resolve, resolve_and_emit_depending_on};
-use uruk_core::LookupError;
+use loom_tests::stage::{Stage, definition, model, model_within, resolve, resolve_and_emit_depending_on};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
-use uruk_core::sync::{Arc, thread};
+use uruk_core::sync::{Arc, Mutex, thread};
+use uruk_core::{LookupError, LookupRequest, LookupSet};
 
 #[test]
 fn two_emissions_that_close_a_cycle_make_both_ready() {
@@ -116,6 +116,52 @@ fn a_failure_reaches_an_emission_in_every_order() {
         assert!(matches!(stage.lookup(&needs), Err(LookupError::Failed(_))));
         breaker.join().expect("no panic");
         assert!(matches!(stage.lookup(&broken), Err(LookupError::Failed(_))));
+    });
+}
+
+/// ```text
+///  thread 1: emit x ─ slice ─ slice: relieved? go         thread 2: emit y ─ emit z: take over? slice ─ slice
+/// ```
+///
+/// Each of the three has a dependant, which is Ready in a later slice.
+#[test]
+fn whoever_takes_over_goes_on() {
+    model_within(3, || {
+        let stage = Stage::new();
+        let (emitted, answers) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let parked = Arc::new(Mutex::new(Vec::new()));
+        for (name, dependant) in [("x", "on x"), ("y", "on y"), ("z", "on z")] {
+            let (name, dependant) = (stage.session.intern(name), stage.session.intern(dependant));
+            let (dependency, emitted) = (stage.until_resolved(&name), emitted.clone());
+            stage.define(&[&name], {
+                let parked = parked.clone();
+                move |responsibility| parked.lock().push(resolve(responsibility).detach())
+            });
+            stage.define(&[&dependant], move |responsibility| {
+                resolve_and_emit_depending_on(responsibility, dependency, emitted);
+            });
+            let request = LookupRequest::new(stage.order(), LookupSet::required([dependant]));
+            let answers = answers.clone();
+            stage.session.lookup_async(request, move |answer| {
+                assert!(answer.is_ok());
+                // Relaxed: read when both threads have been joined.
+                answers.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        let emit = move || {
+            let resolved = parked.lock().pop().expect("three were parked");
+            resolved.attach().notify_emitted(Vec::new()).expect("nothing can refuse it");
+        };
+        let other = thread::spawn({
+            let emit = emit.clone();
+            move || {
+                emit();
+                emit();
+            }
+        });
+        emit();
+        other.join().expect("no panic");
+        assert_eq!(answers.load(Ordering::Relaxed), 3);
     });
 }
 

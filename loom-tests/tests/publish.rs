@@ -21,6 +21,7 @@
 //! | `publish::version_stays`: the gate opens as it was before | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 //! | `publish::closes_without_fence`: records may change ahead of the closing | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
 //! | `publish::reads_without_fence`: the second look at the gate may come ahead of the records | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
+//! | `publish::looks_once`: a reader does not look at the gate again | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 //! | `publish::opens_unordered`: the gate may be seen open ahead of what changed | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 #![cfg(uruk_loom)]
 

@@ -46,7 +46,7 @@ pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 
 
 /// So many slices a thread takes after others have added to its work, before the next to add some takes over: a few
 /// milliseconds. In models this shall happen at once.
-pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(uruk_loom) { 1 } else { 16 };
+pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 16 };
 
 /// Which of all the threads that ever attended to the work of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

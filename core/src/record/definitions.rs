@@ -1,13 +1,13 @@
 //! The record of one name: all its definitions, in the form that suits their number.
 //!
-//! A record of a few definitions is replaced as a whole. One of many is a map of its own, in which one definition
-//! is replaced at a time: a name that every dylib of a long session defines must not cost each of them a copy.
+//! A record is never changed, only replaced. One of many definitions shares most of them with its successor: a name that
+//! every dylib of a long session defines must not cost each of them a copy of all.
 
 use crate::protocol::ids::{DylibId, RowId};
 use crate::sync::weakened;
 use crate::{ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, SearchOrder, SymbolFlags};
 
-use super::map::Map;
+use super::many::Many;
 
 /// All definitions of one name.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) enum Record {
     One(RecordedDefinition),
     Several(Box<[RecordedDefinition]>),
     /// More than [`SEVERAL_MAX`] at some time, and more than [`SEVERAL_AGAIN`] since.
-    Many(Box<Map<DylibId, RecordedDefinition>>),
+    Many(Many),
 }
 
 /// One definition of a name.
@@ -30,16 +30,7 @@ pub(crate) struct RecordedDefinition {
     pub(crate) is_ready: bool,
 }
 
-/// What a change of a record comes down to.
-pub(super) enum Edit {
-    /// It was made in place.
-    Made,
-    Replace(Record),
-    /// Nothing is Ready any more.
-    Remove,
-}
-
-/// So many definitions are looked through as fast as a map finds one.
+/// So many definitions are looked through as fast as one of many is found.
 const SEVERAL_MAX: usize = 16;
 
 /// With so few left, a record is looked through again; the distance keeps it from changing its form to and fro.
@@ -54,11 +45,7 @@ impl Record {
         Some(match definitions[..] {
             [one] => Self::One(one),
             _ if definitions.len() <= SEVERAL_MAX => Self::Several(definitions.into()),
-            _ => {
-                let many = Map::new();
-                definitions.into_iter().for_each(|definition| many.insert(definition.dylib, definition));
-                Self::Many(Box::new(many))
-            }
+            _ => Self::Many(Many::of(definitions)),
         })
     }
 
@@ -83,9 +70,8 @@ impl Record {
                 first.is_some_and(|(position, definition)| tell(position, definition))
             }
             Self::Many(many) => {
-                let guard = many.guard();
                 let seen = |(dylib, flags): &(crate::JitDylib, _)| {
-                    many.get(&dylib.id(), &guard).filter(|definition| definition.is_seen(*flags))
+                    many.get(dylib.id()).filter(|definition| definition.is_seen(*flags))
                 };
                 let first = order.iter().enumerate().find_map(|(at, entry)| Some((at, seen(entry)?)));
                 first.is_some_and(|(position, definition)| tell(position, definition))
@@ -93,38 +79,37 @@ impl Record {
         }
     }
 
-    /// The record with `definition` instead of what it has for that dylib, if anything.
-    pub(super) fn with(&self, definition: RecordedDefinition) -> Edit {
+    /// The successor with `definition` instead of what this has for that dylib, if anything; none if it would answer
+    /// nothing.
+    pub(super) fn with(&self, definition: RecordedDefinition) -> Option<Self> {
         if let Self::Many(many) = self {
-            many.insert(definition.dylib, definition);
-            return Edit::Made;
+            return Some(Self::Many(many.with(definition)));
         }
         let mut definitions = self.definitions();
         match definitions.iter_mut().find(|other| other.dylib == definition.dylib) {
             Some(place) => *place = definition,
             None => definitions.push(definition),
         }
-        Self::of(definitions).map_or(Edit::Remove, Edit::Replace)
+        Self::of(definitions)
     }
 
-    /// The record without what it has for `dylib`.
-    pub(super) fn without(&self, dylib: DylibId) -> Edit {
-        if let Self::Many(many) = self {
-            many.remove(&dylib);
-            if many.len() > SEVERAL_AGAIN {
-                return Edit::Made;
-            }
+    /// The successor without what this has for `dylib`; none if it would answer nothing.
+    pub(super) fn without(&self, dylib: DylibId) -> Option<Self> {
+        if let Self::Many(many) = self
+            && many.len() > SEVERAL_AGAIN + 1
+        {
+            return Some(Self::Many(many.without(dylib)));
         }
         let mut definitions = self.definitions();
         definitions.retain(|definition| definition.dylib != dylib);
-        Self::of(definitions).map_or(Edit::Remove, Edit::Replace)
+        Self::of(definitions)
     }
 
     pub(super) fn definitions(&self) -> Vec<RecordedDefinition> {
         match self {
             Self::One(definition) => vec![*definition],
             Self::Several(definitions) => definitions.to_vec(),
-            Self::Many(many) => many.values(),
+            Self::Many(many) => many.iter().copied().collect(),
         }
     }
 }

@@ -16,7 +16,15 @@ pub(super) use real::Map;
 mod real {
     use super::*;
 
+    /// So many values that were replaced or removed a thread gathers before it asks which readers may still see them.
+    /// Asking interrupts every processor that runs a thread of ours, which removing a large tracker should not do every
+    /// few dozen symbols; what is gathered costs each thread that writes some kilobytes.
+    const BATCH: usize = 256;
+
     /// Written by one thread at a time, read by any.
+    ///
+    /// Each map has its own collector. One for several would free, when any of them is dropped, what readers of the others
+    /// still see.
     #[derive(Debug)]
     pub(in crate::record) struct Map<K: Hash + Eq + 'static, V: 'static>(
         papaya::HashMap<K, V, FxBuildHasher>,
@@ -24,7 +32,8 @@ mod real {
 
     impl<K: Hash + Eq + 'static, V: 'static> Map<K, V> {
         pub(in crate::record) fn new() -> Self {
-            Self(papaya::HashMap::with_hasher(FxBuildHasher))
+            let collector = seize::Collector::new().batch_size(BATCH);
+            Self(papaya::HashMap::builder().hasher(FxBuildHasher).collector(collector).build())
         }
 
         pub(in crate::record) fn guard(&self) -> papaya::LocalGuard<'_> {
@@ -33,6 +42,11 @@ mod real {
 
         pub(in crate::record) fn get<'g>(&self, key: &K, guard: &'g papaya::LocalGuard<'_>) -> Option<&'g V> {
             self.0.get(key, guard)
+        }
+
+        /// Lets go of what was read through `guard` until now.
+        pub(in crate::record) fn renew(guard: &mut papaya::LocalGuard<'_>) {
+            papaya::Guard::refresh(guard);
         }
 
         /// For the one thread that writes.
@@ -54,13 +68,6 @@ mod real {
 
         pub(in crate::record) fn reserve(&self, additional: usize) {
             self.0.pin().reserve(additional);
-        }
-
-        pub(in crate::record) fn values(&self) -> Vec<V>
-        where
-            V: Copy,
-        {
-            self.0.pin().values().copied().collect()
         }
 
         pub(in crate::record) fn len(&self) -> usize {
@@ -125,6 +132,11 @@ mod model {
             self.keep(self.places[place].load(Ordering::Relaxed), guard)
         }
 
+        /// Lets go of what was read through `guard` until now.
+        pub(in crate::record) fn renew(guard: &mut Guard<V>) {
+            guard.0.take();
+        }
+
         /// For the one thread that writes. Not a modelled access: of all accesses before a store, loom tries orders with the
         /// last one alone, which shall be some reader's.
         pub(in crate::record) fn current<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
@@ -145,16 +157,6 @@ mod model {
 
         pub(in crate::record) fn reserve(&self, additional: usize) {
             self.memory.with(|memory| memory.keys.reserve(additional));
-        }
-
-        pub(in crate::record) fn values(&self) -> Vec<V>
-        where
-            V: Copy,
-        {
-            self.memory.with(|memory| {
-                let value = |(_, index): &(usize, usize)| memory.values.get(*index).map(|value| **value);
-                memory.keys.values().filter_map(value).collect()
-            })
         }
 
         pub(in crate::record) fn len(&self) -> usize {

@@ -52,6 +52,43 @@ fn nor_does_one_of_a_name_that_a_hundred_dylibs_define() {
     assert_eq!(allocations(&session, &order(&dylibs[99]), &name), 0);
 }
 
+/// The story: the record of a name that more than sixteen dylibs define was a concurrent map, and each of those came with
+/// a collector of its own, 16 KiB at least: ten thousand names in seventeen dylibs took 160 MB.
+#[test]
+fn a_further_definition_costs_as_much_however_many_there_are() {
+    const NAMES: usize = 500;
+    let (session, dylibs) = dylibs(40, |index| format!("own_{index}"));
+    let names: Vec<_> = (0..NAMES).map(|index| session.intern(&format!("s{index}"))).collect();
+    let define = |dylib: &JitDylib| {
+        let symbols = names.iter().map(|name| (name.clone(), at(1))).collect();
+        dylib.define(absolute_symbols(symbols)).unwrap();
+        session.lookup(&order(dylib), LookupSet::required(names.iter().cloned())).unwrap();
+    };
+    dylibs[..10].iter().for_each(define);
+    for dylibs in dylibs[10..].chunks(10) {
+        let kept = measure(|| dylibs.iter().for_each(define)).bytes_current;
+        let each = kept / (NAMES * dylibs.len()) as i64;
+        assert!(each < 512, "{each} bytes for each definition");
+    }
+}
+
+/// The table of the ready path keeps its room when its names go; see `core/src/record.rs`.
+#[test]
+fn names_that_were_ready_leave_a_few_bytes_each() {
+    const NAMES: usize = 100_000;
+    let (session, dylibs) = dylibs(1, |_| "stays".into());
+    let left = measure(|| {
+        let names: Vec<_> = (0..NAMES).map(|index| session.intern(&format!("goes_{index}"))).collect();
+        let tracker = dylibs[0].create_tracker();
+        let symbols = names.iter().map(|name| (name.clone(), at(1))).collect();
+        dylibs[0].define_with_tracker(absolute_symbols(symbols), &tracker).unwrap();
+        session.lookup(&order(&dylibs[0]), LookupSet::required(names)).unwrap();
+        tracker.remove().unwrap();
+    });
+    let each = left.bytes_current / NAMES as i64;
+    assert!(each < 32, "{each} bytes are left of each name");
+}
+
 #[test]
 fn a_lookup_of_many_allocates_its_answer_only() {
     let (session, dylibs) = dylibs(100, |index| format!("s{index}"));
