@@ -6,8 +6,9 @@
 //!
 //! Prints one JSON object a line, a point each. `REGEX` is searched in `case/group/n`. Each point runs in a
 //! process of its own, so that its memory and its crashes are its own too; `--no-fork` runs them in this one, for
-//! `perf`. (valgrind hides the page from which the clock of processor time is read.) A point of a group is skipped
-//! when the square of the growth in `n` says that it would take too long.
+//! `perf` and valgrind. (Under valgrind `cpu_ms` is zero: it hides the page from which that clock is read.) A point of a
+//! group is skipped when it would take too long, judged by how time has grown with `n` between the two before it, or
+//! by the square where there is only one.
 //!
 //! Two things differ from the peer, because returning free memory to the system is an unsafe call: figures in
 //! bytes are those of a point's first repetition, and `bytes_per_op_ready` includes what the allocator keeps.
@@ -104,15 +105,14 @@ fn run(options: &Options) {
         println!("# The core's cases only; those that compile and link are not here yet.");
     }
     let mut growth = Growth::default();
-    // For each group: the last n, and its milliseconds unless it broke.
-    let mut last: HashMap<&str, (usize, Option<f64>)> = HashMap::new();
+    let mut last: HashMap<&str, Last> = HashMap::new();
     for (index, point) in points.iter().enumerate().filter(|(_, point)| options.case.is_match(&point.id())) {
         if options.list {
             println!("{}", point.id());
         } else if options.in_process {
             (point.run)();
         } else if let Some(reason) =
-            last.get(point.group).and_then(|last| too_long(point, *last, options.scale))
+            last.get(point.group).and_then(|last| too_long(point, last, options.scale))
         {
             println!("{},\"skipped\":\"{reason}\"}}", point.json_head());
         } else {
@@ -123,7 +123,8 @@ fn run(options: &Options) {
             }
             if !point.group.is_empty() {
                 let millis = if outcome.error.is_none() { outcome.total_millis() } else { None };
-                last.insert(point.group, (point.n, millis));
+                let exponent = last.get(point.group).and_then(|last| last.exponent(point.n, millis?));
+                last.insert(point.group, Last { n: point.n, millis, exponent: exponent.unwrap_or(2.0) });
                 growth.note(point, millis);
             }
         }
@@ -167,12 +168,31 @@ impl Growth {
     }
 }
 
-/// Why `point` would take too long, judged by the one before it in its group.
-fn too_long(point: &Point, (n, millis): (usize, Option<f64>), scale: Scale) -> Option<String> {
+/// The last point of a group.
+struct Last {
+    n: usize,
+    /// None if it broke.
+    millis: Option<f64>,
+    /// The power of `n` by which time is expected to grow from here.
+    exponent: f64,
+}
+
+impl Last {
+    /// The power of `n` by which time has grown from here to the next point; at least one and at most two are credible.
+    fn exponent(&self, n: usize, millis: f64) -> Option<f64> {
+        let exponent = (millis / self.millis?).ln() / (n as f64 / self.n as f64).ln();
+        Some(exponent.clamp(1.0, 2.0))
+    }
+}
+
+/// Why `point` would take too long, judged by those before it in its group.
+fn too_long(point: &Point, last: &Last, scale: Scale) -> Option<String> {
+    let &Last { n, millis, exponent } = last;
     let Some(millis) = millis else {
         return Some("the smaller one broke".to_owned());
     };
     let growth = point.n as f64 / n as f64;
-    let seconds = millis * growth * growth / 1_000.0;
-    (seconds > scale.longest_seconds()).then(|| format!("quadratic extrapolation {seconds:.1} s"))
+    let seconds = millis * growth.powf(exponent) / 1_000.0;
+    (seconds > scale.longest_seconds())
+        .then(|| format!("extrapolation by the power {exponent:.2}: {seconds:.1} s"))
 }

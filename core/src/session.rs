@@ -136,7 +136,7 @@ impl ExecutionSession {
     ) -> R {
         let (result, effects, attendance) = self.locked(|Locked { state, effects }| {
             let result = operation(state, effects);
-            let attendance = state.finish_transaction();
+            let attendance = state.finish_transaction(effects);
             (result, effects.take(), attendance)
         });
         match (attendance, effects) {

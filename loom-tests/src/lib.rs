@@ -22,7 +22,7 @@
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |
 //!
 //! A model never seen to fail proves nothing. So each names, in the table at its head, the steps without which it fails,
-//! and [`weakenings`] leaves them out one at a time, in every run of the models.
+//! and `weakenings` leaves them out one at a time, in every run of the models.
 //!
 //! A model replays its orders, so what it drives must be deterministic: no clocks, no random seeds, no
 //! maps in the order of addresses. Loom notices late, by an assertion of its own about locks or branches.

@@ -10,8 +10,9 @@ use crate::{
 };
 
 use super::Payload;
-use super::ids::{ClaimId, DylibId, GeneratorId, QueryId};
+use super::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId};
 use super::query::Answer;
+use super::waiting_on::Discarded;
 
 /// What a transaction leaves to do, in the order in which it is done.
 #[must_use = "effects that are not handed on leave queries waiting for ever"]
@@ -30,6 +31,8 @@ pub(crate) struct Effects<P: Payload> {
     pub(crate) events: Vec<SessionEvent>,
     /// Units whose initializers are no longer defined, by number.
     pub(crate) initializers_gone: Vec<u64>,
+    /// Memory to give back, which may take long.
+    pub(crate) memory: Vec<Discarded<RowId>>,
     /// How many names nobody but the pool seems to hold any more, for its own housekeeping.
     pub(crate) names_released: usize,
 }
@@ -44,6 +47,7 @@ impl<P: Payload> Default for Effects<P> {
             leftovers: Vec::new(),
             events: Vec::new(),
             initializers_gone: Vec::new(),
+            memory: Vec::new(),
             names_released: 0,
         }
     }
@@ -58,6 +62,7 @@ impl<P: Payload> Effects<P> {
             && self.leftovers.is_empty()
             && self.events.is_empty()
             && self.initializers_gone.is_empty()
+            && self.memory.is_empty()
             && self.names_released == 0
     }
 

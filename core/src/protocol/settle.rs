@@ -103,9 +103,9 @@ impl Default for Agenda {
 impl<P: Payload> SessionState<P> {
     /// Called at the end of every transaction, under the lock. Says whether the caller has to come back, by
     /// [`Self::slice`], until that says otherwise.
-    pub(crate) fn finish_transaction(&mut self) -> Option<Attendance> {
+    pub(crate) fn finish_transaction(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
         let added = std::mem::take(&mut self.agenda.added);
-        self.finish_hold();
+        self.finish_hold(effects);
         if self.has_work() { self.share_attendance(added) } else { None }
     }
 
@@ -126,7 +126,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn help(&mut self, effects: &mut Effects<P>) {
         self.settle(effects);
         self.agenda.added = false;
-        self.finish_hold();
+        self.finish_hold(effects);
     }
 
     /// Whoever attended to the work cannot go on; the next transaction takes over.
@@ -223,7 +223,8 @@ impl<P: Payload> SessionState<P> {
         self.agenda.steps += steps;
     }
 
-    fn finish_hold(&mut self) {
+    fn finish_hold(&mut self, effects: &mut Effects<P>) {
+        effects.memory.extend(self.forest.take_discarded());
         #[cfg(any(test, debug_assertions))]
         self.check_now_and_then();
         self.records.end_change();

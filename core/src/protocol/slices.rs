@@ -280,7 +280,7 @@ fn define_and_condemn(history: &mut History, tracker: usize) -> Option<Attendanc
     drop(history.state.remove_tracker(history.trackers[tracker], &mut effects));
     history.trackers[tracker] = history.state.create_tracker(history.dylib);
     history.take(effects);
-    history.state.finish_transaction()
+    history.state.finish_transaction(&mut Effects::default())
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn whoever_adds_no_work_is_not_held_up_by_that_of_others() {
     for _ in 0..=FOREIGN_SLICES_MAX {
         assert!(history.state.slice(first, &mut effects), "more has come than went");
         history.look_up(1, true, &mut effects);
-        assert_eq!(history.state.finish_transaction(), None);
+        assert_eq!(history.state.finish_transaction(&mut effects), None);
     }
     assert!(define_and_condemn(&mut history, 3).is_some(), "now somebody may take over");
 }

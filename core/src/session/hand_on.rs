@@ -43,6 +43,7 @@ impl ExecutionSession {
             leftovers,
             events,
             initializers_gone,
+            memory,
             names_released,
         } = effects;
         for claimed in claimed {
@@ -90,6 +91,8 @@ impl ExecutionSession {
                 initializers_gone.into_iter().for_each(|unit| platform.unit_removed(UnitNumber(unit)));
             }));
         }
+        // Last: nobody waits for it.
+        drop(memory);
         if names_released > 0 {
             self.0.pool.released(names_released);
         }

@@ -1,10 +1,10 @@
 //! Where nodes and edges live, and the lists they are threaded in.
 //!
-//! Nodes and edges sit in two vectors with free lists: no allocation per node or edge, no pointers.
+//! Nodes and edges sit in two pools (`pool.rs`): no allocation per node or edge, no pointers.
 //!
 //! | list | form | entered at |
 //! |---|---|---|
-//! | children of a component, and the worklist | ring through `previous`, `next` | its first sibling |
+//! | children of a component, the worklist, and what is being freed | ring through `previous`, `next` | its first sibling |
 //! | nodes of a component | ring through `component` | any node |
 //! | nodes of a group | ring through `group` | any node |
 //! | unexplored and internal edges | ring through `next` | its **last** edge, so that both ends are at hand |
@@ -15,9 +15,14 @@
 use std::num::NonZeroU32;
 
 use super::NodeId;
+use super::pool::Pool;
+use crate::protocol::ids::RowId;
 
 /// No node, no edge.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// In the place of an edge: it is in no list of dependants, because its target has failed and told its source.
+pub(super) const TOLD: u32 = u32::MAX - 1;
 
 /// How far a component is. Kept at its representative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +33,9 @@ pub(super) enum Standing {
     Ready,
 }
 
-#[derive(Debug)]
+/// A node of the session's fills one line of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Node<P> {
     pub(super) generation: NonZeroU32,
     pub(super) standing: Standing,
@@ -36,12 +43,14 @@ pub(super) struct Node<P> {
     pub(super) failed: bool,
     /// At the first node of a group, the source of its edges: all of the group fell.
     pub(super) group_failed: bool,
-    /// Union-find: itself at a representative. A freed node here means that the component is Ready.
+    /// Another node represents the component.
+    pub(super) absorbed: bool,
+    /// At a representative: the component waits for what its first unexplored edge leads to. Was that Ready in the
+    /// meantime, or is it gone, then the component is on the worklist.
+    pub(super) hangs: bool,
+    /// At an absorbed node: the next one on the way to the representative (union-find). A freed node here means that
+    /// the component is Ready. At a representative: some ancestor, for short cuts; itself without one.
     pub(super) up: NodeId,
-    /// What the component waits for. A Ready or freed node here means: nothing, it is on the worklist.
-    pub(super) parent: Option<NodeId>,
-    /// Some ancestor, for short cuts. At a failed node: the dependency it failed through.
-    pub(super) hint: Option<NodeId>,
     /// At a representative: how many nodes of the component have not failed.
     pub(super) standing_nodes: u32,
     /// At a representative: the components that wait for this one.
@@ -59,131 +68,97 @@ pub(super) struct Node<P> {
     pub(super) payload: P,
 }
 
-#[derive(Debug)]
+const _: () = assert!(size_of::<Node<RowId>>() == 64 && size_of::<Edge>() == 24, "see Node");
+
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     /// The first node of the group that depends.
     pub(super) source: u32,
-    /// None once a failure has come along the edge, which has then left the target's list.
-    pub(super) target: Option<NodeId>,
+    pub(super) target: NodeId,
     pub(super) next: u32,
+    /// [`TOLD`] once a failure has come along the edge, which has then left the target's list.
     pub(super) previous_dependant: u32,
     pub(super) next_dependant: u32,
 }
 
 #[derive(Debug)]
 pub(super) struct Arena<P> {
-    pub(super) nodes: Vec<Node<P>>,
-    pub(super) edges: Vec<Edge>,
-    /// Free nodes, linked through `next`.
-    free_nodes: u32,
-    /// Free edges: a ring like the others.
-    pub(super) free_edges: u32,
-    pub(super) live_nodes: usize,
-    /// The generation of slots that are new: above all that ever were, when slots were given back.
-    first_generation: NonZeroU32,
-    last_generation: NonZeroU32,
+    pub(super) nodes: Pool<Node<P>>,
+    pub(super) edges: Pool<Edge>,
 }
 
-/// Vectors up to this length are kept when the forest falls empty.
-const KEEP_NODES: usize = 1024;
-
 impl<P: Copy> Arena<P> {
-    pub(super) fn new() -> Self {
-        Self {
-            nodes: Vec::new(),
-            edges: Vec::new(),
-            free_nodes: NONE,
-            free_edges: NONE,
-            live_nodes: 0,
-            first_generation: NonZeroU32::MIN,
-            last_generation: NonZeroU32::MIN,
-        }
+    pub(super) const fn new() -> Self {
+        Self { nodes: Pool::new(), edges: Pool::new() }
     }
 
     /// A node alone in its component and its group.
     pub(super) fn allocate(&mut self, payload: P, standing: Standing) -> u32 {
-        let reuse = self.free_nodes;
-        let index = if reuse == NONE { self.nodes.len() as u32 } else { reuse };
-        assert!(index != NONE, "the forest holds at most 2^32 - 1 nodes");
-        let generation =
-            if reuse == NONE { self.first_generation } else { self.nodes[index as usize].generation };
-        let node = Node {
-            generation,
-            standing,
+        let mut node = Node {
+            generation: NonZeroU32::MIN,
+            standing: Standing::Free,
             failed: false,
             group_failed: false,
-            up: NodeId { index, generation },
-            parent: None,
-            hint: None,
+            absorbed: false,
+            hangs: false,
+            up: NodeId { index: NONE, generation: NonZeroU32::MIN },
             standing_nodes: 1,
             children: NONE,
             previous: NONE,
             next: NONE,
             unexplored: NONE,
             internal: NONE,
-            component: index,
-            group: index,
+            component: NONE,
+            group: NONE,
             dependants: NONE,
             payload,
         };
-        if reuse == NONE {
-            self.nodes.push(node);
-        } else {
-            self.free_nodes = self.nodes[index as usize].next;
-            self.nodes[index as usize] = node;
-        }
-        self.live_nodes += 1;
+        let index = self
+            .nodes
+            .take(|age| Node { generation: NonZeroU32::new(age).unwrap_or(NonZeroU32::MIN), ..node });
+        let generation = self.nodes[index].generation;
+        (node.generation, node.up) = (generation, NodeId { index, generation });
+        (node.standing, node.component, node.group) = (standing, index, index);
+        self.nodes[index] = node;
         index
     }
 
     /// Frees a node. Its lists must be empty or nobody's any more.
     pub(super) fn free(&mut self, index: u32) {
-        let node = &mut self.nodes[index as usize];
+        let node = &mut self.nodes[index];
         debug_assert!(node.standing != Standing::Free, "a node is freed once");
         node.standing = Standing::Free;
-        self.live_nodes -= 1;
-        let Some(generation) = node.generation.checked_add(1) else {
-            // A slot whose generations are used up stays out of use, and so its vector stays.
-            self.last_generation = NonZeroU32::MAX;
-            return;
-        };
-        node.generation = generation;
-        node.next = self.free_nodes;
-        self.free_nodes = index;
-        self.last_generation = self.last_generation.max(generation);
-    }
-
-    /// Gives the memory back once nothing is left of a large forest. Old ids stay dead: whatever slots
-    /// come next begin above every generation so far.
-    pub(super) fn shrink_if_empty(&mut self) {
-        if self.live_nodes == 0 && self.nodes.len() > KEEP_NODES && self.last_generation < NonZeroU32::MAX {
-            let last_generation = self.last_generation;
-            *self = Self { first_generation: last_generation, last_generation, ..Self::new() };
-        }
+        // A place whose generations are used up stays out of use.
+        let generation = node.generation.checked_add(1);
+        node.generation = generation.unwrap_or(node.generation);
+        self.nodes.give_back(index, generation.map(NonZeroU32::get));
     }
 
     pub(super) fn id(&self, index: u32) -> NodeId {
-        NodeId { index, generation: self.nodes[index as usize].generation }
+        NodeId { index, generation: self.nodes[index].generation }
     }
 
     pub(super) fn is_alive(&self, id: NodeId) -> bool {
         self.nodes
-            .get(id.index as usize)
+            .get(id.index)
             .is_some_and(|node| node.generation == id.generation && node.standing != Standing::Free)
     }
 
     /// The representative of a live node's component; none when the component is Ready and partly freed.
     pub(super) fn find(&mut self, mut index: u32) -> Option<u32> {
         loop {
-            let up = self.nodes[index as usize].up;
-            if up.index == index {
+            let Node { absorbed, up, .. } = self.nodes[index];
+            if !absorbed {
                 return Some(index);
             }
             if !self.is_alive(up) {
                 return None;
             }
-            let above = self.nodes[up.index as usize].up;
-            self.nodes[index as usize].up = above;
+            let Node { absorbed, up: above, .. } = self.nodes[up.index];
+            if !absorbed {
+                return Some(up.index);
+            }
+            self.nodes[index].up = above;
             if !self.is_alive(above) {
                 return None;
             }
@@ -194,8 +169,8 @@ impl<P: Copy> Arena<P> {
     /// [`Arena::find`] without shortening the path.
     pub(super) fn find_unchanged(&self, mut index: u32) -> Option<u32> {
         loop {
-            let up = self.nodes[index as usize].up;
-            if up.index == index {
+            let Node { absorbed, up, .. } = self.nodes[index];
+            if !absorbed {
                 return Some(index);
             }
             if !self.is_alive(up) {
@@ -207,54 +182,52 @@ impl<P: Copy> Arena<P> {
 
     /// How far the component of a live node is.
     pub(super) fn standing(&self, id: NodeId) -> Standing {
-        self.find_unchanged(id.index)
-            .map_or(Standing::Ready, |component| self.nodes[component as usize].standing)
+        self.find_unchanged(id.index).map_or(Standing::Ready, |component| self.nodes[component].standing)
     }
 
     /// Makes two components one; gives its representative. Neither may hang or be linked among siblings.
     pub(super) fn unite(&mut self, one: u32, other: u32) -> u32 {
-        let larger_first =
-            self.nodes[one as usize].standing_nodes >= self.nodes[other as usize].standing_nodes;
+        let larger_first = self.nodes[one].standing_nodes >= self.nodes[other].standing_nodes;
         let (large, small) = if larger_first { (one, other) } else { (other, one) };
         let id = self.id(large);
-        let absorbed = &mut self.nodes[small as usize];
-        absorbed.up = id;
+        let absorbed = &mut self.nodes[small];
+        (absorbed.absorbed, absorbed.up) = (true, id);
         let (children, unexplored, internal) = (absorbed.children, absorbed.unexplored, absorbed.internal);
         let (ring, standing_nodes) = (absorbed.component, absorbed.standing_nodes);
         (absorbed.children, absorbed.unexplored, absorbed.internal) = (NONE, NONE, NONE);
-        let mut all_children = self.nodes[large as usize].children;
+        let mut all_children = self.nodes[large].children;
         self.splice(&mut all_children, children);
-        let unexplored = self.splice_edges(self.nodes[large as usize].unexplored, unexplored);
-        let internal = self.splice_edges(self.nodes[large as usize].internal, internal);
-        let node = &mut self.nodes[large as usize];
+        let unexplored = self.splice_edges(self.nodes[large].unexplored, unexplored);
+        let internal = self.splice_edges(self.nodes[large].internal, internal);
+        let node = &mut self.nodes[large];
         node.standing_nodes += standing_nodes;
         (node.children, node.unexplored, node.internal) = (all_children, unexplored, internal);
         let rest = std::mem::replace(&mut node.component, ring);
-        self.nodes[small as usize].component = rest;
+        self.nodes[small].component = rest;
         large
     }
 
     /// Puts `node`, alone so far and without lists, into the component of the representative `component`,
     /// which stays where it hangs.
     pub(super) fn join_component(&mut self, component: u32, node: u32) {
-        self.nodes[node as usize].up = self.id(component);
-        let representative = &mut self.nodes[component as usize];
+        (self.nodes[node].absorbed, self.nodes[node].up) = (true, self.id(component));
+        let representative = &mut self.nodes[component];
         representative.standing_nodes += 1;
         let rest = std::mem::replace(&mut representative.component, node);
-        self.nodes[node as usize].component = rest;
+        self.nodes[node].component = rest;
     }
 
     /// Puts `node`, alone so far, into the group of `member`.
     pub(super) fn join_group(&mut self, member: u32, node: u32) {
-        let rest = std::mem::replace(&mut self.nodes[member as usize].group, node);
-        self.nodes[node as usize].group = rest;
+        let rest = std::mem::replace(&mut self.nodes[member].group, node);
+        self.nodes[node].group = rest;
     }
 
     // --- rings of siblings -------------------------------------------------------------------------
 
     /// Adds a component at the end of the ring that begins at `first`.
     pub(super) fn link_last(&mut self, first: &mut u32, node: u32) {
-        (self.nodes[node as usize].previous, self.nodes[node as usize].next) = (node, node);
+        (self.nodes[node].previous, self.nodes[node].next) = (node, node);
         self.splice(first, node);
     }
 
@@ -266,17 +239,17 @@ impl<P: Copy> Arena<P> {
 
     /// Takes the component `node` out of the ring that begins at `first`.
     pub(super) fn unlink(&mut self, first: &mut u32, node: u32) {
-        let (previous, next) = (self.nodes[node as usize].previous, self.nodes[node as usize].next);
+        let (previous, next) = (self.nodes[node].previous, self.nodes[node].next);
         if next == node {
             *first = NONE;
         } else {
-            self.nodes[previous as usize].next = next;
-            self.nodes[next as usize].previous = previous;
+            self.nodes[previous].next = next;
+            self.nodes[next].previous = previous;
             if *first == node {
                 *first = next;
             }
         }
-        (self.nodes[node as usize].previous, self.nodes[node as usize].next) = (NONE, NONE);
+        (self.nodes[node].previous, self.nodes[node].next) = (NONE, NONE);
     }
 
     pub(super) fn unlink_first(&mut self, first: &mut u32) -> u32 {
@@ -290,12 +263,11 @@ impl<P: Copy> Arena<P> {
         if *first == NONE {
             *first = other;
         } else if other != NONE {
-            let (last, other_last) =
-                (self.nodes[*first as usize].previous, self.nodes[other as usize].previous);
-            self.nodes[last as usize].next = other;
-            self.nodes[other as usize].previous = last;
-            self.nodes[other_last as usize].next = *first;
-            self.nodes[*first as usize].previous = other_last;
+            let (last, other_last) = (self.nodes[*first].previous, self.nodes[other].previous);
+            self.nodes[last].next = other;
+            self.nodes[other].previous = last;
+            self.nodes[other_last].next = *first;
+            self.nodes[*first].previous = other_last;
         }
     }
 
@@ -303,50 +275,43 @@ impl<P: Copy> Arena<P> {
 
     /// An edge in the list of the target's dependants, and in no other yet.
     pub(super) fn allocate_edge(&mut self, source: u32, target: NodeId) -> u32 {
-        let next_dependant = self.nodes[target.index as usize].dependants;
-        let edge =
-            Edge { source, target: Some(target), next: NONE, previous_dependant: NONE, next_dependant };
-        let (reuse, rest) = self.pop_edge(self.free_edges);
-        let index = if reuse == NONE {
-            self.edges.push(edge);
-            self.edges.len() as u32 - 1
-        } else {
-            self.free_edges = rest;
-            self.edges[reuse as usize] = edge;
-            reuse
-        };
-        assert!(index != NONE, "the forest holds at most 2^32 - 1 edges");
+        let next_dependant = self.nodes[target.index].dependants;
+        let edge = Edge { source, target, next: NONE, previous_dependant: NONE, next_dependant };
+        let index = self.edges.take(|_| edge);
+        self.edges[index] = edge;
         if next_dependant != NONE {
-            self.edges[next_dependant as usize].previous_dependant = index;
+            self.edges[next_dependant].previous_dependant = index;
         }
-        self.nodes[target.index as usize].dependants = index;
+        self.nodes[target.index].dependants = index;
         index
     }
 
     /// Frees an edge that is in no list.
     pub(super) fn free_edge(&mut self, edge: u32) {
-        self.free_edges = self.push_edge(self.free_edges, edge);
+        self.edges.give_back(edge, Some(0));
     }
 
     /// Takes an edge out of the list of its target's dependants. The target must not be Ready: the lists
     /// of Ready nodes are nobody's any more and may not be touched.
     pub(super) fn unlink_dependant(&mut self, edge: u32) {
-        let Edge { target, previous_dependant, next_dependant, .. } = self.edges[edge as usize];
-        let Some(target) = target else { return };
+        let Edge { target, previous_dependant, next_dependant, .. } = self.edges[edge];
+        if previous_dependant == TOLD {
+            return;
+        }
         if next_dependant != NONE {
-            self.edges[next_dependant as usize].previous_dependant = previous_dependant;
+            self.edges[next_dependant].previous_dependant = previous_dependant;
         }
         if previous_dependant != NONE {
-            self.edges[previous_dependant as usize].next_dependant = next_dependant;
+            self.edges[previous_dependant].next_dependant = next_dependant;
         } else {
-            self.nodes[target.index as usize].dependants = next_dependant;
+            self.nodes[target.index].dependants = next_dependant;
         }
     }
 
     /// Appends an edge to the ring that ends at `last`; gives the new last edge.
     #[must_use]
     pub(super) fn push_edge(&mut self, last: u32, edge: u32) -> u32 {
-        self.edges[edge as usize].next = edge;
+        self.edges[edge].next = edge;
         self.splice_edges(last, edge)
     }
 
@@ -356,11 +321,11 @@ impl<P: Copy> Arena<P> {
         if last == NONE {
             return (NONE, NONE);
         }
-        let first = self.edges[last as usize].next;
+        let first = self.edges[last].next;
         if first == last {
             return (first, NONE);
         }
-        self.edges[last as usize].next = self.edges[first as usize].next;
+        self.edges[last].next = self.edges[first].next;
         (first, last)
     }
 
@@ -373,9 +338,9 @@ impl<P: Copy> Arena<P> {
         if other_last == NONE {
             return last;
         }
-        let first = self.edges[last as usize].next;
-        self.edges[last as usize].next = self.edges[other_last as usize].next;
-        self.edges[other_last as usize].next = first;
+        let first = self.edges[last].next;
+        self.edges[last].next = self.edges[other_last].next;
+        self.edges[other_last].next = first;
         other_last
     }
 }

@@ -6,28 +6,24 @@ use super::*;
 impl<P: Copy + std::fmt::Debug> WaitingForest<P> {
     /// Panics where the forest is not what the module's head says.
     pub(super) fn check(&self) {
-        let alive = self.arena.nodes.iter().filter(|node| node.standing != Standing::Free).count();
-        assert_eq!(alive, self.arena.live_nodes);
-        for index in 0..self.arena.nodes.len() as u32 {
-            if self.arena.nodes[index as usize].standing != Standing::Free {
-                self.check_node(index);
-            }
-        }
+        let nodes: Vec<u32> = self.arena.nodes.indices().collect();
+        assert_eq!(nodes.len(), self.arena.nodes.len());
+        nodes.iter().for_each(|&index| self.check_node(index));
         self.check_siblings(self.worklist, None);
-        let mut edges = self.edges_of(self.arena.free_edges).len();
-        for index in 0..self.arena.nodes.len() as u32 {
-            let node = &self.arena.nodes[index as usize];
-            if node.standing != Standing::Free && node.up.index == index {
-                edges += self.edges_of(node.unexplored).len() + self.edges_of(node.internal).len();
-            }
+        let mut edges = Vec::new();
+        for node in nodes.iter().map(|&index| &self.arena.nodes[index]).filter(|node| !node.absorbed) {
+            edges.extend(self.edges_of(node.unexplored));
+            edges.extend(self.edges_of(node.internal));
         }
-        assert_eq!(edges, self.arena.edges.len(), "every edge is in one list");
+        edges.sort_unstable();
+        assert!(edges.into_iter().eq(self.arena.edges.indices()), "every edge is in one list");
     }
 
     fn check_node(&self, index: u32) {
-        let node = &self.arena.nodes[index as usize];
+        let node = &self.arena.nodes[index];
+        assert_ne!(node.standing, Standing::Free);
         let Some(component) = self.arena.find_unchanged(index) else { return };
-        let representative = &self.arena.nodes[component as usize];
+        let representative = &self.arena.nodes[component];
         if representative.standing == Standing::Ready {
             return;
         }
@@ -41,8 +37,8 @@ impl<P: Copy + std::fmt::Debug> WaitingForest<P> {
             return;
         }
         let nodes = self.ring(index, |node| node.component);
-        let standing = nodes.iter().filter(|&&node| !self.arena.nodes[node as usize].failed).count();
-        if !self.dead.contains(&component) {
+        let standing = nodes.iter().filter(|&&node| !self.arena.nodes[node].failed).count();
+        if !self.siblings(self.dead).contains(&component) {
             assert_eq!(standing, node.standing_nodes as usize);
             assert!(standing > 0, "a component without a standing node is dead");
             assert!(nodes.iter().all(|&node| self.arena.find_unchanged(node) == Some(component)));
@@ -51,7 +47,7 @@ impl<P: Copy + std::fmt::Debug> WaitingForest<P> {
         match node.standing {
             Standing::Unemitted => {
                 assert_eq!((nodes.len(), node.unexplored, node.internal), (1, NONE, NONE));
-                assert_eq!(node.parent, None);
+                assert!(!node.hangs && node.up.index == index);
             }
             Standing::Waiting if standing > 0 => self.check_waiting(component),
             _ => {}
@@ -60,18 +56,10 @@ impl<P: Copy + std::fmt::Debug> WaitingForest<P> {
 
     /// A waiting component is on the worklist, or hangs where its first unexplored edge leads.
     fn check_waiting(&self, component: u32) {
-        let node = &self.arena.nodes[component as usize];
+        let node = &self.arena.nodes[component];
         assert_ne!(node.next, NONE, "a waiting component is among siblings");
         if let Some(parent) = self.parent_unchanged(component) {
-            assert!(self.siblings(self.arena.nodes[parent as usize].children).contains(&component));
-            let first = self.edges_of(node.unexplored)[0];
-            if let Some(target) = self.arena.edges[first as usize].target {
-                assert_eq!(
-                    self.arena.find_unchanged(target.index),
-                    Some(parent),
-                    "the first edge leads to the parent"
-                );
-            }
+            assert!(self.siblings(self.arena.nodes[parent].children).contains(&component));
         } else {
             assert!(
                 self.siblings(self.worklist).contains(&component),
@@ -88,26 +76,27 @@ impl<P: Copy + std::fmt::Debug> WaitingForest<P> {
 
     fn check_siblings(&self, first: u32, parent: Option<u32>) {
         for child in self.siblings(first) {
-            assert_eq!(self.arena.nodes[child as usize].up.index, child, "children are representatives");
+            assert!(!self.arena.nodes[child].absorbed, "children are representatives");
             assert_eq!(self.parent_unchanged(child), parent);
         }
     }
 
     fn check_dependants(&self, index: u32) {
-        let (mut edge, mut previous) = (self.arena.nodes[index as usize].dependants, NONE);
+        let (mut edge, mut previous) = (self.arena.nodes[index].dependants, NONE);
         while edge != NONE {
-            let link = &self.arena.edges[edge as usize];
-            assert_eq!((link.target, link.previous_dependant), (Some(self.arena.id(index)), previous));
-            assert_ne!(self.arena.nodes[link.source as usize].standing, Standing::Free);
+            let link = &self.arena.edges[edge];
+            assert_eq!((link.target, link.previous_dependant), (self.arena.id(index), previous));
+            assert_ne!(self.arena.nodes[link.source].standing, Standing::Free);
             (previous, edge) = (edge, link.next_dependant);
         }
     }
 
     fn parent_unchanged(&self, component: u32) -> Option<u32> {
-        let parent =
-            self.arena.nodes[component as usize].parent.filter(|&parent| self.arena.is_alive(parent))?;
-        let parent = self.arena.find_unchanged(parent.index)?;
-        (self.arena.nodes[parent as usize].standing != Standing::Ready).then_some(parent)
+        let node = &self.arena.nodes[component];
+        let first = node.hangs.then(|| self.edges_of(node.unexplored)[0])?;
+        let target = Some(self.arena.edges[first].target).filter(|&target| self.arena.is_alive(target))?;
+        let parent = self.arena.find_unchanged(target.index)?;
+        (self.arena.nodes[parent].standing != Standing::Ready).then_some(parent)
     }
 
     fn siblings(&self, first: u32) -> Vec<u32> {
@@ -116,7 +105,7 @@ impl<P: Copy + std::fmt::Debug> WaitingForest<P> {
         }
         let ring = self.ring(first, |node| node.next);
         for (&one, &two) in ring.iter().zip(ring.iter().cycle().skip(1)) {
-            assert_eq!(self.arena.nodes[two as usize].previous, one);
+            assert_eq!(self.arena.nodes[two].previous, one);
         }
         ring
     }
@@ -124,7 +113,7 @@ impl<P: Copy + std::fmt::Debug> WaitingForest<P> {
     fn ring(&self, first: u32, next: impl Fn(&arena::Node<P>) -> u32) -> Vec<u32> {
         let mut ring = vec![first];
         loop {
-            let node = next(&self.arena.nodes[*ring.last().unwrap() as usize]);
+            let node = next(&self.arena.nodes[*ring.last().unwrap()]);
             if node == first {
                 return ring;
             }
@@ -137,7 +126,7 @@ impl<P: Copy + std::fmt::Debug> WaitingForest<P> {
         let mut edges = Vec::new();
         let mut edge = last;
         while edge != NONE {
-            edge = self.arena.edges[edge as usize].next;
+            edge = self.arena.edges[edge].next;
             edges.push(edge);
             assert!(edges.len() <= self.arena.edges.len(), "a ring of edges closes");
             if edge == last {

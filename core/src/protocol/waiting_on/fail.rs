@@ -6,23 +6,25 @@
 
 use crate::sync::weakened;
 
-use super::arena::{NONE, Standing};
+use super::arena::{NONE, Standing, TOLD};
 use super::{NodeId, NodeState, Settled, WaitingForest};
 
 impl<P: Copy> WaitingForest<P> {
     /// Marks one standing node and queues it, so that its dependants are told. A component whose last
     /// node falls stops waiting.
     pub(super) fn mark_failed(&mut self, node: u32, via: Option<P>) {
-        self.arena.nodes[node as usize].failed = true;
+        self.arena.nodes[node].failed = true;
         self.failing.push_back((node, via));
         let component = self.arena.find(node).expect("a standing node's component is not Ready");
-        let representative = &mut self.arena.nodes[component as usize];
+        let representative = &mut self.arena.nodes[component];
         representative.standing_nodes -= 1;
         if representative.standing_nodes == 0 {
             if representative.standing == Standing::Waiting {
                 self.detach(component);
             }
-            self.dead.push_back(component);
+            let mut dead = self.dead;
+            self.arena.link_last(&mut dead, component);
+            self.dead = dead;
         }
     }
 
@@ -33,10 +35,10 @@ impl<P: Copy> WaitingForest<P> {
         budget: &mut usize,
         settled: &mut Vec<Settled<P>>,
     ) {
-        let payload = self.arena.nodes[node as usize].payload;
+        let payload = self.arena.nodes[node].payload;
         while *budget > 0 {
             *budget -= 1;
-            let edge = self.arena.nodes[node as usize].dependants;
+            let edge = self.arena.nodes[node].dependants;
             if edge == NONE || weakened("emit::failure_tells_no_dependants") {
                 self.failing.pop_front();
                 settled.push(Settled::Failed { payload, via });
@@ -44,8 +46,8 @@ impl<P: Copy> WaitingForest<P> {
             }
             self.counters.failure_steps += 1;
             self.arena.unlink_dependant(edge);
-            self.arena.edges[edge as usize].target = None;
-            self.fail_group(self.arena.edges[edge as usize].source, payload);
+            self.arena.edges[edge].previous_dependant = TOLD;
+            self.fail_group(self.arena.edges[edge].source, payload);
         }
     }
 
@@ -53,21 +55,21 @@ impl<P: Copy> WaitingForest<P> {
     pub(super) fn fail_with_failed_dependency(&mut self, leader: u32, dependencies: &[NodeId]) {
         let failed = dependencies.iter().find(|&&dependency| self.state(dependency) == NodeState::Failed);
         if let Some(dependency) = failed {
-            self.fail_group(leader, self.arena.nodes[dependency.index as usize].payload);
+            self.fail_group(leader, self.arena.nodes[dependency.index].payload);
         }
     }
 
     /// Fails all symbols of the group whose edges start at `leader`.
     fn fail_group(&mut self, leader: u32, via: P) {
-        if std::mem::replace(&mut self.arena.nodes[leader as usize].group_failed, true) {
+        if std::mem::replace(&mut self.arena.nodes[leader].group_failed, true) {
             return;
         }
         let mut node = leader;
         loop {
-            if !self.arena.nodes[node as usize].failed {
+            if !self.arena.nodes[node].failed {
                 self.mark_failed(node, Some(via));
             }
-            node = self.arena.nodes[node as usize].group;
+            node = self.arena.nodes[node].group;
             if node == leader {
                 return;
             }
@@ -78,9 +80,9 @@ impl<P: Copy> WaitingForest<P> {
     pub(super) fn bury(&mut self, component: u32, budget: &mut usize) {
         while *budget > 0 {
             *budget -= 1;
-            let (edge, rest) = self.arena.pop_edge(self.arena.nodes[component as usize].unexplored);
+            let (edge, rest) = self.arena.pop_edge(self.arena.nodes[component].unexplored);
             if edge != NONE {
-                self.arena.nodes[component as usize].unexplored = rest;
+                self.arena.nodes[component].unexplored = rest;
                 self.counters.failure_steps += 1;
                 if self.component_of_target(edge).is_some() {
                     self.arena.unlink_dependant(edge);
@@ -88,14 +90,17 @@ impl<P: Copy> WaitingForest<P> {
                 self.arena.free_edge(edge);
                 continue;
             }
-            let internal = std::mem::replace(&mut self.arena.nodes[component as usize].internal, NONE);
-            self.arena.free_edges = self.arena.splice_edges(self.arena.free_edges, internal);
+            if self.free_internal_edge(component) {
+                continue;
+            }
             // The representative goes last: it is how the ring is found again in the next slice.
-            let node = self.arena.nodes[component as usize].component;
-            self.arena.nodes[component as usize].component = self.arena.nodes[node as usize].component;
+            let node = self.arena.nodes[component].component;
+            self.arena.nodes[component].component = self.arena.nodes[node].component;
+            if node == component {
+                self.arena.unlink_first(&mut self.dead);
+            }
             self.arena.free(node);
             if node == component {
-                self.dead.pop_front();
                 return;
             }
         }

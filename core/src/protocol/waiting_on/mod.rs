@@ -59,14 +59,16 @@ mod arena;
 #[cfg(test)]
 mod check;
 mod fail;
+mod pieces;
+mod pool;
 mod resume;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use arena::{Arena, NONE, Standing};
+use arena::{Arena, Edge, NONE, Node, Standing, TOLD};
+use pieces::Pieces;
 
 /// A node of the forest. Ids of freed nodes are never given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +119,15 @@ pub(crate) struct Counters {
     pub(crate) failure_steps: u64,
 }
 
+/// Memory that a forest no longer needs. Giving it back to the system may take long.
+#[derive(Debug)]
+pub(crate) struct Discarded<P>(
+    #[cfg_attr(not(test), expect(dead_code, reason = "held to be dropped outside the lock"))]
+    Vec<Box<[Node<P>]>>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "held to be dropped outside the lock"))]
+    Vec<Box<[Edge]>>,
+);
+
 /// See the module's head.
 ///
 /// `P` is a small key of the session's: handed in with a node, handed out when it settles.
@@ -125,12 +136,12 @@ pub(crate) struct WaitingForest<P> {
     arena: Arena<P>,
     /// Waiting components that have something to do: a ring of siblings, entered at its head.
     worklist: u32,
-    /// Components that are Ready and whose nodes are not all reported yet.
-    releasing: VecDeque<u32>,
+    /// Components that are Ready and whose nodes are not all reported yet: a ring as well.
+    releasing: u32,
     /// Failed nodes whose dependants have not been told, each with the dependency it failed through.
-    failing: VecDeque<(u32, Option<P>)>,
-    /// Components without a standing node, to be freed once no failure is spreading.
-    dead: VecDeque<u32>,
+    failing: Pieces<(u32, Option<P>)>,
+    /// Components without a standing node, to be freed once no failure is spreading: a ring as well.
+    dead: u32,
     counters: Counters,
 }
 
@@ -140,9 +151,9 @@ impl<P: Copy> WaitingForest<P> {
         Self {
             arena: Arena::new(),
             worklist: NONE,
-            releasing: VecDeque::new(),
-            failing: VecDeque::new(),
-            dead: VecDeque::new(),
+            releasing: NONE,
+            failing: Pieces::new(),
+            dead: NONE,
             counters: Counters::default(),
         }
     }
@@ -158,7 +169,7 @@ impl<P: Copy> WaitingForest<P> {
         if !self.arena.is_alive(node) {
             return NodeState::Gone;
         }
-        if self.arena.nodes[node.index as usize].failed {
+        if self.arena.nodes[node.index].failed {
             return NodeState::Failed;
         }
         match self.arena.standing(node) {
@@ -242,15 +253,15 @@ impl<P: Copy> WaitingForest<P> {
         while budget > 0 {
             if let Some(&node) = self.failing.front() {
                 self.spread_failure(node, &mut budget, settled);
-            } else if let Some(&component) = self.dead.front() {
-                self.bury(component, &mut budget);
-            } else if let Some(&component) = self.releasing.front() {
-                self.release(component, &mut budget, settled);
+            } else if self.dead != NONE {
+                self.bury(self.dead, &mut budget);
+            } else if self.releasing != NONE {
+                self.release(self.releasing, &mut budget, settled);
             } else if self.worklist != NONE {
                 let component = self.arena.unlink_first(&mut self.worklist);
+                self.forget_parent(component);
                 self.resume(component, &mut budget);
             } else {
-                self.arena.shrink_if_empty();
                 return false;
             }
         }
@@ -259,8 +270,7 @@ impl<P: Copy> WaitingForest<P> {
 
     /// Whether [`WaitingForest::advance`] has anything to do.
     pub(crate) fn has_work(&self) -> bool {
-        self.worklist != NONE
-            || !(self.releasing.is_empty() && self.failing.is_empty() && self.dead.is_empty())
+        self.worklist != NONE || self.releasing != NONE || self.dead != NONE || !self.failing.is_empty()
     }
 
     /// Whether a failure has dependants left to tell.
@@ -270,18 +280,17 @@ impl<P: Copy> WaitingForest<P> {
 
     /// Whether any group that is not Ready depends on this very node.
     pub(crate) fn has_dependants(&self, node: NodeId) -> bool {
-        self.arena.is_alive(node) && self.arena.nodes[node.index as usize].dependants != NONE
+        self.first_dependant(node) != NONE
     }
 
     /// The groups that depend on this very node, each by the payload of its first node.
     pub(crate) fn dependants(&self, node: NodeId) -> impl Iterator<Item = P> {
-        let first =
-            if self.arena.is_alive(node) { self.arena.nodes[node.index as usize].dependants } else { NONE };
+        let first = self.first_dependant(node);
         let edges = std::iter::successors((first != NONE).then_some(first), |&edge| {
-            let next = self.arena.edges[edge as usize].next_dependant;
+            let next = self.arena.edges[edge].next_dependant;
             (next != NONE).then_some(next)
         });
-        edges.map(|edge| self.arena.nodes[self.arena.edges[edge as usize].source as usize].payload)
+        edges.map(|edge| self.arena.nodes[self.arena.edges[edge].source].payload)
     }
 
     /// What the node's component still waits for, by payload: the targets that are not Ready of the edges
@@ -297,20 +306,22 @@ impl<P: Copy> WaitingForest<P> {
 
     /// See [`WaitingForest::dependencies`].
     pub(crate) fn dependencies_of_component(&self, component: u32) -> impl Iterator<Item = P> {
-        let last = self.arena.nodes[component as usize].unexplored;
-        let first = if last == NONE { NONE } else { self.arena.edges[last as usize].next };
+        let last = self.arena.nodes[component].unexplored;
+        let first = if last == NONE { NONE } else { self.arena.edges[last].next };
         let edges = std::iter::successors((first != NONE).then_some(first), move |&edge| {
-            (edge != last).then(|| self.arena.edges[edge as usize].next)
+            (edge != last).then(|| self.arena.edges[edge].next)
         });
         edges
-            .filter_map(|edge| self.arena.edges[edge as usize].target)
+            .map(|edge| &self.arena.edges[edge])
+            .filter(|edge| edge.previous_dependant != TOLD)
+            .map(|edge| edge.target)
             .filter(|&target| self.state(target) != NodeState::Gone)
-            .map(|target| self.arena.nodes[target.index as usize].payload)
+            .map(|target| self.arena.nodes[target.index].payload)
     }
 
     /// How many nodes exist.
     pub(crate) fn len(&self) -> usize {
-        self.arena.live_nodes
+        self.arena.nodes.len()
     }
 
     /// Whether no node exists.
@@ -323,17 +334,33 @@ impl<P: Copy> WaitingForest<P> {
         self.counters
     }
 
+    /// Memory that is no longer needed, to be dropped outside the lock.
+    pub(crate) fn take_discarded(&mut self) -> Option<Discarded<P>> {
+        let Arena { nodes, edges } = &mut self.arena;
+        let discards = !(nodes.discarded.is_empty() && edges.discarded.is_empty());
+        discards
+            .then(|| Discarded(std::mem::take(&mut nodes.discarded), std::mem::take(&mut edges.discarded)))
+    }
+
+    /// The first edge in the list of a node's dependants. The list of what is Ready is nobody's any more.
+    fn first_dependant(&self, node: NodeId) -> u32 {
+        if !self.arena.is_alive(node) || self.arena.standing(node) == Standing::Ready {
+            return NONE;
+        }
+        self.arena.nodes[node.index].dependants
+    }
+
     /// Makes the members of a group, `leader` among or beside them, one waiting component.
     fn unite_group(&mut self, leader: u32, members: &[NodeId]) -> u32 {
         let mut group = leader;
-        self.arena.nodes[leader as usize].standing = Standing::Waiting;
+        self.arena.nodes[leader].standing = Standing::Waiting;
         for &member in members {
             debug_assert!(
                 member.index == leader || self.state(member) == NodeState::Unemitted,
                 "a member of an emission is unemitted and given once",
             );
             if member.index != leader {
-                self.arena.nodes[member.index as usize].standing = Standing::Waiting;
+                self.arena.nodes[member.index].standing = Standing::Waiting;
                 self.arena.join_group(leader, member.index);
                 group = self.arena.unite(group, member.index);
             }
@@ -348,13 +375,13 @@ impl<P: Copy> WaitingForest<P> {
         }
         self.counters.edges += 1;
         let edge = self.arena.allocate_edge(leader, dependency);
-        let node = &mut self.arena.nodes[group as usize];
+        let node = &mut self.arena.nodes[group];
         let (unexplored, internal) = (node.unexplored, node.internal);
         // An edge within the group has nothing to explore; a failure may still come along it.
         if self.arena.find(dependency.index) == Some(group) {
-            self.arena.nodes[group as usize].internal = self.arena.push_edge(internal, edge);
+            self.arena.nodes[group].internal = self.arena.push_edge(internal, edge);
         } else {
-            self.arena.nodes[group as usize].unexplored = self.arena.push_edge(unexplored, edge);
+            self.arena.nodes[group].unexplored = self.arena.push_edge(unexplored, edge);
         }
     }
 }

@@ -2,15 +2,15 @@
 
 use crate::sync::weakened;
 
-use super::arena::{NONE, Standing};
-use super::{Settled, WaitingForest};
+use super::arena::{NONE, Standing, TOLD};
+use super::{NodeId, Settled, WaitingForest};
 
 impl<P: Copy> WaitingForest<P> {
     /// Explores the edges of a component that is in no ring. Afterwards it hangs somewhere, is Ready, or
     /// is back on the worklist because the budget is used up.
     pub(super) fn resume(&mut self, mut component: u32, budget: &mut usize) {
         while *budget > 0 {
-            let (edge, rest) = self.arena.pop_edge(self.arena.nodes[component as usize].unexplored);
+            let (edge, rest) = self.arena.pop_edge(self.arena.nodes[component].unexplored);
             if edge == NONE {
                 self.make_ready(component);
                 return;
@@ -18,7 +18,7 @@ impl<P: Copy> WaitingForest<P> {
             *budget -= 1;
             self.counters.edge_visits += 1;
             let Some(target) = self.component_of_target(edge) else {
-                self.arena.nodes[component as usize].unexplored = rest;
+                self.arena.nodes[component].unexplored = rest;
                 self.arena.free_edge(edge);
                 continue;
             };
@@ -28,9 +28,9 @@ impl<P: Copy> WaitingForest<P> {
                 self.hang(component, target);
                 return;
             }
-            self.arena.nodes[component as usize].unexplored = rest;
-            let internal = self.arena.nodes[component as usize].internal;
-            self.arena.nodes[component as usize].internal = self.arena.push_edge(internal, edge);
+            self.arena.nodes[component].unexplored = rest;
+            let internal = self.arena.nodes[component].internal;
+            self.arena.nodes[component].internal = self.arena.push_edge(internal, edge);
             if target != component {
                 component = self.contract(component, target, budget);
             }
@@ -42,86 +42,113 @@ impl<P: Copy> WaitingForest<P> {
     pub(super) fn release(&mut self, component: u32, budget: &mut usize, settled: &mut Vec<Settled<P>>) {
         while *budget > 0 {
             *budget -= 1;
+            if self.free_internal_edge(component) {
+                continue;
+            }
             // The representative goes last: it is how the ring is found again in the next slice.
-            let node = self.arena.nodes[component as usize].component;
-            self.arena.nodes[component as usize].component = self.arena.nodes[node as usize].component;
-            if !self.arena.nodes[node as usize].failed {
-                settled.push(Settled::Ready(self.arena.nodes[node as usize].payload));
+            let node = self.arena.nodes[component].component;
+            self.arena.nodes[component].component = self.arena.nodes[node].component;
+            if !self.arena.nodes[node].failed {
+                settled.push(Settled::Ready(self.arena.nodes[node].payload));
+            }
+            if node == component {
+                self.arena.unlink_first(&mut self.releasing);
             }
             self.arena.free(node);
             if node == component {
-                self.releasing.pop_front();
                 return;
             }
         }
     }
 
+    /// Frees one of the internal edges of a component that is being freed; says whether it had any left.
+    pub(super) fn free_internal_edge(&mut self, component: u32) -> bool {
+        let (edge, rest) = self.arena.pop_edge(self.arena.nodes[component].internal);
+        if edge != NONE {
+            self.arena.nodes[component].internal = rest;
+            self.arena.free_edge(edge);
+        }
+        edge != NONE
+    }
+
     /// What waited for the component goes to the worklist, itself among what is to be reported.
     fn make_ready(&mut self, component: u32) {
-        let node = &mut self.arena.nodes[component as usize];
+        let node = &mut self.arena.nodes[component];
         node.standing = Standing::Ready;
-        let (children, internal) = (node.children, node.internal);
-        (node.children, node.internal) = (NONE, NONE);
+        let children = std::mem::replace(&mut node.children, NONE);
         self.arena.splice(&mut self.worklist, children);
-        self.arena.free_edges = self.arena.splice_edges(self.arena.free_edges, internal);
-        self.releasing.push_back(component);
+        self.arena.link_last(&mut self.releasing, component);
     }
 
     /// The component an edge leads to; none if it is Ready.
     pub(super) fn component_of_target(&mut self, edge: u32) -> Option<u32> {
-        let target = self.arena.edges[edge as usize].target.filter(|&target| self.arena.is_alive(target))?;
-        let component = self.arena.find(target.index)?;
-        (self.arena.nodes[component as usize].standing != Standing::Ready).then_some(component)
+        let edge = &self.arena.edges[edge];
+        if edge.previous_dependant == TOLD { None } else { self.component_of(edge.target) }
     }
 
     /// Puts back the edge that the component hangs by, to be explored first when it resumes.
     fn keep_first(&mut self, component: u32, edge: u32, rest: u32) {
         // Appended to a ring that is entered at its last edge: before the first and after the last.
         let last = self.arena.push_edge(rest, edge);
-        self.arena.nodes[component as usize].unexplored = if rest == NONE { last } else { rest };
+        self.arena.nodes[component].unexplored = if rest == NONE { last } else { rest };
     }
 
     fn hang(&mut self, component: u32, target: u32) {
         let target_id = self.arena.id(target);
-        let node = &mut self.arena.nodes[component as usize];
-        (node.parent, node.hint) = (Some(target_id), None);
-        let mut children = self.arena.nodes[target as usize].children;
+        let node = &mut self.arena.nodes[component];
+        (node.hangs, node.up) = (true, target_id);
+        let mut children = self.arena.nodes[target].children;
         self.arena.link_last(&mut children, component);
-        self.arena.nodes[target as usize].children = children;
+        self.arena.nodes[target].children = children;
     }
 
     /// Takes a waiting component out of the ring it is in: its parent's children, or the worklist.
     pub(super) fn detach(&mut self, component: u32) {
         if let Some(parent) = self.parent(component) {
-            let mut children = self.arena.nodes[parent as usize].children;
+            let mut children = self.arena.nodes[parent].children;
             self.arena.unlink(&mut children, component);
-            self.arena.nodes[parent as usize].children = children;
+            self.arena.nodes[parent].children = children;
         } else {
             self.arena.unlink(&mut self.worklist, component);
         }
-        let node = &mut self.arena.nodes[component as usize];
-        (node.parent, node.hint) = (None, None);
+        self.forget_parent(component);
     }
 
-    /// The component that this one waits for.
+    /// Of a component that has been taken out of the ring it was in: it waits for nothing, and has no hint.
+    pub(super) fn forget_parent(&mut self, component: u32) {
+        let id = self.arena.id(component);
+        let node = &mut self.arena.nodes[component];
+        (node.hangs, node.up) = (false, id);
+    }
+
+    /// The component that this one waits for: by the edge it hangs on, which stays its first, told or not.
     pub(super) fn parent(&mut self, component: u32) -> Option<u32> {
-        let parent =
-            self.arena.nodes[component as usize].parent.filter(|&parent| self.arena.is_alive(parent))?;
-        let parent = self.arena.find(parent.index)?;
-        (self.arena.nodes[parent as usize].standing != Standing::Ready).then_some(parent)
+        let node = &self.arena.nodes[component];
+        if !node.hangs {
+            return None;
+        }
+        let first = self.arena.edges[node.unexplored].next;
+        self.component_of(self.arena.edges[first].target)
+    }
+
+    /// The component of a node; none if it is Ready or gone.
+    fn component_of(&mut self, node: NodeId) -> Option<u32> {
+        if !self.arena.is_alive(node) {
+            return None;
+        }
+        let component = self.arena.find(node.index)?;
+        (self.arena.nodes[component].standing != Standing::Ready).then_some(component)
     }
 
     /// An ancestor: by the hint if that still helps, else the parent.
     fn ancestor(&mut self, component: u32) -> Option<u32> {
-        if let Some(hint) =
-            self.arena.nodes[component as usize].hint.filter(|&hint| self.arena.is_alive(hint))
-            && let Some(hint) = self.arena.find(hint.index)
-            && self.arena.nodes[hint as usize].standing != Standing::Ready
-        {
-            debug_assert_ne!(hint, component, "a component that absorbs its ancestor has no hint left");
-            return Some(hint);
+        let hint = self.arena.nodes[component].up;
+        if hint.index == component {
+            return self.parent(component);
         }
-        self.parent(component)
+        let hint = self.component_of(hint);
+        debug_assert_ne!(hint, Some(component), "a component that absorbs its ancestor has no hint left");
+        hint.or_else(|| self.parent(component))
     }
 
     /// The root above a component. Halves the path: every other component on it is given its ancestor's
@@ -132,7 +159,7 @@ impl<P: Copy> WaitingForest<P> {
             self.counters.parent_steps += 1;
             let Some(one_up) = self.ancestor(component) else { return component };
             let Some(two_up) = self.ancestor(one_up) else { return one_up };
-            self.arena.nodes[component as usize].hint = Some(self.arena.id(two_up));
+            self.arena.nodes[component].up = self.arena.id(two_up);
             component = two_up;
         }
     }

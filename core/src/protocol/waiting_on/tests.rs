@@ -138,3 +138,48 @@ fn ids_of_freed_nodes_stay_dead_when_slots_are_reused_or_given_back() {
     assert!(forest.is_empty());
     assert!(forest.arena.nodes.capacity() < 5_000, "a large forest that fell empty gives its memory back");
 }
+
+/// A node that waited through it all once kept the memory of the busiest moment.
+#[test]
+fn memory_follows_what_is_live_while_one_node_lives_on() {
+    const ROUNDS: usize = 10;
+    const NODES: usize = 100_000;
+    let mut forest = WaitingForest::new();
+    let late = forest.add(0);
+    let old = forest.emit(&[], Some(1), &[late]).unwrap();
+    let mut gone = Vec::new();
+    let mut level = None;
+    for round in 0..ROUNDS {
+        let last = forest.add(0);
+        // A chain in even rounds and one cycle in odd ones; every other round fails.
+        let nodes: Vec<_> = (0..NODES).map(|payload| forest.add(payload)).collect();
+        let head = if round % 2 == 0 { last } else { nodes[0] };
+        for (&node, &next) in nodes.iter().zip(nodes[1..].iter().chain([&head])) {
+            forest.emit(&[node], None, &[next, last]);
+        }
+        if round % 4 < 2 {
+            forest.emit(&[last], None, &[]);
+        } else {
+            assert!(forest.fail(last));
+        }
+        let mut settled = Vec::new();
+        let mut discarded = 0;
+        while forest.advance(1_000, &mut settled) {
+            settled.clear();
+            let Some(Discarded(nodes, edges)) = forest.take_discarded() else { continue };
+            discarded = discarded.max(nodes.len() + edges.len());
+        }
+        drop(forest.take_discarded());
+        assert!(discarded <= 8, "{discarded} chunks were given up by one slice");
+        assert_eq!((forest.len(), forest.arena.edges.len()), (2, 1));
+        let capacity = (forest.arena.nodes.capacity(), forest.arena.edges.capacity());
+        assert!(capacity.0 + capacity.1 <= 4 * pool::CHUNK, "{capacity:?} places for 2 nodes and 1 edge");
+        assert!(capacity <= *level.get_or_insert(capacity), "the first round's level is every round's");
+        gone.extend([nodes[0], nodes[NODES / 2], last]);
+        assert!(gone.iter().all(|&node| forest.state(node) == NodeState::Gone));
+    }
+    assert_eq!(forest.state(old), NodeState::Waiting);
+    forest.emit(&[late], None, &[]);
+    assert_eq!(drain(&mut forest), [Settled::Ready(0), Settled::Ready(1)]);
+    assert!(forest.is_empty());
+}
