@@ -119,8 +119,11 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (0usize..4).prop_map(|claim| Operation::Fail { claim }),
         1 => (dylib.clone(), 0..NAMES).prop_map(|(dylib, name)| Operation::RemoveName { dylib, name }),
         1 => dylib.clone().prop_map(|dylib| Operation::RemoveTracker { dylib }),
-        1 => (dylib.clone(), any::<bool>()).prop_map(|(dylib, by_release)| Operation::Transfer { dylib, by_release }),
-        1 => (dylib, 0u8..8).prop_filter("seldom", |(_, dice)| *dice == 0).prop_map(|(dylib, _)| Operation::Clear { dylib }),
+        1 => prop_oneof![
+            7 => (dylib.clone(), any::<bool>())
+                .prop_map(|(dylib, by_release)| Operation::Transfer { dylib, by_release }),
+            1 => dylib.prop_map(|dylib| Operation::Clear { dylib }),
+        ],
         2 => (0usize..4, any::<u8>()).prop_map(|(claim, names)| Operation::Delegate { claim, names }),
         2 => (0usize..4, any::<u8>(), any::<u8>())
             .prop_map(|(claim, names, weak)| Operation::DefineMore { claim, names: names & names >> 2, weak }),
