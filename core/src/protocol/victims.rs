@@ -69,7 +69,7 @@ impl Scene {
     fn search(&self, names: &[&str]) -> Search {
         Search {
             kind: LookupKind::Static,
-            order: vec![(self.dylib, JitDylibLookupFlags::MatchAllSymbols)],
+            order: vec![(self.dylib, JitDylibLookupFlags::MatchAllSymbols)].into(),
             symbols: LookupSet::required(names.iter().map(|name| self.name(name))),
             required_state: RequiredState::Ready,
             ..Search::default()
