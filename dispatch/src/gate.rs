@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn tasks_that_have_met_do_not_wait_for_each_others_end() {
         let gate = Gate::new();
-        assert!(gate.enter() && gate.enter());
+        assert!(gate.enter(2));
         gate.close();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| gate.wait_for_others());
