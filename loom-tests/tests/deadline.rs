@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use loom_tests::stage::{Stage, definition, model, resolve};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
-use uruk_core::sync::{Arc, thread};
+use uruk_core::sync::thread;
 use uruk_core::{Deadline, ExecutionSession, LookupError, LookupSet};
 
 loom_tests::catches_its_weakenings!();
