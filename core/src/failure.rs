@@ -83,7 +83,7 @@ pub enum FailureCause {
     Removed,
     /// The dispatcher took no more tasks.
     NotDispatched,
-    /// The session was closed.
+    /// The session was closed. Lookups that end for it say [`LookupError::Closed`](crate::LookupError::Closed).
     Closed,
 }
 

@@ -137,16 +137,16 @@ impl ExecutionSession {
         let mut left = None;
         let (result, attendance) = self.locked(|Locked { state, effects }| {
             let result = operation(state, effects);
-            let attendance = state.finish_transaction(effects);
+            let attendance = state.finish_transaction(effects).map(|attendance| (attendance, self.coming(1)));
             // They are large: what leaves nothing moves nothing.
             if !effects.is_empty() {
-                left = Some(std::mem::take(effects));
+                left = Some(self.counting(std::mem::take(effects)));
             }
             (result, attendance)
         });
         match (attendance, left) {
             // Long consequences come in slices; between two of them the lock is free for others.
-            (Some(attendance), effects) => self.attend(attendance, effects.unwrap_or_default()),
+            (Some((attendance, attends)), effects) => self.attend(attendance, attends, effects),
             (None, Some(effects)) => self.hand_on(effects),
             (None, None) => {}
         }

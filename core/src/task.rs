@@ -172,7 +172,7 @@ impl<F: FnOnce() + Send> Work for Labelled<F> {
 ///
 /// Source: ORC `TaskDispatcher`.
 pub trait TaskDispatcher: Send + Sync + fmt::Debug {
-    /// Takes a task and returns at once.
+    /// Takes a task and returns at once. One that panics has dropped the task, as far as the session is concerned.
     ///
     /// # Errors
     /// Gives the task back when the dispatcher no longer takes work. The caller drops it, which fails
@@ -185,7 +185,12 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// A dispatcher that can admit and announce many tasks at once does better than the loop that this is otherwise:
     /// one lookup may claim ten thousand units.
     fn dispatch_all(&self, tasks: &mut Vec<Task>) {
-        let refused = tasks.drain(..).filter_map(|task| self.dispatch(task).err()).collect();
+        // Taken from behind one by one, so that a panic over one leaves the others where they are.
+        tasks.reverse();
+        let mut refused = Vec::new();
+        while let Some(task) = tasks.pop() {
+            refused.extend(self.dispatch(task).err());
+        }
         *tasks = refused;
     }
 

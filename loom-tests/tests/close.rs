@@ -27,6 +27,7 @@
 //! | `close::counts_without_acquire`: `session-drained` is Relaxed at its reading end | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
 //! | `close::task_that_waits_tells_nobody`: a task that comes to wait in a lookup is not looked at | `core/src/session/drain.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
 //! | `close::round_ends_no_queries`: tasks that wait in lookups are left there | `core/src/session/close.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
+//! | `close::overtakes_what_is_handed_on`: what a thread has claimed is counted when it is enqueued | `core/src/session/drain.rs` | `what_another_thread_hands_on_is_waited_for` |
 //! | `close::second_call_does_not_wait`: a call that finds the session closing returns at once | `core/src/session/close.rs` | `whoever_has_closed_finds_it_closed` |
 #![cfg(uruk_loom)]
 
@@ -38,8 +39,7 @@ use loom_tests::witness::Witness;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
-    DefineError, FailureCause, LookupError, MaterializationResponsibility, Resource, Shutdown, Task,
-    TaskPriority,
+    DefineError, LookupError, MaterializationResponsibility, Resource, Shutdown, Task, TaskPriority,
 };
 
 /// A closing is many transactions, in models one for each step: three preemptions take minutes.
@@ -62,11 +62,31 @@ fn a_lookup_beside_a_closing_is_answered_or_refused() {
         match asker.join().expect("no panic") {
             Ok(found) => assert_eq!(found, definition()),
             Err(LookupError::Closed) => {}
-            // The unit was about to start, and learnt of the closing before the lookup did.
-            Err(LookupError::Failed(failure)) => assert!(matches!(failure.cause, FailureCause::Closed)),
             Err(error) => panic!("neither found nor closed: {error}"),
         }
         assert!(matches!(stage.lookup(&name), Err(LookupError::Closed)));
+    });
+}
+
+/// ```text
+///  main: lookup, close      another: lookup, which has claimed the unit or has not
+/// ```
+#[test]
+fn what_another_thread_hands_on_is_waited_for() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let name = stage.session.intern("name");
+        stage.define(&[&name], finish_if_allowed);
+        let asker = thread::spawn({
+            let (stage, name) = (stage.clone(), name.clone());
+            move || stage.lookup(&name)
+        });
+        let answer = Arc::new(Mutex::new(None));
+        let told = answer.clone();
+        stage.session.lookup_async(stage.request(&name), move |found| *told.lock() = Some(found));
+        stage.session.close().expect("there is no resource");
+        assert!(matches!(*answer.lock(), Some(Ok(_))), "accepted, and not done");
+        assert!(matches!(asker.join().expect("no panic"), Ok(_) | Err(LookupError::Closed)));
     });
 }
 
@@ -207,7 +227,6 @@ fn a_lookup_beside_a_cancelling_close_is_answered_or_refused() {
         match asker.join().expect("no panic") {
             Ok(found) => assert_eq!(found, definition()),
             Err(LookupError::Closed) => {}
-            Err(LookupError::Failed(failure)) => assert!(matches!(failure.cause, FailureCause::Closed)),
             Err(error) => panic!("neither found nor closed: {error}"),
         }
         worker.join().expect("no panic");

@@ -135,11 +135,6 @@ impl<P: Payload> SessionState<P> {
         self.finish_hold(effects);
     }
 
-    /// Whoever attended to the work cannot go on; the next transaction takes over.
-    pub(crate) fn abandon_slices(&mut self, attendance: Attendance) {
-        self.agenda.attendant.take_if(|attendant| attendant.attendance == attendance);
-    }
-
     /// Decides whether the thread whose transaction ends here attends to what is left from now on.
     fn share_attendance(&mut self, added: bool) -> Option<Attendance> {
         let mut shares = false;

@@ -77,7 +77,7 @@ impl<P: Payload> SessionState<P> {
         changes: Vec<Change<P::Unit>>,
         effects: &mut Effects<P>,
     ) -> Result<Vec<RemovedResources<P::Resource>>, RefusedChanges<P::Unit>> {
-        let mut plan = Plan { state: self, names: FxHashMap::default(), defunct: FxHashSet::default() };
+        let mut plan = Plan::of(self);
         for (step, change) in changes.iter().enumerate() {
             if let Err(refusal) = plan.admit(change) {
                 return Err(RefusedChanges { step, refusal, changes });
@@ -143,7 +143,11 @@ struct Plan<'s, P: Payload> {
     state: &'s SessionState<P>,
     /// What becomes of each name that a step has touched; nothing where its definition goes.
     names: FxHashMap<(DylibId, SymbolName), Option<Planned>>,
-    /// Trackers that a step removes.
+    /// The names whose definitions steps have put into each tracker, whatever became of them later.
+    planned_in: FxHashMap<TrackerId, Vec<(DylibId, SymbolName)>>,
+    /// Trackers whose rows go, with all that no step has touched.
+    emptied: FxHashSet<TrackerId>,
+    /// Those of them that go as well.
     defunct: FxHashSet<TrackerId>,
 }
 
@@ -162,7 +166,12 @@ struct Existing {
     claimed: bool,
 }
 
-impl<P: Payload> Plan<'_, P> {
+impl<'s, P: Payload> Plan<'s, P> {
+    fn of(state: &'s SessionState<P>) -> Self {
+        let (names, planned_in) = (FxHashMap::default(), FxHashMap::default());
+        Self { state, names, planned_in, emptied: FxHashSet::default(), defunct: FxHashSet::default() }
+    }
+
     /// Tries one change, and notes what it would do.
     fn admit<U>(&mut self, change: &Change<U>) -> Result<(), Refusal> {
         match change {
@@ -241,6 +250,7 @@ impl<P: Payload> Plan<'_, P> {
             won.push((name.clone(), flags));
         }
         for (name, flags) in won {
+            self.planned_in.entry(tracker).or_default().push((dylib, name.clone()));
             let planned = Planned { flags, unit: definition.unit_name.clone(), tracker };
             self.names.insert((dylib, name), Some(planned));
         }
@@ -272,23 +282,21 @@ impl<P: Payload> Plan<'_, P> {
     }
 
     /// Removing a tracker that is defunct already does nothing.
+    ///
+    /// # Cost
+    /// That of what the transaction has put into it.
     fn remove_tracker(&mut self, tracker: TrackerId) {
         if self.defunct.contains(&tracker) || !self.state.tracker_lives(tracker) {
             return;
         }
-        let row = &self.state.trackers[tracker];
-        let is_its = |planned: &mut Planned| planned.tracker == tracker;
-        for planned in self.names.values_mut() {
-            planned.take_if(is_its);
+        for key in self.planned_in.remove(&tracker).unwrap_or_default() {
+            if let Some(planned) = self.names.get_mut(&key) {
+                planned.take_if(|planned| planned.tracker == tracker);
+            }
         }
-        let mut cursor = row.first_row;
-        while let Some(id) = self.state.rows.id_at(cursor) {
-            let row = &self.state.rows[id];
-            // What a step has touched is no longer this row's affair.
-            self.names.entry((row.dylib, row.name.clone())).or_insert(None);
-            cursor = row.links.next;
-        }
-        if self.state.dylibs[row.dylib].default_tracker != tracker {
+        self.emptied.insert(tracker);
+        let dylib = self.state.trackers[tracker].dylib;
+        if self.state.dylibs[dylib].default_tracker != tracker {
             self.defunct.insert(tracker);
         }
     }
@@ -300,6 +308,9 @@ impl<P: Payload> Plan<'_, P> {
             return Some(Existing { flags, unit, never_searched: true, claimed: false });
         }
         let row = &self.state.rows[self.state.find(dylib, name)?];
+        if self.emptied.contains(&row.tracker) {
+            return None;
+        }
         let never_searched = matches!(row.state, RowState::NeverSearched { .. });
         let (flags, unit) = (row.flags, row.unit_name.clone());
         Some(Existing { flags, unit, never_searched, claimed: row.claim().is_some() })

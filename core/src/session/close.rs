@@ -30,8 +30,12 @@ impl ExecutionSession {
     ///
     /// # Concurrency
     /// Callable from any thread and from any task; from a task it waits for the other tasks only. A second
-    /// call waits for the first, unless it comes from a task of this session, which the first waits for. Tasks that
-    /// wait in a close, of whatever session, are not waited for.
+    /// call waits for the first, unless it comes from a task of this session, which the first waits for; when it returns
+    /// the session is closed, and the dispatcher may still be on its way to its end, which the first call alone waits
+    /// for. Tasks that wait in a close, of whatever session, are not waited for; nor is a lookup's thread, but for what
+    /// it has claimed. Every lookup that was accepted before the close is answered as if there were none, or, if it
+    /// waits for what nobody works on (or the session is [cancelled](Shutdown::Cancel)), ends with
+    /// [`LookupError::Closed`](crate::LookupError::Closed).
     ///
     /// # Errors
     /// [`CloseError::Resources`] joins what the resources said. The session is closed all the same.

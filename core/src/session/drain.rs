@@ -12,6 +12,9 @@
 //! tasks on, and waits again: a *round*. A task that waits in a close, of whatever session, is excused until that is over,
 //! so closes that tasks make of each other's sessions all end.
 //!
+//! What a transaction brings about is counted before its lock is free: between that and the last task of it, a thread that
+//! is no task of the session may stop at any place. So is a thread that attends to the slices of what follows.
+//!
 //! A frame's excuse says in which round its lookup began to wait. A round forgets all such excuses, because it ends their
 //! queries: the tasks count as moving again before they know it.
 
@@ -24,7 +27,7 @@ use super::ExecutionSession;
 ///
 /// | word | meaning | who moves it |
 /// |---|---|---|
-/// | `2n` | n tasks, nobody waits for their end | every task: `+2` when made, `-2` when over |
+/// | `2n` | n tasks, nobody waits for their end | every task: `+2` when it is certain to come, `-2` when over |
 /// | `2n + 1` | n tasks, the closing thread waits | `start_round` sets the lowest bit, once |
 ///
 /// A task whose end leaves the bit set looks at the latch under the lock. Because one word holds count and
@@ -126,9 +129,20 @@ impl Drain {
         excuse
     }
 
+    /// So many tasks are over.
+    fn count_out(&self, count: usize) {
+        // ordering[session-drained]: Release. Pairs with the Acquire in `Drain::open_if_idle`; what the task did
+        // comes before the end of the close that waits for it.
+        if self.word.fetch_sub(count * ONE_TASK, Ordering::Release) & WAITED_FOR != 0
+            && !weakened("close::last_task_tells_nobody")
+        {
+            self.open_if_idle(&mut self.waiting.lock());
+        }
+    }
+
     fn open_if_idle(&self, waiting: &mut Waiting) {
         let excused = waiting.in_lookups + waiting.in_closes;
-        // ordering[session-drained]: Acquire. Pairs with the Release in `Outstanding::drop`; whoever sees that the
+        // ordering[session-drained]: Acquire. Pairs with the Release in `Drain::count_out`; whoever sees that the
         // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
         let acquire =
             if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
@@ -144,20 +158,48 @@ impl Drain {
 impl ExecutionSession {
     /// Counts a task in, until the guard is dropped.
     pub(super) fn outstanding(&self) -> Outstanding {
-        self.count_in(1);
+        // Relaxed: nothing is read on the strength of the count but the count itself. A task that counts
+        // itself in while another closes comes from a task that is counted already.
+        self.0.drain.word.fetch_add(ONE_TASK, Ordering::Relaxed);
         Outstanding(self.clone())
     }
 
-    /// Counts `count` tasks in at once; every one of the guards is to be taken.
-    pub(super) fn outstanding_many(&self, count: usize) -> impl Iterator<Item = Outstanding> {
-        self.count_in(count);
-        std::iter::repeat_with(|| Outstanding(self.clone())).take(count)
+    /// Counts tasks in before they are made. Under the session lock, so that a close that begins after the transaction
+    /// that they follow from knows of them, wherever its thread is by then.
+    pub(super) fn coming(&self, count: usize) -> Coming<'_> {
+        if count > 0 && !weakened("close::overtakes_what_is_handed_on") {
+            // Relaxed: as above; and the lock comes between this and a close that begins later.
+            self.0.drain.word.fetch_add(count * ONE_TASK, Ordering::Relaxed);
+        }
+        Coming { session: self, left: if weakened("close::overtakes_what_is_handed_on") { 0 } else { count } }
     }
+}
 
-    fn count_in(&self, count: usize) {
-        // Relaxed: nothing is read on the strength of the count but the count itself. A task that counts
-        // itself in while another closes comes from a task that is counted already.
-        self.0.drain.word.fetch_add(count * ONE_TASK, Ordering::Relaxed);
+/// Tasks that are counted and not made yet; also a thread that is on its way to do something.
+#[must_use = "a close waits for them"]
+pub(super) struct Coming<'a> {
+    session: &'a ExecutionSession,
+    left: usize,
+}
+
+impl Coming<'_> {
+    /// One more has been made.
+    pub(super) fn next(&mut self) -> Outstanding {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                Outstanding(self.session.clone())
+            }
+            None => self.session.outstanding(),
+        }
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        if self.left > 0 {
+            self.session.0.drain.count_out(self.left);
+        }
     }
 }
 
@@ -172,13 +214,6 @@ impl Outstanding {
 
 impl Drop for Outstanding {
     fn drop(&mut self) {
-        let drain = &self.0.0.drain;
-        // ordering[session-drained]: Release. Pairs with the Acquire in `Drain::open_if_idle`; what the task did
-        // comes before the end of the close that waits for it.
-        if drain.word.fetch_sub(ONE_TASK, Ordering::Release) & WAITED_FOR != 0
-            && !weakened("close::last_task_tells_nobody")
-        {
-            drain.open_if_idle(&mut drain.waiting.lock());
-        }
+        self.0.0.drain.count_out(1);
     }
 }

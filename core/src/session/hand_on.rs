@@ -11,7 +11,7 @@ use crate::{
     TaskLabel, TaskPriority,
 };
 
-use super::drain::Outstanding;
+use super::drain::{Coming, Outstanding};
 use super::{ExecutionSession, Live, frame, holding};
 use crate::sync::{Arc, weakened};
 
@@ -20,11 +20,22 @@ impl ExecutionSession {
     ///
     /// Nothing here runs code of the embedder: that is enqueued as tasks of its own, behind the units, and
     /// starts at the earliest in `run_ready`, when everything has been handed over.
-    pub(super) fn hand_on(&self, effects: Effects<Live>) {
-        if !effects.is_empty() {
-            self.pass_on(effects);
-            self.run_ready();
-        }
+    pub(super) fn hand_on(&self, effects: Handed<'_>) {
+        self.pass_on(effects);
+        self.run_ready();
+    }
+
+    /// Counts the tasks that effects will be. To be called under the lock: see [`Coming`].
+    pub(super) fn counting(&self, effects: Effects<Live>) -> Handed<'_> {
+        let is_blocked =
+            |completed: &&Completed<Completion>| matches!(completed.handler, Completion::Blocked(_));
+        let blocked = effects.completed.iter().filter(is_blocked).count();
+        let seen = self.0.observer.is_some() && !effects.events.is_empty();
+        let told = self.0.platform.is_some() && !effects.initializers_gone.is_empty();
+        let single = usize::from(seen) + usize::from(told) + usize::from(!effects.leftovers.is_empty());
+        let many = effects.claimed.len() + effects.tasks.len() + effects.generations.len();
+        let coming = self.coming(many + single + effects.completed.len() - blocked);
+        Handed { effects, coming }
     }
 
     /// Lets this thread run what it was left with, if nothing of ours is beneath.
@@ -34,7 +45,11 @@ impl ExecutionSession {
     }
 
     /// Enqueues tasks and wakes waiters; what falls to this thread waits for [`Self::run_ready`].
-    pub(super) fn pass_on(&self, effects: Effects<Live>) {
+    ///
+    /// Whatever the dispatcher does: if it panics over a task, the rest is enqueued all the same; and what it drops runs no
+    /// code of the embedder before the caller has finished.
+    pub(super) fn pass_on(&self, Handed { effects, mut coming }: Handed<'_>) {
+        let _held_back = crate::in_place::hold_back();
         let Effects {
             claimed,
             tasks,
@@ -46,9 +61,9 @@ impl ExecutionSession {
             memory,
             names_released,
         } = effects;
-        self.enqueue_units(claimed);
+        self.enqueue_units(claimed, &mut coming);
         for task in tasks {
-            self.enqueue(self.counted(task));
+            self.enqueue(counted(task, coming.next()));
         }
         let mut told = Vec::new();
         for Completed { handler, outcome } in completed {
@@ -61,33 +76,30 @@ impl ExecutionSession {
         for (handler, outcome) in told {
             let tag = self.tag();
             let outcome = move || outcome.map(|found| LookupResult::new(found, tag));
-            self.enqueue(self.answer_task(handler, outcome));
+            self.enqueue(answer_task(coming.next(), handler, outcome));
         }
         for generation in generations {
-            self.enqueue(self.generation_task(generation));
+            self.enqueue(self.generation_task(generation, coming.next()));
         }
         if !events.is_empty()
             && let Some(observer) = self.0.observer.clone()
         {
-            self.enqueue(self.user_task("session.observe", "the session's observer", move |_| {
-                events.iter().for_each(|event| observer(event));
-            }));
+            let tell = move |_: &ExecutionSession| events.iter().for_each(|event| observer(event));
+            self.enqueue(user_task(coming.next(), "session.observe", "the session's observer", tell));
         }
         if !leftovers.is_empty() {
-            self.enqueue(self.user_task(
-                "session.release",
-                "a drop of the embedder's value",
-                move |session| {
-                    leftovers.into_iter().for_each(|leftover| session.let_go(leftover));
-                },
-            ));
+            let release = move |session: &ExecutionSession| {
+                leftovers.into_iter().for_each(|leftover| session.let_go(leftover));
+            };
+            self.enqueue(user_task(coming.next(), "session.release", A_DROP, release));
         }
         if !initializers_gone.is_empty()
             && let Some(platform) = self.0.platform.clone()
         {
-            self.enqueue(self.user_task("platform.unit_removed", "the session's platform", move |_| {
+            let tell = move |_: &ExecutionSession| {
                 initializers_gone.into_iter().for_each(|unit| platform.unit_removed(UnitNumber(unit)));
-            }));
+            };
+            self.enqueue(user_task(coming.next(), "platform.unit_removed", "the session's platform", tell));
         }
         // Last: nobody waits for it.
         drop(memory);
@@ -98,64 +110,51 @@ impl ExecutionSession {
 
     /// Gives a handler the answer of a lookup that no transaction had to see, as if one had.
     pub(super) fn answer(&self, handler: Completion, ready: LookupResult) {
-        self.enqueue(self.answer_task(handler, || Ok(ready)));
+        let held_back = crate::in_place::hold_back();
+        self.enqueue(answer_task(self.outstanding(), handler, || Ok(ready)));
+        drop(held_back);
         self.run_ready();
-    }
-
-    fn answer_task(
-        &self,
-        handler: Completion,
-        outcome: impl FnOnce() -> Result<LookupResult, LookupError> + Send + 'static,
-    ) -> Task {
-        self.user_task("query.complete", "a lookup's handler", move |_| match handler {
-            Completion::Handler(handler) => handler(outcome()),
-            Completion::Future(slot) => slot.finish(outcome()),
-            Completion::Blocked(_) => {}
-        })
     }
 
     /// Gives a task to the dispatcher. If it is refused, the thread's own loop drops it, which fails
     /// what it owns, or runs it if it only tells somebody something.
     fn enqueue(&self, task: Task) {
-        if let Err(refused) = self.0.dispatcher.dispatch(task) {
-            defer_refused(refused);
+        match crate::panics::guard(|| self.0.dispatcher.dispatch(task)) {
+            Ok(Ok(())) => {}
+            Ok(Err(refused)) => defer_refused(refused),
+            Err(message) => self.defer_report(message),
         }
     }
 
     /// The same for claimed units, a batch at a time.
-    fn enqueue_units(&self, claimed: Vec<ClaimedUnit<Box<dyn MaterializationUnit>>>) {
+    fn enqueue_units(
+        &self,
+        claimed: Vec<ClaimedUnit<Box<dyn MaterializationUnit>>>,
+        coming: &mut Coming<'_>,
+    ) {
         let mut left = claimed.len();
         let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
-        let mut counted = self.outstanding_many(left);
-        for (claimed, outstanding) in claimed.into_iter().zip(&mut counted) {
-            let priority = claimed.priority;
-            tasks.push(Task::of(priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding })));
+        for claimed in claimed {
+            tasks.push(unit_task(claimed, coming.next()));
             left -= 1;
             if left == 0 || tasks.len() == BATCH_MAX {
-                self.0.dispatcher.dispatch_all(&mut tasks);
-                tasks.drain(..).for_each(defer_refused);
+                match crate::panics::guard(|| self.0.dispatcher.dispatch_all(&mut tasks)) {
+                    Ok(()) => tasks.drain(..).for_each(defer_refused),
+                    Err(message) => {
+                        self.defer_report(message);
+                        tasks.drain(..).for_each(|task| self.enqueue(task));
+                    }
+                }
             }
         }
     }
 
-    fn counted(&self, task: Task) -> Task {
-        let guard = self.outstanding();
-        Task::new(task.keep_label(), task.priority(), move || {
-            if let Err(message) = frame::run(guard.session(), move || task.run()) {
-                guard.session().report_from_task(SessionError::Panicked { place: "a task", message });
-            }
-        })
-    }
-
-    /// Code of the embedder as a task of its own, which runs even if the dispatcher refuses or drops it.
-    fn user_task(
-        &self,
-        label: &'static str,
-        place: &'static str,
-        code: impl FnOnce(&ExecutionSession) + Send + 'static,
-    ) -> Task {
-        let mut told = Told { label, place, code: Some(code), outstanding: self.outstanding() };
-        Task::new(label, TaskPriority::Demanded, move || told.run()).run_when_refused()
+    /// Reports a panic of the dispatcher once nothing of ours is beneath.
+    fn defer_report(&self, message: Arc<str>) {
+        let session = self.clone();
+        crate::in_place::defer(Task::new("session.report", TaskPriority::Demanded, move || {
+            session.report(SessionError::Panicked { place: "the dispatcher", message });
+        }));
     }
 
     /// Drops a value of the embedder; a unit hears first what has become of its symbols.
@@ -175,11 +174,15 @@ impl ExecutionSession {
             other => crate::panics::guard(move || drop(other)),
         };
         if let Err(message) = released {
-            self.report(SessionError::Panicked { place: "a drop of the embedder's value", message });
+            self.report(SessionError::Panicked { place: A_DROP, message });
         }
     }
 
-    fn generation_task(&self, generation: Generation<Arc<dyn crate::DefinitionGenerator>>) -> Task {
+    fn generation_task(
+        &self,
+        generation: Generation<Arc<dyn crate::DefinitionGenerator>>,
+        outstanding: Outstanding,
+    ) -> Task {
         let Generation { generator, id, query, dylib, dylib_name, kind, lookup_flags, symbols } = generation;
         let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
         let request = DetachedRequest::new(Asked {
@@ -191,7 +194,7 @@ impl ExecutionSession {
             symbols,
             finished: false,
         });
-        self.user_task("generator.generate", "a definition generator", move |_| {
+        user_task(outstanding, "generator.generate", "a definition generator", move |_| {
             generator.generate(request.attach());
         })
     }
@@ -201,13 +204,86 @@ impl ExecutionSession {
 /// workers start on the first of ten thousand long before the last is wrapped.
 const BATCH_MAX: usize = 64;
 
+/// Whose code runs when a value of the embedder goes.
+const A_DROP: &str = "a drop of the embedder's value";
+
+/// Effects on their way, with the count of the tasks that they will be.
+pub(super) struct Handed<'a> {
+    effects: Effects<Live>,
+    coming: Coming<'a>,
+}
+
 fn defer_refused(refused: Task) {
     let (label, priority) = (refused.keep_label(), refused.priority());
-    let last = match refused.runs_when_refused() {
+    crate::in_place::defer(match refused.runs_when_refused() {
         true => refused,
         false => Task::new(label, priority, move || drop(refused)),
-    };
-    crate::in_place::defer(last);
+    });
+}
+
+fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) -> Task {
+    Task::of(claimed.priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding }))
+}
+
+/// A task of the embedder.
+fn counted(task: Task, outstanding: Outstanding) -> Task {
+    let (label, priority) = (task.keep_label(), task.priority());
+    let mut counted = CountedTask { task: Some(task), outstanding };
+    Task::new(label, priority, move || counted.run())
+}
+
+fn answer_task(
+    outstanding: Outstanding,
+    handler: Completion,
+    outcome: impl FnOnce() -> Result<LookupResult, LookupError> + Send + 'static,
+) -> Task {
+    user_task(outstanding, "query.complete", "a lookup's handler", move |_| match handler {
+        Completion::Handler(handler) => handler(outcome()),
+        Completion::Future(slot) => slot.finish(outcome()),
+        Completion::Blocked(_) => {}
+    })
+}
+
+/// Code of the embedder as a task of its own, which runs even if the dispatcher refuses or drops it.
+fn user_task(
+    outstanding: Outstanding,
+    label: &'static str,
+    place: &'static str,
+    code: impl FnOnce(&ExecutionSession) + Send + 'static,
+) -> Task {
+    let mut told = Told { label, place, code: Some(code), outstanding };
+    Task::new(label, TaskPriority::Demanded, move || told.run()).run_when_refused()
+}
+
+/// A task of the embedder on its way to a worker.
+struct CountedTask {
+    /// Taken when it runs.
+    task: Option<Task>,
+    /// Counts the task in until it has run, or is gone.
+    outstanding: Outstanding,
+}
+
+impl CountedTask {
+    fn run(&mut self) {
+        let Some(task) = self.task.take() else { return };
+        let session = self.outstanding.session();
+        if let Err(message) = frame::run(session, move || task.run()) {
+            session.report_from_task(SessionError::Panicked { place: "a task", message });
+        }
+    }
+}
+
+impl Drop for CountedTask {
+    fn drop(&mut self) {
+        let Some(task) = self.task.take() else { return };
+        let outstanding = self.outstanding.session().outstanding();
+        run_soon(task.keep_label(), move || {
+            let session = outstanding.session();
+            if let Err(message) = frame::run(session, move || drop(task)) {
+                session.report_from_task(SessionError::Panicked { place: A_DROP, message });
+            }
+        });
+    }
 }
 
 /// Code of the embedder on its way to a worker. Dropped unrun, it runs on the thread that dropped it: a dispatcher
@@ -236,8 +312,7 @@ impl<F: FnOnce(&ExecutionSession) + Send + 'static> Drop for Told<F> {
         let Some(code) = self.code.take() else { return };
         let (label, place, outstanding) = (self.label, self.place, self.outstanding.session().outstanding());
         let mut told = Self { label, place, code: Some(code), outstanding };
-        crate::in_place::defer(Task::new(label, TaskPriority::Demanded, move || told.run()));
-        crate::in_place::run_ready();
+        run_soon(label, move || told.run());
     }
 }
 
@@ -295,14 +370,24 @@ impl Work for QueuedUnit {
 impl Drop for QueuedUnit {
     fn drop(&mut self) {
         let Some(claimed) = self.claimed.take() else { return };
-        let session = self.outstanding.session();
-        let (unit, _, mut duty) = session.duty_of(claimed);
-        duty.fail(FailureCause::NotDispatched);
-        if let Err(message) = frame::run(session, move || drop(unit)) {
-            let place = "the drop of a unit";
-            session.report_from_task(SessionError::Panicked { place, message });
-        }
+        let outstanding = self.outstanding.session().outstanding();
+        run_soon(self.keep_label(), move || {
+            let session = outstanding.session();
+            let (unit, _, mut duty) = session.duty_of(claimed);
+            duty.fail(FailureCause::NotDispatched);
+            if let Err(message) = frame::run(session, move || drop(unit)) {
+                let place = "the drop of a unit";
+                session.report_from_task(SessionError::Panicked { place, message });
+            }
+        });
     }
+}
+
+/// What a dispatcher drops goes on from this thread's outermost loop: whoever gave it to the dispatcher may not have
+/// finished.
+fn run_soon(label: impl Into<TaskLabel>, run: impl FnOnce() + Send + 'static) {
+    crate::in_place::defer(Task::new(label, TaskPriority::Demanded, run));
+    crate::in_place::run_ready();
 }
 
 impl ExecutionSession {

@@ -12,27 +12,33 @@ use crate::protocol::effects::Effects;
 use crate::protocol::settle::Attendance;
 use crate::sync::weakened;
 
+use super::drain::Coming;
+use super::hand_on::Handed;
 use super::{ExecutionSession, Live, Locked};
 
 impl ExecutionSession {
     /// Attends to the work that is left until there is none or somebody takes over, beginning with the effects of the
     /// transaction that left it.
     #[inline(never)]
-    pub(super) fn attend(&self, attendance: Attendance, effects: Effects<Live>) {
+    pub(super) fn attend(&self, attendance: Attendance, attends: Coming<'_>, first: Option<Handed<'_>>) {
         if weakened("emit::leaves_its_slices") {
-            return self.hand_on(effects);
+            return first.into_iter().for_each(|effects| self.hand_on(effects));
         }
-        let attends = Attends(self, attendance);
-        self.pass_on(effects);
+        // Not even a task that the dispatcher drops runs before the last slice: it may wait for one.
+        let held_back = crate::in_place::hold_back();
+        first.into_iter().for_each(|effects| self.pass_on(effects));
         loop {
-            let mut effects = Effects::default();
-            let more = self.locked(|locked| locked.state.slice(attendance, &mut effects));
+            let (more, effects) = self.locked(|locked| {
+                let mut effects = Effects::default();
+                let more = locked.state.slice(attendance, &mut effects);
+                (more, self.counting(effects))
+            });
             self.pass_on(effects);
             if !more {
                 break;
             }
         }
-        attends.resign();
+        drop((attends, held_back));
         self.run_ready();
     }
 
@@ -58,38 +64,20 @@ impl ExecutionSession {
         let mut helped = false;
         // Only if another thread attends to the work; it may be the slower one.
         loop {
-            let mut effects = Effects::default();
-            let removed = self.locked(|Locked { state, .. }| {
-                let removed = state.is_removed(condemnations);
-                if !removed {
-                    state.help(&mut effects);
+            let brought = self.locked(|Locked { state, .. }| {
+                if state.is_removed(condemnations) {
+                    return None;
                 }
-                removed
+                let mut effects = Effects::default();
+                state.help(&mut effects);
+                Some(self.counting(effects))
             });
-            if removed {
-                break;
-            }
+            let Some(effects) = brought else { break };
             helped = true;
             self.pass_on(effects);
         }
         if helped {
             self.run_ready();
         }
-    }
-}
-
-/// A thread that has promised to come back. If it cannot, because the dispatcher panicked, others take over.
-struct Attends<'a>(&'a ExecutionSession, Attendance);
-
-impl Attends<'_> {
-    #[expect(clippy::mem_forget, reason = "nothing but the promise is forgotten, which was kept")]
-    fn resign(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Attends<'_> {
-    fn drop(&mut self) {
-        self.0.locked(|locked| locked.state.abandon_slices(self.1));
     }
 }

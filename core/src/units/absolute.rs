@@ -1,8 +1,8 @@
 //! Absolute symbols: addresses known from the start.
 
 use crate::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolMap,
-    SymbolName,
+    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
+    SymbolMap, SymbolName,
 };
 
 /// A unit that defines symbols at addresses known already.
@@ -40,8 +40,13 @@ impl MaterializationUnit for AbsoluteSymbols {
 
     /// Not for what was defined: for units that replace others, or are part of one.
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        // What exists for its side effects only has no address, whatever the map says.
+        let mut symbols = self.symbols;
+        symbols.retain(|_, definition| {
+            !definition.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY)
+        });
         // A refusal means that the symbols were removed meanwhile: nobody is left to tell but them.
-        match responsibility.notify_resolved(&self.symbols) {
+        match responsibility.notify_resolved(&symbols) {
             Ok(resolved) => {
                 if let Err(refused) = resolved.notify_emitted(Vec::new()) {
                     refused.fail();

@@ -184,6 +184,16 @@ fn what_exists_for_its_side_effects_has_no_address_though_one_is_given() {
 }
 
 #[test]
+fn in_a_transaction_it_has_none_either() {
+    let (session, main) = session();
+    let flags = EXPORTED | SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY;
+    let unit = absolute_symbols(numbers(&session, &["init"], flags));
+    session.transaction().define(&main, unit).commit().unwrap();
+    let init = session.intern("init");
+    assert!(session.lookup(&order(&main), LookupSet::weakly_referenced([init])).unwrap().is_empty());
+}
+
+#[test]
 fn a_unit_may_be_replaced_by_known_addresses() {
     let (session, main) = session();
     let symbols = exported(&session, &["a"]);

@@ -414,3 +414,31 @@ fn a_link_order_and_what_it_leads_to_change_as_one() {
         assert_eq!(main.lookup(LookupSet::one(x.clone())).unwrap()[&x], at(ROUNDS));
     });
 }
+
+/// The plan made an entry for every row of the tracker, and looked at every entry for every tracker.
+#[test]
+fn a_removed_tracker_is_as_if_it_had_never_been() {
+    let (session, main) = session();
+    let tracker = main.create_tracker();
+    main.define_with_tracker(absolute(&session, &["a", "b", "c"], 1), &tracker).unwrap();
+    main.define(absolute(&session, &["d"], 1)).unwrap();
+    let other = main.create_tracker();
+    session
+        .transaction()
+        .define_with_tracker(absolute(&session, &["e"], 2), &other)
+        .remove(&main, [session.intern("a")])
+        .remove_tracker(&tracker)
+        .define(&main, absolute(&session, &["b"], 2))
+        .remove_tracker(&other)
+        .define(&main, absolute(&session, &["e"], 3))
+        .remove_tracker(&main.default_tracker())
+        .define(&main, absolute(&session, &["d"], 4))
+        .commit()
+        .unwrap();
+    let all = ["a", "b", "c", "d", "e"].map(|name| found(&main, name));
+    assert_eq!(all, [None, None, None, Some(4), None]);
+    let gone =
+        session.transaction().remove_tracker(&main.default_tracker()).remove(&main, [session.intern("d")]);
+    assert!(matches!(gone.commit().unwrap_err().error, TransactionError::Remove { step: 1, .. }));
+    assert_eq!(found(&main, "d"), Some(4), "nothing has changed");
+}

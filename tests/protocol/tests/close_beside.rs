@@ -1,0 +1,215 @@
+//! A close beside threads that are no tasks of the session: what they hold in their hands is finished first. And
+//! dispatchers that drop tasks, or panic over them: what follows is handed on all the same.
+
+use std::sync::{Arc, mpsc};
+
+use protocol_tests::*;
+use uruk_core::sync::{Latch, Mutex, thread};
+use uruk_core::{
+    DependenceGroup, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupSet, SessionError, Task,
+    TaskDispatcher, WaitError,
+};
+
+/// More than a slice takes.
+const SYMBOLS: usize = 3_000;
+
+/// Holds the first thread that gives it a task with this label, once another has run the task, until somebody comes to wait
+/// or shuts it down.
+struct Holds {
+    inner: InPlaceTaskDispatcher,
+    label: &'static str,
+    held: Mutex<Option<Arc<Latch>>>,
+    go_on: Latch,
+}
+
+impl std::fmt::Debug for Holds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Holds").finish_non_exhaustive()
+    }
+}
+
+impl Holds {
+    fn at(label: &'static str) -> (Arc<Latch>, ExecutionSession, JitDylib) {
+        let held = Arc::new(Latch::new());
+        let (inner, holds) = (InPlaceTaskDispatcher::default(), Mutex::new(Some(held.clone())));
+        let dispatcher = Arc::new(Self { inner, label, held: holds, go_on: Latch::new() });
+        let session = ExecutionSession::builder().dispatcher(dispatcher).build();
+        let main = session.create_jit_dylib("main").unwrap();
+        (held, session, main)
+    }
+}
+
+impl TaskDispatcher for Holds {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        let held = if task.label() == self.label { self.held.lock().take() } else { None };
+        if let Some(held) = held {
+            thread::spawn(move || task.run()).join().unwrap();
+            held.open();
+            self.go_on.wait();
+            return Ok(());
+        }
+        self.inner.dispatch(task)
+    }
+
+    fn run_ready(&self) {
+        self.inner.run_ready();
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        self.go_on.open();
+        self.inner.wait(latch)
+    }
+
+    fn shutdown(&self) {
+        self.go_on.open();
+        self.inner.shutdown();
+    }
+}
+
+/// The close found nothing that moved, and ended the lookup of what was emitted.
+#[test]
+fn a_close_waits_for_who_attends_to_slices() {
+    within_reason(|| {
+        let (held, session, main) = Holds::at("session.release");
+        let tracker = main.create_tracker();
+        for index in 0..SYMBOLS {
+            let symbols = [(session.intern(&format!("symbol_{index}")), EXPORTED)].into_iter().collect();
+            main.define_with_tracker(TestUnit::new("unit", symbols, finish).boxed(), &tracker).unwrap();
+        }
+        let parked = define_parked(&main, "root", &["root"]);
+        let first = look_up_later(&session, request(&main, &["root"]));
+        let root = parked.recv().unwrap().attach();
+        let root = root.notify_resolved(&addresses(&exported(&session, &["root"]))).unwrap();
+        let token = root.dependency(&session.intern("root")).unwrap();
+        let symbols = exported(&session, &["waits"]);
+        let group = DependenceGroup { symbols: vec![session.intern("waits")], dependencies: vec![token] };
+        let unit = TestUnit::new("waits", symbols, move |responsibility| {
+            finish_with(responsibility, vec![group]);
+        });
+        main.define(unit.boxed()).unwrap();
+        let answer = look_up_later(&session, request(&main, &["waits"]));
+        let attendant = thread::spawn(move || tracker.remove());
+        held.wait();
+        root.notify_emitted(Vec::new()).unwrap();
+        session.close().unwrap();
+        attendant.join().unwrap().unwrap();
+        assert!(first.recv().unwrap().is_ok(), "it is emitted");
+        assert!(answer.recv().unwrap().is_ok(), "all that it needs is emitted");
+    });
+}
+
+/// The unit was claimed and in nobody's queue, and never ran.
+#[test]
+fn a_close_waits_for_who_has_claimed_a_unit() {
+    within_reason(|| {
+        let (held, session, main) = Holds::at("unit");
+        define_simple(&main, "unit", &["a"]);
+        define_simple(&main, "later", &["b"]);
+        let claims = thread::spawn({
+            let (session, main) = (session.clone(), main.clone());
+            move || session.lookup(&order(&main), set(&session, &["a", "b"]))
+        });
+        held.wait();
+        let answer = look_up_later(&session, request(&main, &["b"]));
+        session.close().unwrap();
+        assert!(claims.join().unwrap().is_ok());
+        assert!(answer.recv().unwrap().is_ok());
+    });
+}
+
+/// What happens to tasks with some label; all others run in place.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Dropped,
+    Panics,
+}
+
+#[derive(Debug)]
+struct Careless {
+    inner: InPlaceTaskDispatcher,
+    label: &'static str,
+    fate: Fate,
+}
+
+impl TaskDispatcher for Careless {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        if task.label() != self.label {
+            return self.inner.dispatch(task);
+        }
+        match self.fate {
+            Fate::Dropped => drop(task),
+            Fate::Panics => std::panic::resume_unwind(Box::new("on purpose")),
+        }
+        Ok(())
+    }
+
+    fn run_ready(&self) {
+        self.inner.run_ready();
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        self.inner.wait(latch)
+    }
+
+    fn shutdown(&self) {
+        self.inner.shutdown();
+    }
+}
+
+fn careless(label: &'static str, fate: Fate) -> (ExecutionSession, JitDylib, mpsc::Receiver<String>) {
+    let dispatcher = Arc::new(Careless { inner: InPlaceTaskDispatcher::default(), label, fate });
+    let (told, reports) = mpsc::channel();
+    let reporter = Arc::new(move |error: &SessionError| told.send(error.to_string()).unwrap());
+    let session = ExecutionSession::builder().dispatcher(dispatcher).error_reporter(reporter).build();
+    let main = session.create_jit_dylib("main").unwrap();
+    (session, main, reports)
+}
+
+/// The dropped handler ran above the thread that attended to the slices, and waited for one.
+#[test]
+fn a_dropped_handler_may_wait_for_what_its_thread_still_has_to_do() {
+    for fate in [Fate::Dropped, Fate::Panics] {
+        within_reason(move || {
+            let (session, main, reports) = careless("query.complete", fate);
+            let parked = define_parked(&main, "root", &["root"]);
+            let _root = look_up_later(&session, request(&main, &["root"]));
+            let root = parked.recv().unwrap().attach();
+            let root = root.notify_resolved(&addresses(&exported(&session, &["root"]))).unwrap();
+            let token = root.dependency(&session.intern("root")).unwrap();
+            let names: Vec<_> =
+                (0..SYMBOLS).map(|index| session.intern(&format!("symbol_{index}"))).collect();
+            for name in &names {
+                let group = DependenceGroup { symbols: vec![name.clone()], dependencies: vec![token] };
+                let symbols = [(name.clone(), EXPORTED)].into_iter().collect();
+                let unit = TestUnit::new("unit", symbols, |responsibility| {
+                    finish_with(responsibility, vec![group]);
+                });
+                main.define(unit.boxed()).unwrap();
+            }
+            let all = look_up_later(&session, request_of(&main, &names));
+            let (told, answers) = mpsc::channel();
+            for name in &names {
+                let (looks, dylib, others, told) = (
+                    session.clone(),
+                    main.clone(),
+                    [names[0].clone(), names[SYMBOLS - 1].clone()],
+                    told.clone(),
+                );
+                session.lookup_async(request_of(&main, std::slice::from_ref(name)), move |answer| {
+                    let found = others.iter().all(|name| looks.lookup_symbol(&order(&dylib), name).is_ok());
+                    told.send(answer.is_ok() && found).unwrap();
+                });
+            }
+            root.notify_emitted(Vec::new()).unwrap();
+            assert_eq!(answers.try_iter().filter(|found| *found).count(), SYMBOLS);
+            assert!(all.try_recv().unwrap().is_ok());
+            let panics =
+                reports.try_iter().filter(|report| report.contains("the dispatcher panicked")).count();
+            assert_eq!(panics > 0, matches!(fate, Fate::Panics));
+        });
+    }
+}
+
+fn request_of(main: &JitDylib, names: &[uruk_core::SymbolName]) -> uruk_core::LookupRequest {
+    uruk_core::LookupRequest::new(order(main), LookupSet::required(names.iter().cloned()))
+}
