@@ -191,7 +191,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Does all that is left to do.
-    #[cfg(test)]
+    #[cfg(all(test, not(uruk_loom)))]
     pub(crate) fn settle_all(&mut self, effects: &mut Effects<P>) {
         while self.has_work() {
             self.help(effects);
@@ -236,7 +236,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// How much removed rows have left behind of failures.
-    #[cfg(test)]
+    #[cfg(all(test, not(uruk_loom)))]
     pub(super) fn failures_kept(&self) -> usize {
         self.fallen.len() + self.agenda.fallen.len()
     }
