@@ -179,11 +179,10 @@ impl Records {
 
     /// Refuses readers while records tell of definitions that are gone. Called under the session lock.
     pub(crate) fn set_removing(&self, removing: bool) {
-        // Relaxed: only the holder of the session lock writes the gate.
-        let gate = self.gate.load(Ordering::Relaxed);
+        let gate = self.gate.written();
         if (gate & REMOVING != 0) != removing {
             self.start_change();
-            // Relaxed: see above.
+            // Relaxed: the end of the change makes it seen.
             self.gate.store((gate | CHANGING) ^ REMOVING, Ordering::Relaxed);
         }
     }

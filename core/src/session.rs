@@ -358,7 +358,6 @@ impl ExecutionSession {
             order,
             symbols,
             required_state,
-
             by_task: self.in_task(),
             asked_by: holding::asks(self.tag()),
             ..Search::default()

@@ -167,11 +167,12 @@ impl ExecutionSession {
     /// Counts tasks in before they are made. Under the session lock, so that a close that begins after the transaction
     /// that they follow from knows of them, wherever its thread is by then.
     pub(super) fn coming(&self, count: usize) -> Coming<'_> {
-        if count > 0 && !weakened("close::overtakes_what_is_handed_on") {
+        let count = if weakened("close::overtakes_what_is_handed_on") { 0 } else { count };
+        if count > 0 {
             // Relaxed: as above; and the lock comes between this and a close that begins later.
             self.0.drain.word.fetch_add(count * ONE_TASK, Ordering::Relaxed);
         }
-        Coming { session: self, left: if weakened("close::overtakes_what_is_handed_on") { 0 } else { count } }
+        Coming { session: self, left: count }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Slices: what a transaction could not finish is worked off in others, between which the lock is free.
 //!
 //! One thread attends to the work, the one whose transaction found it unattended; all others go on with their own. Under
-//! sustained load others take over in turn, so that it returns (`protocol/settle.rs`). What a slice brings is handed on before the next begins, but for what would run on this thread: code of the embedder must
-//! not find a thread above it that has promised to come back.
+//! sustained load others take over in turn, so that it returns (`protocol/settle.rs`). What a slice brings is handed on
+//! before the next begins, but for what would run on this thread: code of the embedder must not find a thread above it
+//! that has promised to come back.
 //!
 //! A thread that needs the end of a removal, because it is about to free what the symbols were made of, takes slices as
 //! well until it is there.
