@@ -9,7 +9,7 @@ use crate::protocol::ids::RowId;
 use super::define::Arrival;
 use super::driver::{Chore, Harness};
 use super::materialize::Group;
-use super::world::{Broken, Phase, Provider, Query, Walk};
+use super::world::{Broken, Duty, Phase, Provider, Query, Walk};
 
 /// Aliases and the names of their sources.
 #[derive(Clone, Debug)]
@@ -26,18 +26,18 @@ impl Harness {
     pub(super) fn look_up_sources(&mut self, duty: usize) {
         let unit = self.world.duties[&duty].unit;
         let AliasUnit { sources, from } = self.aliases[&unit].clone();
+        let own = self.world.duties[&duty].dylib;
+        let (dylib, all) = from.unwrap_or((own, true));
         self.give_back_unwanted(duty, &sources, from);
-        let covered: Vec<_> = self.world.duties[&duty].covered.keys().copied().collect();
-        let Some((from, all)) = from else {
+        let mut parts = vec![duty];
+        if dylib == own {
             // Aliases of one dylib may name one another: each has a responsibility and a lookup of its own.
-            let own = self.world.duties[&duty].dylib;
-            let mut parts = vec![duty];
-            for name in covered.iter().skip(1) {
-                parts.extend(self.delegate(duty, [*name].into()));
+            let covered: Vec<_> = self.world.duties[&duty].covered.keys().copied().collect();
+            for name in covered.into_iter().skip(1) {
+                parts.extend(self.delegate(duty, [name].into()));
             }
-            return parts.into_iter().for_each(|part| self.look_up_for(part, &sources, (own, true)));
-        };
-        self.look_up_for(duty, &sources, (from, all));
+        }
+        parts.into_iter().for_each(|part| self.look_up_for(part, &sources, (dylib, all)));
     }
 
     /// Splits off, as a unit to be claimed later, what nobody has asked for, and what no wanted alias names.
@@ -47,11 +47,12 @@ impl Harness {
         sources: &BTreeMap<usize, usize>,
         from: Option<(usize, bool)>,
     ) {
-        let covered = self.world.duties[&duty].covered.clone();
+        let Duty { covered, dylib, .. } = self.world.duties[&duty].clone();
+        let own = from.is_none_or(|(from, _)| from == dylib);
         let mut wanted = BTreeSet::new();
         let mut reached: Vec<_> = self.world.requested(duty).into_iter().collect();
         while let Some(name) = reached.pop() {
-            if covered.contains_key(&name) && wanted.insert(name) && from.is_none() {
+            if covered.contains_key(&name) && wanted.insert(name) && own {
                 reached.extend(sources.get(&name));
             }
         }

@@ -32,18 +32,34 @@ impl Harness {
         let tracker = tracker.and_then(|choice| self.tracker_of(dylib, choice));
         let mut symbols = Self::interface(symbols);
         let unit = self.world.number();
-        if let Source::Aliases { of, from, all } = source {
+        if let Some((of, from)) = self.sources(source) {
             let effects_only = SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY;
             symbols.values_mut().for_each(|flags| flags.remove(effects_only));
-            let sources = symbols.keys().copied().zip(of.iter().copied().cycle()).collect();
-            // Two of the choices are the unit's own dylib.
-            let from = (*from < DYLIBS).then(|| (self.slots[*from], *all));
+            let sources = symbols.keys().copied().zip(of.into_iter().cycle()).collect();
             self.aliases.insert(unit, AliasUnit { sources, from });
         }
         let known = matches!(source, Source::Known);
         let initializer = symbols.keys().next().copied().filter(|_| initializer && !known);
         let arrival = Arrival { unit, symbols, known, initializer };
         self.define_unit(dylib, tracker, &arrival, by_task);
+    }
+
+    /// The names that aliases stand for, and the dylib, if not their own, with whether hidden symbols will do.
+    fn sources(&self, source: &Source) -> Option<(Vec<usize>, Option<(usize, bool)>)> {
+        match source {
+            Source::Unit | Source::Known => None,
+            // Two of the choices are the unit's own dylib.
+            Source::Aliases { of, from, all } => {
+                Some((of.clone(), (*from < DYLIBS).then(|| (self.slots[*from], *all))))
+            }
+            Source::AliasesOf { definitions, all } => {
+                let aims = definitions.iter().filter_map(|&choice| self.aim(choice));
+                let aims: Vec<_> = aims.map(|number| &self.world.definitions[&number]).collect();
+                let from = aims.first()?.dylib;
+                let names = aims.iter().filter(|aim| aim.dylib == from).map(|aim| aim.name);
+                Some((names.collect(), Some((from, *all))))
+            }
+        }
     }
 
     pub(super) fn define_unit(

@@ -17,8 +17,16 @@ use super::operation::{self, Fault, NAMES, Symbol};
 use super::world::{Broken, Found, Step};
 
 impl Harness {
-    pub(super) fn begin(&mut self, choice: usize) {
-        let Some(duty) = self.pick(choice, Step::Queued) else { return };
+    pub(super) fn work(&mut self, choice: usize, groups: &[operation::Group], fault: Fault) {
+        let Some(duty) = self.pick(choice, &[Step::Queued, Step::Begun, Step::Resolved]) else { return };
+        match self.world.duties[&duty].step {
+            Step::Queued => self.begin(duty),
+            Step::Begun => self.resolve_somehow(duty, fault),
+            Step::Resolved => self.emit_somehow(duty, groups, fault),
+        }
+    }
+
+    fn begin(&mut self, duty: usize) {
         let mut effects = Effects::default();
         let responsibility = self.responsibilities.get_mut(&duty).expect("just picked");
         let claimed = responsibility.queued.take().expect("it has not begun");
@@ -33,8 +41,7 @@ impl Harness {
         self.follow(effects);
     }
 
-    pub(super) fn resolve_one(&mut self, choice: usize, fault: Fault) {
-        let Some(duty) = self.pick(choice, Step::Begun) else { return };
+    fn resolve_somehow(&mut self, duty: usize, fault: Fault) {
         let unit = self.world.duties[&duty].unit;
         let covered = &self.world.duties[&duty].covered;
         let effects_only = SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY;
@@ -86,8 +93,7 @@ impl Harness {
         refused.is_empty()
     }
 
-    pub(super) fn emit_one(&mut self, choice: usize, groups: &[operation::Group], fault: Fault) {
-        let Some(duty) = self.pick(choice, Step::Resolved) else { return };
+    fn emit_somehow(&mut self, duty: usize, groups: &[operation::Group], fault: Fault) {
         let covered: BTreeSet<_> = self.world.duties[&duty].covered.keys().copied().collect();
         let mut left = covered.clone();
         let mut chosen = Vec::new();
@@ -158,10 +164,7 @@ impl Harness {
 
     /// At whatever step.
     pub(super) fn fail_one(&mut self, choice: usize) {
-        let at = |step| self.pick(choice, step);
-        let steps = [Step::Queued, Step::Begun, Step::Resolved];
-        let duties: Vec<_> = steps.into_iter().filter_map(at).collect();
-        if let Some(duty) = super::driver::pick(&duties, choice) {
+        if let Some(duty) = self.pick(choice, &[Step::Queued, Step::Begun, Step::Resolved]) {
             self.fail(duty, Broken::Unit);
         }
     }
@@ -176,7 +179,7 @@ impl Harness {
     }
 
     pub(super) fn delegate_one(&mut self, choice: usize, names: u8) {
-        let Some(duty) = self.pick(choice, Step::Begun) else { return };
+        let Some(duty) = self.pick(choice, &[Step::Begun]) else { return };
         let covered = self.world.duties[&duty].covered.keys();
         let names = covered.filter(|name| names >> **name & 1 == 1).copied().collect();
         self.delegate(duty, names);
@@ -202,7 +205,7 @@ impl Harness {
     }
 
     pub(super) fn define_more(&mut self, choice: usize, symbols: &[Symbol]) {
-        let Some(duty) = self.pick(choice, Step::Begun) else { return };
+        let Some(duty) = self.pick(choice, &[Step::Begun]) else { return };
         let mut effects = Effects::default();
         let symbols = Self::interface(symbols);
         let given = self.flags_map(&symbols);
@@ -221,7 +224,7 @@ impl Harness {
     }
 
     pub(super) fn replace_one(&mut self, choice: usize, fault: Fault) {
-        let Some(duty) = self.pick(choice, Step::Begun) else { return };
+        let Some(duty) = self.pick(choice, &[Step::Begun]) else { return };
         let mut symbols = self.world.duties[&duty].covered.clone();
         let initializer = self.world.duties[&duty].initializer;
         match fault {

@@ -141,9 +141,7 @@ impl Harness {
                 self.look_up(wanted, along, *made_for, [*ready, *flags_only, *by_task])
             }
             Operation::Withdraw { query } => self.withdraw(*query),
-            Operation::Begin { duty } => self.begin(*duty),
-            Operation::Resolve { duty, fault } => self.resolve_one(*duty, *fault),
-            Operation::Emit { duty, groups, fault } => self.emit_one(*duty, groups, *fault),
+            Operation::Work { duty, groups, fault } => self.work(*duty, groups, *fault),
             Operation::Fail { duty } => self.fail_one(*duty),
             Operation::Delegate { duty, names } => self.delegate_one(*duty, *names),
             Operation::DefineMore { duty, symbols } => self.define_more(*duty, symbols),
@@ -179,10 +177,11 @@ impl Harness {
         self.compare(effects);
     }
 
-    /// One of the responsibilities that have come to this step and are in nobody's hands.
-    pub(super) fn pick(&self, choice: usize, step: Step) -> Option<usize> {
+    /// One of the responsibilities that have come to one of these steps and are in nobody's hands.
+    pub(super) fn pick(&self, choice: usize, steps: &[Step]) -> Option<usize> {
         let fits = |(number, responsibility): (&usize, &Responsibility)| {
-            (!responsibility.is_busy && self.world.duties[number].step == step).then_some(*number)
+            let fits = !responsibility.is_busy && steps.contains(&self.world.duties[number].step);
+            fits.then_some(*number)
         };
         let fitting: Vec<_> = self.responsibilities.iter().filter_map(fits).collect();
         pick(&fitting, choice)

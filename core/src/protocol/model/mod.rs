@@ -36,7 +36,7 @@ use proptest::prelude::*;
 
 use driver::Harness;
 use end::{End, end};
-use operation::{Operation, operation};
+use operation::{Operation, Theme, operation};
 
 struct History {
     operations: Vec<Operation>,
@@ -52,8 +52,14 @@ impl fmt::Debug for History {
 }
 
 fn histories() -> impl Strategy<Value = History> {
-    (prop::collection::vec(operation(), 1..80), end())
-        .prop_map(|(operations, end)| History { operations, end })
+    let operations = |theme| prop::collection::vec(operation(theme), 1..80);
+    let operations = prop_oneof![
+        operations(Theme::Work),
+        operations(Theme::Generators),
+        operations(Theme::Aliases),
+        operations(Theme::Dylibs),
+    ];
+    (operations, end()).prop_map(|(operations, end)| History { operations, end })
 }
 
 #[test]

@@ -30,6 +30,11 @@ pub(super) enum Source {
         from: usize,
         all: bool,
     },
+    /// Aliases of some of the definitions there are, in the dylib of the first.
+    AliasesOf {
+        definitions: Vec<usize>,
+        all: bool,
+    },
 }
 
 /// What a lookup searches.
@@ -101,14 +106,8 @@ pub(super) enum Operation {
     Withdraw {
         query: usize,
     },
-    Begin {
-        duty: usize,
-    },
-    Resolve {
-        duty: usize,
-        fault: Fault,
-    },
-    Emit {
+    /// The next step of a responsibility: it begins, is resolved, or is emitted in these groups.
+    Work {
         duty: usize,
         groups: Vec<Group>,
         fault: Fault,
@@ -220,17 +219,19 @@ fn order() -> impl Strategy<Value = Order> {
     prop::collection::vec((0..DYLIBS, any::<bool>()), 0..4)
 }
 
-fn source() -> impl Strategy<Value = Source> {
+fn source(alias: u32) -> impl Strategy<Value = Source> {
     let aliases = (prop::collection::vec(0..NAMES, 3), 0..DYLIBS + 2, any::<bool>());
     prop_oneof![
-        6 => Just(Source::Unit),
-        2 => Just(Source::Known),
-        3 => aliases.prop_map(|(of, from, all)| Source::Aliases { of, from, all }),
+        12 => Just(Source::Unit),
+        4 => Just(Source::Known),
+        alias => aliases.prop_map(|(of, from, all)| Source::Aliases { of, from, all }),
+        alias => (prop::collection::vec(0usize..12, 3), prop::bool::weighted(0.8))
+            .prop_map(|(definitions, all)| Source::AliasesOf { definitions, all }),
     ]
 }
 
-fn define() -> impl Strategy<Value = Operation> {
-    let who = (0..DYLIBS, prop::option::of(0usize..8), symbols(), source());
+fn define(alias: u32) -> impl Strategy<Value = Operation> {
+    let who = (0..DYLIBS, prop::option::of(0usize..8), symbols(), source(alias));
     (who, prop::bool::weighted(0.2), any::<bool>()).prop_map(
         |((dylib, tracker, symbols, source), initializer, by_task)| Operation::Define {
             dylib,
@@ -273,7 +274,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 /// What a unit does with its responsibility.
-fn work() -> impl Strategy<Value = Operation> {
+fn responsibility() -> impl Strategy<Value = Operation> {
     let duty = 0usize..8;
     let needs = prop::collection::vec(0usize..12, 0..3);
     let group = (any::<u8>(), needs, prop::bool::weighted(0.03)).prop_map(|(symbols, needs, stale)| Group {
@@ -283,10 +284,8 @@ fn work() -> impl Strategy<Value = Operation> {
     });
     let groups = prop::collection::vec(group, 0..3);
     prop_oneof![
-        8 => duty.clone().prop_map(|duty| Operation::Begin { duty }),
-        8 => (duty.clone(), fault()).prop_map(|(duty, fault)| Operation::Resolve { duty, fault }),
-        10 => (duty.clone(), groups, fault())
-            .prop_map(|(duty, groups, fault)| Operation::Emit { duty, groups, fault }),
+        24 => (duty.clone(), groups, fault())
+            .prop_map(|(duty, groups, fault)| Operation::Work { duty, groups, fault }),
         2 => duty.clone().prop_map(|duty| Operation::Fail { duty }),
         2 => (duty.clone(), any::<u8>()).prop_map(|(duty, names)| Operation::Delegate { duty, names }),
         2 => (duty.clone(), symbols()).prop_map(|(duty, symbols)| Operation::DefineMore { duty, symbols }),
@@ -356,18 +355,33 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+/// What a history is mostly about; all of them have a little of everything.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Theme {
+    Work,
+    Generators,
+    Aliases,
+    Dylibs,
+}
+
 /// Any operation.
-pub(super) fn operation() -> impl Strategy<Value = Operation> {
+pub(super) fn operation(theme: Theme) -> impl Strategy<Value = Operation> {
     let commit = (prop::collection::vec(change(), 1..4), any::<bool>())
         .prop_map(|(changes, by_task)| Operation::Commit { changes, by_task });
+    let (work, generating, dylib, alias) = match theme {
+        Theme::Work => (240, 10, 15, 3),
+        Theme::Generators => (120, 120, 20, 3),
+        Theme::Aliases => (160, 10, 15, 30),
+        Theme::Dylibs => (120, 15, 80, 5),
+    };
     prop_oneof![
-        60 => define(),
-        90 => look_up(),
+        60 => define(alias),
+        80 => look_up(),
         8 => (0usize..8).prop_map(|query| Operation::Withdraw { query }),
-        240 => work(),
+        work => responsibility(),
         30 => removal(),
-        20 => dylibs(),
-        24 => generators(),
+        dylib => dylibs(),
+        generating => generators(),
         12 => commit,
         1 => any::<bool>().prop_map(|cancel| Operation::Close { cancel }),
     ]
