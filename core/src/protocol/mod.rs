@@ -29,8 +29,6 @@ pub(crate) mod alias;
 mod between_slices;
 #[cfg(any(test, debug_assertions))]
 mod check;
-#[cfg(any(test, debug_assertions))]
-mod check_waits;
 pub(crate) mod claim;
 mod close;
 mod deadlock;

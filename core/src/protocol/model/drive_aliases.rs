@@ -9,14 +9,14 @@ use crate::protocol::ids::RowId;
 use super::define::Arrival;
 use super::driver::{Chore, Harness};
 use super::materialize::Group;
-use super::world::{Broken, Duty, Phase, Provider, Query, Walk};
+use super::world::{Broken, Duty, Phase, Provider, Query, Searched, Walk};
 
 /// Aliases and the names of their sources.
 #[derive(Clone, Debug)]
 pub(super) struct AliasUnit {
     pub(super) sources: BTreeMap<usize, usize>,
     /// The dylib of the sources, and whether hidden ones will do; none for the aliases' own.
-    pub(super) from: Option<(usize, bool)>,
+    pub(super) from: Option<Searched>,
 }
 
 /// What a lookup of sources has found: rows and addresses by name.
@@ -41,12 +41,7 @@ impl Harness {
     }
 
     /// Splits off, as a unit to be claimed later, what nobody has asked for, and what no wanted alias names.
-    fn give_back_unwanted(
-        &mut self,
-        duty: usize,
-        sources: &BTreeMap<usize, usize>,
-        from: Option<(usize, bool)>,
-    ) {
+    fn give_back_unwanted(&mut self, duty: usize, sources: &BTreeMap<usize, usize>, from: Option<Searched>) {
         let Duty { covered, dylib, .. } = self.world.duties[&duty].clone();
         let own = from.is_none_or(|(from, _)| from == dylib);
         let mut wanted = BTreeSet::new();
@@ -68,7 +63,7 @@ impl Harness {
         self.replace(rest, &Arrival { unit, symbols, known: false, initializer });
     }
 
-    fn look_up_for(&mut self, duty: usize, sources: &BTreeMap<usize, usize>, dylib: (usize, bool)) {
+    fn look_up_for(&mut self, duty: usize, sources: &BTreeMap<usize, usize>, dylib: Searched) {
         self.responsibilities.get_mut(&duty).expect("it is there").is_busy = true;
         let aliases = self.world.provided_by(Provider::Duty(duty));
         let aliases: Vec<_> =

@@ -16,7 +16,7 @@ use super::drive_aliases::AliasUnit;
 use super::drive_removal::lookup_flags;
 use super::driver::{Harness, Request, number_in, pick};
 use super::operation::{Along, DYLIBS, Manner, NAMES, Source, Symbol};
-use super::world::{Phase, Query, Refusal, Walk};
+use super::world::{Phase, Query, Refusal, Searched, Walk};
 
 impl Harness {
     pub(super) fn define(
@@ -45,7 +45,7 @@ impl Harness {
     }
 
     /// The names that aliases stand for, and the dylib, if not their own, with whether hidden symbols will do.
-    fn sources(&self, source: &Source) -> Option<(Vec<usize>, Option<(usize, bool)>)> {
+    fn sources(&self, source: &Source) -> Option<(Vec<usize>, Option<Searched>)> {
         match source {
             Source::Unit | Source::Known => None,
             // Two of the choices are the unit's own dylib.
@@ -121,6 +121,12 @@ impl Harness {
             Along::Towards(all, rest) => {
                 symbols = aims.iter().map(|(aim, optional)| (aim.name, *optional)).collect();
                 let first = aims.first().map(|(aim, _)| (aim.dylib, *all));
+                (first.into_iter().chain(self.numbered(rest)).collect(), None)
+            }
+            Along::Past(choice, rest) => {
+                let generates: Vec<_> =
+                    self.world.generators.values().map(|generator| generator.dylib).collect();
+                let first = pick(&generates, *choice).map(|dylib| (dylib, true));
                 (first.into_iter().chain(self.numbered(rest)).collect(), None)
             }
             Along::These(order) => (self.numbered(order), None),

@@ -58,6 +58,7 @@ fn histories() -> impl Strategy<Value = History> {
         operations(Theme::Generators),
         operations(Theme::Aliases),
         operations(Theme::Dylibs),
+        operations(Theme::Trackers),
     ];
     (operations, end()).prop_map(|(operations, end)| History { operations, end })
 }

@@ -42,6 +42,8 @@ pub(super) enum Source {
 pub(super) enum Along {
     LinkOrder(usize),
     These(Order),
+    /// A dylib that generates, then these.
+    Past(usize, Order),
     /// The dylib of some definition, seen like this, then these. The names wanted choose among definitions.
     Towards(bool, Order),
 }
@@ -249,6 +251,7 @@ fn look_up() -> impl Strategy<Value = Operation> {
     let along = prop_oneof![
         2 => (0..DYLIBS).prop_map(Along::LinkOrder),
         1 => order().prop_map(Along::These),
+        2 => (0usize..4, order()).prop_map(|(generator, rest)| Along::Past(generator, rest)),
         9 => (prop::bool::weighted(0.8), order()).prop_map(|(all, rest)| Along::Towards(all, rest)),
     ];
     let made_for = prop::option::weighted(0.1, 0usize..4);
@@ -300,12 +303,12 @@ fn removal() -> impl Strategy<Value = Operation> {
     prop_oneof![
         3 => (0usize..12, prop::collection::vec(0..NAMES, 0..2))
             .prop_map(|(definition, names)| Operation::RemoveNames { definition, names }),
-        3 => dylib.clone().prop_map(|dylib| Operation::CreateTracker { dylib }),
+        4 => dylib.clone().prop_map(|dylib| Operation::CreateTracker { dylib }),
         2 => tracker.clone().prop_map(|tracker| Operation::RemoveTracker { tracker }),
         2 => (tracker.clone(), tracker.clone())
             .prop_map(|(source, destination)| Operation::Transfer { source, destination }),
         1 => tracker.clone().prop_map(|tracker| Operation::Release { tracker }),
-        2 => tracker.prop_map(|tracker| Operation::AddResource { tracker }),
+        4 => tracker.prop_map(|tracker| Operation::AddResource { tracker }),
         1 => dylib.prop_map(|dylib| Operation::Clear { dylib }),
     ]
 }
@@ -329,9 +332,9 @@ fn generators() -> impl Strategy<Value = Operation> {
         2 => Just(Manner::Later),
     ];
     prop_oneof![
-        2 => (0..DYLIBS, manner).prop_map(|(dylib, manner)| Operation::AddGenerator { dylib, manner }),
+        1 => (0..DYLIBS, manner).prop_map(|(dylib, manner)| Operation::AddGenerator { dylib, manner }),
         1 => (0usize..4).prop_map(|generator| Operation::RemoveGenerator { generator }),
-        6 => (0usize..4, symbols(), prop::bool::weighted(0.8)).prop_map(|(request, defines, succeeds)| {
+        3 => (0usize..4, symbols(), prop::bool::weighted(0.8)).prop_map(|(request, defines, succeeds)| {
             Operation::Finish { request, defines, succeeds }
         }),
     ]
@@ -362,24 +365,26 @@ pub(super) enum Theme {
     Generators,
     Aliases,
     Dylibs,
+    Trackers,
 }
 
 /// Any operation.
 pub(super) fn operation(theme: Theme) -> impl Strategy<Value = Operation> {
     let commit = (prop::collection::vec(change(), 1..4), any::<bool>())
         .prop_map(|(changes, by_task)| Operation::Commit { changes, by_task });
-    let (work, generating, dylib, alias) = match theme {
-        Theme::Work => (240, 10, 15, 3),
-        Theme::Generators => (120, 120, 20, 3),
-        Theme::Aliases => (160, 10, 15, 30),
-        Theme::Dylibs => (120, 15, 80, 5),
+    let (work, generating, dylib, alias, removing) = match theme {
+        Theme::Work => (240, 10, 15, 3, 30),
+        Theme::Generators => (120, 120, 20, 3, 20),
+        Theme::Aliases => (160, 10, 15, 30, 20),
+        Theme::Dylibs => (120, 15, 80, 5, 30),
+        Theme::Trackers => (150, 10, 10, 3, 180),
     };
     prop_oneof![
         60 => define(alias),
         80 => look_up(),
         8 => (0usize..8).prop_map(|query| Operation::Withdraw { query }),
         work => responsibility(),
-        30 => removal(),
+        removing => removal(),
         dylib => dylibs(),
         generating => generators(),
         12 => commit,

@@ -49,8 +49,7 @@ pub(super) enum Stage {
 pub(super) struct Dylib {
     /// Which of the names for dylibs it has.
     pub(super) slot: usize,
-    /// Dylibs, and whether hidden symbols are seen there.
-    pub(super) order: Vec<(usize, bool)>,
+    pub(super) order: Vec<Searched>,
     pub(super) generators: Vec<usize>,
     pub(super) default_tracker: usize,
 }
@@ -136,7 +135,7 @@ pub(super) enum Step {
 pub(super) struct Query {
     /// Names, and whether the lookup can do without.
     pub(super) symbols: Vec<(usize, bool)>,
-    pub(super) order: Vec<(usize, bool)>,
+    pub(super) order: Vec<Searched>,
     /// Addresses alone will not do.
     pub(super) ready: bool,
     pub(super) flags_only: bool,
@@ -168,6 +167,9 @@ pub(super) struct Walk {
     /// Generators of the dylib at the position that are still to be asked, as there were when it came there.
     pub(super) ahead: Option<VecDeque<usize>>,
 }
+
+/// A dylib, and whether hidden symbols are seen there.
+pub(super) type Searched = (usize, bool);
 
 /// An address and what is there.
 pub(super) type Found = (u64, SymbolFlags);
