@@ -134,7 +134,7 @@ impl<P: Payload> SessionState<P> {
             self.make_emitted(row, members.last().copied());
         }
         if !members.is_empty() {
-            self.forest.emit(&members, None, dependencies);
+            self.forest.emit(&members, dependencies);
             self.agenda.added = true;
         }
     }

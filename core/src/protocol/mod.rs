@@ -62,7 +62,6 @@ pub(crate) mod transaction;
 pub(crate) mod transfer;
 #[cfg(all(test, not(uruk_loom)))]
 mod victims;
-#[cfg_attr(not(test), expect(dead_code, reason = "joining nodes has no caller but the forest's own tests"))]
 mod waiting_on;
 pub(crate) mod waits_for;
 pub(crate) mod why;
