@@ -299,6 +299,7 @@ impl<P: Copy> WaitingForest<P> {
     }
 
     /// Whether no node exists.
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
