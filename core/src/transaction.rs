@@ -24,11 +24,15 @@ use crate::protocol::ids::DylibId;
 use crate::protocol::transaction::{Change, Refusal, RefusedChanges, RemovedResources};
 use crate::resource::remove_resources;
 use crate::session::Unit;
+use crate::session::removal::RemovalTask;
 use crate::sync::{Arc, unique, weakened};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, MaterializationUnit,
     RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName,
 };
+
+/// What trackers held that a transaction has removed, by dylib.
+type Removed = Vec<RemovedResources<Box<dyn Resource>>>;
 
 /// Changes of a session that happen together or not at all.
 ///
@@ -227,11 +231,10 @@ impl Transaction {
         }
         let changes = std::mem::take(&mut self.changes);
         match self.commit_at_once(changes) {
-            Ok(resources) => {
-                for (dylib, resources) in resources {
-                    let name = self.name_of(dylib);
-                    if let Err(error) = remove_resources(name, resources) {
-                        self.session.report(SessionError::Remove(error));
+            Ok(removals) => {
+                for (resources, removal) in removals {
+                    if let Some(removal) = removal {
+                        removal.run(|| self.remove_all(resources));
                     }
                 }
                 Ok(())
@@ -282,20 +285,30 @@ impl Transaction {
         }
     }
 
+    fn remove_all(&self, removed: Removed) {
+        for (dylib, resources) in removed {
+            if let Err(error) = remove_resources(self.name_of(dylib), resources) {
+                self.session.report(SessionError::Remove(error));
+            }
+        }
+    }
+
+    /// Gives what was removed and the task of its removal.
     fn commit_at_once(
         &self,
         changes: Vec<Change<Unit>>,
-    ) -> Result<Vec<RemovedResources<Box<dyn Resource>>>, RefusedChanges<Unit>> {
+    ) -> Result<Vec<(Removed, Option<RemovalTask>)>, RefusedChanges<Unit>> {
+        let commit = |changes| {
+            let (removed, removal) = self.session.transact_removal(
+                |state, effects| state.commit(changes, effects),
+                |removed| removed.as_ref().is_ok_and(|removed| removed.iter().any(|(_, it)| !it.is_empty())),
+            );
+            removed.map(|removed| (removed, removal))
+        };
         if weakened("transaction::commits_step_by_step") {
-            let alone =
-                |change| self.session.transact_removal(|state, effects| state.commit(vec![change], effects));
-            return changes
-                .into_iter()
-                .map(alone)
-                .collect::<Result<Vec<_>, _>>()
-                .map(|parts| parts.into_iter().flatten().collect());
+            return changes.into_iter().map(|change| commit(vec![change])).collect();
         }
-        self.session.transact_removal(|state, effects| state.commit(changes, effects))
+        Ok(vec![commit(changes)?])
     }
 
     fn add_definition(
