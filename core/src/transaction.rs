@@ -17,7 +17,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::error::Error;
+mod refused;
+
 use std::fmt;
 
 use crate::protocol::ids::DylibId;
@@ -30,6 +31,8 @@ use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, MaterializationUnit,
     RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName,
 };
+
+pub use refused::{RefusedTransaction, TransactionError};
 
 /// What trackers held that a transaction has removed, by dylib.
 type Removed = Vec<RemovedResources<Box<dyn Resource>>>;
@@ -57,56 +60,6 @@ struct Step {
     tracker: Option<ResourceTracker>,
     /// The step cannot be made in this session.
     foreign: Option<Arc<str>>,
-}
-
-/// A transaction that changed nothing, with all that it was made of.
-///
-/// Drop it, and the units are dropped here and now; or commit the transaction again once the reason is gone.
-pub struct RefusedTransaction {
-    /// The transaction as it was. Its units have not been touched.
-    pub transaction: Transaction,
-    /// Which step was refused, and why.
-    pub error: TransactionError,
-}
-
-/// Why a transaction was refused. Nothing has changed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransactionError {
-    /// A definition was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
-    Define {
-        /// Which step, from 0.
-        step: usize,
-        /// Why.
-        source: DefineError,
-    },
-    /// A removal was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
-    Remove {
-        /// Which step, from 0.
-        step: usize,
-        /// Why.
-        source: RemoveError,
-    },
-    /// A change of a link order was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
-    LinkOrder {
-        /// Which step, from 0.
-        step: usize,
-        /// Why.
-        source: DylibError,
-    },
-    /// A step names a dylib of another session.
-    #[error(
-        "step {step} of the transaction was refused, and nothing was changed: dylib `{dylib}` belongs to another session"
-    )]
-    Foreign {
-        /// Which step, from 0.
-        step: usize,
-        /// The dylib.
-        dylib: Arc<str>,
-    },
 }
 
 impl Transaction {
@@ -424,32 +377,5 @@ impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dylibs = self.steps.iter().map(|step| step.dylib.name());
         f.debug_struct("Transaction").field("steps", &dylibs.collect::<Vec<_>>()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for RefusedTransaction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RefusedTransaction")
-            .field("error", &self.error)
-            .field("transaction", &self.transaction)
-            .finish()
-    }
-}
-
-impl fmt::Display for RefusedTransaction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl Error for RefusedTransaction {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error.source()
-    }
-}
-
-impl From<RefusedTransaction> for TransactionError {
-    fn from(refused: RefusedTransaction) -> Self {
-        refused.error
     }
 }
