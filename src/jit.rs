@@ -9,7 +9,7 @@ use uruk_core::{
     SymbolLookupFlags, SymbolName,
 };
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::ThreadSafeModule;
+use uruk_pipeline::ir::{ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::object::{FileKind, ObjectBuffer};
 use uruk_pipeline::platform::{Platform, UnitTraits};
@@ -87,6 +87,20 @@ impl Jit {
     #[cfg(feature = "llvm")]
     pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
         self.files.add_ir(&self.main, source, Participation::Always)
+    }
+
+    /// Adds a module of LLVM IR from memory whose interface is known, from an earlier look at the same source: nothing
+    /// of it is read before something of it is wanted.
+    ///
+    /// # Errors
+    /// [`JitError::Define`] if its symbols are refused.
+    #[cfg(feature = "llvm")]
+    pub fn add_ir_with_interface(
+        &self,
+        source: ObjectBuffer,
+        interface: &ModuleInterface,
+    ) -> Result<(), JitError> {
+        self.files.add_ir_with_interface(&self.main, source, interface)
     }
 
     /// Adds a module of textual LLVM IR under a name for messages.

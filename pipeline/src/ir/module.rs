@@ -70,13 +70,27 @@ impl ThreadSafeModule {
     /// # Errors
     /// As there, and [`CompileError::ContextLost`].
     pub fn parse_in(context: &ThreadSafeContext, source: &ObjectBuffer) -> Result<Self, CompileError> {
+        let module = Self::parse_unverified_in(context, source)?;
+        module.verify()?;
+        Ok(module)
+    }
+
+    /// Like [`ThreadSafeModule::parse`], without verifying what was read: for sources that a compiler known to be right
+    /// has made, and that nobody has changed since. Others may crash the process.
+    ///
+    /// # Errors
+    /// As there, except for [`CompileError::Verify`].
+    pub fn parse_unverified(source: &ObjectBuffer) -> Result<Self, CompileError> {
+        Self::parse_unverified_in(&ThreadSafeContext::new(), source)
+    }
+
+    fn parse_unverified_in(context: &ThreadSafeContext, source: &ObjectBuffer) -> Result<Self, CompileError> {
         let span = tracing::debug_span!("ir.parse", unit = %source.name(), size_bytes = source.size_bytes());
         let _entered = span.enter();
         match SourceKind::of(source)? {
             SourceKind::Bitcode => read(context, source, "reading bitcode", read_bitcode),
             SourceKind::Assembly => read(context, source, "reading textual IR", read_assembly),
         }
-        .and_then(ThreadSafeModule::verified)
     }
 
     /// Like [`ThreadSafeModule::parse`], for bitcode only.
@@ -170,11 +184,6 @@ impl ThreadSafeModule {
             return Err(CompileError::ContextLost { module: self.name.clone() });
         }
         Ok(LockedModule { raw: self.raw, name: &self.name, guard })
-    }
-
-    fn verified(self) -> Result<Self, CompileError> {
-        self.verify()?;
-        Ok(self)
     }
 }
 
