@@ -92,9 +92,9 @@ impl JitBuilder {
         self
     }
 
-    /// Whether LLVM's verifier runs over IR that is read, which it does unless told otherwise.
+    /// Whether LLVM's verifier runs over bitcode that is read, which it does unless told otherwise.
     ///
-    /// Leave it out only for IR that a compiler known to be right has made: without it, a module that breaks LLVM's rules
+    /// Leave it out only for bitcode that a compiler known to be right has made: without it, a module that breaks LLVM's rules
     /// may crash the process. Modules built in memory are never verified.
     #[cfg(feature = "llvm")]
     #[must_use]
