@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
-use crate::protocol::query::Found;
+use crate::protocol::query::Answer;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::{Arc, weakened};
 use crate::{Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
@@ -18,7 +18,7 @@ impl ExecutionSession {
         order: &SearchOrder,
         symbols: LookupSet,
         deadline: Option<Deadline>,
-    ) -> Result<Vec<Found>, LookupError> {
+    ) -> Result<Answer, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
@@ -31,7 +31,7 @@ impl ExecutionSession {
         order: &SearchOrder,
         search: Search,
         deadline: Option<Deadline>,
-    ) -> Result<Vec<Found>, LookupError> {
+    ) -> Result<Answer, LookupError> {
         let held = self.0.held.and_then(|held| held());
         let blocked = Arc::new(BlockedLookup::default());
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
