@@ -59,6 +59,7 @@ impl ExecutionSession {
             events,
             initializers_gone,
             memory,
+            records,
             names_released,
         } = effects;
         if !claimed.is_empty() {
@@ -94,7 +95,7 @@ impl ExecutionSession {
             self.enqueue(user_task(coming.next(), "platform.unit_removed", "the session's platform", tell));
         }
         // Last: nobody waits for it.
-        drop(memory);
+        drop((memory, records));
         if names_released > 0 {
             self.0.pool.released(names_released);
         }
