@@ -364,7 +364,7 @@ fn a_gate_that_lets_readers_pass() {
     let mut scene = Scene::new();
     scene.state.start_closing(Shutdown::Drain);
     scene.refuses("readers know whether the session is open", |state| {
-        state.records = crate::sync::Arc::new(crate::record::Records::new());
+        state.records = crate::record::Recorder::new();
         for (dylib, _) in state.dylibs.iter() {
             state.records.add_dylib(dylib);
         }

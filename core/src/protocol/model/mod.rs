@@ -65,7 +65,7 @@ fn histories() -> impl Strategy<Value = History> {
 
 #[test]
 fn random_histories_agree_with_a_naive_model() {
-    seeds::try_histories(1000, &histories(), |History { operations, end }| {
+    seeds::try_histories(300, &histories(), |History { operations, end }| {
         let mut harness = Harness::new();
         for operation in &operations {
             harness.run(operation);

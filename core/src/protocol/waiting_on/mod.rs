@@ -56,13 +56,13 @@
 //! **Architecture Invariant:** the state between two calls satisfies `check.rs`.
 
 mod arena;
-#[cfg(test)]
+#[cfg(all(test, not(uruk_loom)))]
 mod check;
 mod fail;
 mod pieces;
 mod pool;
 mod resume;
-#[cfg(test)]
+#[cfg(all(test, not(uruk_loom)))]
 mod tests;
 
 use std::num::NonZeroU32;
@@ -294,12 +294,13 @@ impl<P: Copy> WaitingForest<P> {
     }
 
     /// How many nodes exist.
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
         self.arena.nodes.len()
     }
 
     /// Whether no node exists.
-    #[cfg(test)]
+    #[cfg(all(test, not(uruk_loom)))]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }

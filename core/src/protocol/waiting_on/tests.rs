@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::model::seeds::try_histories;
 
 mod families;
 mod model;
@@ -21,22 +22,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
-
-    /// Groups, cycles, failures before and after emission, removals, slot reuse, slices of any size: what
-    /// is Ready and what failed is what the definition says, and the forest falls empty in the end.
-    #[test]
-    fn forest_agrees_with_the_naive_model(
-        names in 2..14usize,
-        steps in prop::collection::vec(step(), 1..40),
-    ) {
+/// Groups, cycles, failures before and after emission, removals, slot reuse, slices of any size: what
+/// is Ready and what failed is what the definition says, and the forest falls empty in the end.
+#[test]
+fn forest_agrees_with_the_naive_model() {
+    let histories = (2..14usize, prop::collection::vec(step(), 1..40));
+    try_histories(3000, &histories, |(names, steps)| {
         let mut history = History::new(names);
         for step in &steps {
             history.apply(step);
         }
         history.finish();
-    }
+    });
 }
 
 fn drain<P: Copy>(forest: &mut WaitingForest<P>) -> Vec<Settled<P>> {
