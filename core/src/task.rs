@@ -1,5 +1,7 @@
 //! Units of work, and who runs them.
 
+pub(crate) mod ticket;
+
 use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
@@ -35,6 +37,10 @@ pub(crate) trait Work: Send {
     fn label(&self) -> &str;
     /// See [`Task::keep_label`].
     fn keep_label(&self) -> TaskLabel;
+    /// How to give the dispatcher that has this work another task for it; without a way the task is refused.
+    fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
+        Box::new(Err)
+    }
     fn run(self: Box<Self>);
 }
 

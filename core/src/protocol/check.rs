@@ -42,6 +42,7 @@ impl<P: Payload> SessionState<P> {
         self.check_generators();
         self.check_waits();
         self.check_records();
+        self.check_urgency();
     }
 
     /// I13: exactly the names that are Ready somewhere have a record, which lists all their definitions; a name with

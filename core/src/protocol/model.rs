@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::absolute::Addresses;
+use super::claim::Begin;
 use super::define::Definition;
 use super::effects::{ClaimedUnit, Effects};
 use super::ids::{DylibId, QueryId, RowId, TrackerId};
@@ -479,10 +480,11 @@ impl Harness {
         let wanted = demanded && !rows.is_empty();
         assert!(wanted || claimed.losses < self.state.losses().count(), "a loss of demand was counted");
         let begun = self.state.begin(claimed, None, effects);
-        assert_eq!(begun.is_some(), wanted);
+        assert_eq!(matches!(begun, Begin::Now(_)), wanted);
         match begun {
-            Some(claimed) => self.claims.push((claimed, true, false)),
-            None => {
+            Begin::Now(claimed) => self.claims.push((claimed, true, false)),
+            Begin::Later(..) => panic!("everything is demanded"),
+            Begin::Never => {
                 for row in rows {
                     self.model.rows.get_mut(&row).unwrap().standing = Standing::Returned;
                 }
@@ -613,7 +615,9 @@ impl Harness {
             unit_name: claimed.unit_name.clone(),
             symbols: chosen.into_iter().filter_map(|name| claimed.symbols.remove_entry(&name)).collect(),
             initializer: None,
+            own_priority: claimed.own_priority,
             priority: claimed.priority,
+            ticketed: None,
             losses: claimed.losses,
         };
         for id in going {

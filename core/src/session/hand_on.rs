@@ -2,10 +2,13 @@
 
 use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
+use crate::protocol::claim::Begin;
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
+use crate::protocol::urgency::Asker;
 use crate::query::Completion;
 use crate::responsibility::Duty;
 use crate::task::Work;
+use crate::task::ticket::Ticketed;
 use crate::{
     FailureCause, JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, SymbolName, Task,
     TaskLabel, TaskPriority,
@@ -52,6 +55,7 @@ impl ExecutionSession {
         let _held_back = crate::in_place::hold_back();
         let Effects {
             claimed,
+            raised,
             tasks,
             completed,
             generations,
@@ -62,21 +66,24 @@ impl ExecutionSession {
             names_released,
         } = effects;
         self.enqueue_units(claimed, &mut coming);
+        for ticket in raised.iter().filter_map(Ticketed::ticket) {
+            self.enqueue(ticket);
+        }
         for task in tasks {
             self.enqueue(counted(task, coming.next()));
         }
         let mut told = Vec::new();
-        for Completed { handler, outcome } in completed {
+        for Completed { handler, outcome, asker } in completed {
             let outcome = outcome.map(|answer| answer.into_found().collect());
             match handler {
                 Completion::Blocked(blocked) => blocked.finish(outcome),
-                handler => told.push((handler, outcome)),
+                handler => told.push((handler, outcome, asker)),
             }
         }
-        for (handler, outcome) in told {
+        for (handler, outcome, asker) in told {
             let tag = self.tag();
             let outcome = move || outcome.map(|found| LookupResult::new(found, tag));
-            self.enqueue(answer_task(coming.next(), handler, outcome));
+            self.enqueue(answer_task(coming.next(), asker, handler, outcome));
         }
         for generation in generations {
             self.enqueue(self.generation_task(generation, coming.next()));
@@ -111,7 +118,8 @@ impl ExecutionSession {
     /// Gives a handler the answer of a lookup that no transaction had to see, as if one had.
     pub(super) fn answer(&self, handler: Completion, ready: LookupResult) {
         let held_back = crate::in_place::hold_back();
-        self.enqueue(answer_task(self.outstanding(), handler, || Ok(ready)));
+        let asker = holding::asks(self.tag());
+        self.enqueue(answer_task(self.outstanding(), asker, handler, || Ok(ready)));
         drop(held_back);
         self.run_ready();
     }
@@ -119,11 +127,17 @@ impl ExecutionSession {
     /// Gives a task to the dispatcher. If it is refused, the thread's own loop drops it, which fails
     /// what it owns, or runs it if it only tells somebody something.
     fn enqueue(&self, task: Task) {
-        match crate::panics::guard(|| self.0.dispatcher.dispatch(task)) {
-            Ok(Ok(())) => {}
-            Ok(Err(refused)) => defer_refused(refused),
-            Err(message) => self.defer_report(message),
+        if let Err(refused) = self.offer(task) {
+            defer_refused(refused);
         }
+    }
+
+    /// Gives a task to the dispatcher, which may refuse it. One that panics has dropped it.
+    fn offer(&self, task: Task) -> Result<(), Task> {
+        crate::panics::guard(|| self.0.dispatcher.dispatch(task)).unwrap_or_else(|message| {
+            self.defer_report(message);
+            Ok(())
+        })
     }
 
     /// The same for claimed units, a batch at a time.
@@ -222,7 +236,12 @@ fn defer_refused(refused: Task) {
 }
 
 fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) -> Task {
-    Task::of(claimed.priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding }))
+    let (priority, ticketed) = (claimed.priority, claimed.ticketed.clone());
+    let unit = Box::new(QueuedUnit { claimed: Some(claimed), outstanding });
+    match ticketed {
+        None => Task::of(priority, unit),
+        Some(ticketed) => ticketed.hold(unit),
+    }
 }
 
 /// A task of the embedder.
@@ -234,13 +253,19 @@ fn counted(task: Task, outstanding: Outstanding) -> Task {
 
 fn answer_task(
     outstanding: Outstanding,
+    asker: Option<Asker>,
     handler: Completion,
     outcome: impl FnOnce() -> Result<LookupResult, LookupError> + Send + 'static,
 ) -> Task {
-    user_task(outstanding, "query.complete", "a lookup's handler", move |_| match handler {
-        Completion::Handler(handler) => handler(outcome()),
-        Completion::Future(slot) => slot.finish(outcome()),
-        Completion::Blocked(_) => {}
+    user_task(outstanding, "query.complete", "a lookup's handler", move |session| {
+        if let Some(asker) = asker {
+            holding::answers(session.tag(), asker);
+        }
+        match handler {
+            Completion::Handler(handler) => handler(outcome()),
+            Completion::Future(slot) => slot.finish(outcome()),
+            Completion::Blocked(_) => {}
+        }
     })
 }
 
@@ -333,7 +358,17 @@ impl Work for QueuedUnit {
         "unit.materialize".into()
     }
 
-    /// Runs the unit, unless nobody wants it any more: then it goes back to its rows.
+    fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
+        let session = self.outstanding.session().clone();
+        Box::new(move |task| {
+            session.offer(task)?;
+            session.run_ready();
+            Ok(())
+        })
+    }
+
+    /// Runs the unit, unless nobody wants it any more: then it goes back to its rows. Should it be less urgent than it was
+    /// when it was dispatched, it is dispatched again.
     fn run(mut self: Box<Self>) {
         let session = self.outstanding.session();
         let Some(claimed) = self.claimed.take() else { return };
@@ -345,16 +380,29 @@ impl Work for QueuedUnit {
         let here = session.begun_here();
         // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
         let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
-            true => Some(claimed),
+            true => Begin::Now(claimed),
             false => session.transact(|state, effects| state.begin(claimed, here, effects)),
         };
-        let Some(begun) = begun else { return };
+        let begun = match begun {
+            Begin::Now(begun) => begun,
+            Begin::Later(claimed, ticketed) => {
+                let session = session.clone();
+                self.claimed = Some(claimed);
+                // A dispatcher that takes no more tasks still runs those it has.
+                if let Err(refused) = session.offer(ticketed.hold(self)) {
+                    refused.run();
+                }
+                return session.run_ready();
+            }
+            Begin::Never => return,
+        };
+        let priority = begun.priority;
         let (mut unit, discarded, duty) = session.duty_of(begun);
         let span =
             tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
         // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
         let (ended, failed) = frame::run_counting(session, move || {
-            holding::materializes(&duty);
+            holding::materializes(&duty, priority);
             let responsibility = frame::attach(duty);
             let _entered = span.entered();
             discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
