@@ -9,6 +9,9 @@ use std::time::Duration;
 use crate::sync::{Arc, Latch};
 
 /// How urgently a task is wanted. Later variants go first.
+///
+/// Priority follows demand: that of a unit's task changes with the lookups that need the unit, also while it is queued. What
+/// has begun is not slowed down, and what tells somebody an answer is always Demanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskPriority {
     /// When nothing else is left.
@@ -71,6 +74,8 @@ impl Task {
     }
 
     /// How urgently the task was wanted when it was made.
+    ///
+    /// A unit that becomes more urgent is dispatched again with its new priority; the older task then does nothing.
     pub fn priority(&self) -> TaskPriority {
         self.priority
     }

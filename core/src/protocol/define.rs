@@ -213,7 +213,7 @@ impl<P: Payload> SessionState<P> {
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
             self.claims[claim].unit_name = waiting.name.clone();
-            self.take_over_at(claim, waiting.priority);
+            self.take_over_at(claim, waiting.priority, effects);
             self.hand_over(claim, waiting, effects);
         } else {
             self.claims.remove(claim);

@@ -52,6 +52,8 @@ pub(crate) mod lookup;
 mod model;
 mod names;
 mod places;
+#[cfg(all(test, not(uruk_loom)))]
+mod priorities;
 mod publish;
 pub(crate) mod query;
 mod remove;

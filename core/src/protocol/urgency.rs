@@ -159,12 +159,13 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Another unit, which says `own` of itself, takes over a claim that somebody waits for.
-    pub(super) fn take_over_at(&mut self, claim: ClaimId, own: TaskPriority) {
+    pub(super) fn take_over_at(&mut self, claim: ClaimId, own: TaskPriority, effects: &mut Effects<P>) {
         self.note_own_priority(claim, own);
         if self.urgency.is_tracked {
             let rows = self.rows_of_claim(claim);
             let (needed, _) = self.most_urgent_need(&rows, None, TaskPriority::Demanded);
-            self.claims[claim].priority = needed.unwrap_or(own);
+            self.lower_claim(claim, needed, effects);
+            self.raise_claim(claim, needed.unwrap_or(own), effects);
         }
     }
 
