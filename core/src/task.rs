@@ -24,6 +24,17 @@ pub enum TaskPriority {
     Demanded,
 }
 
+impl fmt::Display for TaskPriority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::Speculative => "speculative",
+            Self::Lazy => "lazy",
+            Self::Demanded => "demanded",
+        })
+    }
+}
+
 /// One piece of work: a unit to materialize, or user code to run after the lock is gone.
 ///
 /// Dropping a task without running it is allowed at any time: what it owns fails on its way out, and a lookup's handler

@@ -14,7 +14,7 @@
 //! | remove | `remove.rs` | rows disappear |
 //! | settle | `settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, end_wait | `waits_for.rs`, `look.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
-//! | raise, doubt | `urgency.rs` | priority follows demand |
+//! | raise, doubt | `urgency.rs`, `doubt.rs` | priority follows demand |
 //! | why, expire | `why.rs` | nothing changes, or a query ends with an explanation |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
 //! | commit | `transaction.rs` | several of the above happen together or not at all |
@@ -37,6 +37,7 @@ mod close;
 mod deadlock;
 pub(crate) mod define;
 pub(crate) mod demand;
+mod doubt;
 pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;

@@ -360,11 +360,7 @@ impl Work for QueuedUnit {
 
     fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
         let session = self.outstanding.session().clone();
-        Box::new(move |task| {
-            session.offer(task)?;
-            session.run_ready();
-            Ok(())
-        })
+        Box::new(move |task| session.offer(task).map(|()| session.run_ready()))
     }
 
     /// Runs the unit, unless nobody wants it any more: then it goes back to its rows. Should it be less urgent than it was
@@ -398,8 +394,7 @@ impl Work for QueuedUnit {
         };
         let priority = begun.priority;
         let (mut unit, discarded, duty) = session.duty_of(begun);
-        let span =
-            tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
+        let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name(), %priority);
         // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
         let (ended, failed) = frame::run_counting(session, move || {
             holding::materializes(&duty, priority);
