@@ -15,6 +15,7 @@ mod hand_on;
 pub(crate) mod holding;
 mod lock_holds;
 mod metrics;
+mod queued_unit;
 mod ready;
 mod slices;
 mod why;

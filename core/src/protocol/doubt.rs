@@ -161,7 +161,7 @@ impl<P: Payload> SessionState<P> {
             let Some(Followers { asked, origin, .. }) = claim.followers.as_deref() else { continue };
             for query in asked.iter().filter_map(|&query| self.queries.get(query)) {
                 let follows = !query.is_live() || query.priority >= Some(claim.priority);
-                assert!(follows, "what `{}` asks for is as urgent as the unit", claim.unit_name);
+                assert!(follows, "what a unit asks for is as urgent as the unit");
             }
             if let Some(origin) = origin.and_then(|origin| self.claims.get(origin)) {
                 assert!(origin.priority >= claim.priority, "a delegate raises what it came from");

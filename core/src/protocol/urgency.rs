@@ -288,9 +288,9 @@ impl<P: Payload> SessionState<P> {
 
     pub(super) fn observe_priority(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
         if self.observed {
-            let Claim { dylib, ref unit_name, priority, .. } = self.claims[claim];
-            let unit = unit_name.clone();
-            if let Some(dylib) = self.dylibs.get(dylib).map(|dylib| dylib.name.clone()) {
+            let Claim { priority, ref rows, .. } = self.claims[claim];
+            if let Some(row) = rows.iter().find_map(|&row| self.rows.get(row)) {
+                let (dylib, unit) = (self.dylib_name_of(row), row.unit_name.clone());
                 self.observe(effects, || EventKind::Prioritized { dylib, unit, priority });
             }
         }

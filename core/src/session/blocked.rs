@@ -2,7 +2,7 @@
 
 use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
-use crate::protocol::query::Found;
+use crate::protocol::query::Answer;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::{Arc, weakened};
 use crate::{
@@ -18,7 +18,7 @@ impl ExecutionSession {
         order: &SearchOrder,
         symbols: LookupSet,
         deadline: Option<Deadline>,
-    ) -> Result<Vec<Found>, LookupError> {
+    ) -> Result<Answer, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
@@ -31,7 +31,7 @@ impl ExecutionSession {
         order: &SearchOrder,
         mut search: Search,
         deadline: Option<Deadline>,
-    ) -> Result<Vec<Found>, LookupError> {
+    ) -> Result<Answer, LookupError> {
         // Whoever asks: what a thread blocks for is what it needs to go on.
         search.priority = Some(TaskPriority::Demanded);
         let held = self.0.held.and_then(|held| held());

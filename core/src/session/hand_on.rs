@@ -2,21 +2,18 @@
 
 use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
-use crate::protocol::claim::Begin;
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
 use crate::protocol::urgency::Asker;
 use crate::query::Completion;
-use crate::responsibility::Duty;
-use crate::task::Work;
 use crate::task::ticket::Ticketed;
 use crate::{
-    FailureCause, JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, SymbolName, Task,
-    TaskLabel, TaskPriority,
+    JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, Task, TaskLabel, TaskPriority,
 };
 
 use super::drain::{Coming, Outstanding};
+use super::queued_unit::unit_task;
 use super::{ExecutionSession, Live, frame, holding};
-use crate::sync::{Arc, weakened};
+use crate::sync::Arc;
 
 impl ExecutionSession {
     /// Hands on all that a transaction left to do.
@@ -63,27 +60,20 @@ impl ExecutionSession {
             events,
             initializers_gone,
             memory,
+            records,
             names_released,
         } = effects;
-        self.enqueue_units(claimed, &mut coming);
+        if !claimed.is_empty() {
+            self.enqueue_units(claimed, &mut coming);
+        }
         for ticket in raised.iter().filter_map(Ticketed::ticket) {
             self.enqueue(ticket);
         }
         for task in tasks {
             self.enqueue(counted(task, coming.next()));
         }
-        let mut told = Vec::new();
-        for Completed { handler, outcome, asker } in completed {
-            let outcome = outcome.map(|answer| answer.into_found().collect());
-            match handler {
-                Completion::Blocked(blocked) => blocked.finish(outcome),
-                handler => told.push((handler, outcome, asker)),
-            }
-        }
-        for (handler, outcome, asker) in told {
-            let tag = self.tag();
-            let outcome = move || outcome.map(|found| LookupResult::new(found, tag));
-            self.enqueue(answer_task(coming.next(), asker, handler, outcome));
+        if !completed.is_empty() {
+            self.tell(completed, &mut coming);
         }
         for generation in generations {
             self.enqueue(self.generation_task(generation, coming.next()));
@@ -109,9 +99,25 @@ impl ExecutionSession {
             self.enqueue(user_task(coming.next(), "platform.unit_removed", "the session's platform", tell));
         }
         // Last: nobody waits for it.
-        drop(memory);
+        drop((memory, records));
         if names_released > 0 {
             self.0.pool.released(names_released);
+        }
+    }
+
+    /// Wakes threads that wait in lookups, then enqueues handlers.
+    fn tell(&self, completed: Vec<Completed<Completion>>, coming: &mut Coming<'_>) {
+        let mut told = Vec::new();
+        for Completed { handler, outcome, asker } in completed {
+            match handler {
+                Completion::Blocked(blocked) => blocked.finish(outcome),
+                handler => told.push((handler, outcome, asker)),
+            }
+        }
+        for (handler, outcome, asker) in told {
+            let tag = self.tag();
+            let outcome = move || outcome.map(|answer| LookupResult::new(answer, tag));
+            self.enqueue(answer_task(coming.next(), asker, handler, outcome));
         }
     }
 
@@ -133,7 +139,7 @@ impl ExecutionSession {
     }
 
     /// Gives a task to the dispatcher, which may refuse it. One that panics has dropped it.
-    fn offer(&self, task: Task) -> Result<(), Task> {
+    pub(super) fn offer(&self, task: Task) -> Result<(), Task> {
         crate::panics::guard(|| self.0.dispatcher.dispatch(task)).unwrap_or_else(|message| {
             self.defer_report(message);
             Ok(())
@@ -146,6 +152,9 @@ impl ExecutionSession {
         claimed: Vec<ClaimedUnit<Box<dyn MaterializationUnit>>>,
         coming: &mut Coming<'_>,
     ) {
+        if let [_] = claimed[..] {
+            return claimed.into_iter().for_each(|claimed| self.enqueue(unit_task(claimed, coming.next())));
+        }
         let mut left = claimed.len();
         let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
         for claimed in claimed {
@@ -233,15 +242,6 @@ fn defer_refused(refused: Task) {
         true => refused,
         false => Task::new(label, priority, move || drop(refused)),
     });
-}
-
-fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) -> Task {
-    let (priority, ticketed) = (claimed.priority, claimed.ticketed.clone());
-    let unit = Box::new(QueuedUnit { claimed: Some(claimed), outstanding });
-    match ticketed {
-        None => Task::of(priority, unit),
-        Some(ticketed) => ticketed.hold(unit),
-    }
 }
 
 /// A task of the embedder.
@@ -341,108 +341,9 @@ impl<F: FnOnce(&ExecutionSession) + Send + 'static> Drop for Told<F> {
     }
 }
 
-/// A claimed unit on its way to a worker. Dropping it unrun fails its symbols.
-struct QueuedUnit {
-    /// Taken when it runs.
-    claimed: Option<ClaimedUnit<Box<dyn MaterializationUnit>>>,
-    /// Counts the task in until the unit has run, or its symbols have failed.
-    outstanding: Outstanding,
-}
-
-impl Work for QueuedUnit {
-    fn label(&self) -> &str {
-        self.claimed.as_ref().map_or("", |claimed| claimed.unit_name.as_str())
-    }
-
-    fn keep_label(&self) -> TaskLabel {
-        "unit.materialize".into()
-    }
-
-    fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
-        let session = self.outstanding.session().clone();
-        Box::new(move |task| session.offer(task).map(|()| session.run_ready()))
-    }
-
-    /// Runs the unit, unless nobody wants it any more: then it goes back to its rows. Should it be less urgent than it was
-    /// when it was dispatched, it is dispatched again.
-    fn run(mut self: Box<Self>) {
-        let session = self.outstanding.session();
-        let Some(claimed) = self.claimed.take() else { return };
-        if weakened("withdraw::decides_before_it_gives_back")
-            && !session.transact(|state, _| state.is_wanted(&claimed))
-        {
-            return session.transact(|state, effects| state.put_back(claimed, effects));
-        }
-        let here = session.begun_here();
-        // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
-        let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
-            true => Begin::Now(claimed),
-            false => session.transact(|state, effects| state.begin(claimed, here, effects)),
-        };
-        let begun = match begun {
-            Begin::Now(begun) => begun,
-            Begin::Later(claimed, ticketed) => {
-                let session = session.clone();
-                self.claimed = Some(claimed);
-                // A dispatcher that takes no more tasks still runs those it has.
-                if let Err(refused) = session.offer(ticketed.hold(self)) {
-                    refused.run();
-                }
-                return session.run_ready();
-            }
-            Begin::Never => return,
-        };
-        let priority = begun.priority;
-        let (mut unit, discarded, duty) = session.duty_of(begun);
-        let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name(), %priority);
-        // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-        let (ended, failed) = frame::run_counting(session, move || {
-            holding::materializes(&duty, priority);
-            let responsibility = frame::attach(duty);
-            let _entered = span.entered();
-            discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
-            unit.materialize(responsibility);
-        });
-        // One that had finished or parked its responsibility has no symbol left to fail.
-        if let (Err(message), 0) = (ended, failed) {
-            session.report_from_task(SessionError::Panicked { place: "a unit", message });
-        }
-    }
-}
-
-impl Drop for QueuedUnit {
-    fn drop(&mut self) {
-        let Some(claimed) = self.claimed.take() else { return };
-        let outstanding = self.outstanding.session().outstanding();
-        run_soon(self.keep_label(), move || {
-            let session = outstanding.session();
-            let (unit, _, mut duty) = session.duty_of(claimed);
-            duty.fail(FailureCause::NotDispatched);
-            if let Err(message) = frame::run(session, move || drop(unit)) {
-                let place = "the drop of a unit";
-                session.report_from_task(SessionError::Panicked { place, message });
-            }
-        });
-    }
-}
-
 /// What a dispatcher drops goes on from this thread's outermost loop: whoever gave it to the dispatcher may not have
 /// finished.
-fn run_soon(label: impl Into<TaskLabel>, run: impl FnOnce() + Send + 'static) {
+pub(super) fn run_soon(label: impl Into<TaskLabel>, run: impl FnOnce() + Send + 'static) {
     crate::in_place::defer(Task::new(label, TaskPriority::Demanded, run));
     crate::in_place::run_ready();
-}
-
-impl ExecutionSession {
-    /// Takes a claimed unit apart: the unit, what it is to `discard`, and the duty for its symbols.
-    fn duty_of(
-        &self,
-        claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
-    ) -> (Box<dyn MaterializationUnit>, Vec<SymbolName>, Duty) {
-        let ClaimedUnit {
-            unit, discarded, claim, dylib, dylib_name, unit_name, symbols, initializer, ..
-        } = claimed;
-        let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
-        (unit, discarded, Duty { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None })
-    }
 }
