@@ -247,7 +247,7 @@ fn defer_refused(refused: Task) {
 /// A task of the embedder.
 fn counted(task: Task, outstanding: Outstanding) -> Task {
     let (label, priority) = (task.keep_label(), task.priority());
-    let mut counted = CountedTask { task: Some(task), outstanding };
+    let mut counted = CountedTask(Some((task, outstanding)));
     Task::new(label, priority, move || counted.run())
 }
 
@@ -276,38 +276,27 @@ fn user_task(
     place: &'static str,
     code: impl FnOnce(&ExecutionSession) + Send + 'static,
 ) -> Task {
-    let mut told = Told { label, place, code: Some(code), outstanding };
+    let mut told = Told { label, place, code: Some((code, outstanding)) };
     Task::new(label, TaskPriority::Demanded, move || told.run()).run_when_refused()
 }
 
 /// A task of the embedder on its way to a worker.
-struct CountedTask {
-    /// Taken when it runs.
-    task: Option<Task>,
-    /// Counts the task in until it has run, or is gone.
-    outstanding: Outstanding,
-}
+struct CountedTask(
+    /// Taken when it runs. The count tells of the task until it has run, or is gone.
+    Option<(Task, Outstanding)>,
+);
 
 impl CountedTask {
     fn run(&mut self) {
-        let Some(task) = self.task.take() else { return };
-        let session = self.outstanding.session();
-        if let Err(message) = frame::run(session, move || task.run()) {
-            session.report_from_task(SessionError::Panicked { place: "a task", message });
-        }
+        let Some((task, outstanding)) = self.0.take() else { return };
+        run_embedders(outstanding, "a task", |_| task.run());
     }
 }
 
 impl Drop for CountedTask {
     fn drop(&mut self) {
-        let Some(task) = self.task.take() else { return };
-        let outstanding = self.outstanding.session().outstanding();
-        run_soon(task.keep_label(), move || {
-            let session = outstanding.session();
-            if let Err(message) = frame::run(session, move || drop(task)) {
-                session.report_from_task(SessionError::Panicked { place: A_DROP, message });
-            }
-        });
+        let Some((task, outstanding)) = self.0.take() else { return };
+        run_soon(task.keep_label(), move || run_embedders(outstanding, A_DROP, |_| drop(task)));
     }
 }
 
@@ -316,29 +305,33 @@ impl Drop for CountedTask {
 struct Told<F: FnOnce(&ExecutionSession) + Send + 'static> {
     label: &'static str,
     place: &'static str,
-    /// Taken when it runs.
-    code: Option<F>,
-    /// Counts the task in until the code has run.
-    outstanding: Outstanding,
+    /// Taken when it runs. The count tells of the task until the code has run.
+    code: Option<(F, Outstanding)>,
 }
 
 impl<F: FnOnce(&ExecutionSession) + Send + 'static> Told<F> {
     fn run(&mut self) {
-        let Some(code) = self.code.take() else { return };
-        let (session, place) = (self.outstanding.session(), self.place);
-        if let Err(message) = frame::run(session, move || code(session)) {
-            session.report_from_task(SessionError::Panicked { place, message });
-        }
+        let Some((code, outstanding)) = self.code.take() else { return };
+        run_embedders(outstanding, self.place, code);
     }
 }
 
 impl<F: FnOnce(&ExecutionSession) + Send + 'static> Drop for Told<F> {
     fn drop(&mut self) {
         let Some(code) = self.code.take() else { return };
-        let (label, place, outstanding) = (self.label, self.place, self.outstanding.session().outstanding());
-        let mut told = Self { label, place, code: Some(code), outstanding };
-        run_soon(label, move || told.run());
+        let mut told = Self { label: self.label, place: self.place, code: Some(code) };
+        run_soon(self.label, move || told.run());
     }
+}
+
+/// Runs a task's code of the embedder, and then, when it is counted no more, what was left to this thread meanwhile.
+fn run_embedders(outstanding: Outstanding, place: &'static str, code: impl FnOnce(&ExecutionSession)) {
+    let session = outstanding.session();
+    if let Err(message) = frame::run(session, || code(session)) {
+        session.report_from_task(SessionError::Panicked { place, message });
+    }
+    drop(outstanding);
+    crate::in_place::run_ready();
 }
 
 /// What a dispatcher drops goes on from this thread's outermost loop: whoever gave it to the dispatcher may not have

@@ -45,51 +45,11 @@ impl Work for QueuedUnit {
         Box::new(move |task| session.offer(task).map(|()| session.run_ready()))
     }
 
-    /// Runs the unit, unless nobody wants it any more: then it goes back to its rows. Should it be less urgent than it was
-    /// when it was dispatched, it is dispatched again.
+    /// Runs the unit, and then, when it is counted no more, what was left to this thread meanwhile.
     fn run(mut self: Box<Self>) {
         let Some((claimed, outstanding)) = self.0.take() else { return };
-        let session = outstanding.session();
-        if weakened("withdraw::decides_before_it_gives_back")
-            && !session.transact(|state, _| state.is_wanted(&claimed))
-        {
-            return session.transact(|state, effects| state.put_back(claimed, effects));
-        }
-        let here = session.begun_here();
-        // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
-        let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
-            true => Begin::Now(claimed),
-            false => session.transact(|state, effects| state.begin(claimed, here, effects)),
-        };
-        let begun = match begun {
-            Begin::Now(begun) => begun,
-            Begin::Later(claimed, ticketed) => {
-                let session = session.clone();
-                self.0 = Some((claimed, outstanding));
-                // A dispatcher that takes no more tasks still runs those it has.
-                if let Err(refused) = session.offer(ticketed.hold(self)) {
-                    refused.run();
-                }
-                return session.run_ready();
-            }
-            Begin::Never => return,
-        };
-        let priority = begun.priority;
-        let (mut unit, discarded, duty) = session.duty_of(begun);
-        let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name(), %priority);
-        // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-        let (ended, failed, outstanding) = frame::run_task(outstanding, move || {
-            holding::materializes(&duty, priority);
-            let responsibility = frame::attach(duty);
-            let _entered = span.entered();
-            discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
-            unit.materialize(responsibility);
-        });
-        // One that had finished or parked its responsibility has no symbol left to fail.
-        if let (Err(message), 0, Some(outstanding)) = (ended, failed, outstanding) {
-            let error = SessionError::Panicked { place: "a unit", message };
-            outstanding.session().report_from_task(error);
-        }
+        materialize(claimed, outstanding);
+        crate::in_place::run_ready();
     }
 }
 
@@ -105,6 +65,56 @@ impl Drop for QueuedUnit {
                 session.report_from_task(SessionError::Panicked { place, message });
             }
         });
+    }
+}
+
+/// Runs a unit, unless nobody wants it any more: then it goes back to its rows. Should it be less urgent than it was when
+/// it was dispatched, it is dispatched again.
+fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) {
+    let session = outstanding.session();
+    if weakened("withdraw::decides_before_it_gives_back")
+        && !session.transact(|state, _| state.is_wanted(&claimed))
+    {
+        return session.transact(|state, effects| state.put_back(claimed, effects));
+    }
+    let here = session.begun_here();
+    // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
+    let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
+        true => Begin::Now(claimed),
+        false => {
+            // The task is counted, and in no frame yet.
+            let _held_back = crate::in_place::hold_back();
+            session.transact(|state, effects| state.begin(claimed, here, effects))
+        }
+    };
+    let begun = match begun {
+        Begin::Now(begun) => begun,
+        Begin::Later(claimed, ticketed) => {
+            let session = session.clone();
+            let ticket = ticketed.hold(Box::new(QueuedUnit(Some((claimed, outstanding)))));
+            // A dispatcher that takes no more tasks still runs those it has.
+            if let Err(refused) = session.offer(ticket) {
+                refused.run();
+            }
+            return session.run_ready();
+        }
+        Begin::Never => return,
+    };
+    let priority = begun.priority;
+    let (mut unit, discarded, duty) = session.duty_of(begun);
+    let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name(), %priority);
+    // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
+    let (ended, failed, outstanding) = frame::run_task(outstanding, move || {
+        holding::materializes(&duty, priority);
+        let responsibility = frame::attach(duty);
+        let _entered = span.entered();
+        discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
+        unit.materialize(responsibility);
+    });
+    // One that had finished or parked its responsibility has no symbol left to fail.
+    if let (Err(message), 0, Some(outstanding)) = (ended, failed, outstanding) {
+        let error = SessionError::Panicked { place: "a unit", message };
+        outstanding.session().report_from_task(error);
     }
 }
 
