@@ -1,5 +1,7 @@
 //! Units of work, and who runs them.
 
+pub(crate) mod ticket;
+
 use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
@@ -7,6 +9,9 @@ use std::time::Duration;
 use crate::sync::{Arc, Latch};
 
 /// How urgently a task is wanted. Later variants go first.
+///
+/// Priority follows demand: that of a unit's task changes with the lookups that need the unit, also while it is queued. What
+/// has begun is not slowed down, and what tells somebody an answer is always Demanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskPriority {
     /// When nothing else is left.
@@ -17,6 +22,17 @@ pub enum TaskPriority {
     Lazy,
     /// A lookup waits for it.
     Demanded,
+}
+
+impl fmt::Display for TaskPriority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::Speculative => "speculative",
+            Self::Lazy => "lazy",
+            Self::Demanded => "demanded",
+        })
+    }
 }
 
 /// One piece of work: a unit to materialize, or user code to run after the lock is gone.
@@ -35,6 +51,10 @@ pub(crate) trait Work: Send {
     fn label(&self) -> &str;
     /// See [`Task::keep_label`].
     fn keep_label(&self) -> TaskLabel;
+    /// How to give the dispatcher that has this work another task for it; without a way the task is refused.
+    fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
+        Box::new(Err)
+    }
     fn run(self: Box<Self>);
 }
 
@@ -65,6 +85,8 @@ impl Task {
     }
 
     /// How urgently the task was wanted when it was made.
+    ///
+    /// A unit that becomes more urgent is dispatched again with its new priority; the older task then does nothing.
     pub fn priority(&self) -> TaskPriority {
         self.priority
     }

@@ -28,7 +28,11 @@ pub trait MaterializationUnit: Send {
         None
     }
 
-    /// How urgently the unit's task should run. Asked once, when the unit is defined.
+    /// How urgent the unit is for lookups that do not say how urgent they are, do not block a thread and are made on no
+    /// unit's behalf ([`LookupRequest::priority`](crate::LookupRequest::priority)). Asked once, when the unit is defined.
+    ///
+    /// Neither a floor nor a ceiling: the unit's task is as urgent as the most urgent lookup that needs it, directly or
+    /// through other units, for as long as there is one.
     fn priority(&self) -> TaskPriority {
         TaskPriority::Demanded
     }

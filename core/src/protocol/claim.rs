@@ -5,14 +5,16 @@
 
 use smallvec::SmallVec;
 
-use crate::sync::weakened;
-use crate::{EventKind, FailureCause, SymbolName};
+use crate::sync::{Arc, weakened};
+use crate::task::ticket::Ticketed;
+use crate::{EventKind, FailureCause, SymbolName, TaskPriority};
 
 use super::define::WaitingUnit;
 use super::demand::Losses;
 use super::effects::{ClaimedUnit, Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use super::row::{Row, RowState, Source, Waiting};
+use super::urgency::Followers;
 use super::why::Begun;
 use super::{Payload, SessionState};
 
@@ -28,6 +30,20 @@ pub(crate) struct Claim {
     pub(crate) carried: usize,
     /// When and where the unit began, if that is noted.
     pub(crate) begun: Option<Box<Begun>>,
+    /// The highest among the needs for its symbols (`urgency.rs`).
+    pub(crate) priority: TaskPriority,
+    /// What the priority passes on to.
+    pub(crate) followers: Option<Box<Followers>>,
+}
+
+/// Whether a claimed unit starts.
+pub(crate) enum Begin<U> {
+    /// At once.
+    Now(ClaimedUnit<U>),
+    /// With a ticket of its present priority: it was dispatched with a higher one.
+    Later(ClaimedUnit<U>, Arc<Ticketed>),
+    /// It has gone back to its rows, or out.
+    Never,
 }
 
 /// A few rows, mostly one.
@@ -36,8 +52,9 @@ pub(crate) type Rows = SmallVec<[RowId; 2]>;
 impl<P: Payload> SessionState<P> {
     /// Moves the unit that waits in `row` out of its rows: all of them are Materializing from now on.
     ///
-    /// One whose address is known is Ready instead. Does nothing if the row was claimed before.
-    pub(crate) fn claim(&mut self, row: RowId, effects: &mut Effects<P>) {
+    /// One whose address is known is Ready instead. Does nothing if the row was claimed before. What it is claimed for
+    /// is as urgent as `need`; without one the unit says so itself.
+    pub(crate) fn claim(&mut self, row: RowId, need: Option<TaskPriority>, effects: &mut Effects<P>) {
         if let RowState::NeverSearched { source: Source::Address(address) } = self.rows[row].state {
             self.bind(row, address, effects);
             return;
@@ -49,12 +66,15 @@ impl<P: Payload> SessionState<P> {
             _ => waiting.symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
         };
         let carried = rows.len();
-        let claim = self.claims.insert(Claim { dylib, tracker, rows, carried, begun: None });
+        let priority = need.unwrap_or(waiting.priority);
+        let claim = Claim { dylib, tracker, rows, carried, begun: None, priority, followers: None };
+        let claim = self.claims.insert(claim);
         for &named in &self.claims[claim].rows {
             if named == row || !weakened("lookup::claims_one_symbol_of_the_unit") {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }
+        self.note_own_priority(claim, waiting.priority);
         self.hand_over(claim, waiting, effects);
     }
 
@@ -68,7 +88,8 @@ impl<P: Payload> SessionState<P> {
         let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, discarded } = waiting;
         let row = &mut self.claims[claim];
         row.begun = None;
-        let dylib = row.dylib;
+        let (dylib, now) = (row.dylib, row.priority);
+        let ticketed = (now < TaskPriority::Demanded).then(|| row.ticketed(&unit_name));
         let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
             let (dylib, unit) = (dylib_name.clone(), unit_name.clone());
@@ -83,7 +104,9 @@ impl<P: Payload> SessionState<P> {
             unit_name,
             symbols,
             initializer,
-            priority,
+            own_priority: priority,
+            priority: now,
+            ticketed,
             losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
         });
     }
@@ -97,23 +120,33 @@ impl<P: Payload> SessionState<P> {
         claimed: ClaimedUnit<P::Unit>,
         here: Option<Box<Begun>>,
         effects: &mut Effects<P>,
-    ) -> Option<ClaimedUnit<P::Unit>> {
+    ) -> Begin<P::Unit> {
         let claim = claimed.claim;
         if self.live_claim(claim).is_none() {
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
-            return None;
+            return Begin::Never;
         }
         if self.is_cancelled() {
             self.fail(claim, FailureCause::Closed, effects);
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
-            return None;
+            return Begin::Never;
         }
         if self.is_wanted(&claimed) || weakened("withdraw::starts_what_nobody_wants") {
-            self.claims[claim].begun = here;
-            return Some(claimed);
+            let row = &mut self.claims[claim];
+            // What has tickets was looked at by the one that runs.
+            if claimed.ticketed.is_none() && row.priority < claimed.priority {
+                let ticketed = row.ticketed(&claimed.unit_name);
+                let (priority, losses) = (row.priority, self.losses.count());
+                return Begin::Later(
+                    ClaimedUnit { priority, losses, ticketed: Some(ticketed.clone()), ..claimed },
+                    ticketed,
+                );
+            }
+            row.begun = here;
+            return Begin::Now(claimed);
         }
         self.put_back(claimed, effects);
-        None
+        Begin::Never
     }
 
     /// Whether anybody waits for, or depends on, what the unit provides.
@@ -124,7 +157,8 @@ impl<P: Payload> SessionState<P> {
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
     pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
         let claim = claimed.claim;
-        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, priority, .. } = claimed;
+        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, .. } = claimed;
+        let priority = claimed.own_priority;
         let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
@@ -152,10 +186,12 @@ impl<P: Payload> SessionState<P> {
 
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
-        let Claim { dylib, tracker, ref begun, .. } = *self.live_claim(claim)?;
+        let Claim { dylib, tracker, ref begun, priority, .. } = *self.live_claim(claim)?;
         let (begun, mut rows) = (begun.clone(), Rows::new());
-        let delegated = Claim { dylib, tracker, rows: Rows::new(), carried: 0, begun };
+        let followers = Some(Box::new(Followers::of_delegate(claim)));
+        let delegated = Claim { dylib, tracker, rows: Rows::new(), carried: 0, begun, priority, followers };
         let delegate = self.claims.insert(delegated);
+        self.claims[claim].followers.get_or_insert_default().has_delegated = true;
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };
             rows.push(row);

@@ -212,6 +212,7 @@ impl<P: Payload> SessionState<P> {
         let waiting = WaitingUnit { unit, name, symbols, initializer, priority, discarded: Vec::new() };
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
+            self.take_over_at(claim, waiting.priority, effects);
             self.hand_over(claim, waiting, effects);
         } else {
             self.claims.remove(claim);

@@ -9,15 +9,16 @@ use smallvec::SmallVec;
 use crate::sync::weakened;
 use crate::{
     JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib, SymbolFlags,
-    SymbolLookupFlags, SymbolName,
+    SymbolLookupFlags, SymbolName, TaskPriority,
 };
 
 use super::alias::AliasEdge;
 use super::effects::Effects;
 use super::generate::Suspended;
-use super::ids::{ClaimId, DylibId, QueryId, RowId};
+use super::ids::{DylibId, QueryId, RowId};
 use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
 use super::row::{Row, RowState, Source};
+use super::urgency::Asker;
 use super::{Payload, SessionState};
 
 /// What a lookup searches, where.
@@ -37,8 +38,10 @@ pub(crate) struct Search {
     pub(crate) on_behalf_of: Option<QueryId>,
     /// The work in progress of a closing session may still look up.
     pub(crate) by_task: bool,
-    /// The unit that asks, for explanations.
-    pub(crate) asked_by: Option<ClaimId>,
+    /// The unit that asks.
+    pub(crate) asked_by: Option<Asker>,
+    /// How urgent the lookup says it is.
+    pub(crate) priority: Option<TaskPriority>,
 }
 
 /// Dylibs to search, mostly one or two.
@@ -81,10 +84,12 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         let matches = self.match_all(&search);
+        let (priority, inherits_from) = self.urgency_of(&search);
+        let (asker, asked_by) = (search.asked_by, search.asked_by.map(|asker| asker.claim));
         if matches.may_generate {
-            let asked_by = search.asked_by;
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
-            let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by });
+            let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by, priority });
+            self.note_asked(inherits_from, query);
             if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) {
                 self.aliases.seek(&suspended.search.aliases, query);
             }
@@ -93,21 +98,23 @@ impl<P: Payload> SessionState<P> {
         }
         if search.flags_only {
             let answer = self.answer_flags(&search, &matches.rows);
-            effects.complete(handler, answer);
+            effects.complete_for(asker, handler, answer);
             return None;
         }
-        match self.accept(&mut search, &matches.rows, effects) {
+        match self.accept(&mut search, &matches.rows, priority, effects) {
             Ok(lodged) => {
                 let query = self.queries.insert(Query {
                     handler: Some(handler),
                     phase: Phase::Lodged(lodged),
-                    asked_by: search.asked_by,
+                    asked_by,
+                    priority,
                 });
+                self.note_asked(inherits_from, query);
                 self.wait_or_complete(query, effects).then_some(query)
             }
             Err(error) => {
                 let symbols = search.symbols.len();
-                effects.complete(handler, Err(error));
+                effects.complete_for(asker, handler, Err(error));
                 self.observe(effects, || crate::EventKind::QueryFailed { symbols });
                 None
             }
@@ -152,12 +159,15 @@ impl<P: Payload> SessionState<P> {
         if suspended.search.flags_only {
             let answer = self.answer_flags(&suspended.search, &matches.rows);
             self.set_phase(query, Phase::Suspended(suspended));
+            let asker = self.queries.get(query).and_then(Query::asker);
             if let Some((handler, _)) = self.take_out(query) {
-                effects.complete(handler, answer);
+                effects.complete_for(asker, handler, answer);
             }
             return;
         }
-        match self.accept(&mut suspended.search, &matches.rows, effects) {
+        // It may have become more urgent on its way.
+        let priority = self.queries.get(query).and_then(|query| query.priority);
+        match self.accept(&mut suspended.search, &matches.rows, priority, effects) {
             Ok(lodged) => {
                 self.set_phase(query, Phase::Lodged(lodged));
                 self.wait_or_complete(query, effects);
@@ -223,6 +233,7 @@ impl<P: Payload> SessionState<P> {
         &mut self,
         search: &mut Search,
         rows: &[Option<RowId>],
+        priority: Option<TaskPriority>,
         effects: &mut Effects<P>,
     ) -> Result<Lodged, LookupError> {
         let aliases = self.refuse(search, rows).map_or_else(|| self.add_aliases(search, rows), Err)?;
@@ -233,7 +244,7 @@ impl<P: Payload> SessionState<P> {
         let mut entries = Vec::with_capacity(rows.len());
         for ((name, _), &row) in symbols.into_iter().zip(rows) {
             let Some(row) = row else { continue };
-            self.claim(row, effects);
+            self.claim(row, priority, effects);
             entries.push(Entry { name, row, progress: self.progress_of(row, required_state) });
         }
         let outstanding = entries.iter().filter(|entry| entry.waits()).count();
@@ -251,6 +262,7 @@ impl<P: Payload> SessionState<P> {
         for entry in 0..lodged.entries.len() {
             self.lodge(query, entry);
         }
+        self.raise_entries(query);
         self.wait_moved(query, effects);
         true
     }

@@ -183,7 +183,10 @@ impl<P: Payload> SessionState<P> {
         };
         let dylib = self.dylib_name_of(row);
         let demand = match detail {
-            Detail::Everything => self.demand_for(row),
+            Detail::Everything => {
+                let priority = row.waiting().map(|_| self.priority_of(id));
+                Demand { priority, ..self.demand_for(row) }
+            }
             Detail::AtHand => Demand::default(),
         };
         Why { symbol: row.name.clone(), dylib, state, demand }

@@ -9,7 +9,9 @@
 
 use std::cell::RefCell;
 
+use crate::TaskPriority;
 use crate::protocol::ids::{ClaimId, QueryId, WaitId};
+use crate::protocol::urgency::Asker;
 use crate::protocol::waits_for::Holdings;
 use crate::responsibility::Duty;
 use crate::sync::thread_local;
@@ -36,8 +38,8 @@ struct ThisThread {
     free: Vec<usize>,
     /// The numbers of the frames on the thread's stack, outermost first. Frame 0 is the thread itself.
     frames: Vec<u64>,
-    /// The units that frames materialize, each with its frame.
-    units: Vec<(u64, SessionTag, ClaimId)>,
+    /// The units that frames materialize, or answer on behalf of, each with its frame.
+    units: Vec<(u64, SessionTag, Asker)>,
     frames_begun: u64,
     /// How much the thread has ever taken.
     taken: u64,
@@ -165,18 +167,22 @@ impl Drop for OnStack {
     }
 }
 
-/// Notes that the innermost frame materializes a unit.
-pub(super) fn materializes(duty: &Duty) {
-    let (tag, claim) = (duty.session().tag(), duty.claim);
-    with(|thread| thread.units.push((thread.innermost(), tag, claim)));
+/// Notes that the innermost frame materializes a unit, which was that urgent when it began.
+pub(super) fn materializes(duty: &Duty, priority: TaskPriority) {
+    answers(duty.session().tag(), Asker { claim: duty.claim, priority });
 }
 
-/// The unit of the session on whose behalf this thread asks, if it asks from a unit's own frame.
-pub(super) fn asks(session: SessionTag) -> Option<ClaimId> {
+/// Notes that the innermost frame goes on with what `asker` has asked for.
+pub(super) fn answers(session: SessionTag, asker: Asker) {
+    with(|thread| thread.units.push((thread.innermost(), session, asker)));
+}
+
+/// The unit of the session on whose behalf this thread asks, if it asks from a unit's own frame or from an answer to it.
+pub(super) fn asks(session: SessionTag) -> Option<Asker> {
     with(|thread| {
         let innermost = thread.innermost();
         let unit = thread.units.last().filter(|(frame, tag, _)| (*frame, *tag) == (innermost, session));
-        unit.map(|(.., claim)| *claim)
+        unit.map(|(.., asker)| *asker)
     })
     .flatten()
 }

@@ -1,5 +1,7 @@
 //! The symbol protocol seen from outside, without LLVM: what the tests share.
 
+pub mod by_priority;
+
 use std::sync::{Arc, mpsc};
 
 use uruk_core::{

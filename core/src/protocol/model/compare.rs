@@ -33,7 +33,7 @@ impl Harness {
         let ended: BTreeSet<_> = completed.iter().map(|completed| completed.handler).collect();
         assert_eq!(ended.len(), completed.len(), "a lookup ends once");
         assert_eq!(ended, expected.keys().copied().collect(), "the lookups that ended");
-        for Completed { handler, outcome } in completed {
+        for Completed { handler, outcome, .. } in completed {
             let expected = &expected[&handler];
             let alias_lookup = self.alias_lookups.remove(&handler);
             let mut answer = None;

@@ -166,6 +166,7 @@ impl Harness {
             on_behalf_of: query.made_for.map(|query| self.ids.queries[&query]),
             by_task,
             asked_by: None,
+            priority: None,
         };
         let searched: Vec<_> = query.order.iter().map(|(dylib, _)| self.dylib_name(*dylib)).collect();
         let id = self.state.lookup(search, number, |position| searched[position].clone(), &mut effects);

@@ -259,12 +259,15 @@ impl<P: Copy> WaitingForest<P> {
 
     /// The groups that depend on this very node, each by the payload of its first node.
     pub(crate) fn dependants(&self, node: NodeId) -> impl Iterator<Item = P> {
+        self.dependant_edges(node).map(|edge| self.arena.nodes[self.arena.edges[edge].source].payload)
+    }
+
+    fn dependant_edges(&self, node: NodeId) -> impl Iterator<Item = u32> {
         let first = self.first_dependant(node);
-        let edges = std::iter::successors((first != NONE).then_some(first), |&edge| {
+        std::iter::successors((first != NONE).then_some(first), |&edge| {
             let next = self.arena.edges[edge].next_dependant;
             (next != NONE).then_some(next)
-        });
-        edges.map(|edge| self.arena.nodes[self.arena.edges[edge].source].payload)
+        })
     }
 
     /// What the node's component still waits for, by payload: the targets that are not Ready of the edges
@@ -291,6 +294,20 @@ impl<P: Copy> WaitingForest<P> {
             .map(|edge| edge.target)
             .filter(|&target| self.state(target) != NodeState::Gone)
             .map(|target| self.arena.nodes[target.index].payload)
+    }
+
+    /// The components of the groups that depend on this very node. May repeat itself.
+    pub(crate) fn dependant_components(&self, node: NodeId) -> impl Iterator<Item = u32> {
+        self.dependant_edges(node).filter_map(|edge| self.arena.find_unchanged(self.arena.edges[edge].source))
+    }
+
+    /// The nodes of a component that exists, by payload; those that have failed too.
+    pub(crate) fn members_of_component(&self, component: u32) -> impl Iterator<Item = P> {
+        let members = std::iter::successors(Some(component), move |&node| {
+            let next = self.arena.nodes[node].component;
+            (next != component).then_some(next)
+        });
+        members.map(|node| self.arena.nodes[node].payload)
     }
 
     /// How many nodes exist.
