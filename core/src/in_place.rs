@@ -125,6 +125,15 @@ pub(crate) fn defer(task: Task) {
     enqueue(Queued { task, counted: None });
 }
 
+/// Queues the end of a task that a dispatcher has refused: it runs if it tells somebody something, and is dropped otherwise.
+pub(crate) fn defer_refused(refused: Task) {
+    let (label, priority) = (refused.keep_label(), refused.priority());
+    defer(match refused.runs_when_refused() {
+        true => refused,
+        false => Task::new(label, priority, move || drop(refused)),
+    });
+}
+
 /// Runs the thread's queue, unless a loop further out does so anyway.
 pub(crate) fn run_ready() {
     if with(|thread| thread.depth > 0 || thread.queue.is_empty()).unwrap_or(true) {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::SerialQueue;
+use crate::serial_queue::{Outside, Ticket};
 use crate::sync::{Arc, Latch};
 
 /// How urgently a task is wanted. Later variants go first.
@@ -27,6 +29,8 @@ pub struct Task {
     priority: TaskPriority,
     /// It tells somebody something that must be told even when no dispatcher takes it.
     runs_when_refused: bool,
+    /// Whose other tasks must not run at the same time.
+    serial_queue: Option<SerialQueue>,
     work: Box<dyn Work>,
 }
 
@@ -36,6 +40,10 @@ pub(crate) trait Work: Send {
     /// See [`Task::keep_label`].
     fn keep_label(&self) -> TaskLabel;
     fn run(self: Box<Self>);
+    /// The task is the turn of another, which waits in a [`SerialQueue`].
+    fn as_ticket(&mut self) -> Option<&mut Ticket> {
+        None
+    }
 }
 
 impl Task {
@@ -49,7 +57,7 @@ impl Task {
     }
 
     pub(crate) fn of(priority: TaskPriority, work: Box<dyn Work>) -> Self {
-        Self { priority, runs_when_refused: false, work }
+        Self { priority, runs_when_refused: false, serial_queue: None, work }
     }
 
     /// What to call the task in traces.
@@ -69,6 +77,12 @@ impl Task {
         self.priority
     }
 
+    /// The same without [`Self::in_queue`].
+    pub(crate) fn in_no_queue(mut self) -> Self {
+        self.serial_queue = None;
+        self
+    }
+
     pub(crate) fn run_when_refused(mut self) -> Self {
         self.runs_when_refused = true;
         self
@@ -78,9 +92,32 @@ impl Task {
         self.runs_when_refused
     }
 
+    /// Makes it a task of `queue`: [`ExecutionSession::dispatch`](crate::ExecutionSession::dispatch) has it run when no other
+    /// of the queue does. For a dispatcher of one's own, see [`SerialQueue::dispatch`].
+    #[must_use]
+    pub fn in_queue(mut self, queue: &SerialQueue) -> Self {
+        self.serial_queue = Some(queue.clone());
+        self
+    }
+
+    /// The queue whose other tasks must not run at the same time.
+    pub fn serial_queue(&self) -> Option<&SerialQueue> {
+        self.serial_queue.as_ref()
+    }
+
     /// Runs the task on this thread.
     pub fn run(self) {
+        let _outside = Outside::enter();
         self.work.run();
+    }
+
+    /// Runs the task in whatever section this thread is: that which it has entered for it, if the task is one of a queue.
+    pub(crate) fn run_in_section(self) {
+        self.work.run();
+    }
+
+    pub(crate) fn work_mut(&mut self) -> &mut dyn Work {
+        &mut *self.work
     }
 }
 

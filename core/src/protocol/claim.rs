@@ -5,8 +5,9 @@
 
 use smallvec::SmallVec;
 
+use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
-use crate::{EventKind, FailureCause, SymbolName};
+use crate::{EventKind, FailureCause, SerialQueue, SymbolName};
 
 use super::define::WaitingUnit;
 use super::demand::Losses;
@@ -27,6 +28,8 @@ pub(crate) struct Claim {
     pub(crate) rows: Rows,
     /// How many rows carry the claim.
     pub(crate) carried: usize,
+    /// The queue in which the unit's task waits for its turn, until the unit begins.
+    pub(crate) queued_in: Option<SerialQueueId>,
     /// When and where the unit began, if that is noted.
     pub(crate) begun: Option<Box<Begun>>,
 }
@@ -50,7 +53,15 @@ impl<P: Payload> SessionState<P> {
             _ => waiting.symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
         };
         let (unit_name, carried) = (waiting.name.clone(), rows.len());
-        let claim = self.claims.insert(Claim { dylib, tracker, unit_name, rows, carried, begun: None });
+        let claim = self.claims.insert(Claim {
+            dylib,
+            tracker,
+            unit_name,
+            rows,
+            carried,
+            queued_in: None,
+            begun: None,
+        });
         for &named in &self.claims[claim].rows {
             if named == row || !weakened("lookup::claims_one_symbol_of_the_unit") {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
@@ -66,9 +77,12 @@ impl<P: Payload> SessionState<P> {
         waiting: WaitingUnit<P::Unit>,
         effects: &mut Effects<P>,
     ) {
-        let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, discarded } = waiting;
+        let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, serial_queue, discarded } =
+            waiting;
         let row = &mut self.claims[claim];
         row.begun = None;
+        row.queued_in = serial_queue.as_ref().map(SerialQueue::id);
+        self.waits_for.joins(row.queued_in);
         let dylib = row.dylib;
         let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
@@ -85,6 +99,7 @@ impl<P: Payload> SessionState<P> {
             symbols,
             initializer,
             priority,
+            serial_queue,
             losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
         });
     }
@@ -110,7 +125,9 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         if self.is_wanted(&claimed) || weakened("withdraw::starts_what_nobody_wants") {
-            self.claims[claim].begun = here;
+            let row = &mut self.claims[claim];
+            row.begun = here;
+            row.queued_in = None;
             return Some(claimed);
         }
         self.put_back(claimed, effects);
@@ -125,11 +142,21 @@ impl<P: Payload> SessionState<P> {
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
     pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
         let claim = claimed.claim;
-        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, priority, .. } = claimed;
+        let ClaimedUnit {
+            unit,
+            discarded,
+            unit_name: name,
+            symbols,
+            initializer,
+            priority,
+            serial_queue,
+            ..
+        } = claimed;
         let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
-        let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
+        let unit = WaitingUnit { unit, name, symbols, initializer, priority, serial_queue, discarded };
+        let unit = self.units.insert(unit);
         for row in rows {
             self.give_back(row, unit);
         }
@@ -155,7 +182,8 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
         let Claim { dylib, tracker, ref unit_name, ref begun, .. } = *self.live_claim(claim)?;
         let (unit_name, begun, mut rows) = (unit_name.clone(), begun.clone(), Rows::new());
-        let delegated = Claim { dylib, tracker, unit_name, rows: Rows::new(), carried: 0, begun };
+        let delegated =
+            Claim { dylib, tracker, unit_name, rows: Rows::new(), carried: 0, queued_in: None, begun };
         let delegate = self.claims.insert(delegated);
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };

@@ -5,8 +5,8 @@
 
 use crate::sync::Arc;
 use crate::{
-    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent,
-    SymbolFlagsMap, SymbolName, Task, TaskPriority,
+    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SerialQueue,
+    SessionEvent, SymbolFlagsMap, SymbolName, Task, TaskPriority,
 };
 
 use super::Payload;
@@ -91,6 +91,8 @@ pub(crate) struct ClaimedUnit<U> {
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
+    /// Where its task waits for its turn.
+    pub(crate) serial_queue: Option<SerialQueue>,
     /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
     pub(crate) losses: u64,
 }

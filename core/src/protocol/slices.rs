@@ -180,6 +180,7 @@ impl History {
             symbols,
             initializer: None,
             priority: TaskPriority::Demanded,
+            serial_queue: None,
             number: None,
             by_task: false,
         };

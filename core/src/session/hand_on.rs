@@ -119,9 +119,14 @@ impl ExecutionSession {
     /// Gives a task to the dispatcher. If it is refused, the thread's own loop drops it, which fails
     /// what it owns, or runs it if it only tells somebody something.
     fn enqueue(&self, task: Task) {
-        match crate::panics::guard(|| self.0.dispatcher.dispatch(task)) {
+        let dispatcher = &self.0.dispatcher;
+        let dispatched = crate::panics::guard(|| match task.serial_queue().cloned() {
+            Some(queue) => queue.dispatch(dispatcher, task),
+            None => dispatcher.dispatch(task),
+        });
+        match dispatched {
             Ok(Ok(())) => {}
-            Ok(Err(refused)) => defer_refused(refused),
+            Ok(Err(refused)) => crate::in_place::defer_refused(refused),
             Err(message) => self.defer_report(message),
         }
     }
@@ -135,11 +140,16 @@ impl ExecutionSession {
         let mut left = claimed.len();
         let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
         for claimed in claimed {
-            tasks.push(unit_task(claimed, coming.next()));
+            let task = unit_task(claimed, coming.next());
+            match task.serial_queue() {
+                // Its turn may not have come.
+                Some(_) => self.enqueue(task),
+                None => tasks.push(task),
+            }
             left -= 1;
             if left == 0 || tasks.len() == BATCH_MAX {
                 match crate::panics::guard(|| self.0.dispatcher.dispatch_all(&mut tasks)) {
-                    Ok(()) => tasks.drain(..).for_each(defer_refused),
+                    Ok(()) => tasks.drain(..).for_each(crate::in_place::defer_refused),
                     Err(message) => {
                         self.defer_report(message);
                         tasks.drain(..).for_each(|task| self.enqueue(task));
@@ -213,23 +223,18 @@ pub(super) struct Handed<'a> {
     coming: Coming<'a>,
 }
 
-fn defer_refused(refused: Task) {
-    let (label, priority) = (refused.keep_label(), refused.priority());
-    crate::in_place::defer(match refused.runs_when_refused() {
-        true => refused,
-        false => Task::new(label, priority, move || drop(refused)),
-    });
-}
-
 fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) -> Task {
-    Task::of(claimed.priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding }))
+    let queue = claimed.serial_queue.clone();
+    let task = Task::of(claimed.priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding }));
+    queue.iter().fold(task, Task::in_queue)
 }
 
 /// A task of the embedder.
 fn counted(task: Task, outstanding: Outstanding) -> Task {
     let (label, priority) = (task.keep_label(), task.priority());
+    let queue = task.serial_queue().cloned();
     let mut counted = CountedTask { task: Some(task), outstanding };
-    Task::new(label, priority, move || counted.run())
+    queue.iter().fold(Task::new(label, priority, move || counted.run()), Task::in_queue)
 }
 
 fn answer_task(
@@ -267,7 +272,7 @@ impl CountedTask {
     fn run(&mut self) {
         let Some(task) = self.task.take() else { return };
         let session = self.outstanding.session();
-        if let Err(message) = frame::run(session, move || task.run()) {
+        if let Err(message) = frame::run(session, move || task.run_in_section()) {
             session.report_from_task(SessionError::Panicked { place: "a task", message });
         }
     }
@@ -343,8 +348,10 @@ impl Work for QueuedUnit {
             return session.transact(|state, effects| state.put_back(claimed, effects));
         }
         let here = session.begun_here();
-        // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
-        let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
+        // Without a loss of demand since it was claimed it is wanted, and the state need not be asked; that of a serial queue
+        // says that it waits there no more.
+        let asks = here.is_some() || claimed.serial_queue.is_some();
+        let begun = match !asks && session.0.losses.count() == claimed.losses {
             true => Some(claimed),
             false => session.transact(|state, effects| state.begin(claimed, here, effects)),
         };
