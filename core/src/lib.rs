@@ -96,7 +96,7 @@ pub use symbol::name::{SymbolName, SymbolStringPool};
 pub use symbol::set::{
     JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap, SymbolLookupFlags, SymbolMap,
 };
-pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
+pub use task::{HeldResource, Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};
 pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::SerialQueue;
@@ -295,6 +296,28 @@ pub enum WaitError {
     )]
     Holding {
         /// What it holds.
-        held: &'static str,
+        held: HeldResource,
     },
+}
+
+/// What a thread holds that nobody may wait on, and where it took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldResource {
+    /// In words that follow "this thread holds".
+    pub what: &'static str,
+    /// The call that took it, if that is known.
+    pub taken_at: Option<&'static Location<'static>>,
+}
+
+impl From<&'static str> for HeldResource {
+    fn from(what: &'static str) -> Self {
+        Self { what, taken_at: None }
+    }
+}
+
+impl fmt::Display for HeldResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)?;
+        self.taken_at.map_or(Ok(()), |place| write!(f, ", taken at {place}"))
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
-use uruk_core::sync::Latch;
+use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
     ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupError, SerialQueue, Shutdown, Task,
     TaskDispatcher, TaskPriority, absolute_symbols,
@@ -39,7 +39,7 @@ struct Kept {
 
 impl Kept {
     fn next(&self) -> Option<Task> {
-        self.tasks.lock().unwrap().pop_front()
+        self.tasks.lock().pop_front()
     }
 
     fn run_all(&self) {
@@ -54,7 +54,7 @@ impl TaskDispatcher for Kept {
         if self.closed.load(Ordering::Relaxed) {
             return Err(task);
         }
-        self.tasks.lock().unwrap().push_back(task);
+        self.tasks.lock().push_back(task);
         Ok(())
     }
 
@@ -76,11 +76,11 @@ struct Log(Arc<Mutex<Vec<&'static str>>>);
 impl Log {
     fn note(&self, what: &'static str) -> impl FnOnce() + Send + 'static {
         let log = self.0.clone();
-        move || log.lock().unwrap().push(what)
+        move || log.lock().push(what)
     }
 
     fn taken(&self) -> Vec<&'static str> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 
@@ -211,7 +211,7 @@ fn a_task_that_turns_out_empty_is_passed_over() {
     let ticket = |priority| {
         let cell = cell.clone();
         urgent(priority, move || {
-            let work = cell.lock().unwrap().take();
+            let work = cell.lock().take();
             work.into_iter().for_each(|work| work());
         })
     };
@@ -236,7 +236,9 @@ fn a_hundred_thousand_tasks_of_one_queue_grow_no_stack() {
                 move || {
                     for _ in 0..100_000 {
                         let ran = ran.clone();
-                        let counts = move || drop(ran.fetch_add(1, Ordering::Relaxed));
+                        let counts = move || {
+                            ran.fetch_add(1, Ordering::Relaxed);
+                        };
                         session.dispatch(task(counts).in_queue(&queue));
                     }
                 }
@@ -320,7 +322,9 @@ fn what_waits_when_its_dispatcher_shuts_down_is_run_nevertheless() {
         let ran = Arc::new(AtomicUsize::new(0));
         for _ in 0..10_000 {
             let ran = ran.clone();
-            let counts = task(move || drop(ran.fetch_add(1, Ordering::Relaxed)));
+            let counts = task(move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
             queue.dispatch(&dispatcher, counts).unwrap();
         }
         let idle = Drops(ran.clone());
