@@ -144,7 +144,8 @@ impl ThreadSafeContext {
         });
         // Relaxed: see above; other threads' values are compared with nothing.
         self.0.holder.store(token, Ordering::Relaxed);
-        HELD.with_borrow_mut(|held| held.push((Arc::as_ptr(&self.0).addr(), Location::caller())));
+        let taken = (Arc::as_ptr(&self.0).addr(), Location::caller());
+        HELD.with_borrow_mut(|held| held.push(taken));
         *self.0.diagnostics.lock() = Diagnostics::default();
         ContextGuard { context: &self.0, lock: Some(guard) }
     }
