@@ -26,16 +26,19 @@
 //!
 //! Never: code of anybody else under the lock, a thread that waits, recursion from one task to the next.
 
+mod section;
+
 use std::any::Any;
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::resume_unwind;
 
-use crate::session::holding::Hold;
-use crate::sync::{Arc, Mutex, thread_local, unique, weakened};
+use crate::sync::{Arc, Mutex, unique, weakened};
 use crate::task::Work;
 use crate::{Task, TaskDispatcher, TaskLabel, TaskPriority};
+
+use section::Section;
+pub(crate) use section::{Outside, leave_all};
 
 /// A queue of tasks that must not run at the same time, because they use the same thing: an LLVM context, a file, a compiler
 /// that is not made for several threads.
@@ -122,18 +125,7 @@ impl SerialQueue {
     /// # Concurrency
     /// To be called on the thread that runs the task, not inside another task that it runs meanwhile.
     pub fn leave(&self) -> bool {
-        let left = with_section(|section| {
-            let section = section.as_mut().filter(|section| section.queue == self.0.id && !section.left)?;
-            section.left = !weakened("serial_queue::forgets_that_it_was_left");
-            Some(section.hold.take())
-        });
-        let Some(hold) = left.flatten() else { return false };
-        hold.into_iter().for_each(Hold::give_back);
-        if let Some(refused) = self.hand_over() {
-            // It is run after the rest of this task.
-            with_section(|section| section.as_mut().map(|section| section.refused = Some(refused)));
-        }
-        true
+        Section::leave_innermost(self)
     }
 
     /// How many tasks wait for their turn: neither running nor on the way to a thread.
@@ -145,14 +137,14 @@ impl SerialQueue {
         self.0.id
     }
 
-    /// The section ends: chooses the next task and dispatches its ticket; gives it back if it is refused.
-    fn hand_over(&self) -> Option<Ticket> {
+    /// The section ends: chooses the next task and dispatches its ticket.
+    fn hand_over(&self) -> HandedOver {
         if weakened("serial_queue::looks_before_it_ends") && self.waiting() == 0 {
             self.0.state.lock().turn = Turn::Idle;
-            return None;
+            return HandedOver::default();
         }
         let chosen = self.0.state.lock().end();
-        chosen.and_then(|chosen| chosen.hand_to_dispatcher(self))
+        chosen.map(|chosen| chosen.hand_over(self)).unwrap_or_default()
     }
 }
 
@@ -162,15 +154,18 @@ impl State {
         match std::mem::replace(&mut self.turn, Turn::Running) {
             Turn::Idle => Some(self.choose(entry)),
             Turn::Running => {
+                entry.task.waits_for_turn(true);
                 self.waiting[entry.task.priority() as usize].push_back(entry);
                 None
             }
             Turn::Chosen { number, entry: chosen } if entry.task.priority() <= chosen.task.priority() => {
+                entry.task.waits_for_turn(true);
                 self.waiting[entry.task.priority() as usize].push_back(entry);
                 self.turn = Turn::Chosen { number, entry: chosen };
                 None
             }
             Turn::Chosen { entry: chosen, .. } => {
+                chosen.task.waits_for_turn(true);
                 // It was the first of its priority.
                 self.waiting[chosen.task.priority() as usize].push_front(chosen);
                 Some(self.choose(entry))
@@ -198,6 +193,7 @@ impl State {
             }
             Some(list) => {
                 let next = list.pop_front()?;
+                next.task.waits_for_turn(false);
                 if list.is_empty() {
                     // Many may have waited.
                     *list = VecDeque::new();
@@ -241,9 +237,10 @@ impl Chosen {
         dispatcher.dispatch(if runs_when_refused { task.run_when_refused() } else { task })
     }
 
-    /// The same between two tasks, where nobody is to be told of an error. A ticket that is refused is given back.
-    fn hand_to_dispatcher(self, queue: &SerialQueue) -> Option<Ticket> {
-        match crate::panics::guard(|| self.dispatch(queue)) {
+    /// The same between two tasks, where nobody is to be told of an error.
+    fn hand_over(self, queue: &SerialQueue) -> HandedOver {
+        let dispatcher = self.dispatcher.clone();
+        let refused = match crate::panics::guard(|| self.dispatch(queue)) {
             Ok(Ok(())) => None,
             Ok(Err(mut refused)) => {
                 let ticket = refused.work_mut().as_ticket().and_then(Ticket::take);
@@ -257,7 +254,29 @@ impl Chosen {
                 tracing::error!(message = &*message, "a dispatcher panicked over a task whose turn had come");
                 None
             }
+        };
+        HandedOver { refused, dispatcher: Some(dispatcher) }
+    }
+}
+
+/// What is left to do after the ticket of the next task was dispatched, once nothing of this one is left on the stack.
+#[derive(Default)]
+#[must_use = "the next task may be lost"]
+struct HandedOver {
+    /// It was refused.
+    refused: Option<Ticket>,
+    /// It was dispatched there.
+    dispatcher: Option<Arc<dyn TaskDispatcher>>,
+}
+
+impl HandedOver {
+    /// Lets a dispatcher without threads run the task, unless it is the one that runs this thread's tasks anyway; gives
+    /// the ticket that was refused.
+    fn finish(self, runs_here: &Arc<dyn TaskDispatcher>) -> Option<Ticket> {
+        if let Some(dispatcher) = self.dispatcher.filter(|dispatcher| !Arc::ptr_eq(dispatcher, runs_here)) {
+            dispatcher.run_ready();
         }
+        self.refused
     }
 }
 
@@ -281,16 +300,13 @@ impl Ticket {
     fn run_one(mut self, panicked: &mut Option<Box<dyn Any + Send>>) -> Option<Self> {
         let number = self.number.take()?;
         let Entry { task, dispatcher } = self.queue.0.state.lock().begin(number)?;
-        Section::enter(&self.queue);
+        let place = Section::enter(&self.queue);
         if let Err(payload) = crate::panics::catch(|| task.run_in_section())
             && let Some(second) = panicked.replace(payload)
         {
             let _ = crate::panics::guard(|| drop(second));
         }
-        let refused = Section::exit(&self.queue);
-        // Only now: this may be its last owner.
-        drop(dispatcher);
-        let refused = refused?;
+        let refused = Section::exit(place, &self.queue).finish(&dispatcher)?;
         // What nobody waits for may be dropped, as by any dispatcher that has enough of it.
         (refused.priority >= TaskPriority::Lazy).then_some(refused)
     }
@@ -330,71 +346,15 @@ impl Drop for Ticket {
         let Some(entry) = self.queue.0.state.lock().begin(number) else { return };
         let queue = self.queue.clone();
         let goes = Task::new(self.label.clone(), self.priority, move || {
-            let refused = match weakened("serial_queue::dropped_ticket_hands_nothing_over") {
-                true => None,
+            let handed_over = match weakened("serial_queue::dropped_ticket_hands_nothing_over") {
+                true => HandedOver::default(),
                 false => queue.hand_over(),
             };
+            let refused = handed_over.finish(&entry.dispatcher);
             drop((entry, refused));
         });
         crate::in_place::defer(goes);
         crate::in_place::run_ready();
-    }
-}
-
-/// What the thread that runs a task of a queue knows of it.
-struct Section {
-    queue: SerialQueueId,
-    /// Its place in the list of what this thread alone can end.
-    hold: Option<Hold>,
-    left: bool,
-    /// The ticket that was refused when the section was left.
-    refused: Option<Ticket>,
-}
-
-thread_local! {
-    /// The section of the task that runs on this thread, if that is one of a queue.
-    static SECTION: RefCell<Option<Box<Section>>> = RefCell::default();
-}
-
-/// Borrows this thread's section for a moment, in which no code of the embedder runs. None while the thread is being torn
-/// down: then no section can be left before its end.
-fn with_section<R>(operation: impl FnOnce(&mut Option<Box<Section>>) -> R) -> Option<R> {
-    SECTION.try_with(|section| operation(&mut section.borrow_mut())).ok()
-}
-
-impl Section {
-    fn enter(queue: &SerialQueue) {
-        let hold = Hold::take_section(queue.0.id);
-        let section = Self { queue: queue.0.id, hold, left: false, refused: None };
-        with_section(|here| *here = Some(Box::new(section)));
-    }
-
-    /// Hands over, unless that was done; gives the ticket that was refused.
-    fn exit(queue: &SerialQueue) -> Option<Ticket> {
-        match with_section(Option::take).flatten() {
-            Some(section) if section.left => section.refused,
-            section => {
-                section.and_then(|section| section.hold).into_iter().for_each(Hold::give_back);
-                queue.hand_over()
-            }
-        }
-    }
-}
-
-/// A task begins on this thread, perhaps above another: until the guard is dropped it is in no section.
-pub(crate) struct Outside(Option<Box<Section>>);
-
-impl Outside {
-    pub(crate) fn enter() -> Self {
-        Self(with_section(Option::take).flatten())
-    }
-}
-
-impl Drop for Outside {
-    fn drop(&mut self) {
-        if let Some(section) = self.0.take() {
-            with_section(|here| *here = Some(section));
-        }
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) trait Work: Send {
     /// See [`Task::keep_label`].
     fn keep_label(&self) -> TaskLabel;
     fn run(self: Box<Self>);
+    /// The task begins to wait for its turn in a serial queue, or does so no more. Called under the queue's lock.
+    fn waits_for_turn(&self, _waits: bool) {}
     /// The task is the turn of another, which waits in a [`SerialQueue`].
     fn as_ticket(&mut self) -> Option<&mut Ticket> {
         None
@@ -115,6 +117,10 @@ impl Task {
     /// Runs the task in whatever section this thread is: that which it has entered for it, if the task is one of a queue.
     pub(crate) fn run_in_section(self) {
         self.work.run();
+    }
+
+    pub(crate) fn waits_for_turn(&self, waits: bool) {
+        self.work.waits_for_turn(waits);
     }
 
     pub(crate) fn work_mut(&mut self) -> &mut dyn Work {

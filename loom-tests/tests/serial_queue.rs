@@ -9,7 +9,8 @@
 //!
 //! Proven, in every order with at most three preemptions: of the tasks of a queue no two run at once, and each is run once, or
 //! dropped once where its dispatcher refuses it; also when a task leaves its section before it ends, when a more urgent
-//! one arrives while the ticket of another starts, and when the dispatcher closes at any moment.
+//! one arrives while the ticket of another starts, and when the dispatcher closes at any moment. A session closes although a task
+//! waits for its turn behind one that is blocked in a lookup which nothing but the close ends.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -18,13 +19,14 @@
 //! | `serial_queue::looks_before_it_ends`: whether something waits is asked in another hold of the lock than the end | `core/src/serial_queue.rs` | `what_arrives_while_a_task_ends_is_run` |
 //! | `serial_queue::forgets_that_it_was_left`: a task that has left hands over again when it ends | `core/src/serial_queue.rs` | `what_arrives_while_a_task_leaves_is_run_once` |
 //! | `serial_queue::dropped_ticket_hands_nothing_over`: the drop of a ticket does not choose the next task | `core/src/serial_queue.rs` | `what_arrives_while_a_ticket_is_refused_is_given_back` |
+//! | `serial_queue::close_takes_who_waits_for_a_turn_to_move`: a close waits for tasks that wait for their turns | `core/src/session/drain.rs` | `a_session_closes_while_a_task_waits_behind_a_blocked_one` |
 #![cfg(uruk_loom)]
 
 use loom_tests::queue::Queue;
-use loom_tests::stage::model_within;
+use loom_tests::stage::{Stage, model_within};
 use uruk_core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
-use uruk_core::{InPlaceTaskDispatcher, SerialQueue, Task, TaskDispatcher, TaskPriority};
+use uruk_core::{InPlaceTaskDispatcher, LookupError, SerialQueue, Task, TaskDispatcher, TaskPriority};
 
 loom_tests::catches_its_weakenings!();
 
@@ -161,5 +163,42 @@ fn what_arrives_while_a_ticket_is_refused_is_given_back() {
         tasks.work();
         let (ran, dropped) = scene.ended();
         assert_eq!((ran + dropped, scene.queue.waiting()), (2, 0));
+    });
+}
+
+/// ```text
+///  thread 1: task a: dispatch b, which waits ─ look p up: blocked ─ Closed ─ end        b
+///  thread 2: close: only waiters are left ─ end their queries ─ wait for the rest
+/// ```
+#[test]
+fn a_session_closes_while_a_task_waits_behind_a_blocked_one() {
+    model_within(2, || {
+        let (stage, queue) = (Stage::new(), SerialQueue::new());
+        let p = stage.session.intern("p");
+        let parked = stage.parked(&[&p]);
+        let ran = Arc::new(AtomicUsize::new(0));
+        let other = thread::spawn({
+            let (stage, queue, ran) = (stage.clone(), queue.clone(), ran.clone());
+            move || {
+                let session = stage.session.clone();
+                let a = {
+                    let (queue, ran) = (queue.clone(), ran.clone());
+                    move || {
+                        let b = Task::new("b", TaskPriority::Demanded, move || {
+                            ran.fetch_add(1, Ordering::Relaxed);
+                        });
+                        stage.session.dispatch(b.in_queue(&queue));
+                        let found = stage.lookup(&p);
+                        assert!(matches!(found, Err(LookupError::Closed)), "nobody finishes it");
+                    }
+                };
+                session.dispatch(Task::new("a", TaskPriority::Demanded, a).in_queue(&queue));
+            }
+        });
+        stage.session.close().expect("there are no resources");
+        other.join().expect("no panic");
+        assert!(ran.load(Ordering::Relaxed) <= 1, "b is run, or was refused by a session that had closed");
+        assert_eq!(queue.waiting(), 0);
+        drop(parked);
     });
 }

@@ -233,8 +233,8 @@ fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Ou
 fn counted(task: Task, outstanding: Outstanding) -> Task {
     let (label, priority) = (task.keep_label(), task.priority());
     let queue = task.serial_queue().cloned();
-    let mut counted = CountedTask { task: Some(task), outstanding };
-    queue.iter().fold(Task::new(label, priority, move || counted.run()), Task::in_queue)
+    let counted = Task::of(priority, Box::new(CountedTask { label, task: Some(task), outstanding }));
+    queue.iter().fold(counted, Task::in_queue)
 }
 
 fn answer_task(
@@ -262,14 +262,27 @@ fn user_task(
 
 /// A task of the embedder on its way to a worker.
 struct CountedTask {
+    label: TaskLabel,
     /// Taken when it runs.
     task: Option<Task>,
     /// Counts the task in until it has run, or is gone.
     outstanding: Outstanding,
 }
 
-impl CountedTask {
-    fn run(&mut self) {
+impl Work for CountedTask {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn keep_label(&self) -> TaskLabel {
+        self.label.clone()
+    }
+
+    fn waits_for_turn(&self, waits: bool) {
+        self.outstanding.waits_for_turn(waits);
+    }
+
+    fn run(mut self: Box<Self>) {
         let Some(task) = self.task.take() else { return };
         let session = self.outstanding.session();
         if let Err(message) = frame::run(session, move || task.run_in_section()) {
@@ -336,6 +349,10 @@ impl Work for QueuedUnit {
 
     fn keep_label(&self) -> TaskLabel {
         "unit.materialize".into()
+    }
+
+    fn waits_for_turn(&self, waits: bool) {
+        self.outstanding.waits_for_turn(waits);
     }
 
     /// Runs the unit, unless nobody wants it any more: then it goes back to its rows.

@@ -229,23 +229,23 @@ fn a_task_that_turns_out_empty_is_passed_over() {
 fn a_hundred_thousand_tasks_of_one_queue_grow_no_stack() {
     for dispatcher in [pool(1) as Arc<dyn TaskDispatcher>, Arc::new(InPlaceTaskDispatcher::default())] {
         within_reason(move || {
-            let (session, _) = session_on(dispatcher);
             let (queue, ran) = (SerialQueue::new(), Arc::new(AtomicUsize::new(0)));
             let first = {
-                let (session, queue, ran) = (session.clone(), queue.clone(), ran.clone());
+                let (dispatcher, queue, ran) = (dispatcher.clone(), queue.clone(), ran.clone());
                 move || {
                     for _ in 0..100_000 {
                         let ran = ran.clone();
-                        let counts = move || {
+                        let counts = task(move || {
                             ran.fetch_add(1, Ordering::Relaxed);
-                        };
-                        session.dispatch(task(counts).in_queue(&queue));
+                        });
+                        queue.dispatch(&dispatcher, counts).unwrap();
                     }
                 }
             };
-            session.dispatch(task(first).in_queue(&queue));
-            session.close().unwrap();
-            assert_eq!(ran.load(Ordering::Relaxed), 100_000);
+            queue.dispatch(&dispatcher, task(first)).unwrap();
+            dispatcher.run_ready();
+            dispatcher.shutdown();
+            assert_eq!((ran.load(Ordering::Relaxed), queue.waiting()), (100_000, 0));
         });
     }
 }
@@ -427,7 +427,8 @@ fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
                 // It has begun once it refuses definitions.
                 let late = session.intern("late");
                 let define = || main.define(absolute_symbols([(late.clone(), at(1))].into_iter().collect()));
-                while define().and_then(|()| Ok(main.remove(std::slice::from_ref(&late)).unwrap())).is_ok() {
+                while define().is_ok() {
+                    main.remove(std::slice::from_ref(&late)).unwrap();
                     std::thread::yield_now();
                 }
                 go_on.open();
@@ -462,5 +463,84 @@ fn a_queue_is_shared_by_sessions_and_each_task_runs_where_it_belongs() {
         assert_eq!(log.taken(), ["two"]);
         first.run_all();
         assert_eq!(log.taken(), ["three"]);
+    });
+}
+
+#[test]
+fn a_close_ends_what_keeps_a_queue_busy_and_then_runs_what_waits() {
+    for workers in [0, 1, 2] {
+        within_reason(move || {
+            let dispatcher: Arc<dyn TaskDispatcher> = match workers {
+                0 => Arc::new(InPlaceTaskDispatcher::default()),
+                _ => pool(workers),
+            };
+            let ((session, main), queue, log) = (session_on(dispatcher), SerialQueue::new(), Log::default());
+            // Nobody ever finishes it.
+            let never = define_parked(&main, "never", &["never"]);
+            let started = Arc::new(Latch::new());
+            let waits = {
+                let (session, main, queue, next, started) =
+                    (session.clone(), main.clone(), queue.clone(), log.note("next"), started.clone());
+                let ended = log.note("ended");
+                move || {
+                    session.dispatch(task(next).in_queue(&queue));
+                    started.open();
+                    let found = session.lookup(&order(&main), set(&session, &["never"]));
+                    assert!(matches!(found, Err(LookupError::Closed)), "{found:?}");
+                    ended();
+                }
+            };
+            let client = std::thread::spawn({
+                let (session, queue) = (session.clone(), queue.clone());
+                move || session.dispatch(task(waits).in_queue(&queue))
+            });
+            started.wait();
+            session.close().unwrap();
+            client.join().unwrap();
+            assert_eq!(log.taken(), ["ended", "next"]);
+            drop(never);
+        });
+    }
+}
+
+#[test]
+fn a_task_that_closes_its_session_leaves_its_turn_to_those_who_wait_for_it() {
+    for dispatcher in [pool(1) as Arc<dyn TaskDispatcher>, Arc::new(InPlaceTaskDispatcher::default())] {
+        within_reason(move || {
+            let ((session, _), queue, log) = (session_on(dispatcher), SerialQueue::new(), Log::default());
+            let closes = {
+                let (session, queue, next, closed) =
+                    (session.clone(), queue.clone(), log.note("next"), log.note("closed"));
+                move || {
+                    session.dispatch(task(next).in_queue(&queue));
+                    session.close().unwrap();
+                    closed();
+                }
+            };
+            let done = Arc::new(Latch::new());
+            let opens = done.clone();
+            session.dispatch(
+                task(move || {
+                    closes();
+                    opens.open();
+                })
+                .in_queue(&queue),
+            );
+            done.wait();
+            assert_eq!(log.taken(), ["next", "closed"]);
+        });
+    }
+}
+
+#[test]
+fn a_task_whose_turn_comes_on_a_foreign_thread_is_run_by_its_own_dispatcher() {
+    within_reason(|| {
+        let ((kept, other), queue, log) = (kept(), SerialQueue::new(), Log::default());
+        let in_place: Arc<dyn TaskDispatcher> = Arc::new(InPlaceTaskDispatcher::default());
+        queue.dispatch(&other, task(log.note("kept"))).unwrap();
+        queue.dispatch(&in_place, task(log.note("in place"))).unwrap();
+        // Whoever runs tasks for the first dispatcher knows nothing of the second.
+        kept.run_all();
+        assert_eq!(log.taken(), ["kept", "in place"]);
     });
 }
