@@ -89,7 +89,10 @@ pub use responsibility::{
 };
 pub use search_order::SearchOrder;
 pub use serial_queue::SerialQueue;
-pub use session::{Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown};
+pub use session::{
+    Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown,
+    thread_is_engaged,
+};
 pub use symbol::flags::SymbolFlags;
 pub use symbol::map::{IntoIter as NameMapIntoIter, Iter as NameMapIter, NameMap};
 pub use symbol::name::{SymbolName, SymbolStringPool};

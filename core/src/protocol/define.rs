@@ -226,7 +226,6 @@ impl<P: Payload> SessionState<P> {
         let waiting = WaitingUnit { unit, name, symbols, initializer, priority, serial_queue, discarded };
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
-            self.claims[claim].unit_name = waiting.name.clone();
             self.hand_over(claim, waiting, effects);
             queue.into_iter().for_each(|queue| self.wait_queued(queue, effects));
         } else {
