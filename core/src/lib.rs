@@ -27,7 +27,7 @@
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `query.rs`, `lookup_result.rs` |
 //! | what is removed together | `resource.rs` |
 //! | what is changed together | `transaction.rs` |
-//! | who runs tasks | `task.rs`, `in_place.rs` |
+//! | who runs tasks, and which not at the same time | `task.rs`, `in_place.rs`, `serial_queue.rs` |
 //!
 //! # What holds
 //!
@@ -60,6 +60,7 @@ mod record;
 mod resource;
 mod responsibility;
 mod search_order;
+mod serial_queue;
 mod session;
 mod symbol;
 mod task;
@@ -87,6 +88,7 @@ pub use responsibility::{
     DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
 };
 pub use search_order::SearchOrder;
+pub use serial_queue::SerialQueue;
 pub use session::{
     Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown,
     thread_is_engaged,
@@ -97,7 +99,7 @@ pub use symbol::name::{SymbolName, SymbolStringPool};
 pub use symbol::set::{
     JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap, SymbolLookupFlags, SymbolMap,
 };
-pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
+pub use task::{HeldResource, Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};
 pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;

@@ -323,6 +323,7 @@ impl ExecutionSession {
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
+            serial_queue: unit.serial_queue(),
             number: None,
             by_task: self.in_task(),
         };

@@ -4,8 +4,11 @@ pub(crate) mod ticket;
 
 use std::fmt;
 use std::ops::Deref;
+use std::panic::Location;
 use std::time::Duration;
 
+use crate::SerialQueue;
+use crate::serial_queue::{Outside, Ticket};
 use crate::sync::{Arc, Latch};
 
 /// How urgently a task is wanted. Later variants go first.
@@ -43,6 +46,8 @@ pub struct Task {
     priority: TaskPriority,
     /// It tells somebody something that must be told even when no dispatcher takes it.
     runs_when_refused: bool,
+    /// Whose other tasks must not run at the same time.
+    serial_queue: Option<SerialQueue>,
     work: Box<dyn Work>,
 }
 
@@ -56,6 +61,12 @@ pub(crate) trait Work: Send {
         Box::new(Err)
     }
     fn run(self: Box<Self>);
+    /// The task begins to wait for its turn in a serial queue, or does so no more. Called under the queue's lock.
+    fn waits_for_turn(&self, _waits: bool) {}
+    /// The task is the turn of another, which waits in a [`SerialQueue`].
+    fn as_ticket(&mut self) -> Option<&mut Ticket> {
+        None
+    }
 }
 
 impl Task {
@@ -69,7 +80,7 @@ impl Task {
     }
 
     pub(crate) fn of(priority: TaskPriority, work: Box<dyn Work>) -> Self {
-        Self { priority, runs_when_refused: false, work }
+        Self { priority, runs_when_refused: false, serial_queue: None, work }
     }
 
     /// What to call the task in traces.
@@ -91,6 +102,12 @@ impl Task {
         self.priority
     }
 
+    /// The same without [`Self::in_queue`].
+    pub(crate) fn in_no_queue(mut self) -> Self {
+        self.serial_queue = None;
+        self
+    }
+
     pub(crate) fn run_when_refused(mut self) -> Self {
         self.runs_when_refused = true;
         self
@@ -100,9 +117,36 @@ impl Task {
         self.runs_when_refused
     }
 
+    /// Makes it a task of `queue`: [`ExecutionSession::dispatch`](crate::ExecutionSession::dispatch) has it run when no other
+    /// of the queue does. For a dispatcher of one's own, see [`SerialQueue::dispatch`].
+    #[must_use]
+    pub fn in_queue(mut self, queue: &SerialQueue) -> Self {
+        self.serial_queue = Some(queue.clone());
+        self
+    }
+
+    /// The queue whose other tasks must not run at the same time.
+    pub fn serial_queue(&self) -> Option<&SerialQueue> {
+        self.serial_queue.as_ref()
+    }
+
     /// Runs the task on this thread.
     pub fn run(self) {
+        let _outside = Outside::enter();
         self.work.run();
+    }
+
+    /// Runs the task in whatever section this thread is: that which it has entered for it, if the task is one of a queue.
+    pub(crate) fn run_in_section(self) {
+        self.work.run();
+    }
+
+    pub(crate) fn waits_for_turn(&self, waits: bool) {
+        self.work.waits_for_turn(waits);
+    }
+
+    pub(crate) fn work_mut(&mut self) -> &mut dyn Work {
+        &mut *self.work
     }
 }
 
@@ -280,6 +324,28 @@ pub enum WaitError {
     )]
     Holding {
         /// What it holds.
-        held: &'static str,
+        held: HeldResource,
     },
+}
+
+/// What a thread holds that nobody may wait on, and where it took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldResource {
+    /// In words that follow "this thread holds".
+    pub what: &'static str,
+    /// The call that took it, if that is known.
+    pub taken_at: Option<&'static Location<'static>>,
+}
+
+impl From<&'static str> for HeldResource {
+    fn from(what: &'static str) -> Self {
+        Self { what, taken_at: None }
+    }
+}
+
+impl fmt::Display for HeldResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)?;
+        self.taken_at.map_or(Ok(()), |place| write!(f, ", taken at {place}"))
+    }
 }

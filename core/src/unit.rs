@@ -1,7 +1,8 @@
 //! Materialization units: how symbols come to be.
 
 use crate::{
-    JitDylib, MaterializationResponsibility, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName, TaskPriority,
+    JitDylib, MaterializationResponsibility, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    TaskPriority,
 };
 
 /// Provides the definitions of a fixed set of symbols, all at once, when the first of them is looked up.
@@ -35,6 +36,14 @@ pub trait MaterializationUnit: Send {
     /// through other units, for as long as there is one.
     fn priority(&self) -> TaskPriority {
         TaskPriority::Demanded
+    }
+
+    /// The queue of units that must not run at the same time as this one. Asked once, when the unit is defined.
+    ///
+    /// The unit waits there, on no worker, until no other of the queue runs, and may
+    /// [leave](SerialQueue::leave) before it ends.
+    fn serial_queue(&self) -> Option<SerialQueue> {
+        None
     }
 
     /// Makes the symbols, then says so through `responsibility`; may keep it and return before that.

@@ -15,6 +15,7 @@
 //! | `deadline.rs` | a lookup's time is over while its answer is on the way |
 //! | `future.rs` | a future is polled while its lookup is answered |
 //! | `close.rs` | the session ends while lookups, definitions, tasks and parked responsibilities do not know it |
+//! | `serial_queue.rs` | tasks of one serial queue end, leave, arrive, overtake each other and are refused |
 //! | `in_place.rs` | the dispatcher without threads is shut down while another thread dispatches |
 //! | `transaction.rs` | a reader beside a transaction that changes two names at once |
 //! | `publish.rs` | records are read without the lock while names are removed and defined again |

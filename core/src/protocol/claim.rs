@@ -5,9 +5,10 @@
 
 use smallvec::SmallVec;
 
+use crate::serial_queue::SerialQueueId;
 use crate::sync::{Arc, weakened};
 use crate::task::ticket::Ticketed;
-use crate::{EventKind, FailureCause, SymbolName, TaskPriority};
+use crate::{EventKind, FailureCause, SerialQueue, SymbolName, TaskPriority};
 
 use super::define::WaitingUnit;
 use super::demand::Losses;
@@ -28,6 +29,8 @@ pub(crate) struct Claim {
     pub(crate) rows: Rows,
     /// How many rows carry the claim.
     pub(crate) carried: usize,
+    /// The queue in which the unit's task waits for its turn, until the unit begins.
+    pub(crate) queued_in: Option<SerialQueueId>,
     /// When and where the unit began, if that is noted.
     pub(crate) begun: Option<Box<Begun>>,
     /// The highest among the needs for its symbols (`urgency.rs`).
@@ -67,7 +70,8 @@ impl<P: Payload> SessionState<P> {
         };
         let carried = rows.len();
         let priority = need.unwrap_or(waiting.priority);
-        let claim = Claim { dylib, tracker, rows, carried, begun: None, priority, followers: None };
+        let (queued_in, begun, followers) = (None, None, None);
+        let claim = Claim { dylib, tracker, rows, carried, queued_in, begun, priority, followers };
         let claim = self.claims.insert(claim);
         for &named in &self.claims[claim].rows {
             if named == row || !weakened("lookup::claims_one_symbol_of_the_unit") {
@@ -85,11 +89,15 @@ impl<P: Payload> SessionState<P> {
         waiting: WaitingUnit<P::Unit>,
         effects: &mut Effects<P>,
     ) {
-        let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, discarded } = waiting;
+        let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, serial_queue, discarded } =
+            waiting;
         let row = &mut self.claims[claim];
         row.begun = None;
-        let (dylib, now) = (row.dylib, row.priority);
-        let ticketed = (now < TaskPriority::Demanded).then(|| row.ticketed(&unit_name));
+        row.queued_in = serial_queue.as_ref().map(SerialQueue::id);
+        let (dylib, now, queued_in) = (row.dylib, row.priority, row.queued_in);
+        let ticketed =
+            (now < TaskPriority::Demanded).then(|| row.ticketed(&unit_name, serial_queue.as_ref()));
+        self.waits_for.joins(queued_in);
         let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
             let (dylib, unit) = (dylib_name.clone(), unit_name.clone());
@@ -107,6 +115,7 @@ impl<P: Payload> SessionState<P> {
             own_priority: priority,
             priority: now,
             ticketed,
+            serial_queue,
             losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
         });
     }
@@ -135,7 +144,7 @@ impl<P: Payload> SessionState<P> {
             let row = &mut self.claims[claim];
             // What has tickets was looked at by the one that runs.
             if claimed.ticketed.is_none() && row.priority < claimed.priority {
-                let ticketed = row.ticketed(&claimed.unit_name);
+                let ticketed = row.ticketed(&claimed.unit_name, claimed.serial_queue.as_ref());
                 let (priority, losses) = (row.priority, self.losses.count());
                 return Begin::Later(
                     ClaimedUnit { priority, losses, ticketed: Some(ticketed.clone()), ..claimed },
@@ -143,6 +152,7 @@ impl<P: Payload> SessionState<P> {
                 );
             }
             row.begun = here;
+            row.queued_in = None;
             return Begin::Now(claimed);
         }
         self.put_back(claimed, effects);
@@ -157,12 +167,14 @@ impl<P: Payload> SessionState<P> {
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
     pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
         let claim = claimed.claim;
-        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, .. } = claimed;
+        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, serial_queue, .. } =
+            claimed;
         let priority = claimed.own_priority;
         let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
-        let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
+        let unit = WaitingUnit { unit, name, symbols, initializer, priority, serial_queue, discarded };
+        let unit = self.units.insert(unit);
         for row in rows {
             self.give_back(row, unit);
         }
@@ -188,8 +200,10 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
         let Claim { dylib, tracker, ref begun, priority, .. } = *self.live_claim(claim)?;
         let (begun, mut rows) = (begun.clone(), Rows::new());
-        let followers = Some(Box::new(Followers::of_delegate(claim)));
-        let delegated = Claim { dylib, tracker, rows: Rows::new(), carried: 0, begun, priority, followers };
+        let (followers, queued_in) = (Some(Box::new(Followers::of_delegate(claim))), None);
+        let rows_of_it = Rows::new();
+        let delegated =
+            Claim { dylib, tracker, rows: rows_of_it, carried: 0, queued_in, begun, priority, followers };
         let delegate = self.claims.insert(delegated);
         self.claims[claim].followers.get_or_insert_default().has_delegated = true;
         for name in names {

@@ -6,8 +6,8 @@
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 use crate::{
-    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent,
-    SymbolFlagsMap, SymbolName, Task, TaskPriority,
+    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SerialQueue,
+    SessionEvent, SymbolFlagsMap, SymbolName, Task, TaskPriority,
 };
 
 use super::Payload;
@@ -115,6 +115,8 @@ pub(crate) struct ClaimedUnit<U> {
     pub(crate) priority: TaskPriority,
     /// Where the unit lies while it is queued below the highest priority.
     pub(crate) ticketed: Option<Arc<Ticketed>>,
+    /// Where its task waits for its turn.
+    pub(crate) serial_queue: Option<SerialQueue>,
     /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
     pub(crate) losses: u64,
 }

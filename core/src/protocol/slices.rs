@@ -181,6 +181,7 @@ impl History {
             symbols,
             initializer: None,
             priority: TaskPriority::Demanded,
+            serial_queue: None,
             number: None,
             by_task: false,
         };

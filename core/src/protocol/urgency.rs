@@ -37,7 +37,7 @@
 
 use crate::sync::weakened;
 use crate::task::ticket::Ticketed;
-use crate::{EventKind, SymbolName, TaskPriority};
+use crate::{EventKind, SerialQueue, SymbolName, TaskPriority};
 
 use super::claim::Claim;
 use super::effects::Effects;
@@ -104,8 +104,8 @@ impl Followers {
 
 impl Claim {
     /// Where the claim's unit is to lie while it is queued: a new place.
-    pub(super) fn ticketed(&mut self, unit: &SymbolName) -> Arc<Ticketed> {
-        let ticketed = Ticketed::new(unit.clone(), self.priority);
+    pub(super) fn ticketed(&mut self, unit: &SymbolName, queue: Option<&SerialQueue>) -> Arc<Ticketed> {
+        let ticketed = Ticketed::new(unit.clone(), self.priority, queue.cloned());
         self.followers.get_or_insert_default().ticketed = Some(ticketed.clone());
         ticketed
     }

@@ -194,7 +194,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether the unit is known not to have begun.
     fn is_queued(&self, claim: ClaimId) -> bool {
-        self.notes_units && self.claims[claim].begun.is_none()
+        let claim = &self.claims[claim];
+        claim.queued_in.is_some() || self.notes_units && claim.begun.is_none()
     }
 
     fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {

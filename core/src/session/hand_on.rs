@@ -5,6 +5,7 @@ use crate::platform::UnitNumber;
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
 use crate::protocol::urgency::Asker;
 use crate::query::Completion;
+use crate::task::Work;
 use crate::task::ticket::Ticketed;
 use crate::{
     JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, Task, TaskLabel, TaskPriority,
@@ -134,13 +135,18 @@ impl ExecutionSession {
     /// what it owns, or runs it if it only tells somebody something.
     fn enqueue(&self, task: Task) {
         if let Err(refused) = self.offer(task) {
-            defer_refused(refused);
+            crate::in_place::defer_refused(refused);
         }
     }
 
     /// Gives a task to the dispatcher, which may refuse it. One that panics has dropped it.
     pub(super) fn offer(&self, task: Task) -> Result<(), Task> {
-        crate::panics::guard(|| self.0.dispatcher.dispatch(task)).unwrap_or_else(|message| {
+        let dispatcher = &self.0.dispatcher;
+        let offered = crate::panics::guard(|| match task.serial_queue().cloned() {
+            Some(queue) => queue.dispatch(dispatcher, task),
+            None => dispatcher.dispatch(task),
+        });
+        offered.unwrap_or_else(|message| {
             self.defer_report(message);
             Ok(())
         })
@@ -158,11 +164,16 @@ impl ExecutionSession {
         let mut left = claimed.len();
         let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
         for claimed in claimed {
-            tasks.push(unit_task(claimed, coming.next()));
+            let task = unit_task(claimed, coming.next());
+            match task.serial_queue() {
+                // Its turn may not have come.
+                Some(_) => self.enqueue(task),
+                None => tasks.push(task),
+            }
             left -= 1;
             if left == 0 || tasks.len() == BATCH_MAX {
                 match crate::panics::guard(|| self.0.dispatcher.dispatch_all(&mut tasks)) {
-                    Ok(()) => tasks.drain(..).for_each(defer_refused),
+                    Ok(()) => tasks.drain(..).for_each(crate::in_place::defer_refused),
                     Err(message) => {
                         self.defer_report(message);
                         tasks.drain(..).for_each(|task| self.enqueue(task));
@@ -236,19 +247,12 @@ pub(super) struct Handed<'a> {
     coming: Coming<'a>,
 }
 
-fn defer_refused(refused: Task) {
-    let (label, priority) = (refused.keep_label(), refused.priority());
-    crate::in_place::defer(match refused.runs_when_refused() {
-        true => refused,
-        false => Task::new(label, priority, move || drop(refused)),
-    });
-}
-
 /// A task of the embedder.
 fn counted(task: Task, outstanding: Outstanding) -> Task {
     let (label, priority) = (task.keep_label(), task.priority());
-    let mut counted = CountedTask(Some((task, outstanding)));
-    Task::new(label, priority, move || counted.run())
+    let queue = task.serial_queue().cloned();
+    let counted = Task::of(priority, Box::new(CountedTask { label, task: Some((task, outstanding)) }));
+    queue.iter().fold(counted, Task::in_queue)
 }
 
 fn answer_task(
@@ -281,21 +285,34 @@ fn user_task(
 }
 
 /// A task of the embedder on its way to a worker.
-struct CountedTask(
+struct CountedTask {
+    label: TaskLabel,
     /// Taken when it runs. The count tells of the task until it has run, or is gone.
-    Option<(Task, Outstanding)>,
-);
+    task: Option<(Task, Outstanding)>,
+}
 
-impl CountedTask {
-    fn run(&mut self) {
-        let Some((task, outstanding)) = self.0.take() else { return };
-        run_embedders(outstanding, "a task", |_| task.run());
+impl Work for CountedTask {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn keep_label(&self) -> TaskLabel {
+        self.label.clone()
+    }
+
+    fn waits_for_turn(&self, waits: bool) {
+        self.task.iter().for_each(|(_, outstanding)| outstanding.waits_for_turn(waits));
+    }
+
+    fn run(mut self: Box<Self>) {
+        let Some((task, outstanding)) = self.task.take() else { return };
+        run_embedders(outstanding, "a task", |_| task.run_in_section());
     }
 }
 
 impl Drop for CountedTask {
     fn drop(&mut self) {
-        let Some((task, outstanding)) = self.0.take() else { return };
+        let Some((task, outstanding)) = self.task.take() else { return };
         run_soon(task.keep_label(), move || run_embedders(outstanding, A_DROP, |_| drop(task)));
     }
 }

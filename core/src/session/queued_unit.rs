@@ -16,10 +16,11 @@ pub(super) fn unit_task(
     claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
     outstanding: Outstanding,
 ) -> Task {
-    let (priority, ticketed) = (claimed.priority, claimed.ticketed.clone());
+    let (priority, ticketed, queue) =
+        (claimed.priority, claimed.ticketed.clone(), claimed.serial_queue.clone());
     let unit = Box::new(QueuedUnit(Some((claimed, outstanding))));
     match ticketed {
-        None => Task::of(priority, unit),
+        None => queue.iter().fold(Task::of(priority, unit), Task::in_queue),
         Some(ticketed) => ticketed.hold(unit),
     }
 }
@@ -43,6 +44,10 @@ impl Work for QueuedUnit {
         let Some((_, outstanding)) = &self.0 else { return Box::new(Err) };
         let session = outstanding.session().clone();
         Box::new(move |task| session.offer(task).map(|()| session.run_ready()))
+    }
+
+    fn waits_for_turn(&self, waits: bool) {
+        self.0.iter().for_each(|(_, outstanding)| outstanding.waits_for_turn(waits));
     }
 
     /// Runs the unit, and then, when it is counted no more, what was left to this thread meanwhile.
@@ -78,8 +83,10 @@ fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: 
         return session.transact(|state, effects| state.put_back(claimed, effects));
     }
     let here = session.begun_here();
-    // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
-    let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
+    // Without a loss of demand since it was claimed it is wanted, and the state need not be asked; that of a serial queue says
+    // that it waits there no more.
+    let asks = here.is_some() || claimed.serial_queue.is_some();
+    let begun = match !asks && session.0.losses.count() == claimed.losses {
         true => Begin::Now(claimed),
         false => {
             // The task is counted, and in no frame yet.

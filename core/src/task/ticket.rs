@@ -23,7 +23,7 @@ use std::fmt;
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Arc, Mutex, weakened};
-use crate::{SymbolName, TaskPriority};
+use crate::{SerialQueue, SymbolName, TaskPriority};
 
 use super::{Task, TaskLabel, Work};
 
@@ -31,6 +31,8 @@ use super::{Task, TaskLabel, Work};
 pub(crate) struct Ticketed {
     label: SymbolName,
     priority: AtomicU8,
+    /// In which its tickets wait for their turn.
+    serial_queue: Option<SerialQueue>,
     counter: Mutex<Counter>,
 }
 
@@ -39,6 +41,10 @@ struct Counter {
     work: Option<Box<dyn Work>>,
     /// The priorities of the tickets that have neither run nor been dropped: one bit each.
     queued: u8,
+    /// Of these, which wait for their turn in a serial queue.
+    in_turn: u8,
+    /// The work was told that it waits for its turn: each of its tickets does.
+    told: bool,
 }
 
 /// A task that takes the work if it is still there.
@@ -61,8 +67,13 @@ enum Redeemed {
 
 impl Ticketed {
     /// No work yet: a raise may come before it does.
-    pub(crate) fn new(label: SymbolName, priority: TaskPriority) -> Arc<Self> {
-        Arc::new(Self { label, priority: AtomicU8::new(priority as u8), counter: Mutex::default() })
+    pub(crate) fn new(
+        label: SymbolName,
+        priority: TaskPriority,
+        serial_queue: Option<SerialQueue>,
+    ) -> Arc<Self> {
+        let priority = AtomicU8::new(priority as u8);
+        Arc::new(Self { label, priority, serial_queue, counter: Mutex::default() })
     }
 
     /// Changes the priority. Called under the session lock; [`Self::ticket`] comes after it if it was raised.
@@ -101,12 +112,14 @@ impl Ticketed {
 
     fn issue(self: &Arc<Self>, priority: TaskPriority, counter: &mut Counter) -> Task {
         counter.queued |= bit(priority);
-        Task::of(priority, Box::new(Ticket { of: self.clone(), priority, is_void: false }))
+        counter.tell();
+        let ticket = Task::of(priority, Box::new(Ticket { of: self.clone(), priority, is_void: false }));
+        self.serial_queue.iter().fold(ticket, Task::in_queue)
     }
 
     fn redeem(self: &Arc<Self>, ticket: TaskPriority) -> Redeemed {
         let mut counter = self.counter.lock();
-        counter.queued &= !bit(ticket);
+        counter.forget(ticket);
         let Some(work) = &counter.work else { return Redeemed::Nothing };
         let now = self.priority();
         if now < ticket && !weakened("urgency::starts_what_was_lowered") {
@@ -116,7 +129,7 @@ impl Ticketed {
             let requeue = work.requeue();
             return Redeemed::Requeue(self.issue(now, &mut counter), requeue);
         }
-        counter.work.take().map_or(Redeemed::Nothing, Redeemed::Work)
+        counter.take().map_or(Redeemed::Nothing, Redeemed::Work)
     }
 }
 
@@ -124,6 +137,32 @@ impl Counter {
     /// Whether a ticket of that priority or a higher one is queued.
     fn has_one_for(&self, priority: TaskPriority) -> bool {
         self.queued >> priority as u8 != 0
+    }
+
+    /// A ticket runs or goes.
+    fn forget(&mut self, ticket: TaskPriority) {
+        self.queued &= !bit(ticket);
+        self.in_turn &= !bit(ticket);
+        self.tell();
+    }
+
+    fn take(&mut self) -> Option<Box<dyn Work>> {
+        let work = self.work.take()?;
+        if std::mem::take(&mut self.told) {
+            work.waits_for_turn(false);
+        }
+        Some(work)
+    }
+
+    /// Tells the work whether all of its tickets wait for their turn, if that has changed.
+    fn tell(&mut self) {
+        let waits = self.queued != 0 && self.in_turn == self.queued;
+        if let Some(work) = &self.work
+            && waits != self.told
+        {
+            work.waits_for_turn(waits);
+            self.told = waits;
+        }
     }
 }
 
@@ -138,6 +177,15 @@ impl Work for Ticket {
 
     fn keep_label(&self) -> TaskLabel {
         "unit.materialize".into()
+    }
+
+    fn waits_for_turn(&self, waits: bool) {
+        let mut counter = self.of.counter.lock();
+        match waits {
+            true => counter.in_turn |= bit(self.priority),
+            false => counter.in_turn &= !bit(self.priority),
+        }
+        counter.tell();
     }
 
     fn run(mut self: Box<Self>) {
@@ -161,9 +209,9 @@ impl Drop for Ticket {
             return;
         }
         let mut counter = self.of.counter.lock();
-        counter.queued &= !bit(self.priority);
+        counter.forget(self.priority);
         let was_last = counter.queued == 0 || weakened("urgency::any_ticket_takes_the_work_along");
-        let work = if was_last { counter.work.take() } else { None };
+        let work = if was_last { counter.take() } else { None };
         // Dropping it fails what it owns, without this lock.
         drop(counter);
         drop(work);
@@ -230,7 +278,7 @@ mod tests {
     }
 
     fn scene(priority: TaskPriority) -> (Scene, Task) {
-        let ticketed = Ticketed::new(SymbolStringPool::new().intern("unit"), priority);
+        let ticketed = Ticketed::new(SymbolStringPool::new().intern("unit"), priority, None);
         let (log, requeued) = (Arc::default(), Arc::default());
         let work = Logged { log: Arc::clone(&log), requeued: Arc::clone(&requeued), is_over: false };
         let first = ticketed.hold(Box::new(work));
@@ -253,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_raise_before_the_work_is_there_gives_its_first_ticket_the_priority() {
-        let ticketed = Ticketed::new(SymbolStringPool::new().intern("unit"), Idle);
+        let ticketed = Ticketed::new(SymbolStringPool::new().intern("unit"), Idle, None);
         ticketed.set_priority(Lazy);
         assert!(ticketed.ticket().is_none());
         let (log, requeued) = (Arc::default(), Arc::default());

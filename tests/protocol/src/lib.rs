@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use uruk_core::{
     DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
     LookupRequest, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, SearchOrder, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    MaterializationUnit, SearchOrder, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
 };
 
 type Materialize = Box<dyn FnOnce(MaterializationResponsibility) + Send>;
@@ -19,6 +19,7 @@ pub struct TestUnit {
     interface: MaterializationInterface,
     materialize: Option<Materialize>,
     discard: Discard,
+    serial_queue: Option<SerialQueue>,
 }
 
 impl TestUnit {
@@ -34,6 +35,7 @@ impl TestUnit {
             interface,
             materialize: Some(Box::new(materialize)),
             discard: Box::new(|_| {}),
+            serial_queue: None,
         }
     }
 
@@ -48,6 +50,13 @@ impl TestUnit {
     #[must_use]
     pub fn with_initializer(mut self, initializer: SymbolName) -> Self {
         self.interface = self.interface.with_initializer(initializer);
+        self
+    }
+
+    /// Has the unit run when no other of `queue` does.
+    #[must_use]
+    pub fn in_queue(mut self, queue: &SerialQueue) -> Self {
+        self.serial_queue = Some(queue.clone());
         self
     }
 
@@ -71,6 +80,10 @@ impl MaterializationUnit for TestUnit {
 
     fn interface(&self) -> MaterializationInterface {
         self.interface.clone()
+    }
+
+    fn serial_queue(&self) -> Option<SerialQueue> {
+        self.serial_queue.clone()
     }
 
     fn materialize(mut self: Box<Self>, responsibility: MaterializationResponsibility) {

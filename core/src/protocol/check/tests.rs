@@ -54,6 +54,7 @@ impl Scene {
             unit_name: name.clone(),
             symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
             initializer: Some(name),
+            serial_queue: None,
             priority: TaskPriority::Demanded,
             number: Some(number),
             by_task: false,
@@ -175,6 +176,7 @@ fn a_unit_that_no_row_holds() {
             name: waiting.keys().next().expect("it has a symbol").clone(),
             symbols: waiting.clone(),
             initializer: None,
+            serial_queue: None,
             priority: TaskPriority::Demanded,
             discarded: Vec::new(),
         });

@@ -94,6 +94,7 @@ impl Harness {
             unit_name: self.unit_name(arrival.unit),
             symbols: self.flags_map(&arrival.symbols),
             initializer: arrival.initializer.map(|name| self.name(name)),
+            serial_queue: None,
             priority: TaskPriority::Demanded,
             number: arrival.initializer.map(|_| arrival.unit as u64),
             by_task,
