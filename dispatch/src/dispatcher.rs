@@ -1,7 +1,7 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
 use uruk_core::sync::{Arc, Latch};
-use uruk_core::{Task, TaskDispatcher, WaitError};
+use uruk_core::{Task, TaskDispatcher, WaitError, refuse_wait_in_leaf};
 
 use crate::current;
 use crate::metrics::Metrics;
@@ -87,8 +87,9 @@ impl WorkStealingTaskDispatcher {
     ///
     /// # Errors
     /// [`WaitError`] if the operating system refused another thread and this is the last one that runs queued
-    /// tasks; `block` has not been run then.
+    /// tasks, or if the thread runs a [leaf](Task::leaf); `block` has not been run then.
     pub fn blocking<R>(&self, block: impl FnOnce() -> R) -> Result<R, WaitError> {
+        refuse_wait_in_leaf()?;
         self.pool.blocking(block)
     }
 
@@ -152,11 +153,11 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
     }
 
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
-        self.pool.wait(latch)
+        if latch.is_open() { Ok(()) } else { self.blocking(|| latch.wait()) }
     }
 
     fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
-        self.pool.blocking(block)
+        WorkStealingTaskDispatcher::blocking(self, block)
     }
 
     fn shutdown(&self) {

@@ -11,7 +11,7 @@
 //! `sleep` counts the slot as vacant, and taken after, so that whoever may take one finds one. No user code runs
 //! under either lock (`vacated`, `threads`).
 
-use uruk_core::sync::{Arc, Latch, Mutex};
+use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{Task, TaskPriority, WaitError};
 
 use crate::current::{self, Worker};
@@ -116,11 +116,6 @@ impl Pool {
         let result = block();
         drop(blocked);
         Ok(result)
-    }
-
-    /// Blocks until the latch is open; see [`Pool::blocking`].
-    pub(crate) fn wait(self: &Arc<Self>, latch: &Latch) -> Result<(), WaitError> {
-        if latch.is_open() { Ok(()) } else { self.blocking(|| latch.wait()) }
     }
 
     /// Refuses tasks from now on, and lets threads end once nothing is queued. Does not wait.

@@ -222,14 +222,15 @@ fn defer_refused(refused: Task) {
 }
 
 fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) -> Task {
-    Task::of(claimed.priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding }))
+    let hints = claimed.hints;
+    Task::of(claimed.priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding })).with_hints(hints)
 }
 
 /// A task of the embedder.
 fn counted(task: Task, outstanding: Outstanding) -> Task {
-    let (label, priority) = (task.keep_label(), task.priority());
+    let (label, priority, hints) = (task.keep_label(), task.priority(), task.hints());
     let mut counted = CountedTask { task: Some(task), outstanding };
-    Task::new(label, priority, move || counted.run())
+    Task::new(label, priority, move || counted.run()).with_hints(hints)
 }
 
 fn answer_task(
@@ -331,6 +332,10 @@ impl Work for QueuedUnit {
 
     fn keep_label(&self) -> TaskLabel {
         "unit.materialize".into()
+    }
+
+    fn full_label(&self) -> TaskLabel {
+        self.claimed.as_ref().map_or_else(|| self.keep_label(), |claimed| claimed.unit_name.clone().into())
     }
 
     /// Runs the unit, unless nobody wants it any more: then it goes back to its rows.
