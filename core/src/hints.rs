@@ -15,7 +15,7 @@ const KIBIBYTES_MAX: usize = (u32::MAX / KIBIBYTE) as usize;
 
 impl Hints {
     pub(crate) fn leaf(self, is_leaf: bool) -> Self {
-        Self(self.0 & !LEAF | u32::from(is_leaf))
+        Self((self.0 & !LEAF) | u32::from(is_leaf))
     }
 
     pub(crate) fn is_leaf(self) -> bool {
@@ -25,7 +25,7 @@ impl Hints {
     /// Notes how much memory is held. More than two tebibytes count as two.
     pub(crate) fn holding(self, bytes: usize) -> Self {
         let kibibytes = bytes.div_ceil(1024).min(KIBIBYTES_MAX) as u32;
-        Self(self.0 & LEAF | kibibytes * KIBIBYTE)
+        Self((self.0 & LEAF) | (kibibytes * KIBIBYTE))
     }
 
     pub(crate) fn memory_bytes(self) -> usize {

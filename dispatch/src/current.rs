@@ -6,6 +6,7 @@ use std::rc::Rc;
 use uruk_core::Task;
 use uruk_core::sync::Arc;
 
+use crate::limits::Charge;
 use crate::pool::Pool;
 use crate::queues::Local;
 
@@ -27,12 +28,20 @@ pub(crate) struct Worker {
     slot: RefCell<Option<Local<Task>>>,
     /// How many calls of `Pool::blocking` the thread is inside of.
     pub(crate) blocks: Cell<usize>,
+    /// What the running task counts for.
+    pub(crate) charge: Cell<Charge>,
 }
 
 impl Worker {
     /// Makes the running thread a worker of `pool`, until [`Worker::leave`].
     pub(crate) fn enter(pool: Arc<Pool>, number: usize) -> Rc<Self> {
-        let worker = Rc::new(Self { pool, number, slot: RefCell::new(None), blocks: Cell::new(0) });
+        let worker = Rc::new(Self {
+            pool,
+            number,
+            slot: RefCell::new(None),
+            blocks: Cell::new(0),
+            charge: Cell::default(),
+        });
         CURRENT.with(|current| *current.borrow_mut() = Some(worker.clone()));
         worker
     }
@@ -50,6 +59,11 @@ impl Worker {
     /// Takes the slot, if the thread holds one.
     pub(crate) fn take(&self) -> Option<Local<Task>> {
         self.slot.borrow_mut().take()
+    }
+
+    /// Whether the thread holds a slot.
+    pub(crate) fn holds_slot(&self) -> bool {
+        self.slot.borrow().is_some()
     }
 
     /// Looks at the slot, if the thread holds one.

@@ -11,11 +11,12 @@
 //! `sleep` counts the slot as vacant, and taken after, so that whoever may take one finds one. No user code runs
 //! under either lock (`vacated`, `threads`).
 
-use uruk_core::sync::{Arc, Mutex};
+use uruk_core::sync::{Arc, Mutex, weakened};
 use uruk_core::{Task, TaskPriority, WaitError};
 
 use crate::current::{self, Worker};
 use crate::gate::Gate;
+use crate::limits::{Bounds, Limits};
 use crate::metrics::{Counters, Metrics};
 use crate::queues::{Local, Queues};
 use crate::sleep::{Sleep, Wake};
@@ -28,6 +29,7 @@ pub(crate) struct Pool {
     pub(crate) queues: Queues<Task>,
     pub(crate) sleep: Sleep,
     pub(crate) gate: Gate,
+    pub(crate) limits: Limits,
     pub(crate) counters: Counters,
     /// Slots that no thread holds.
     vacated: Mutex<Vec<Vacated>>,
@@ -43,7 +45,12 @@ struct Vacated {
 }
 
 impl Pool {
-    pub(crate) fn new(slots: usize, thread_name_prefix: String, stack_size_bytes: usize) -> Self {
+    pub(crate) fn new(
+        slots: usize,
+        thread_name_prefix: String,
+        stack_size_bytes: usize,
+        bounds: Bounds,
+    ) -> Self {
         let (queues, locals) = Queues::new(slots);
         // Reversed: slots are taken from the end, and slot 0 is to be the first.
         let vacated = locals.into_iter().rev().map(|slot| Vacated { slot, blocked: false }).collect();
@@ -51,6 +58,7 @@ impl Pool {
             queues,
             sleep: Sleep::new(slots),
             gate: Gate::new(),
+            limits: Limits::new(bounds),
             counters: Counters::new(slots),
             vacated: Mutex::new(vacated),
             threads: Threads::new(thread_name_prefix, stack_size_bytes),
@@ -67,8 +75,8 @@ impl Pool {
         if !self.gate.enter(1) {
             return Err(task);
         }
-        self.enqueue(std::iter::once(task));
-        if self.follow(self.sleep.notify()) {
+        let highest = self.enqueue(std::iter::once(task));
+        if self.call_for(highest) {
             return Ok(());
         }
         // Nothing to take means that a thread appeared after all.
@@ -83,8 +91,8 @@ impl Pool {
         if count == 0 || !self.gate.enter(count) {
             return;
         }
-        self.enqueue(tasks.drain(..));
-        if !self.follow(self.sleep.notify()) {
+        let highest = self.enqueue(tasks.drain(..));
+        if !self.call_for(highest) {
             tasks.extend(std::iter::from_fn(|| self.take_unstarted()).take(count));
         }
     }
@@ -94,7 +102,7 @@ impl Pool {
     /// Each dispatch has tried already; this is for tasks whose dispatch relied on the attempt of another thread.
     pub(crate) fn settle(self: &Arc<Self>) {
         let nobody = self.sleep.counts().vacant as usize == self.slots;
-        if nobody && self.queues.any_waiting() && !self.follow(self.sleep.notify()) {
+        if nobody && self.any_startable() && !self.follow(self.sleep.notify()) {
             self.give_up_queued();
         }
     }
@@ -108,20 +116,56 @@ impl Pool {
     /// If no thread could be started and this one is the last that runs queued tasks.
     pub(crate) fn blocking<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
         let Some(worker) = current::worker_of(self) else { return Ok(block()) };
-        // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
-        if let Some(slot) = worker.take() {
-            self.vacate(&worker, slot)?;
+        let (blocked, lifted) = Blocked::begin(self, &worker);
+        match worker.take() {
+            Some(slot) => self.vacate(&worker, slot)?,
+            // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
+            None => self.look_if(lifted),
         }
-        let blocked = Blocked::begin(self, &worker);
         let result = block();
         drop(blocked);
         Ok(result)
     }
 
+    /// Whether the limits would let `count` more tasks of `priority` come. A closed pool has better reasons to refuse them.
+    pub(crate) fn admits(&self, priority: TaskPriority, count: usize) -> bool {
+        self.gate.is_closed() || self.limits.admits(priority, count)
+    }
+
+    /// Blocks until there is room for a task of `priority`, or the pool is closed; see [`Pool::blocking`].
+    pub(crate) fn wait_for_room(self: &Arc<Self>, priority: TaskPriority) -> Result<(), WaitError> {
+        self.blocking(|| self.limits.wait_for_room(priority, || self.gate.is_closed()))
+    }
+
+    /// Whether a task is queued that no limit holds back.
+    pub(crate) fn any_startable(&self) -> bool {
+        // Mostly nothing waits, or all may start: then the limits need not be asked twice.
+        self.queues.any_waiting(TaskPriority::Idle)
+            && match self.floor() {
+                TaskPriority::Idle => true,
+                floor => self.queues.any_waiting(floor),
+            }
+    }
+
+    /// The lowest priority of which a task may start now.
+    pub(crate) fn floor(&self) -> TaskPriority {
+        self.limits.floor(|| self.sleep.all_idle())
+    }
+
+    /// To be called by a thread that may have `lifted` a limit and holds no slot, so that it will not search.
+    pub(crate) fn look_if(self: &Arc<Self>, lifted: bool) {
+        if lifted {
+            self.follow(self.sleep.lifted(|| self.any_startable()));
+        }
+    }
+
     /// Refuses tasks from now on, and lets threads end once nothing is queued. Does not wait.
     pub(crate) fn close(&self) {
         if self.gate.close() {
-            self.sleep.wake_all();
+            if !weakened("pool::closes_without_waking") {
+                self.sleep.wake_all();
+            }
+            self.limits.close();
         }
     }
 
@@ -173,11 +217,20 @@ impl Pool {
         Metrics { workers: self.slots, parked, ..self.counters.snapshot() }
     }
 
-    /// Demanded tasks of a worker go to its own deque, all others to the shared queues.
-    fn enqueue(&self, tasks: impl Iterator<Item = Task>) {
+    /// Sees to it that somebody looks for what has been queued, unless a limit holds all of it back. Says whether anybody is
+    /// left to run it.
+    fn call_for(self: &Arc<Self>, highest: TaskPriority) -> bool {
+        self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= self.floor()))
+    }
+
+    /// Demanded tasks of a worker go to its own deque, all others to the shared queues. Gives the highest priority of all.
+    fn enqueue(&self, tasks: impl Iterator<Item = Task>) -> TaskPriority {
         let worker = current::worker_of(self);
+        let mut highest = TaskPriority::Idle;
         for task in tasks {
             let priority = task.priority();
+            highest = highest.max(priority);
+            self.limits.queue(&task);
             let mut task = Some(task);
             if priority == TaskPriority::Demanded
                 && let Some(worker) = &worker
@@ -192,6 +245,7 @@ impl Pool {
                 self.queues.inject(priority, task);
             }
         }
+        highest
     }
 
     fn start_thread(self: &Arc<Self>) -> bool {
@@ -224,8 +278,16 @@ impl Pool {
     }
 
     fn vacate(self: &Arc<Self>, worker: &Worker, slot: Local<Task>) -> Result<(), WaitError> {
-        self.vacated.lock().push(Vacated { slot, blocked: true });
-        if !self.follow(self.sleep.vacate(|| self.queues.any_waiting()))
+        let vacated = Vacated { slot, blocked: true };
+        let wake = if weakened("pool::counts_a_slot_before_it_lies_there") {
+            let wake = self.sleep.vacate(|| self.any_startable());
+            self.vacated.lock().push(vacated);
+            wake
+        } else {
+            self.vacated.lock().push(vacated);
+            self.sleep.vacate(|| self.any_startable())
+        };
+        if !self.follow(wake)
             && let Some(slot) = self.occupy()
         {
             worker.lend(slot);
@@ -257,6 +319,7 @@ impl Pool {
     fn take_unstarted(&self) -> Option<Task> {
         let task = self.queues.take_any()?;
         self.counters.outside().queued[task.priority() as usize].decrement();
+        self.limits.give_up(&task);
         self.gate.leave();
         Some(task)
     }
@@ -270,13 +333,15 @@ struct Blocked<'a> {
 }
 
 impl<'a> Blocked<'a> {
-    fn begin(pool: &'a Pool, worker: &'a Worker) -> Self {
+    /// Says too whether a limit may have been lifted by it.
+    fn begin(pool: &'a Pool, worker: &'a Worker) -> (Self, bool) {
         let outer = worker.blocks.get();
         worker.blocks.set(outer + 1);
-        if outer == 0 {
+        let lifted = outer == 0 && {
             pool.counters.blocked.increment();
-        }
-        Self { pool, worker }
+            pool.limits.pause(worker.charge.get())
+        };
+        (Self { pool, worker }, lifted)
     }
 }
 
@@ -288,7 +353,11 @@ impl Drop for Blocked<'_> {
             return;
         }
         self.pool.counters.blocked.decrement();
-        if let Some(slot) = self.pool.occupy() {
+        self.pool.limits.resume(self.worker.charge.get());
+        // A block that could not begin has left it its slot.
+        if !self.worker.holds_slot()
+            && let Some(slot) = self.pool.occupy()
+        {
             self.worker.lend(slot);
         }
     }

@@ -12,10 +12,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use uruk_core::Task;
 use uruk_core::sync::Arc;
+use uruk_core::{Task, TaskPriority};
 
 use crate::current::Worker;
+use crate::limits::Charge;
 use crate::metrics::Stripe;
 use crate::pool::Pool;
 use crate::queues::{Local, Origin};
@@ -29,10 +30,15 @@ pub(crate) fn run(pool: Arc<Pool>, number: usize, slot: Local<Task>) {
     while let Some((task, slot)) = found {
         let stripe = pool.counters.slot(slot.slot());
         worker.lend(slot);
-        run_task(&pool, stripe, task);
+        let lifted = run_task(&pool, &worker, stripe, task);
         // A task that blocked gave the slot away. If all slots are taken meanwhile, this thread is a spare, and retires.
-        let held = worker.take().or_else(|| pool.occupy_as_replacement());
-        found = held.and_then(|slot| next(&pool, slot));
+        found = match worker.take().or_else(|| pool.occupy_as_replacement()) {
+            Some(slot) => next(&pool, slot),
+            None => {
+                pool.look_if(lifted);
+                None
+            }
+        };
     }
     Worker::leave();
     pool.thread_ended(number);
@@ -53,18 +59,18 @@ fn next(pool: &Arc<Pool>, mut slot: Local<Task>) -> Option<(Task, Local<Task>)> 
 fn search(pool: &Arc<Pool>, mut slot: Local<Task>) -> Option<(Task, Local<Task>)> {
     loop {
         if let Some(task) = look_everywhere(pool, &mut slot) {
-            pool.follow(pool.sleep.found(|| pool.queues.any_waiting()));
+            pool.follow(pool.sleep.found(|| pool.any_startable()));
             return Some((task, slot));
         }
         if !pool.gate.is_closed() {
             let stripe = pool.counters.slot(slot.slot());
-            if pool.sleep.sleep(|| pool.queues.any_waiting() || pool.gate.is_closed()) {
+            if pool.sleep.sleep(|| pool.any_startable() || pool.gate.is_closed()) {
                 stripe.slept.increment();
             }
             continue;
         }
         pool.put_back(slot);
-        if !pool.sleep.stop(|| pool.queues.any_waiting()) {
+        if !pool.sleep.stop(|| pool.any_startable()) {
             return None;
         }
         slot = pool.occupy()?;
@@ -77,14 +83,42 @@ fn look_everywhere(pool: &Pool, slot: &mut Local<Task>) -> Option<Task> {
     if let Some(task) = slot.next(&pool.queues) {
         return Some(task);
     }
-    let (task, origin) = pool.queues.search(slot)?;
-    if origin == Origin::Stolen {
-        pool.counters.slot(slot.slot()).stolen.increment();
+    if let Some((task, origin)) = pool.queues.search_demanded(slot) {
+        if origin == Origin::Stolen {
+            pool.counters.slot(slot.slot()).stolen.increment();
+        }
+        return Some(task);
     }
-    Some(task)
+    look_lower(pool)
 }
 
-fn run_task(pool: &Pool, stripe: &Stripe, task: Task) {
+/// Looks for what is not demanded, as far as the limits let any of it start.
+fn look_lower(pool: &Pool) -> Option<Task> {
+    if !pool.queues.any_waiting(TaskPriority::Idle) {
+        return None;
+    }
+    let floor = pool.floor();
+    if floor == TaskPriority::Demanded {
+        return None;
+    }
+    if let Some(task) = pool.queues.take_injected(TaskPriority::Lazy) {
+        return Some(task);
+    }
+    if floor == TaskPriority::Lazy || !pool.limits.reserve() {
+        return None;
+    }
+    let task = pool.queues.take_injected(TaskPriority::Speculative);
+    let task = task.or_else(|| pool.queues.take_injected(TaskPriority::Idle));
+    if task.is_none() {
+        pool.limits.unreserve();
+    }
+    task
+}
+
+/// Says whether another task may be able to start because this one has ended.
+fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, task: Task) -> bool {
+    let charge = pool.limits.start(&task);
+    worker.charge.set(charge);
     stripe.started[task.priority() as usize].increment();
     let label = task.keep_label();
     let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
@@ -97,7 +131,10 @@ fn run_task(pool: &Pool, stripe: &Stripe, task: Task) {
         );
     }
     stripe.finished.increment();
+    worker.charge.set(Charge::default());
+    let lifted = pool.limits.end(charge);
     pool.gate.leave();
+    lifted
 }
 
 /// Runs user code; turns its panic into the panic's message.
