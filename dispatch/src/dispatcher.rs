@@ -53,6 +53,7 @@ pub struct WorkStealingTaskDispatcherBuilder {
     idle_queue_max: usize,
     memory_bytes_max: usize,
     background_workers_max: Option<usize>,
+    measure_waits: bool,
 }
 
 /// Why a dispatcher was not built.
@@ -84,6 +85,7 @@ impl WorkStealingTaskDispatcher {
             idle_queue_max: usize::MAX,
             memory_bytes_max: usize::MAX,
             background_workers_max: None,
+            measure_waits: false,
         }
     }
 
@@ -165,6 +167,13 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
+    /// Measures how long tasks wait for their start ([`Metrics::waits`]), which costs a look at a clock when a task, or a batch of
+    /// them, is dispatched, and another when it starts.
+    pub fn measure_waits(mut self) -> Self {
+        self.measure_waits = true;
+        self
+    }
+
     /// Builds the pool. Starts no thread.
     ///
     /// # Errors
@@ -181,7 +190,13 @@ impl WorkStealingTaskDispatcherBuilder {
                 .unwrap_or_else(|| Bounds::background_workers_of(self.workers))
                 .max(1),
         };
-        let pool = Pool::new(self.workers, self.thread_name_prefix, self.stack_size_bytes, bounds);
+        let pool = Pool::new(
+            self.workers,
+            self.thread_name_prefix,
+            self.stack_size_bytes,
+            bounds,
+            self.measure_waits,
+        );
         Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })
     }
 }

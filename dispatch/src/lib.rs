@@ -38,4 +38,4 @@ pub mod sleep;
 
 pub use current::current_worker;
 pub use dispatcher::{BuildError, WorkStealingTaskDispatcher, WorkStealingTaskDispatcherBuilder};
-pub use metrics::{Metrics, PerPriority};
+pub use metrics::{Metrics, PerPriority, WaitHistogram};

@@ -46,15 +46,24 @@ pub(crate) struct Limits {
 }
 
 /// What one running task counts for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what a task counted for is given back when it ends"]
 pub(crate) struct Charge {
+    pub(crate) priority: TaskPriority,
     memory_bytes: usize,
-    in_background: bool,
 }
 
 /// Priorities below [`TaskPriority::Lazy`], which are the first two numbers.
 const BACKGROUND: usize = TaskPriority::Lazy as usize;
+
+impl Charge {
+    /// Of a thread that runs no task.
+    pub(crate) const NONE: Self = Self { priority: TaskPriority::Demanded, memory_bytes: 0 };
+
+    fn in_background(self) -> bool {
+        (self.priority as usize) < BACKGROUND
+    }
+}
 
 impl Bounds {
     /// So many workers of all may run background tasks unless somebody says otherwise: one is left for what is demanded, if
@@ -112,17 +121,18 @@ impl Limits {
 
     /// A task leaves its queue in order to run; if it is in the background, a place has been reserved for it.
     pub(crate) fn start(&self, task: &Task) -> Charge {
-        let in_background = self.leave_queue(task.priority());
-        let memory_bytes = self.memory_of(task);
-        if task.priority() != TaskPriority::Demanded {
-            self.memory_bytes.add(memory_bytes);
+        let charge = Charge { priority: task.priority(), memory_bytes: self.memory_of(task) };
+        self.leave_queue(charge.priority);
+        if charge.priority != TaskPriority::Demanded {
+            self.memory_bytes.add(charge.memory_bytes);
         }
-        Charge { memory_bytes, in_background }
+        charge
     }
 
     /// A task leaves its queue and will not run.
     pub(crate) fn give_up(&self, task: &Task) {
-        if !self.leave_queue(task.priority()) && task.priority() == TaskPriority::Demanded {
+        self.leave_queue(task.priority());
+        if task.priority() == TaskPriority::Demanded {
             self.release_memory(self.memory_of(task));
         }
     }
@@ -136,13 +146,13 @@ impl Limits {
     /// A task blocks. Says whether another may be able to start for it.
     pub(crate) fn pause(&self, charge: Charge) -> bool {
         // Relaxed: see `floor`; and it goes by the order of this word's own changes.
-        charge.in_background
+        charge.in_background()
             && self.running.fetch_sub(1, Ordering::Relaxed) == self.bounds.background_workers_max
     }
 
     /// A task goes on after it was blocked.
     pub(crate) fn resume(&self, charge: Charge) {
-        if charge.in_background {
+        if charge.in_background() {
             // Relaxed: as above.
             self.running.fetch_add(1, Ordering::Relaxed);
         }
@@ -178,13 +188,12 @@ impl Limits {
         self.call_producers(&[]);
     }
 
-    /// Says whether the task was in the background.
-    fn leave_queue(&self, priority: TaskPriority) -> bool {
-        let Some(queued) = self.queue_of(priority) else { return false };
-        if queued.subtract(1) {
+    fn leave_queue(&self, priority: TaskPriority) {
+        if let Some(queued) = self.queue_of(priority)
+            && queued.subtract(1)
+        {
             self.call_producers(&[queued]);
         }
-        true
     }
 
     /// Says whether that lifted the limit.

@@ -17,7 +17,7 @@ use uruk_core::{Task, TaskPriority, WaitError};
 use crate::current::{self, Worker};
 use crate::gate::Gate;
 use crate::limits::{Bounds, Limits};
-use crate::metrics::{Counters, Metrics};
+use crate::metrics::{Counters, Metrics, Queued, Stopwatch};
 use crate::queues::{Local, Queues};
 use crate::sleep::{Sleep, Wake};
 use crate::threads::Threads;
@@ -26,11 +26,12 @@ use crate::worker;
 /// The shared state of a pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    pub(crate) queues: Queues<Task>,
+    pub(crate) queues: Queues<Queued>,
     pub(crate) sleep: Sleep,
     pub(crate) gate: Gate,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
+    pub(crate) stopwatch: Stopwatch,
     /// Slots that no thread holds.
     vacated: Mutex<Vec<Vacated>>,
     threads: Threads,
@@ -39,9 +40,10 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct Vacated {
-    slot: Local<Task>,
-    /// Whether its last holder left it in order to block; whoever takes it then is a replacement.
-    blocked: bool,
+    slot: Local<Queued>,
+    /// The priority of the task that blocked, if that is why its last holder left it; whoever takes it then is a
+    /// replacement.
+    blocked: Option<TaskPriority>,
 }
 
 impl Pool {
@@ -50,16 +52,18 @@ impl Pool {
         thread_name_prefix: String,
         stack_size_bytes: usize,
         bounds: Bounds,
+        measures_waits: bool,
     ) -> Self {
         let (queues, locals) = Queues::new(slots);
         // Reversed: slots are taken from the end, and slot 0 is to be the first.
-        let vacated = locals.into_iter().rev().map(|slot| Vacated { slot, blocked: false }).collect();
+        let vacated = locals.into_iter().rev().map(|slot| Vacated { slot, blocked: None }).collect();
         Self {
             queues,
             sleep: Sleep::new(slots),
             gate: Gate::new(),
             limits: Limits::new(bounds),
             counters: Counters::new(slots),
+            stopwatch: Stopwatch::new(measures_waits),
             vacated: Mutex::new(vacated),
             threads: Threads::new(thread_name_prefix, stack_size_bytes),
             slots,
@@ -192,23 +196,22 @@ impl Pool {
     }
 
     /// Takes a vacant slot, if there is one; at work from then on.
-    pub(crate) fn occupy(&self) -> Option<Local<Task>> {
+    pub(crate) fn occupy(&self) -> Option<Local<Queued>> {
         self.sleep.occupy().then(|| self.take_vacated().slot)
     }
 
     /// The same for a thread that has lost its own slot, which may thus replace another that blocks.
-    pub(crate) fn occupy_as_replacement(&self) -> Option<Local<Task>> {
+    pub(crate) fn occupy_as_replacement(&self) -> Option<Local<Queued>> {
         self.sleep.occupy().then(|| self.replace())
     }
 
     /// Lays down a slot. To be followed by the change of `sleep` that counts it as vacant.
-    pub(crate) fn put_back(&self, slot: Local<Task>) {
-        self.vacated.lock().push(Vacated { slot, blocked: false });
+    pub(crate) fn put_back(&self, slot: Local<Queued>) {
+        self.vacated.lock().push(Vacated { slot, blocked: None });
     }
 
     /// The last thing that a worker does.
     pub(crate) fn thread_ended(&self, number: usize) {
-        self.counters.threads.decrement();
         self.threads.ended(number);
     }
 
@@ -227,11 +230,13 @@ impl Pool {
     fn enqueue(&self, tasks: impl Iterator<Item = Task>) -> TaskPriority {
         let worker = current::worker_of(self);
         let mut highest = TaskPriority::Idle;
+        // One look at the clock for all of them.
+        let now = self.stopwatch.now();
         for task in tasks {
             let priority = task.priority();
             highest = highest.max(priority);
             self.limits.queue(&task);
-            let mut task = Some(task);
+            let mut task = Some(Queued::new(task, now));
             if priority == TaskPriority::Demanded
                 && let Some(worker) = &worker
             {
@@ -259,14 +264,14 @@ impl Pool {
                 worker::run(pool, number, slot);
             }
         };
-        self.counters.threads.increment();
+        self.counters.begun_threads.increment();
         match self.threads.start(body) {
             Ok(()) => {
                 self.counters.started_threads.increment();
                 true
             }
             Err(error) => {
-                self.counters.threads.decrement();
+                self.counters.ended_threads.increment();
                 self.counters.refused_threads.increment();
                 let slot = hand_over.lock().take().expect("no thread was started to take it");
                 self.put_back(slot);
@@ -277,8 +282,8 @@ impl Pool {
         }
     }
 
-    fn vacate(self: &Arc<Self>, worker: &Worker, slot: Local<Task>) -> Result<(), WaitError> {
-        let vacated = Vacated { slot, blocked: true };
+    fn vacate(self: &Arc<Self>, worker: &Worker, slot: Local<Queued>) -> Result<(), WaitError> {
+        let vacated = Vacated { slot, blocked: Some(worker.charge.get().priority) };
         let wake = if weakened("pool::counts_a_slot_before_it_lies_there") {
             let wake = self.sleep.vacate(|| self.any_startable());
             self.vacated.lock().push(vacated);
@@ -301,10 +306,10 @@ impl Pool {
         self.vacated.lock().pop().expect("a slot lies in the list before it is counted as vacant")
     }
 
-    fn replace(&self) -> Local<Task> {
+    fn replace(&self) -> Local<Queued> {
         let vacated = self.take_vacated();
-        if vacated.blocked {
-            self.counters.replaced.increment();
+        if let Some(priority) = vacated.blocked {
+            self.counters.replaced[priority as usize].increment();
         }
         vacated.slot
     }
@@ -317,7 +322,7 @@ impl Pool {
 
     /// Takes a queued task out of the pool's care.
     fn take_unstarted(&self) -> Option<Task> {
-        let task = self.queues.take_any()?;
+        let task = self.queues.take_any()?.task;
         self.counters.outside().queued[task.priority() as usize].decrement();
         self.limits.give_up(&task);
         self.gate.leave();
@@ -338,7 +343,8 @@ impl<'a> Blocked<'a> {
         let outer = worker.blocks.get();
         worker.blocks.set(outer + 1);
         let lifted = outer == 0 && {
-            pool.counters.blocked.increment();
+            pool.counters.blocks_begun.increment();
+            worker.no_longer_surplus();
             pool.limits.pause(worker.charge.get())
         };
         (Self { pool, worker }, lifted)
@@ -352,13 +358,17 @@ impl Drop for Blocked<'_> {
         if outer > 0 {
             return;
         }
-        self.pool.counters.blocked.decrement();
+        self.pool.counters.blocks_ended.increment();
         self.pool.limits.resume(self.worker.charge.get());
+        self.worker.surplus.set(true);
         // A block that could not begin has left it its slot.
         if !self.worker.holds_slot()
             && let Some(slot) = self.pool.occupy()
         {
             self.worker.lend(slot);
+        }
+        if self.worker.holds_slot() {
+            self.worker.no_longer_surplus();
         }
     }
 }

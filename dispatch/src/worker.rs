@@ -12,19 +12,19 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use uruk_core::TaskPriority;
 use uruk_core::sync::Arc;
-use uruk_core::{Task, TaskPriority};
 
 use crate::current::Worker;
 use crate::limits::Charge;
-use crate::metrics::Stripe;
+use crate::metrics::{Queued, Stripe};
 use crate::pool::Pool;
 use crate::queues::{Local, Origin};
 
 /// Runs tasks until the pool has closed and nothing is queued, or until this thread is one too many.
 ///
 /// `slot` counts as searching already: a thread is started because somebody has to search.
-pub(crate) fn run(pool: Arc<Pool>, number: usize, slot: Local<Task>) {
+pub(crate) fn run(pool: Arc<Pool>, number: usize, slot: Local<Queued>) {
     let worker = Worker::enter(pool.clone(), number);
     let mut found = search(&pool, slot);
     while let Some((task, slot)) = found {
@@ -33,8 +33,13 @@ pub(crate) fn run(pool: Arc<Pool>, number: usize, slot: Local<Task>) {
         let lifted = run_task(&pool, &worker, stripe, task);
         // A task that blocked gave the slot away. If all slots are taken meanwhile, this thread is a spare, and retires.
         found = match worker.take().or_else(|| pool.occupy_as_replacement()) {
-            Some(slot) => next(&pool, slot),
+            Some(slot) => {
+                worker.no_longer_surplus();
+                next(&pool, slot)
+            }
             None => {
+                pool.counters.ended_threads.increment();
+                worker.no_longer_surplus();
                 pool.look_if(lifted);
                 None
             }
@@ -45,7 +50,7 @@ pub(crate) fn run(pool: Arc<Pool>, number: usize, slot: Local<Task>) {
 }
 
 /// Takes the next task: at work before, at work after. Nothing if the thread has given up its slot and must end.
-fn next(pool: &Arc<Pool>, mut slot: Local<Task>) -> Option<(Task, Local<Task>)> {
+fn next(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Queued>)> {
     match slot.next(&pool.queues) {
         Some(task) => Some((task, slot)),
         None => {
@@ -56,7 +61,7 @@ fn next(pool: &Arc<Pool>, mut slot: Local<Task>) -> Option<(Task, Local<Task>)> 
 }
 
 /// Takes a task from anywhere, sleeping until there is one: searching before, at work after.
-fn search(pool: &Arc<Pool>, mut slot: Local<Task>) -> Option<(Task, Local<Task>)> {
+fn search(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Queued>)> {
     loop {
         if let Some(task) = look_everywhere(pool, &mut slot) {
             pool.follow(pool.sleep.found(|| pool.any_startable()));
@@ -69,16 +74,19 @@ fn search(pool: &Arc<Pool>, mut slot: Local<Task>) -> Option<(Task, Local<Task>)
             }
             continue;
         }
+        // Counted out before another thread can take the slot.
+        pool.counters.ended_threads.increment();
         pool.put_back(slot);
         if !pool.sleep.stop(|| pool.any_startable()) {
             return None;
         }
         slot = pool.occupy()?;
+        pool.counters.begun_threads.increment();
         pool.sleep.start_searching();
     }
 }
 
-fn look_everywhere(pool: &Pool, slot: &mut Local<Task>) -> Option<Task> {
+fn look_everywhere(pool: &Pool, slot: &mut Local<Queued>) -> Option<Queued> {
     // The own deque first: a slot comes with what a predecessor left in it.
     if let Some(task) = slot.next(&pool.queues) {
         return Some(task);
@@ -93,7 +101,7 @@ fn look_everywhere(pool: &Pool, slot: &mut Local<Task>) -> Option<Task> {
 }
 
 /// Looks for what is not demanded, as far as the limits let any of it start.
-fn look_lower(pool: &Pool) -> Option<Task> {
+fn look_lower(pool: &Pool) -> Option<Queued> {
     if !pool.queues.any_waiting(TaskPriority::Idle) {
         return None;
     }
@@ -116,10 +124,15 @@ fn look_lower(pool: &Pool) -> Option<Task> {
 }
 
 /// Says whether another task may be able to start because this one has ended.
-fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, task: Task) -> bool {
+fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, queued: Queued) -> bool {
+    let waited_us = pool.stopwatch.waited_us(&queued);
+    let task = queued.task;
     let charge = pool.limits.start(&task);
     worker.charge.set(charge);
     stripe.started[task.priority() as usize].increment();
+    if let Some(waited_us) = waited_us {
+        stripe.waits[task.priority() as usize].count(waited_us);
+    }
     let label = task.keep_label();
     let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
     if let Err(message) = span.in_scope(|| catch(|| task.run())) {
@@ -130,8 +143,8 @@ fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, task: Task) -> bool {
             "a task panicked; what it owned has failed, the pool goes on"
         );
     }
-    stripe.finished.increment();
-    worker.charge.set(Charge::default());
+    stripe.finished[charge.priority as usize].increment();
+    worker.charge.set(Charge::NONE);
     let lifted = pool.limits.end(charge);
     pool.gate.leave();
     lifted

@@ -190,7 +190,7 @@ fn a_task_that_waits_for_room_costs_no_worker() {
     pool.shutdown();
     let metrics = pool.metrics();
     assert_eq!((metrics.finished, metrics.panicked), (101, 0));
-    assert!(metrics.replaced > 0);
+    assert!(metrics.replaced[Speculative] > 0);
 }
 
 #[test]

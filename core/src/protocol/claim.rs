@@ -130,6 +130,7 @@ impl<P: Payload> SessionState<P> {
             claimed;
         let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
+        self.returned += 1;
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
         let unit =
             self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, hints, discarded });
