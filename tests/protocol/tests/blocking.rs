@@ -28,28 +28,27 @@ fn spares_retire(pool: &Pool) {
     }
 }
 
+/// Seconds where each transaction is checked, because a thousand threads that wait for each other are checked as a whole.
 #[test]
 fn one_worker_completes_a_chain_of_a_thousand_units_that_block_on_the_next() {
     const LENGTH: usize = 1_000;
-    within_reason(|| {
-        let (pool, session, main) = pooled(1);
-        for index in 0..LENGTH {
-            let symbols = exported(&session, &[&format!("s{index}")]);
-            let unit = TestUnit::new("link", symbols, move |responsibility| {
-                if index + 1 < LENGTH {
-                    let session = responsibility.session();
-                    let next = session.intern(&format!("s{}", index + 1));
-                    session.lookup_symbol(&order(responsibility.dylib()), &next).unwrap();
-                }
-                finish(responsibility);
-            });
-            main.define(unit.boxed()).unwrap();
-        }
-        session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap();
-        assert_eq!(pool.metrics().replaced.total() as usize, LENGTH - 1);
-        spares_retire(&pool);
-        session.close().unwrap();
-    });
+    let (pool, session, main) = pooled(1);
+    for index in 0..LENGTH {
+        let symbols = exported(&session, &[&format!("s{index}")]);
+        let unit = TestUnit::new("link", symbols, move |responsibility| {
+            if index + 1 < LENGTH {
+                let session = responsibility.session();
+                let next = session.intern(&format!("s{}", index + 1));
+                session.lookup_symbol(&order(responsibility.dylib()), &next).unwrap();
+            }
+            finish(responsibility);
+        });
+        main.define(unit.boxed()).unwrap();
+    }
+    session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap();
+    assert_eq!(pool.metrics().replaced.total() as usize, LENGTH - 1);
+    spares_retire(&pool);
+    session.close().unwrap();
 }
 
 /// Waits for a future as an executor without a reactor does.
