@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
 use crate::protocol::ids::RowId;
-use crate::protocol::query::Found;
+use crate::protocol::query::{Answer, Found};
 use crate::record::RecordedDefinition;
 use crate::session::SessionTag;
 use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolLookupFlags, SymbolMap, SymbolName};
@@ -42,10 +42,10 @@ const WALKED_MAX: usize = 8;
 
 impl LookupResult {
     /// The answer of the locked path.
-    pub(crate) fn new(found: Vec<Found>, session: SessionTag) -> Self {
-        let mut result = Self::with_room(found.len(), session);
-        result.names.0.reserve_exact(found.len());
-        for Found { name, row, definition } in found {
+    pub(crate) fn new(answer: Answer, session: SessionTag) -> Self {
+        let mut result = Self::with_room(answer.len(), session);
+        result.names.0.reserve_exact(answer.len());
+        for Found { name, row, definition } in answer.into_found() {
             result.names.0.push((name, SymbolLookupFlags::RequiredSymbol));
             result.definitions.push(Definition { row, symbol: definition });
         }

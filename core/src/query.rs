@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::protocol::ids::QueryId;
-use crate::protocol::query::Found;
+use crate::protocol::query::Answer;
 use crate::session::deadline::too_late;
 use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
@@ -57,7 +57,7 @@ impl LookupRequest {
 }
 
 /// The answer of a lookup, as the protocol delivers it.
-pub(crate) type Outcome = Result<Vec<Found>, LookupError>;
+pub(crate) type Outcome = Result<Answer, LookupError>;
 
 /// Who is told when a query ends.
 pub(crate) enum Completion {
@@ -95,8 +95,13 @@ impl BlockedLookup {
         self.latch.open();
     }
 
-    pub(crate) fn take(&self) -> Option<Outcome> {
-        self.outcome.lock().take()
+    /// The answer, if it is there.
+    pub(crate) fn take(self: Arc<Self>) -> Option<Outcome> {
+        // Whoever has answered is mostly gone by now, and then there is nobody to lock out.
+        match Arc::try_unwrap(self) {
+            Ok(alone) => alone.outcome.into_inner(),
+            Err(shared) => shared.outcome.lock().take(),
+        }
     }
 }
 

@@ -37,10 +37,8 @@
 //!
 //! # Memory
 //!
-//! A record goes with its name's last Ready definition. The room of the table itself, 12 to 24 bytes for each name that
-//! was Ready at the same time as the most others, stays until names have come anew that would fill it: then it halves. A
-//! smaller table could only take its place behind a pointer of our own, which every reader would have to follow
-//! safely, and that costs each lookup more than what it could give back is worth.
+//! A record goes with its name's last Ready definition. Names with one definition, nearly all, are in a table of their own
+//! (`table.rs`): 43 to 85 bytes each, half as much again while the table grows; it shrinks as names go.
 //!
 //! **Architecture Invariant:** what a reader answers is what the locked path would have answered at some
 //! moment between the reader's two looks at the gate.
@@ -48,15 +46,21 @@
 mod definitions;
 mod many;
 mod map;
+mod names;
+mod slot;
+mod table;
 mod word;
+
+use std::ops::Deref;
 
 use crate::protocol::ids::DylibId;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
-use crate::sync::weakened;
+use crate::sync::{Arc, weakened};
 use crate::{ExecutionSession, SearchOrder, SymbolName};
 
 use definitions::Record;
 use map::Map;
+use names::{Names, NamesWriter, Recorded};
 use word::Word;
 
 pub(crate) use definitions::RecordedDefinition;
@@ -67,7 +71,7 @@ pub(crate) use definitions::SEVERAL_AGAIN;
 #[derive(Debug)]
 pub(crate) struct Records {
     gate: Word,
-    names: Map<SymbolName, Record>,
+    names: Names,
     /// The dylibs that are there, and whether each has a generator.
     dylibs: Map<DylibId, bool>,
     /// How often a dylib was removed, got its first generator or lost its last.
@@ -79,14 +83,11 @@ const CLOSED: usize = 1 << 1;
 const REMOVING: usize = 1 << 2;
 const VERSION: usize = 1 << 3;
 
-/// So many names are read under one guard: while it is held nothing that any thread removes is freed.
-const NAMES_A_GUARD: usize = 4096;
-
 impl Records {
     pub(crate) fn new() -> Self {
         Self {
             gate: Word::default(),
-            names: Map::new(),
+            names: Names::new(),
             dylibs: Map::new(),
             dylib_changes: AtomicU64::new(0),
         }
@@ -103,7 +104,7 @@ impl Records {
         &self,
         session: &ExecutionSession,
         order: &SearchOrder,
-        mut names: impl Iterator<Item = &'a SymbolName>,
+        names: impl Iterator<Item = &'a SymbolName>,
         mut found: impl FnMut(&RecordedDefinition),
     ) -> bool {
         // ordering[record-gate]: Acquire. Pairs with the Release in `end_change`; records replaced before the
@@ -116,15 +117,9 @@ impl Records {
         let changes = self.dylib_changes.load(Ordering::Relaxed);
         let known = if order.len() == 1 { Some(0) } else { order.certain_until(changes) };
         let Some(certain_until) = known.or_else(|| self.survey(order)) else { return false };
-        let (mut guard, mut names_left) = (self.names.guard(), NAMES_A_GUARD);
-        let answered = names.all(|name| {
-            if names_left == 0 {
-                Map::<SymbolName, Record>::renew(&mut guard);
-                names_left = NAMES_A_GUARD;
-            }
-            names_left -= 1;
-            let record = self.names.get(name, &guard);
-            record.is_some_and(|record| record.answer(order, certain_until, &mut found))
+        let answered = self.names.answer_all(names, |recorded| match recorded {
+            Recorded::Single(definition) => definition.answer(order, certain_until, &mut found),
+            Recorded::Several(record) => record.answer(order, certain_until, &mut found),
         });
         // ordering[record-change]: Acquire fence. Pairs with the Release fence in `start_change`; a reader that saw
         // anything of a change sees here that the gate has moved.
@@ -227,83 +222,104 @@ impl Records {
             self.dylib_changes.store(changes + 1, Ordering::Relaxed);
         }
     }
+}
+
+/// The records, and what only their writer knows of them: part of the state, so behind the session lock.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    records: Arc<Records>,
+    names: NamesWriter,
+}
+
+impl Deref for Recorder {
+    type Target = Arc<Records>;
+
+    fn deref(&self) -> &Arc<Records> {
+        &self.records
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self { records: Arc::new(Records::new()), names: NamesWriter::default() }
+    }
 
     /// About so many names will be Ready soon: makes room for them at once, if they are more than there are now.
     ///
-    /// The map moves its entries bit by bit as it grows, which costs more than all else where a lookup makes very many
-    /// symbols Ready. Where few come to many, that is as it should be: room for all would be a pause. So would be room for
-    /// more than can come soon, which might not come at all.
-    pub(crate) fn expect(&self, names: usize) {
+    /// Where few come to many, what is there moves bit by bit as they come: room for all would be a pause. So would be room
+    /// for more than can come soon, which might not come at all.
+    pub(crate) fn expect(&mut self, names: usize) {
         const MANY: usize = 1024;
         const AT_ONCE_MAX: usize = 1 << 20;
         if names >= MANY && names >= self.names.len() {
-            self.names.reserve(names.min(AT_ONCE_MAX));
+            self.names.reserve(&self.records.names, names.min(AT_ONCE_MAX));
         }
     }
 
     /// The only definition of its name became Ready.
-    pub(crate) fn publish_alone(&self, name: &SymbolName, definition: RecordedDefinition) {
-        precede_publication();
-        self.names.insert(name.clone(), Record::One(definition));
+    pub(crate) fn publish_alone(&mut self, name: &SymbolName, definition: RecordedDefinition) {
+        self.names.insert_single(&self.records.names, name, definition);
     }
 
-    /// One of several definitions of a name became Ready; `all` lists them, should the name have no record yet.
-    pub(crate) fn publish(
-        &self,
-        name: &SymbolName,
-        definition: RecordedDefinition,
-        all: impl FnOnce() -> Vec<RecordedDefinition>,
-    ) {
+    /// One of several definitions of a name became Ready. Says whether the name had a record.
+    pub(crate) fn publish(&mut self, name: &SymbolName, definition: RecordedDefinition) -> bool {
         precede_publication();
-        if !self.edit(name, |record| record.with(definition))
-            && let Some(record) = Record::of(all())
-        {
-            self.names.insert(name.clone(), record);
+        self.edit(name, false, |record| record.with(definition))
+    }
+
+    /// The first of several definitions of a name became Ready; these are all of them.
+    pub(crate) fn publish_first(&mut self, name: &SymbolName, all: Vec<RecordedDefinition>) {
+        precede_publication();
+        if let Some(record) = Record::of(all) {
+            let records = &self.records;
+            self.names.put(&records.names, name, Some(record), || records.start_change());
         }
     }
 
     /// A name got a further definition, which is not Ready.
-    pub(crate) fn appear(&self, name: &SymbolName, definition: RecordedDefinition) {
+    pub(crate) fn appear(&mut self, name: &SymbolName, definition: RecordedDefinition) {
         if weakened("shadow::keeps_the_record") {
             return;
         }
-        self.edit(name, |record| {
-            self.start_change();
-            record.with(definition)
-        });
+        self.edit(name, true, |record| record.with(definition));
     }
 
     /// The only definition of a name goes, which is Ready.
-    pub(crate) fn disappear_alone(&self, name: &SymbolName) {
-        self.start_change();
-        self.names.remove(name);
+    pub(crate) fn disappear_alone(&mut self, name: &SymbolName) {
+        self.records.start_change();
+        self.names.remove(&self.records.names, name);
     }
 
     /// The definition of a name in `dylib` goes, others stay.
-    pub(crate) fn disappear(&self, name: &SymbolName, dylib: DylibId) {
-        self.edit(name, |record| {
-            self.start_change();
-            record.without(dylib)
-        });
+    pub(crate) fn disappear(&mut self, name: &SymbolName, dylib: DylibId) {
+        self.edit(name, true, |record| record.without(dylib));
     }
 
     /// Changes the record of a name. Says whether it has one.
-    fn edit(&self, name: &SymbolName, change: impl FnOnce(&Record) -> Option<Record>) -> bool {
-        let guard = self.names.guard();
-        let Some(successor) = self.names.current(name, &guard).map(change) else { return false };
-        drop(guard);
-        match successor {
-            Some(record) => self.names.insert(name.clone(), record),
-            None => self.names.remove(name),
+    fn edit(
+        &mut self,
+        name: &SymbolName,
+        closes: bool,
+        change: impl FnOnce(&Record) -> Option<Record>,
+    ) -> bool {
+        let records = &self.records;
+        let Some(successor) = self.names.look(&records.names, name, change) else { return false };
+        if closes {
+            records.start_change();
         }
+        self.names.put(&records.names, name, successor, || records.start_change());
         true
+    }
+
+    /// Memory that records no longer use, to be freed without the lock.
+    pub(crate) fn take_discarded(&mut self) -> Option<Discarded> {
+        self.names.take_discarded().map(|table| Discarded { _table: table })
     }
 
     /// What is recorded of a name, for checks.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn recorded(&self, name: &SymbolName) -> Option<Vec<RecordedDefinition>> {
-        let guard = self.names.guard();
-        self.names.get(name, &guard).map(Record::definitions)
+        self.names.look(&self.records.names, name, Record::definitions)
     }
 
     /// How many records there are, for checks.
@@ -313,7 +329,14 @@ impl Records {
     }
 }
 
-/// What was done to make a symbol Ready comes before its record: the code at its address, above all.
+/// Memory of records that is no longer used.
+#[derive(Debug)]
+pub(crate) struct Discarded {
+    _table: table::Discarded,
+}
+
+/// What was done to make a symbol Ready comes before its record: the code at its address, above all. Slots see to it
+/// themselves.
 ///
 /// The map orders as much as this needs; it does not say so.
 fn precede_publication() {

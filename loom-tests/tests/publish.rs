@@ -11,7 +11,7 @@
 //! Proven, in every order with at most three preemptions and whatever the orderings allow (I13): a lookup of both names is told
 //! both old addresses, both new ones, or that they are missing, never one of each; whoever knows that the removal
 //! has returned is never told an old address; a thread that was told the new address is not told the old one afterwards. Records
-//! are modelled as pointers that order nothing, so that all of this is the gate's doing.
+//! of names with several definitions are modelled as pointers that order nothing, so that all of this is the gate's doing.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -22,7 +22,7 @@
 //! | `publish::closes_without_fence`: records may change ahead of the closing | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
 //! | `publish::reads_without_fence`: the second look at the gate may come ahead of the records | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 //! | `publish::looks_once`: a reader does not look at the gate again | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
-//! | `publish::opens_unordered`: the gate may be seen open ahead of what changed | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
+//! | `publish::opens_unordered`: the gate may be seen open ahead of what changed | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, model_within};
@@ -94,6 +94,9 @@ fn names_that_go_together_are_seen_to_go_together() {
         let all = JitDylibLookupFlags::MatchAllSymbols;
         let order: SearchOrder = [(stage.dylib.clone(), all), (second.clone(), all)].into();
         define(&second, &names, 2);
+        // With a third definition of each name there are several before and after: one record takes another's place.
+        let third = stage.session.create_jit_dylib("third").expect("it is new");
+        define(&third, &names, 3);
         let both = {
             let (stage, names) = (stage.clone(), names.clone());
             move |order: &SearchOrder| {

@@ -13,7 +13,7 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `ready::publishes_unordered`: a record may be seen ahead of what made its symbol Ready | `core/src/record.rs` | `one_waits_and_one_needs_no_lock` |
+//! | `ready::publishes_unordered`: a record may be seen ahead of what made its symbol Ready | `core/src/record/slot.rs` | `one_waits_and_one_needs_no_lock` |
 //! | `ready::answers_what_is_not_ready`: a record answers for a definition that is not Ready | `core/src/record/definitions.rs` | `what_is_not_ready_hides_what_is` |
 #![cfg(uruk_loom)]
 

@@ -22,7 +22,6 @@ pub(crate) struct Claim {
     pub(crate) dylib: DylibId,
     /// Where its resources go. Stale only if the claim has no rows.
     pub(crate) tracker: TrackerId,
-    pub(crate) unit_name: SymbolName,
     /// Every row that carries the claim; and rows that did, until they were removed or delegated.
     pub(crate) rows: Rows,
     /// How many rows carry the claim.
@@ -49,8 +48,8 @@ impl<P: Payload> SessionState<P> {
             1 => Rows::from_slice(&[row]),
             _ => waiting.symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
         };
-        let (unit_name, carried) = (waiting.name.clone(), rows.len());
-        let claim = self.claims.insert(Claim { dylib, tracker, unit_name, rows, carried, begun: None });
+        let carried = rows.len();
+        let claim = self.claims.insert(Claim { dylib, tracker, rows, carried, begun: None });
         for &named in &self.claims[claim].rows {
             if named == row || !weakened("lookup::claims_one_symbol_of_the_unit") {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
@@ -157,9 +156,9 @@ impl<P: Payload> SessionState<P> {
 
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
-        let Claim { dylib, tracker, ref unit_name, ref begun, .. } = *self.live_claim(claim)?;
-        let (unit_name, begun, mut rows) = (unit_name.clone(), begun.clone(), Rows::new());
-        let delegated = Claim { dylib, tracker, unit_name, rows: Rows::new(), carried: 0, begun };
+        let Claim { dylib, tracker, ref begun, .. } = *self.live_claim(claim)?;
+        let (begun, mut rows) = (begun.clone(), Rows::new());
+        let delegated = Claim { dylib, tracker, rows: Rows::new(), carried: 0, begun };
         let delegate = self.claims.insert(delegated);
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };

@@ -217,7 +217,6 @@ impl<P: Payload> SessionState<P> {
             WaitingUnit { unit, name, symbols, initializer, priority, hints, discarded: Vec::new() };
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
-            self.claims[claim].unit_name = waiting.name.clone();
             self.hand_over(claim, waiting, effects);
         } else {
             self.claims.remove(claim);

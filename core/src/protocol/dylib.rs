@@ -146,10 +146,9 @@ impl<P: Payload> SessionState<P> {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
-        let Row { name, state, tracker, .. } = &self.rows[row];
-        // Held by the pool, by this row, and by the record that is on its way out.
-        let held_here = 2 + usize::from(matches!(state, RowState::Ready { .. }));
-        if name.handles() <= held_here {
+        let Row { name, tracker, .. } = &self.rows[row];
+        // Held by the pool and by this row.
+        if name.handles() <= 2 {
             effects.names_released += 1;
         }
         if let Some(dylib) = dylib_name {

@@ -34,6 +34,7 @@ pub(crate) struct Effects<P: Payload> {
     pub(crate) initializers_gone: Vec<u64>,
     /// Memory to give back, which may take long.
     pub(crate) memory: Vec<Discarded<RowId>>,
+    pub(crate) records: Vec<crate::record::Discarded>,
     /// How many names nobody but the pool seems to hold any more, for its own housekeeping.
     pub(crate) names_released: usize,
 }
@@ -49,6 +50,7 @@ impl<P: Payload> Default for Effects<P> {
             events: Vec::new(),
             initializers_gone: Vec::new(),
             memory: Vec::new(),
+            records: Vec::new(),
             names_released: 0,
         }
     }
@@ -64,6 +66,7 @@ impl<P: Payload> Effects<P> {
             && self.events.is_empty()
             && self.initializers_gone.is_empty()
             && self.memory.is_empty()
+            && self.records.is_empty()
             && self.names_released == 0
     }
 

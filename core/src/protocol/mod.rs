@@ -73,7 +73,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-use crate::record::Records;
+use crate::record::{Recorder, Records};
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
@@ -117,7 +117,7 @@ pub(crate) struct SessionState<P: Payload> {
     rows: Slab<RowId, Row>,
     names: NameIndex,
     /// What lookups of Ready symbols read without the lock.
-    records: Arc<Records>,
+    records: Recorder,
     units: Slab<UnitId, WaitingUnit<P::Unit>>,
     claims: Slab<ClaimId, Claim>,
     queries: Slab<QueryId, Query<P::Handler>>,
@@ -162,7 +162,7 @@ impl<P: Payload> SessionState<P> {
             dylib_names: FxHashMap::default(),
             rows: Slab::new(),
             names: NameIndex::new(),
-            records: Arc::new(Records::new()),
+            records: Recorder::new(),
             units: Slab::new(),
             claims: Slab::new(),
             queries: Slab::new(),

@@ -20,7 +20,12 @@ impl<P: Payload> SessionState<P> {
         let (Row { name, namesakes, .. }, definition) = (here, recorded(row, here));
         match namesakes.is_alone() {
             true => self.records.publish_alone(name, definition),
-            false => self.records.publish(name, definition, || self.namesakes(row)),
+            false => {
+                if !self.records.publish(name, definition) {
+                    let (name, all) = (name.clone(), self.namesakes(row));
+                    self.records.publish_first(&name, all);
+                }
+            }
         }
     }
 

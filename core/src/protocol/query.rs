@@ -105,6 +105,11 @@ impl Answer {
         Self { entries, flags_only: true }
     }
 
+    /// How many symbols it is about; some of them may have no address.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The symbols that have an address, or all if their flags were asked for.
     pub(crate) fn into_found(self) -> impl Iterator<Item = Found> {
         let flags_only = self.flags_only;

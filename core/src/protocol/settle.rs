@@ -248,6 +248,7 @@ impl<P: Payload> SessionState<P> {
 
     fn finish_hold(&mut self, effects: &mut Effects<P>) {
         effects.memory.extend(self.forest.take_discarded());
+        effects.records.extend(self.records.take_discarded());
         #[cfg(any(test, debug_assertions))]
         self.check_now_and_then();
         self.records.end_change();

@@ -57,13 +57,16 @@ impl Record {
         certain_until: usize,
         found: impl FnOnce(&RecordedDefinition),
     ) -> bool {
+        if let Self::One(definition) = self {
+            return definition.answer(order, certain_until, found);
+        }
         let place = |definition: &RecordedDefinition| order.position_of(definition.dylib, definition.flags);
         let tell = |position: usize, definition: &RecordedDefinition| {
             let answers = position <= certain_until && definition.is_answer();
             answers.then(|| found(definition)).is_some()
         };
         match self {
-            Self::One(definition) => place(definition).is_some_and(|position| tell(position, definition)),
+            Self::One(_) => false,
             Self::Several(definitions) => {
                 let seen = definitions.iter().filter_map(|definition| Some((place(definition)?, definition)));
                 let first = seen.min_by_key(|(position, _)| *position);
@@ -115,6 +118,19 @@ impl Record {
 }
 
 impl RecordedDefinition {
+    /// See [`Record::answer`]: the same where there is no other definition.
+    #[inline]
+    pub(super) fn answer(
+        &self,
+        order: &SearchOrder,
+        certain_until: usize,
+        found: impl FnOnce(&Self),
+    ) -> bool {
+        let seen = order.position_of(self.dylib, self.flags);
+        let answers = seen.is_some_and(|position| position <= certain_until) && self.is_answer();
+        answers.then(|| found(self)).is_some()
+    }
+
     pub(crate) fn symbol(&self) -> ExecutorSymbolDef {
         ExecutorSymbolDef::new(self.address, self.flags)
     }

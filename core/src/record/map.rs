@@ -32,7 +32,12 @@ mod real {
 
     impl<K: Hash + Eq + 'static, V: 'static> Map<K, V> {
         pub(in crate::record) fn new() -> Self {
-            let collector = seize::Collector::new().batch_size(BATCH);
+            Self::with_batch(BATCH)
+        }
+
+        /// A map whose values are freed when so many were replaced or removed.
+        pub(in crate::record) fn with_batch(batch: usize) -> Self {
+            let collector = seize::Collector::new().batch_size(batch);
             Self(papaya::HashMap::builder().hasher(FxBuildHasher).collector(collector).build())
         }
 
@@ -44,11 +49,6 @@ mod real {
             self.0.get(key, guard)
         }
 
-        /// Lets go of what was read through `guard` until now.
-        pub(in crate::record) fn renew(guard: &mut papaya::LocalGuard<'_>) {
-            papaya::Guard::refresh(guard);
-        }
-
         /// For the one thread that writes.
         pub(in crate::record) fn current<'g>(
             &self,
@@ -58,20 +58,14 @@ mod real {
             self.0.get(key, guard)
         }
 
-        pub(in crate::record) fn insert(&self, key: K, value: V) {
-            self.0.pin().insert(key, value);
+        /// Says whether the key had no value.
+        pub(in crate::record) fn insert(&self, key: K, value: V) -> bool {
+            self.0.pin().insert(key, value).is_none()
         }
 
-        pub(in crate::record) fn remove(&self, key: &K) {
-            self.0.pin().remove(key);
-        }
-
-        pub(in crate::record) fn reserve(&self, additional: usize) {
-            self.0.pin().reserve(additional);
-        }
-
-        pub(in crate::record) fn len(&self) -> usize {
-            self.0.len()
+        /// Says whether the key had a value.
+        pub(in crate::record) fn remove(&self, key: &K) -> bool {
+            self.0.pin().remove(key).is_some()
         }
     }
 }
@@ -132,45 +126,33 @@ mod model {
             self.keep(self.places[place].load(Ordering::Relaxed), guard)
         }
 
-        /// Lets go of what was read through `guard` until now.
-        pub(in crate::record) fn renew(guard: &mut Guard<V>) {
-            guard.0.take();
-        }
-
         /// For the one thread that writes. Not a modelled access: of all accesses before a store, loom tries orders with the
         /// last one alone, which shall be some reader's.
         pub(in crate::record) fn current<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
             self.keep(self.memory.with(|memory| memory.place(key).1), guard)
         }
 
-        pub(in crate::record) fn insert(&self, key: K, value: V) {
+        pub(in crate::record) fn insert(&self, key: K, value: V) -> bool {
             let index = self.memory.with(|memory| {
                 memory.values.push(Arc::new(value));
                 memory.values.len() - 1
             });
-            self.store(&key, index);
+            self.store(&key, index) == NOTHING
         }
 
-        pub(in crate::record) fn remove(&self, key: &K) {
-            self.store(key, NOTHING);
+        pub(in crate::record) fn remove(&self, key: &K) -> bool {
+            self.store(key, NOTHING) != NOTHING
         }
 
-        pub(in crate::record) fn reserve(&self, additional: usize) {
-            self.memory.with(|memory| memory.keys.reserve(additional));
-        }
-
-        pub(in crate::record) fn len(&self) -> usize {
-            self.memory.with(|memory| memory.keys.values().filter(|(_, index)| *index != NOTHING).count())
-        }
-
-        fn store(&self, key: &K, index: usize) {
-            let place = self.memory.with(|memory| {
+        /// Gives what was there before.
+        fn store(&self, key: &K, index: usize) -> usize {
+            let (place, before) = self.memory.with(|memory| {
                 let (place, current) = memory.place(key);
-                *current = index;
-                *place
+                (*place, std::mem::replace(current, index))
             });
             // Relaxed: see the module.
             self.places[place].store(index, Ordering::Relaxed);
+            before
         }
 
         fn keep<'g>(&self, index: usize, guard: &'g Guard<V>) -> Option<&'g V> {

@@ -2,7 +2,7 @@
 
 use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
-use crate::protocol::query::Found;
+use crate::protocol::query::Answer;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::{Arc, weakened};
 use crate::{Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
@@ -16,7 +16,7 @@ impl ExecutionSession {
         order: &SearchOrder,
         symbols: LookupSet,
         deadline: Option<Deadline>,
-    ) -> Result<Vec<Found>, LookupError> {
+    ) -> Result<Answer, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         let _entered = span.enter();
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
@@ -29,7 +29,7 @@ impl ExecutionSession {
         order: &SearchOrder,
         search: Search,
         deadline: Option<Deadline>,
-    ) -> Result<Vec<Found>, LookupError> {
+    ) -> Result<Answer, LookupError> {
         let refusal = self.refuses_waits();
         let blocked = Arc::new(BlockedLookup::default());
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());

@@ -30,7 +30,7 @@ impl ExecutionSession {
         let mut search = self.search(kind, order, symbols, RequiredState::Resolved)?;
         search.flags_only = true;
         let flags = |found: Found| (found.name, found.definition.flags);
-        Ok(self.wait_for_answer(order, search, None)?.into_iter().map(flags).collect())
+        Ok(self.wait_for_answer(order, search, None)?.into_found().map(flags).collect())
     }
 
     /// The same without blocking: `handler` is called once, with the answer. The request's required state is of no

@@ -10,18 +10,34 @@ use crate::responsibility::{Duty, MaterializationResponsibility, Step};
 use crate::sync::{Arc, thread_local};
 
 use super::ExecutionSession;
-use super::drain::{Excuse, Wait};
+use super::drain::{Excuse, Outstanding, Wait};
 
 /// One call of the embedder's code on this thread.
 struct Frame {
-    /// The session on whose behalf it runs.
-    session: ExecutionSession,
+    on_behalf_of: OnBehalfOf,
     /// The thread was unwinding before the frame began: that it does says nothing of the code inside.
     began_unwinding: bool,
     /// Why a close of the session need not wait for the frame's task at the moment.
     excuse: Excuse,
     /// Duties that were dropped inside it while the thread was unwinding.
     dropped: Vec<Duty>,
+}
+
+/// The session on whose behalf a frame runs.
+enum OnBehalfOf {
+    /// As one of its tasks, which lends the frame the handle that it has anyway.
+    Task(Outstanding),
+    /// A part of a task.
+    Session(ExecutionSession),
+}
+
+impl OnBehalfOf {
+    fn session(&self) -> &ExecutionSession {
+        match self {
+            Self::Task(outstanding) => outstanding.session(),
+            Self::Session(session) => session,
+        }
+    }
 }
 
 thread_local! {
@@ -31,24 +47,36 @@ thread_local! {
 /// Runs `code` of the embedder on behalf of `session`; a panic comes back as its message, after it has
 /// failed the symbols of every responsibility it dropped.
 pub(super) fn run<R>(session: &ExecutionSession, code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
-    run_counting(session, code).0
+    run_in_frame(OnBehalfOf::Session(session.clone()), code).0
 }
 
-/// The same, and how many responsibilities have failed for the panic.
-pub(super) fn run_counting<R>(
-    session: &ExecutionSession,
+/// The same for a whole task; also how many responsibilities have failed for the panic, and the task's count.
+pub(super) fn run_task<R>(
+    outstanding: Outstanding,
     code: impl FnOnce() -> R,
-) -> (Result<R, Arc<str>>, usize) {
+) -> (Result<R, Arc<str>>, usize, Option<Outstanding>) {
+    let (result, failed, on_behalf_of) = run_in_frame(OnBehalfOf::Task(outstanding), code);
+    match on_behalf_of {
+        Some(OnBehalfOf::Task(outstanding)) => (result, failed, Some(outstanding)),
+        _ => (result, failed, None),
+    }
+}
+
+fn run_in_frame<R>(
+    on_behalf_of: OnBehalfOf,
+    code: impl FnOnce() -> R,
+) -> (Result<R, Arc<str>>, usize, Option<OnBehalfOf>) {
     let began_unwinding = std::thread::panicking();
-    let fresh =
-        Frame { session: session.clone(), began_unwinding, excuse: Excuse::None, dropped: Vec::new() };
+    let mut frame = Some(Frame { on_behalf_of, began_unwinding, excuse: Excuse::None, dropped: Vec::new() });
     // While the thread is torn down there is no place for a frame; its panics then fail duties without a message.
-    let pushed = FRAMES.try_with(|frames| frames.borrow_mut().push(fresh)).is_ok();
+    let pushed = FRAMES.try_with(|frames| frames.borrow_mut().extend(frame.take())).is_ok();
     let on_stack = super::holding::enter();
     let result = crate::panics::guard(code);
     drop(on_stack);
-    let frame = FRAMES.try_with(|frames| frames.borrow_mut().pop_if(|_| pushed)).unwrap_or(None);
-    let dropped = frame.map(|frame| frame.dropped).unwrap_or_default();
+    if pushed {
+        frame = FRAMES.try_with(|frames| frames.borrow_mut().pop()).unwrap_or(None);
+    }
+    let Some(Frame { on_behalf_of, dropped, .. }) = frame else { return (result, 0, None) };
     let failed = dropped.len();
     for mut duty in dropped {
         duty.fail(match &result {
@@ -58,13 +86,13 @@ pub(super) fn run_counting<R>(
             Ok(_) => FailureCause::Panicked("a panic that the unit caught itself".into()),
         });
     }
-    (result, failed)
+    (result, failed, Some(on_behalf_of))
 }
 
 /// How many frames of `session` this thread is inside of.
 pub(super) fn depth_of(session: &ExecutionSession) -> usize {
     let of_session = |frames: &RefCell<Vec<Frame>>| {
-        frames.borrow().iter().filter(|frame| frame.session == *session).count()
+        frames.borrow().iter().filter(|frame| frame.on_behalf_of.session() == session).count()
     };
     FRAMES.try_with(of_session).unwrap_or(0)
 }
@@ -108,7 +136,7 @@ pub(super) fn attach(duty: Duty) -> MaterializationResponsibility {
 /// closes, or in a close, which is no session's work.
 pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
     let concerns = |frame: &Frame| match wait {
-        Wait::Lookup => frame.session == *session && frame.excuse == Excuse::None,
+        Wait::Lookup => frame.on_behalf_of.session() == session && frame.excuse == Excuse::None,
         Wait::Close => frame.excuse != Excuse::Close,
     };
     let excused = FRAMES.try_with(|frames| {
@@ -116,7 +144,7 @@ pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
         for (index, frame) in frames.borrow_mut().iter_mut().enumerate().filter(|(_, frame)| concerns(frame))
         {
             let before = frame.excuse;
-            frame.excuse = frame.session.0.drain.excuse(before, wait.into());
+            frame.excuse = frame.on_behalf_of.session().0.drain.excuse(before, wait.into());
             excused.push((index, before));
         }
         excused
@@ -138,7 +166,7 @@ impl Drop for Waits {
             let mut frames = frames.borrow_mut();
             for (index, before) in excused {
                 let frame = &mut frames[index];
-                frame.excuse = frame.session.0.drain.excuse(frame.excuse, before);
+                frame.excuse = frame.on_behalf_of.session().0.drain.excuse(frame.excuse, before);
             }
         });
     }

@@ -59,24 +59,17 @@ impl ExecutionSession {
             events,
             initializers_gone,
             memory,
+            records,
             names_released,
         } = effects;
-        self.enqueue_units(claimed, &mut coming);
+        if !claimed.is_empty() {
+            self.enqueue_units(claimed, &mut coming);
+        }
         for task in tasks {
             self.enqueue(counted(task, coming.next()));
         }
-        let mut told = Vec::new();
-        for Completed { handler, outcome } in completed {
-            let outcome = outcome.map(|answer| answer.into_found().collect());
-            match handler {
-                Completion::Blocked(blocked) => blocked.finish(outcome),
-                handler => told.push((handler, outcome)),
-            }
-        }
-        for (handler, outcome) in told {
-            let tag = self.tag();
-            let outcome = move || outcome.map(|found| LookupResult::new(found, tag));
-            self.enqueue(answer_task(coming.next(), handler, outcome));
+        if !completed.is_empty() {
+            self.tell(completed, &mut coming);
         }
         for generation in generations {
             self.enqueue(self.generation_task(generation, coming.next()));
@@ -102,9 +95,25 @@ impl ExecutionSession {
             self.enqueue(user_task(coming.next(), "platform.unit_removed", "the session's platform", tell));
         }
         // Last: nobody waits for it.
-        drop(memory);
+        drop((memory, records));
         if names_released > 0 {
             self.0.pool.released(names_released);
+        }
+    }
+
+    /// Wakes threads that wait in lookups, then enqueues handlers.
+    fn tell(&self, completed: Vec<Completed<Completion>>, coming: &mut Coming<'_>) {
+        let mut told = Vec::new();
+        for Completed { handler, outcome } in completed {
+            match handler {
+                Completion::Blocked(blocked) => blocked.finish(outcome),
+                handler => told.push((handler, outcome)),
+            }
+        }
+        for (handler, outcome) in told {
+            let tag = self.tag();
+            let outcome = move || outcome.map(|answer| LookupResult::new(answer, tag));
+            self.enqueue(answer_task(coming.next(), handler, outcome));
         }
     }
 
@@ -132,6 +141,9 @@ impl ExecutionSession {
         claimed: Vec<ClaimedUnit<Box<dyn MaterializationUnit>>>,
         coming: &mut Coming<'_>,
     ) {
+        if let [_] = claimed[..] {
+            return claimed.into_iter().for_each(|claimed| self.enqueue(unit_task(claimed, coming.next())));
+        }
         let mut left = claimed.len();
         let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
         for claimed in claimed {
@@ -223,7 +235,7 @@ fn defer_refused(refused: Task) {
 
 fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) -> Task {
     let hints = claimed.hints;
-    Task::of(claimed.priority, Box::new(QueuedUnit { claimed: Some(claimed), outstanding })).with_hints(hints)
+    Task::of(claimed.priority, Box::new(QueuedUnit(Some((claimed, outstanding))))).with_hints(hints)
 }
 
 /// A task of the embedder.
@@ -318,16 +330,14 @@ impl<F: FnOnce(&ExecutionSession) + Send + 'static> Drop for Told<F> {
 }
 
 /// A claimed unit on its way to a worker. Dropping it unrun fails its symbols.
-struct QueuedUnit {
-    /// Taken when it runs.
-    claimed: Option<ClaimedUnit<Box<dyn MaterializationUnit>>>,
-    /// Counts the task in until the unit has run, or its symbols have failed.
-    outstanding: Outstanding,
-}
+struct QueuedUnit(
+    /// Taken when it runs. The count tells of the task until the unit has run, or its symbols have failed.
+    Option<(ClaimedUnit<Box<dyn MaterializationUnit>>, Outstanding)>,
+);
 
 impl Work for QueuedUnit {
     fn label(&self) -> &str {
-        self.claimed.as_ref().map_or("", |claimed| claimed.unit_name.as_str())
+        self.0.as_ref().map_or("", |(claimed, _)| claimed.unit_name.as_str())
     }
 
     fn keep_label(&self) -> TaskLabel {
@@ -335,13 +345,13 @@ impl Work for QueuedUnit {
     }
 
     fn full_label(&self) -> TaskLabel {
-        self.claimed.as_ref().map_or_else(|| self.keep_label(), |claimed| claimed.unit_name.clone().into())
+        self.0.as_ref().map_or_else(|| self.keep_label(), |(claimed, _)| claimed.unit_name.clone().into())
     }
 
     /// Runs the unit, unless nobody wants it any more: then it goes back to its rows.
     fn run(mut self: Box<Self>) {
-        let session = self.outstanding.session();
-        let Some(claimed) = self.claimed.take() else { return };
+        let Some((claimed, outstanding)) = self.0.take() else { return };
+        let session = outstanding.session();
         if weakened("withdraw::decides_before_it_gives_back")
             && !session.transact(|state, _| state.is_wanted(&claimed))
         {
@@ -358,7 +368,7 @@ impl Work for QueuedUnit {
         let span =
             tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
         // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-        let (ended, failed) = frame::run_counting(session, move || {
+        let (ended, failed, outstanding) = frame::run_task(outstanding, move || {
             holding::materializes(&duty);
             let responsibility = frame::attach(duty);
             let _entered = span.entered();
@@ -366,16 +376,16 @@ impl Work for QueuedUnit {
             unit.materialize(responsibility);
         });
         // One that had finished or parked its responsibility has no symbol left to fail.
-        if let (Err(message), 0) = (ended, failed) {
-            session.report_from_task(SessionError::Panicked { place: "a unit", message });
+        if let (Err(message), 0, Some(outstanding)) = (ended, failed, outstanding) {
+            let error = SessionError::Panicked { place: "a unit", message };
+            outstanding.session().report_from_task(error);
         }
     }
 }
 
 impl Drop for QueuedUnit {
     fn drop(&mut self) {
-        let Some(claimed) = self.claimed.take() else { return };
-        let outstanding = self.outstanding.session().outstanding();
+        let Some((claimed, outstanding)) = self.0.take() else { return };
         run_soon(self.keep_label(), move || {
             let session = outstanding.session();
             let (unit, _, mut duty) = session.duty_of(claimed);

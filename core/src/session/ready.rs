@@ -58,7 +58,7 @@ impl ExecutionSession {
             return Ok(ready);
         }
         let found = self.lookup_locked(order, LookupSet::one(name.clone()), None)?;
-        found.first().map(|found| found.definition).ok_or(LookupError::Closed)
+        found.into_found().next().map(|found| found.definition).ok_or(LookupError::Closed)
     }
 
     /// Looks up required symbols and blocks until all are Ready; gives their definitions in the order of `names`.
@@ -80,7 +80,7 @@ impl ExecutionSession {
             return Ok(ready);
         }
         let found = self.lookup_locked(order, LookupSet::required(names.iter().cloned()), None)?;
-        Ok(found.into_iter().map(|found| found.definition).collect())
+        Ok(found.into_found().map(|found| found.definition).collect())
     }
 
     /// Starts a lookup and calls `handler` once, with the answer.

@@ -75,7 +75,7 @@ impl SymbolName {
 
     /// Where the text lies: what makes the name itself.
     #[inline]
-    fn identity(&self) -> usize {
+    pub(crate) fn identity(&self) -> usize {
         self.0.as_str().as_ptr().addr()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::atomic::{AtomicBool, Ordering};
 use super::{Condvar, Mutex, weakened};
 
 /// Opens once; whoever waits on it goes on, whoever comes later does not wait at all.
@@ -12,6 +13,8 @@ use super::{Condvar, Mutex, weakened};
 pub struct Latch {
     open: Mutex<bool>,
     opened: Condvar,
+    /// True once `open` is: most of those who look come when it is, or have other work until then, and need no lock.
+    is_open: AtomicBool,
 }
 
 impl Latch {
@@ -24,13 +27,16 @@ impl Latch {
     pub fn open(&self) {
         let mut open = self.open.lock();
         *open = true;
-        // Notified under the lock: once a waiter sees `true` it may free the latch.
+        // ordering[latch-open]: Release. Pairs with the Acquire in `is_open`; whoever sees the latch open sees what was done
+        // before it was opened.
+        self.is_open.store(true, Ordering::Release);
         self.opened.notify_all();
     }
 
     /// Whether the latch has been opened.
     pub fn is_open(&self) -> bool {
-        *self.open.lock()
+        // ordering[latch-open]: Acquire. Pairs with the Release in `open`. Model: loom-tests/tests/lodge.rs.
+        self.is_open.load(Ordering::Acquire)
     }
 
     /// Blocks until the latch is open.

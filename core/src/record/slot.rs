@@ -1,0 +1,84 @@
+//! A slot: the only definition of a name in four words, which are read while they may be written.
+//!
+//! | word | holds |
+//! |---|---|
+//! | name | the identity of the name; [`VACANT`]; or [`GRAVE`], where a definition was |
+//! | row | its id |
+//! | dylib | generation, index (24 bits) and the flags (8 bits) |
+//! | address | the address |
+//!
+//! A vacant slot is filled at any time, the name last. Whatever else changes in a slot changes within a closed gate, so
+//! that whoever has read a mixture of two definitions is told.
+
+use crate::protocol::ids::{DylibId, Id, RowId};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::weakened;
+use crate::{ExecutorAddr, SymbolFlags};
+
+use super::definitions::RecordedDefinition;
+
+pub(super) type Slot = [AtomicU64; 4];
+
+/// The name of a slot without a definition, behind which none of the names that belong before it is found.
+pub(super) const VACANT: u64 = 0;
+
+/// The name of a slot whose definition went away.
+pub(super) const GRAVE: u64 = 1;
+
+const FLAG_BITS: u32 = u8::BITS;
+const DYLIB_BITS: u32 = 24;
+
+/// Whether a slot can hold the definition. All but those of a session with millions of dylibs do.
+pub(super) fn fits(identity: u64, definition: &RecordedDefinition) -> bool {
+    identity > GRAVE && definition.is_ready && definition.dylib.index() < 1 << DYLIB_BITS
+}
+
+/// Fills a vacant slot.
+pub(super) fn fill([name, row, dylib, address]: &Slot, identity: u64, definition: &RecordedDefinition) {
+    let RecordedDefinition { dylib: id, row: row_id, address: at, flags, .. } = *definition;
+    let place = u64::from(id.index()) << FLAG_BITS | u64::from(flags.bits());
+    // Relaxed: the name makes them seen; and a change, which nobody may trust, is told by the gate.
+    row.store(pack(row_id), Ordering::Relaxed);
+    dylib.store(u64::from(id.generation()) << 32 | place, Ordering::Relaxed);
+    address.store(at.value(), Ordering::Relaxed);
+    // ordering[record-publish]: Release. Pairs with the Acquire in `name_of`; a reader that is told an address sees what was
+    // done to make it Ready. Model: loom-tests/tests/ready.rs.
+    let release = if weakened("ready::publishes_unordered") { Ordering::Relaxed } else { Ordering::Release };
+    name.store(identity, release);
+}
+
+/// Leaves `mark` instead of a definition.
+pub(super) fn clear([name, ..]: &Slot, mark: u64) {
+    // Relaxed: within a closed gate.
+    name.store(mark, Ordering::Relaxed);
+}
+
+/// What the slot holds, or its mark.
+#[inline]
+pub(super) fn name_of([name, ..]: &Slot) -> u64 {
+    // ordering[record-publish]: Acquire. Pairs with the Release in `fill`.
+    name.load(Ordering::Acquire)
+}
+
+/// The definition in a slot, once its name was read.
+#[inline]
+pub(super) fn definition_in([_, row, dylib, address]: &Slot) -> RecordedDefinition {
+    // Relaxed: the name that was read comes before them.
+    let place = dylib.load(Ordering::Relaxed);
+    let index = (place as u32) >> FLAG_BITS;
+    RecordedDefinition {
+        dylib: DylibId::new(index, (place >> 32) as u32),
+        row: unpack(row.load(Ordering::Relaxed)),
+        address: ExecutorAddr::new(address.load(Ordering::Relaxed)),
+        flags: SymbolFlags::from_bits_retain(place as u8),
+        is_ready: true,
+    }
+}
+
+fn pack(id: RowId) -> u64 {
+    u64::from(id.generation()) << 32 | u64::from(id.index())
+}
+
+fn unpack(word: u64) -> RowId {
+    RowId::new(word as u32, (word >> 32) as u32)
+}
