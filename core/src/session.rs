@@ -48,6 +48,7 @@ use lock_holds::HoldMeter;
 pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
 pub use deadline::Deadline;
+pub use holding::thread_is_engaged;
 pub use lock_holds::LockHolds;
 pub use metrics::SessionMetrics;
 

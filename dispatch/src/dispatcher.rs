@@ -72,7 +72,7 @@ pub enum BuildError {
 
 /// LLVM recurses over expressions: one of 200,000 levels overflows 8 MiB. Stacks are reserved, not touched, so a large
 /// one costs address space alone.
-const STACK_SIZE_BYTES: usize = 64 << 20;
+pub(crate) const STACK_SIZE_BYTES: usize = 64 << 20;
 
 impl WorkStealingTaskDispatcher {
     /// Starts to describe a pool: as many workers as the machine runs threads, 64 MiB of stack each.

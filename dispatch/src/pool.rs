@@ -374,7 +374,7 @@ impl Drop for Blocked<'_> {
 }
 
 /// Drops a task, which fails what it owned.
-fn give_up(task: Task) {
+pub(crate) fn give_up(task: Task) {
     let label = task.keep_label();
     if let Err(message) = worker::catch(|| drop(task)) {
         tracing::error!(task = &*label, message, "dropping a task that could not be run panicked");
