@@ -38,12 +38,22 @@ pub(crate) struct Pool {
     slots: usize,
 }
 
+/// A slot without a thread.
 #[derive(Debug)]
-struct Vacated {
-    slot: Local<Queued>,
+pub(crate) struct Vacated {
+    pub(crate) slot: Local<Queued>,
     /// The priority of the task that blocked, if that is why its last holder left it; whoever takes it then is a
     /// replacement.
     blocked: Option<TaskPriority>,
+}
+
+impl Vacated {
+    /// Tells those who watch this thread, which has taken the slot, if it replaces another.
+    pub(crate) fn tell(&self) {
+        if self.blocked.is_some() {
+            tracing::debug!(slot = self.slot.slot(), "replaces a blocked worker");
+        }
+    }
 }
 
 impl Pool {
@@ -119,6 +129,8 @@ impl Pool {
     /// # Errors
     /// If no thread could be started and this one is the last that runs queued tasks.
     pub(crate) fn blocking<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
+        let span = tracing::debug_span!("dispatch.block");
+        let _entered = span.enter();
         let Some(worker) = current::worker_of(self) else { return Ok(block()) };
         let (blocked, lifted) = Blocked::begin(self, &worker);
         match worker.take() {
@@ -202,7 +214,11 @@ impl Pool {
 
     /// The same for a thread that has lost its own slot, which may thus replace another that blocks.
     pub(crate) fn occupy_as_replacement(&self) -> Option<Local<Queued>> {
-        self.sleep.occupy().then(|| self.replace())
+        self.sleep.occupy().then(|| {
+            let vacated = self.replace();
+            vacated.tell();
+            vacated.slot
+        })
     }
 
     /// Lays down a slot. To be followed by the change of `sleep` that counts it as vacant.
@@ -254,14 +270,14 @@ impl Pool {
     }
 
     fn start_thread(self: &Arc<Self>) -> bool {
-        let slot = self.replace();
+        let vacated = self.replace();
         // Handed over by a cell that survives a failed start: the slot must not be lost with the thread's body.
-        let hand_over = Arc::new(Mutex::new(Some(slot)));
+        let hand_over = Arc::new(Mutex::new(Some(vacated)));
         let body = {
             let (pool, hand_over) = (self.clone(), hand_over.clone());
             move |number| {
-                let slot = hand_over.lock().take().expect("a slot is handed over once");
-                worker::run(pool, number, slot);
+                let vacated = hand_over.lock().take().expect("a slot is handed over once");
+                worker::run(pool, number, vacated);
             }
         };
         self.counters.begun_threads.increment();
@@ -273,8 +289,8 @@ impl Pool {
             Err(error) => {
                 self.counters.ended_threads.increment();
                 self.counters.refused_threads.increment();
-                let slot = hand_over.lock().take().expect("no thread was started to take it");
-                self.put_back(slot);
+                let vacated = hand_over.lock().take().expect("no thread was started to take it");
+                self.put_back(vacated.slot);
                 let somebody_left = self.sleep.start_failed();
                 tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
                 somebody_left
@@ -306,12 +322,12 @@ impl Pool {
         self.vacated.lock().pop().expect("a slot lies in the list before it is counted as vacant")
     }
 
-    fn replace(&self) -> Local<Queued> {
+    fn replace(&self) -> Vacated {
         let vacated = self.take_vacated();
         if let Some(priority) = vacated.blocked {
             self.counters.replaced[priority as usize].increment();
         }
-        vacated.slot
+        vacated
     }
 
     fn give_up_queued(&self) {

@@ -18,15 +18,16 @@ use uruk_core::sync::Arc;
 use crate::current::Worker;
 use crate::limits::Charge;
 use crate::metrics::{Queued, Stripe};
-use crate::pool::Pool;
+use crate::pool::{Pool, Vacated};
 use crate::queues::{Local, Origin};
 
 /// Runs tasks until the pool has closed and nothing is queued, or until this thread is one too many.
 ///
-/// `slot` counts as searching already: a thread is started because somebody has to search.
-pub(crate) fn run(pool: Arc<Pool>, number: usize, slot: Local<Queued>) {
+/// The slot counts as searching already: a thread is started because somebody has to search.
+pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
     let worker = Worker::enter(pool.clone(), number);
-    let mut found = search(&pool, slot);
+    vacated.tell();
+    let mut found = search(&pool, vacated.slot);
     while let Some((task, slot)) = found {
         let stripe = pool.counters.slot(slot.slot());
         worker.lend(slot);
