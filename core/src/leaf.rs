@@ -14,8 +14,15 @@ thread_local! {
     static LEAF: RefCell<Option<TaskLabel>> = RefCell::default();
 }
 
-/// Runs `code` as the leaf called `label`.
-pub(crate) fn run<R>(label: TaskLabel, code: impl FnOnce() -> R) -> R {
+/// Runs `code`, as the leaf of that name if it has one.
+pub(crate) fn run_if<R>(leaf: Option<TaskLabel>, code: impl FnOnce() -> R) -> R {
+    match leaf {
+        Some(label) => run(label, code),
+        None => code(),
+    }
+}
+
+fn run<R>(label: TaskLabel, code: impl FnOnce() -> R) -> R {
     let outermost = LEAF.try_with(|leaf| {
         let mut leaf = leaf.borrow_mut();
         let free = leaf.is_none();

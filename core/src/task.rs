@@ -38,9 +38,9 @@ pub(crate) trait Work: Send {
     fn label(&self) -> &str;
     /// See [`Task::keep_label`].
     fn keep_label(&self) -> TaskLabel;
-    /// What an error calls it in which nothing else names it.
-    fn full_label(&self) -> TaskLabel {
-        self.keep_label()
+    /// Whether it marks a leaf itself, more closely than from its beginning to its end.
+    fn marks_leaf(&self) -> bool {
+        false
     }
     fn run(self: Box<Self>);
 }
@@ -120,10 +120,9 @@ impl Task {
 
     /// Runs the task on this thread.
     pub fn run(self) {
-        match self.is_leaf() {
-            true => leaf::run(self.work.full_label(), || self.work.run()),
-            false => self.work.run(),
-        }
+        let marked = self.is_leaf() && !self.work.marks_leaf();
+        let leaf = marked.then(|| self.work.keep_label());
+        leaf::run_if(leaf, || self.work.run());
     }
 }
 

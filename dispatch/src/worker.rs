@@ -135,14 +135,22 @@ fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, queued: Queued) -> bo
         stripe.waits[task.priority() as usize].count(waited_us);
     }
     let label = task.keep_label();
-    let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
-    if let Err(message) = span.in_scope(|| catch(|| task.run())) {
+    let traced = || {
+        // Subscribers are code of the embedder as well.
+        let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
+        span.in_scope(|| task.run());
+    };
+    if let Err(message) = catch(traced) {
         stripe.panicked.increment();
-        tracing::error!(
-            task = &*label,
-            message,
-            "a task panicked; what it owned has failed, the pool goes on"
-        );
+        let tell = || {
+            tracing::error!(
+                task = &*label,
+                message,
+                "a task panicked; what it owned has failed, the pool goes on"
+            );
+        };
+        // Who panics over that cannot be told of it.
+        let _ = catch(tell);
     }
     stripe.finished[charge.priority as usize].increment();
     worker.charge.set(Charge::NONE);

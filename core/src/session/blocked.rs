@@ -51,11 +51,12 @@ impl ExecutionSession {
                 }
                 let Some(search) = search.take() else { return Ok(None) };
                 let name = |position: usize| order[position].0.shared_name();
-                let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects);
+                let completion = Completion::Blocked(blocked.clone());
+                let query = match expired {
+                    true => state.lookup_too_late(search, completion, name, effects),
+                    false => state.lookup(search, completion, name, effects),
+                };
                 let Some(query) = query else { return Ok(None) };
-                if expired {
-                    state.expire(query, effects);
-                }
                 if let Some(mut holdings) = holdings {
                     holdings.ends_by_itself = deadline.is_some();
                     holding::known_as(state.begin_wait(query, holdings, effects));
