@@ -68,6 +68,14 @@ impl MaterializationUnit for LinkedUnit {
         self.inner.serial_queue()
     }
 
+    fn is_leaf(&self) -> bool {
+        self.inner.is_leaf()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.inner.memory_bytes()
+    }
+
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
         self.inner.materialize(responsibility);
     }

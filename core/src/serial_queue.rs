@@ -33,6 +33,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::resume_unwind;
 
+use crate::hints::Hints;
 use crate::sync::{Arc, Mutex, unique, weakened};
 use crate::task::Work;
 use crate::{Task, TaskDispatcher, TaskLabel, TaskPriority};
@@ -212,6 +213,7 @@ impl State {
             label: task.keep_label(),
             priority: task.priority(),
             runs_when_refused: task.runs_when_refused(),
+            hints: task.hints(),
             dispatcher: dispatcher.clone(),
         };
         self.turn = Turn::Chosen { number, entry };
@@ -226,14 +228,15 @@ struct Chosen {
     label: TaskLabel,
     priority: TaskPriority,
     runs_when_refused: bool,
+    hints: Hints,
     dispatcher: Arc<dyn TaskDispatcher>,
 }
 
 impl Chosen {
     fn dispatch(self, queue: &SerialQueue) -> Result<(), Task> {
-        let Self { number, label, priority, runs_when_refused, dispatcher } = self;
+        let Self { number, label, priority, runs_when_refused, hints, dispatcher } = self;
         let ticket = Ticket { queue: queue.clone(), number: Some(number), label, priority };
-        let task = Task::of(priority, Box::new(ticket));
+        let task = Task::of(priority, Box::new(ticket)).with_hints(hints);
         dispatcher.dispatch(if runs_when_refused { task.run_when_refused() } else { task })
     }
 
@@ -313,6 +316,11 @@ impl Ticket {
 }
 
 impl Work for Ticket {
+    /// The task itself does.
+    fn marks_leaf(&self) -> bool {
+        true
+    }
+
     fn label(&self) -> &str {
         &self.label
     }

@@ -23,6 +23,7 @@ mod why;
 
 use std::fmt;
 
+use crate::hints::Hints;
 use crate::protocol::absolute::Addresses;
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
@@ -324,6 +325,7 @@ impl ExecutionSession {
             initializer: interface.initializer,
             priority: unit.priority(),
             serial_queue: unit.serial_queue(),
+            hints: Hints::default().leaf(unit.is_leaf()).holding(unit.memory_bytes()),
             number: None,
             by_task: self.in_task(),
         };

@@ -7,9 +7,10 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::time::Duration;
 
-use crate::SerialQueue;
+use crate::hints::Hints;
 use crate::serial_queue::{Outside, Ticket};
 use crate::sync::{Arc, Latch};
+use crate::{SerialQueue, SymbolName, leaf};
 
 /// How urgently a task is wanted. Later variants go first.
 ///
@@ -48,6 +49,7 @@ pub struct Task {
     runs_when_refused: bool,
     /// Whose other tasks must not run at the same time.
     serial_queue: Option<SerialQueue>,
+    hints: Hints,
     work: Box<dyn Work>,
 }
 
@@ -59,6 +61,10 @@ pub(crate) trait Work: Send {
     /// How to give the dispatcher that has this work another task for it; without a way the task is refused.
     fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
         Box::new(Err)
+    }
+    /// Whether it marks a leaf itself, more closely than from its beginning to its end.
+    fn marks_leaf(&self) -> bool {
+        false
     }
     fn run(self: Box<Self>);
     /// The task begins to wait for its turn in a serial queue, or does so no more. Called under the queue's lock.
@@ -80,7 +86,7 @@ impl Task {
     }
 
     pub(crate) fn of(priority: TaskPriority, work: Box<dyn Work>) -> Self {
-        Self { priority, runs_when_refused: false, serial_queue: None, work }
+        Self { priority, runs_when_refused: false, serial_queue: None, hints: Hints::default(), work }
     }
 
     /// What to call the task in traces.
@@ -108,6 +114,39 @@ impl Task {
         self
     }
 
+    /// Declares that the task never blocks: a wait inside it, in a lookup for instance, is refused with [`WaitError::Leaf`].
+    #[must_use]
+    pub fn leaf(mut self) -> Self {
+        self.hints = self.hints.leaf(true);
+        self
+    }
+
+    /// Whether the task has declared never to block.
+    pub fn is_leaf(&self) -> bool {
+        self.hints.is_leaf()
+    }
+
+    /// Says how much memory the task holds until it ends.
+    #[must_use]
+    pub fn holding_bytes(mut self, bytes: usize) -> Self {
+        self.hints = self.hints.holding(bytes);
+        self
+    }
+
+    /// How much memory the task says it holds until it ends; in whole kibibytes, rounded up.
+    pub fn memory_bytes(&self) -> usize {
+        self.hints.memory_bytes()
+    }
+
+    pub(crate) fn with_hints(mut self, hints: Hints) -> Self {
+        self.hints = hints;
+        self
+    }
+
+    pub(crate) fn hints(&self) -> Hints {
+        self.hints
+    }
+
     pub(crate) fn run_when_refused(mut self) -> Self {
         self.runs_when_refused = true;
         self
@@ -133,12 +172,14 @@ impl Task {
     /// Runs the task on this thread.
     pub fn run(self) {
         let _outside = Outside::enter();
-        self.work.run();
+        self.run_in_section();
     }
 
     /// Runs the task in whatever section this thread is: that which it has entered for it, if the task is one of a queue.
     pub(crate) fn run_in_section(self) {
-        self.work.run();
+        let marked = self.is_leaf() && !self.work.marks_leaf();
+        let leaf = marked.then(|| self.work.keep_label());
+        leaf::run_if(leaf, || self.work.run());
     }
 
     pub(crate) fn waits_for_turn(&self, waits: bool) {
@@ -167,6 +208,7 @@ pub struct TaskLabel(Text);
 enum Text {
     Static(&'static str),
     Shared(Arc<str>),
+    Name(SymbolName),
 }
 
 impl From<&'static str> for TaskLabel {
@@ -187,6 +229,12 @@ impl From<String> for TaskLabel {
     }
 }
 
+impl From<SymbolName> for TaskLabel {
+    fn from(name: SymbolName) -> Self {
+        Self(Text::Name(name))
+    }
+}
+
 impl Deref for TaskLabel {
     type Target = str;
 
@@ -194,6 +242,7 @@ impl Deref for TaskLabel {
         match &self.0 {
             Text::Static(text) => text,
             Text::Shared(text) => text,
+            Text::Name(name) => name.as_str(),
         }
     }
 }
@@ -267,9 +316,12 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// Blocks until `latch` is open. A pool whose worker blocks here sees to it that another runs.
     ///
     /// # Errors
-    /// When the wait would nest deeper than the dispatcher allows.
+    /// When the wait would nest deeper than the dispatcher allows, or the thread runs a [leaf](Task::leaf).
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
-        latch.wait();
+        if !latch.is_open() {
+            leaf::refuse_wait_in_leaf()?;
+            latch.wait();
+        }
         Ok(())
     }
 
@@ -289,7 +341,25 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`TaskDispatcher::wait`]; `block` has not been run then. It is run once otherwise.
     fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        leaf::refuse_wait_in_leaf()?;
         block();
+        Ok(())
+    }
+
+    /// Whether work of `priority` that `count` symbols may bring about would be admitted now. Asked by the session before a
+    /// lookup in the background claims anything; what is claimed is dispatched whatever the answer.
+    ///
+    /// True of demanded and lazy work, always.
+    fn admits(&self, _priority: TaskPriority, _count: usize) -> bool {
+        true
+    }
+
+    /// Blocks until there is room for some more work of `priority`, or the dispatcher is shut down. A pool whose worker blocks
+    /// here sees to it that another runs.
+    ///
+    /// # Errors
+    /// As [`TaskDispatcher::wait`].
+    fn wait_for_room(&self, _priority: TaskPriority) -> Result<(), WaitError> {
         Ok(())
     }
 
@@ -325,6 +395,14 @@ pub enum WaitError {
     Holding {
         /// What it holds.
         held: HeldResource,
+    },
+    /// The thread runs a task that was declared never to block.
+    #[error(
+        "task `{task}` would block, but is declared a leaf; use the asynchronous faces there, or do not declare it"
+    )]
+    Leaf {
+        /// The task.
+        task: Arc<str>,
     },
 }
 

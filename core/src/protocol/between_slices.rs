@@ -48,6 +48,7 @@ fn initializers_go_with_their_tracker() {
             initializer: Some(name),
             priority: TaskPriority::Demanded,
             serial_queue: None,
+            hints: Default::default(),
             number: Some(index as u64),
             by_task: false,
         };

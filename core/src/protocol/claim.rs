@@ -89,14 +89,22 @@ impl<P: Payload> SessionState<P> {
         waiting: WaitingUnit<P::Unit>,
         effects: &mut Effects<P>,
     ) {
-        let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, serial_queue, discarded } =
-            waiting;
+        let WaitingUnit {
+            unit,
+            name: unit_name,
+            symbols,
+            initializer,
+            priority,
+            serial_queue,
+            hints,
+            discarded,
+        } = waiting;
         let row = &mut self.claims[claim];
         row.begun = None;
         row.queued_in = serial_queue.as_ref().map(SerialQueue::id);
         let (dylib, now, queued_in) = (row.dylib, row.priority, row.queued_in);
         let ticketed =
-            (now < TaskPriority::Demanded).then(|| row.ticketed(&unit_name, serial_queue.as_ref()));
+            (now < TaskPriority::Demanded).then(|| row.ticketed(&unit_name, serial_queue.as_ref(), hints));
         self.waits_for.joins(queued_in);
         let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
@@ -116,6 +124,7 @@ impl<P: Payload> SessionState<P> {
             priority: now,
             ticketed,
             serial_queue,
+            hints,
             losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
         });
     }
@@ -144,7 +153,7 @@ impl<P: Payload> SessionState<P> {
             let row = &mut self.claims[claim];
             // What has tickets was looked at by the one that runs.
             if claimed.ticketed.is_none() && row.priority < claimed.priority {
-                let ticketed = row.ticketed(&claimed.unit_name, claimed.serial_queue.as_ref());
+                let ticketed = row.ticketed(&claimed.unit_name, claimed.serial_queue.as_ref(), claimed.hints);
                 let (priority, losses) = (row.priority, self.losses.count());
                 return Begin::Later(
                     ClaimedUnit { priority, losses, ticketed: Some(ticketed.clone()), ..claimed },
@@ -167,13 +176,22 @@ impl<P: Payload> SessionState<P> {
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
     pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
         let claim = claimed.claim;
-        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, serial_queue, .. } =
-            claimed;
-        let priority = claimed.own_priority;
+        let ClaimedUnit {
+            unit,
+            discarded,
+            unit_name: name,
+            symbols,
+            initializer,
+            serial_queue,
+            hints,
+            own_priority: priority,
+            ..
+        } = claimed;
         let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
+        self.returned += 1;
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
-        let unit = WaitingUnit { unit, name, symbols, initializer, priority, serial_queue, discarded };
+        let unit = WaitingUnit { unit, name, symbols, initializer, priority, serial_queue, hints, discarded };
         let unit = self.units.insert(unit);
         for row in rows {
             self.give_back(row, unit);

@@ -3,6 +3,7 @@
 //! **Architecture Invariant:** values of the embedder leave the state through here and are neither called
 //! nor dropped under the lock.
 
+use crate::hints::Hints;
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 use crate::{
@@ -117,6 +118,7 @@ pub(crate) struct ClaimedUnit<U> {
     pub(crate) ticketed: Option<Arc<Ticketed>>,
     /// Where its task waits for its turn.
     pub(crate) serial_queue: Option<SerialQueue>,
+    pub(crate) hints: Hints,
     /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
     pub(crate) losses: u64,
 }

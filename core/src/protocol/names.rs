@@ -181,6 +181,7 @@ mod tests {
             initializer: None,
             priority: TaskPriority::Demanded,
             serial_queue: None,
+            hints: Default::default(),
             number: None,
             by_task: false,
         };

@@ -182,6 +182,7 @@ impl History {
             initializer: None,
             priority: TaskPriority::Demanded,
             serial_queue: None,
+            hints: Default::default(),
             number: None,
             by_task: false,
         };

@@ -35,6 +35,7 @@
 //! was asked before is not followed. Walks are work of the state, sliced as such (`settle.rs`); one node with all that it
 //! leads to is one piece.
 
+use crate::hints::Hints;
 use crate::sync::weakened;
 use crate::task::ticket::Ticketed;
 use crate::{EventKind, SerialQueue, SymbolName, TaskPriority};
@@ -104,8 +105,13 @@ impl Followers {
 
 impl Claim {
     /// Where the claim's unit is to lie while it is queued: a new place.
-    pub(super) fn ticketed(&mut self, unit: &SymbolName, queue: Option<&SerialQueue>) -> Arc<Ticketed> {
-        let ticketed = Ticketed::new(unit.clone(), self.priority, queue.cloned());
+    pub(super) fn ticketed(
+        &mut self,
+        unit: &SymbolName,
+        queue: Option<&SerialQueue>,
+        hints: Hints,
+    ) -> Arc<Ticketed> {
+        let ticketed = Ticketed::new(unit.clone(), self.priority, queue.cloned(), hints);
         self.followers.get_or_insert_default().ticketed = Some(ticketed.clone());
         ticketed
     }

@@ -53,6 +53,7 @@ impl Scene {
             initializer: None,
             priority: TaskPriority::Demanded,
             serial_queue: None,
+            hints: Default::default(),
             number: None,
             by_task: false,
         };

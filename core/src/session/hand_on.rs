@@ -249,10 +249,11 @@ pub(super) struct Handed<'a> {
 
 /// A task of the embedder.
 fn counted(task: Task, outstanding: Outstanding) -> Task {
-    let (label, priority) = (task.keep_label(), task.priority());
+    // The task inside says itself whether it is a leaf; what runs after it, outside of it, is none.
+    let (label, priority, hints) = (task.keep_label(), task.priority(), task.hints().leaf(false));
     let queue = task.serial_queue().cloned();
     let counted = Task::of(priority, Box::new(CountedTask { label, task: Some((task, outstanding)) }));
-    queue.iter().fold(counted, Task::in_queue)
+    queue.iter().fold(counted, Task::in_queue).with_hints(hints)
 }
 
 fn answer_task(

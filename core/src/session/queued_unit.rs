@@ -5,7 +5,7 @@ use crate::protocol::effects::ClaimedUnit;
 use crate::responsibility::Duty;
 use crate::sync::weakened;
 use crate::task::Work;
-use crate::{FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskLabel};
+use crate::{FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskLabel, leaf};
 
 use super::drain::Outstanding;
 use super::hand_on::run_soon;
@@ -16,11 +16,11 @@ pub(super) fn unit_task(
     claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
     outstanding: Outstanding,
 ) -> Task {
-    let (priority, ticketed, queue) =
-        (claimed.priority, claimed.ticketed.clone(), claimed.serial_queue.clone());
+    let (priority, hints) = (claimed.priority, claimed.hints);
+    let (ticketed, queue) = (claimed.ticketed.clone(), claimed.serial_queue.clone());
     let unit = Box::new(QueuedUnit(Some((claimed, outstanding))));
     match ticketed {
-        None => queue.iter().fold(Task::of(priority, unit), Task::in_queue),
+        None => queue.iter().fold(Task::of(priority, unit).with_hints(hints), Task::in_queue),
         Some(ticketed) => ticketed.hold(unit),
     }
 }
@@ -38,6 +38,10 @@ impl Work for QueuedUnit {
 
     fn keep_label(&self) -> TaskLabel {
         "unit.materialize".into()
+    }
+
+    fn marks_leaf(&self) -> bool {
+        true
     }
 
     fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
@@ -107,17 +111,18 @@ fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: 
         }
         Begin::Never => return,
     };
-    let priority = begun.priority;
+    let (priority, leaf) = (begun.priority, begun.hints.is_leaf().then(|| begun.unit_name.clone().into()));
     let (mut unit, discarded, duty) = session.duty_of(begun);
     let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name(), %priority);
     // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-    let (ended, failed, outstanding) = frame::run_task(outstanding, move || {
+    let run = move || {
         holding::materializes(&duty, priority);
         let responsibility = frame::attach(duty);
         let _entered = span.entered();
         discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
         unit.materialize(responsibility);
-    });
+    };
+    let (ended, failed, outstanding) = frame::run_task(outstanding, || leaf::run_if(leaf, run));
     // One that had finished or parked its responsibility has no symbol left to fail.
     if let (Err(message), 0, Some(outstanding)) = (ended, failed, outstanding) {
         let error = SessionError::Panicked { place: "a unit", message };

@@ -21,6 +21,7 @@
 
 use std::fmt;
 
+use crate::hints::Hints;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Arc, Mutex, weakened};
 use crate::{SerialQueue, SymbolName, TaskPriority};
@@ -33,6 +34,7 @@ pub(crate) struct Ticketed {
     priority: AtomicU8,
     /// In which its tickets wait for their turn.
     serial_queue: Option<SerialQueue>,
+    hints: Hints,
     counter: Mutex<Counter>,
 }
 
@@ -71,9 +73,10 @@ impl Ticketed {
         label: SymbolName,
         priority: TaskPriority,
         serial_queue: Option<SerialQueue>,
+        hints: Hints,
     ) -> Arc<Self> {
         let priority = AtomicU8::new(priority as u8);
-        Arc::new(Self { label, priority, serial_queue, counter: Mutex::default() })
+        Arc::new(Self { label, priority, serial_queue, hints, counter: Mutex::default() })
     }
 
     /// Changes the priority. Called under the session lock; [`Self::ticket`] comes after it if it was raised.
@@ -114,7 +117,7 @@ impl Ticketed {
         counter.queued |= bit(priority);
         counter.tell();
         let ticket = Task::of(priority, Box::new(Ticket { of: self.clone(), priority, is_void: false }));
-        self.serial_queue.iter().fold(ticket, Task::in_queue)
+        self.serial_queue.iter().fold(ticket.with_hints(self.hints), Task::in_queue)
     }
 
     fn redeem(self: &Arc<Self>, ticket: TaskPriority) -> Redeemed {
@@ -171,6 +174,10 @@ fn bit(priority: TaskPriority) -> u8 {
 }
 
 impl Work for Ticket {
+    fn marks_leaf(&self) -> bool {
+        true
+    }
+
     fn label(&self) -> &str {
         self.of.label.as_str()
     }
@@ -278,7 +285,8 @@ mod tests {
     }
 
     fn scene(priority: TaskPriority) -> (Scene, Task) {
-        let ticketed = Ticketed::new(SymbolStringPool::new().intern("unit"), priority, None);
+        let ticketed =
+            Ticketed::new(SymbolStringPool::new().intern("unit"), priority, None, Hints::default());
         let (log, requeued) = (Arc::default(), Arc::default());
         let work = Logged { log: Arc::clone(&log), requeued: Arc::clone(&requeued), is_over: false };
         let first = ticketed.hold(Box::new(work));
@@ -301,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_raise_before_the_work_is_there_gives_its_first_ticket_the_priority() {
-        let ticketed = Ticketed::new(SymbolStringPool::new().intern("unit"), Idle, None);
+        let ticketed = Ticketed::new(SymbolStringPool::new().intern("unit"), Idle, None, Hints::default());
         ticketed.set_priority(Lazy);
         assert!(ticketed.ticket().is_none());
         let (log, requeued) = (Arc::default(), Arc::default());

@@ -20,6 +20,7 @@ pub struct TestUnit {
     materialize: Option<Materialize>,
     discard: Discard,
     serial_queue: Option<SerialQueue>,
+    leaf: bool,
 }
 
 impl TestUnit {
@@ -36,6 +37,7 @@ impl TestUnit {
             materialize: Some(Box::new(materialize)),
             discard: Box::new(|_| {}),
             serial_queue: None,
+            leaf: false,
         }
     }
 
@@ -57,6 +59,13 @@ impl TestUnit {
     #[must_use]
     pub fn in_queue(mut self, queue: &SerialQueue) -> Self {
         self.serial_queue = Some(queue.clone());
+        self
+    }
+
+    /// Declares that the unit never blocks.
+    #[must_use]
+    pub fn leaf(mut self) -> Self {
+        self.leaf = true;
         self
     }
 
@@ -84,6 +93,10 @@ impl MaterializationUnit for TestUnit {
 
     fn serial_queue(&self) -> Option<SerialQueue> {
         self.serial_queue.clone()
+    }
+
+    fn is_leaf(&self) -> bool {
+        self.leaf
     }
 
     fn materialize(mut self: Box<Self>, responsibility: MaterializationResponsibility) {

@@ -55,6 +55,7 @@ impl Scene {
             symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
             initializer: Some(name),
             serial_queue: None,
+            hints: Default::default(),
             priority: TaskPriority::Demanded,
             number: Some(number),
             by_task: false,
@@ -177,6 +178,7 @@ fn a_unit_that_no_row_holds() {
             symbols: waiting.clone(),
             initializer: None,
             serial_queue: None,
+            hints: Default::default(),
             priority: TaskPriority::Demanded,
             discarded: Vec::new(),
         });
