@@ -25,7 +25,7 @@ demo: setup ## Runs SQLite, compiled to LLVM IR, in the engine, and shows where 
 test: setup ## Runs all tests.
 	$(CARGO) build --release -p uruk
 	URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --workspace
-	for example in hello custom_unit redefine; do $(CARGO) run --quiet --example $$example || exit 1; done
+	for example in hello custom_unit redefine tokio_host; do $(CARGO) run --quiet --example $$example || exit 1; done
 
 check: setup ## Format, lints and documentation, as CI has them.
 	@scripts/setup.sh --lint

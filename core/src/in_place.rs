@@ -110,6 +110,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         let from = Arc::as_ptr(&self.tasks);
         let beneath = Beneath::of(from);
         let latch = self.tasks.close(&beneath);
+        let _level = Level::enter();
         // Tasks this thread queued would otherwise wait for this very call to return.
         while !latch.is_open() {
             match next() {
@@ -125,9 +126,12 @@ pub(crate) fn defer(task: Task) {
     enqueue(Queued { task, counted: None });
 }
 
-/// Runs the thread's queue, unless a loop further out does so anyway.
+/// Runs the thread's queue, unless a loop further out does so anyway, or the end of the task that runs here will: what a
+/// dispatcher of threads has refused runs no more inside a call of that task than what an in-place one has queued.
 pub(crate) fn run_ready() {
-    if with(|thread| thread.depth > 0 || thread.queue.is_empty()).unwrap_or(true) {
+    if with(|thread| thread.depth > 0 || thread.queue.is_empty()).unwrap_or(true)
+        || crate::session::frame::is_inside_any()
+    {
         return;
     }
     let _level = Level::enter();
@@ -302,6 +306,22 @@ mod tests {
         });
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         dispatcher.shutdown();
+    }
+
+    #[test]
+    fn a_shutdown_runs_tasks_one_after_another() {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (inner, first, second) = (dispatcher.clone(), log.clone(), log.clone());
+        let runs = task(move || {
+            first.lock().push("first begins");
+            inner.run_ready();
+            first.lock().push("first ends");
+        });
+        dispatcher.dispatch(runs).unwrap();
+        dispatcher.dispatch(task(move || second.lock().push("second"))).unwrap();
+        dispatcher.shutdown();
+        assert_eq!(*log.lock(), ["first begins", "first ends", "second"]);
     }
 
     #[test]

@@ -87,7 +87,10 @@ pub use responsibility::{
     DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
 };
 pub use search_order::SearchOrder;
-pub use session::{Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown};
+pub use session::{
+    Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown,
+    thread_is_engaged,
+};
 pub use symbol::flags::SymbolFlags;
 pub use symbol::map::{IntoIter as NameMapIntoIter, Iter as NameMapIter, NameMap};
 pub use symbol::name::{SymbolName, SymbolStringPool};

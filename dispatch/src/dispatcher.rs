@@ -62,11 +62,17 @@ pub enum BuildError {
         /// The most that is possible.
         max: usize,
     },
+    /// No thread can be called that.
+    #[error("worker threads cannot be called {prefix:?}: a thread's name contains no NUL")]
+    ThreadName {
+        /// What was asked for.
+        prefix: String,
+    },
 }
 
 /// LLVM recurses over expressions: one of 200,000 levels overflows 8 MiB. Stacks are reserved, not touched, so a large
 /// one costs address space alone.
-const STACK_SIZE_BYTES: usize = 64 << 20;
+pub(crate) const STACK_SIZE_BYTES: usize = 64 << 20;
 
 impl WorkStealingTaskDispatcher {
     /// Starts to describe a pool: as many workers as the machine runs threads, 64 MiB of stack each.
@@ -123,10 +129,13 @@ impl WorkStealingTaskDispatcherBuilder {
     /// Builds the pool. Starts no thread.
     ///
     /// # Errors
-    /// [`BuildError::WorkerCount`] for no worker, or more than the pool can count.
+    /// [`BuildError::WorkerCount`] for no worker, or more than the pool can count; [`BuildError::ThreadName`].
     pub fn build(self) -> Result<WorkStealingTaskDispatcher, BuildError> {
         if !(1..=SLOTS_MAX).contains(&self.workers) {
             return Err(BuildError::WorkerCount { workers: self.workers, max: SLOTS_MAX });
+        }
+        if self.thread_name_prefix.contains('\0') {
+            return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
         }
         let pool = Pool::new(self.workers, self.thread_name_prefix, self.stack_size_bytes);
         Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })

@@ -1,4 +1,4 @@
-//! Task dispatchers of Uruk: the work-stealing pool.
+//! Task dispatchers of Uruk: the work-stealing pool, and one inside rayon's.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -11,6 +11,9 @@
 //! | `threads.rs` | starts, names, retires and joins threads |
 //! | `current.rs` | which worker the running thread is |
 //! | `metrics.rs` | counts, read without locks |
+//! | `rayon.rs` | `RayonTaskDispatcher`: inside a pool that the host owns (feature `rayon`) |
+//! | `rayon/board.rs` | what waits there, and who may take it; pure |
+//! | `rayon/spare.rs`, `here.rs` | threads that step in for blocked ones; what lies on a thread's stack |
 //!
 //! **Architecture Invariants.** A pool of N workers has N *slots*, and a thread takes a task from a queue only
 //! while it holds one. A worker that blocks gives its slot up first, so a blocked worker never costs the pool
@@ -25,6 +28,9 @@ mod dispatcher;
 mod gate;
 mod metrics;
 mod pool;
+// Rayon's own threads cannot be modelled.
+#[cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
+mod rayon;
 mod threads;
 mod worker;
 
@@ -37,3 +43,5 @@ pub mod sleep;
 pub use current::current_worker;
 pub use dispatcher::{BuildError, WorkStealingTaskDispatcher, WorkStealingTaskDispatcherBuilder};
 pub use metrics::{Metrics, PerPriority};
+#[cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
+pub use rayon::{RayonMetrics, RayonTaskDispatcher, RayonTaskDispatcherBuilder};

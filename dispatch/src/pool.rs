@@ -35,11 +35,21 @@ pub(crate) struct Pool {
     slots: usize,
 }
 
+/// A slot without a thread.
 #[derive(Debug)]
-struct Vacated {
-    slot: Local<Task>,
+pub(crate) struct Vacated {
+    pub(crate) slot: Local<Task>,
     /// Whether its last holder left it in order to block; whoever takes it then is a replacement.
     blocked: bool,
+}
+
+impl Vacated {
+    /// Tells those who watch this thread, which has taken the slot, if it replaces another.
+    pub(crate) fn tell(&self) {
+        if self.blocked {
+            tracing::debug!(slot = self.slot.slot(), "replaces a blocked worker");
+        }
+    }
 }
 
 impl Pool {
@@ -107,6 +117,8 @@ impl Pool {
     /// # Errors
     /// If no thread could be started and this one is the last that runs queued tasks.
     pub(crate) fn blocking<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
+        let span = tracing::debug_span!("dispatch.block");
+        let _entered = span.enter();
         let Some(worker) = current::worker_of(self) else { return Ok(block()) };
         // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
         if let Some(slot) = worker.take() {
@@ -159,7 +171,11 @@ impl Pool {
 
     /// The same for a thread that has lost its own slot, which may thus replace another that blocks.
     pub(crate) fn occupy_as_replacement(&self) -> Option<Local<Task>> {
-        self.sleep.occupy().then(|| self.replace())
+        self.sleep.occupy().then(|| {
+            let vacated = self.replace();
+            vacated.tell();
+            vacated.slot
+        })
     }
 
     /// Lays down a slot. To be followed by the change of `sleep` that counts it as vacant.
@@ -200,14 +216,14 @@ impl Pool {
     }
 
     fn start_thread(self: &Arc<Self>) -> bool {
-        let slot = self.replace();
+        let vacated = self.replace();
         // Handed over by a cell that survives a failed start: the slot must not be lost with the thread's body.
-        let hand_over = Arc::new(Mutex::new(Some(slot)));
+        let hand_over = Arc::new(Mutex::new(Some(vacated)));
         let body = {
             let (pool, hand_over) = (self.clone(), hand_over.clone());
             move |number| {
-                let slot = hand_over.lock().take().expect("a slot is handed over once");
-                worker::run(pool, number, slot);
+                let vacated = hand_over.lock().take().expect("a slot is handed over once");
+                worker::run(pool, number, vacated);
             }
         };
         self.counters.threads.increment();
@@ -219,8 +235,8 @@ impl Pool {
             Err(error) => {
                 self.counters.threads.decrement();
                 self.counters.refused_threads.increment();
-                let slot = hand_over.lock().take().expect("no thread was started to take it");
-                self.put_back(slot);
+                let vacated = hand_over.lock().take().expect("no thread was started to take it");
+                self.put_back(vacated.slot);
                 let somebody_left = self.sleep.start_failed();
                 tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
                 somebody_left
@@ -244,12 +260,12 @@ impl Pool {
         self.vacated.lock().pop().expect("a slot lies in the list before it is counted as vacant")
     }
 
-    fn replace(&self) -> Local<Task> {
+    fn replace(&self) -> Vacated {
         let vacated = self.take_vacated();
         if vacated.blocked {
             self.counters.replaced.increment();
         }
-        vacated.slot
+        vacated
     }
 
     fn give_up_queued(&self) {
@@ -300,7 +316,7 @@ impl Drop for Blocked<'_> {
 }
 
 /// Drops a task, which fails what it owned.
-fn give_up(task: Task) {
+pub(crate) fn give_up(task: Task) {
     let label = task.keep_label();
     if let Err(message) = worker::catch(|| drop(task)) {
         tracing::error!(task = &*label, message, "dropping a task that could not be run panicked");

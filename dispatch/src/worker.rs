@@ -17,15 +17,16 @@ use uruk_core::sync::Arc;
 
 use crate::current::Worker;
 use crate::metrics::Stripe;
-use crate::pool::Pool;
+use crate::pool::{Pool, Vacated};
 use crate::queues::{Local, Origin};
 
 /// Runs tasks until the pool has closed and nothing is queued, or until this thread is one too many.
 ///
-/// `slot` counts as searching already: a thread is started because somebody has to search.
-pub(crate) fn run(pool: Arc<Pool>, number: usize, slot: Local<Task>) {
+/// The slot counts as searching already: a thread is started because somebody has to search.
+pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
     let worker = Worker::enter(pool.clone(), number);
-    let mut found = search(&pool, slot);
+    vacated.tell();
+    let mut found = search(&pool, vacated.slot);
     while let Some((task, slot)) = found {
         let stripe = pool.counters.slot(slot.slot());
         worker.lend(slot);
@@ -87,14 +88,22 @@ fn look_everywhere(pool: &Pool, slot: &mut Local<Task>) -> Option<Task> {
 fn run_task(pool: &Pool, stripe: &Stripe, task: Task) {
     stripe.started[task.priority() as usize].increment();
     let label = task.keep_label();
-    let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
-    if let Err(message) = span.in_scope(|| catch(|| task.run())) {
+    let traced = || {
+        // Subscribers are code of the embedder as well.
+        let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
+        span.in_scope(|| task.run());
+    };
+    if let Err(message) = catch(traced) {
         stripe.panicked.increment();
-        tracing::error!(
-            task = &*label,
-            message,
-            "a task panicked; what it owned has failed, the pool goes on"
-        );
+        let tell = || {
+            tracing::error!(
+                task = &*label,
+                message,
+                "a task panicked; what it owned has failed, the pool goes on"
+            );
+        };
+        // Who panics over that cannot be told of it.
+        let _ = catch(tell);
     }
     stripe.finished.increment();
     pool.gate.leave();

@@ -30,9 +30,11 @@ fn count(counter: &AtomicUsize) -> usize {
 }
 
 #[test]
-fn a_pool_of_no_workers_is_refused() {
+fn a_pool_of_no_workers_or_of_nameless_threads_is_refused() {
     let refused = WorkStealingTaskDispatcher::builder().workers(0).build();
     assert!(matches!(refused, Err(BuildError::WorkerCount { workers: 0, .. })), "{refused:?}");
+    let refused = WorkStealingTaskDispatcher::builder().thread_name_prefix("nul\0").build();
+    assert!(matches!(refused, Err(BuildError::ThreadName { .. })), "{refused:?}");
     assert!(WorkStealingTaskDispatcher::builder().workers(usize::MAX).build().is_err());
 }
 

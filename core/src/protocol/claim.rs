@@ -165,8 +165,12 @@ impl<P: Payload> SessionState<P> {
                 *claim = delegate;
             }
         }
-        self.claims[claim].carried -= rows.len();
-        self.claims[claim].rows = self.rows_of_claim(claim);
+        let left = &mut self.claims[claim];
+        left.carried -= rows.len();
+        // Now and then, so that a claim may be taken apart symbol by symbol.
+        if left.rows.len() > 2 * left.carried {
+            self.claims[claim].rows = self.rows_of_claim(claim);
+        }
         self.claims[delegate].carried = rows.len();
         self.claims[delegate].rows = rows;
         Some(delegate)

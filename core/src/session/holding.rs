@@ -132,6 +132,18 @@ impl ThisThread {
     }
 }
 
+/// Whether the running thread is inside code that a session runs (a unit, a handler, a task), or holds a responsibility or a
+/// generator's request: whether others may wait for what only this stack can go on to finish.
+///
+/// For dispatchers that are given threads whose stacks they do not know: a task that is run there and blocks keeps what lies
+/// beneath from going on, for which it may wait itself.
+///
+/// # Concurrency
+/// Takes no lock.
+pub fn thread_is_engaged() -> bool {
+    with(|thread| !thread.frames.is_empty() || thread.free.len() < thread.held.len()).unwrap_or(false)
+}
+
 /// A frame of the embedder's code on this thread, until it is dropped.
 pub(super) struct OnStack(());
 

@@ -12,8 +12,9 @@ use super::ThreadSafeContext;
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::ffi::{module_bits, symbol_bits};
-use super::module::{LockedModule, ThreadSafeModule, with_lazy_bitcode};
+use super::module::{LockedModule, ThreadSafeModule};
 use super::optimize::OptimizationPipeline;
+use super::read::with_lazy_bitcode;
 use super::target::JitTargetMachineBuilder;
 use crate::object::{CommonExtent, ObjectBuffer, ObjectError, ObjectInterface};
 

@@ -32,10 +32,12 @@ pub struct IrMaterializationUnit {
     commons: Vec<(SymbolName, CommonExtent)>,
     shares_sections: bool,
     discarded: Vec<SymbolName>,
+    verified: bool,
 }
 
 enum Source {
-    Bitcode(ObjectBuffer),
+    /// Bitcode or text, read when the unit is materialized.
+    Unread(ObjectBuffer),
     Module(ThreadSafeModule),
 }
 
@@ -74,9 +76,27 @@ impl IrMaterializationUnit {
             }
             SourceKind::Bitcode => {
                 let interface = ModuleInterface::of_bitcode(&source, target)?;
-                Ok(Self::promise(session, layer, &interface, Source::Bitcode(source)))
+                Ok(Self::promise(session, layer, &interface, Source::Unread(source)))
             }
         }
+    }
+
+    /// Promises what `interface` says that a file of bitcode or textual IR defines. The file is not looked at before
+    /// something of it is wanted.
+    ///
+    /// An interface that says too much fails the symbols then.
+    pub fn from_interface(
+        session: &ExecutionSession,
+        layer: Arc<dyn IrLayer>,
+        interface: &ModuleInterface,
+        source: ObjectBuffer,
+    ) -> Self {
+        Self::promise(session, layer, interface, Source::Unread(source))
+    }
+
+    /// Leaves out LLVM's verifier when the unit is materialized; see [`ThreadSafeModule::parse_unverified`].
+    pub fn skip_verifier(&mut self) {
+        self.verified = false;
     }
 
     fn promise(
@@ -101,6 +121,7 @@ impl IrMaterializationUnit {
             commons,
             shares_sections: module.shares_sections,
             discarded: Vec::new(),
+            verified: true,
         }
     }
 
@@ -127,11 +148,13 @@ impl IrMaterializationUnit {
     /// The module as this unit is to compile it.
     fn prepare(
         source: Source,
+        verified: bool,
         linkonce: &[SymbolName],
         discarded: &[SymbolName],
     ) -> Result<ThreadSafeModule, CompileError> {
         let module = match source {
-            Source::Bitcode(bitcode) => ThreadSafeModule::parse_bitcode(&bitcode)?,
+            Source::Unread(source) if verified => ThreadSafeModule::parse(&source)?,
+            Source::Unread(source) => ThreadSafeModule::parse_unverified(&source)?,
             Source::Module(module) => module,
         };
         let locked = module.lock()?;
@@ -157,8 +180,8 @@ impl MaterializationUnit for IrMaterializationUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let Self { source, layer, linkonce, discarded, .. } = *self;
-        match Self::prepare(source, &linkonce, &discarded) {
+        let Self { source, verified, layer, linkonce, discarded, .. } = *self;
+        match Self::prepare(source, verified, &linkonce, &discarded) {
             Ok(module) => layer.emit(responsibility, module),
             Err(error) => responsibility.fail(Arc::new(error)),
         }
@@ -173,7 +196,7 @@ impl MaterializationUnit for IrMaterializationUnit {
 impl Source {
     fn name(&self) -> &Arc<str> {
         match self {
-            Self::Bitcode(bitcode) => bitcode.name(),
+            Self::Unread(source) => source.name(),
             Self::Module(module) => module.name(),
         }
     }
@@ -252,6 +275,7 @@ mod tests {
         let linkonce = interface.symbols.iter().filter(|symbol| symbol.linkonce).map(|symbol| &*symbol.name);
         let module = IrMaterializationUnit::prepare(
             Source::Module(module),
+            true,
             &intern(linkonce.collect()),
             &intern(discarded.to_vec()),
         );

@@ -5,7 +5,11 @@ use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
 use uruk_core::sync::Latch;
-use uruk_core::{DependenceGroup, LookupError, Task, TaskDispatcher, TaskPriority};
+use uruk_core::{
+    AliasTarget, DependenceGroup, Dependency, Detached, ExecutionSession, JitDylib, LookupError,
+    LookupRequest, LookupResult, LookupSet, MaterializationResponsibility, ResolvedResponsibility,
+    SymbolName, Task, TaskDispatcher, TaskPriority, shared_error, symbol_aliases,
+};
 
 #[test]
 fn handlers_run_after_the_unit_and_not_inside_it() {
@@ -59,29 +63,145 @@ fn a_deep_chain_of_blocking_lookups_is_an_error_and_not_an_overflow() {
     std::thread::Builder::new().stack_size(16 << 20).spawn(run).unwrap().join().unwrap();
 }
 
-#[test]
-fn a_long_chain_of_asynchronous_lookups_needs_no_stack() {
-    let (session, main) = session();
-    const LENGTH: usize = 5_000;
-    for index in 0..LENGTH {
-        let unit =
-            TestUnit::new("unit", exported(&session, &[&format!("s{index}")]), move |responsibility| {
-                let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
-                let next = session.intern(&format!("s{}", index + 1));
-                let definitions = addresses(responsibility.symbols());
-                let resolved = responsibility.notify_resolved(&definitions).unwrap().detach();
-                let request = request(&main, &[next.as_str()]).until_resolved();
-                session.lookup_async(request, move |answer| {
-                    let resolved = resolved.attach();
-                    let symbols = resolved.symbols().keys().cloned().collect();
-                    let dependencies = answer.unwrap().dependencies();
-                    resolved.notify_emitted(vec![DependenceGroup { symbols, dependencies }]).unwrap();
-                });
-            });
+/// As long as a chain of units can be: none of it may lie on the stack.
+const CHAIN: usize = if cfg!(debug_assertions) { 5_000 } else { 1_000_000 };
+
+/// Runs `chain` on a thread whose stack holds no chain: fifty bytes a unit would overflow it.
+fn on_a_small_stack(chain: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(256 << 10).spawn(chain).unwrap().join().unwrap();
+}
+
+/// Defines `s0` to `s<CHAIN - 1>`, each with a unit that `materialize` gets with the next symbol, and the last symbol.
+fn define_chain(
+    main: &JitDylib,
+    materialize: impl Fn(MaterializationResponsibility, SymbolName) + Clone + Send + 'static,
+) {
+    let session = main.session();
+    for index in 0..CHAIN {
+        let (next, materialize) = (session.intern(&format!("s{}", index + 1)), materialize.clone());
+        let symbols = exported(session, &[&format!("s{index}")]);
+        let unit = TestUnit::new("link", symbols, move |responsibility| materialize(responsibility, next));
         main.define(unit.boxed()).unwrap();
     }
-    define_simple(&main, "last", &[&format!("s{LENGTH}")]);
-    session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap();
+    define_simple(main, "last", &[&format!("s{CHAIN}")]);
+}
+
+/// Each unit emits in the handler of its lookup of the next one, so a million lookups are open at once.
+#[test]
+fn a_long_chain_of_asynchronous_lookups_needs_no_stack() {
+    on_a_small_stack(|| {
+        let (session, main) = session();
+        define_chain(&main, |responsibility, next| {
+            let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
+            let request = request(&main, &[next.as_str()]);
+            let parked = responsibility.detach();
+            session.lookup_async(request, move |answer| {
+                answer.unwrap();
+                finish(parked.attach());
+            });
+        });
+        session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap();
+    });
+}
+
+/// As linkers do: addresses first, then a dependence on what the lookup of addresses found.
+#[test]
+fn a_long_chain_of_lookups_until_resolved_needs_no_stack() {
+    on_a_small_stack(|| {
+        let (session, main) = session();
+        define_chain(&main, |responsibility, next| {
+            let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
+            let definitions = addresses(responsibility.symbols());
+            let resolved = responsibility.notify_resolved(&definitions).unwrap().detach();
+            let request = request(&main, &[next.as_str()]).until_resolved();
+            session.lookup_async(request, move |answer| {
+                let resolved = resolved.attach();
+                let symbols = resolved.symbols().keys().cloned().collect();
+                let dependencies = answer.unwrap().dependencies();
+                resolved.notify_emitted(vec![DependenceGroup { symbols, dependencies }]).unwrap();
+            });
+        });
+        session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap();
+    });
+}
+
+/// A million units in progress, none of which looks anything up, and each depends on the next; gives the tokens' owners
+/// in order, with everybody resolved.
+fn resolved_chain() -> (ExecutionSession, Vec<Detached<ResolvedResponsibility>>, Answer) {
+    let (session, main) = session();
+    let (send, parked) = mpsc::channel();
+    let names: Vec<_> = (0..CHAIN).map(|index| session.intern(&format!("s{index}"))).collect();
+    for name in &names {
+        let send = send.clone();
+        let symbols = [(name.clone(), EXPORTED)].into_iter().collect();
+        let unit = TestUnit::new("link", symbols, move |responsibility| {
+            let definitions = addresses(responsibility.symbols());
+            send.send(responsibility.notify_resolved(&definitions).unwrap().detach()).unwrap();
+        });
+        main.define(unit.boxed()).unwrap();
+    }
+    let request = LookupRequest::new(order(&main), LookupSet::required(names));
+    let answer = look_up_later(&session, request);
+    (session, parked.try_iter().collect(), answer)
+}
+
+type Answer = mpsc::Receiver<Result<LookupResult, LookupError>>;
+
+/// The one symbol of a unit, and the token for it.
+fn token(resolved: &ResolvedResponsibility) -> (SymbolName, Dependency) {
+    let name = resolved.symbols().keys().next().unwrap().clone();
+    let token = resolved.dependency(&name).unwrap();
+    (name, token)
+}
+
+/// Emits all but the last, each with a dependence on the one before it in `chain`, nearest to the end last; gives the last.
+fn emit_chain(mut chain: Vec<Detached<ResolvedResponsibility>>) -> ResolvedResponsibility {
+    let mut chain: Vec<_> = chain.drain(..).map(Detached::attach).collect();
+    let tokens: Vec<_> = chain.iter().map(token).collect();
+    let last = chain.pop().unwrap();
+    for ((resolved, (name, _)), (_, next)) in chain.into_iter().zip(&tokens).zip(&tokens[1..]) {
+        let group = DependenceGroup { symbols: vec![name.clone()], dependencies: vec![*next] };
+        resolved.notify_emitted(vec![group]).unwrap();
+    }
+    last
+}
+
+/// What a lookup could do step by step happens in one: the last emission makes everything Ready.
+#[test]
+fn a_long_chain_of_dependences_needs_no_stack() {
+    on_a_small_stack(|| {
+        let (_session, chain, answer) = resolved_chain();
+        let last = emit_chain(chain);
+        assert!(answer.try_recv().is_err(), "the last symbol is not emitted");
+        last.notify_emitted(Vec::new()).unwrap();
+        assert_eq!(answer.try_recv().unwrap().unwrap().len(), CHAIN);
+    });
+}
+
+#[test]
+fn a_failure_at_the_end_of_a_long_chain_of_dependences_needs_no_stack() {
+    on_a_small_stack(|| {
+        let (session, chain, answer) = resolved_chain();
+        emit_chain(chain).fail(shared_error("the last link"));
+        let error = answer.try_recv().unwrap().unwrap_err();
+        assert!(error.to_string().contains("the last link"), "{error}");
+        session.close().unwrap();
+    });
+}
+
+/// The unit of an alias looks its source up.
+#[test]
+fn a_long_chain_of_aliases_needs_no_stack() {
+    on_a_small_stack(|| {
+        let (session, main) = session();
+        for index in 0..CHAIN {
+            let target = AliasTarget { source: session.intern(&format!("s{}", index + 1)), flags: EXPORTED };
+            let alias = session.intern(&format!("s{index}"));
+            main.define(symbol_aliases([(alias, target)].into_iter().collect())).unwrap();
+        }
+        define_simple(&main, "last", &[&format!("s{CHAIN}")]);
+        session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap();
+    });
 }
 
 #[test]

@@ -1,0 +1,388 @@
+//! A dispatcher inside a rayon pool that the host owns.
+//!
+//! ```text
+//!  dispatch ──▶ board: our queues ◀── takes the most urgent task ── ticket, on a thread of the host
+//!     │                           ◀── the same, while permitted ─── spare, a thread of ours
+//!     └─ spawns a ticket in the host's pool, unless it holds one for each of its threads already
+//! ```
+//!
+//! Tasks wait in our own queues. What is spawned in the host's pool is a *ticket*: permission to take whatever is most
+//! urgent by the time it is honoured. So a ticket that the host never honours holds no task.
+//!
+//! **Architecture Invariant: progress never depends on a thread of the host.** A thread of the host that blocks in a lookup
+//! cannot be replaced by rayon, and all tickets may lie behind such threads. So threads of our own, *spares*, take
+//! from the same queues while one of these holds (`board.rs` counts them):
+//!
+//! - a thread, whoever's, is blocked in a wait of this dispatcher: one spare for each;
+//! - a ticket was turned away (below): one spare for each, until a ticket is honoured again;
+//! - nothing was taken for [`PATIENCE`] though tasks were queued: one spare. Somebody blocks undeclared, or the host is
+//!   busy for long. Whatever the host does, there is a pool of one worker.
+//!
+//! While tasks are queued, at least one spare that is not blocked exists and looks at the clock. Spares that have nothing to do
+//! retire. There are never more than one for each wait and each thread of the host, and one.
+//!
+//! **Architecture Invariant: no task runs on the stack of another, nor above a declared wait.** A thread of rayon's that
+//! waits in `join`, `scope` or `install` runs other jobs of its pool meanwhile, on the stack of what waits. If a task of
+//! ours waits so, a task that a ticket ran there might wait for the one beneath, which cannot go on before it ends: a hang with
+//! no cycle among symbols. So a ticket that finds itself above a task, above a [`blocking`](TaskDispatcher::blocking) or
+//! above a responsibility that its thread holds (`here.rs`, [`uruk_core::thread_is_engaged`]) is *turned away*: it takes
+//! nothing, and its turn goes to a spare.
+//!
+//! What the host must do itself: code of the host that waits in rayon for what it alone can finish by means that no
+//! session knows of, a *detached* responsibility in its hands, declares that with `session.blocking`.
+//!
+//! One lock and one condition variable guard all of it, and every decision is a function of `board.rs` on `&mut`: there
+//! is no order of memory to model. `dispatch/tests/rayon.rs` has the scenarios and hammers it.
+
+mod board;
+mod here;
+#[cfg(test)]
+mod model;
+mod spare;
+
+use std::fmt;
+use std::time::Duration;
+
+use rayon_core::ThreadPool;
+use uruk_core::sync::{Arc, Condvar, Latch, Mutex};
+use uruk_core::{Task, TaskDispatcher, WaitError};
+
+use crate::dispatcher::STACK_SIZE_BYTES;
+use crate::gate::Gate;
+use crate::pool::give_up;
+use crate::threads::Threads;
+use crate::worker;
+
+use board::{Board, Call, Orders, Who};
+use here::{Beneath, Entry};
+
+/// How long queued tasks lie untaken before a spare serves them. Long beside the time in which a pool that is not
+/// stuck takes the next task, and short beside what a user calls a hang.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Runs tasks inside a rayon pool that the host owns, and goes on without its threads where they are blocked.
+///
+/// Tasks run on the host's threads as long as those come; threads of the dispatcher's own step in for each thread that
+/// blocks in a lookup, for as long as it does. So a unit may run outside of the pool: what it wants of *this* pool
+/// it asks by name, `pool.install(..)`, and declares that with `session.blocking(..)`.
+///
+/// Dropping it shuts it down; dropped by one of its own tasks, it closes without waiting.
+///
+/// # Concurrency
+/// Tasks start in order of [`TaskPriority`](uruk_core::TaskPriority), and within one priority in the order of dispatch. Lookups
+/// block the thread that makes them, as everywhere: jobs of the host that rayon has put beneath one on the same stack wait
+/// with it. A job of the host that waits by other means (a channel, a mutex, `block_on`) for something that tasks bring about
+/// should say so with `session.blocking(..)`; if it does not, tasks start some milliseconds later.
+///
+/// # Examples
+/// ```
+/// use uruk_core::ExecutionSession;
+/// use uruk_core::sync::Arc;
+/// use uruk_dispatch::RayonTaskDispatcher;
+///
+/// let pool = Arc::new(rayon_core::ThreadPoolBuilder::new().num_threads(2).build()?);
+/// let dispatcher = RayonTaskDispatcher::in_pool(pool.clone()).build();
+/// let session = ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
+/// # session.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RayonTaskDispatcher {
+    shared: Arc<Shared>,
+}
+
+/// Configures a [`RayonTaskDispatcher`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct RayonTaskDispatcherBuilder {
+    host: Host,
+    stack_size_bytes: usize,
+    thread_name_prefix: String,
+}
+
+/// What a [`RayonTaskDispatcher`] was doing at one moment, and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RayonMetrics {
+    /// Tasks that wait.
+    pub queued: usize,
+    /// Tasks that were taken, by tickets and by spares.
+    pub started: u64,
+    /// Those of them that spares took.
+    pub started_by_spares: u64,
+    /// Tasks that have ended.
+    pub finished: u64,
+    /// Those of them that panicked.
+    pub panicked: u64,
+    /// Threads that are blocked in a wait, whoever's.
+    pub blocked: usize,
+    /// Threads of the dispatcher's own.
+    pub spares: usize,
+    /// How many of them were ever started.
+    pub started_threads: u64,
+    /// How often the operating system refused one.
+    pub refused_threads: u64,
+    /// Tickets that were honoured above a task, a declared wait or a responsibility, and took nothing.
+    pub turned_away: u64,
+}
+
+impl RayonTaskDispatcher {
+    /// Starts to describe a dispatcher inside `pool`, which it keeps alive.
+    pub fn in_pool(pool: Arc<ThreadPool>) -> RayonTaskDispatcherBuilder {
+        RayonTaskDispatcherBuilder::new(Host::Pool(pool))
+    }
+
+    /// Starts to describe a dispatcher inside rayon's global pool. Dispatched from a thread of another pool of rayon's, tasks
+    /// run in that one.
+    pub fn in_global_pool() -> RayonTaskDispatcherBuilder {
+        RayonTaskDispatcherBuilder::new(Host::Global)
+    }
+
+    /// Reads the counters.
+    ///
+    /// # Concurrency
+    /// Takes the dispatcher's lock for a moment; callable from tasks too.
+    pub fn metrics(&self) -> RayonMetrics {
+        self.shared.board.lock().metrics()
+    }
+}
+
+impl RayonTaskDispatcherBuilder {
+    fn new(host: Host) -> Self {
+        let thread_name_prefix = "uruk-spare".to_owned();
+        Self { host, stack_size_bytes: STACK_SIZE_BYTES, thread_name_prefix }
+    }
+
+    /// How much stack each spare reserves, 64 MiB unless set. What the host's threads have is the host's affair: LLVM
+    /// recurses deeply.
+    pub fn stack_size_bytes(mut self, stack_size_bytes: usize) -> Self {
+        self.stack_size_bytes = stack_size_bytes;
+        self
+    }
+
+    /// What spares are called; a number follows. `uruk-spare` unless set.
+    pub fn thread_name_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.thread_name_prefix = prefix.into();
+        self
+    }
+
+    /// Builds the dispatcher. Starts no thread.
+    pub fn build(self) -> RayonTaskDispatcher {
+        let shared = Shared {
+            board: Mutex::new(Board::new(self.host.threads())),
+            called: Condvar::new(),
+            gate: Gate::new(),
+            threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes),
+            host: self.host,
+        };
+        RayonTaskDispatcher { shared: Arc::new(shared) }
+    }
+}
+
+/// What tickets and spares share.
+#[derive(Debug)]
+struct Shared {
+    board: Mutex<Board>,
+    /// Where spares wait to be called.
+    called: Condvar,
+    gate: Gate,
+    threads: Threads,
+    host: Host,
+}
+
+/// Whose threads honour tickets.
+#[derive(Clone)]
+enum Host {
+    Pool(Arc<ThreadPool>),
+    Global,
+}
+
+impl Host {
+    fn spawn(&self, job: impl FnOnce() + Send + 'static) {
+        match self {
+            Self::Pool(pool) => pool.spawn(job),
+            Self::Global => rayon_core::spawn(job),
+        }
+    }
+
+    fn threads(&self) -> usize {
+        match self {
+            Self::Pool(pool) => pool.current_num_threads(),
+            Self::Global => rayon_core::current_num_threads(),
+        }
+    }
+
+    /// Whether the running thread is one of the host's.
+    fn runs_here(&self) -> bool {
+        match self {
+            Self::Pool(pool) => pool.current_thread_index().is_some(),
+            Self::Global => rayon_core::current_thread_index().is_some(),
+        }
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pool(_) => "Pool",
+            Self::Global => "Global",
+        })
+    }
+}
+
+impl Shared {
+    /// Does what the board has decided. Says whether anybody is left who could run what is queued.
+    fn follow(self: &Arc<Self>, orders: Orders) -> bool {
+        for _ in 0..orders.tickets {
+            let shared = self.clone();
+            self.host.spawn(move || shared.honour());
+        }
+        match orders.call {
+            Call::Nobody => true,
+            Call::Wake => {
+                self.called.notify_one();
+                true
+            }
+            Call::Start => self.start_spare(),
+        }
+    }
+
+    /// What a ticket is, once a thread of the host comes to it.
+    fn honour(self: Arc<Self>) {
+        if here::is_occupied() || uruk_core::thread_is_engaged() {
+            let orders = self.board.lock().turn_away();
+            self.follow(orders);
+            return;
+        }
+        let Some(task) = self.board.lock().take_for_ticket() else { return };
+        let panicked = self.run(task, Who::Host);
+        let orders = self.board.lock().ticket_ended(panicked);
+        self.follow(orders);
+        self.gate.leave();
+    }
+
+    /// Runs a task at the bottom of this thread's stack, as far as we are concerned; says whether it panicked.
+    fn run(&self, task: Task, who: Who) -> bool {
+        let label = task.keep_label();
+        let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
+        let _entry = Entry::enter(self, Beneath::Task(who));
+        let Err(message) = span.in_scope(|| worker::catch(|| task.run())) else { return false };
+        tracing::error!(
+            task = &*label,
+            message,
+            "a task panicked; what it owned has failed, the dispatcher goes on"
+        );
+        true
+    }
+
+    fn dispatch(self: &Arc<Self>, tasks: &mut Vec<Task>) {
+        let count = tasks.len();
+        if count == 0 || !self.gate.enter(count) {
+            return;
+        }
+        let orders = self.board.lock().push(tasks.drain(..));
+        if !self.follow(orders) {
+            let mut board = self.board.lock();
+            while tasks.len() < count
+                && let Some(task) = board.take_back()
+            {
+                tasks.push(task);
+            }
+            drop(board);
+            tasks.iter().for_each(|_| self.gate.leave());
+        }
+    }
+
+    /// Runs `block`, which may sleep, while a spare may take tasks in this thread's place.
+    fn blocking<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
+        let who = match here::innermost(self) {
+            // The wait around this one has said so already.
+            Some(Beneath::Wait) => return Ok(block()),
+            Some(Beneath::Task(Who::Spare)) => Who::Spare,
+            _ if self.host.runs_here() => Who::Host,
+            _ => Who::Foreign,
+        };
+        let orders = self.board.lock().begin_wait(who);
+        let _blocked = Blocked { shared: self, who };
+        if !self.follow(orders) && who != Who::Foreign {
+            return Err(WaitError::NoThread { queued: self.board.lock().metrics().queued });
+        }
+        let _entry = Entry::enter(self, Beneath::Wait);
+        Ok(block())
+    }
+
+    fn close(&self) {
+        self.gate.close();
+        self.board.lock().close();
+        self.called.notify_all();
+    }
+
+    fn shutdown(self: &Arc<Self>) {
+        self.close();
+        let inside = here::is_inside_task_of(self);
+        let wait = || if inside { self.gate.wait_for_others() } else { self.gate.wait_for_all() };
+        if self.blocking(wait).is_err() {
+            while let Some(task) = { self.board.lock().take_back() } {
+                give_up(task);
+                self.gate.leave();
+            }
+            wait();
+        }
+        if !inside {
+            self.threads.join_all();
+        }
+    }
+}
+
+/// A thread that waits; when it is dropped, also by a panic, the thread goes on.
+struct Blocked<'a> {
+    shared: &'a Arc<Shared>,
+    who: Who,
+}
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        let orders = self.shared.board.lock().end_wait(self.who);
+        self.shared.follow(orders);
+    }
+}
+
+impl TaskDispatcher for RayonTaskDispatcher {
+    /// Queues the task.
+    ///
+    /// # Errors
+    /// Gives a task back when the dispatcher is closed, or when every thread of the host is blocked here and no spare can be had.
+    /// In the second case not necessarily this one, but one that would have had to wait for a thread as well.
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        let mut tasks = vec![task];
+        self.shared.dispatch(&mut tasks);
+        tasks.pop().map_or(Ok(()), Err)
+    }
+
+    fn dispatch_all(&self, tasks: &mut Vec<Task>) {
+        self.shared.dispatch(tasks);
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        if latch.is_open() { Ok(()) } else { self.shared.blocking(|| latch.wait()) }
+    }
+
+    fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        self.shared.blocking(block)
+    }
+
+    fn shutdown(&self) {
+        self.shared.shutdown();
+    }
+}
+
+impl Drop for RayonTaskDispatcher {
+    fn drop(&mut self) {
+        if here::is_inside_task_of(&self.shared) {
+            // Tickets and spares keep what they share alive until they have run what is queued.
+            self.shared.close();
+        } else {
+            self.shared.shutdown();
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What waits, and who may take it: plain bookkeeping, which answers each change with what is to be done about it.
+//!
+//! | number | counts | bound |
+//! |---|---|---|
+//! | `tickets` | jobs of ours that the host's pool holds, or that run a task | the host's threads |
+//! | `honoured` | those of them that run a task, blocked or not | `tickets` |
+//! | `blocked` | threads in a wait, whoever's | |
+//! | `serving` | spares that run a task and are not blocked | as many as are permitted when they take it |
+//! | `idle` | spares that wait, or are being started | |
+//! | `called` | those of them that are on their way to look | `idle` |
+//!
+//! *Permitted* are as many spares at once as threads are blocked, and besides one for each ticket that was turned away, or one
+//! if the host was found stalled, until a ticket takes a task.
+//!
+//! **What holds** whenever the lock is free, and the orders of all calls have been followed:
+//!
+//! - tasks that wait and threads of the host without a ticket do not exist together, but for tickets turned away;
+//! - if tasks wait, a spare is serving or idle, which includes looking at the clock. Otherwise the start of one has failed; then
+//!   the host has a thread that is not blocked here, or the caller has been told that nobody is left.
+
+use std::collections::VecDeque;
+
+use uruk_core::Task;
+
+use super::RayonMetrics;
+
+/// What is to be done once the lock is free.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) struct Orders {
+    /// How many tickets to spawn; they are counted.
+    pub(super) tickets: usize,
+    pub(super) call: Call,
+}
+
+/// Which spare is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Nobody,
+    Wake,
+    /// A new one, which is counted.
+    Start,
+}
+
+/// Whose thread it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// A worker of the host's pool.
+    Host,
+    /// Ours.
+    Spare,
+    /// Any other.
+    Foreign,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Board {
+    /// By priority, the least urgent first.
+    queues: [VecDeque<Task>; 4],
+    pub(super) host_threads: usize,
+    pub(super) tickets: usize,
+    pub(super) honoured: usize,
+    /// Tickets turned away since one took a task.
+    turned_away: usize,
+    /// Nothing was taken for a while.
+    stalled: bool,
+    pub(super) blocked: usize,
+    /// The host's own threads among them.
+    blocked_of_host: usize,
+    pub(super) serving: usize,
+    pub(super) idle: usize,
+    called: usize,
+    closed: bool,
+    /// Kept up to date as far as it counts what has happened.
+    metrics: RayonMetrics,
+}
+
+impl Board {
+    pub(super) fn new(host_threads: usize) -> Self {
+        Self {
+            queues: Default::default(),
+            host_threads,
+            tickets: 0,
+            honoured: 0,
+            turned_away: 0,
+            stalled: false,
+            blocked: 0,
+            blocked_of_host: 0,
+            serving: 0,
+            idle: 0,
+            called: 0,
+            closed: false,
+            metrics: RayonMetrics::default(),
+        }
+    }
+
+    pub(super) fn push(&mut self, tasks: impl Iterator<Item = Task>) -> Orders {
+        for task in tasks {
+            self.queues[task.priority() as usize].push_back(task);
+        }
+        self.orders()
+    }
+
+    /// A ticket takes the most urgent task, or ends.
+    pub(super) fn take_for_ticket(&mut self) -> Option<Task> {
+        let Some(task) = self.pop() else {
+            self.tickets -= 1;
+            return None;
+        };
+        self.honoured += 1;
+        self.turned_away = 0;
+        self.stalled = false;
+        Some(task)
+    }
+
+    /// The task of a ticket has ended.
+    pub(super) fn ticket_ended(&mut self, panicked: bool) -> Orders {
+        self.tickets -= 1;
+        self.honoured -= 1;
+        self.ended(panicked)
+    }
+
+    /// A ticket must not take a task where it is.
+    pub(super) fn turn_away(&mut self) -> Orders {
+        self.tickets -= 1;
+        self.metrics.turned_away += 1;
+        if self.waiting() == 0 {
+            return Orders { tickets: 0, call: Call::Nobody };
+        }
+        self.turned_away = (self.turned_away + 1).min(self.host_threads);
+        // No ticket in its place: the same thread might come to that one too, again and again.
+        Orders { tickets: 0, call: self.call() }
+    }
+
+    /// Whether a spare that holds no task may take one.
+    pub(super) fn is_permitted(&self) -> bool {
+        self.waiting() > 0 && self.serving < self.permitted()
+    }
+
+    /// An idle spare takes the most urgent task, if it may.
+    pub(super) fn take_for_spare(&mut self) -> Option<(Task, Orders)> {
+        let task = if self.is_permitted() { self.pop()? } else { return None };
+        self.idle -= 1;
+        self.serving += 1;
+        self.metrics.started_by_spares += 1;
+        // Where more are permitted, each calls the next.
+        Some((task, Orders { tickets: 0, call: self.call() }))
+    }
+
+    /// The task of a spare has ended.
+    pub(super) fn spare_ended(&mut self, panicked: bool) -> Orders {
+        self.serving -= 1;
+        self.idle += 1;
+        self.ended(panicked)
+    }
+
+    /// A thread is about to wait.
+    pub(super) fn begin_wait(&mut self, who: Who) -> Orders {
+        self.blocked += 1;
+        match who {
+            Who::Host => self.blocked_of_host += 1,
+            Who::Spare => self.serving -= 1,
+            Who::Foreign => {}
+        }
+        self.orders()
+    }
+
+    /// It goes on at once, permitted or not.
+    pub(super) fn end_wait(&mut self, who: Who) -> Orders {
+        self.blocked -= 1;
+        match who {
+            Who::Host => self.blocked_of_host -= 1,
+            Who::Spare => self.serving += 1,
+            Who::Foreign => {}
+        }
+        self.orders()
+    }
+
+    /// A spare that waited, or was started, has come to look.
+    pub(super) fn arrived(&mut self) {
+        self.called = self.called.saturating_sub(1);
+    }
+
+    /// A spare could not be started. Says whether anybody is left who could run what is queued.
+    pub(super) fn start_failed(&mut self) -> bool {
+        self.idle -= 1;
+        self.called = self.called.saturating_sub(1);
+        self.metrics.spares -= 1;
+        self.metrics.started_threads -= 1;
+        self.metrics.refused_threads += 1;
+        self.idle + self.serving > 0 || self.blocked_of_host < self.host_threads
+    }
+
+    /// An idle spare has waited for a while, since `taken` tasks had been taken.
+    pub(super) fn look_at_clock(&mut self, taken: u64) {
+        if self.waiting() > 0 && self.taken() == taken {
+            self.stalled = true;
+        }
+    }
+
+    /// Whether an idle spare ends, and is counted no more. `quiet`: it has had nothing to do for long.
+    pub(super) fn retires(&mut self, quiet: bool) -> bool {
+        let nothing_waits = self.waiting() == 0;
+        let surplus = self.idle > self.host_threads.max(1) && !self.is_permitted();
+        let retires = surplus || (nothing_waits && (quiet || self.closed)) || (quiet && self.idle > 1);
+        self.idle -= usize::from(retires);
+        self.metrics.spares -= usize::from(retires);
+        retires
+    }
+
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Takes a task that nobody would run: the least urgent, the latest.
+    pub(super) fn take_back(&mut self) -> Option<Task> {
+        self.queues.iter_mut().find_map(VecDeque::pop_back)
+    }
+
+    /// How many tasks were ever taken to be run.
+    pub(super) fn taken(&self) -> u64 {
+        self.metrics.started
+    }
+
+    pub(super) fn metrics(&self) -> RayonMetrics {
+        RayonMetrics { queued: self.waiting(), blocked: self.blocked, ..self.metrics }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+
+    fn pop(&mut self) -> Option<Task> {
+        let task = self.queues.iter_mut().rev().find_map(VecDeque::pop_front)?;
+        self.metrics.started += 1;
+        if self.waiting() == 0 {
+            self.turned_away = 0;
+            self.stalled = false;
+        }
+        Some(task)
+    }
+
+    fn ended(&mut self, panicked: bool) -> Orders {
+        self.metrics.finished += 1;
+        self.metrics.panicked += u64::from(panicked);
+        self.orders()
+    }
+
+    pub(super) fn permitted(&self) -> usize {
+        self.blocked + self.turned_away.max(usize::from(self.stalled))
+    }
+
+    fn orders(&mut self) -> Orders {
+        let wanted = (self.waiting() + self.honoured).min(self.host_threads);
+        let tickets = wanted.saturating_sub(self.tickets);
+        self.tickets += tickets;
+        Orders { tickets, call: self.call() }
+    }
+
+    /// Calls one spare if one more may serve, or if none is there to look at the clock.
+    fn call(&mut self) -> Call {
+        let waiting = self.waiting();
+        let wanted = self.permitted().saturating_sub(self.serving).min(waiting);
+        if wanted > self.called {
+            self.called += 1;
+            if self.called <= self.idle {
+                return Call::Wake;
+            }
+        } else if waiting == 0 || self.idle + self.serving > 0 {
+            return Call::Nobody;
+        } else {
+            self.called += 1;
+        }
+        self.idle += 1;
+        self.metrics.spares += 1;
+        self.metrics.started_threads += 1;
+        Call::Start
+    }
+}

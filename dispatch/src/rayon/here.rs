@@ -1,0 +1,65 @@
+//! What of ours lies on the running thread's stack.
+
+use std::cell::RefCell;
+
+use super::Shared;
+use super::board::Who;
+
+/// What lies beneath the code that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beneath {
+    /// A task, and whose thread runs it.
+    Task(Who),
+    /// A wait.
+    Wait,
+}
+
+thread_local! {
+    /// Innermost last, each with the dispatcher it belongs to, which is compared and never looked at.
+    static STACK: RefCell<Vec<(*const Shared, Beneath)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A place on the stack, until it is dropped.
+pub(super) struct Entry {
+    entered: bool,
+}
+
+impl Entry {
+    pub(super) fn enter(of: &Shared, what: Beneath) -> Self {
+        let entry = (std::ptr::from_ref(of), what);
+        // While the thread is torn down no ticket comes to it, so that nobody would ask.
+        Self { entered: STACK.try_with(|stack| stack.borrow_mut().push(entry)).is_ok() }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if self.entered {
+            let _ = STACK.try_with(|stack| stack.borrow_mut().pop());
+        }
+    }
+}
+
+/// Whether a task or a wait of any dispatcher lies on the stack.
+pub(super) fn is_occupied() -> bool {
+    STACK.try_with(|stack| !stack.borrow().is_empty()).unwrap_or(false)
+}
+
+/// The innermost of what belongs to `of`.
+pub(super) fn innermost(of: &Shared) -> Option<Beneath> {
+    find(of, |_| true)
+}
+
+/// Whether a task of `of` lies on the stack.
+pub(super) fn is_inside_task_of(of: &Shared) -> bool {
+    find(of, |what| matches!(what, Beneath::Task(_))).is_some()
+}
+
+fn find(of: &Shared, wanted: impl Fn(Beneath) -> bool) -> Option<Beneath> {
+    let find = |stack: &RefCell<Vec<(*const Shared, Beneath)>>| {
+        let stack = stack.borrow();
+        let found = stack.iter().rev().find(|(owner, what)| std::ptr::eq(*owner, of) && wanted(*what));
+        found.map(|(_, what)| *what)
+    };
+    STACK.try_with(find).ok().flatten()
+}
