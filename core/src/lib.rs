@@ -100,7 +100,8 @@ pub use symbol::flags::SymbolFlags;
 pub use symbol::map::{IntoIter as NameMapIntoIter, Iter as NameMapIter, NameMap};
 pub use symbol::name::{SymbolName, SymbolStringPool};
 pub use symbol::set::{
-    JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap, SymbolLookupFlags, SymbolMap,
+    IntoSymbols, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap,
+    SymbolLookupFlags, SymbolMap,
 };
 pub use task::{HeldResource, Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};

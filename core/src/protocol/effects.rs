@@ -3,6 +3,8 @@
 //! **Architecture Invariant:** values of the embedder leave the state through here and are neither called
 //! nor dropped under the lock.
 
+use smallvec::SmallVec;
+
 use crate::hints::Hints;
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
@@ -27,7 +29,7 @@ pub(crate) struct Effects<P: Payload> {
     /// Tasks of the embedder.
     pub(crate) tasks: Vec<Task>,
     /// Queries that ended.
-    pub(crate) completed: Vec<Completed<P::Handler>>,
+    pub(crate) completed: SmallVec<[Completed<P::Handler>; 1]>,
     /// Generators to ask.
     pub(crate) generations: Vec<Generation<P::Generator>>,
     /// Values of the embedder that nobody needs any more.
@@ -49,7 +51,7 @@ impl<P: Payload> Default for Effects<P> {
             claimed: Vec::new(),
             raised: Vec::new(),
             tasks: Vec::new(),
-            completed: Vec::new(),
+            completed: SmallVec::new(),
             generations: Vec::new(),
             leftovers: Vec::new(),
             events: Vec::new(),

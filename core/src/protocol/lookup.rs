@@ -16,7 +16,7 @@ use super::alias::AliasEdge;
 use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{DylibId, QueryId, RowId};
-use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
+use super::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use super::row::{Row, RowState, Source};
 use super::urgency::Asker;
 use super::{Payload, SessionState};
@@ -61,6 +61,10 @@ struct Matches {
     rows: SmallVec<[Option<RowId>; 2]>,
     /// A generator might still provide something that would come before what was found.
     may_generate: bool,
+    /// Something is missing, has failed or has no address: what a lookup may have to be refused for.
+    is_doubtful: bool,
+    /// How many are not Ready.
+    unready: usize,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -101,7 +105,7 @@ impl<P: Payload> SessionState<P> {
             effects.complete_for(asker, handler, answer);
             return None;
         }
-        match self.accept(&mut search, &matches.rows, priority, effects) {
+        match self.accept(&mut search, &matches, priority, effects) {
             Ok(lodged) => {
                 let query = self.queries.insert(Query {
                     handler: Some(handler),
@@ -127,7 +131,7 @@ impl<P: Payload> SessionState<P> {
         if !self.admits(search.by_task) || search.order.iter().any(|(id, _)| !self.dylibs.contains(*id)) {
             return true;
         }
-        let Matches { rows, may_generate } = self.match_all(search);
+        let Matches { rows, may_generate, .. } = self.match_all(search);
         let is_there = |row: &RowId| {
             let state = &self.rows[*row].state;
             matches!(state, RowState::Ready { .. } | RowState::NeverSearched { source: Source::Address(_) })
@@ -167,7 +171,7 @@ impl<P: Payload> SessionState<P> {
         }
         // It may have become more urgent on its way.
         let priority = self.queries.get(query).and_then(|query| query.priority);
-        match self.accept(&mut suspended.search, &matches.rows, priority, effects) {
+        match self.accept(&mut suspended.search, &matches, priority, effects) {
             Ok(lodged) => {
                 self.set_phase(query, Phase::Lodged(lodged));
                 self.wait_or_complete(query, effects);
@@ -199,16 +203,28 @@ impl<P: Payload> SessionState<P> {
         let generates =
             |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs[*dylib].generators.is_empty();
         let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
-        let mut may_generate = false;
-        let find = |(name, _): &(SymbolName, SymbolLookupFlags)| {
-            let found = self.first_visible(name, &search.order);
-            // Nothing comes after the end of the order.
-            let position = found.map_or(usize::MAX, |(position, _)| position);
-            may_generate |= first_generating < position;
-            found.map(|(_, row)| row)
+        let mut matches = Matches {
+            rows: SmallVec::with_capacity(search.symbols.len()),
+            may_generate: false,
+            is_doubtful: false,
+            unready: 0,
         };
-        let rows = search.symbols.0.iter().map(find).collect();
-        Matches { rows, may_generate }
+        for (name, _) in &search.symbols.0 {
+            let Some((position, row)) = self.first_visible(name, &search.order) else {
+                // Nothing comes after the end of the order.
+                matches.may_generate |= first_generating < usize::MAX;
+                matches.is_doubtful = true;
+                matches.rows.push(None);
+                continue;
+            };
+            matches.may_generate |= first_generating < position;
+            let found = &self.rows[row];
+            matches.is_doubtful |=
+                found.is_for_side_effects_only() || matches!(found.state, RowState::Failed { .. });
+            matches.unready += usize::from(!matches!(found.state, RowState::Ready { .. }));
+            matches.rows.push(Some(row));
+        }
+        matches
     }
 
     /// The first definition of `name` that a search along `order` may see, and the place of its dylib in the order.
@@ -232,22 +248,24 @@ impl<P: Payload> SessionState<P> {
     fn accept(
         &mut self,
         search: &mut Search,
-        rows: &[Option<RowId>],
+        matches: &Matches,
         priority: Option<TaskPriority>,
         effects: &mut Effects<P>,
     ) -> Result<Lodged, LookupError> {
-        let aliases = self.refuse(search, rows).map_or_else(|| self.add_aliases(search, rows), Err)?;
-        let is_ready = |row: &&RowId| matches!(self.rows[**row].state, RowState::Ready { .. });
-        self.records.expect(rows.iter().flatten().filter(|row| !is_ready(row)).count());
+        let rows = &matches.rows;
+        let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
+        let aliases = refused.map_or_else(|| self.add_aliases(search, rows), Err)?;
+        self.records.expect(matches.unready);
         let required_state = search.required_state;
         let symbols = std::mem::take(&mut search.symbols.0);
-        let mut entries = Vec::with_capacity(rows.len());
+        let (mut entries, mut outstanding) = (Entries::with_capacity(rows.len()), 0);
         for ((name, _), &row) in symbols.into_iter().zip(rows) {
             let Some(row) = row else { continue };
             self.claim(row, priority, effects);
-            entries.push(Entry { name, row, progress: self.progress_of(row, required_state) });
+            let entry = Entry { name, row, progress: self.progress_of(row, required_state) };
+            outstanding += usize::from(entry.waits());
+            entries.push(entry);
         }
-        let outstanding = entries.iter().filter(|entry| entry.waits()).count();
         Ok(Lodged { required_state, outstanding, entries, aliases, ended: false })
     }
 

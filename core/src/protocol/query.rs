@@ -61,12 +61,15 @@ pub(crate) enum Phase {
 pub(crate) struct Lodged {
     pub(crate) required_state: RequiredState,
     pub(crate) outstanding: usize,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Entries,
     /// Aliases that wait for rows of this query, to be forgotten when it ends.
     pub(crate) aliases: Vec<RowId>,
     /// The query has ended, and its entries are still leaving their lists.
     pub(crate) ended: bool,
 }
+
+/// The symbols of a query; one needs no allocation.
+pub(crate) type Entries = SmallVec<[Entry; 1]>;
 
 /// One symbol of a query.
 #[derive(Debug)]
@@ -104,14 +107,14 @@ impl Lodging {
 /// What a query has found, as it leaves the state: no step of it is taken under the lock.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    entries: Vec<Entry>,
+    entries: Entries,
     /// Nobody has asked where the symbols are.
     flags_only: bool,
 }
 
 impl Answer {
     /// An answer that tells what symbols are, whether or not they have an address.
-    pub(super) fn of_flags(entries: Vec<Entry>) -> Self {
+    pub(super) fn of_flags(entries: Entries) -> Self {
         Self { entries, flags_only: true }
     }
 

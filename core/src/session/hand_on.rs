@@ -1,5 +1,7 @@
 //! Handing on effects: tasks first, then waiters, then code of the embedder.
 
+use smallvec::SmallVec;
+
 use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
@@ -107,7 +109,7 @@ impl ExecutionSession {
     }
 
     /// Wakes threads that wait in lookups, then enqueues handlers.
-    fn tell(&self, completed: Vec<Completed<Completion>>, coming: &mut Coming<'_>) {
+    fn tell(&self, completed: SmallVec<[Completed<Completion>; 1]>, coming: &mut Coming<'_>) {
         let mut told = Vec::new();
         for Completed { handler, outcome, asker } in completed {
             match handler {
