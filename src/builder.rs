@@ -34,6 +34,8 @@ pub struct JitBuilder {
     codegen_level: CodegenLevel,
     #[cfg(feature = "llvm")]
     pipeline: OptimizationPipeline,
+    #[cfg(feature = "llvm")]
+    verifies_ir: bool,
 }
 
 impl JitBuilder {
@@ -49,6 +51,8 @@ impl JitBuilder {
             codegen_level: CodegenLevel::Default,
             #[cfg(feature = "llvm")]
             pipeline: OptimizationPipeline::level(OptimizationLevel::O2),
+            #[cfg(feature = "llvm")]
+            verifies_ir: true,
         }
     }
 
@@ -85,6 +89,17 @@ impl JitBuilder {
     #[must_use]
     pub fn pipeline(mut self, pipeline: OptimizationPipeline) -> Self {
         self.pipeline = pipeline;
+        self
+    }
+
+    /// Whether LLVM's verifier runs over bitcode that is read, which it does unless told otherwise.
+    ///
+    /// Leave it out only for bitcode that a compiler known to be right has made: without it, a module that breaks LLVM's rules
+    /// may crash the process. Modules built in memory are never verified.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn verify_ir(mut self, verify: bool) -> Self {
+        self.verifies_ir = verify;
         self
     }
 
@@ -156,6 +171,8 @@ impl JitBuilder {
             ir_layer,
             #[cfg(feature = "llvm")]
             target,
+            #[cfg(feature = "llvm")]
+            verifies_ir: self.verifies_ir,
         };
         let files = Arc::new(files);
         if let Some(runtime) = CompilerRuntime::find(files.clone()) {

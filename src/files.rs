@@ -32,6 +32,9 @@ pub(crate) struct Files {
     pub(crate) ir_layer: Arc<IrCompileLayer>,
     #[cfg(feature = "llvm")]
     pub(crate) target: JitTargetMachineBuilder,
+    /// Whether LLVM's verifier runs over what is read.
+    #[cfg(feature = "llvm")]
+    pub(crate) verifies_ir: bool,
 }
 
 /// When a unit takes part in the program.
@@ -54,20 +57,46 @@ impl Files {
     ) -> Result<(), JitError> {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let work_bytes = source.size_bytes();
-        let mut unit = IrMaterializationUnit::from_source(dylib.session(), layer, &self.target, source)?;
-        unit.share_commons(dylib, &self.commons)?;
-        let traits = UnitTraits { shares_sections: unit.shares_sections(), work_bytes };
-        self.define(dylib, Box::new(unit), participation, traits)
+        let unit = IrMaterializationUnit::from_source(dylib.session(), layer, &self.target, source)?;
+        self.define_ir(dylib, unit, participation, work_bytes)
+    }
+
+    /// Defines what `interface` says that a module of LLVM IR promises.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn add_ir_with_interface(
+        &self,
+        dylib: &JitDylib,
+        source: ObjectBuffer,
+        interface: &ModuleInterface,
+    ) -> Result<(), JitError> {
+        let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
+        let work_bytes = source.size_bytes();
+        let unit = IrMaterializationUnit::from_interface(dylib.session(), layer, interface, source);
+        self.define_ir(dylib, unit, Participation::Always, work_bytes)
     }
 
     /// Defines what a module in memory promises.
     #[cfg(feature = "llvm")]
     pub(crate) fn add_module(&self, dylib: &JitDylib, module: ThreadSafeModule) -> Result<(), JitError> {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
-        let mut unit = IrMaterializationUnit::from_module(dylib.session(), layer, &self.target, module)?;
+        let unit = IrMaterializationUnit::from_module(dylib.session(), layer, &self.target, module)?;
+        self.define_ir(dylib, unit, Participation::Always, UnitTraits::default().work_bytes)
+    }
+
+    #[cfg(feature = "llvm")]
+    fn define_ir(
+        &self,
+        dylib: &JitDylib,
+        mut unit: IrMaterializationUnit,
+        participation: Participation,
+        work_bytes: usize,
+    ) -> Result<(), JitError> {
+        if !self.verifies_ir {
+            unit.skip_verifier();
+        }
         unit.share_commons(dylib, &self.commons)?;
-        let traits = UnitTraits { shares_sections: unit.shares_sections(), ..UnitTraits::default() };
-        self.define(dylib, Box::new(unit), Participation::Always, traits)
+        let traits = UnitTraits { shares_sections: unit.shares_sections(), work_bytes };
+        self.define(dylib, Box::new(unit), participation, traits)
     }
 
     /// Defines what an object promises.

@@ -9,7 +9,7 @@ use uruk_core::{
     SymbolLookupFlags, SymbolName,
 };
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::ThreadSafeModule;
+use uruk_pipeline::ir::{ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::object::{FileKind, ObjectBuffer};
 use uruk_pipeline::platform::{Platform, UnitTraits};
@@ -87,6 +87,20 @@ impl Jit {
     #[cfg(feature = "llvm")]
     pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
         self.files.add_ir(&self.main, source, Participation::Always)
+    }
+
+    /// Adds a module of LLVM IR from memory whose interface is known, from an earlier look at the same source: nothing
+    /// of it is read before something of it is wanted.
+    ///
+    /// # Errors
+    /// [`JitError::Define`] if its symbols are refused.
+    #[cfg(feature = "llvm")]
+    pub fn add_ir_with_interface(
+        &self,
+        source: ObjectBuffer,
+        interface: &ModuleInterface,
+    ) -> Result<(), JitError> {
+        self.files.add_ir_with_interface(&self.main, source, interface)
     }
 
     /// Adds a module of textual LLVM IR under a name for messages.
@@ -244,6 +258,7 @@ impl fmt::Debug for Jit {
 #[cfg(all(test, feature = "llvm"))]
 mod tests {
     use uruk_core::{LookupError, WaitError};
+    use uruk_pipeline::ir::{JitTargetMachineBuilder, OptimizationLevel};
 
     use super::*;
 
@@ -261,5 +276,51 @@ mod tests {
         // What is Ready already is answered without a wait.
         let ready = module.with_module(|_| jit.lookup("answer")).expect("the context is sound");
         assert!(ready.is_ok());
+    }
+
+    #[test]
+    fn a_module_whose_interface_is_known_is_read_when_it_is_wanted() {
+        let jit = Jit::builder().threads(1).build().expect("an engine for this machine");
+        let target = JitTargetMachineBuilder::host().expect("host target");
+        let source = |name: &str, text: &str| ObjectBuffer::new(name, text.as_bytes().to_vec());
+        let text = source("sound.ll", "define i32 @sound() { ret i32 42 }");
+        let bitcode =
+            ThreadSafeModule::parse(&text).and_then(|module| module.to_bitcode()).expect("valid IR");
+        let interface = ModuleInterface::of_bitcode(&bitcode, &target).expect("valid bitcode");
+        jit.add_ir_with_interface(bitcode, &interface).expect("the name is new");
+        // SAFETY: the function has this signature, and the engine outlives the call.
+        let sound: extern "C" fn() -> i32 = unsafe { jit.function("sound") }.expect("compiles");
+        assert_eq!(sound(), 42);
+
+        let named = |name: &str| {
+            let mut renamed = interface.clone();
+            renamed.symbols[0].name = name.into();
+            renamed
+        };
+        let damaged = source("damaged.ll", "define i32 @damaged(");
+        jit.add_ir_with_interface(damaged, &named("damaged")).expect("nobody has looked at the source");
+        let error = jit.lookup("damaged").expect_err("the source is no module").to_string();
+        assert!(error.contains("damaged.ll"), "{error}");
+        let other = source("other.ll", "define i32 @other() { ret i32 1 }");
+        jit.add_ir_with_interface(other, &named("promised")).expect("the name is new");
+        let error = jit.lookup("promised").expect_err("the module does not define it").to_string();
+        assert!(error.contains("promised"), "{error}");
+    }
+
+    #[test]
+    fn the_verifier_runs_unless_told_otherwise() {
+        // Against the rules, and harmless.
+        let contradiction = "define i32 @answer() alwaysinline noinline { ret i32 42 }";
+        let lookup = |jit: Result<Jit, JitError>| -> Result<ExecutorSymbolDef, JitError> {
+            let text = ObjectBuffer::new("answer.ll", contradiction.as_bytes().to_vec());
+            let bitcode = ThreadSafeModule::parse_unverified(&text)?.to_bitcode()?;
+            let jit = jit?;
+            jit.add_ir(bitcode)?;
+            jit.lookup("answer")
+        };
+        let builder = || Jit::builder().threads(1).optimization(OptimizationLevel::O0);
+        let refused = lookup(builder().build()).expect_err("the module breaks a rule").to_string();
+        assert!(refused.contains("incompatible"), "{refused}");
+        assert!(lookup(builder().verify_ir(false).build()).is_ok());
     }
 }

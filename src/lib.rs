@@ -13,6 +13,8 @@ mod error;
 mod files;
 mod function;
 mod jit;
+#[cfg(feature = "trace")]
+pub mod trace;
 mod unit;
 
 pub use builder::JitBuilder;

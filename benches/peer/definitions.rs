@@ -43,7 +43,7 @@ fn tracker(scale: Scale, n: usize) {
     };
     let mut samples = repeat(scale, |_| remove_from(Engine::in_place()));
     samples.push(remove_from(Engine::measured()).untimed());
-    Row { case: "remove_tracker", parameter: None, n, threads: 1, operations: n }.report(&samples);
+    Row { case: "remove_tracker", parameters: vec![], n, threads: 1, operations: n }.report(&samples);
 }
 
 /// Defines symbols one by one, then looks all of them up.
@@ -86,7 +86,7 @@ fn absolute(scale: Scale, n: usize) {
     engine.main.clear().expect("there are no resources that could refuse");
     holds.extra("clear_longest_hold_us", engine.longest_hold_us());
     samples.push(holds.untimed());
-    Row { case: "define_absolute", parameter: None, n, threads: 1, operations: n }.report(&samples);
+    Row { case: "define_absolute", parameters: vec![], n, threads: 1, operations: n }.report(&samples);
 }
 
 /// Removes trackers of one symbol each, in the order of their creation.
@@ -115,5 +115,5 @@ fn trackers(scale: Scale, n: usize) {
         });
         sample
     });
-    Row { case: "remove_trackers", parameter: None, n, threads: 1, operations: n }.report(&samples);
+    Row { case: "remove_trackers", parameters: vec![], n, threads: 1, operations: n }.report(&samples);
 }

@@ -44,8 +44,8 @@ fn shape(scale: Scale, case: &str, order: &str, graph: &Graph) {
     let mut samples = repeat(scale, |_| emit_all(Engine::in_place(), graph));
     samples.extend(measured(samples.len(), || emit_all(Engine::measured(), graph)));
     let n = graph.len();
-    let parameter = Some(("order", format!("\"{order}\"")));
-    Row { case, parameter, n, threads: 1, operations: n }.report(&samples);
+    let parameters = vec![("order", format!("\"{order}\""))];
+    Row { case, parameters, n, threads: 1, operations: n }.report(&samples);
 }
 
 /// Emits one graph in orders of all kinds: what it costs does not depend on them.
@@ -69,7 +69,7 @@ fn orders(scale: Scale, n: usize) {
         sample.extra("order_ns_per_op_median", median(costs.clone()));
         sample.extra("order_ns_per_op_max", costs.iter().copied().fold(0.0, f64::max));
     }
-    Row { case: "dep_orders", parameter: None, n, threads: 1, operations: n }.report(&samples);
+    Row { case: "dep_orders", parameters: vec![], n, threads: 1, operations: n }.report(&samples);
 }
 
 /// Up to three more repetitions whose times do not count, because measuring the lock costs some: their other figures
@@ -138,7 +138,7 @@ fn fail_chain(scale: Scale, n: usize) {
     let graph = Graph::chain(n);
     let mut samples = repeat(scale, |_| fail_the_leaf(Engine::silent(false), &graph));
     samples.extend(measured(samples.len(), || fail_the_leaf(Engine::silent(true), &graph)));
-    Row { case: "fail_chain", parameter: None, n, threads: 1, operations: n }.report(&samples);
+    Row { case: "fail_chain", parameters: vec![], n, threads: 1, operations: n }.report(&samples);
 }
 
 fn fail_the_leaf(engine: Engine, graph: &Graph) -> Sample {

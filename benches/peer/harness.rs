@@ -142,8 +142,8 @@ pub(crate) fn on_threads<S: Send>(states: &mut [S], run: impl Fn(usize, &mut S) 
 /// What a line says besides its figures.
 pub(crate) struct Row<'a> {
     pub(crate) case: &'a str,
-    /// A parameter and its value in JSON.
-    pub(crate) parameter: Option<(&'a str, String)>,
+    /// Parameters, each with its value in JSON.
+    pub(crate) parameters: Vec<(&'a str, String)>,
     pub(crate) n: usize,
     pub(crate) threads: i64,
     /// Operations of a repetition, of all threads together.
@@ -166,7 +166,7 @@ impl Row<'_> {
         let mut line = format!("{{\"case\":\"{}\"", self.case);
         let mut add =
             |text: std::fmt::Arguments<'_>| line.write_fmt(text).expect("a String takes everything");
-        if let Some((name, value)) = &self.parameter {
+        for (name, value) in &self.parameters {
             add(format_args!(",\"{name}\":{value}"));
         }
         add(format_args!(

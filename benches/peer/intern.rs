@@ -58,5 +58,5 @@ fn unique(scale: Scale, threads: usize) {
 }
 
 fn row(case: &str, n: usize, threads: usize, operations: usize) -> Row<'_> {
-    Row { case, parameter: None, n, threads: threads as i64, operations }
+    Row { case, parameters: vec![], n, threads: threads as i64, operations }
 }

@@ -1,7 +1,7 @@
 //! The engine measured case by case as LLVM ORC is, so that two runs can be laid side by side.
 //!
 //! ```text
-//! cargo bench --bench peer -- [--case REGEX] [--scale small|full] [--data DIR] [--no-fork] [--list]
+//! cargo bench --bench peer -- [--case REGEX] [--scale small|full] [--data DIR] [--modules DIR] [--no-fork] [--list]
 //! ```
 //!
 //! Prints one JSON object a line, a point each. `REGEX` is searched in `case/group/n`. Each point runs in a
@@ -9,6 +9,9 @@
 //! `perf` and valgrind. (Under valgrind `cpu_ms` is zero: it hides the page from which that clock is read.) A point of a
 //! group is skipped when it would take too long, judged by how time has grown with `n` between the two before it, or
 //! by the square where there is only one.
+//!
+//! `DIR` is what the peer's generator fills: cases that compile read the modules in `DIR/ir_small` or, at full scale, `DIR/ir`;
+//! `--modules` names another folder of them.
 //!
 //! Two things differ from the peer, because returning free memory to the system is an unsafe call: figures in
 //! bytes are those of a point's first repetition, and `bytes_per_op_ready` includes what the allocator keeps.
@@ -18,10 +21,14 @@
 
 mod definitions;
 mod dependences;
+#[cfg(feature = "llvm")]
+mod end_to_end;
 mod graph;
 mod harness;
 mod intern;
 mod materialize;
+#[cfg(feature = "llvm")]
+mod modules;
 mod parked;
 mod point;
 mod ready;
@@ -33,14 +40,14 @@ use std::process::ExitCode;
 use regex::Regex;
 
 use harness::Scale;
-use point::Point;
+use point::{Inputs, Point};
 
-const USAGE: &str = "usage: cargo bench --bench peer -- [--case REGEX] [--scale small|full] [--data DIR] [--no-fork] [--list]";
+const USAGE: &str = "usage: cargo bench --bench peer -- [--case REGEX] [--scale small|full] [--data DIR] [--modules DIR] [--no-fork] [--list]";
 
 /// What the command line asks for.
 struct Options {
     case: Regex,
-    scale: Scale,
+    inputs: Inputs,
     list: bool,
     in_process: bool,
     /// The one point to run here: how a process asks for another.
@@ -62,14 +69,15 @@ fn main() -> ExitCode {
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let all = Regex::new("").map_err(|error| error.to_string())?;
-    let mut options = Options { case: all, scale: Scale::Small, list: false, in_process: false, point: None };
+    let mut options =
+        Options { case: all, inputs: Inputs::default(), list: false, in_process: false, point: None };
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value"));
         match argument.as_str() {
             "--case" => options.case = Regex::new(&value()?).map_err(|error| error.to_string())?,
-            "--scale" => options.scale = value()?.parse()?,
-            // Modules and objects, for cases that compile and link; those here need none.
-            "--data" => drop(value()?),
+            "--scale" => options.inputs.scale = value()?.parse()?,
+            "--data" => options.inputs.data = value()?.into(),
+            "--modules" => options.inputs.modules = Some(value()?.into()),
             "--no-fork" => options.in_process = true,
             "--list" => options.list = true,
             "--point" => options.point = Some(value()?.parse().map_err(|error| format!("--point: {error}"))?),
@@ -82,7 +90,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
 }
 
 /// All points, in the peer's order.
-fn points(scale: Scale) -> Vec<Point> {
+fn points(inputs: &Inputs) -> Vec<Point> {
+    let scale = inputs.scale;
     let mut points = intern::points(scale);
     points.extend(ready::points(scale));
     points.extend(definitions::absolute_points(scale));
@@ -90,11 +99,13 @@ fn points(scale: Scale) -> Vec<Point> {
     points.extend(dependences::points(scale));
     points.extend(materialize::contended_points(scale));
     points.extend(definitions::tracker_points(scale));
+    #[cfg(feature = "llvm")]
+    points.extend(end_to_end::points(inputs));
     points
 }
 
 fn run(options: &Options) {
-    let points = points(options.scale);
+    let points = points(&options.inputs);
     if let Some(index) = options.point {
         if let Some(point) = points.get(index) {
             (point.run)();
@@ -102,7 +113,9 @@ fn run(options: &Options) {
         return;
     }
     if options.list {
-        println!("# The core's cases only; those that compile and link are not here yet.");
+        println!(
+            "# The core's cases, and those that compile modules if built with LLVM; not yet those that link objects."
+        );
     }
     let mut growth = Growth::default();
     let mut last: HashMap<&str, Last> = HashMap::new();
@@ -112,16 +125,16 @@ fn run(options: &Options) {
         } else if options.in_process {
             (point.run)();
         } else if let Some(reason) =
-            last.get(point.group).and_then(|last| too_long(point, last, options.scale))
+            last.get(point.group).and_then(|last| too_long(point, last, options.inputs.scale))
         {
             println!("{},\"skipped\":\"{reason}\"}}", point.json_head());
         } else {
-            let outcome = point::run_in_a_process(index, options.scale);
+            let outcome = point::run_in_a_process(index, &options.inputs);
             print!("{}", outcome.printed);
             if let Some(error) = &outcome.error {
                 println!("{},\"error\":\"{error}\"}}", point.json_head());
             }
-            if !point.group.is_empty() {
+            if point.grows() {
                 let millis = if outcome.error.is_none() { outcome.total_millis() } else { None };
                 let exponent = last.get(point.group).and_then(|last| last.exponent(point.n, millis?));
                 last.insert(point.group, Last { n: point.n, millis, exponent: exponent.unwrap_or(2.0) });

@@ -75,8 +75,8 @@ fn noop(scale: Scale, n: usize, dispatcher: Dispatcher) {
         sample
     });
     let (name, threads) = dispatcher.named();
-    let parameter = Some(("dispatcher", format!("\"{name}\"")));
-    Row { case: "materialize_noop", parameter, n, threads, operations: n }.report(&samples);
+    let parameters = vec![("dispatcher", format!("\"{name}\""))];
+    Row { case: "materialize_noop", parameters, n, threads, operations: n }.report(&samples);
 }
 
 /// Each thread looks up symbols of its own, one by one, whose units run on it.
@@ -95,6 +95,6 @@ fn contended(scale: Scale, threads: usize) {
         })
     });
     let operations = each * threads;
-    Row { case: "lookup_contended", parameter: None, n: each, threads: threads as i64, operations }
+    Row { case: "lookup_contended", parameters: vec![], n: each, threads: threads as i64, operations }
         .report(&samples);
 }

@@ -1,6 +1,7 @@
 //! One point of a case, and the process it runs in.
 
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -11,12 +12,36 @@ use crate::harness::Scale;
 /// How long a point may take before its process is killed.
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// What points measure, and on how much of it.
+pub(crate) struct Inputs {
+    pub(crate) scale: Scale,
+    /// What the peer's generator made.
+    pub(crate) data: PathBuf,
+    /// Modules, if not those in `data`.
+    pub(crate) modules: Option<PathBuf>,
+}
+
+impl Default for Inputs {
+    fn default() -> Self {
+        Self { scale: Scale::Small, data: "data".into(), modules: None }
+    }
+}
+
+impl Inputs {
+    /// Where the modules to compile are.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn modules(&self) -> PathBuf {
+        let default = || self.data.join(self.scale.pick("ir_small", "ir"));
+        self.modules.clone().unwrap_or_else(default)
+    }
+}
+
 /// A case at one size.
 pub(crate) struct Point {
     pub(crate) case: &'static str,
-    /// Points of one group have ascending `n`. Without a name: alone.
+    /// Points of one group have ascending `n`. Without a name: alone. A name that begins with a colon is only a label.
     pub(crate) group: &'static str,
-    /// Zero where the case does not grow.
+    /// Zero, or the number of threads, where the case does not grow.
     pub(crate) n: usize,
     /// Measures, and prints the line.
     pub(crate) run: Box<dyn Fn()>,
@@ -25,6 +50,11 @@ pub(crate) struct Point {
 impl Point {
     pub(crate) fn new(case: &'static str, group: &'static str, n: usize, run: impl Fn() + 'static) -> Self {
         Self { case, group, n, run: Box::new(run) }
+    }
+
+    /// Whether it belongs to a group.
+    pub(crate) fn grows(&self) -> bool {
+        !self.group.is_empty() && !self.group.starts_with(':')
     }
 
     /// What `--case` is searched in.
@@ -53,16 +83,22 @@ impl Outcome {
 }
 
 /// Runs the point of that index in a process of its own.
-pub(crate) fn run_in_a_process(index: usize, scale: Scale) -> Outcome {
-    match start(index, scale).and_then(finish) {
+pub(crate) fn run_in_a_process(index: usize, inputs: &Inputs) -> Outcome {
+    match start(index, inputs).and_then(finish) {
         Ok(outcome) => outcome,
         Err(error) => Outcome { printed: String::new(), error: Some(error.to_string()) },
     }
 }
 
-fn start(index: usize, scale: Scale) -> io::Result<Child> {
-    Command::new(std::env::current_exe()?)
-        .args(["--point", &index.to_string(), "--scale", scale.name()])
+fn start(index: usize, inputs: &Inputs) -> io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    if let Some(modules) = &inputs.modules {
+        command.arg("--modules").arg(modules);
+    }
+    command
+        .args(["--point", &index.to_string(), "--scale", inputs.scale.name()])
+        .arg("--data")
+        .arg(&inputs.data)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -51,7 +51,7 @@ fn one_by_one(scale: Scale, threads: usize, depth: usize) {
     });
     let row = Row {
         case: "lookup_ready",
-        parameter: Some(("depth", depth.to_string())),
+        parameters: vec![("depth", depth.to_string())],
         n: SYMBOLS,
         threads: threads as i64,
         operations: times * threads,
@@ -87,5 +87,6 @@ fn batch(scale: Scale) {
         sample.extra("set_ns_per_op", by_set.wall.as_nanos() as f64 / operations as f64);
         sample
     });
-    Row { case: "lookup_ready_batch", parameter: None, n: SYMBOLS, threads: 1, operations }.report(&samples);
+    Row { case: "lookup_ready_batch", parameters: vec![], n: SYMBOLS, threads: 1, operations }
+        .report(&samples);
 }

@@ -16,11 +16,13 @@ pub(crate) mod holding;
 mod lock_holds;
 mod metrics;
 mod ready;
+pub(crate) mod removal;
 mod slices;
 mod why;
 
 use std::fmt;
 
+use crate::hints::Hints;
 use crate::protocol::absolute::Addresses;
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
@@ -60,6 +62,9 @@ pub use metrics::SessionMetrics;
 /// Any thread may use it, but not from the destructor of a thread-local value: what tells writers that a thread still
 /// reads Ready symbols is such a value itself and may be gone by then. Whatever finds, publishes or removes something
 /// Ready panics in that case, and a panic in such a destructor ends the process.
+///
+/// The last handle that goes frees what is left, unless something in the session holds a handle itself, as a re-export does of
+/// the dylib it leads to: [`close`](Self::close) what shall surely be gone.
 ///
 /// Source: ORC `ExecutionSession`.
 #[derive(Clone)]
@@ -204,12 +209,9 @@ impl ExecutionSession {
     ) -> Option<QueryId> {
         let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let _entered = span.enter();
-        self.transact(|state, effects| {
-            let query = state.lookup(search, completion, name, effects)?;
-            if expired {
-                state.expire(query, effects);
-            }
-            Some(query)
+        self.transact(|state, effects| match expired {
+            true => state.lookup_too_late(search, completion, name, effects),
+            false => state.lookup(search, completion, name, effects),
         })
     }
 
@@ -321,6 +323,7 @@ impl ExecutionSession {
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
+            hints: Hints::default().leaf(unit.is_leaf()).holding(unit.memory_bytes()),
             number: None,
             by_task: self.in_task(),
         };

@@ -112,7 +112,7 @@ pub struct Work {
 pub struct WaitedFor {
     /// The symbols.
     pub symbols: Vec<WaitedSymbol>,
-    /// How many are not listed.
+    /// How many are not listed; in an error of a deadline, whether there are any, for it stops looking.
     pub omitted: usize,
 }
 

@@ -8,7 +8,6 @@ mod progress;
 mod report;
 mod run;
 mod stats;
-mod trace;
 mod verbose;
 
 use std::ffi::c_int;

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use uruk::pipeline::runtime::exit::flush_streams;
+use uruk::trace::{TraceFile, TraceLayer};
 use uruk_core::SessionEvent;
 use uruk_core::sync::Arc;
 
 use super::progress::Progress;
 use super::stats::{Stats, StatsLayer};
-use super::trace::{TraceFile, TraceLayer};
 
 /// Everything that watches this process.
 #[derive(Debug)]

@@ -54,7 +54,7 @@ pub(crate) struct Resident {
 }
 
 /// Spans in which a thread waits for others rather than works.
-const WAITING: [&str; 1] = ["session.lookup"];
+const WAITING: [&str; 3] = ["session.lookup", "lookup.wait", "dispatch.block"];
 
 thread_local! {
     /// Time spent in spans nested in the one this thread is inside of. No destructor, so it can be read at any time.

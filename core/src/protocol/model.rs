@@ -390,8 +390,15 @@ impl Harness {
             )
         } else {
             let (symbols, priority) = (symbols.collect(), TaskPriority::Demanded);
-            let definition =
-                Definition { unit_name, symbols, initializer: None, priority, number: None, by_task: false };
+            let definition = Definition {
+                unit_name,
+                symbols,
+                initializer: None,
+                priority,
+                hints: Default::default(),
+                number: None,
+                by_task: false,
+            };
             self.state.define(id, tracker, definition, unit, effects)
         };
         let model = &mut self.model;
@@ -614,6 +621,7 @@ impl Harness {
             symbols: chosen.into_iter().filter_map(|name| claimed.symbols.remove_entry(&name)).collect(),
             initializer: None,
             priority: claimed.priority,
+            hints: claimed.hints,
             losses: claimed.losses,
         };
         for id in going {
@@ -687,6 +695,7 @@ impl Harness {
             symbols: claimed.symbols.clone(),
             initializer: None,
             priority: TaskPriority::Demanded,
+            hints: Default::default(),
             number: None,
             by_task: false,
         };

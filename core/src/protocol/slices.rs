@@ -180,6 +180,7 @@ impl History {
             symbols,
             initializer: None,
             priority: TaskPriority::Demanded,
+            hints: Default::default(),
             number: None,
             by_task: false,
         };

@@ -1,5 +1,7 @@
 //! Blocked lookups: the thread waits for what is not there yet.
 
+use std::fmt;
+
 use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
 use crate::protocol::query::Answer;
@@ -30,9 +32,10 @@ impl ExecutionSession {
         search: Search,
         deadline: Option<Deadline>,
     ) -> Result<Answer, LookupError> {
-        let held = self.0.held.and_then(|held| held());
+        let refusal = self.refuses_waits();
         let blocked = Arc::new(BlockedLookup::default());
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
+        let wait_span = tracing::debug_span!("lookup.wait", of = %Few(&search));
         let (blocking, holdings) = holding::about_to_block(self).unzip();
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         // In place nothing runs before the wait, which looks at the clock.
@@ -41,18 +44,19 @@ impl ExecutionSession {
         let mut search = Some(search);
         let lodged: Result<Option<QueryId>, WaitError> = lodge_span.in_scope(|| {
             self.transact(|state, effects| {
-                if let (Some(held), Some(search)) = (held, &mut search)
+                if let (Some(refusal), Some(search)) = (&refusal, &mut search)
                     && !state.ends_at_once(search)
                 {
-                    return Err(WaitError::Holding { held });
+                    return Err(refusal.clone());
                 }
                 let Some(search) = search.take() else { return Ok(None) };
                 let name = |position: usize| order[position].0.shared_name();
-                let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects);
+                let completion = Completion::Blocked(blocked.clone());
+                let query = match expired {
+                    true => state.lookup_too_late(search, completion, name, effects),
+                    false => state.lookup(search, completion, name, effects),
+                };
                 let Some(query) = query else { return Ok(None) };
-                if expired {
-                    state.expire(query, effects);
-                }
                 if let Some(mut holdings) = holdings {
                     holdings.ends_by_itself = deadline.is_some();
                     holding::known_as(state.begin_wait(query, holdings, effects));
@@ -61,11 +65,13 @@ impl ExecutionSession {
             })
         });
         drop(held_back);
+        let waiting = wait_span.enter();
         let (query, waited) = match (lodged, deadline) {
             (Err(refused), _) => (None, Err(refused)),
             (Ok(query), None) => (query, self.wait(&blocked.latch).map(|()| true)),
             (Ok(query), Some(deadline)) => (query, self.wait_until(&blocked.latch, deadline)),
         };
+        drop(waiting);
         drop(blocking);
         if let (Ok(false), Some(query)) = (&waited, query) {
             // The answer may have come meanwhile, and is as good.
@@ -87,5 +93,22 @@ impl ExecutionSession {
             return Err(error.into());
         }
         blocked.take().unwrap_or(Err(LookupError::Closed))
+    }
+}
+
+/// The first symbols of a search, for those who watch.
+struct Few<'a>(&'a Search);
+
+impl fmt::Display for Few<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const FEW: usize = 3;
+        for (index, (name, _)) in self.0.symbols.iter().take(FEW).enumerate() {
+            f.write_str(if index == 0 { "" } else { ", " })?;
+            f.write_str(name.as_str())?;
+        }
+        match self.0.symbols.len().saturating_sub(FEW) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! Closing a session: work drains or is cancelled, then everything that is left fails.
 
-use crate::resource::remove_resources;
 use crate::sync::weakened;
 use crate::{CloseError, JitDylib, RemoveError, SharedError};
 
@@ -70,6 +69,10 @@ impl ExecutionSession {
         }
         self.drain();
         let sources = self.end();
+        // Removals of others that had taken their resources out before there was an end.
+        if !weakened("close::overtakes_removals") {
+            self.drain();
+        }
         // Before the dispatcher ends: a task that waits here may be another session's, and the dispatcher as well.
         self.0.drain.closed.open();
         {
@@ -106,15 +109,16 @@ impl ExecutionSession {
         }
         let mut sources = Vec::new();
         for dylib in dylibs {
-            let Some((name, resources)) =
-                self.transact_removal(|state, effects| state.end_dylib(dylib, effects))
+            // Always as a task: a resource, or the platform, that closes the session must not wait for this very call.
+            let (Some((name, resources)), removal) =
+                self.transact_removal(|state, effects| state.end_dylib(dylib, effects), Option::is_some)
             else {
                 continue;
             };
-            // In a frame: a resource that closes the session must not wait for this very call.
             let handle = JitDylib::new(self.clone(), dylib, name.clone());
-            let removed = frame::run(self, || remove_resources(name, resources));
-            if let Ok(Err(RemoveError::Resources { sources: more, .. })) = removed {
+            if let Some(Err(RemoveError::Resources { sources: more, .. })) =
+                removal.map(|removal| removal.remove(name, resources))
+            {
                 sources.extend(more);
             }
             if let Ok(Err(source)) = frame::run(self, || self.tear_down(&handle)) {

@@ -73,15 +73,6 @@ pub(super) enum Excuse {
     Close,
 }
 
-impl From<Wait> for Excuse {
-    fn from(wait: Wait) -> Self {
-        match wait {
-            Wait::Lookup => Self::Lookup { round: 0 },
-            Wait::Close => Self::Close,
-        }
-    }
-}
-
 impl Drain {
     /// A latch that opens when the session is idle.
     pub(super) fn start_round(&self) -> Arc<Latch> {
@@ -104,29 +95,38 @@ impl Drain {
         std::mem::take(&mut waiting.in_lookups) > 0
     }
 
-    /// A task's excuse changes from `before` to `after`, of the present round; gives the new one.
-    pub(super) fn excuse(&self, before: Excuse, after: Excuse) -> Excuse {
+    /// A task with the excuse `before` begins to wait; gives its new one.
+    pub(super) fn excuse(&self, before: Excuse, wait: Wait) -> Excuse {
+        self.change(before, |round| match wait {
+            Wait::Lookup => Excuse::Lookup { round },
+            Wait::Close => Excuse::Close,
+        })
+    }
+
+    /// A wait that began with the excuse `before` is over; gives the excuse that is left, which may be one of a round that
+    /// is over: its task moves, or is about to.
+    pub(super) fn restore(&self, now: Excuse, before: Excuse) -> Excuse {
+        self.change(now, |_| before)
+    }
+
+    fn change(&self, before: Excuse, after: impl FnOnce(u64) -> Excuse) -> Excuse {
         let mut waiting = self.waiting.lock();
+        let round = waiting.round;
+        let after = after(round);
         match before {
-            Excuse::Lookup { round } if round == waiting.round => waiting.in_lookups -= 1,
+            Excuse::Lookup { round: since } if since == round => waiting.in_lookups -= 1,
             Excuse::Close => waiting.in_closes -= 1,
             Excuse::None | Excuse::Lookup { .. } => {}
         }
-        let excuse = match after {
-            Excuse::None => Excuse::None,
-            Excuse::Lookup { .. } => {
-                waiting.in_lookups += 1;
-                Excuse::Lookup { round: waiting.round }
-            }
-            Excuse::Close => {
-                waiting.in_closes += 1;
-                Excuse::Close
-            }
-        };
+        match after {
+            Excuse::Lookup { round: since } if since == round => waiting.in_lookups += 1,
+            Excuse::Close => waiting.in_closes += 1,
+            Excuse::None | Excuse::Lookup { .. } => {}
+        }
         if !weakened("close::task_that_waits_tells_nobody") {
             self.open_if_idle(&mut waiting);
         }
-        excuse
+        after
     }
 
     /// So many tasks are over.

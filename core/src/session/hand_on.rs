@@ -8,7 +8,7 @@ use crate::responsibility::Duty;
 use crate::task::Work;
 use crate::{
     FailureCause, JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, SymbolName, Task,
-    TaskLabel, TaskPriority,
+    TaskLabel, TaskPriority, leaf,
 };
 
 use super::drain::{Coming, Outstanding};
@@ -234,14 +234,16 @@ fn defer_refused(refused: Task) {
 }
 
 fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) -> Task {
-    Task::of(claimed.priority, Box::new(QueuedUnit(Some((claimed, outstanding)))))
+    let hints = claimed.hints;
+    Task::of(claimed.priority, Box::new(QueuedUnit(Some((claimed, outstanding))))).with_hints(hints)
 }
 
 /// A task of the embedder.
 fn counted(task: Task, outstanding: Outstanding) -> Task {
-    let (label, priority) = (task.keep_label(), task.priority());
-    let mut counted = CountedTask { task: Some(task), outstanding };
-    Task::new(label, priority, move || counted.run())
+    // The task inside says itself whether it is a leaf; what runs after it, outside of it, is none.
+    let (label, priority, hints) = (task.keep_label(), task.priority(), task.hints().leaf(false));
+    let mut counted = CountedTask(Some((task, outstanding)));
+    Task::new(label, priority, move || counted.run()).with_hints(hints)
 }
 
 fn answer_task(
@@ -263,38 +265,27 @@ fn user_task(
     place: &'static str,
     code: impl FnOnce(&ExecutionSession) + Send + 'static,
 ) -> Task {
-    let mut told = Told { label, place, code: Some(code), outstanding };
+    let mut told = Told { label, place, code: Some((code, outstanding)) };
     Task::new(label, TaskPriority::Demanded, move || told.run()).run_when_refused()
 }
 
 /// A task of the embedder on its way to a worker.
-struct CountedTask {
-    /// Taken when it runs.
-    task: Option<Task>,
-    /// Counts the task in until it has run, or is gone.
-    outstanding: Outstanding,
-}
+struct CountedTask(
+    /// Taken when it runs. The count tells of the task until it has run, or is gone.
+    Option<(Task, Outstanding)>,
+);
 
 impl CountedTask {
     fn run(&mut self) {
-        let Some(task) = self.task.take() else { return };
-        let session = self.outstanding.session();
-        if let Err(message) = frame::run(session, move || task.run()) {
-            session.report_from_task(SessionError::Panicked { place: "a task", message });
-        }
+        let Some((task, outstanding)) = self.0.take() else { return };
+        run_embedders(outstanding, "a task", |_| task.run());
     }
 }
 
 impl Drop for CountedTask {
     fn drop(&mut self) {
-        let Some(task) = self.task.take() else { return };
-        let outstanding = self.outstanding.session().outstanding();
-        run_soon(task.keep_label(), move || {
-            let session = outstanding.session();
-            if let Err(message) = frame::run(session, move || drop(task)) {
-                session.report_from_task(SessionError::Panicked { place: A_DROP, message });
-            }
-        });
+        let Some((task, outstanding)) = self.0.take() else { return };
+        run_soon(task.keep_label(), move || run_embedders(outstanding, A_DROP, |_| drop(task)));
     }
 }
 
@@ -303,29 +294,33 @@ impl Drop for CountedTask {
 struct Told<F: FnOnce(&ExecutionSession) + Send + 'static> {
     label: &'static str,
     place: &'static str,
-    /// Taken when it runs.
-    code: Option<F>,
-    /// Counts the task in until the code has run.
-    outstanding: Outstanding,
+    /// Taken when it runs. The count tells of the task until the code has run.
+    code: Option<(F, Outstanding)>,
 }
 
 impl<F: FnOnce(&ExecutionSession) + Send + 'static> Told<F> {
     fn run(&mut self) {
-        let Some(code) = self.code.take() else { return };
-        let (session, place) = (self.outstanding.session(), self.place);
-        if let Err(message) = frame::run(session, move || code(session)) {
-            session.report_from_task(SessionError::Panicked { place, message });
-        }
+        let Some((code, outstanding)) = self.code.take() else { return };
+        run_embedders(outstanding, self.place, code);
     }
 }
 
 impl<F: FnOnce(&ExecutionSession) + Send + 'static> Drop for Told<F> {
     fn drop(&mut self) {
         let Some(code) = self.code.take() else { return };
-        let (label, place, outstanding) = (self.label, self.place, self.outstanding.session().outstanding());
-        let mut told = Self { label, place, code: Some(code), outstanding };
-        run_soon(label, move || told.run());
+        let mut told = Self { label: self.label, place: self.place, code: Some(code) };
+        run_soon(self.label, move || told.run());
     }
+}
+
+/// Runs a task's code of the embedder, and then, when it is counted no more, what was left to this thread meanwhile.
+fn run_embedders(outstanding: Outstanding, place: &'static str, code: impl FnOnce(&ExecutionSession)) {
+    let session = outstanding.session();
+    if let Err(message) = frame::run(session, || code(session)) {
+        session.report_from_task(SessionError::Panicked { place, message });
+    }
+    drop(outstanding);
+    crate::in_place::run_ready();
 }
 
 /// A claimed unit on its way to a worker. Dropping it unrun fails its symbols.
@@ -343,38 +338,15 @@ impl Work for QueuedUnit {
         "unit.materialize".into()
     }
 
-    /// Runs the unit, unless nobody wants it any more: then it goes back to its rows.
+    fn marks_leaf(&self) -> bool {
+        true
+    }
+
+    /// Runs the unit, and then, when it is counted no more, what was left to this thread meanwhile.
     fn run(mut self: Box<Self>) {
         let Some((claimed, outstanding)) = self.0.take() else { return };
-        let session = outstanding.session();
-        if weakened("withdraw::decides_before_it_gives_back")
-            && !session.transact(|state, _| state.is_wanted(&claimed))
-        {
-            return session.transact(|state, effects| state.put_back(claimed, effects));
-        }
-        let here = session.begun_here();
-        // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
-        let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
-            true => Some(claimed),
-            false => session.transact(|state, effects| state.begin(claimed, here, effects)),
-        };
-        let Some(begun) = begun else { return };
-        let (mut unit, discarded, duty) = session.duty_of(begun);
-        let span =
-            tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
-        // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-        let (ended, failed, outstanding) = frame::run_task(outstanding, move || {
-            holding::materializes(&duty);
-            let responsibility = frame::attach(duty);
-            let _entered = span.entered();
-            discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
-            unit.materialize(responsibility);
-        });
-        // One that had finished or parked its responsibility has no symbol left to fail.
-        if let (Err(message), 0, Some(outstanding)) = (ended, failed, outstanding) {
-            let error = SessionError::Panicked { place: "a unit", message };
-            outstanding.session().report_from_task(error);
-        }
+        materialize(claimed, outstanding);
+        crate::in_place::run_ready();
     }
 }
 
@@ -390,6 +362,44 @@ impl Drop for QueuedUnit {
                 session.report_from_task(SessionError::Panicked { place, message });
             }
         });
+    }
+}
+
+/// Runs a unit, unless nobody wants it any more: then it goes back to its rows.
+fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) {
+    let session = outstanding.session();
+    if weakened("withdraw::decides_before_it_gives_back")
+        && !session.transact(|state, _| state.is_wanted(&claimed))
+    {
+        return session.transact(|state, effects| state.put_back(claimed, effects));
+    }
+    let here = session.begun_here();
+    // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
+    let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
+        true => Some(claimed),
+        false => {
+            // The task is counted, and in no frame yet.
+            let _held_back = crate::in_place::hold_back();
+            session.transact(|state, effects| state.begin(claimed, here, effects))
+        }
+    };
+    let Some(begun) = begun else { return };
+    let leaf = begun.hints.is_leaf().then(|| begun.unit_name.clone().into());
+    let (mut unit, discarded, duty) = session.duty_of(begun);
+    let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
+    // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
+    let run = move || {
+        holding::materializes(&duty);
+        let responsibility = frame::attach(duty);
+        let _entered = span.entered();
+        discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
+        unit.materialize(responsibility);
+    };
+    let (ended, failed, outstanding) = frame::run_task(outstanding, || leaf::run_if(leaf, run));
+    // One that had finished or parked its responsibility has no symbol left to fail.
+    if let (Err(message), 0, Some(outstanding)) = (ended, failed, outstanding) {
+        let error = SessionError::Panicked { place: "a unit", message };
+        outstanding.session().report_from_task(error);
     }
 }
 

@@ -19,6 +19,7 @@ mod layer;
 mod module;
 mod normalize;
 mod optimize;
+mod read;
 mod source;
 mod symbols;
 mod target;

@@ -14,15 +14,16 @@ use std::sync::Arc;
 use inkwell::module::Module;
 use llvm_sys::analysis::LLVMVerifierFailureAction::LLVMReturnStatusAction;
 use llvm_sys::core::{
-    LLVMCreateMemoryBufferWithMemoryRangeCopy, LLVMDisposeModule, LLVMGetDataLayoutStr,
-    LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMModuleCreateWithNameInContext, LLVMSetDataLayout,
-    LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2, LLVMSetTarget,
+    LLVMDisposeModule, LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetTarget,
+    LLVMModuleCreateWithNameInContext, LLVMSetDataLayout, LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2,
+    LLVMSetTarget,
 };
 use llvm_sys::prelude::LLVMModuleRef;
 
 use super::context::{ContextGuard, ThreadSafeContext};
 use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, bytes, c_string, copy_text, enter_llvm, take_message};
+use super::read;
 use super::source::{SourceKind, parse_error};
 use super::target::{CodeModel, LARGE_DATA_THRESHOLD_BYTES};
 use crate::object::{CommonExtent, ObjectBuffer};
@@ -70,13 +71,27 @@ impl ThreadSafeModule {
     /// # Errors
     /// As there, and [`CompileError::ContextLost`].
     pub fn parse_in(context: &ThreadSafeContext, source: &ObjectBuffer) -> Result<Self, CompileError> {
+        let module = Self::parse_unverified_in(context, source)?;
+        module.verify()?;
+        Ok(module)
+    }
+
+    /// Like [`ThreadSafeModule::parse`], without verifying what was read: for sources that a compiler known to be right
+    /// has made, and that nobody has changed since. Others may crash the process.
+    ///
+    /// # Errors
+    /// As there, except for [`CompileError::Verify`].
+    pub fn parse_unverified(source: &ObjectBuffer) -> Result<Self, CompileError> {
+        Self::parse_unverified_in(&ThreadSafeContext::new(), source)
+    }
+
+    fn parse_unverified_in(context: &ThreadSafeContext, source: &ObjectBuffer) -> Result<Self, CompileError> {
         let span = tracing::debug_span!("ir.parse", unit = %source.name(), size_bytes = source.size_bytes());
         let _entered = span.enter();
         match SourceKind::of(source)? {
-            SourceKind::Bitcode => read(context, source, "reading bitcode", read_bitcode),
-            SourceKind::Assembly => read(context, source, "reading textual IR", read_assembly),
+            SourceKind::Bitcode => read::bitcode(context, source),
+            SourceKind::Assembly => read::assembly(context, source),
         }
-        .and_then(ThreadSafeModule::verified)
     }
 
     /// Like [`ThreadSafeModule::parse`], for bitcode only.
@@ -160,7 +175,15 @@ impl ThreadSafeModule {
     /// [`CompileError::ContextLost`], [`CompileError::Fatal`].
     pub fn clone_to_new_context(&self) -> Result<Self, CompileError> {
         let bitcode = self.to_bitcode()?;
-        read(&ThreadSafeContext::new(), &bitcode, "reading bitcode", read_bitcode)
+        read::bitcode(&ThreadSafeContext::new(), &bitcode)
+    }
+
+    /// Takes over a module that was made in `context`.
+    ///
+    /// # Safety
+    /// `raw` is a module of that context and nobody else's.
+    pub(super) unsafe fn adopt(raw: LLVMModuleRef, name: Arc<str>, context: ThreadSafeContext) -> Self {
+        Self { raw, name, context }
     }
 
     /// Takes the context to work on the module.
@@ -170,11 +193,6 @@ impl ThreadSafeModule {
             return Err(CompileError::ContextLost { module: self.name.clone() });
         }
         Ok(LockedModule { raw: self.raw, name: &self.name, guard })
-    }
-
-    fn verified(self) -> Result<Self, CompileError> {
-        self.verify()?;
-        Ok(self)
     }
 }
 
@@ -235,7 +253,7 @@ impl LockedModule<'_> {
     }
 
     /// Calls the module what its source is called, which is what LLVM's own messages then say.
-    fn set_identifier(&self) {
+    pub(super) fn set_identifier(&self) {
         // SAFETY: the module is alive and held; LLVM copies the text.
         unsafe { LLVMSetModuleIdentifier(self.raw, self.name.as_ptr().cast(), self.name.len()) }
     }
@@ -355,86 +373,8 @@ impl LockedModule<'_> {
     }
 }
 
-/// Reads only what the symbols of a bitcode module need, and hands the module to `use_module`: function
-/// bodies stay unread.
-pub(super) fn with_lazy_bitcode<R>(
-    source: &ObjectBuffer,
-    use_module: impl FnOnce(&LockedModule<'_>) -> R,
-) -> Result<R, CompileError> {
-    let context = ThreadSafeContext::new();
-    // `module` borrows the bytes of `source` until it is dropped at the end of this function.
-    let module = read(&context, source, "reading bitcode", read_lazy_bitcode)?;
-    let locked = module.lock()?;
-    Ok(use_module(&locked))
-}
-
-type Reader = fn(&ContextGuard<'_>, &ObjectBuffer) -> Result<LLVMModuleRef, String>;
-
-fn read(
-    context: &ThreadSafeContext,
-    source: &ObjectBuffer,
-    stage: &'static str,
-    reader: Reader,
-) -> Result<ThreadSafeModule, CompileError> {
-    let guard = context.lock();
-    if guard.is_lost() {
-        return Err(CompileError::ContextLost { module: source.name().clone() });
-    }
-    let result = enter(&guard, source.name(), stage, || reader(&guard, source))?;
-    let reported = guard.take_errors(source.name());
-    drop(guard);
-    let adopt = |raw| ThreadSafeModule { raw, name: source.name().clone(), context: context.clone() };
-    match (result.map(adopt), reported) {
-        (Ok(module), None) => {
-            module.lock()?.set_identifier();
-            Ok(module)
-        }
-        (Ok(_), Some(message)) => Err(parse_error(source, &message)),
-        (Err(message), reported) if message.is_empty() => {
-            Err(parse_error(source, reported.as_deref().unwrap_or("LLVM gives no reason")))
-        }
-        (Err(message), _) => Err(parse_error(source, &message)),
-    }
-}
-
-fn read_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
-    let mut module = ptr::null_mut();
-    // SAFETY: the context is held, and the source's bytes outlive the buffer, which ends with this call.
-    let failed = unsafe {
-        let buffer = MemoryBuffer::borrowing(source);
-        ffi::LLVMParseBitcodeInContext2(guard.raw(), buffer.as_raw(), &raw mut module)
-    };
-    if failed != 0 { Err(String::new()) } else { Ok(module) }
-}
-
-/// The module refers to the bytes of `source` until it is dropped.
-fn read_lazy_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
-    let mut module = ptr::null_mut();
-    // SAFETY: the context is held; the callee takes over the buffer, and `with_lazy_bitcode`, the one user
-    // of this reader, drops the module before it gives back the bytes.
-    let failed = unsafe {
-        let buffer = MemoryBuffer::borrowing(source).into_raw();
-        ffi::LLVMGetBitcodeModuleInContext2(guard.raw(), buffer, &raw mut module)
-    };
-    if failed != 0 { Err(String::new()) } else { Ok(module) }
-}
-
-fn read_assembly(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
-    let (data, name) = (source.bytes(), c_string(source.name()));
-    let (mut module, mut message) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: the context is held; the text is copied into a buffer of our own, as its reader needs a NUL
-    // after it; the message is taken over at once.
-    let (failed, message) = unsafe {
-        let raw = LLVMCreateMemoryBufferWithMemoryRangeCopy(data.as_ptr().cast(), data.len(), name.as_ptr());
-        let buffer = MemoryBuffer::from_raw(raw);
-        let failed =
-            ffi::LLVMParseIRInContext2(guard.raw(), buffer.as_raw(), &raw mut module, &raw mut message);
-        (failed, take_message(message))
-    };
-    if failed != 0 { Err(message) } else { Ok(module) }
-}
-
-fn enter<R>(
+/// Calls into LLVM under the context's lock; what LLVM gives up on is lost.
+pub(super) fn enter<R>(
     guard: &ContextGuard<'_>,
     module: &Arc<str>,
     stage: &'static str,

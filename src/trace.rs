@@ -1,7 +1,11 @@
-//! `--trace FILE`: every stage on every thread, in the format of Perfetto and `chrome://tracing`.
+//! Every stage on every thread, as a trace in the format of Perfetto and `chrome://tracing`.
 //!
-//! A span becomes one complete event on the track of the thread that was inside it. Workers have a track each, by
+//! A span becomes one slice on the track of the thread that was inside it. Workers have a track each, by
 //! number, so that a thread that takes over a number goes on in its row; other threads have one in order of appearance.
+//!
+//! A slice has the name of its span. Blocked threads say on what: `blocked in lookup of f`, over the time in which another
+//! thread does their work; the track of that thread shows when it took over (`replaces a blocked worker`).
+//! `examples/blocked_workers.rs` writes such a trace; `uruk run --trace FILE` writes one of a program.
 //!
 //! Lines are written as spans end, by the thread that leaves them, and [`TraceFile::finish`] closes the list. It must be
 //! called from the exit hook, since the program may leave through `exit()` and then nothing of ours is dropped; a file
@@ -10,6 +14,7 @@
 //! **Never** does it start a thread, own a thread-local with a destructor (spans end inside destructors of
 //! thread-locals too), or write in a forked child. A write that fails ends the trace; `finish` reports it.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -22,16 +27,16 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
 use uruk_core::sync::atomic::{AtomicU32, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 
 /// Writes the spans of a subscriber to a [`TraceFile`].
 #[derive(Debug)]
-pub(crate) struct TraceLayer(Arc<TraceFile>);
+pub struct TraceLayer(Arc<TraceFile>);
 
 /// An open trace.
-pub(crate) struct TraceFile {
+pub struct TraceFile {
     began: Instant,
     /// The process that opened it; a forked child shares the file's offset and must not write.
     process: u32,
@@ -58,16 +63,21 @@ thread_local! {
 /// When a span was entered.
 struct EnteredAt(Instant);
 
-/// A span's fields as the inside of a JSON object.
+/// A span's fields.
 #[derive(Default)]
-struct Fields(String);
+struct Fields {
+    /// As the inside of a JSON object.
+    json: String,
+    /// What a wait is for.
+    of: Option<String>,
+}
 
 impl TraceLayer {
     /// Opens a trace at `path`, replacing what was there.
     ///
     /// # Errors
     /// What the operating system says about the file.
-    pub(crate) fn create(path: &Path) -> io::Result<(Self, Arc<TraceFile>)> {
+    pub fn create(path: &Path) -> io::Result<(Self, Arc<TraceFile>)> {
         Ok(Self::write_to(BufWriter::with_capacity(64 << 10, File::create(path)?)))
     }
 
@@ -96,7 +106,7 @@ impl TraceFile {
     ///
     /// # Errors
     /// The first write that failed since the trace was opened.
-    pub(crate) fn finish(&self) -> io::Result<()> {
+    pub fn finish(&self) -> io::Result<()> {
         if self.is_foreign() {
             return Ok(());
         }
@@ -108,13 +118,13 @@ impl TraceFile {
         output.error.take().map_or(Ok(()), Err)
     }
 
-    fn span(&self, metadata: &Metadata<'_>, entered: Instant, duration: Duration, fields: &str) {
+    fn span(&self, metadata: &Metadata<'_>, name: &str, entered: Instant, duration: Duration, fields: &str) {
         let start = entered.saturating_duration_since(self.began);
         self.line(format_args!(
             "\"ph\":\"X\",\"ts\":{},\"dur\":{},\"name\":{},\"cat\":{},\"args\":{{{fields}}}",
             Micros(start),
             Micros(duration),
-            Json(metadata.name()),
+            Json(name),
             Json(metadata.target()),
         ));
     }
@@ -207,22 +217,35 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         let Some(span) = context.span(id) else { return };
         let extensions = span.extensions();
         let Some(EnteredAt(entered)) = extensions.get() else { return };
-        let fields = extensions.get::<Fields>().map_or("", |fields| &fields.0);
-        self.0.span(span.metadata(), *entered, now.saturating_duration_since(*entered), fields);
+        let fields = extensions.get::<Fields>().map_or("", |fields| &fields.json);
+        let name = if span.name() == BLOCK { Cow::from(blocked_in(&span)) } else { Cow::from(span.name()) };
+        self.0.span(span.metadata(), &name, *entered, now.saturating_duration_since(*entered), fields);
     }
 
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let mut message = Message::default();
         event.record(&mut message);
         let name = if message.text.is_empty() { event.metadata().name() } else { &message.text };
-        self.0.instant(event.metadata(), name, &message.fields.0);
+        self.0.instant(event.metadata(), name, &message.fields.json);
     }
+}
+
+/// The span of a thread that is blocked, and does not know in what.
+const BLOCK: &str = "dispatch.block";
+/// The span of a lookup that waits.
+const LOOKUP: &str = "lookup.wait";
+
+/// What a thread is blocked in, by the innermost lookup around `block`.
+fn blocked_in<'a, S: LookupSpan<'a>>(block: &SpanRef<'a, S>) -> String {
+    let lookup = block.scope().find(|span| span.name() == LOOKUP);
+    let of = lookup.and_then(|lookup| lookup.extensions().get::<Fields>()?.of.clone());
+    of.map_or_else(|| "blocked".to_owned(), |of| format!("blocked in lookup of {of}"))
 }
 
 impl Fields {
     fn member(&mut self, field: &Field, value: impl fmt::Display) {
-        let comma = if self.0.is_empty() { "" } else { "," };
-        write!(self.0, "{comma}{}:{value}", Json(field.name())).expect("a String takes everything");
+        let comma = if self.json.is_empty() { "" } else { "," };
+        write!(self.json, "{comma}{}:{value}", Json(field.name())).expect("a String takes everything");
     }
 }
 
@@ -244,7 +267,11 @@ impl Visit for Fields {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.member(field, Json(&format!("{value:?}")));
+        let text = format!("{value:?}");
+        self.member(field, Json(&text));
+        if field.name() == "of" {
+            self.of = Some(text);
+        }
     }
 }
 
@@ -345,7 +372,7 @@ mod tests {
             span.record("late", 7);
         });
         assert!(trace.starts_with("[\n{\"ph\":\"M\"") && trace.ends_with("\n]\n"), "{trace}");
-        let fields = r#""name":"ir.optimize","cat":"uruk::cli::trace::tests","args":{"unit":"a \"b\"\u000a","size_bytes":3,"level":"'x'"}"#;
+        let fields = r#""name":"ir.optimize","cat":"uruk::trace::tests","args":{"unit":"a \"b\"\u000a","size_bytes":3,"level":"'x'"}"#;
         assert!(trace.contains(fields), "{trace}");
         assert!(
             trace.contains(r#""name":"half way""#) && trace.contains(r#""args":{"left":"1"}"#),

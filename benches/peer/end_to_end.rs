@@ -1,0 +1,223 @@
+//! From modules to functions that run, and beside it what LLVM alone takes for that.
+//!
+//! `parse` says how a module is handed over: `deferred`, as bitcode whose interface is known; `eager`, as a module that
+//! the timed region has read into a context of its own; `bitcode`, as bitcode of which the engine reads the interface at
+//! once and the rest later. The peer has the first two.
+
+use std::time::{Duration, Instant};
+
+use uruk::Jit;
+use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder, ThreadSafeModule};
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::harness::{Row, Sample, Scale, millis, on_threads, repeat};
+use crate::modules::{Level, Module, load};
+use crate::point::{Inputs, Point};
+use crate::support::{order, set};
+
+/// How modules are handed over.
+#[derive(Clone, Copy)]
+enum HandOver {
+    Deferred,
+    Eager,
+    Bitcode,
+}
+
+impl HandOver {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Deferred => "deferred",
+            Self::Eager => "eager",
+            Self::Bitcode => "bitcode",
+        }
+    }
+
+    fn add(self, jit: &Jit, module: &Module) {
+        let bitcode = module.bitcode.clone();
+        let added = match self {
+            Self::Deferred => jit.add_ir_with_interface(bitcode, &module.interface),
+            Self::Eager => jit.add_module(parse(module)),
+            Self::Bitcode => jit.add_ir(bitcode),
+        };
+        added.expect("the generator's modules are valid and their names distinct");
+    }
+}
+
+/// Whose target machine compiles a module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Machine {
+    PerThread,
+    PerModule,
+}
+
+pub(crate) fn points(inputs: &Inputs) -> Vec<Point> {
+    let mut points = Vec::new();
+    for level in [Level::O0, Level::O2] {
+        for (threads, machine) in [(1, Machine::PerThread), (2, Machine::PerThread), (1, Machine::PerModule)]
+        {
+            points.push(point(inputs, "e2e_limit", level, threads, move |scale, modules| {
+                limit(scale, modules, level, threads, machine);
+            }));
+        }
+        for hand_over in [HandOver::Eager, HandOver::Deferred, HandOver::Bitcode] {
+            for threads in [0, 1, 2] {
+                points.push(point(inputs, "e2e_ir", level, threads, move |scale, modules| {
+                    whole(scale, modules, level, threads, hand_over);
+                }));
+            }
+        }
+    }
+    points
+}
+
+fn point(
+    inputs: &Inputs,
+    case: &'static str,
+    level: Level,
+    threads: usize,
+    run: impl Fn(Scale, &[Module]) + 'static,
+) -> Point {
+    let (scale, folder) = (inputs.scale, inputs.modules());
+    Point::new(case, level.label(), threads, move || {
+        let modules = load(&folder).unwrap_or_else(|mistake| panic!("{mistake}"));
+        run(scale, &modules);
+    })
+}
+
+/// Modules go in, all functions are looked up.
+fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_over: HandOver) {
+    let mut checksum = 0;
+    let samples = repeat(scale, |_| {
+        let builder = Jit::builder().threads(threads).optimization(level.optimization());
+        let builder = builder.pipeline(level.pipeline()).verify_ir(false);
+        let jit = builder.build().expect("an engine for this machine");
+        let order = order([jit.main_dylib()]);
+        let mut sample = Sample::default();
+        let begun = Instant::now();
+        let mut names = Vec::new();
+        sample.time(|| {
+            for module in modules {
+                hand_over.add(&jit, module);
+                names.extend(module.interface.symbols.iter().map(|symbol| jit.intern(&symbol.name)));
+            }
+        });
+        sample.extra("add_ms", millis(begun.elapsed()));
+        let found = sample.time(|| jit.session().lookup(&order, set(&names)));
+        assert_eq!(found.expect("every symbol compiles").len(), names.len());
+        checksum = run(&jit, modules);
+        sample
+    });
+    Row {
+        case: "e2e_ir",
+        parameters: vec![
+            ("opt", level.json()),
+            ("parse", format!("\"{}\"", hand_over.name())),
+            ("checksum", checksum.to_string()),
+        ],
+        n: modules.len(),
+        threads: threads as i64,
+        operations: modules.len(),
+    }
+    .report(&samples);
+}
+
+/// Calls a function of every seventh module; what they answer is the same whoever compiled them, and however.
+fn run(jit: &Jit, modules: &[Module]) -> u32 {
+    let mut checksum = 0_u64;
+    for (index, module) in modules.iter().enumerate().step_by(7) {
+        let last = module.interface.symbols.last().expect("each module has functions");
+        // SAFETY: the generator gives every function this signature, and `jit` outlives the call.
+        let function: extern "C" fn(u64, u64) -> u64 =
+            unsafe { jit.function(&last.name) }.expect("it is Ready and callable");
+        checksum = checksum.wrapping_mul(31).wrapping_add(function(index as u64, 3));
+    }
+    checksum as u32
+}
+
+/// The time of each stage, on all threads together.
+#[derive(Default)]
+struct Stages {
+    parse: Duration,
+    machine: Duration,
+    compile: Duration,
+    object_bytes: usize,
+}
+
+/// Reads and compiles the modules on plain threads: no session, no linking.
+fn limit(scale: Scale, modules: &[Module], level: Level, threads: usize, machine: Machine) {
+    let target = JitTargetMachineBuilder::host().expect("a code generator for this machine");
+    let target = target.with_codegen_level(level.codegen());
+    let mut object_bytes = 0;
+    let samples = repeat(scale, |_| {
+        let next = AtomicUsize::new(0);
+        let mut states: Vec<Stages> = (0..threads).map(|_| Stages::default()).collect();
+        let mut sample = on_threads(&mut states, |_, stages| {
+            // Relaxed: the counter hands out numbers and orders nothing.
+            while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < modules.len())
+            {
+                compile(
+                    &modules[index],
+                    level,
+                    &target,
+                    (machine == Machine::PerModule).then_some(index),
+                    stages,
+                );
+            }
+        });
+        let sum = |stage: fn(&Stages) -> Duration| millis(states.iter().map(stage).sum());
+        sample.extra("parse_ms", sum(|stages| stages.parse));
+        sample.extra("tm_ms", sum(|stages| stages.machine));
+        // Passes and code generation are one call here.
+        sample.extra("compile_ms", sum(|stages| stages.compile));
+        object_bytes = states.iter().map(|stages| stages.object_bytes).sum();
+        sample
+    });
+    let machine = match machine {
+        Machine::PerThread => "\"per_thread\"",
+        Machine::PerModule => "\"per_module\"",
+    };
+    Row {
+        case: "e2e_limit",
+        parameters: vec![
+            ("opt", level.json()),
+            ("tm", machine.to_owned()),
+            ("object_bytes", object_bytes.to_string()),
+        ],
+        n: modules.len(),
+        threads: threads as i64,
+        operations: modules.len(),
+    }
+    .report(&samples);
+}
+
+/// Compiles `module` with this thread's target machine, or with one of its own if there is a `number` to tell it by.
+fn compile(
+    module: &Module,
+    level: Level,
+    target: &JitTargetMachineBuilder,
+    number: Option<usize>,
+    stages: &mut Stages,
+) {
+    let begun = Instant::now();
+    let parsed = parse(module);
+    let read = Instant::now();
+    let target = number.map_or_else(
+        || target.clone(),
+        |number| {
+            // Threads keep machines by their options: this one changes nothing in the small code model.
+            let mut options = target.options().clone();
+            options.large_data_threshold_bytes += number as u64 + 1;
+            JitTargetMachineBuilder::new(options).expect("as before")
+        },
+    );
+    let made = Instant::now();
+    let object = IrCompiler::new(target, level.pipeline()).compile(parsed).expect("valid modules compile");
+    stages.parse += read - begun;
+    stages.machine += made - read;
+    stages.compile += made.elapsed();
+    stages.object_bytes += object.size_bytes();
+}
+
+fn parse(module: &Module) -> ThreadSafeModule {
+    ThreadSafeModule::parse_unverified(&module.bitcode).expect("the generator's modules are valid")
+}

@@ -1,0 +1,109 @@
+//! Reading a source into a context: what LLVM's readers answer, report, or give up on.
+
+use std::ptr;
+
+use llvm_sys::core::LLVMCreateMemoryBufferWithMemoryRangeCopy;
+use llvm_sys::prelude::LLVMModuleRef;
+
+use super::context::{ContextGuard, ThreadSafeContext};
+use super::error::CompileError;
+use super::ffi::{self, MemoryBuffer, c_string, take_message};
+use super::module::{LockedModule, ThreadSafeModule, enter};
+use super::source::parse_error;
+use crate::object::ObjectBuffer;
+
+/// Reads bitcode whole, unverified.
+pub(super) fn bitcode(
+    context: &ThreadSafeContext,
+    source: &ObjectBuffer,
+) -> Result<ThreadSafeModule, CompileError> {
+    read(context, source, "reading bitcode", read_bitcode)
+}
+
+/// Reads textual IR, unverified.
+pub(super) fn assembly(
+    context: &ThreadSafeContext,
+    source: &ObjectBuffer,
+) -> Result<ThreadSafeModule, CompileError> {
+    read(context, source, "reading textual IR", read_assembly)
+}
+
+/// Reads only what the symbols of a bitcode module need, and hands the module to `use_module`: function
+/// bodies stay unread.
+pub(super) fn with_lazy_bitcode<R>(
+    source: &ObjectBuffer,
+    use_module: impl FnOnce(&LockedModule<'_>) -> R,
+) -> Result<R, CompileError> {
+    let context = ThreadSafeContext::new();
+    // `module` borrows the bytes of `source` until it is dropped at the end of this function.
+    let module = read(&context, source, "reading bitcode", read_lazy_bitcode)?;
+    let locked = module.lock()?;
+    Ok(use_module(&locked))
+}
+
+type Reader = fn(&ContextGuard<'_>, &ObjectBuffer) -> Result<LLVMModuleRef, String>;
+
+fn read(
+    context: &ThreadSafeContext,
+    source: &ObjectBuffer,
+    stage: &'static str,
+    reader: Reader,
+) -> Result<ThreadSafeModule, CompileError> {
+    let guard = context.lock();
+    if guard.is_lost() {
+        return Err(CompileError::ContextLost { module: source.name().clone() });
+    }
+    let result = enter(&guard, source.name(), stage, || reader(&guard, source))?;
+    let reported = guard.take_errors(source.name());
+    drop(guard);
+    // SAFETY: the reader has just made the module in this context.
+    let adopt = |raw| unsafe { ThreadSafeModule::adopt(raw, source.name().clone(), context.clone()) };
+    match (result.map(adopt), reported) {
+        (Ok(module), None) => {
+            module.lock()?.set_identifier();
+            Ok(module)
+        }
+        (Ok(_), Some(message)) => Err(parse_error(source, &message)),
+        (Err(message), reported) if message.is_empty() => {
+            Err(parse_error(source, reported.as_deref().unwrap_or("LLVM gives no reason")))
+        }
+        (Err(message), _) => Err(parse_error(source, &message)),
+    }
+}
+
+fn read_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
+    let mut module = ptr::null_mut();
+    // SAFETY: the context is held, and the source's bytes outlive the buffer, which ends with this call.
+    let failed = unsafe {
+        let buffer = MemoryBuffer::borrowing(source);
+        ffi::LLVMParseBitcodeInContext2(guard.raw(), buffer.as_raw(), &raw mut module)
+    };
+    if failed != 0 { Err(String::new()) } else { Ok(module) }
+}
+
+/// The module refers to the bytes of `source` until it is dropped.
+fn read_lazy_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
+    let mut module = ptr::null_mut();
+    // SAFETY: the context is held; the callee takes over the buffer, and `with_lazy_bitcode`, the one user
+    // of this reader, drops the module before it gives back the bytes.
+    let failed = unsafe {
+        let buffer = MemoryBuffer::borrowing(source).into_raw();
+        ffi::LLVMGetBitcodeModuleInContext2(guard.raw(), buffer, &raw mut module)
+    };
+    if failed != 0 { Err(String::new()) } else { Ok(module) }
+}
+
+fn read_assembly(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
+    let (data, name) = (source.bytes(), c_string(source.name()));
+    let (mut module, mut message) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the context is held; the text is copied into a buffer of our own, as its reader needs a NUL
+    // after it; the message is taken over at once.
+    let (failed, message) = unsafe {
+        let raw = LLVMCreateMemoryBufferWithMemoryRangeCopy(data.as_ptr().cast(), data.len(), name.as_ptr());
+        let buffer = MemoryBuffer::from_raw(raw);
+        let failed =
+            ffi::LLVMParseIRInContext2(guard.raw(), buffer.as_raw(), &raw mut module, &raw mut message);
+        (failed, take_message(message))
+    };
+    if failed != 0 { Err(message) } else { Ok(module) }
+}
