@@ -13,13 +13,14 @@
 //! cannot be replaced by rayon, and all tickets may lie behind such threads. So threads of our own, *spares*, take
 //! from the same queues while one of these holds (`board.rs` counts them):
 //!
-//! - a thread, whoever's, is blocked in a wait of this dispatcher: one spare for each;
+//! - a thread, the host's or any other, is blocked in a wait of this dispatcher: one spare for each, and in the place of a spare
+//!   that blocks another;
 //! - a ticket was turned away (below): one spare for each, until a ticket is honoured again;
 //! - nothing was taken for [`PATIENCE`] though tasks were queued: one spare. Somebody blocks undeclared, or the host is
 //!   busy for long. Whatever the host does, there is a pool of one worker.
 //!
 //! While tasks are queued, at least one spare that is not blocked exists and looks at the clock. Spares that have nothing to do
-//! retire. There are never more than one for each wait and each thread of the host, and one.
+//! retire.
 //!
 //! **Architecture Invariant: no task runs on the stack of another, nor above a declared wait.** A thread of rayon's that
 //! waits in `join`, `scope` or `install` runs other jobs of its pool meanwhile, on the stack of what waits. If a task of

@@ -218,12 +218,17 @@ pub fn waker() -> std::task::Waker {
 /// Runs `scenario` on a thread of its own; one that ends in a deadlock fails the test instead of hanging it. `URUK_PATIENCE`
 /// says how many times longer than usual everything takes, under a sanitizer.
 pub fn within_reason<R: Send + 'static>(scenario: impl FnOnce() -> R + Send + 'static) -> R {
+    within_reason_of("the scenario", scenario)
+}
+
+/// The same for one of many, by name.
+pub fn within_reason_of<R: Send + 'static>(name: &str, scenario: impl FnOnce() -> R + Send + 'static) -> R {
     let (send, receive) = mpsc::channel();
     let runs = std::thread::spawn(move || send.send(scenario()));
     let patience = std::env::var("URUK_PATIENCE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     match receive.recv_timeout(std::time::Duration::from_secs(20 * patience)) {
         Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the scenario does not end"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{name} does not end"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             std::panic::resume_unwind(runs.join().expect_err("only a panic loses the result"))
         }

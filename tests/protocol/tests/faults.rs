@@ -9,47 +9,21 @@ use std::sync::{Arc, mpsc};
 use protocol_tests::*;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Latch, Mutex};
-use uruk_core::{
-    ExecutionSession, FailureCause, InPlaceTaskDispatcher, JitDylib, LookupError, SessionError, Task,
-    TaskDispatcher, TaskPriority,
-};
+use uruk_core::{ExecutionSession, FailureCause, JitDylib, LookupError, SessionError, Task, TaskPriority};
 use uruk_dispatch::{RayonTaskDispatcher, WorkStealingTaskDispatcher};
 
-/// A way to run tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum On {
-    Place,
-    /// A pool of so many workers.
-    Stealing(usize),
-    /// A rayon pool of so many threads.
-    Rayon(usize),
-}
-
-const STACK_SIZE_BYTES: usize = 256 << 10;
+mod on;
+use on::{On, STACK_SIZE_BYTES, on_every_dispatcher};
 
 impl On {
-    fn dispatcher(self) -> Arc<dyn TaskDispatcher> {
-        match self {
-            Self::Place => Arc::new(InPlaceTaskDispatcher::default()),
-            Self::Stealing(workers) => {
-                let pool = WorkStealingTaskDispatcher::builder().workers(workers);
-                Arc::new(pool.stack_size_bytes(STACK_SIZE_BYTES).build().unwrap())
-            }
-            Self::Rayon(threads) => {
-                let host = rayon_core::ThreadPoolBuilder::new().num_threads(threads);
-                let host = Arc::new(host.stack_size(STACK_SIZE_BYTES).build().unwrap());
-                Arc::new(RayonTaskDispatcher::in_pool(host).stack_size_bytes(STACK_SIZE_BYTES).build())
-            }
-        }
-    }
-
+    /// A session on it, with a dylib `main`.
     fn session(self) -> (ExecutionSession, JitDylib) {
         let session = ExecutionSession::builder().dispatcher(self.dispatcher()).build();
         let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
         (session, main)
     }
 
-    /// A session, and what it reports.
+    /// The same, and what it reports.
     fn reporting_session(self) -> (ExecutionSession, JitDylib, mpsc::Receiver<String>) {
         let (send, reports) = mpsc::channel();
         let session = ExecutionSession::builder()
@@ -60,26 +34,6 @@ impl On {
         let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
         (session, main, reports)
     }
-}
-
-/// Each fault as a test of each dispatcher.
-macro_rules! on_every_dispatcher {
-    ($($fault:ident,)*) => {
-        on_every_dispatcher!(in_place, On::Place, $($fault,)*);
-        on_every_dispatcher!(stealing_alone, On::Stealing(1), $($fault,)*);
-        on_every_dispatcher!(stealing, On::Stealing(2), $($fault,)*);
-        on_every_dispatcher!(rayon_alone, On::Rayon(1), $($fault,)*);
-        on_every_dispatcher!(rayon, On::Rayon(2), $($fault,)*);
-    };
-    ($name:ident, $on:expr, $($fault:ident,)*) => {
-        mod $name {
-            use super::{On, within_reason};
-            $(#[test]
-            fn $fault() {
-                within_reason(|| super::$fault($on));
-            })*
-        }
-    };
 }
 
 on_every_dispatcher! {
