@@ -7,11 +7,12 @@
 use std::time::{Duration, Instant};
 
 use uruk::Jit;
-use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder, ThreadSafeModule};
+use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::harness::{Row, Sample, Scale, millis, on_threads, repeat};
-use crate::modules::{Level, Module, load};
+use crate::modules::{Level, Module, load, parse};
+use crate::parts::{parts, with_machine_of_its_own};
 use crate::point::{Inputs, Point};
 use crate::support::{order, set};
 
@@ -66,6 +67,7 @@ pub(crate) fn points(inputs: &Inputs) -> Vec<Point> {
                 }));
             }
         }
+        points.push(point(inputs, "e2e_parts", level, 0, move |scale, modules| parts(scale, modules, level)));
     }
     points
 }
@@ -201,23 +203,11 @@ fn compile(
     let begun = Instant::now();
     let parsed = parse(module);
     let read = Instant::now();
-    let target = number.map_or_else(
-        || target.clone(),
-        |number| {
-            // Threads keep machines by their options: this one changes nothing in the small code model.
-            let mut options = target.options().clone();
-            options.large_data_threshold_bytes += number as u64 + 1;
-            JitTargetMachineBuilder::new(options).expect("as before")
-        },
-    );
+    let target = number.map_or_else(|| target.clone(), |number| with_machine_of_its_own(target, number));
     let made = Instant::now();
     let object = IrCompiler::new(target, level.pipeline()).compile(parsed).expect("valid modules compile");
     stages.parse += read - begun;
     stages.machine += made - read;
     stages.compile += made.elapsed();
     stages.object_bytes += object.size_bytes();
-}
-
-fn parse(module: &Module) -> ThreadSafeModule {
-    ThreadSafeModule::parse_unverified(&module.bitcode).expect("the generator's modules are valid")
 }

@@ -30,6 +30,8 @@ mod materialize;
 #[cfg(feature = "llvm")]
 mod modules;
 mod parked;
+#[cfg(feature = "llvm")]
+mod parts;
 mod point;
 mod ready;
 mod support;

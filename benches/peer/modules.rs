@@ -38,6 +38,11 @@ pub(crate) fn load(folder: &Path) -> Result<Vec<Module>, String> {
     paths.iter().map(read).collect()
 }
 
+/// Reads a module into a context of its own, and does not verify it, as the peer does not.
+pub(crate) fn parse(module: &Module) -> ThreadSafeModule {
+    ThreadSafeModule::parse_unverified(&module.bitcode).expect("the generator's modules are valid")
+}
+
 /// How much is optimized.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
