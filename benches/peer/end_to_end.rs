@@ -79,16 +79,16 @@ fn point(
     threads: usize,
     run: impl Fn(Scale, &[Module]) + 'static,
 ) -> Point {
-    let (scale, folder) = (inputs.scale, inputs.modules());
+    let inputs = inputs.clone();
     Point::new(case, level.label(), threads, move || {
-        let modules = load(&folder).unwrap_or_else(|mistake| panic!("{mistake}"));
-        run(scale, &modules);
+        let modules = load(&inputs).unwrap_or_else(|mistake| panic!("{mistake}"));
+        run(inputs.scale, &modules);
     })
 }
 
 /// Modules go in, all functions are looked up.
 fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_over: HandOver) {
-    let mut checksum = 0;
+    let mut checksum = None;
     let samples = repeat(scale, |_| {
         let builder = Jit::builder().threads(threads).optimization(level.optimization());
         let builder = builder.pipeline(level.pipeline()).verify_ir(false);
@@ -106,7 +106,8 @@ fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_ov
         sample.extra("add_ms", millis(begun.elapsed()));
         let found = sample.time(|| jit.session().lookup(&order, set(&names)));
         assert_eq!(found.expect("every symbol compiles").len(), names.len());
-        checksum = run(&jit, modules);
+        let answer = run(&jit, modules);
+        assert_eq!(answer, *checksum.get_or_insert(answer), "the same modules compute something else");
         sample
     });
     Row {
@@ -114,7 +115,7 @@ fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_ov
         parameters: vec![
             ("opt", level.json()),
             ("parse", format!("\"{}\"", hand_over.name())),
-            ("checksum", checksum.to_string()),
+            ("checksum", checksum.unwrap_or_default().to_string()),
         ],
         n: modules.len(),
         threads: threads as i64,
