@@ -18,7 +18,7 @@ impl Harness {
         let mut news = std::mem::take(&mut self.world.news);
         self.compare_dylibs();
         self.compare_definitions();
-        self.compare_outcomes(effects.completed, std::mem::take(&mut news.ended));
+        self.compare_outcomes(effects.completed.into_vec(), std::mem::take(&mut news.ended));
         self.compare_claimed(effects.claimed, std::mem::take(&mut news.claimed));
         self.compare_asked(effects.generations, std::mem::take(&mut news.asked));
         let unheard = self.compare_leftovers(effects.leftovers, &news);
