@@ -64,6 +64,14 @@ impl MaterializationUnit for LinkedUnit {
         self.inner.priority()
     }
 
+    fn is_leaf(&self) -> bool {
+        self.inner.is_leaf()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.inner.memory_bytes()
+    }
+
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
         self.inner.materialize(responsibility);
     }

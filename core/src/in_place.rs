@@ -89,6 +89,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         if latch.is_open() {
             return Ok(());
         }
+        crate::refuse_wait_in_leaf()?;
         let _level = Level::nest()?;
         while !latch.is_open() {
             match next() {
@@ -101,6 +102,9 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
     }
 
     fn wait_until(&self, latch: &Latch, left: &dyn Fn() -> Duration) -> Result<bool, WaitError> {
+        if !latch.is_open() {
+            crate::refuse_wait_in_leaf()?;
+        }
         run_while(|| !latch.is_open() && !left().is_zero())?;
         // Nothing is left that this thread could do, or no time.
         Ok(latch.wait_while(left))

@@ -27,7 +27,7 @@
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `query.rs`, `lookup_result.rs` |
 //! | what is removed together | `resource.rs` |
 //! | what is changed together | `transaction.rs` |
-//! | who runs tasks | `task.rs`, `in_place.rs` |
+//! | who runs tasks, what tasks say of themselves | `task.rs`, `in_place.rs`, `hints.rs`, `leaf.rs` |
 //!
 //! # What holds
 //!
@@ -49,7 +49,9 @@ mod error;
 mod event;
 mod failure;
 mod generator;
+mod hints;
 mod in_place;
+mod leaf;
 mod link_order;
 mod lookup_result;
 mod panics;
@@ -79,6 +81,7 @@ pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
 pub use generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};
 pub use in_place::InPlaceTaskDispatcher;
+pub use leaf::refuse_wait_in_leaf;
 pub use lookup_result::LookupResult;
 pub use platform::{AddedUnit, Platform, UnitNumber};
 pub use query::{LookupRequest, SymbolFuture};

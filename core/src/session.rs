@@ -22,6 +22,7 @@ mod why;
 
 use std::fmt;
 
+use crate::hints::Hints;
 use crate::protocol::absolute::Addresses;
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
@@ -322,6 +323,7 @@ impl ExecutionSession {
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
+            hints: Hints::default().leaf(unit.is_leaf()).holding(unit.memory_bytes()),
             number: None,
             by_task: self.in_task(),
         };

@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::hints::Hints;
 use crate::sync::{Arc, Latch};
+use crate::{SymbolName, leaf};
 
 /// How urgently a task is wanted. Later variants go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +29,7 @@ pub struct Task {
     priority: TaskPriority,
     /// It tells somebody something that must be told even when no dispatcher takes it.
     runs_when_refused: bool,
+    hints: Hints,
     work: Box<dyn Work>,
 }
 
@@ -35,6 +38,10 @@ pub(crate) trait Work: Send {
     fn label(&self) -> &str;
     /// See [`Task::keep_label`].
     fn keep_label(&self) -> TaskLabel;
+    /// Whether it marks a leaf itself, more closely than from its beginning to its end.
+    fn marks_leaf(&self) -> bool {
+        false
+    }
     fn run(self: Box<Self>);
 }
 
@@ -49,7 +56,7 @@ impl Task {
     }
 
     pub(crate) fn of(priority: TaskPriority, work: Box<dyn Work>) -> Self {
-        Self { priority, runs_when_refused: false, work }
+        Self { priority, runs_when_refused: false, hints: Hints::default(), work }
     }
 
     /// What to call the task in traces.
@@ -69,6 +76,39 @@ impl Task {
         self.priority
     }
 
+    /// Declares that the task never blocks: a wait inside it, in a lookup for instance, is refused with [`WaitError::Leaf`].
+    #[must_use]
+    pub fn leaf(mut self) -> Self {
+        self.hints = self.hints.leaf(true);
+        self
+    }
+
+    /// Whether the task has declared never to block.
+    pub fn is_leaf(&self) -> bool {
+        self.hints.is_leaf()
+    }
+
+    /// Says how much memory the task holds until it ends.
+    #[must_use]
+    pub fn holding_bytes(mut self, bytes: usize) -> Self {
+        self.hints = self.hints.holding(bytes);
+        self
+    }
+
+    /// How much memory the task says it holds until it ends; in whole kibibytes, rounded up.
+    pub fn memory_bytes(&self) -> usize {
+        self.hints.memory_bytes()
+    }
+
+    pub(crate) fn with_hints(mut self, hints: Hints) -> Self {
+        self.hints = hints;
+        self
+    }
+
+    pub(crate) fn hints(&self) -> Hints {
+        self.hints
+    }
+
     pub(crate) fn run_when_refused(mut self) -> Self {
         self.runs_when_refused = true;
         self
@@ -80,7 +120,9 @@ impl Task {
 
     /// Runs the task on this thread.
     pub fn run(self) {
-        self.work.run();
+        let marked = self.is_leaf() && !self.work.marks_leaf();
+        let leaf = marked.then(|| self.work.keep_label());
+        leaf::run_if(leaf, || self.work.run());
     }
 }
 
@@ -101,6 +143,7 @@ pub struct TaskLabel(Text);
 enum Text {
     Static(&'static str),
     Shared(Arc<str>),
+    Name(SymbolName),
 }
 
 impl From<&'static str> for TaskLabel {
@@ -121,6 +164,12 @@ impl From<String> for TaskLabel {
     }
 }
 
+impl From<SymbolName> for TaskLabel {
+    fn from(name: SymbolName) -> Self {
+        Self(Text::Name(name))
+    }
+}
+
 impl Deref for TaskLabel {
     type Target = str;
 
@@ -128,6 +177,7 @@ impl Deref for TaskLabel {
         match &self.0 {
             Text::Static(text) => text,
             Text::Shared(text) => text,
+            Text::Name(name) => name.as_str(),
         }
     }
 }
@@ -201,9 +251,12 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// Blocks until `latch` is open. A pool whose worker blocks here sees to it that another runs.
     ///
     /// # Errors
-    /// When the wait would nest deeper than the dispatcher allows.
+    /// When the wait would nest deeper than the dispatcher allows, or the thread runs a [leaf](Task::leaf).
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
-        latch.wait();
+        if !latch.is_open() {
+            leaf::refuse_wait_in_leaf()?;
+            latch.wait();
+        }
         Ok(())
     }
 
@@ -223,7 +276,25 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`TaskDispatcher::wait`]; `block` has not been run then. It is run once otherwise.
     fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        leaf::refuse_wait_in_leaf()?;
         block();
+        Ok(())
+    }
+
+    /// Whether work of `priority` that `count` symbols may bring about would be admitted now. Asked by the session before a
+    /// lookup in the background claims anything; what is claimed is dispatched whatever the answer.
+    ///
+    /// True of demanded and lazy work, always.
+    fn admits(&self, _priority: TaskPriority, _count: usize) -> bool {
+        true
+    }
+
+    /// Blocks until there is room for some more work of `priority`, or the dispatcher is shut down. A pool whose worker blocks
+    /// here sees to it that another runs.
+    ///
+    /// # Errors
+    /// As [`TaskDispatcher::wait`].
+    fn wait_for_room(&self, _priority: TaskPriority) -> Result<(), WaitError> {
         Ok(())
     }
 
@@ -259,5 +330,13 @@ pub enum WaitError {
     Holding {
         /// What it holds.
         held: &'static str,
+    },
+    /// The thread runs a task that was declared never to block.
+    #[error(
+        "task `{task}` would block, but is declared a leaf; use the asynchronous faces there, or do not declare it"
+    )]
+    Leaf {
+        /// The task.
+        task: Arc<str>,
     },
 }

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use rayon_core::ThreadPool;
 use uruk_core::sync::{Arc, Condvar, Latch, Mutex};
-use uruk_core::{Task, TaskDispatcher, WaitError};
+use uruk_core::{Task, TaskDispatcher, WaitError, refuse_wait_in_leaf};
 
 use crate::dispatcher::STACK_SIZE_BYTES;
 use crate::gate::Gate;
@@ -364,10 +364,11 @@ impl TaskDispatcher for RayonTaskDispatcher {
     }
 
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
-        if latch.is_open() { Ok(()) } else { self.shared.blocking(|| latch.wait()) }
+        if latch.is_open() { Ok(()) } else { self.blocking(&mut || latch.wait()) }
     }
 
     fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        refuse_wait_in_leaf()?;
         self.shared.blocking(block)
     }
 

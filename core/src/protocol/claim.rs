@@ -65,7 +65,7 @@ impl<P: Payload> SessionState<P> {
         waiting: WaitingUnit<P::Unit>,
         effects: &mut Effects<P>,
     ) {
-        let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, discarded } = waiting;
+        let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, hints, discarded } = waiting;
         let row = &mut self.claims[claim];
         row.begun = None;
         let dylib = row.dylib;
@@ -84,6 +84,7 @@ impl<P: Payload> SessionState<P> {
             symbols,
             initializer,
             priority,
+            hints,
             losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
         });
     }
@@ -124,11 +125,14 @@ impl<P: Payload> SessionState<P> {
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
     pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
         let claim = claimed.claim;
-        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, priority, .. } = claimed;
+        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, priority, hints, .. } =
+            claimed;
         let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
+        self.returned += 1;
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
-        let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
+        let unit =
+            self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, hints, discarded });
         for row in rows {
             self.give_back(row, unit);
         }

@@ -9,6 +9,7 @@
 //!
 //! A definition of many symbols is accepted whole or not at all.
 
+use crate::hints::Hints;
 use crate::sync::weakened;
 use crate::{DefineError, EventKind, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
@@ -25,6 +26,7 @@ pub(crate) struct Definition {
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
+    pub(crate) hints: Hints,
     /// The unit's number, if it has an initializer.
     pub(crate) number: Option<u64>,
     /// The work in progress of a closing session may still define.
@@ -40,6 +42,7 @@ pub(crate) struct WaitingUnit<U> {
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
+    pub(crate) hints: Hints,
     /// Symbols that other definitions have won, for the unit's `discard`.
     pub(crate) discarded: Vec<SymbolName>,
 }
@@ -122,10 +125,11 @@ impl<P: Payload> SessionState<P> {
             return Ok(());
         }
         self.observe_definition(dylib, &definition.unit_name, definition.symbols.keys(), effects);
-        let Definition { unit_name: name, symbols, initializer, priority, number, .. } = definition;
+        let Definition { unit_name: name, symbols, initializer, priority, hints, number, .. } = definition;
         let initializer = initializer.filter(|name| symbols.contains_key(name));
         let noted = initializer.clone();
-        let unit = self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, discarded });
+        let unit =
+            self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, hints, discarded });
         self.insert_rows_of(unit, dylib, tracker);
         if let Some(number) = number {
             self.note_initializer(dylib, number, noted.as_ref(), effects);
@@ -203,13 +207,14 @@ impl<P: Payload> SessionState<P> {
             effects.leftovers.push(Leftover::RefusedUnit(unit));
             return Ok(());
         }
-        let Definition { unit_name: name, symbols, initializer, priority, .. } = definition;
+        let Definition { unit_name: name, symbols, initializer, priority, hints, .. } = definition;
         let rows = self.rows_of_claim(claim);
         for &row in &rows {
             self.rows[row].unit_name = name.clone();
         }
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
-        let waiting = WaitingUnit { unit, name, symbols, initializer, priority, discarded: Vec::new() };
+        let waiting =
+            WaitingUnit { unit, name, symbols, initializer, priority, hints, discarded: Vec::new() };
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
             self.hand_over(claim, waiting, effects);

@@ -3,6 +3,7 @@
 //! **Architecture Invariant:** values of the embedder leave the state through here and are neither called
 //! nor dropped under the lock.
 
+use crate::hints::Hints;
 use crate::sync::Arc;
 use crate::{
     Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent,
@@ -94,6 +95,7 @@ pub(crate) struct ClaimedUnit<U> {
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
+    pub(crate) hints: Hints,
     /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
     pub(crate) losses: u64,
 }

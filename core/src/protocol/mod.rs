@@ -143,6 +143,8 @@ pub(crate) struct SessionState<P: Payload> {
     sequence: u64,
     /// How many dylibs have been created.
     dylibs_created: u64,
+    /// How often a unit was given back before it started.
+    pub(crate) returned: u64,
     /// Transactions since the last full check, which costs as much as the state is large.
     #[cfg(any(test, debug_assertions))]
     unchecked: usize,
@@ -176,6 +178,7 @@ impl<P: Payload> SessionState<P> {
             observed,
             sequence: 0,
             dylibs_created: 0,
+            returned: 0,
             #[cfg(any(test, debug_assertions))]
             unchecked: 0,
         }

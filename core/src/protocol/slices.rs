@@ -181,6 +181,7 @@ impl History {
             symbols,
             initializer: None,
             priority: TaskPriority::Demanded,
+            hints: Default::default(),
             number: None,
             by_task: false,
         };

@@ -52,6 +52,7 @@ impl Scene {
             symbols: self.flags(name),
             initializer: None,
             priority: TaskPriority::Demanded,
+            hints: Default::default(),
             number: None,
             by_task: false,
         };

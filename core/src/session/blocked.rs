@@ -32,7 +32,7 @@ impl ExecutionSession {
         search: Search,
         deadline: Option<Deadline>,
     ) -> Result<Answer, LookupError> {
-        let held = self.0.held.and_then(|held| held());
+        let refusal = self.refuses_waits();
         let blocked = Arc::new(BlockedLookup::default());
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let wait_span = tracing::debug_span!("lookup.wait", of = %Few(&search));
@@ -44,10 +44,10 @@ impl ExecutionSession {
         let mut search = Some(search);
         let lodged: Result<Option<QueryId>, WaitError> = lodge_span.in_scope(|| {
             self.transact(|state, effects| {
-                if let (Some(held), Some(search)) = (held, &mut search)
+                if let (Some(refusal), Some(search)) = (&refusal, &mut search)
                     && !state.ends_at_once(search)
                 {
-                    return Err(WaitError::Holding { held });
+                    return Err(refusal.clone());
                 }
                 let Some(search) = search.take() else { return Ok(None) };
                 let name = |position: usize| order[position].0.shared_name();

@@ -15,11 +15,11 @@ impl ExecutionSession {
     /// In place the tasks that are queued on this thread run first: nobody else could run them.
     ///
     /// # Errors
-    /// When the dispatcher or [`refuse_waits_while`](crate::ExecutionSessionBuilder::refuse_waits_while) refuses a wait;
-    /// `block` has not been run then.
+    /// When the dispatcher or [`refuse_waits_while`](crate::ExecutionSessionBuilder::refuse_waits_while) refuses a wait, or the
+    /// thread runs a [leaf](crate::Task::leaf); `block` has not been run then.
     pub fn blocking<R>(&self, block: impl FnOnce() -> R) -> Result<R, WaitError> {
-        if let Some(held) = self.0.held.and_then(|held| held()) {
-            return Err(WaitError::Holding { held });
+        if let Some(refusal) = self.refuses_waits() {
+            return Err(refusal);
         }
         frame::fail_dropped();
         crate::in_place::run_until(&Latch::new())?;
@@ -37,6 +37,14 @@ impl ExecutionSession {
             (None, None) => {
                 unreachable!("a block that was run has a result, or a panic that went through here")
             }
+        }
+    }
+
+    /// Why this thread may not wait now, if so: it holds what others may need, or runs a leaf.
+    pub(super) fn refuses_waits(&self) -> Option<WaitError> {
+        match self.0.held.and_then(|held| held()) {
+            Some(held) => Some(WaitError::Holding { held }),
+            None => crate::refuse_wait_in_leaf().err(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::responsibility::Duty;
 use crate::task::Work;
 use crate::{
     FailureCause, JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, SymbolName, Task,
-    TaskLabel, TaskPriority,
+    TaskLabel, TaskPriority, leaf,
 };
 
 use super::drain::{Coming, Outstanding};
@@ -234,14 +234,16 @@ fn defer_refused(refused: Task) {
 }
 
 fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) -> Task {
-    Task::of(claimed.priority, Box::new(QueuedUnit(Some((claimed, outstanding)))))
+    let hints = claimed.hints;
+    Task::of(claimed.priority, Box::new(QueuedUnit(Some((claimed, outstanding))))).with_hints(hints)
 }
 
 /// A task of the embedder.
 fn counted(task: Task, outstanding: Outstanding) -> Task {
-    let (label, priority) = (task.keep_label(), task.priority());
+    // The task inside says itself whether it is a leaf; what runs after it, outside of it, is none.
+    let (label, priority, hints) = (task.keep_label(), task.priority(), task.hints().leaf(false));
     let mut counted = CountedTask(Some((task, outstanding)));
-    Task::new(label, priority, move || counted.run())
+    Task::new(label, priority, move || counted.run()).with_hints(hints)
 }
 
 fn answer_task(
@@ -336,6 +338,10 @@ impl Work for QueuedUnit {
         "unit.materialize".into()
     }
 
+    fn marks_leaf(&self) -> bool {
+        true
+    }
+
     /// Runs the unit, and then, when it is counted no more, what was left to this thread meanwhile.
     fn run(mut self: Box<Self>) {
         let Some((claimed, outstanding)) = self.0.take() else { return };
@@ -378,16 +384,18 @@ fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: 
         }
     };
     let Some(begun) = begun else { return };
+    let leaf = begun.hints.is_leaf().then(|| begun.unit_name.clone().into());
     let (mut unit, discarded, duty) = session.duty_of(begun);
     let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
     // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-    let (ended, failed, outstanding) = frame::run_task(outstanding, move || {
+    let run = move || {
         holding::materializes(&duty);
         let responsibility = frame::attach(duty);
         let _entered = span.entered();
         discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
         unit.materialize(responsibility);
-    });
+    };
+    let (ended, failed, outstanding) = frame::run_task(outstanding, || leaf::run_if(leaf, run));
     // One that had finished or parked its responsibility has no symbol left to fail.
     if let (Err(message), 0, Some(outstanding)) = (ended, failed, outstanding) {
         let error = SessionError::Panicked { place: "a unit", message };

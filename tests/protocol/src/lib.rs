@@ -17,6 +17,7 @@ pub struct TestUnit {
     interface: MaterializationInterface,
     materialize: Option<Materialize>,
     discard: Discard,
+    leaf: bool,
 }
 
 impl TestUnit {
@@ -32,6 +33,7 @@ impl TestUnit {
             interface,
             materialize: Some(Box::new(materialize)),
             discard: Box::new(|_| {}),
+            leaf: false,
         }
     }
 
@@ -46,6 +48,13 @@ impl TestUnit {
     #[must_use]
     pub fn with_initializer(mut self, initializer: SymbolName) -> Self {
         self.interface = self.interface.with_initializer(initializer);
+        self
+    }
+
+    /// Declares that the unit never blocks.
+    #[must_use]
+    pub fn leaf(mut self) -> Self {
+        self.leaf = true;
         self
     }
 
@@ -69,6 +78,10 @@ impl MaterializationUnit for TestUnit {
 
     fn interface(&self) -> MaterializationInterface {
         self.interface.clone()
+    }
+
+    fn is_leaf(&self) -> bool {
+        self.leaf
     }
 
     fn materialize(mut self: Box<Self>, responsibility: MaterializationResponsibility) {

@@ -55,6 +55,7 @@ impl Scene {
             symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
             initializer: Some(name),
             priority: TaskPriority::Demanded,
+            hints: Default::default(),
             number: Some(number),
             by_task: false,
         };
@@ -176,6 +177,7 @@ fn a_unit_that_no_row_holds() {
             symbols: waiting.clone(),
             initializer: None,
             priority: TaskPriority::Demanded,
+            hints: Default::default(),
             discarded: Vec::new(),
         });
     });

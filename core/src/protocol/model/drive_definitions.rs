@@ -95,6 +95,7 @@ impl Harness {
             symbols: self.flags_map(&arrival.symbols),
             initializer: arrival.initializer.map(|name| self.name(name)),
             priority: TaskPriority::Demanded,
+            hints: Default::default(),
             number: arrival.initializer.map(|_| arrival.unit as u64),
             by_task,
         }
