@@ -57,6 +57,7 @@ impl Scene {
             serial_queue: None,
             hints: Default::default(),
             priority: TaskPriority::Demanded,
+            hints: Default::default(),
             number: Some(number),
             by_task: false,
         };
@@ -180,6 +181,7 @@ fn a_unit_that_no_row_holds() {
             serial_queue: None,
             hints: Default::default(),
             priority: TaskPriority::Demanded,
+            hints: Default::default(),
             discarded: Vec::new(),
         });
     });

@@ -53,7 +53,11 @@ impl Harness {
                 }
                 (Err(error), Outcome::Wrong(wrongs)) => {
                     let agrees = wrongs.iter().any(|wrong| self.agree_on_error(&error, wrong));
-                    assert!(agrees, "the state says {error:?}, the model {wrongs:?}");
+                    assert!(
+                        agrees,
+                        "the state says {error:?}, the model {wrongs:?} by {:?}",
+                        self.explained(wrongs)
+                    );
                     if let LookupError::Failed(failure) = &error {
                         self.tell_of(failure);
                     }
@@ -97,18 +101,31 @@ impl Harness {
         let mut here = named(fallen, path[0]);
         // What lies on the way may be gone, and is then left out.
         let steps = if failure.path_omitted == 0 { path.len() } else { path.len() - 1 };
-        for &name in path.iter().take(steps).skip(1) {
+        for (step, &name) in path.iter().enumerate().take(steps).skip(1) {
             let next: BTreeSet<_> =
                 here.iter().flat_map(|number| &self.world.ever[number].1).copied().collect();
             here = named(&next, name);
+            if here.is_empty() && step + 1 == path.len() {
+                // For a symbol that began it and is gone another of its unit may stand.
+                here = next;
+                here.retain(|number| !self.world.definitions.contains_key(number));
+            }
         }
         let last = *path.last().expect("a path has an end");
-        // The first symbol stands for the root where only that is left.
         let leads_there = !here.is_empty() || path.len() == 1;
         let of_event = |event: &&usize| {
             self.is_event(&failure.cause, failure.unit.as_str(), &failure.dylib, last, **event)
         };
         causes.iter().find(of_event).copied().filter(|_| leads_there)
+    }
+
+    /// What is behind wrongs, for whoever reads that they were not told.
+    fn explained<'a>(&'a self, wrongs: &'a [Wrong]) -> Vec<&'a Event> {
+        let causes = wrongs.iter().filter_map(|wrong| match wrong {
+            Wrong::Failed { causes, .. } => Some(causes),
+            _ => None,
+        });
+        causes.flatten().map(|cause| &self.world.events[cause]).collect()
     }
 
     fn is_event(&self, cause: &FailureCause, unit: &str, dylib: &str, name: usize, number: usize) -> bool {
