@@ -75,6 +75,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// with it. A job of the host that waits by other means (a channel, a mutex, `block_on`) for something that tasks bring about
 /// should say so with `session.blocking(..)`; if it does not, tasks start some milliseconds later.
 ///
+/// A unit that waits for the host's pool (`pool.install(..)`) depends on the host's threads, as that is what it asks for: if each
+/// of them is blocked in a lookup that needs the unit, none is left for it.
+///
 /// # Examples
 /// ```
 /// use uruk_core::ExecutionSession;
