@@ -499,7 +499,8 @@ fn a_lookup_on_a_pool_without_threads_is_an_error() {
 fn a_lookup_on_the_only_thread_of_a_host_without_spares_is_an_error() {
     within_reason(|| {
         let host = Arc::new(rayon_core::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
-        let dispatcher = RayonTaskDispatcher::in_pool(host.clone()).stack_size_bytes(NO_STACK).build();
+        let dispatcher =
+            RayonTaskDispatcher::in_pool(host.clone()).stack_size_bytes(NO_STACK).build().unwrap();
         let session = ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
         let main = session.create_jit_dylib("main").unwrap();
         define_simple(&main, "unit", &["a"]);
