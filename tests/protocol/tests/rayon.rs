@@ -17,7 +17,7 @@ struct Host {
 fn host(threads: usize) -> Host {
     let pool = Arc::new(rayon_core::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
     // A thousand spares have a thousand stacks.
-    let dispatcher = RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10).build();
+    let dispatcher = RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10).build().unwrap();
     let session = ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
     let main = session.create_jit_dylib("main").unwrap();
     Host { pool, session, main }

@@ -30,7 +30,9 @@ impl On {
             Self::Rayon(threads) => {
                 let host = rayon_core::ThreadPoolBuilder::new().num_threads(threads);
                 let host = Arc::new(host.stack_size(STACK_SIZE_BYTES).build().unwrap());
-                Arc::new(RayonTaskDispatcher::in_pool(host).stack_size_bytes(STACK_SIZE_BYTES).build())
+                Arc::new(
+                    RayonTaskDispatcher::in_pool(host).stack_size_bytes(STACK_SIZE_BYTES).build().unwrap(),
+                )
             }
         }
     }
