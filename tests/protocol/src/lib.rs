@@ -8,6 +8,7 @@ use uruk_core::{
     DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
     LookupRequest, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
     MaterializationUnit, SearchOrder, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    TaskPriority,
 };
 
 type Materialize = Box<dyn FnOnce(MaterializationResponsibility) + Send>;
@@ -20,6 +21,7 @@ pub struct TestUnit {
     materialize: Option<Materialize>,
     discard: Discard,
     serial_queue: Option<SerialQueue>,
+    priority: TaskPriority,
     leaf: bool,
 }
 
@@ -37,6 +39,7 @@ impl TestUnit {
             materialize: Some(Box::new(materialize)),
             discard: Box::new(|_| {}),
             serial_queue: None,
+            priority: TaskPriority::Demanded,
             leaf: false,
         }
     }
@@ -52,6 +55,13 @@ impl TestUnit {
     #[must_use]
     pub fn with_initializer(mut self, initializer: SymbolName) -> Self {
         self.interface = self.interface.with_initializer(initializer);
+        self
+    }
+
+    /// Says how urgent the unit is by itself.
+    #[must_use]
+    pub fn with_priority(mut self, priority: TaskPriority) -> Self {
+        self.priority = priority;
         self
     }
 
@@ -89,6 +99,10 @@ impl MaterializationUnit for TestUnit {
 
     fn interface(&self) -> MaterializationInterface {
         self.interface.clone()
+    }
+
+    fn priority(&self) -> TaskPriority {
+        self.priority
     }
 
     fn serial_queue(&self) -> Option<SerialQueue> {
