@@ -115,6 +115,7 @@ impl<P: Payload> SessionState<P> {
         if self.urgency.has_work() {
             let mut budget = self.agenda.slice_steps;
             self.follow_demand(&mut budget, effects);
+            self.count_steps(self.agenda.slice_steps - budget);
             added |= self.urgency.has_work();
         }
         self.finish_hold(effects);

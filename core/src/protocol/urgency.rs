@@ -214,7 +214,8 @@ impl<P: Payload> SessionState<P> {
             } else {
                 return;
             };
-            self.count_steps(steps);
+            // Whoever gave the budget counts what is taken from it.
+            self.count_steps(steps.saturating_sub(*budget));
             *budget = budget.saturating_sub(steps);
         }
     }
