@@ -126,11 +126,10 @@ impl<P: Payload> SessionState<P> {
         }
         // Aliases may be in a part that was delegated, and their lookup is theirs alone.
         let alias = search.aliases.first().and_then(|edge| self.rows.get(edge.alias)?.claim());
-        let Some(asker) = search.asked_by else { return (None, None) };
-        let claim = alias.unwrap_or(asker.claim);
-        match self.claims.get(claim) {
-            Some(&Claim { priority, .. }) => (Some(priority), Some(claim)),
-            None => (Some(asker.priority), None),
+        let claim = alias.or(search.asked_by.map(|asker| asker.claim));
+        match claim.and_then(|claim| self.claims.get(claim)) {
+            Some(&Claim { priority, .. }) => (Some(priority), claim),
+            None => (search.asked_by.map(|asker| asker.priority), None),
         }
     }
 

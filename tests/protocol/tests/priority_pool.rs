@@ -1,20 +1,43 @@
-//! Priority follows demand in the work-stealing pool.
+//! Priority follows demand on threads: in the work-stealing pool, inside rayon's, in place.
 
 use std::sync::Arc;
 
 use TaskPriority::{Demanded, Speculative};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
-use uruk_core::{DependenceGroup, ExecutionSession, TaskPriority};
-use uruk_dispatch::WorkStealingTaskDispatcher;
+use uruk_core::{DependenceGroup, ExecutionSession, InPlaceTaskDispatcher, TaskDispatcher, TaskPriority};
+use uruk_dispatch::{RayonTaskDispatcher, WorkStealingTaskDispatcher};
 
 const UNITS: usize = 10_000;
+
+fn stealing(workers: usize) -> Arc<dyn TaskDispatcher> {
+    Arc::new(WorkStealingTaskDispatcher::builder().workers(workers).build().unwrap())
+}
+
+fn in_rayon(threads: usize) -> Arc<dyn TaskDispatcher> {
+    let pool = rayon_core::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    Arc::new(RayonTaskDispatcher::in_pool(Arc::new(pool)).build())
+}
+
+#[test]
+fn lookups_of_every_priority_on_many_threads_are_all_answered() {
+    all_are_answered(stealing(2));
+}
+
+#[test]
+fn lookups_of_every_priority_are_all_answered_inside_rayon() {
+    all_are_answered(in_rayon(2));
+}
+
+#[test]
+fn lookups_of_every_priority_are_all_answered_in_place() {
+    all_are_answered(Arc::new(InPlaceTaskDispatcher::default()));
+}
 
 #[test]
 fn a_demanded_unit_of_ten_thousand_speculative_ones_starts_next() {
     within_reason(|| {
-        let pool = Arc::new(WorkStealingTaskDispatcher::builder().workers(1).build().unwrap());
-        let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
+        let session = ExecutionSession::builder().dispatcher(stealing(1)).build();
         let main = session.create_jit_dylib("main").unwrap();
         let (begun, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
         let (begins, waits) = (begun.clone(), go_on.clone());
@@ -62,11 +85,9 @@ fn a_demanded_unit_of_ten_thousand_speculative_ones_starts_next() {
     });
 }
 
-#[test]
-fn lookups_of_every_priority_on_many_threads_are_all_answered() {
-    within_reason(|| {
-        let pool = Arc::new(WorkStealingTaskDispatcher::builder().workers(2).build().unwrap());
-        let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
+fn all_are_answered(dispatcher: Arc<dyn TaskDispatcher>) {
+    within_reason(move || {
+        let session = ExecutionSession::builder().dispatcher(dispatcher).build();
         let main = session.create_jit_dylib("main").unwrap();
         let started = Arc::new(Mutex::new(vec![0; 400]));
         for index in 0..400usize {
