@@ -109,8 +109,7 @@ impl SerialQueue {
     ///
     /// # Errors
     /// Gives a task back if it would have been its turn and the dispatcher no longer takes work. To be dropped where no lock of
-    /// the dispatcher is held. A task that had to wait and is refused later is run by the thread that hands over, or,
-    /// if it is less urgent than [`TaskPriority::Lazy`], dropped.
+    /// the dispatcher is held. A task that had to wait and is refused later is run by the thread that hands over to it.
     pub fn dispatch(&self, dispatcher: &Arc<dyn TaskDispatcher>, task: Task) -> Result<(), Task> {
         let entry = Entry { task: task.in_no_queue(), dispatcher: dispatcher.clone() };
         let chosen = self.0.state.lock().arrive(entry);
@@ -309,9 +308,7 @@ impl Ticket {
         {
             let _ = crate::panics::guard(|| drop(second));
         }
-        let refused = Section::exit(place, &self.queue).finish(&dispatcher)?;
-        // What nobody waits for may be dropped, as by any dispatcher that has enough of it.
-        (refused.priority >= TaskPriority::Lazy).then_some(refused)
+        Section::exit(place, &self.queue).finish(&dispatcher)
     }
 }
 
