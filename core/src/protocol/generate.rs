@@ -204,7 +204,10 @@ impl<P: Payload> SessionState<P> {
     /// go on to the next dylib.
     fn step(&mut self, query: QueryId, walker: &mut Suspended, effects: &mut Effects<P>) -> Option<Step> {
         let Some(&(dylib, flags)) = walker.search.order.get(walker.position) else { return Some(Step::Done) };
-        let candidates = self.drop_defined(dylib, flags, &mut walker.remaining);
+        let ahead = walker.generators.as_ref();
+        // Those that are removed before the lookup comes to them are not passed over.
+        let asks = ahead.map_or(!self.dylibs[dylib].generators.is_empty(), |ahead| !ahead.is_empty());
+        let candidates = self.drop_defined(dylib, flags, asks, &mut walker.remaining);
         if walker.remaining.is_empty() {
             return Some(Step::Done);
         }
@@ -266,20 +269,20 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Drops from `remaining` what the dylib defines visibly, and gives what its generators may be asked
-    /// for: not what a hidden symbol matched.
+    /// for if it `asks`: not what a hidden symbol matched.
     fn drop_defined(
         &self,
         dylib: DylibId,
         flags: JitDylibLookupFlags,
+        asks: bool,
         remaining: &mut Vec<(SymbolName, SymbolLookupFlags)>,
     ) -> Vec<(SymbolName, SymbolLookupFlags)> {
         let mut candidates = Vec::new();
-        let generates = !self.dylibs[dylib].generators.is_empty();
         remaining.retain(|(name, lookup_flags)| match self.visibility(dylib, name, flags) {
             Visibility::Visible => false,
             Visibility::Hidden => true,
             Visibility::Undefined => {
-                if generates {
+                if asks {
                     candidates.push((name.clone(), *lookup_flags));
                 }
                 true

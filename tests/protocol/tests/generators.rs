@@ -302,6 +302,19 @@ fn a_generator_removed_in_flight_fails_the_lookup_that_was_on_its_way_to_it() {
     assert!(error.to_string().contains("was removed while the lookup was on its way to it"), "{error}");
 }
 
+/// With no generator left at all the lookup once passed over what was removed, and said that the symbol was not found.
+#[test]
+fn the_last_generators_removed_in_flight_fail_the_lookup_as_well() {
+    let (session, main) = session();
+    let (first, requests) = sends();
+    let added = [main.add_generator(first), main.add_generator(Arc::new(Defines(1)))];
+    let answer = look_up_later(&session, request(&main, &["a"]));
+    assert!(added.into_iter().all(|generator| main.remove_generator(generator.unwrap())));
+    requests.try_recv().unwrap().attach().finish(Ok(()));
+    let error = answer.try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, LookupError::Generator { .. }), "{error}");
+}
+
 #[test]
 fn a_generator_destroyed_with_its_dylib_fails_its_queue_and_its_lookup() {
     let (session, main) = session();
