@@ -14,7 +14,7 @@ pub struct SessionMetrics {
     pub root_steps: u64,
     /// Steps along cycles that became one.
     pub cycle_steps: u64,
-    /// Dependencies along which failures came, or that fell with those who had them.
+    /// Dependencies along which failures came, or that fell with those who had them, and the symbols they came to.
     pub failure_steps: u64,
     /// Claimed units that were given back before they started, because everybody who wanted them has withdrawn.
     pub withdrawn_units: u64,

@@ -66,6 +66,7 @@ impl<P: Copy> WaitingForest<P> {
         }
         let mut node = leader;
         loop {
+            self.counters.failure_steps += 1;
             if !self.arena.nodes[node].failed {
                 self.mark_failed(node, Some(via));
             }

@@ -115,7 +115,7 @@ pub(crate) struct Counters {
     pub(crate) parent_steps: u64,
     /// Steps along paths that were contracted.
     pub(crate) contraction_steps: u64,
-    /// Edges walked backwards, or freed, by failures.
+    /// Edges walked backwards, or freed, by failures, and nodes of the groups that they came to.
     pub(crate) failure_steps: u64,
 }
 

@@ -97,6 +97,23 @@ fn removing_one_symbol_of_a_group_spares_its_neighbours_but_not_its_dependants()
     assert!(forest.is_empty());
 }
 
+/// Its component stands, so it is still there; who comes too late for its failure falls all the same.
+#[test]
+fn an_emission_that_depends_on_a_failed_node_fails() {
+    let mut forest = WaitingForest::new();
+    let [late, removed, neighbour, dependant] =
+        nodes(&mut forest, ["late", "removed", "neighbour", "dependant"]);
+    forest.emit(&[removed, neighbour], &[late]);
+    assert!(forest.fail(removed));
+    assert_eq!(drain(&mut forest), [Settled::Failed { payload: "removed", via: None }]);
+    assert_eq!(forest.state(removed), NodeState::Failed);
+    forest.emit(&[dependant], &[late, removed]);
+    assert_eq!(drain(&mut forest), [Settled::Failed { payload: "dependant", via: Some("removed") }]);
+    forest.emit(&[late], &[]);
+    assert_eq!(drain(&mut forest), [Settled::Ready("late"), Settled::Ready("neighbour")]);
+    assert!(forest.is_empty());
+}
+
 #[test]
 fn a_failure_reaches_dependants_through_edges_not_yet_explored() {
     let mut forest = WaitingForest::new();
