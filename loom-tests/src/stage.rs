@@ -1,7 +1,7 @@
 //! Stage: what models of sessions share. A bounded exploration, units made of closures, short lookups.
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
-use uruk_core::sync::{Arc, Mutex};
+use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
     DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
     LookupRequest, LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
@@ -79,6 +79,15 @@ impl Stage {
         self.session.lookup_symbol(&self.order(), name)
     }
 
+    /// Does so on a thread of its own.
+    pub fn lookup_beside(
+        self: &Arc<Self>,
+        name: &SymbolName,
+    ) -> thread::JoinHandle<Result<ExecutorSymbolDef, LookupError>> {
+        let (stage, name) = (self.clone(), name.clone());
+        thread::spawn(move || stage.lookup(&name))
+    }
+
     /// Asks for one symbol until it is Ready.
     pub fn request(&self, name: &SymbolName) -> LookupRequest {
         LookupRequest::new(self.order(), LookupSet::one(name.clone()))
@@ -141,6 +150,20 @@ pub fn resolve(responsibility: MaterializationResponsibility) -> ResolvedRespons
 /// Gives every symbol its address, and says that all is in place and depends on nothing.
 pub fn resolve_and_emit(responsibility: MaterializationResponsibility) {
     resolve(responsibility).notify_emitted(Vec::new()).expect("nothing can refuse it");
+}
+
+/// Does so on a thread of its own, with what was parked.
+pub fn emit_beside(parked: Detached<MaterializationResponsibility>) -> thread::JoinHandle<()> {
+    thread::spawn(move || resolve_and_emit(parked.attach()))
+}
+
+/// A lookup beside a closing was answered, or told of it.
+pub fn found_or_closed(told: Result<ExecutorSymbolDef, LookupError>) {
+    match told {
+        Ok(found) => assert_eq!(found, definition()),
+        Err(LookupError::Closed) => {}
+        Err(error) => panic!("neither found nor closed: {error}"),
+    }
 }
 
 /// Looks `dependency` up until it has an address and then emits the unit's one symbol as depending on it:

@@ -35,7 +35,7 @@
 use std::error::Error;
 
 use loom_tests::queue::Queue;
-use loom_tests::stage::{Stage, addresses, definition, model_within, resolve_and_emit, unit};
+use loom_tests::stage::{Stage, addresses, found_or_closed, model_within, resolve_and_emit, unit};
 use loom_tests::witness::Witness;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
@@ -55,16 +55,9 @@ fn a_lookup_beside_a_closing_is_answered_or_refused() {
         let stage = Stage::new();
         let name = stage.session.intern("name");
         stage.define(&[&name], finish_if_allowed);
-        let asker = thread::spawn({
-            let (stage, name) = (stage.clone(), name.clone());
-            move || stage.lookup(&name)
-        });
+        let asker = stage.lookup_beside(&name);
         stage.session.close().expect("there is no resource");
-        match asker.join().expect("no panic") {
-            Ok(found) => assert_eq!(found, definition()),
-            Err(LookupError::Closed) => {}
-            Err(error) => panic!("neither found nor closed: {error}"),
-        }
+        found_or_closed(asker.join().expect("no panic"));
         assert!(matches!(stage.lookup(&name), Err(LookupError::Closed)));
     });
 }
@@ -78,10 +71,7 @@ fn what_another_thread_hands_on_is_waited_for() {
         let stage = Stage::new();
         let name = stage.session.intern("name");
         stage.define(&[&name], finish_if_allowed);
-        let asker = thread::spawn({
-            let (stage, name) = (stage.clone(), name.clone());
-            move || stage.lookup(&name)
-        });
+        let asker = stage.lookup_beside(&name);
         let answer = Arc::new(Mutex::new(None));
         let told = answer.clone();
         stage.session.lookup_async(stage.request(&name), move |found| *told.lock() = Some(found));
@@ -100,10 +90,7 @@ fn a_lookup_of_what_is_parked_ends_with_the_session() {
         let stage = Stage::new();
         let name = stage.session.intern("name");
         let parked = stage.parked(&[&name]);
-        let asker = thread::spawn({
-            let (stage, name) = (stage.clone(), name.clone());
-            move || stage.lookup(&name)
-        });
+        let asker = stage.lookup_beside(&name);
         stage.session.close().expect("there is no resource");
         match asker.join().expect("no panic") {
             Err(LookupError::Closed) => {}
@@ -219,17 +206,10 @@ fn a_lookup_beside_a_cancelling_close_is_answered_or_refused() {
         let stage = Stage::on(queue.clone());
         let name = stage.session.intern("name");
         stage.define(&[&name], finish_if_allowed);
-        let asker = thread::spawn({
-            let stage = stage.clone();
-            move || stage.lookup(&name)
-        });
+        let asker = stage.lookup_beside(&name);
         let worker = thread::spawn(move || queue.work());
         stage.session.close_with(Shutdown::Cancel).expect("there is no resource");
-        match asker.join().expect("no panic") {
-            Ok(found) => assert_eq!(found, definition()),
-            Err(LookupError::Closed) => {}
-            Err(error) => panic!("neither found nor closed: {error}"),
-        }
+        found_or_closed(asker.join().expect("no panic"));
         worker.join().expect("no panic");
     });
 }

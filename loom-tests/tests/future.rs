@@ -22,7 +22,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-use loom_tests::stage::{Stage, definition, model, resolve_and_emit};
+use loom_tests::stage::{Stage, definition, emit_beside, model};
 use uruk_core::sync::{Arc, Latch, Mutex, thread};
 
 #[test]
@@ -31,7 +31,7 @@ fn a_future_told_to_wait_is_woken() {
         let stage = Stage::new();
         let name = stage.session.intern("name");
         let parked = stage.parked(&[&name]);
-        let emitter = thread::spawn(move || resolve_and_emit(parked.attach()));
+        let emitter = emit_beside(parked);
         let found = block_on(stage.session.lookup_future(stage.request(&name))).expect("found");
         assert_eq!(found.get(&name), Some(definition()));
         emitter.join().expect("no panic");
@@ -47,7 +47,7 @@ fn a_future_dropped_while_it_is_answered_disturbs_nobody() {
         let stage = Stage::new();
         let name = stage.session.intern("name");
         let parked = stage.parked(&[&name]);
-        let emitter = thread::spawn(move || resolve_and_emit(parked.attach()));
+        let emitter = emit_beside(parked);
         let other = thread::spawn({
             let (stage, name) = (stage.clone(), name.clone());
             move || block_on(stage.session.lookup_future(stage.request(&name)))

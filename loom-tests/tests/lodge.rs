@@ -25,7 +25,7 @@
 //! | `lodge::ends_with_its_first_symbol`: a lookup is answered when one of its symbols is there | `core/src/protocol/query.rs` | `a_lookup_of_two_units_ends_with_the_last` |
 #![cfg(uruk_loom)]
 
-use loom_tests::stage::{Stage, definition, model, resolve, resolve_and_emit};
+use loom_tests::stage::{Stage, definition, emit_beside, model, resolve};
 use uruk_core::LookupSet;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
@@ -36,11 +36,8 @@ fn a_lookup_that_lodges_while_its_symbol_is_emitted_is_answered() {
         let stage = Stage::new();
         let name = stage.session.intern("name");
         let parked = stage.parked(&[&name]);
-        let emitter = thread::spawn(move || resolve_and_emit(parked.attach()));
-        let other = thread::spawn({
-            let (stage, name) = (stage.clone(), name.clone());
-            move || stage.lookup(&name)
-        });
+        let emitter = emit_beside(parked);
+        let other = stage.lookup_beside(&name);
         assert_eq!(stage.lookup(&name).expect("found"), definition());
         assert_eq!(other.join().expect("no panic").expect("found"), definition());
         emitter.join().expect("no panic");
@@ -93,7 +90,7 @@ fn a_lookup_of_two_units_ends_with_the_last() {
         let names = ["first", "second"].map(|name| stage.session.intern(name));
         let emitters = names.each_ref().map(|name| {
             let parked = stage.parked(&[name]);
-            thread::spawn(move || resolve_and_emit(parked.attach()))
+            emit_beside(parked)
         });
         let found = stage.session.lookup(&stage.order(), LookupSet::required(names.clone())).expect("found");
         assert!(names.iter().all(|name| found.get(name) == Some(definition())));

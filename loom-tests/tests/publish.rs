@@ -48,6 +48,15 @@ fn make_ready(stage: &Stage, names: &[SymbolName; 2], address: u64) {
     assert_eq!(both(stage, names), Ok([address; 2]));
 }
 
+/// Removes both names and makes them Ready at the second address, on a thread of its own.
+fn change_beside(stage: &Arc<Stage>, names: &[SymbolName; 2]) -> thread::JoinHandle<()> {
+    let (stage, names) = (stage.clone(), names.clone());
+    thread::spawn(move || {
+        stage.dylib.remove(&names).expect("nobody materializes them");
+        make_ready(&stage, &names, 2);
+    })
+}
+
 /// What one lookup of both names is told; an error is that they are missing.
 fn both(stage: &Stage, names: &[SymbolName; 2]) -> Result<[u64; 2], ()> {
     match stage.session.lookup(&stage.order(), LookupSet::required(names.iter().cloned())) {
@@ -57,6 +66,14 @@ fn both(stage: &Stage, names: &[SymbolName; 2]) -> Result<[u64; 2], ()> {
     }
 }
 
+/// Both names are Ready at the first address.
+fn both_ready() -> (Arc<Stage>, [SymbolName; 2]) {
+    let stage = Stage::new();
+    let names = names(&stage);
+    make_ready(&stage, &names, 1);
+    (stage, names)
+}
+
 fn names(stage: &Stage) -> [SymbolName; 2] {
     ["x", "y"].map(|name| stage.session.intern(name))
 }
@@ -64,16 +81,8 @@ fn names(stage: &Stage) -> [SymbolName; 2] {
 #[test]
 fn names_that_change_together_are_seen_together() {
     model_within(PREEMPTIONS, || {
-        let stage = Stage::new();
-        let names = names(&stage);
-        make_ready(&stage, &names, 1);
-        let changer = thread::spawn({
-            let (stage, names) = (stage.clone(), names.clone());
-            move || {
-                stage.dylib.remove(&names).expect("nobody materializes them");
-                make_ready(&stage, &names, 2);
-            }
-        });
+        let (stage, names) = both_ready();
+        let changer = change_beside(&stage, &names);
         let told = both(&stage, &names);
         assert!([Ok([1; 2]), Ok([2; 2]), Err(())].contains(&told), "told {told:?}");
         changer.join().expect("no panic");
@@ -126,9 +135,7 @@ fn names_that_go_together_are_seen_to_go_together() {
 #[test]
 fn nobody_who_knows_of_the_removal_is_told_an_old_address() {
     model_within(PREEMPTIONS, || {
-        let stage = Stage::new();
-        let names = names(&stage);
-        make_ready(&stage, &names, 1);
+        let (stage, names) = both_ready();
         let returned = Arc::new(AtomicBool::new(false));
         let remover = thread::spawn({
             let (stage, names, returned) = (stage.clone(), names.clone(), returned.clone());
@@ -152,16 +159,8 @@ fn nobody_who_knows_of_the_removal_is_told_an_old_address() {
 #[test]
 fn a_thread_that_was_told_the_new_address_is_not_told_the_old_one() {
     model_within(PREEMPTIONS, || {
-        let stage = Stage::new();
-        let names = names(&stage);
-        make_ready(&stage, &names, 1);
-        let changer = thread::spawn({
-            let (stage, names) = (stage.clone(), names.clone());
-            move || {
-                stage.dylib.remove(&names).expect("nobody materializes them");
-                make_ready(&stage, &names, 2);
-            }
-        });
+        let (stage, names) = both_ready();
+        let changer = change_beside(&stage, &names);
         // In the order in which they are true.
         let rank = |told: Result<ExecutorSymbolDef, LookupError>| match told {
             Ok(found) if found.address.value() == 1 => 1,

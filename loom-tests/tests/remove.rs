@@ -60,10 +60,7 @@ fn a_unit_at_work_learns_that_its_tracker_is_gone() {
             }
         });
         stage.dylib.define_with_tracker(at_work, &tracker).expect("the name is new");
-        let asker = thread::spawn({
-            let (stage, name) = (stage.clone(), name.clone());
-            move || stage.lookup(&name)
-        });
+        let asker = stage.lookup_beside(&name);
         tracker.remove().expect("the resource does not complain");
         gone.store(1, Ordering::Relaxed);
         match asker.join().expect("no panic") {

@@ -102,10 +102,7 @@ fn a_name_that_is_redefined_is_defined_at_every_moment() {
         let name = stage.session.intern("name");
         stage.dylib.define(at(std::slice::from_ref(&name), FRONT)).expect("a new name");
         stage.lookup(&name).expect("defined");
-        let reader = thread::spawn({
-            let (stage, name) = (stage.clone(), name.clone());
-            move || stage.lookup(&name)
-        });
+        let reader = stage.lookup_beside(&name);
         let remove = stage.session.transaction().remove(&stage.dylib, [name.clone()]);
         remove.define(&stage.dylib, at(std::slice::from_ref(&name), NEW)).commit().expect("Ready");
         let seen = reader.join().expect("no panic").expect("defined at every moment").address;

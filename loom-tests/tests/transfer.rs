@@ -33,10 +33,7 @@ fn what_a_unit_at_work_adds_goes_with_its_tracker() {
         let name = stage.session.intern("name");
         let [source, destination] = [(); 2].map(|()| stage.dylib.create_tracker());
         let witness = define_with_resource(&stage, &name, &source);
-        let asker = thread::spawn({
-            let (stage, name) = (stage.clone(), name.clone());
-            move || stage.lookup(&name)
-        });
+        let asker = stage.lookup_beside(&name);
         source.transfer_to(&destination).expect("both are live");
         assert_eq!(asker.join().expect("no panic").expect("found"), definition());
         source.remove().expect("there is nothing left to complain");
@@ -83,10 +80,7 @@ fn a_dropped_handle_gives_to_the_default_tracker() {
         let name = stage.session.intern("name");
         let tracker = stage.dylib.create_tracker();
         let witness = define_with_resource(&stage, &name, &tracker);
-        let asker = thread::spawn({
-            let (stage, name) = (stage.clone(), name.clone());
-            move || stage.lookup(&name)
-        });
+        let asker = stage.lookup_beside(&name);
         drop(tracker);
         assert_eq!(asker.join().expect("no panic").expect("found"), definition());
         stage.dylib.default_tracker().remove().expect("the resource does not complain");
