@@ -113,7 +113,7 @@ impl<P: Payload> SessionState<P> {
         }
         effects.claimed.push(ClaimedUnit {
             unit,
-            discarded,
+            discarded: discarded.into(),
             claim,
             dylib,
             dylib_name,
@@ -187,6 +187,7 @@ impl<P: Payload> SessionState<P> {
             own_priority: priority,
             ..
         } = claimed;
+        let discarded = discarded.into();
         let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
         self.returned += 1;

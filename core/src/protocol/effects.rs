@@ -105,7 +105,7 @@ impl<P: Payload> Effects<P> {
 pub(crate) struct ClaimedUnit<U> {
     pub(crate) unit: U,
     /// Symbols of the unit that other definitions have won, for its `discard`.
-    pub(crate) discarded: Vec<SymbolName>,
+    pub(crate) discarded: Box<[SymbolName]>,
     pub(crate) claim: ClaimId,
     pub(crate) dylib: DylibId,
     pub(crate) dylib_name: Arc<str>,
@@ -124,6 +124,10 @@ pub(crate) struct ClaimedUnit<U> {
     /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
     pub(crate) losses: u64,
 }
+
+// Each is moved several times on its way to its frame.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<ClaimedUnit<crate::session::Unit>>() <= 152);
 
 /// A query that ended.
 #[derive(Debug)]

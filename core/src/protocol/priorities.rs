@@ -350,7 +350,7 @@ impl History {
         self.begun.extend([claimed.claim, claim]);
         let delegated = ClaimedUnit {
             unit: 0,
-            discarded: Vec::new(),
+            discarded: Box::default(),
             claim,
             dylib: claimed.dylib,
             dylib_name: claimed.dylib_name.clone(),

@@ -113,10 +113,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn finish_transaction(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
         let mut added = std::mem::take(&mut self.agenda.added);
         if self.urgency.has_work() {
-            let mut budget = self.agenda.slice_steps;
-            self.follow_demand(&mut budget, effects);
-            self.count_steps(self.agenda.slice_steps - budget);
-            added |= self.urgency.has_work();
+            added |= self.begin_to_follow_demand(effects);
         }
         self.finish_hold(effects);
         if self.has_work() { self.share_attendance(added) } else { None }

@@ -89,7 +89,7 @@ enum Needed {
 
 impl Urgency {
     pub(super) fn has_work(&self) -> bool {
-        !(self.raising.is_empty() && self.doubted.is_empty())
+        self.is_tracked && !(self.raising.is_empty() && self.doubted.is_empty())
     }
 
     fn note(&mut self, priority: TaskPriority) {
@@ -197,6 +197,15 @@ impl<P: Payload> SessionState<P> {
         let Some(row) = self.rows.get(row) else { return TaskPriority::Idle };
         let claim = row.claim().and_then(|claim| self.claims.get(claim));
         claim.map_or(row.priority, |claim| claim.priority)
+    }
+
+    /// The first slice of what a transaction has brought about. Says whether more is left.
+    #[cold]
+    pub(super) fn begin_to_follow_demand(&mut self, effects: &mut Effects<P>) -> bool {
+        let mut budget = self.agenda.slice_steps;
+        self.follow_demand(&mut budget, effects);
+        self.count_steps(self.agenda.slice_steps - budget);
+        self.urgency.has_work()
     }
 
     /// Works off raises, then doubts.

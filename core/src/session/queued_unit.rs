@@ -3,8 +3,9 @@
 use crate::protocol::claim::Begin;
 use crate::protocol::effects::ClaimedUnit;
 use crate::responsibility::Duty;
-use crate::sync::weakened;
+use crate::sync::{Arc, weakened};
 use crate::task::Work;
+use crate::task::ticket::Ticketed;
 use crate::{FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskLabel, leaf};
 
 use super::drain::Outstanding;
@@ -91,25 +92,18 @@ fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: 
     // that it waits there no more.
     let asks = here.is_some() || claimed.serial_queue.is_some();
     let begun = match !asks && session.0.losses.count() == claimed.losses {
-        true => Begin::Now(claimed),
+        true => claimed,
         false => {
             // The task is counted, and in no frame yet.
-            let _held_back = crate::in_place::hold_back();
-            session.transact(|state, effects| state.begin(claimed, here, effects))
-        }
-    };
-    let begun = match begun {
-        Begin::Now(begun) => begun,
-        Begin::Later(claimed, ticketed) => {
-            let session = session.clone();
-            let ticket = ticketed.hold(Box::new(QueuedUnit(Some((claimed, outstanding)))));
-            // A dispatcher that takes no more tasks still runs those it has.
-            if let Err(refused) = session.offer(ticket) {
-                refused.run();
+            let held_back = crate::in_place::hold_back();
+            let begun = session.transact(|state, effects| state.begin(claimed, here, effects));
+            drop(held_back);
+            match begun {
+                Begin::Now(claimed) => claimed,
+                Begin::Later(claimed, ticketed) => return begin_later(claimed, &ticketed, outstanding),
+                Begin::Never => return,
             }
-            return session.run_ready();
         }
-        Begin::Never => return,
     };
     let (priority, leaf) = (begun.priority, begun.hints.is_leaf().then(|| begun.unit_name.clone().into()));
     let (mut unit, discarded, duty) = session.duty_of(begun);
@@ -130,12 +124,27 @@ fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: 
     }
 }
 
+/// Dispatches a unit anew that was demanded when it was dispatched, and is not any more.
+fn begin_later(
+    claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
+    ticketed: &Arc<Ticketed>,
+    outstanding: Outstanding,
+) {
+    let session = outstanding.session().clone();
+    let ticket = ticketed.hold(Box::new(QueuedUnit(Some((claimed, outstanding)))));
+    // A dispatcher that takes no more tasks still runs those it has.
+    if let Err(refused) = session.offer(ticket) {
+        refused.run();
+    }
+    session.run_ready();
+}
+
 impl ExecutionSession {
     /// Takes a claimed unit apart: the unit, what it is to `discard`, and the duty for its symbols.
     fn duty_of(
         &self,
         claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
-    ) -> (Box<dyn MaterializationUnit>, Vec<SymbolName>, Duty) {
+    ) -> (Box<dyn MaterializationUnit>, Box<[SymbolName]>, Duty) {
         let ClaimedUnit {
             unit, discarded, claim, dylib, dylib_name, unit_name, symbols, initializer, ..
         } = claimed;
