@@ -1,16 +1,17 @@
 //! How long a symbol that is wanted takes while the pool has much to do that nobody waits for.
 //!
-//! The symbol's unit does nothing, so what is left is the way to a worker: the end of a task that runs already, of which
-//! each spends [`TASK`]. It must not grow with the number of tasks that are queued.
+//! What is left is the way to a worker: the end of a task that runs already, of which each spends [`TASK`]. It must not grow with
+//! the number of tasks that are queued. `first_result` looks up symbols that nobody has asked for; `raised_result` those
+//! whose units are the last of the queue, so that the lookup has to make them urgent.
 
 use std::time::{Duration, Instant};
 
 use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, hint};
 use uruk_core::{
-    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags,
-    MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SearchOrder, SymbolFlags,
-    SymbolMap, SymbolName, Task, TaskDispatcher, TaskPriority,
+    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupRequest,
+    LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SearchOrder,
+    SymbolFlags, SymbolMap, SymbolName, Task, TaskDispatcher, TaskPriority,
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -23,62 +24,130 @@ const TASK: Duration = Duration::from_micros(20);
 /// Symbols looked up one after another in a repetition, so few that hardly any of the queue is worked off meanwhile.
 const SYMBOLS: usize = 20;
 
+/// Engines of which each is asked for one symbol whose unit is queued.
+const RAISED: usize = 9;
+
 const FEW: usize = 1_000;
 const MANY: usize = 10_000;
 
 pub(crate) fn cases() -> Vec<Case> {
-    [1, 2]
-        .map(|threads| Case {
-            name: "first_result",
-            threads,
-            operation: "a lookup of a symbol, while so many speculative tasks of 20 us are queued",
-            run: Box::new(move |scale| {
-                vec![
-                    Measured::alone(scale, SYMBOLS, || lookups(threads, 0)).with("queued", 0),
-                    Measured::alone(scale, SYMBOLS, || lookups(threads, FEW)).with("queued", FEW),
-                    many_beside_few(scale, threads).with("queued", MANY),
-                ]
-            }),
-        })
-        .into()
+    let first = |threads| Case {
+        name: "first_result",
+        threads,
+        operation: "a lookup of a symbol, while so many speculative tasks of 20 us are queued",
+        run: Box::new(move |scale| {
+            vec![
+                Measured::alone(scale, SYMBOLS, || first(threads, 0)).with("queued", 0),
+                many_beside_few(scale, SYMBOLS, |queued| first(threads, queued)),
+            ]
+        }),
+    };
+    let raised = |threads| Case {
+        name: "raised_result",
+        threads,
+        operation: "a lookup of a symbol whose unit is among the last of so many speculative ones of 20 us",
+        run: Box::new(move |scale| vec![many_beside_few(scale, RAISED, |queued| raised(threads, queued))]),
+    };
+    vec![first(1), first(2), raised(1), raised(2)]
 }
 
-fn many_beside_few(scale: Scale, threads: usize) -> Measured {
-    Measured::beside("1000 queued", scale, SYMBOLS, || lookups(threads, MANY), || lookups(threads, FEW))
+fn many_beside_few(scale: Scale, operations: usize, run: impl Fn(usize) -> Taken) -> Measured {
+    Measured::beside("1000 queued", scale, operations, || run(MANY), || run(FEW)).with("queued", MANY)
 }
 
-fn lookups(threads: usize, queued: usize) -> Taken {
-    let pool = WorkStealingTaskDispatcher::builder().workers(threads).build();
-    let pool = Arc::new(pool.expect("a small pool"));
-    let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
-    let main = session.create_jit_dylib("main").expect("the first dylib of a session");
-    let order = SearchOrder::from_iter([(main.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
-    let names: Vec<SymbolName> = (0..=SYMBOLS).map(|index| session.intern(&format!("s{index}"))).collect();
+fn first(threads: usize, queued: usize) -> Taken {
+    let engine = Engine::new(threads);
+    let names = engine.names("wanted", SYMBOLS);
     for name in &names {
-        main.define(Box::new(NoopUnit(name.clone()))).expect("names are distinct");
+        engine.main.define(Box::new(NoopUnit(name.clone()))).expect("names are distinct");
     }
-    // Starts a thread.
-    session.lookup_symbol(&order, &names[SYMBOLS]).expect("it is defined");
-    let over = Arc::new(AtomicBool::new(false));
     for _ in 0..queued {
-        let over = over.clone();
+        let over = engine.over.clone();
         let task = Task::new("background", TaskPriority::Speculative, move || spend(TASK, &over));
-        pool.dispatch(task).expect("the pool is open");
+        engine.pool.dispatch(task).expect("the pool is open");
     }
-    let (cpu, begun) = (processor_time(), Instant::now());
-    for name in &names[..SYMBOLS] {
-        session.lookup_symbol(&order, name).expect("it is defined");
+    engine.look_up_each(&names)
+}
+
+fn raised(threads: usize, queued: usize) -> Taken {
+    let cpu = processor_time();
+    // One lookup an engine: whoever waits for the last of a queue that is worked off in order finds the others Ready.
+    let each = (0..RAISED).map(|_| raise_last(threads, queued)).collect();
+    Taken::median(each, processor_time() - cpu)
+}
+
+fn raise_last(threads: usize, queued: usize) -> Duration {
+    let engine = Engine::new(threads);
+    let names = engine.names("queued", queued);
+    for name in &names {
+        let unit = SpeculativeUnit { inner: NoopUnit(name.clone()), over: engine.over.clone() };
+        engine.main.define(Box::new(unit)).expect("names are distinct");
     }
-    let taken = Taken { wall: begun.elapsed(), cpu: processor_time() - cpu };
-    // Relaxed: tasks see it sooner or later, and the close waits for them.
-    over.store(true, Ordering::Relaxed);
-    session.close().expect("there are no resources that could refuse");
+    let all = LookupRequest::new(engine.order.clone(), LookupSet::required(names.iter().cloned()));
+    engine.session.lookup_async(all, drop);
+    let begun = Instant::now();
+    engine.look_up(&names[queued - 1]);
+    let taken = begun.elapsed();
+    engine.end();
     taken
+}
+
+/// A session on a pool of its own, with a dylib.
+struct Engine {
+    pool: Arc<WorkStealingTaskDispatcher>,
+    session: ExecutionSession,
+    main: JitDylib,
+    order: SearchOrder,
+    /// What is in the background need not go on.
+    over: Arc<AtomicBool>,
+}
+
+impl Engine {
+    /// With a thread that has started.
+    fn new(threads: usize) -> Self {
+        let pool = WorkStealingTaskDispatcher::builder().workers(threads).build();
+        let pool = Arc::new(pool.expect("a small pool"));
+        let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
+        let main = session.create_jit_dylib("main").expect("the first dylib of a session");
+        let order = SearchOrder::from_iter([(main.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
+        let engine = Self { pool, session, main, order, over: Arc::new(AtomicBool::new(false)) };
+        let first = engine.session.intern("first");
+        engine.main.define(Box::new(NoopUnit(first.clone()))).expect("the first name");
+        engine.look_up(&first);
+        engine
+    }
+
+    fn names(&self, prefix: &str, count: usize) -> Vec<SymbolName> {
+        (0..count).map(|index| self.session.intern(&format!("{prefix}{index}"))).collect()
+    }
+
+    /// Looks up one after another, then ends what is left.
+    fn look_up_each(self, names: &[SymbolName]) -> Taken {
+        let cpu = processor_time();
+        let look_up = |name| {
+            let begun = Instant::now();
+            self.look_up(name);
+            begun.elapsed()
+        };
+        let taken = Taken::median(names.iter().map(look_up).collect(), processor_time() - cpu);
+        self.end();
+        taken
+    }
+
+    fn look_up(&self, name: &SymbolName) {
+        self.session.lookup_symbol(&self.order, name).expect("it is defined");
+    }
+
+    fn end(self) {
+        // Relaxed: tasks see it sooner or later, and the close waits for them.
+        self.over.store(true, Ordering::Relaxed);
+        self.session.close().expect("there are no resources that could refuse");
+    }
 }
 
 fn spend(time: Duration, over: &AtomicBool) {
     let begun = Instant::now();
-    // Relaxed: see `lookups`.
+    // Relaxed: see `Engine::end`.
     while begun.elapsed() < time && !over.load(Ordering::Relaxed) {
         hint::spin_loop();
     }
@@ -102,6 +171,33 @@ impl MaterializationUnit for NoopUnit {
             .notify_resolved(&SymbolMap::from_iter([(self.0.clone(), definition)]))
             .unwrap_or_else(|refused| panic!("refused: {refused}"));
         resolved.notify_emitted(Vec::new()).unwrap_or_else(|refused| panic!("refused: {refused}"));
+    }
+
+    fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
+}
+
+/// The same after some time, and only if nothing else is to be done.
+struct SpeculativeUnit {
+    inner: NoopUnit,
+    over: Arc<AtomicBool>,
+}
+
+impl MaterializationUnit for SpeculativeUnit {
+    fn name(&self) -> &str {
+        "speculative"
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        self.inner.interface()
+    }
+
+    fn priority(&self) -> TaskPriority {
+        TaskPriority::Speculative
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        spend(TASK, &self.over);
+        Box::new(self.inner).materialize(responsibility);
     }
 
     fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}

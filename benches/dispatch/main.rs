@@ -6,7 +6,8 @@
 //!
 //! One JSON object a line while it runs, a table at the end. Where a case has something beside it, most often the same on
 //! rayon's pool, the two run in turn in each repetition, and `ratio` is the other's time divided by ours: above 1 ours is
-//! faster. Figures are medians, with the least and the most of all repetitions beside them.
+//! faster. Figures are medians, with the least and the most of all repetitions beside them; where an operation is a latency
+//! (`wake`, `steal`, `first_result`, `raised_result`), a repetition's figure is the median of its operations.
 
 #![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
 #![expect(clippy::print_stderr, reason = "a mistake on the command line is told to its author")]

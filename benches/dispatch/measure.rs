@@ -55,6 +55,13 @@ impl Taken {
         region();
         Self { wall: begun.elapsed(), cpu: processor_time() - cpu }
     }
+
+    /// As if each operation had taken as long as the median one: what latency is, where others have the processor at times.
+    pub(crate) fn median(mut each: Vec<Duration>, cpu: Duration) -> Self {
+        each.sort_unstable();
+        let operations = u32::try_from(each.len()).expect("some thousand at most");
+        Self { wall: each[each.len() / 2] * operations, cpu }
+    }
 }
 
 /// A case's figures in nanoseconds an operation, one for each repetition.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
-use uruk_core::sync::{Arc, Latch, hint};
+use uruk_core::sync::{Arc, Latch, Mutex, hint};
 use uruk_core::{Task, TaskDispatcher, TaskPriority};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -189,15 +189,16 @@ fn answer<P: Pool>(pool: &P, rounds: usize) -> Taken {
 
 fn wake<P: Pool>(pool: &P, rounds: usize) -> Taken {
     let never = Latch::new();
-    let (cpu, mut wall) = (processor_time(), Duration::ZERO);
-    for _ in 0..rounds {
+    let cpu = processor_time();
+    let round = |_| {
         never.wait_timeout(Duration::from_micros(500));
         let begun = Instant::now();
         ask(pool);
-        wall += begun.elapsed();
-    }
+        begun.elapsed()
+    };
+    let each = (0..rounds).map(round).collect();
     // With what the pauses cost: falling asleep is part of it.
-    Taken { wall, cpu: processor_time() - cpu }
+    Taken::median(each, processor_time() - cpu)
 }
 
 /// Waits for the answer of a task.
@@ -210,21 +211,25 @@ fn ask(pool: &impl Pool) {
 
 /// A worker that is busy watches how long it takes until another has started what it dispatched.
 fn steal<P: Pool>(pool: &P, rounds: usize) -> Taken {
+    let times = Arc::new(Mutex::new(Vec::with_capacity(rounds)));
     let done = Arc::new(Latch::new());
-    Taken::by(|| {
-        let (inner, of_task) = (pool.clone(), done.clone());
-        pool.spawn(move || {
-            for _ in 0..rounds {
-                let left = Arc::new(AtomicUsize::new(1));
-                let of_stolen = left.clone();
-                // Relaxed, here and below: the number is all that is passed on.
-                inner.spawn(move || of_stolen.store(0, Ordering::Relaxed));
-                spin_until_zero(&left);
-            }
-            of_task.open();
-        });
-        done.wait();
-    })
+    let cpu = processor_time();
+    let (inner, of_task, done_by_task) = (pool.clone(), times.clone(), done.clone());
+    pool.spawn(move || {
+        for _ in 0..rounds {
+            let left = Arc::new(AtomicUsize::new(1));
+            let of_stolen = left.clone();
+            let begun = Instant::now();
+            // Relaxed, here and below: the number is all that is passed on.
+            inner.spawn(move || of_stolen.store(0, Ordering::Relaxed));
+            spin_until_zero(&left);
+            of_task.lock().push(begun.elapsed());
+        }
+        done_by_task.open();
+    });
+    done.wait();
+    let each = std::mem::take(&mut *times.lock());
+    Taken::median(each, processor_time() - cpu)
 }
 
 /// A worker that is busy leaves all of its tasks to the other.
