@@ -2,8 +2,8 @@
 //! that loaded libraries already have.
 
 use uruk_core::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
-    SymbolName, TaskPriority,
+    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SerialQueue,
+    SymbolFlags, SymbolName, TaskPriority,
 };
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
@@ -62,6 +62,18 @@ impl MaterializationUnit for LinkedUnit {
 
     fn priority(&self) -> TaskPriority {
         self.inner.priority()
+    }
+
+    fn serial_queue(&self) -> Option<SerialQueue> {
+        self.inner.serial_queue()
+    }
+
+    fn is_leaf(&self) -> bool {
+        self.inner.is_leaf()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.inner.memory_bytes()
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {

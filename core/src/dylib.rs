@@ -3,9 +3,10 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use crate::protocol::SessionState;
 use crate::protocol::dylib::RemovedDylib;
 use crate::protocol::ids::DylibId;
-use crate::resource::remove_resources;
+use crate::session::Live;
 use crate::sync::Arc;
 use crate::{
     DefineError, DefinitionGenerator, DylibError, ExecutionSession, GeneratorId, JitDylibLookupFlags,
@@ -185,8 +186,9 @@ impl JitDylib {
     ///
     /// Source: ORC `JITDylib::clear`.
     pub fn clear(&self) -> Result<(), RemoveError> {
-        let resources = self.session.transact_removal(|state, effects| state.clear(self.id, effects));
-        remove_resources(self.name.clone(), resources)
+        let clear = |state: &mut SessionState<Live>, effects: &mut _| state.clear(self.id, effects);
+        let (resources, removal) = self.session.transact_removal(clear, |resources| !resources.is_empty());
+        removal.map_or(Ok(()), |removal| removal.remove(self.name.clone(), resources))
     }
 
     fn removed_error(&self, removed: RemovedDylib, in_order: impl FnOnce(usize) -> Arc<str>) -> DylibError {
@@ -201,10 +203,12 @@ impl JitDylib {
 impl ExecutionSession {
     /// Removes a dylib and does not tell the platform. Says whether it was there.
     pub(crate) fn remove_untold(&self, dylib: &JitDylib) -> (bool, Result<(), RemoveError>) {
-        let (was_there, resources) = self.transact_removal(|state, effects| {
+        let remove = |state: &mut SessionState<Live>, effects: &mut _| {
             (state.has_dylib(dylib.id), state.remove_dylib(dylib.id, effects))
-        });
-        (was_there, remove_resources(dylib.name.clone(), resources))
+        };
+        let ((was_there, resources), removal) =
+            self.transact_removal(remove, |(_, resources)| !resources.is_empty());
+        (was_there, removal.map_or(Ok(()), |removal| removal.remove(dylib.name.clone(), resources)))
     }
 }
 

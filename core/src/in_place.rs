@@ -89,6 +89,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         if latch.is_open() {
             return Ok(());
         }
+        crate::refuse_wait_in_leaf()?;
         let _level = Level::nest()?;
         while !latch.is_open() {
             match next() {
@@ -101,6 +102,9 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
     }
 
     fn wait_until(&self, latch: &Latch, left: &dyn Fn() -> Duration) -> Result<bool, WaitError> {
+        if !latch.is_open() {
+            crate::refuse_wait_in_leaf()?;
+        }
         run_while(|| !latch.is_open() && !left().is_zero())?;
         // Nothing is left that this thread could do, or no time.
         Ok(latch.wait_while(left))
@@ -110,6 +114,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         let from = Arc::as_ptr(&self.tasks);
         let beneath = Beneath::of(from);
         let latch = self.tasks.close(&beneath);
+        let _level = Level::enter();
         // Tasks this thread queued would otherwise wait for this very call to return.
         while !latch.is_open() {
             match next() {
@@ -125,9 +130,21 @@ pub(crate) fn defer(task: Task) {
     enqueue(Queued { task, counted: None });
 }
 
-/// Runs the thread's queue, unless a loop further out does so anyway.
+/// Queues the end of a task that a dispatcher has refused: it runs if it tells somebody something, and is dropped otherwise.
+pub(crate) fn defer_refused(refused: Task) {
+    let (label, priority) = (refused.keep_label(), refused.priority());
+    defer(match refused.runs_when_refused() {
+        true => refused,
+        false => Task::new(label, priority, move || drop(refused)),
+    });
+}
+
+/// Runs the thread's queue, unless a loop further out does so anyway, or the end of the task that runs here will: what a
+/// dispatcher of threads has refused runs no more inside a call of that task than what an in-place one has queued.
 pub(crate) fn run_ready() {
-    if with(|thread| thread.depth > 0 || thread.queue.is_empty()).unwrap_or(true) {
+    if with(|thread| thread.depth > 0 || thread.queue.is_empty()).unwrap_or(true)
+        || crate::session::frame::is_inside_any()
+    {
         return;
     }
     let _level = Level::enter();
@@ -302,6 +319,22 @@ mod tests {
         });
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         dispatcher.shutdown();
+    }
+
+    #[test]
+    fn a_shutdown_runs_tasks_one_after_another() {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (inner, first, second) = (dispatcher.clone(), log.clone(), log.clone());
+        let runs = task(move || {
+            first.lock().push("first begins");
+            inner.run_ready();
+            first.lock().push("first ends");
+        });
+        dispatcher.dispatch(runs).unwrap();
+        dispatcher.dispatch(task(move || second.lock().push("second"))).unwrap();
+        dispatcher.shutdown();
+        assert_eq!(*log.lock(), ["first begins", "first ends", "second"]);
     }
 
     #[test]

@@ -100,11 +100,9 @@ impl ResourceTracker {
         let remove = |state: &mut SessionState<Live>, effects: &mut _| {
             state.remove_tracker(self.id_in(state), effects)
         };
-        let resources = self.0.dylib.session().transact_removal(remove);
-        if resources.is_empty() {
-            return Ok(());
-        }
-        remove_resources(self.0.dylib.shared_name(), resources)
+        let (resources, removal) =
+            self.0.dylib.session().transact_removal(remove, |resources| !resources.is_empty());
+        removal.map_or(Ok(()), |removal| removal.remove(self.0.dylib.shared_name(), resources))
     }
 
     /// Moves the tracker's symbols and resources to `destination`; this tracker is defunct afterwards.

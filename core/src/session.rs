@@ -15,12 +15,15 @@ mod hand_on;
 pub(crate) mod holding;
 mod lock_holds;
 mod metrics;
+mod queued_unit;
 mod ready;
+pub(crate) mod removal;
 mod slices;
 mod why;
 
 use std::fmt;
 
+use crate::hints::Hints;
 use crate::protocol::absolute::Addresses;
 use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
@@ -60,6 +63,9 @@ pub use metrics::SessionMetrics;
 /// Any thread may use it, but not from the destructor of a thread-local value: what tells writers that a thread still
 /// reads Ready symbols is such a value itself and may be gone by then. Whatever finds, publishes or removes something
 /// Ready panics in that case, and a panic in such a destructor ends the process.
+///
+/// The last handle that goes frees what is left, unless something in the session holds a handle itself, as a re-export does of
+/// the dylib it leads to: [`close`](Self::close) what shall surely be gone.
 ///
 /// Source: ORC `ExecutionSession`.
 #[derive(Clone)]
@@ -178,12 +184,12 @@ impl ExecutionSession {
         completion: Completion,
         aliases: Vec<AliasEdge>,
     ) -> Option<QueryId> {
-        let LookupRequest { kind, order, symbols, required_state, deadline } = request;
+        let LookupRequest { kind, order, symbols, required_state, deadline, priority } = request;
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let completion = self.judged(completion, deadline);
         match self.search(kind, &order, symbols, required_state) {
             Ok(mut search) => {
-                search.aliases = aliases;
+                (search.aliases, search.priority) = (aliases, priority);
                 let name = |position: usize| order[position].0.shared_name();
                 self.lodge(search, completion, name, expired)
             }
@@ -204,12 +210,9 @@ impl ExecutionSession {
     ) -> Option<QueryId> {
         let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let _entered = span.enter();
-        self.transact(|state, effects| {
-            let query = state.lookup(search, completion, name, effects)?;
-            if expired {
-                state.expire(query, effects);
-            }
-            Some(query)
+        self.transact(|state, effects| match expired {
+            true => state.lookup_too_late(search, completion, name, effects),
+            false => state.lookup(search, completion, name, effects),
         })
     }
 
@@ -321,6 +324,8 @@ impl ExecutionSession {
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
+            serial_queue: unit.serial_queue(),
+            hints: Hints::default().leaf(unit.is_leaf()).holding(unit.memory_bytes()),
             number: None,
             by_task: self.in_task(),
         };

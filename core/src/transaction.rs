@@ -17,18 +17,25 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::error::Error;
+mod refused;
+
 use std::fmt;
 
 use crate::protocol::ids::DylibId;
 use crate::protocol::transaction::{Change, Refusal, RefusedChanges, RemovedResources};
 use crate::resource::remove_resources;
 use crate::session::Unit;
+use crate::session::removal::RemovalTask;
 use crate::sync::{Arc, unique, weakened};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, MaterializationUnit,
     RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName,
 };
+
+pub use refused::{RefusedTransaction, TransactionError};
+
+/// What trackers held that a transaction has removed, by dylib.
+type Removed = Vec<RemovedResources<Box<dyn Resource>>>;
 
 /// Changes of a session that happen together or not at all.
 ///
@@ -53,56 +60,6 @@ struct Step {
     tracker: Option<ResourceTracker>,
     /// The step cannot be made in this session.
     foreign: Option<Arc<str>>,
-}
-
-/// A transaction that changed nothing, with all that it was made of.
-///
-/// Drop it, and the units are dropped here and now; or commit the transaction again once the reason is gone.
-pub struct RefusedTransaction {
-    /// The transaction as it was. Its units have not been touched.
-    pub transaction: Transaction,
-    /// Which step was refused, and why.
-    pub error: TransactionError,
-}
-
-/// Why a transaction was refused. Nothing has changed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransactionError {
-    /// A definition was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
-    Define {
-        /// Which step, from 0.
-        step: usize,
-        /// Why.
-        source: DefineError,
-    },
-    /// A removal was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
-    Remove {
-        /// Which step, from 0.
-        step: usize,
-        /// Why.
-        source: RemoveError,
-    },
-    /// A change of a link order was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
-    LinkOrder {
-        /// Which step, from 0.
-        step: usize,
-        /// Why.
-        source: DylibError,
-    },
-    /// A step names a dylib of another session.
-    #[error(
-        "step {step} of the transaction was refused, and nothing was changed: dylib `{dylib}` belongs to another session"
-    )]
-    Foreign {
-        /// Which step, from 0.
-        step: usize,
-        /// The dylib.
-        dylib: Arc<str>,
-    },
 }
 
 impl Transaction {
@@ -227,11 +184,10 @@ impl Transaction {
         }
         let changes = std::mem::take(&mut self.changes);
         match self.commit_at_once(changes) {
-            Ok(resources) => {
-                for (dylib, resources) in resources {
-                    let name = self.name_of(dylib);
-                    if let Err(error) = remove_resources(name, resources) {
-                        self.session.report(SessionError::Remove(error));
+            Ok(removals) => {
+                for (resources, removal) in removals {
+                    if let Some(removal) = removal {
+                        removal.run(|| self.remove_all(resources));
                     }
                 }
                 Ok(())
@@ -282,20 +238,30 @@ impl Transaction {
         }
     }
 
+    fn remove_all(&self, removed: Removed) {
+        for (dylib, resources) in removed {
+            if let Err(error) = remove_resources(self.name_of(dylib), resources) {
+                self.session.report(SessionError::Remove(error));
+            }
+        }
+    }
+
+    /// Gives what was removed and the task of its removal.
     fn commit_at_once(
         &self,
         changes: Vec<Change<Unit>>,
-    ) -> Result<Vec<RemovedResources<Box<dyn Resource>>>, RefusedChanges<Unit>> {
+    ) -> Result<Vec<(Removed, Option<RemovalTask>)>, RefusedChanges<Unit>> {
+        let commit = |changes| {
+            let (removed, removal) = self.session.transact_removal(
+                |state, effects| state.commit(changes, effects),
+                |removed| removed.as_ref().is_ok_and(|removed| removed.iter().any(|(_, it)| !it.is_empty())),
+            );
+            removed.map(|removed| (removed, removal))
+        };
         if weakened("transaction::commits_step_by_step") {
-            let alone =
-                |change| self.session.transact_removal(|state, effects| state.commit(vec![change], effects));
-            return changes
-                .into_iter()
-                .map(alone)
-                .collect::<Result<Vec<_>, _>>()
-                .map(|parts| parts.into_iter().flatten().collect());
+            return changes.into_iter().map(|change| commit(vec![change])).collect();
         }
-        self.session.transact_removal(|state, effects| state.commit(changes, effects))
+        Ok(vec![commit(changes)?])
     }
 
     fn add_definition(
@@ -411,32 +377,5 @@ impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dylibs = self.steps.iter().map(|step| step.dylib.name());
         f.debug_struct("Transaction").field("steps", &dylibs.collect::<Vec<_>>()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for RefusedTransaction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RefusedTransaction")
-            .field("error", &self.error)
-            .field("transaction", &self.transaction)
-            .finish()
-    }
-}
-
-impl fmt::Display for RefusedTransaction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl Error for RefusedTransaction {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error.source()
-    }
-}
-
-impl From<RefusedTransaction> for TransactionError {
-    fn from(refused: RefusedTransaction) -> Self {
-        refused.error
     }
 }

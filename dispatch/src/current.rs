@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use uruk_core::Task;
 use uruk_core::sync::Arc;
 
+use crate::limits::Charge;
+use crate::metrics::Queued;
 use crate::pool::Pool;
 use crate::queues::Local;
 
@@ -24,15 +25,26 @@ pub(crate) struct Worker {
     pub(crate) pool: Arc<Pool>,
     pub(crate) number: usize,
     /// The slot, while a task runs and has not blocked. The worker's loop holds it otherwise.
-    slot: RefCell<Option<Local<Task>>>,
+    slot: RefCell<Option<Local<Queued>>>,
     /// How many calls of `Pool::blocking` the thread is inside of.
     pub(crate) blocks: Cell<usize>,
+    /// Whether it goes on with its task after a wait, without a slot.
+    pub(crate) surplus: Cell<bool>,
+    /// What the running task counts for.
+    pub(crate) charge: Cell<Charge>,
 }
 
 impl Worker {
     /// Makes the running thread a worker of `pool`, until [`Worker::leave`].
     pub(crate) fn enter(pool: Arc<Pool>, number: usize) -> Rc<Self> {
-        let worker = Rc::new(Self { pool, number, slot: RefCell::new(None), blocks: Cell::new(0) });
+        let worker = Rc::new(Self {
+            pool,
+            number,
+            slot: RefCell::new(None),
+            blocks: Cell::new(0),
+            surplus: Cell::new(false),
+            charge: Cell::new(Charge::NONE),
+        });
         CURRENT.with(|current| *current.borrow_mut() = Some(worker.clone()));
         worker
     }
@@ -42,18 +54,30 @@ impl Worker {
         CURRENT.with(|current| current.borrow_mut().take());
     }
 
+    /// The thread has a slot again, or waits again, or ends.
+    pub(crate) fn no_longer_surplus(&self) {
+        if self.surplus.replace(false) {
+            self.pool.counters.blocks_over.increment();
+        }
+    }
+
     /// Lays down the slot for the task that runs next.
-    pub(crate) fn lend(&self, slot: Local<Task>) {
+    pub(crate) fn lend(&self, slot: Local<Queued>) {
         *self.slot.borrow_mut() = Some(slot);
     }
 
     /// Takes the slot, if the thread holds one.
-    pub(crate) fn take(&self) -> Option<Local<Task>> {
+    pub(crate) fn take(&self) -> Option<Local<Queued>> {
         self.slot.borrow_mut().take()
     }
 
+    /// Whether the thread holds a slot.
+    pub(crate) fn holds_slot(&self) -> bool {
+        self.slot.borrow().is_some()
+    }
+
     /// Looks at the slot, if the thread holds one.
-    pub(crate) fn with_slot<R>(&self, f: impl FnOnce(&Local<Task>) -> R) -> Option<R> {
+    pub(crate) fn with_slot<R>(&self, f: impl FnOnce(&Local<Queued>) -> R) -> Option<R> {
         self.slot.borrow().as_ref().map(f)
     }
 }

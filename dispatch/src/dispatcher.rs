@@ -1,9 +1,10 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
 use uruk_core::sync::{Arc, Latch};
-use uruk_core::{Task, TaskDispatcher, WaitError};
+use uruk_core::{Task, TaskDispatcher, TaskPriority, WaitError, refuse_wait_in_leaf};
 
 use crate::current;
+use crate::limits::Bounds;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::sleep::SLOTS_MAX;
@@ -48,6 +49,11 @@ pub struct WorkStealingTaskDispatcherBuilder {
     workers: usize,
     stack_size_bytes: usize,
     thread_name_prefix: String,
+    speculative_queue_max: usize,
+    idle_queue_max: usize,
+    memory_bytes_max: usize,
+    background_workers_max: Option<usize>,
+    measure_waits: bool,
 }
 
 /// Why a dispatcher was not built.
@@ -62,6 +68,18 @@ pub enum BuildError {
         /// The most that is possible.
         max: usize,
     },
+    /// No thread can be called that.
+    #[error("worker threads cannot be called {prefix:?}: a thread's name contains no NUL")]
+    ThreadName {
+        /// What was asked for.
+        prefix: String,
+    },
+    /// Rayon's global pool, in which tasks were to run, cannot be had.
+    #[error("rayon has no global pool here: {reason}; build a pool and hand that over")]
+    NoGlobalPool {
+        /// What rayon said.
+        reason: String,
+    },
 }
 
 /// LLVM recurses over expressions: one of 200,000 levels overflows 8 MiB. Stacks are reserved, not touched, so a large
@@ -75,6 +93,11 @@ impl WorkStealingTaskDispatcher {
             workers: threads_of_this_machine(),
             stack_size_bytes: STACK_SIZE_BYTES,
             thread_name_prefix: "uruk-worker".to_owned(),
+            speculative_queue_max: usize::MAX,
+            idle_queue_max: usize::MAX,
+            memory_bytes_max: usize::MAX,
+            background_workers_max: None,
+            measure_waits: false,
         }
     }
 
@@ -87,8 +110,9 @@ impl WorkStealingTaskDispatcher {
     ///
     /// # Errors
     /// [`WaitError`] if the operating system refused another thread and this is the last one that runs queued
-    /// tasks; `block` has not been run then.
+    /// tasks, or if the thread runs a [leaf](Task::leaf); `block` has not been run then.
     pub fn blocking<R>(&self, block: impl FnOnce() -> R) -> Result<R, WaitError> {
+        refuse_wait_in_leaf()?;
         self.pool.blocking(block)
     }
 
@@ -120,15 +144,74 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
+    /// How many speculative tasks may be queued before those who would bring about more are [told](TaskDispatcher::admits) or
+    /// [wait](TaskDispatcher::wait_for_room). Any number unless set.
+    ///
+    /// A task that is dispatched is queued whatever the limit: what has been claimed must run. So threads that ask at the same
+    /// moment may exceed it by what each of them brings about.
+    pub fn speculative_queue_max(mut self, tasks: usize) -> Self {
+        self.speculative_queue_max = tasks;
+        self
+    }
+
+    /// The same for idle tasks.
+    pub fn idle_queue_max(mut self, tasks: usize) -> Self {
+        self.idle_queue_max = tasks;
+        self
+    }
+
+    /// How much memory tasks may [hold](Task::memory_bytes) that have started, or are demanded, and have not ended. Any amount
+    /// unless set.
+    ///
+    /// While there is as much or more, only demanded tasks start, and who would bring about work in the background is told or
+    /// waits once a task of its priority is queued. What demanded tasks hold counts and may exceed it by any amount; the
+    /// others exceed it by what the last to start hold, one for each worker. If no task is at work, blocked ones
+    /// aside, one starts in any case: so it delays nothing for ever.
+    pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
+        self.memory_bytes_max = bytes;
+        self
+    }
+
+    /// How many workers may run speculative and idle tasks at once; at least one. All but one unless set, so that what is
+    /// demanded finds a worker free of them. A task that blocks does not count, and goes on when its wait is over.
+    pub fn background_workers_max(mut self, workers: usize) -> Self {
+        self.background_workers_max = Some(workers);
+        self
+    }
+
+    /// Measures how long tasks wait for their start ([`Metrics::waits`]), which costs a look at a clock when a task, or a batch of
+    /// them, is dispatched, and another when it starts.
+    pub fn measure_waits(mut self) -> Self {
+        self.measure_waits = true;
+        self
+    }
+
     /// Builds the pool. Starts no thread.
     ///
     /// # Errors
-    /// [`BuildError::WorkerCount`] for no worker, or more than the pool can count.
+    /// [`BuildError::WorkerCount`] for no worker, or more than the pool can count; [`BuildError::ThreadName`].
     pub fn build(self) -> Result<WorkStealingTaskDispatcher, BuildError> {
         if !(1..=SLOTS_MAX).contains(&self.workers) {
             return Err(BuildError::WorkerCount { workers: self.workers, max: SLOTS_MAX });
         }
-        let pool = Pool::new(self.workers, self.thread_name_prefix, self.stack_size_bytes);
+        if self.thread_name_prefix.contains('\0') {
+            return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
+        }
+        let background = self.background_workers_max;
+        let bounds = Bounds {
+            queued_max: [self.idle_queue_max, self.speculative_queue_max],
+            memory_bytes_max: self.memory_bytes_max,
+            background_workers_max: background
+                .unwrap_or_else(|| Bounds::background_workers_of(self.workers))
+                .max(1),
+        };
+        let pool = Pool::new(
+            self.workers,
+            self.thread_name_prefix,
+            self.stack_size_bytes,
+            bounds,
+            self.measure_waits,
+        );
         Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })
     }
 }
@@ -152,11 +235,25 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
     }
 
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
-        self.pool.wait(latch)
+        if latch.is_open() { Ok(()) } else { self.blocking(|| latch.wait()) }
     }
 
     fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
-        self.pool.blocking(block)
+        WorkStealingTaskDispatcher::blocking(self, block)
+    }
+
+    fn admits(&self, priority: TaskPriority, count: usize) -> bool {
+        self.pool.admits(priority, count)
+    }
+
+    /// # Errors
+    /// As [`TaskDispatcher::blocking`].
+    fn wait_for_room(&self, priority: TaskPriority) -> Result<(), WaitError> {
+        if self.pool.admits(priority, 1) {
+            return Ok(());
+        }
+        refuse_wait_in_leaf()?;
+        self.pool.wait_for_room(priority)
     }
 
     fn shutdown(&self) {

@@ -11,7 +11,7 @@
 
 use crossbeam_utils::CachePadded;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
-use uruk_core::sync::{Condvar, Mutex};
+use uruk_core::sync::{Condvar, Mutex, weakened};
 
 /// See the module.
 #[derive(Debug)]
@@ -46,7 +46,9 @@ impl Gate {
     pub(crate) fn enter(&self, count: usize) -> bool {
         // Relaxed: the task travels through a queue, which orders what it carries; only the order of changes of
         // this one word decides between admission and closing.
+        let early = weakened("pool::admits_by_an_earlier_look").then(|| !self.is_closed());
         let admitted = self.word.fetch_add(count * TASK, Ordering::Relaxed) & CLOSED == 0;
+        let admitted = early.unwrap_or(admitted);
         if !admitted {
             self.leave_many(count);
         }

@@ -7,6 +7,7 @@
 //! | `worker.rs` | the loop of one thread: own queue, search, sleep; runs tasks and survives their panics |
 //! | `queues.rs` | where tasks wait: a deque per slot, an injector per priority; the seam that models replace |
 //! | `sleep.rs` | the parking protocol, with its states and proof |
+//! | `limits.rs` | how much work in the background may queue up, hold in memory, and run at once |
 //! | `gate.rs` | admits tasks until closed, knows when the last one has ended |
 //! | `threads.rs` | starts, names, retires and joins threads |
 //! | `current.rs` | which worker the running thread is |
@@ -26,6 +27,7 @@
 mod current;
 mod dispatcher;
 mod gate;
+mod limits;
 mod metrics;
 mod pool;
 // Rayon's own threads cannot be modelled.
@@ -42,6 +44,6 @@ pub mod sleep;
 
 pub use current::current_worker;
 pub use dispatcher::{BuildError, WorkStealingTaskDispatcher, WorkStealingTaskDispatcherBuilder};
-pub use metrics::{Metrics, PerPriority};
+pub use metrics::{Metrics, PerPriority, WaitHistogram};
 #[cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
 pub use rayon::{RayonMetrics, RayonTaskDispatcher, RayonTaskDispatcherBuilder};

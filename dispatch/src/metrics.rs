@@ -4,6 +4,8 @@
 //! Nothing depends on them: they order nothing, and a snapshot taken while tasks run may be a few tasks
 //! off. Model builds leave them out.
 
+mod waits;
+
 use std::fmt;
 use std::ops::Index;
 
@@ -12,35 +14,45 @@ use uruk_core::TaskPriority;
 
 use crate::queues::PRIORITIES;
 
+pub use waits::WaitHistogram;
+pub(crate) use waits::{Queued, Stopwatch, WaitCounters};
+
 /// A snapshot of the pool's counters.
 ///
-/// Gauges (`threads`, `blocked`, `parked`, `running`, `queued`) say how it is now; the others count since the pool was built.
-/// A snapshot is not one moment: counters are read one after another.
+/// Gauges (`threads`, `blocked`, `surplus`, `parked`, `running`, `queued`) say how it is now; the others count since the pool was
+/// built. A snapshot is not one moment: counters are read one after another. But they change and are read in such an order that
+/// it never shows more `threads` than `workers`, `blocked` and `surplus` together, as there never are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
     /// Slots: how many tasks may run at once, blocked ones not counted.
     pub workers: usize,
-    /// Threads alive.
+    /// Threads that run tasks, look for some, are parked or blocked: all but those at their very end.
     pub threads: usize,
     /// Threads blocked in a wait inside a task.
     pub blocked: usize,
+    /// Threads that go on after a wait while other threads have taken all slots; they retire when their task ends or get a slot that
+    /// is vacant by then.
+    pub surplus: usize,
     /// Threads asleep for want of work.
     pub parked: usize,
     /// Tasks being run, those that are blocked included.
-    pub running: usize,
+    pub running: PerPriority<usize>,
     /// Tasks waiting to be run.
     pub queued: PerPriority<usize>,
     /// Tasks that ended, those that panicked included.
     pub finished: u64,
     /// Tasks that ended in a panic.
     pub panicked: u64,
-    /// Tasks taken from another worker's queue.
+    /// Tasks taken from another worker's queue. All were demanded: others wait in queues that are nobody's own.
     pub stolen: u64,
     /// Times that a thread went to sleep for want of work.
     pub slept: u64,
-    /// Times that another thread took the slot of a blocked one.
-    pub replaced: u64,
+    /// Times that another thread took the slot of a blocked one, by the priority of the blocked task.
+    pub replaced: PerPriority<u64>,
+    /// How long tasks waited between their dispatch and their start, in microseconds; empty unless
+    /// [measured](crate::WorkStealingTaskDispatcherBuilder::measure_waits).
+    pub waits: PerPriority<WaitHistogram>,
     /// Threads started.
     pub started_threads: u64,
     /// Threads that the operating system refused to start.
@@ -83,9 +95,14 @@ impl<T: fmt::Debug> fmt::Debug for PerPriority<T> {
 pub(crate) struct Counters {
     /// One per slot, and a last one for threads that are not workers.
     stripes: Box<[CachePadded<Stripe>]>,
-    pub(crate) threads: Counter,
-    pub(crate) blocked: Counter,
-    pub(crate) replaced: Counter,
+    pub(crate) begun_threads: Counter,
+    pub(crate) ended_threads: Counter,
+    /// Times that a thread began to block; that its wait was over; that it had a slot again or no task any more. All but the outermost
+    /// of nested blocks are left out.
+    pub(crate) blocks_begun: Counter,
+    pub(crate) blocks_ended: Counter,
+    pub(crate) blocks_over: Counter,
+    pub(crate) replaced: [Counter; PRIORITIES],
     pub(crate) started_threads: Counter,
     pub(crate) refused_threads: Counter,
 }
@@ -95,19 +112,23 @@ pub(crate) struct Counters {
 pub(crate) struct Stripe {
     pub(crate) queued: [Counter; PRIORITIES],
     pub(crate) started: [Counter; PRIORITIES],
-    pub(crate) finished: Counter,
+    pub(crate) finished: [Counter; PRIORITIES],
     pub(crate) panicked: Counter,
     pub(crate) stolen: Counter,
     pub(crate) slept: Counter,
+    pub(crate) waits: [WaitCounters; PRIORITIES],
 }
 
 impl Counters {
     pub(crate) fn new(slots: usize) -> Self {
         Self {
             stripes: (0..=slots).map(|_| CachePadded::default()).collect(),
-            threads: Counter::default(),
-            blocked: Counter::default(),
-            replaced: Counter::default(),
+            begun_threads: Counter::default(),
+            ended_threads: Counter::default(),
+            blocks_begun: Counter::default(),
+            blocks_ended: Counter::default(),
+            blocks_over: Counter::default(),
+            replaced: Default::default(),
             started_threads: Counter::default(),
             refused_threads: Counter::default(),
         }
@@ -127,20 +148,32 @@ impl Counters {
     pub(crate) fn snapshot(&self) -> Metrics {
         // Later stages are read before earlier ones, so that a task in flight is rather seen queued or running
         // twice than never.
-        let finished = self.sum(|stripe| &stripe.finished);
+        let finished: [u64; PRIORITIES] = std::array::from_fn(|p| self.sum(|stripe| &stripe.finished[p]));
         let started: [u64; PRIORITIES] = std::array::from_fn(|p| self.sum(|stripe| &stripe.started[p]));
+        let running = std::array::from_fn(|p| started[p].saturating_sub(finished[p]) as usize);
+        let mut waits = [WaitHistogram::default(); PRIORITIES];
+        for stripe in &self.stripes {
+            stripe.waits.iter().zip(&mut waits).for_each(|(counters, sum)| counters.add_to(sum));
+        }
         let queued =
             std::array::from_fn(|p| self.sum(|stripe| &stripe.queued[p]).saturating_sub(started[p]) as usize);
+        // Begun threads and what is over first, ended ones and begun blocks last: what happens in between can only make the first
+        // side of `threads <= workers + blocked + surplus` too small, and the second too large.
+        let (begun_threads, over) = (self.begun_threads.get(), self.blocks_over.get());
+        let blocks_ended = self.blocks_ended.get();
+        let (blocks_begun, ended_threads) = (self.blocks_begun.get(), self.ended_threads.get());
         Metrics {
-            threads: self.threads.get() as usize,
-            blocked: self.blocked.get() as usize,
-            running: started.iter().sum::<u64>().saturating_sub(finished) as usize,
+            threads: begun_threads.saturating_sub(ended_threads) as usize,
+            blocked: blocks_begun.saturating_sub(blocks_ended) as usize,
+            surplus: blocks_ended.saturating_sub(over) as usize,
+            running: PerPriority(running),
             queued: PerPriority(queued),
-            finished,
+            waits: PerPriority(waits),
+            finished: finished.iter().sum(),
             panicked: self.sum(|stripe| &stripe.panicked),
             stolen: self.sum(|stripe| &stripe.stolen),
             slept: self.sum(|stripe| &stripe.slept),
-            replaced: self.replaced.get(),
+            replaced: PerPriority(std::array::from_fn(|p| self.replaced[p].get())),
             started_threads: self.started_threads.get(),
             refused_threads: self.refused_threads.get(),
             ..Metrics::default()

@@ -11,12 +11,13 @@
 //! `sleep` counts the slot as vacant, and taken after, so that whoever may take one finds one. No user code runs
 //! under either lock (`vacated`, `threads`).
 
-use uruk_core::sync::{Arc, Latch, Mutex};
+use uruk_core::sync::{Arc, Mutex, weakened};
 use uruk_core::{Task, TaskPriority, WaitError};
 
 use crate::current::{self, Worker};
 use crate::gate::Gate;
-use crate::metrics::{Counters, Metrics};
+use crate::limits::{Bounds, Limits};
+use crate::metrics::{Counters, Metrics, Queued, Stopwatch};
 use crate::queues::{Local, Queues};
 use crate::sleep::{Sleep, Wake};
 use crate::threads::Threads;
@@ -25,10 +26,12 @@ use crate::worker;
 /// The shared state of a pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    pub(crate) queues: Queues<Task>,
+    pub(crate) queues: Queues<Queued>,
     pub(crate) sleep: Sleep,
     pub(crate) gate: Gate,
+    pub(crate) limits: Limits,
     pub(crate) counters: Counters,
+    pub(crate) stopwatch: Stopwatch,
     /// Slots that no thread holds.
     vacated: Mutex<Vec<Vacated>>,
     threads: Threads,
@@ -38,30 +41,39 @@ pub(crate) struct Pool {
 /// A slot without a thread.
 #[derive(Debug)]
 pub(crate) struct Vacated {
-    pub(crate) slot: Local<Task>,
-    /// Whether its last holder left it in order to block; whoever takes it then is a replacement.
-    blocked: bool,
+    pub(crate) slot: Local<Queued>,
+    /// The priority of the task that blocked, if that is why its last holder left it; whoever takes it then is a
+    /// replacement.
+    blocked: Option<TaskPriority>,
 }
 
 impl Vacated {
     /// Tells those who watch this thread, which has taken the slot, if it replaces another.
     pub(crate) fn tell(&self) {
-        if self.blocked {
+        if self.blocked.is_some() {
             tracing::debug!(slot = self.slot.slot(), "replaces a blocked worker");
         }
     }
 }
 
 impl Pool {
-    pub(crate) fn new(slots: usize, thread_name_prefix: String, stack_size_bytes: usize) -> Self {
+    pub(crate) fn new(
+        slots: usize,
+        thread_name_prefix: String,
+        stack_size_bytes: usize,
+        bounds: Bounds,
+        measures_waits: bool,
+    ) -> Self {
         let (queues, locals) = Queues::new(slots);
         // Reversed: slots are taken from the end, and slot 0 is to be the first.
-        let vacated = locals.into_iter().rev().map(|slot| Vacated { slot, blocked: false }).collect();
+        let vacated = locals.into_iter().rev().map(|slot| Vacated { slot, blocked: None }).collect();
         Self {
             queues,
             sleep: Sleep::new(slots),
             gate: Gate::new(),
+            limits: Limits::new(bounds),
             counters: Counters::new(slots),
+            stopwatch: Stopwatch::new(measures_waits),
             vacated: Mutex::new(vacated),
             threads: Threads::new(thread_name_prefix, stack_size_bytes),
             slots,
@@ -77,8 +89,8 @@ impl Pool {
         if !self.gate.enter(1) {
             return Err(task);
         }
-        self.enqueue(std::iter::once(task));
-        if self.follow(self.sleep.notify()) {
+        let highest = self.enqueue(std::iter::once(task));
+        if self.call_for(highest) {
             return Ok(());
         }
         // Nothing to take means that a thread appeared after all.
@@ -93,8 +105,8 @@ impl Pool {
         if count == 0 || !self.gate.enter(count) {
             return;
         }
-        self.enqueue(tasks.drain(..));
-        if !self.follow(self.sleep.notify()) {
+        let highest = self.enqueue(tasks.drain(..));
+        if !self.call_for(highest) {
             tasks.extend(std::iter::from_fn(|| self.take_unstarted()).take(count));
         }
     }
@@ -104,7 +116,7 @@ impl Pool {
     /// Each dispatch has tried already; this is for tasks whose dispatch relied on the attempt of another thread.
     pub(crate) fn settle(self: &Arc<Self>) {
         let nobody = self.sleep.counts().vacant as usize == self.slots;
-        if nobody && self.queues.any_waiting() && !self.follow(self.sleep.notify()) {
+        if nobody && self.any_startable() && !self.follow(self.sleep.notify()) {
             self.give_up_queued();
         }
     }
@@ -120,25 +132,56 @@ impl Pool {
         let span = tracing::debug_span!("dispatch.block");
         let _entered = span.enter();
         let Some(worker) = current::worker_of(self) else { return Ok(block()) };
-        // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
-        if let Some(slot) = worker.take() {
-            self.vacate(&worker, slot)?;
+        let (blocked, lifted) = Blocked::begin(self, &worker);
+        match worker.take() {
+            Some(slot) => self.vacate(&worker, slot)?,
+            // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
+            None => self.look_if(lifted),
         }
-        let blocked = Blocked::begin(self, &worker);
         let result = block();
         drop(blocked);
         Ok(result)
     }
 
-    /// Blocks until the latch is open; see [`Pool::blocking`].
-    pub(crate) fn wait(self: &Arc<Self>, latch: &Latch) -> Result<(), WaitError> {
-        if latch.is_open() { Ok(()) } else { self.blocking(|| latch.wait()) }
+    /// Whether the limits would let `count` more tasks of `priority` come. A closed pool has better reasons to refuse them.
+    pub(crate) fn admits(&self, priority: TaskPriority, count: usize) -> bool {
+        self.gate.is_closed() || self.limits.admits(priority, count)
+    }
+
+    /// Blocks until there is room for a task of `priority`, or the pool is closed; see [`Pool::blocking`].
+    pub(crate) fn wait_for_room(self: &Arc<Self>, priority: TaskPriority) -> Result<(), WaitError> {
+        self.blocking(|| self.limits.wait_for_room(priority, || self.gate.is_closed()))
+    }
+
+    /// Whether a task is queued that no limit holds back.
+    pub(crate) fn any_startable(&self) -> bool {
+        // Mostly nothing waits, or all may start: then the limits need not be asked twice.
+        self.queues.any_waiting(TaskPriority::Idle)
+            && match self.floor() {
+                TaskPriority::Idle => true,
+                floor => self.queues.any_waiting(floor),
+            }
+    }
+
+    /// The lowest priority of which a task may start now.
+    pub(crate) fn floor(&self) -> TaskPriority {
+        self.limits.floor(|| self.sleep.all_idle())
+    }
+
+    /// To be called by a thread that may have `lifted` a limit and holds no slot, so that it will not search.
+    pub(crate) fn look_if(self: &Arc<Self>, lifted: bool) {
+        if lifted {
+            self.follow(self.sleep.lifted(|| self.any_startable()));
+        }
     }
 
     /// Refuses tasks from now on, and lets threads end once nothing is queued. Does not wait.
     pub(crate) fn close(&self) {
         if self.gate.close() {
-            self.sleep.wake_all();
+            if !weakened("pool::closes_without_waking") {
+                self.sleep.wake_all();
+            }
+            self.limits.close();
         }
     }
 
@@ -165,12 +208,12 @@ impl Pool {
     }
 
     /// Takes a vacant slot, if there is one; at work from then on.
-    pub(crate) fn occupy(&self) -> Option<Local<Task>> {
+    pub(crate) fn occupy(&self) -> Option<Local<Queued>> {
         self.sleep.occupy().then(|| self.take_vacated().slot)
     }
 
     /// The same for a thread that has lost its own slot, which may thus replace another that blocks.
-    pub(crate) fn occupy_as_replacement(&self) -> Option<Local<Task>> {
+    pub(crate) fn occupy_as_replacement(&self) -> Option<Local<Queued>> {
         self.sleep.occupy().then(|| {
             let vacated = self.replace();
             vacated.tell();
@@ -179,13 +222,12 @@ impl Pool {
     }
 
     /// Lays down a slot. To be followed by the change of `sleep` that counts it as vacant.
-    pub(crate) fn put_back(&self, slot: Local<Task>) {
-        self.vacated.lock().push(Vacated { slot, blocked: false });
+    pub(crate) fn put_back(&self, slot: Local<Queued>) {
+        self.vacated.lock().push(Vacated { slot, blocked: None });
     }
 
     /// The last thing that a worker does.
     pub(crate) fn thread_ended(&self, number: usize) {
-        self.counters.threads.decrement();
         self.threads.ended(number);
     }
 
@@ -194,12 +236,23 @@ impl Pool {
         Metrics { workers: self.slots, parked, ..self.counters.snapshot() }
     }
 
-    /// Demanded tasks of a worker go to its own deque, all others to the shared queues.
-    fn enqueue(&self, tasks: impl Iterator<Item = Task>) {
+    /// Sees to it that somebody looks for what has been queued, unless a limit holds all of it back. Says whether anybody is
+    /// left to run it.
+    fn call_for(self: &Arc<Self>, highest: TaskPriority) -> bool {
+        self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= self.floor()))
+    }
+
+    /// Demanded tasks of a worker go to its own deque, all others to the shared queues. Gives the highest priority of all.
+    fn enqueue(&self, tasks: impl Iterator<Item = Task>) -> TaskPriority {
         let worker = current::worker_of(self);
+        let mut highest = TaskPriority::Idle;
+        // One look at the clock for all of them.
+        let now = self.stopwatch.now();
         for task in tasks {
             let priority = task.priority();
-            let mut task = Some(task);
+            highest = highest.max(priority);
+            self.limits.queue(&task);
+            let mut task = Some(Queued::new(task, now));
             if priority == TaskPriority::Demanded
                 && let Some(worker) = &worker
             {
@@ -213,6 +266,7 @@ impl Pool {
                 self.queues.inject(priority, task);
             }
         }
+        highest
     }
 
     fn start_thread(self: &Arc<Self>) -> bool {
@@ -226,14 +280,14 @@ impl Pool {
                 worker::run(pool, number, vacated);
             }
         };
-        self.counters.threads.increment();
+        self.counters.begun_threads.increment();
         match self.threads.start(body) {
             Ok(()) => {
                 self.counters.started_threads.increment();
                 true
             }
             Err(error) => {
-                self.counters.threads.decrement();
+                self.counters.ended_threads.increment();
                 self.counters.refused_threads.increment();
                 let vacated = hand_over.lock().take().expect("no thread was started to take it");
                 self.put_back(vacated.slot);
@@ -244,9 +298,17 @@ impl Pool {
         }
     }
 
-    fn vacate(self: &Arc<Self>, worker: &Worker, slot: Local<Task>) -> Result<(), WaitError> {
-        self.vacated.lock().push(Vacated { slot, blocked: true });
-        if !self.follow(self.sleep.vacate(|| self.queues.any_waiting()))
+    fn vacate(self: &Arc<Self>, worker: &Worker, slot: Local<Queued>) -> Result<(), WaitError> {
+        let vacated = Vacated { slot, blocked: Some(worker.charge.get().priority) };
+        let wake = if weakened("pool::counts_a_slot_before_it_lies_there") {
+            let wake = self.sleep.vacate(|| self.any_startable());
+            self.vacated.lock().push(vacated);
+            wake
+        } else {
+            self.vacated.lock().push(vacated);
+            self.sleep.vacate(|| self.any_startable())
+        };
+        if !self.follow(wake)
             && let Some(slot) = self.occupy()
         {
             worker.lend(slot);
@@ -262,8 +324,8 @@ impl Pool {
 
     fn replace(&self) -> Vacated {
         let vacated = self.take_vacated();
-        if vacated.blocked {
-            self.counters.replaced.increment();
+        if let Some(priority) = vacated.blocked {
+            self.counters.replaced[priority as usize].increment();
         }
         vacated
     }
@@ -276,8 +338,9 @@ impl Pool {
 
     /// Takes a queued task out of the pool's care.
     fn take_unstarted(&self) -> Option<Task> {
-        let task = self.queues.take_any()?;
+        let task = self.queues.take_any()?.task;
         self.counters.outside().queued[task.priority() as usize].decrement();
+        self.limits.give_up(&task);
         self.gate.leave();
         Some(task)
     }
@@ -291,13 +354,16 @@ struct Blocked<'a> {
 }
 
 impl<'a> Blocked<'a> {
-    fn begin(pool: &'a Pool, worker: &'a Worker) -> Self {
+    /// Says too whether a limit may have been lifted by it.
+    fn begin(pool: &'a Pool, worker: &'a Worker) -> (Self, bool) {
         let outer = worker.blocks.get();
         worker.blocks.set(outer + 1);
-        if outer == 0 {
-            pool.counters.blocked.increment();
-        }
-        Self { pool, worker }
+        let lifted = outer == 0 && {
+            pool.counters.blocks_begun.increment();
+            worker.no_longer_surplus();
+            pool.limits.pause(worker.charge.get())
+        };
+        (Self { pool, worker }, lifted)
     }
 }
 
@@ -308,9 +374,17 @@ impl Drop for Blocked<'_> {
         if outer > 0 {
             return;
         }
-        self.pool.counters.blocked.decrement();
-        if let Some(slot) = self.pool.occupy() {
+        self.pool.counters.blocks_ended.increment();
+        self.pool.limits.resume(self.worker.charge.get());
+        self.worker.surplus.set(true);
+        // A block that could not begin has left it its slot.
+        if !self.worker.holds_slot()
+            && let Some(slot) = self.pool.occupy()
+        {
             self.worker.lend(slot);
+        }
+        if self.worker.holds_slot() {
+            self.worker.no_longer_surplus();
         }
     }
 }

@@ -72,23 +72,20 @@ impl<T> Queues<T> {
         self.injectors[priority as usize].push(item);
     }
 
-    /// Looks for an item outside the slot's own deque, highest priority first.
+    /// Looks for a demanded item outside the slot's own deque.
     ///
-    /// Demanded items come in batches: the first is returned, the others move into the slot's own deque,
-    /// where other slots can steal them.
-    pub fn search(&self, local: &mut Local<T>) -> Option<(T, Origin)> {
-        let [demanded, lower @ ..] = DESCENDING;
-        insist(|| self.injectors[demanded as usize].steal_batch_and_pop(&local.deque))
+    /// They come in batches: the first is returned, the others move into the slot's own deque, where other slots can
+    /// steal them.
+    pub fn search_demanded(&self, local: &mut Local<T>) -> Option<(T, Origin)> {
+        insist(|| self.injectors[TaskPriority::Demanded as usize].steal_batch_and_pop(&local.deque))
             .map(|item| (item, Origin::Injected))
             .or_else(|| self.steal(local).map(|item| (item, Origin::Stolen)))
-            // One at a time: a batch of background items in a slot's own deque would hide from the search
-            // order, and run before a demanded item that comes later.
-            .or_else(|| {
-                lower.iter().find_map(|&p| self.take_injected(p)).map(|item| (item, Origin::Injected))
-            })
     }
 
     /// Takes the oldest injected item of one priority.
+    ///
+    /// One at a time: a batch of background items in a slot's own deque would hide from the search order, and run before a
+    /// demanded item that comes later.
     pub fn take_injected(&self, priority: TaskPriority) -> Option<T> {
         insist(|| self.injectors[priority as usize].steal())
     }
@@ -99,10 +96,15 @@ impl<T> Queues<T> {
         injected.or_else(|| self.stealers.iter().find_map(|stealer| insist(|| stealer.steal())))
     }
 
-    /// Whether an item was waiting anywhere at some moment during the call.
-    pub fn any_waiting(&self) -> bool {
-        self.injectors.iter().any(|injector| !injector.is_empty())
+    /// Whether an item of at least the priority `floor` was waiting anywhere at some moment during the call.
+    pub fn any_waiting(&self, floor: TaskPriority) -> bool {
+        self.injectors[floor as usize..].iter().any(|injector| !injector.is_empty())
             || self.stealers.iter().any(|stealer| !stealer.is_empty())
+    }
+
+    /// Whether an item of this priority lies in the shared queue.
+    pub fn any_injected(&self, priority: TaskPriority) -> bool {
+        !self.injectors[priority as usize].is_empty()
     }
 
     fn steal(&self, local: &mut Local<T>) -> Option<T> {
@@ -157,19 +159,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn search_takes_the_highest_priority_first() {
+    fn what_waits_is_told_by_priority() {
         let (queues, mut locals) = Queues::new(1);
-        for (name, priority) in
-            [("idle", TaskPriority::Idle), ("lazy", TaskPriority::Lazy), ("demanded", TaskPriority::Demanded)]
-        {
-            queues.inject(priority, name);
-        }
         queues.inject(TaskPriority::Speculative, "speculative");
-        let mut found = Vec::new();
-        while let Some((item, _)) = queues.search(&mut locals[0]) {
-            found.push(item);
-        }
-        assert_eq!(found, ["demanded", "lazy", "speculative", "idle"]);
+        assert!(queues.any_waiting(TaskPriority::Idle) && queues.any_waiting(TaskPriority::Speculative));
+        assert!(!queues.any_waiting(TaskPriority::Lazy));
+        assert!(queues.any_injected(TaskPriority::Speculative) && !queues.any_injected(TaskPriority::Idle));
+        assert_eq!(queues.search_demanded(&mut locals[0]), None);
+        locals[0].push("own");
+        assert!(queues.any_waiting(TaskPriority::Demanded));
+        assert_eq!(queues.take_injected(TaskPriority::Speculative), Some("speculative"));
     }
 
     #[test]
@@ -177,9 +176,9 @@ mod tests {
         let (queues, mut locals) = Queues::new(3);
         locals[0].push(1);
         locals[0].push(2);
-        assert_eq!(queues.search(&mut locals[2]), Some((1, Origin::Stolen)));
-        assert_eq!(queues.search(&mut locals[1]), Some((2, Origin::Stolen)));
-        assert!(!queues.any_waiting());
+        assert_eq!(queues.search_demanded(&mut locals[2]), Some((1, Origin::Stolen)));
+        assert_eq!(queues.search_demanded(&mut locals[1]), Some((2, Origin::Stolen)));
+        assert!(!queues.any_waiting(TaskPriority::Idle));
     }
 
     #[test]
@@ -190,7 +189,8 @@ mod tests {
             local.push(local.slot());
         }
         let thief = &mut locals[0];
-        let victims: Vec<_> = std::iter::from_fn(|| queues.search(thief)).map(|(item, _)| item).collect();
+        let victims: Vec<_> =
+            std::iter::from_fn(|| queues.search_demanded(thief)).map(|(item, _)| item).collect();
         assert_eq!(victims[..2], [1, 2], "the second steal must not go back to the first victim");
     }
 

@@ -64,11 +64,20 @@ impl Sleep {
     /// # Cost
     /// One fence and one load unless somebody has to be woken or started.
     pub fn notify(&self) -> Wake {
+        self.notify_if(|| true)
+    }
+
+    /// The same for an item that a limit may hold back; `may_be_taken` says whether none does, and is asked behind the fence.
+    /// If one does, whoever lifts it looks.
+    pub fn notify_if(&self, may_be_taken: impl FnOnce() -> bool) -> Wake {
         if !weakened("pool::notifies_without_fence") {
             // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either the look that
             // follows that one sees our push, or our load sees the change of the word that precedes it. Model:
             // loom-tests/tests/pool.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
             fence(Ordering::SeqCst);
+        }
+        if !may_be_taken() {
+            return Wake::Nobody;
         }
         let mut word = self.load();
         loop {
@@ -109,6 +118,18 @@ impl Sleep {
             return self.notify();
         }
         Wake::Nobody
+    }
+
+    /// A limit has been lifted by a thread that holds no slot. `waiting` says whether an item waits in any queue that may
+    /// be taken now.
+    pub fn lifted(&self, waiting: impl FnOnce() -> bool) -> Wake {
+        if look_after(waiting, weakened("pool::lifts_without_a_look")) { self.notify() } else { Wake::Nobody }
+    }
+
+    /// Whether no slot is at work.
+    pub fn all_idle(&self) -> bool {
+        let Counts { sleeping, searching, vacant } = self.counts();
+        sleeping + searching + vacant == self.slots
     }
 
     /// Searching → sleeping → searching. Returns when there is reason to search again, and says whether

@@ -12,11 +12,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use uruk_core::Task;
+use uruk_core::TaskPriority;
 use uruk_core::sync::Arc;
 
 use crate::current::Worker;
-use crate::metrics::Stripe;
+use crate::limits::Charge;
+use crate::metrics::{Queued, Stripe};
 use crate::pool::{Pool, Vacated};
 use crate::queues::{Local, Origin};
 
@@ -30,17 +31,27 @@ pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
     while let Some((task, slot)) = found {
         let stripe = pool.counters.slot(slot.slot());
         worker.lend(slot);
-        run_task(&pool, stripe, task);
+        let lifted = run_task(&pool, &worker, stripe, task);
         // A task that blocked gave the slot away. If all slots are taken meanwhile, this thread is a spare, and retires.
-        let held = worker.take().or_else(|| pool.occupy_as_replacement());
-        found = held.and_then(|slot| next(&pool, slot));
+        found = match worker.take().or_else(|| pool.occupy_as_replacement()) {
+            Some(slot) => {
+                worker.no_longer_surplus();
+                next(&pool, slot)
+            }
+            None => {
+                pool.counters.ended_threads.increment();
+                worker.no_longer_surplus();
+                pool.look_if(lifted);
+                None
+            }
+        };
     }
     Worker::leave();
     pool.thread_ended(number);
 }
 
 /// Takes the next task: at work before, at work after. Nothing if the thread has given up its slot and must end.
-fn next(pool: &Arc<Pool>, mut slot: Local<Task>) -> Option<(Task, Local<Task>)> {
+fn next(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Queued>)> {
     match slot.next(&pool.queues) {
         Some(task) => Some((task, slot)),
         None => {
@@ -51,54 +62,101 @@ fn next(pool: &Arc<Pool>, mut slot: Local<Task>) -> Option<(Task, Local<Task>)> 
 }
 
 /// Takes a task from anywhere, sleeping until there is one: searching before, at work after.
-fn search(pool: &Arc<Pool>, mut slot: Local<Task>) -> Option<(Task, Local<Task>)> {
+fn search(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Queued>)> {
     loop {
         if let Some(task) = look_everywhere(pool, &mut slot) {
-            pool.follow(pool.sleep.found(|| pool.queues.any_waiting()));
+            pool.follow(pool.sleep.found(|| pool.any_startable()));
             return Some((task, slot));
         }
         if !pool.gate.is_closed() {
             let stripe = pool.counters.slot(slot.slot());
-            if pool.sleep.sleep(|| pool.queues.any_waiting() || pool.gate.is_closed()) {
+            if pool.sleep.sleep(|| pool.any_startable() || pool.gate.is_closed()) {
                 stripe.slept.increment();
             }
             continue;
         }
+        // Counted out before another thread can take the slot.
+        pool.counters.ended_threads.increment();
         pool.put_back(slot);
-        if !pool.sleep.stop(|| pool.queues.any_waiting()) {
+        if !pool.sleep.stop(|| pool.any_startable()) {
             return None;
         }
         slot = pool.occupy()?;
+        pool.counters.begun_threads.increment();
         pool.sleep.start_searching();
     }
 }
 
-fn look_everywhere(pool: &Pool, slot: &mut Local<Task>) -> Option<Task> {
+fn look_everywhere(pool: &Pool, slot: &mut Local<Queued>) -> Option<Queued> {
     // The own deque first: a slot comes with what a predecessor left in it.
     if let Some(task) = slot.next(&pool.queues) {
         return Some(task);
     }
-    let (task, origin) = pool.queues.search(slot)?;
-    if origin == Origin::Stolen {
-        pool.counters.slot(slot.slot()).stolen.increment();
+    if let Some((task, origin)) = pool.queues.search_demanded(slot) {
+        if origin == Origin::Stolen {
+            pool.counters.slot(slot.slot()).stolen.increment();
+        }
+        return Some(task);
     }
-    Some(task)
+    look_lower(pool)
 }
 
-fn run_task(pool: &Pool, stripe: &Stripe, task: Task) {
-    stripe.started[task.priority() as usize].increment();
-    let label = task.keep_label();
-    let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
-    if let Err(message) = span.in_scope(|| catch(|| task.run())) {
-        stripe.panicked.increment();
-        tracing::error!(
-            task = &*label,
-            message,
-            "a task panicked; what it owned has failed, the pool goes on"
-        );
+/// Looks for what is not demanded, as far as the limits let any of it start.
+fn look_lower(pool: &Pool) -> Option<Queued> {
+    if !pool.queues.any_waiting(TaskPriority::Idle) {
+        return None;
     }
-    stripe.finished.increment();
+    let floor = pool.floor();
+    if floor == TaskPriority::Demanded {
+        return None;
+    }
+    if let Some(task) = pool.queues.take_injected(TaskPriority::Lazy) {
+        return Some(task);
+    }
+    if floor == TaskPriority::Lazy || !pool.limits.reserve() {
+        return None;
+    }
+    let task = pool.queues.take_injected(TaskPriority::Speculative);
+    let task = task.or_else(|| pool.queues.take_injected(TaskPriority::Idle));
+    if task.is_none() {
+        pool.limits.unreserve();
+    }
+    task
+}
+
+/// Says whether another task may be able to start because this one has ended.
+fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, queued: Queued) -> bool {
+    let waited_us = pool.stopwatch.waited_us(&queued);
+    let task = queued.task;
+    let charge = pool.limits.start(&task);
+    worker.charge.set(charge);
+    stripe.started[task.priority() as usize].increment();
+    if let Some(waited_us) = waited_us {
+        stripe.waits[task.priority() as usize].count(waited_us);
+    }
+    let label = task.keep_label();
+    let traced = || {
+        // Subscribers are code of the embedder as well.
+        let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
+        span.in_scope(|| task.run());
+    };
+    if let Err(message) = catch(traced) {
+        stripe.panicked.increment();
+        let tell = || {
+            tracing::error!(
+                task = &*label,
+                message,
+                "a task panicked; what it owned has failed, the pool goes on"
+            );
+        };
+        // Who panics over that cannot be told of it.
+        let _ = catch(tell);
+    }
+    stripe.finished[charge.priority as usize].increment();
+    worker.charge.set(Charge::NONE);
+    let lifted = pool.limits.end(charge);
     pool.gate.leave();
+    lifted
 }
 
 /// Runs user code; turns its panic into the panic's message.

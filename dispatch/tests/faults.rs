@@ -30,9 +30,11 @@ fn count(counter: &AtomicUsize) -> usize {
 }
 
 #[test]
-fn a_pool_of_no_workers_is_refused() {
+fn a_pool_of_no_workers_or_of_nameless_threads_is_refused() {
     let refused = WorkStealingTaskDispatcher::builder().workers(0).build();
     assert!(matches!(refused, Err(BuildError::WorkerCount { workers: 0, .. })), "{refused:?}");
+    let refused = WorkStealingTaskDispatcher::builder().thread_name_prefix("nul\0").build();
+    assert!(matches!(refused, Err(BuildError::ThreadName { .. })), "{refused:?}");
     assert!(WorkStealingTaskDispatcher::builder().workers(usize::MAX).build().is_err());
 }
 
@@ -174,7 +176,7 @@ fn shutdown_runs_what_is_queued_and_gives_back_what_comes_later() {
     assert_eq!(count(&ran), 4);
     pool.shutdown();
     let metrics = pool.metrics();
-    assert_eq!((metrics.threads, metrics.running, metrics.queued.total()), (0, 0, 0));
+    assert_eq!((metrics.threads, metrics.running.total(), metrics.queued.total()), (0, 0, 0));
 }
 
 #[test]
@@ -217,7 +219,7 @@ fn all_tasks_may_shut_down_at_once() {
         drop(pool.dispatch(task));
     }
     pool.shutdown();
-    assert_eq!(pool.metrics().running, 0);
+    assert_eq!(pool.metrics().running.total(), 0);
 }
 
 #[test]

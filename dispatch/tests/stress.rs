@@ -136,7 +136,10 @@ fn round(seed: u64) {
     // Relaxed: after the shutdown.
     let (admitted, ended) = (tally.admitted.load(Ordering::Relaxed), tally.ended.load(Ordering::Relaxed));
     assert_eq!(ended, admitted, "tasks were lost or ran twice");
-    assert_eq!((metrics.threads, metrics.blocked, metrics.running, metrics.queued.total()), (0, 0, 0, 0));
+    assert_eq!(
+        (metrics.threads, metrics.blocked, metrics.running.total(), metrics.queued.total()),
+        (0, 0, 0, 0)
+    );
 }
 
 fn hammer(limit: Duration) {

@@ -28,6 +28,7 @@
 //! | `close::task_that_waits_tells_nobody`: a task that comes to wait in a lookup is not looked at | `core/src/session/drain.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
 //! | `close::round_ends_no_queries`: tasks that wait in lookups are left there | `core/src/session/close.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
 //! | `close::overtakes_what_is_handed_on`: what a thread has claimed is counted when it is enqueued | `core/src/session/drain.rs` | `what_another_thread_hands_on_is_waited_for` |
+//! | `close::overtakes_removals`: a close ends without a look at who removes resources | `core/src/session/close.rs` | `a_close_waits_for_who_removes_resources` |
 //! | `close::second_call_does_not_wait`: a call that finds the session closing returns at once | `core/src/session/close.rs` | `whoever_has_closed_finds_it_closed` |
 #![cfg(uruk_loom)]
 
@@ -230,6 +231,23 @@ fn a_lookup_beside_a_cancelling_close_is_answered_or_refused() {
             Err(error) => panic!("neither found nor closed: {error}"),
         }
         worker.join().expect("no panic");
+    });
+}
+
+/// ```text
+///  main: close              another: remove the tracker ─ remove its resources
+/// ```
+#[test]
+fn a_close_waits_for_who_removes_resources() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let witness = Arc::new(Witness::default());
+        let tracker = stage.dylib.create_tracker();
+        tracker.add_resource(witness.resource()).expect("the session is open");
+        let remover = thread::spawn(move || tracker.remove());
+        stage.session.close().expect("the resource does not complain");
+        assert_eq!((witness.removed(), witness.dropped()), (1, 1));
+        remover.join().expect("no panic").expect("the resource does not complain");
     });
 }
 

@@ -20,6 +20,12 @@
 //! | `pool::last_searcher_leaves_without_a_look` | `dispatch/src/sleep.rs` | `the_last_searcher_calls_for_another` |
 //! | `pool::vacates_without_a_look` | `dispatch/src/sleep.rs` | `a_blocked_worker_is_replaced` |
 //! | `pool::stops_without_a_look` | `dispatch/src/sleep.rs` | `shutdown_runs_what_was_admitted` |
+//! | `pool::counts_a_slot_before_it_lies_there` | `dispatch/src/pool.rs` | `a_task_comes_while_a_worker_blocks` |
+//! | `pool::closes_without_waking` | `dispatch/src/pool.rs` | `shutdown_ends_a_sleeping_worker` |
+//! | `pool::admits_by_an_earlier_look` | `dispatch/src/gate.rs` | `a_task_dispatched_during_shutdown_is_run_or_given_back` |
+//! | `pool::lifts_without_a_look` | `dispatch/src/sleep.rs` | `a_thread_that_retires_calls_for_what_its_task_held_back` |
+//! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits.rs` | `a_producer_that_waits_for_room_gets_it` |
+//! | `pool::room_tells_nobody` | `dispatch/src/limits.rs` | `memory_that_is_released_makes_room` |
 #![cfg(uruk_loom)]
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +47,15 @@ fn pool(workers: usize) -> Arc<WorkStealingTaskDispatcher> {
 }
 
 fn dispatch(pool: &WorkStealingTaskDispatcher, run: impl FnOnce() + Send + 'static) {
-    pool.dispatch(Task::new("modelled", TaskPriority::Demanded, run)).expect("the pool is open");
+    dispatch_as(pool, TaskPriority::Demanded, run);
+}
+
+fn dispatch_as(
+    pool: &WorkStealingTaskDispatcher,
+    priority: TaskPriority,
+    run: impl FnOnce() + Send + 'static,
+) {
+    pool.dispatch(Task::new("modelled", priority, run)).expect("the pool is open");
 }
 
 /// The protocol alone, with an unordered flag for a queue: locked queues would order what the fences must order.
@@ -125,6 +139,123 @@ fn a_blocked_worker_is_replaced() {
     });
 }
 
+/// The task that ends the wait comes from elsewhere, at any moment of it.
+///
+/// ```text
+///  worker:   its slot goes to the list ─ counts it as vacant ─ looks ─ waits
+///  producer: push ─ notify: everybody at work, or a vacant slot to start a thread in
+/// ```
+#[test]
+fn a_task_comes_while_a_worker_blocks() {
+    model(|| {
+        let pool = pool(1);
+        let done = Arc::new(Latch::new());
+        dispatch(&pool, {
+            let (pool, done) = (pool.clone(), done.clone());
+            move || pool.wait(&done).expect("a thread can be had")
+        });
+        dispatch(&pool, move || done.open());
+        pool.shutdown();
+    });
+}
+
+/// One place for background tasks, and one worker. The first loses its slot while it blocks, and takes its place again when it goes on;
+/// so the second may find no place, and the worker falls asleep over it. When the first ends, its thread is one too many.
+///
+/// ```text
+///  first:    blocks ........ goes on, the place is taken ─ ends, lifts the limit ─ no slot is vacant: looks, calls, retires
+///  other:    takes the slot ─ opens the latch ─ searches: no place for the second ─ sleeps ............... takes the second
+/// ```
+#[test]
+fn a_thread_that_retires_calls_for_what_its_task_held_back() {
+    model(|| {
+        let pool = pool(1);
+        let (go_on, done) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        dispatch_as(&pool, TaskPriority::Speculative, {
+            let (pool, go_on) = (pool.clone(), go_on.clone());
+            move || pool.wait(&go_on).expect("a thread can be had")
+        });
+        dispatch(&pool, move || go_on.open());
+        dispatch_as(&pool, TaskPriority::Speculative, {
+            let done = done.clone();
+            move || done.open()
+        });
+        done.wait();
+        pool.shutdown();
+    });
+}
+
+/// ```text
+///  worker:    takes the task: one less is queued ─ watched? calls
+///  producer:  watches ─ is there room? ─ sleeps
+/// ```
+#[test]
+fn a_producer_that_waits_for_room_gets_it() {
+    model(|| {
+        let pool = WorkStealingTaskDispatcher::builder().workers(1).speculative_queue_max(1).build();
+        let pool = pool.expect("a small pool");
+        dispatch_as(&pool, TaskPriority::Speculative, || ());
+        pool.wait_for_room(TaskPriority::Speculative).expect("no worker");
+        assert!(pool.admits(TaskPriority::Speculative, 1), "nobody else dispatches");
+        pool.shutdown();
+    });
+}
+
+/// ```text
+///  worker:    runs a task that holds all memory; ends: less is held ─ watched? calls ─ then takes the next
+///  producer:  watches ─ is there room? not while one is queued ─ sleeps
+/// ```
+#[test]
+fn memory_that_is_released_makes_room() {
+    model(|| {
+        let pool = WorkStealingTaskDispatcher::builder().workers(1).memory_bytes_max(1).build();
+        let pool = pool.expect("a small pool");
+        for _ in 0..2 {
+            let task = Task::new("modelled", TaskPriority::Speculative, || ());
+            pool.dispatch(task.holding_bytes(1)).expect("the pool is open");
+        }
+        pool.wait_for_room(TaskPriority::Speculative).expect("no worker");
+        pool.shutdown();
+    });
+}
+
+/// ```text
+///  worker:  looks, finds nothing, sleeps          closer: closes, wakes all, joins
+/// ```
+#[test]
+fn shutdown_ends_a_sleeping_worker() {
+    model(|| {
+        let pool = pool(1);
+        let done = Arc::new(Latch::new());
+        dispatch(&pool, {
+            let done = done.clone();
+            move || done.open()
+        });
+        done.wait();
+        pool.shutdown();
+    });
+}
+
+/// A task dispatches while the pool is shut down: what it is told is what happens.
+#[test]
+fn a_worker_dispatches_during_shutdown() {
+    model(|| {
+        let pool = pool(1);
+        let (admitted, ran) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        dispatch(&pool, {
+            let (pool, admitted, ran) = (pool.clone(), admitted.clone(), ran.clone());
+            move || {
+                let task = Task::new("late", TaskPriority::Demanded, move || {
+                    ran.fetch_add(1, Ordering::Relaxed);
+                });
+                admitted.store(usize::from(pool.dispatch(task).is_ok()), Ordering::Relaxed);
+            }
+        });
+        pool.shutdown();
+        assert_eq!(ran.load(Ordering::Relaxed), admitted.load(Ordering::Relaxed));
+    });
+}
+
 #[test]
 fn shutdown_runs_what_was_admitted() {
     model(|| {
@@ -150,8 +281,11 @@ fn a_task_dispatched_during_shutdown_is_run_or_given_back() {
         let pool = pool(1);
         let ran = Arc::new(AtomicUsize::new(0));
         let closer = loom::thread::spawn({
-            let pool = pool.clone();
-            move || pool.shutdown()
+            let (pool, ran) = (pool.clone(), ran.clone());
+            move || {
+                pool.shutdown();
+                ran.load(Ordering::Relaxed)
+            }
         });
         let task = Task::new("late", TaskPriority::Lazy, {
             let ran = ran.clone();
@@ -160,9 +294,10 @@ fn a_task_dispatched_during_shutdown_is_run_or_given_back() {
             }
         });
         let given_back = pool.dispatch(task).is_err();
-        closer.join().expect("the closer ends");
+        let ran_before_the_end = closer.join().expect("the closer ends");
+        assert_eq!(ran_before_the_end, usize::from(!given_back));
         pool.shutdown();
-        assert_eq!(ran.load(Ordering::Relaxed), usize::from(!given_back));
+        assert_eq!(ran.load(Ordering::Relaxed), ran_before_the_end);
     });
 }
 

@@ -13,9 +13,11 @@ use crate::{
     WhyGenerator, WhyState, Work,
 };
 
+use crate::why::SYMBOLS_MAX;
+
 use super::effects::Effects;
 use super::ids::{ClaimId, DylibId, QueryId, RowId};
-use super::lookup::Visibility;
+use super::lookup::{Search, Visibility};
 use super::query::{Lodged, Lodging, Phase, Query};
 use super::row::{Row, RowState};
 use super::slab::Slab;
@@ -29,12 +31,27 @@ pub(crate) struct Begun {
     pub(crate) at: Duration,
 }
 
+/// Of how many symbols an error of a deadline tells.
+const WHYS_MAX: usize = 8;
+
 /// How much is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
     Everything,
-    /// Not what only a walk over the whole session finds: who demands a symbol, what its unit has asked for.
+    /// Not what only a walk over the whole session finds: who demands a symbol, what its unit has asked for; and of what a
+    /// symbol waits for no more than is listed.
     AtHand,
+}
+
+impl Detail {
+    /// How many of the things that one waits for are looked at.
+    fn looked_at_max(self) -> usize {
+        match self {
+            Self::Everything => usize::MAX,
+            // One more than is listed says that there are more.
+            Self::AtHand => SYMBOLS_MAX + 1,
+        }
+    }
 }
 
 impl<P: Payload> SessionState<P> {
@@ -87,6 +104,33 @@ impl<P: Payload> SessionState<P> {
         Why { symbol: symbol.clone(), dylib: first, state, demand: Demand::default() }
     }
 
+    /// A lookup that begins when its time is over: it is answered if that is all there is to do, and asks for nothing.
+    pub(crate) fn lookup_too_late(
+        &mut self,
+        mut search: Search,
+        handler: P::Handler,
+        dylib_name: impl FnOnce(usize) -> Arc<str>,
+        effects: &mut Effects<P>,
+    ) -> Option<QueryId> {
+        if self.ends_at_once(&mut search) {
+            return self.lookup(search, handler, dylib_name, effects);
+        }
+        let first = self.first_dylib_of(&search.order);
+        let whys = search
+            .symbols
+            .iter()
+            .map(|(name, _)| self.why_along(&search.order, name, first.clone(), None, Detail::AtHand));
+        let waiting: Vec<Why> =
+            whys.filter(|why| !matches!(why.state, WhyState::Ready { .. })).take(WHYS_MAX).collect();
+        effects.complete(handler, Err(LookupError::DeadlineExceeded { waiting: waiting.into() }));
+        None
+    }
+
+    fn first_dylib_of(&self, order: &[(DylibId, JitDylibLookupFlags)]) -> Arc<str> {
+        let first = order.first().and_then(|(dylib, _)| self.dylibs.get(*dylib));
+        first.map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone())
+    }
+
     /// Ends a query whose deadline has passed, with what it still waits for.
     pub(crate) fn expire(&mut self, query: QueryId, effects: &mut Effects<P>) {
         if let Some(waiting) = self.waiting_of(query) {
@@ -104,17 +148,15 @@ impl<P: Payload> SessionState<P> {
     /// Why each symbol of a query is not far enough; some of them where they are many. A deadline may pass at any time,
     /// and no thread shall be held up by it: only what is at hand.
     fn waiting_of(&self, query: QueryId) -> Option<Vec<Why>> {
-        const SYMBOLS_MAX: usize = 8;
         Some(match &self.queries.get(query).filter(|query| query.is_live())?.phase {
             Phase::Lodged(lodged) => {
                 let waits = lodged.entries.iter().filter(|entry| entry.waits());
-                waits.take(SYMBOLS_MAX).map(|entry| self.why_row(entry.row, None, Detail::AtHand)).collect()
+                waits.take(WHYS_MAX).map(|entry| self.why_row(entry.row, None, Detail::AtHand)).collect()
             }
             Phase::Suspended(suspended) => {
                 let order = &suspended.search.order;
-                let first = order.first().and_then(|(dylib, _)| self.dylibs.get(*dylib));
-                let first = first.map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone());
-                let missing = suspended.missing().take(SYMBOLS_MAX);
+                let first = self.first_dylib_of(order);
+                let missing = suspended.missing().take(WHYS_MAX);
                 missing.map(|name| self.why_along(order, name, first.clone(), None, Detail::AtHand)).collect()
             }
         })
@@ -134,14 +176,17 @@ impl<P: Payload> SessionState<P> {
                 WhyState::Resolved { address, work: self.work_of(claim, unit, now, detail) }
             }
             RowState::Emitted { address, .. } => {
-                WhyState::Emitted { address, unit, waits_for: self.dependencies_of(row) }
+                WhyState::Emitted { address, unit, waits_for: self.dependencies_of(row, detail) }
             }
             RowState::Failed { .. } => WhyState::Failed(self.failure_of(id)),
             RowState::Ready { address } => WhyState::Ready { address },
         };
         let dylib = self.dylib_name_of(row);
         let demand = match detail {
-            Detail::Everything => self.demand_for(row),
+            Detail::Everything => {
+                let priority = row.waiting().map(|_| self.priority_of(id));
+                Demand { priority, ..self.demand_for(row) }
+            }
             Detail::AtHand => Demand::default(),
         };
         Why { symbol: row.name.clone(), dylib, state, demand }
@@ -149,52 +194,57 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether the unit is known not to have begun.
     fn is_queued(&self, claim: ClaimId) -> bool {
-        self.notes_units && self.claims[claim].begun.is_none()
+        let claim = &self.claims[claim];
+        claim.queued_in.is_some() || self.notes_units && claim.begun.is_none()
     }
 
     fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {
         let begun = self.claims[claim].begun.as_deref();
         let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
-        let blocked_in = self.waits_for.blocked_with(claim).map(|query| self.symbols_of(query));
+        let blocked_in = self.waits_for.blocked_with(claim).map(|query| self.symbols_of(query, detail));
         let mut asked_for = WaitedFor::default();
         let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim) && query.is_live();
         if detail == Detail::Everything {
             for query in self.queries.iter().map(|(_, query)| query).filter(asked) {
-                self.add_symbols_of(query, &mut asked_for);
+                self.add_symbols_of(query, detail, &mut asked_for);
             }
         }
         Work { unit, thread: begun.map(|begun| begun.thread.clone()), age, blocked_in, asked_for }
     }
 
-    fn symbols_of(&self, query: QueryId) -> WaitedFor {
+    fn symbols_of(&self, query: QueryId, detail: Detail) -> WaitedFor {
         let mut symbols = WaitedFor::default();
         if let Some(query) = self.queries.get(query).filter(|query| query.is_live()) {
-            self.add_symbols_of(query, &mut symbols);
+            self.add_symbols_of(query, detail, &mut symbols);
         }
         symbols
     }
 
-    fn add_symbols_of(&self, query: &Query<P::Handler>, symbols: &mut WaitedFor) {
+    fn add_symbols_of(&self, query: &Query<P::Handler>, detail: Detail, symbols: &mut WaitedFor) {
         match &query.phase {
             Phase::Lodged(lodged) => {
                 let waits = lodged.entries.iter().filter(|entry| entry.waits());
+                let waits = waits.take(detail.looked_at_max());
                 waits.for_each(|entry| symbols.push(|| self.waited(entry.row)));
             }
-            Phase::Suspended(suspended) => suspended.missing().for_each(|name| {
-                symbols.push(|| WaitedSymbol {
-                    symbol: name.clone(),
-                    dylib: None,
-                    stage: SymbolStage::Generating,
-                });
-            }),
+            Phase::Suspended(suspended) => {
+                suspended.missing().take(detail.looked_at_max()).for_each(|name| {
+                    symbols.push(|| WaitedSymbol {
+                        symbol: name.clone(),
+                        dylib: None,
+                        stage: SymbolStage::Generating,
+                    });
+                })
+            }
         }
     }
 
-    fn dependencies_of(&self, row: &Row) -> WaitedFor {
+    fn dependencies_of(&self, row: &Row, detail: Detail) -> WaitedFor {
         let mut symbols = WaitedFor::default();
         let Some(node) = row.waiting().and_then(|waiting| waiting.node) else { return symbols };
         let mut seen = FxHashSet::default();
-        for dependency in self.forest.dependencies(node).filter(|&row| seen.insert(row)) {
+        let dependencies = self.forest.dependencies(node).take(detail.looked_at_max());
+        for dependency in dependencies.filter(|&row| seen.insert(row)) {
             if self.rows.contains(dependency) {
                 symbols.push(|| self.waited(dependency));
             }

@@ -7,7 +7,9 @@ use crate::protocol::lookup::Search;
 use crate::protocol::query::Answer;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::{Arc, weakened};
-use crate::{Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
+use crate::{
+    Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, TaskPriority, WaitError,
+};
 
 use super::{ExecutionSession, holding};
 
@@ -29,10 +31,12 @@ impl ExecutionSession {
     pub(crate) fn wait_for_answer(
         &self,
         order: &SearchOrder,
-        search: Search,
+        mut search: Search,
         deadline: Option<Deadline>,
     ) -> Result<Answer, LookupError> {
-        let held = self.0.held.and_then(|held| held());
+        // Whoever asks: what a thread blocks for is what it needs to go on.
+        search.priority = Some(TaskPriority::Demanded);
+        let refusal = self.refuses_waits();
         let blocked = Arc::new(BlockedLookup::default());
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let wait_span = tracing::debug_span!("lookup.wait", of = %Few(&search));
@@ -44,18 +48,19 @@ impl ExecutionSession {
         let mut search = Some(search);
         let lodged: Result<Option<QueryId>, WaitError> = lodge_span.in_scope(|| {
             self.transact(|state, effects| {
-                if let (Some(held), Some(search)) = (held, &mut search)
+                if let (Some(refusal), Some(search)) = (&refusal, &mut search)
                     && !state.ends_at_once(search)
                 {
-                    return Err(WaitError::Holding { held });
+                    return Err(refusal.clone());
                 }
                 let Some(search) = search.take() else { return Ok(None) };
                 let name = |position: usize| order[position].0.shared_name();
-                let query = state.lookup(search, Completion::Blocked(blocked.clone()), name, effects);
+                let completion = Completion::Blocked(blocked.clone());
+                let query = match expired {
+                    true => state.lookup_too_late(search, completion, name, effects),
+                    false => state.lookup(search, completion, name, effects),
+                };
                 let Some(query) = query else { return Ok(None) };
-                if expired {
-                    state.expire(query, effects);
-                }
                 if let Some(mut holdings) = holdings {
                     holdings.ends_by_itself = deadline.is_some();
                     holding::known_as(state.begin_wait(query, holdings, effects));

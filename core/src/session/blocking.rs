@@ -1,7 +1,7 @@
 //! Blocking: waits that the session cannot see, declared.
 
 use crate::sync::Latch;
-use crate::{TaskDispatcher, WaitError};
+use crate::{TaskDispatcher, TaskPriority, WaitError};
 
 use super::{ExecutionSession, frame};
 
@@ -15,11 +15,11 @@ impl ExecutionSession {
     /// In place the tasks that are queued on this thread run first: nobody else could run them.
     ///
     /// # Errors
-    /// When the dispatcher or [`refuse_waits_while`](crate::ExecutionSessionBuilder::refuse_waits_while) refuses a wait;
-    /// `block` has not been run then.
+    /// When the dispatcher or [`refuse_waits_while`](crate::ExecutionSessionBuilder::refuse_waits_while) refuses a wait, or the
+    /// thread runs a [leaf](crate::Task::leaf); `block` has not been run then.
     pub fn blocking<R>(&self, block: impl FnOnce() -> R) -> Result<R, WaitError> {
-        if let Some(held) = self.0.held.and_then(|held| held()) {
-            return Err(WaitError::Holding { held });
+        if let Some(refusal) = self.refuses_waits() {
+            return Err(refusal);
         }
         frame::fail_dropped();
         crate::in_place::run_until(&Latch::new())?;
@@ -37,6 +37,33 @@ impl ExecutionSession {
             (None, None) => {
                 unreachable!("a block that was run has a result, or a panic that went through here")
             }
+        }
+    }
+
+    /// Blocks until the dispatcher has room for more work of `priority`, for a producer of work in the background whose lookup was
+    /// refused with [`LookupError::Overloaded`](crate::LookupError::Overloaded), or shall not be. Demanded and lazy work never waits.
+    ///
+    /// Who finds room has not reserved it: another producer may be faster, and then it is refused once more.
+    ///
+    /// # Errors
+    /// As [`blocking`](Self::blocking).
+    pub fn wait_for_room(&self, priority: TaskPriority) -> Result<(), WaitError> {
+        if self.0.dispatcher.admits(priority, 1) {
+            return Ok(());
+        }
+        if let Some(refusal) = self.refuses_waits() {
+            return Err(refusal);
+        }
+        frame::fail_dropped();
+        crate::in_place::run_until(&Latch::new())?;
+        self.0.dispatcher.wait_for_room(priority)
+    }
+
+    /// Why this thread may not wait now, if so: it holds what others may need, or runs a leaf.
+    pub(super) fn refuses_waits(&self) -> Option<WaitError> {
+        match self.0.held.and_then(|held| held()) {
+            Some(held) => Some(WaitError::Holding { held }),
+            None => crate::refuse_wait_in_leaf().err(),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Closing a session: work drains or is cancelled, then everything that is left fails.
 
-use crate::resource::remove_resources;
 use crate::sync::weakened;
 use crate::{CloseError, JitDylib, RemoveError, SharedError};
 
@@ -33,7 +32,8 @@ impl ExecutionSession {
     /// call waits for the first, unless it comes from a task of this session, which the first waits for; when it returns
     /// the session is closed, and the dispatcher may still be on its way to its end, which the first call alone waits
     /// for. Tasks that wait in a close, of whatever session, are not waited for; nor is a lookup's thread, but for what
-    /// it has claimed. Every lookup that was accepted before the close is answered as if there were none, or, if it
+    /// it has claimed. Tasks of [serial queues](crate::SerialQueue) on this thread's stack leave their turns, for what waits
+    /// behind them. Every lookup that was accepted before the close is answered as if there were none, or, if it
     /// waits for what nobody works on (or the session is [cancelled](Shutdown::Cancel)), ends with
     /// [`LookupError::Closed`](crate::LookupError::Closed).
     ///
@@ -56,6 +56,7 @@ impl ExecutionSession {
     /// # Errors
     /// As [`ExecutionSession::close`].
     pub fn close_with(&self, shutdown: Shutdown) -> Result<(), CloseError> {
+        crate::serial_queue::leave_all();
         let first = self.transact(|state, _| state.start_closing(shutdown));
         if shutdown == Shutdown::Cancel {
             self.end_queries();
@@ -70,6 +71,10 @@ impl ExecutionSession {
         }
         self.drain();
         let sources = self.end();
+        // Removals of others that had taken their resources out before there was an end.
+        if !weakened("close::overtakes_removals") {
+            self.drain();
+        }
         // Before the dispatcher ends: a task that waits here may be another session's, and the dispatcher as well.
         self.0.drain.closed.open();
         {
@@ -106,15 +111,16 @@ impl ExecutionSession {
         }
         let mut sources = Vec::new();
         for dylib in dylibs {
-            let Some((name, resources)) =
-                self.transact_removal(|state, effects| state.end_dylib(dylib, effects))
+            // Always as a task: a resource, or the platform, that closes the session must not wait for this very call.
+            let (Some((name, resources)), removal) =
+                self.transact_removal(|state, effects| state.end_dylib(dylib, effects), Option::is_some)
             else {
                 continue;
             };
-            // In a frame: a resource that closes the session must not wait for this very call.
             let handle = JitDylib::new(self.clone(), dylib, name.clone());
-            let removed = frame::run(self, || remove_resources(name, resources));
-            if let Ok(Err(RemoveError::Resources { sources: more, .. })) = removed {
+            if let Some(Err(RemoveError::Resources { sources: more, .. })) =
+                removal.map(|removal| removal.remove(name, resources))
+            {
                 sources.extend(more);
             }
             if let Ok(Err(source)) = frame::run(self, || self.tear_down(&handle)) {

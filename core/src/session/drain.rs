@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   tasks:      made ─────────────────────────────────────────▶ over
-//!   excused:         in a lookup ▶ back      in a close ▶ back
+//!   excused:         in a lookup ▶ back      in a close ▶ back      waits for its turn ▶ back
 //!
-//!   idle  =  tasks - in lookups - in closes = 0
+//!   idle  =  tasks - in lookups - in closes - waiting for turns = 0,  and a round helps: some are in lookups, or none wait for turns
 //! ```
+//!
+//! A task that waits for its turn in a serial queue moves only after the one whose turn it is: if that is in a lookup, a round
+//! sends it on. If it is a task of another session, it is waited for; if it is in a close, it has left its turn.
 //!
 //! A close waits until the session is *idle*. If tasks still wait in lookups then, whatever they wait for is in nobody's
 //! hands but those of a responsibility that somebody parked, or of each other: the close ends all queries, which sends these
@@ -47,6 +50,8 @@ struct Waiting {
     in_lookups: usize,
     /// Tasks that wait in closes.
     in_closes: usize,
+    /// Tasks that wait for their turns in serial queues.
+    in_queues: usize,
     round: u64,
     /// What the closing thread waits for.
     idle: Option<Arc<Latch>>,
@@ -73,15 +78,6 @@ pub(super) enum Excuse {
     Close,
 }
 
-impl From<Wait> for Excuse {
-    fn from(wait: Wait) -> Self {
-        match wait {
-            Wait::Lookup => Self::Lookup { round: 0 },
-            Wait::Close => Self::Close,
-        }
-    }
-}
-
 impl Drain {
     /// A latch that opens when the session is idle.
     pub(super) fn start_round(&self) -> Arc<Latch> {
@@ -104,29 +100,48 @@ impl Drain {
         std::mem::take(&mut waiting.in_lookups) > 0
     }
 
-    /// A task's excuse changes from `before` to `after`, of the present round; gives the new one.
-    pub(super) fn excuse(&self, before: Excuse, after: Excuse) -> Excuse {
+    /// A task with the excuse `before` begins to wait; gives its new one.
+    pub(super) fn excuse(&self, before: Excuse, wait: Wait) -> Excuse {
+        self.change(before, |round| match wait {
+            Wait::Lookup => Excuse::Lookup { round },
+            Wait::Close => Excuse::Close,
+        })
+    }
+
+    /// A wait that began with the excuse `before` is over; gives the excuse that is left, which may be one of a round that
+    /// is over: its task moves, or is about to.
+    pub(super) fn restore(&self, now: Excuse, before: Excuse) -> Excuse {
+        self.change(now, |_| before)
+    }
+
+    fn change(&self, before: Excuse, after: impl FnOnce(u64) -> Excuse) -> Excuse {
         let mut waiting = self.waiting.lock();
+        let round = waiting.round;
+        let after = after(round);
         match before {
-            Excuse::Lookup { round } if round == waiting.round => waiting.in_lookups -= 1,
+            Excuse::Lookup { round: since } if since == round => waiting.in_lookups -= 1,
             Excuse::Close => waiting.in_closes -= 1,
             Excuse::None | Excuse::Lookup { .. } => {}
         }
-        let excuse = match after {
-            Excuse::None => Excuse::None,
-            Excuse::Lookup { .. } => {
-                waiting.in_lookups += 1;
-                Excuse::Lookup { round: waiting.round }
-            }
-            Excuse::Close => {
-                waiting.in_closes += 1;
-                Excuse::Close
-            }
-        };
+        match after {
+            Excuse::Lookup { round: since } if since == round => waiting.in_lookups += 1,
+            Excuse::Close => waiting.in_closes += 1,
+            Excuse::None | Excuse::Lookup { .. } => {}
+        }
         if !weakened("close::task_that_waits_tells_nobody") {
             self.open_if_idle(&mut waiting);
         }
-        excuse
+        after
+    }
+
+    /// A task begins to wait for its turn, or does so no more.
+    fn count_turn(&self, waits: bool) {
+        let mut waiting = self.waiting.lock();
+        match waits {
+            true => waiting.in_queues += 1,
+            false => waiting.in_queues -= 1,
+        }
+        self.open_if_idle(&mut waiting);
     }
 
     /// So many tasks are over.
@@ -141,12 +156,18 @@ impl Drain {
     }
 
     fn open_if_idle(&self, waiting: &mut Waiting) {
-        let excused = waiting.in_lookups + waiting.in_closes;
+        let in_queues = match weakened("serial_queue::close_takes_who_waits_for_a_turn_to_move") {
+            true => 0,
+            false => waiting.in_queues,
+        };
+        let excused = waiting.in_lookups + waiting.in_closes + in_queues;
+        let round_helps = waiting.in_lookups > 0 || in_queues == 0;
         // ordering[session-drained]: Acquire. Pairs with the Release in `Drain::count_out`; whoever sees that the
         // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
         let acquire =
             if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         if waiting.idle.is_some()
+            && round_helps
             && self.word.load(acquire) / ONE_TASK <= excused
             && let Some(latch) = waiting.idle.take()
         {
@@ -210,6 +231,11 @@ pub(super) struct Outstanding(ExecutionSession);
 impl Outstanding {
     pub(super) fn session(&self) -> &ExecutionSession {
         &self.0
+    }
+
+    /// The task begins to wait for its turn in a serial queue, or does so no more.
+    pub(super) fn waits_for_turn(&self, waits: bool) {
+        self.0.0.drain.count_turn(waits);
     }
 }
 

@@ -78,6 +78,8 @@ fn run_in_frame<R>(
     }
     let Some(Frame { on_behalf_of, dropped, .. }) = frame else { return (result, 0, None) };
     let failed = dropped.len();
+    // The task is still counted, and in no frame: what this brings about runs after it.
+    let _held_back = (failed > 0).then(crate::in_place::hold_back);
     for mut duty in dropped {
         duty.fail(match &result {
             Err(message) => FailureCause::Panicked(message.clone()),
@@ -87,6 +89,11 @@ fn run_in_frame<R>(
         });
     }
     (result, failed, Some(on_behalf_of))
+}
+
+/// Whether this thread is inside any frame, of whatever session.
+pub(crate) fn is_inside_any() -> bool {
+    FRAMES.try_with(|frames| !frames.borrow().is_empty()).unwrap_or(false)
 }
 
 /// How many frames of `session` this thread is inside of.
@@ -136,7 +143,8 @@ pub(super) fn attach(duty: Duty) -> MaterializationResponsibility {
 /// closes, or in a close, which is no session's work.
 pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
     let concerns = |frame: &Frame| match wait {
-        Wait::Lookup => frame.on_behalf_of.session() == session && frame.excuse == Excuse::None,
+        // One that lies beneath and waits in a lookup as well: that excuse may be of a round that is over.
+        Wait::Lookup => frame.on_behalf_of.session() == session && frame.excuse != Excuse::Close,
         Wait::Close => frame.excuse != Excuse::Close,
     };
     let excused = FRAMES.try_with(|frames| {
@@ -144,7 +152,7 @@ pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
         for (index, frame) in frames.borrow_mut().iter_mut().enumerate().filter(|(_, frame)| concerns(frame))
         {
             let before = frame.excuse;
-            frame.excuse = frame.on_behalf_of.session().0.drain.excuse(before, wait.into());
+            frame.excuse = frame.on_behalf_of.session().0.drain.excuse(before, wait);
             excused.push((index, before));
         }
         excused
@@ -166,7 +174,7 @@ impl Drop for Waits {
             let mut frames = frames.borrow_mut();
             for (index, before) in excused {
                 let frame = &mut frames[index];
-                frame.excuse = frame.on_behalf_of.session().0.drain.excuse(frame.excuse, before);
+                frame.excuse = frame.on_behalf_of.session().0.drain.restore(frame.excuse, before);
             }
         });
     }

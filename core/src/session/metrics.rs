@@ -16,6 +16,8 @@ pub struct SessionMetrics {
     pub cycle_steps: u64,
     /// Dependencies along which failures came, or that fell with those who had them.
     pub failure_steps: u64,
+    /// Claimed units that were given back before they started, because everybody who wanted them has withdrawn.
+    pub withdrawn_units: u64,
     /// The most steps of long consequences that one hold of the session's lock has taken.
     pub hold_steps_max: usize,
 }
@@ -34,6 +36,7 @@ impl ExecutionSession {
                 root_steps: counters.parent_steps,
                 cycle_steps: counters.contraction_steps,
                 failure_steps: counters.failure_steps,
+                withdrawn_units: state.returned,
                 hold_steps_max: state.steps_max(),
             }
         })

@@ -261,6 +261,7 @@ unsafe extern "C-unwind" {
         large_data_threshold: u64,
     );
     pub(super) fn uruk_llvm_code_model(module: LLVMModuleRef, large_data_threshold: *mut u64) -> c_int;
+    pub(super) fn uruk_llvm_instructions(module: LLVMModuleRef) -> u64;
     pub(super) fn uruk_llvm_normalize(module: LLVMModuleRef);
     pub(super) fn uruk_llvm_symbols(
         module: LLVMModuleRef,

@@ -130,6 +130,9 @@ int uruk_llvm_code_model(LLVMModuleRef Handle, uint64_t *LargeDataThreshold) {
   return Model ? int(*Model) : -1;
 }
 
+// Those that are read: bodies left in bitcode count for nothing.
+uint64_t uruk_llvm_instructions(LLVMModuleRef Handle) { return unwrap(Handle)->getInstructionCount(); }
+
 // See `normalize.rs` for what and why.
 void uruk_llvm_normalize(LLVMModuleRef Handle) {
   Module &M = *unwrap(Handle);

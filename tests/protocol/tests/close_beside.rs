@@ -6,8 +6,8 @@ use std::sync::{Arc, mpsc};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex, thread};
 use uruk_core::{
-    DependenceGroup, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupSet, SessionError, Task,
-    TaskDispatcher, WaitError,
+    DependenceGroup, DylibError, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupSet, RemoveError,
+    Resource, ResourceTracker, SessionError, Task, TaskDispatcher, WaitError,
 };
 
 /// More than a slice takes.
@@ -212,4 +212,75 @@ fn a_dropped_handler_may_wait_for_what_its_thread_still_has_to_do() {
 
 fn request_of(main: &JitDylib, names: &[uruk_core::SymbolName]) -> uruk_core::LookupRequest {
     uruk_core::LookupRequest::new(order(main), LookupSet::required(names.iter().cloned()))
+}
+
+/// A resource that takes its time.
+struct Slow {
+    begun: Arc<Latch>,
+    goes_on: Arc<Latch>,
+    closes: Option<ExecutionSession>,
+}
+
+impl Resource for Slow {
+    fn remove(self: Box<Self>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.begun.open();
+        if let Some(session) = &self.closes {
+            session.close()?;
+        }
+        self.goes_on.wait();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_close_waits_for_who_removes_resources() {
+    within_reason(|| {
+        let (session, main) = session();
+        let [begun, goes_on] = [(); 2].map(|()| Arc::new(Latch::new()));
+        let tracker = main.create_tracker();
+        let slow = Slow { begun: begun.clone(), goes_on: goes_on.clone(), closes: None };
+        tracker.add_resource(Box::new(slow)).unwrap();
+        let remover = std::thread::spawn(move || tracker.remove());
+        begun.wait();
+        let (told, tells) = mpsc::channel();
+        let closer = std::thread::spawn({
+            let session = session.clone();
+            move || {
+                session.close().unwrap();
+                told.send(()).unwrap();
+            }
+        });
+        while !matches!(session.create_jit_dylib("late"), Err(DylibError::Closed)) {
+            std::thread::yield_now();
+        }
+        assert!(tells.try_recv().is_err(), "the session is closed, and a resource of it is not removed");
+        goes_on.open();
+        tells.recv().unwrap();
+        remover.join().unwrap().unwrap();
+        closer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_resource_that_closes_the_session_is_not_waited_for_by_that_close() {
+    within_reason(|| {
+        for removal in [
+            (|main, _| main.clear()) as fn(&JitDylib, ResourceTracker) -> Result<(), RemoveError>,
+            |_, tracker| tracker.remove(),
+            |main, _| main.session().remove_jit_dylib(main),
+            |main, tracker| {
+                main.session().transaction().remove_tracker(&tracker).commit().unwrap();
+                Ok(())
+            },
+        ] {
+            let (session, main) = session();
+            let goes_on = Arc::new(Latch::new());
+            goes_on.open();
+            let slow = Slow { begun: Arc::new(Latch::new()), goes_on, closes: Some(session.clone()) };
+            let tracker = main.create_tracker();
+            tracker.add_resource(Box::new(slow)).unwrap();
+            removal(&main, tracker).unwrap();
+            assert!(session.create_jit_dylib("late").is_err());
+        }
+    });
 }

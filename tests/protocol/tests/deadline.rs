@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use protocol_tests::*;
 use uruk_core::sync::Mutex;
-use uruk_core::{Deadline, ExecutionSession, JitDylib, LookupError, WaitError, WhyState};
+use uruk_core::{
+    Deadline, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupError, SymbolFlags,
+    WaitError, WhyState,
+};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -36,12 +39,47 @@ fn a_lookup_whose_time_is_over_starts_nothing() {
     define_simple(&main, "unit", &["a"]);
     *hand.lock() += HOUR;
     let error = session.lookup_until(&order(&main), set(&session, &["a"]), deadline).unwrap_err();
-    assert!(matches!(exceeded(&error)[0].state, WhyState::Queued { .. }), "{error}");
+    assert!(matches!(exceeded(&error)[0].state, WhyState::NeverSearched { .. }), "{error}");
     let why = session.why(&main, &session.intern("a"));
-    assert!(matches!(why.state, WhyState::Returned { .. }), "{why}");
+    assert!(matches!(why.state, WhyState::NeverSearched { .. }), "{why}");
     // What is Ready is answered however late it is.
     session.lookup(&order(&main), set(&session, &["a"])).unwrap();
     session.lookup_until(&order(&main), set(&session, &["a"]), deadline).unwrap();
+}
+
+/// Counts how often it is asked.
+struct Counting(Arc<Mutex<usize>>);
+
+impl DefinitionGenerator for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+
+    fn generate(&self, request: GenerateRequest) {
+        *self.0.lock() += 1;
+        request.finish(Ok(()));
+    }
+}
+
+#[test]
+fn a_lookup_whose_time_is_over_asks_no_generator_and_binds_nothing() {
+    let (session, main, hand, deadline) = turned();
+    let asked = Arc::new(Mutex::new(0));
+    let weak = [(session.intern("a"), EXPORTED | SymbolFlags::WEAK)].into_iter().collect();
+    main.define(TestUnit::new("weak", weak, finish).boxed()).unwrap();
+    *hand.lock() += HOUR;
+    let late = |name| session.lookup_until(&order(&main), set(&session, &[name]), deadline).unwrap_err();
+    assert!(matches!(exceeded(&late("a"))[0].state, WhyState::NeverSearched { .. }));
+    main.add_generator(Arc::new(Counting(asked.clone()))).unwrap();
+    let error = late("missing");
+    let WhyState::Undefined { generators } = &exceeded(&error)[0].state else { panic!("{error}") };
+    assert_eq!((generators.len(), *asked.lock()), (1, 0));
+    let (told, tells) = mpsc::channel();
+    let request = request(&main, &["missing", "a"]).until(deadline);
+    session.lookup_async(request, move |answer| told.send(answer.unwrap_err()).unwrap());
+    assert_eq!((exceeded(&tells.recv().unwrap()).len(), *asked.lock()), (2, 0));
+    // Nobody has searched the weak one.
+    define_simple(&main, "strong", &["a"]);
 }
 
 #[test]
@@ -193,7 +231,7 @@ fn a_declared_wait_in_place_lets_the_threads_own_tasks_run_first() {
 
 #[test]
 fn a_declared_wait_is_refused_where_a_lookup_is() {
-    let session = ExecutionSession::builder().refuse_waits_while(|| Some("a lock")).build();
+    let session = ExecutionSession::builder().refuse_waits_while(|| Some("a lock".into())).build();
     let refused = session.blocking(|| unreachable!("it is refused"));
-    assert_eq!(refused, Err::<(), _>(WaitError::Holding { held: "a lock" }));
+    assert_eq!(refused, Err::<(), _>(WaitError::Holding { held: "a lock".into() }));
 }

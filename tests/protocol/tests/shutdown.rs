@@ -303,3 +303,33 @@ fn resources_of_a_cancelled_session_are_removed_newest_dylib_first() {
     session.close_with(Shutdown::Cancel).unwrap();
     assert_eq!(*removed.lock(), ["third", "second", "first"]);
 }
+
+/// The frame beneath kept the excuse of a round that was over: the close waited for it, and it for the close.
+#[test]
+fn a_unit_above_another_on_its_stack_that_waits_again_and_again_is_sent_on_each_time() {
+    within_reason(|| {
+        let (session, main) = session_on(&(Arc::new(InPlaceTaskDispatcher::default()) as _));
+        let parked = ["p", "q", "r"].map(|name| define_parked(&main, name, &[name]));
+        let (told, answers) = mpsc::channel();
+        let inner = main.clone();
+        let upper = TestUnit::new("upper", exported(&session, &["upper"]), move |_| {
+            let session = inner.session();
+            for name in ["p", "q", "r"] {
+                let answer = session.lookup_symbol(&order(&inner), &session.intern(name)).map(drop);
+                told.send(answer).unwrap();
+            }
+        });
+        main.define(upper.boxed()).unwrap();
+        let (ignored, _ignores) = mpsc::channel();
+        define_blocking(&main, "lower", "upper", ignored);
+        let client = std::thread::spawn({
+            let (session, main) = (session.clone(), main.clone());
+            move || session.lookup_symbol(&order(&main), &session.intern("lower")).map(drop)
+        });
+        let first = parked[0].recv().unwrap();
+        session.close().unwrap();
+        assert!(answers.iter().all(|answer| matches!(answer, Err(LookupError::Closed))));
+        assert!(client.join().unwrap().is_err());
+        drop(first);
+    });
+}

@@ -1,0 +1,88 @@
+//! Removals: rows go under the lock, resources after it, and a close waits for both.
+//!
+//! A thread that needs the end of a removal, because it is about to free what the symbols were made of, takes slices of the
+//! work that is left until it is there.
+
+use crate::protocol::SessionState;
+use crate::protocol::effects::Effects;
+use crate::resource::remove_resources;
+use crate::sync::Arc;
+use crate::{RemoveError, Resource};
+
+use super::drain::Outstanding;
+use super::{ExecutionSession, Live, Locked, frame};
+
+/// Resources that a transaction has taken out: until they are removed a close waits for it. One of the session's tasks, whose
+/// lookups are served and which may close the session itself.
+#[must_use = "a close waits for it"]
+pub(crate) struct RemovalTask(Outstanding);
+
+impl RemovalTask {
+    /// Removes `resources`, which are in the order of their registration, newest first and past errors.
+    pub(crate) fn remove(
+        self,
+        dylib: Arc<str>,
+        resources: Vec<Box<dyn Resource>>,
+    ) -> Result<(), RemoveError> {
+        self.run(|| remove_resources(dylib, resources))
+    }
+
+    /// Runs `removal`, and then, when it is counted no more, what was left to this thread meanwhile.
+    pub(crate) fn run<R>(self, removal: impl FnOnce() -> R) -> R {
+        let mut result = None;
+        let ended = frame::run(self.0.session(), || result = Some(removal()));
+        drop(self);
+        crate::in_place::run_ready();
+        match (result, ended) {
+            (Some(result), _) => result,
+            (None, Err(message)) => std::panic::resume_unwind(Box::new(message)),
+            (None, Ok(())) => unreachable!("what has run has a result"),
+        }
+    }
+}
+
+impl ExecutionSession {
+    /// Runs an operation that removes trackers, and gives what it returns when their last row is gone; if that `holds`
+    /// resources, with the task of their removal.
+    pub(crate) fn transact_removal<R>(
+        &self,
+        operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
+        holds: impl FnOnce(&R) -> bool,
+    ) -> (R, Option<RemovalTask>) {
+        // A handler that runs here may close the session: not between the count and the frame of the removal.
+        let held_back = crate::in_place::hold_back();
+        let (result, left, removal) = self.transact(|state, effects| {
+            let result = operation(state, effects);
+            let condemnations = state.condemnations();
+            // Under the lock: a close that finds the resources gone knows that somebody has them.
+            let removal = holds(&result).then(|| RemovalTask(self.outstanding()));
+            (result, (!state.is_removed(condemnations)).then_some(condemnations), removal)
+        });
+        if let Some(condemnations) = left {
+            self.await_removals(condemnations);
+        }
+        drop(held_back);
+        if removal.is_none() {
+            self.run_ready();
+        }
+        (result, removal)
+    }
+
+    /// Takes part in the work until the first `condemnations` removals are over.
+    #[inline(never)]
+    fn await_removals(&self, condemnations: u64) {
+        // Only if another thread attends to the work; it may be the slower one.
+        loop {
+            let brought = self.locked(|Locked { state, .. }| {
+                if state.is_removed(condemnations) {
+                    return None;
+                }
+                let mut effects = Effects::default();
+                state.help(&mut effects);
+                Some(self.counting(effects))
+            });
+            let Some(effects) = brought else { break };
+            self.pass_on(effects);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! A count that somebody may watch.
+
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+
+/// A count, and whether somebody wants to hear when it falls, in one word:
+///
+/// | word | meaning | who moves it |
+/// |---|---|---|
+/// | `2n` | the count is n, nobody watches | `add`, `subtract` |
+/// | `2n + 1` | the count is n, somebody watches | `watch` sets the lowest bit, `unwatch` takes it away |
+///
+/// Because one word holds both, either who watches sees the lower count, or who lowers it sees that it is watched.
+#[derive(Debug, Default)]
+pub(super) struct Level(AtomicUsize);
+
+const ONE: usize = 2;
+const WATCHED: usize = 1;
+
+impl Level {
+    pub(super) fn get(&self) -> usize {
+        // Relaxed, here and below: only the order of this word's own changes matters. Nothing is read on the strength of the count.
+        self.0.load(Ordering::Relaxed) / ONE
+    }
+
+    pub(super) fn add(&self, count: usize) {
+        if count > 0 {
+            self.0.fetch_add(count * ONE, Ordering::Relaxed);
+        }
+    }
+
+    /// Says whether the count is watched.
+    pub(super) fn subtract(&self, count: usize) -> bool {
+        // Relaxed: as above.
+        self.0.fetch_sub(count * ONE, Ordering::Relaxed) & WATCHED != 0
+    }
+
+    pub(super) fn watch(&self) {
+        // Relaxed: as above.
+        self.0.fetch_or(WATCHED, Ordering::Relaxed);
+    }
+
+    pub(super) fn unwatch(&self) {
+        self.0.fetch_and(!WATCHED, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,140 @@
+//! How long tasks wait between their dispatch and their start, if anybody wants to know.
+//!
+//! A task that is wanted more urgently is dispatched again with the higher priority, so the time from *demand* to start is the
+//! wait of the demanded one. The other, when its turn comes, finds nothing to do, and counts where it was queued.
+
+use std::fmt;
+use std::time::Instant;
+
+use uruk_core::Task;
+
+use super::Counter;
+
+/// Times in microseconds, in buckets of powers of two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct WaitHistogram {
+    buckets: [u64; BUCKETS],
+}
+
+/// The last bucket begins at 2^30 microseconds, which are eighteen minutes.
+const BUCKETS: usize = 32;
+
+impl WaitHistogram {
+    /// How many times there are of each size: bucket 0 counts those below a microsecond, bucket `i` those of at least
+    /// 2^(`i` - 1) and less than 2^`i` microseconds, and the last one all that are longer.
+    pub fn buckets(&self) -> &[u64] {
+        &self.buckets
+    }
+
+    /// How many times there are in all.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The end, in microseconds, of the bucket in which that part of all times (0.5 is the median) is reached; nothing if
+    /// there are no times, and `u64::MAX` for the last bucket.
+    pub fn quantile_us(&self, part: f64) -> Option<u64> {
+        let rank = (self.count() as f64 * part.clamp(0.0, 1.0)).ceil().max(1.0) as u64;
+        let mut counted = 0;
+        let reached = self.buckets.iter().position(|&bucket| {
+            counted += bucket;
+            counted >= rank
+        })?;
+        Some(if reached == BUCKETS - 1 { u64::MAX } else { 1 << reached })
+    }
+}
+
+impl Default for WaitHistogram {
+    fn default() -> Self {
+        Self { buckets: [0; BUCKETS] }
+    }
+}
+
+impl fmt::Debug for WaitHistogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        f.debug_map().entries(filled).finish()
+    }
+}
+
+/// The counters behind a histogram.
+#[derive(Debug)]
+pub(crate) struct WaitCounters([Counter; BUCKETS]);
+
+impl WaitCounters {
+    pub(crate) fn count(&self, wait_us: u32) {
+        let bucket = (u32::BITS - wait_us.leading_zeros()) as usize;
+        self.0[bucket.min(BUCKETS - 1)].increment();
+    }
+
+    pub(super) fn add_to(&self, sum: &mut WaitHistogram) {
+        for (bucket, counter) in sum.buckets.iter_mut().zip(&self.0) {
+            *bucket += counter.get();
+        }
+    }
+}
+
+impl Default for WaitCounters {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+/// Stamps tasks when they are queued; off unless somebody asked, because a clock costs what a short task does.
+#[derive(Debug)]
+pub(crate) struct Stopwatch {
+    epoch: Option<Instant>,
+}
+
+/// A task in a queue, and when it came there.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) task: Task,
+    since: Stamp,
+}
+
+/// Microseconds since the pool was made, modulo an hour and more; nothing is said of waits that long.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stamp(u32);
+
+impl Stopwatch {
+    pub(crate) fn new(measures: bool) -> Self {
+        Self { epoch: measures.then(Instant::now) }
+    }
+
+    pub(crate) fn now(&self) -> Stamp {
+        self.epoch.map_or_else(Stamp::default, |epoch| Stamp(epoch.elapsed().as_micros() as u32))
+    }
+
+    /// How long a task that starts now has waited, in microseconds; nothing if that is not measured.
+    pub(crate) fn waited_us(&self, queued: &Queued) -> Option<u32> {
+        self.epoch.is_some().then(|| self.now().0.wrapping_sub(queued.since.0))
+    }
+}
+
+impl Queued {
+    pub(crate) fn new(task: Task, since: Stamp) -> Self {
+        Self { task, since }
+    }
+}
+
+#[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_fall_into_the_bucket_of_their_power_of_two() {
+        let counters = WaitCounters::default();
+        for wait_us in [0, 1, 2, 3, 4, 1023, 1024, u32::MAX] {
+            counters.count(wait_us);
+        }
+        let mut waits = WaitHistogram::default();
+        counters.add_to(&mut waits);
+        let filled: Vec<_> = waits.buckets().iter().enumerate().filter(|(_, count)| **count > 0).collect();
+        assert_eq!(filled, [(0, &1), (1, &1), (2, &2), (3, &1), (10, &1), (11, &1), (31, &1)]);
+        assert_eq!(waits.count(), 8);
+        assert_eq!(waits.quantile_us(0.5), Some(4));
+        assert_eq!((waits.quantile_us(0.0), waits.quantile_us(1.0)), (Some(1), Some(u64::MAX)));
+        assert_eq!(WaitHistogram::default().quantile_us(0.5), None);
+    }
+}

@@ -1,0 +1,294 @@
+//! Work in the background has limits, and they delay nothing that anybody waits for.
+#![cfg(not(uruk_loom))]
+
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::sync::{Arc, Latch, Mutex, thread};
+use uruk_core::{Task, TaskDispatcher, TaskPriority, WaitError};
+use uruk_dispatch::{WorkStealingTaskDispatcher, WorkStealingTaskDispatcherBuilder};
+
+use TaskPriority::{Demanded, Idle, Lazy, Speculative};
+
+type Pool = Arc<WorkStealingTaskDispatcher>;
+
+fn pool(
+    workers: usize,
+    limit: impl FnOnce(WorkStealingTaskDispatcherBuilder) -> WorkStealingTaskDispatcherBuilder,
+) -> Pool {
+    let builder = WorkStealingTaskDispatcher::builder().workers(workers).stack_size_bytes(256 << 10);
+    Arc::new(limit(builder).build().unwrap())
+}
+
+fn latch() -> Arc<Latch> {
+    Arc::new(Latch::new())
+}
+
+fn dispatch(pool: &Pool, priority: TaskPriority, run: impl FnOnce() + Send + 'static) {
+    pool.dispatch(Task::new("test", priority, run)).unwrap();
+}
+
+/// Dispatches a task that runs, in a way that the pool takes for work, until the second latch opens; the first says that
+/// it has begun.
+fn occupy(pool: &Pool, priority: TaskPriority, holding_bytes: usize) -> [Arc<Latch>; 2] {
+    let [begun, end] = [latch(), latch()];
+    let task = Task::new("test", priority, {
+        let [begun, end] = [begun.clone(), end.clone()];
+        move || {
+            begun.open();
+            end.wait();
+        }
+    });
+    pool.dispatch(task.holding_bytes(holding_bytes)).unwrap();
+    [begun, end]
+}
+
+/// Runs a task to its end, so that whatever could start before it has.
+fn run_one(pool: &Pool, priority: TaskPriority) {
+    let done = latch();
+    dispatch(pool, priority, {
+        let done = done.clone();
+        move || done.open()
+    });
+    done.wait();
+}
+
+#[test]
+fn demanded_work_finds_a_worker_free_of_the_background() {
+    let pool = pool(2, |builder| builder);
+    let [[first, end_first], [second, end_second]] =
+        [Speculative, Idle].map(|priority| occupy(&pool, priority, 0));
+    first.wait();
+    for priority in [Demanded, Lazy, Demanded] {
+        run_one(&pool, priority);
+    }
+    assert!(!second.is_open(), "one worker is left for what is demanded");
+    end_first.open();
+    second.wait();
+    end_second.open();
+    pool.shutdown();
+    assert_eq!(pool.metrics().finished, 5);
+}
+
+#[test]
+fn more_workers_may_run_the_background_if_they_shall() {
+    let pool = pool(2, |builder| builder.background_workers_max(2));
+    let tasks = [Speculative, Idle].map(|priority| occupy(&pool, priority, 0));
+    tasks.iter().for_each(|[begun, _]| begun.wait());
+    tasks.iter().for_each(|[_, end]| end.open());
+}
+
+#[test]
+fn one_worker_takes_what_is_demanded_next() {
+    let pool = pool(1, |builder| builder.background_workers_max(0));
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let [begun, end] = occupy(&pool, Speculative, 0);
+    begun.wait();
+    let note = |priority| {
+        let ran = ran.clone();
+        dispatch(&pool, priority, move || ran.lock().push(priority));
+    };
+    [Idle, Speculative, Speculative, Demanded].into_iter().for_each(note);
+    end.open();
+    pool.shutdown();
+    assert_eq!(*ran.lock(), [Demanded, Speculative, Speculative, Idle]);
+}
+
+/// Each waits for the next, all in the background, with a place for one.
+#[test]
+fn a_blocked_task_takes_no_place_of_the_background() {
+    fn chain(pool: &Pool, length: usize, done: Arc<Latch>) {
+        dispatch(pool, if length.is_multiple_of(2) { Idle } else { Speculative }, {
+            let pool = pool.clone();
+            move || {
+                if length > 1 {
+                    let next = latch();
+                    chain(&pool, length - 1, next.clone());
+                    pool.wait(&next).unwrap();
+                }
+                done.open();
+            }
+        });
+    }
+    for workers in [1, 2, 3] {
+        let pool = pool(workers, |builder| builder.background_workers_max(1));
+        let done = latch();
+        chain(&pool, 100, done.clone());
+        done.wait();
+        pool.shutdown();
+        assert_eq!(pool.metrics().finished, 100);
+    }
+}
+
+#[test]
+fn producers_of_background_work_are_told_and_wait_and_others_never() {
+    let pool = pool(1, |builder| builder.speculative_queue_max(2).idle_queue_max(1));
+    let [begun, end] = occupy(&pool, Demanded, 0);
+    begun.wait();
+    assert!(pool.admits(Speculative, 100), "what has an empty queue to itself would never fit better");
+    dispatch(&pool, Speculative, || ());
+    assert!(pool.admits(Speculative, 1) && !pool.admits(Speculative, 2) && pool.admits(Idle, 1));
+    // What is dispatched is queued in any case.
+    (0..2).for_each(|_| dispatch(&pool, Speculative, || ()));
+    dispatch(&pool, Idle, || ());
+    assert!(!pool.admits(Speculative, 1) && !pool.admits(Idle, 1));
+    assert!(pool.admits(Demanded, usize::MAX) && pool.admits(Lazy, usize::MAX));
+    pool.wait_for_room(Lazy).unwrap();
+    pool.wait_for_room(Demanded).unwrap();
+    let producers = [Speculative, Idle, Speculative].map(|priority| {
+        let pool = pool.clone();
+        thread::spawn(move || {
+            pool.wait_for_room(priority).unwrap();
+            dispatch(&pool, priority, || ());
+        })
+    });
+    end.open();
+    producers.into_iter().for_each(|producer| producer.join().unwrap());
+    pool.shutdown();
+    assert_eq!(pool.metrics().finished, 1 + 3 + 1 + 3);
+    assert!(pool.admits(Speculative, 1), "a closed pool has another reason to refuse");
+    pool.wait_for_room(Speculative).unwrap();
+}
+
+#[test]
+fn a_shutdown_lets_producers_go() {
+    let pool = pool(1, |builder| builder.speculative_queue_max(1));
+    let [begun, end] = occupy(&pool, Demanded, 0);
+    begun.wait();
+    dispatch(&pool, Speculative, || ());
+    let producer = thread::spawn({
+        let pool = pool.clone();
+        move || {
+            pool.wait_for_room(Speculative).unwrap();
+            pool.dispatch(Task::new("late", Speculative, || ())).is_err()
+        }
+    });
+    let closer = thread::spawn({
+        let pool = pool.clone();
+        move || pool.shutdown()
+    });
+    // Nothing is taken from the queue before the producer has gone on.
+    assert!(producer.join().unwrap(), "only the closing can have let it go");
+    end.open();
+    closer.join().unwrap();
+}
+
+/// The one worker waits for room that only it could make, and is replaced.
+#[test]
+fn a_task_that_waits_for_room_costs_no_worker() {
+    let pool = pool(1, |builder| builder.speculative_queue_max(1));
+    let done = latch();
+    dispatch(&pool, Speculative, {
+        let (pool, done) = (pool.clone(), done.clone());
+        move || {
+            for _ in 0..100 {
+                pool.wait_for_room(Speculative).unwrap();
+                dispatch(&pool, Speculative, || ());
+            }
+            done.open();
+        }
+    });
+    done.wait();
+    pool.shutdown();
+    let metrics = pool.metrics();
+    assert_eq!((metrics.finished, metrics.panicked), (101, 0));
+    assert!(metrics.replaced[Speculative] > 0);
+}
+
+#[test]
+fn a_leaf_does_not_wait_for_room() {
+    let pool = pool(1, |builder| builder.idle_queue_max(1));
+    let (refused, done) = (Arc::new(Mutex::new(None)), latch());
+    let leaf = Task::new("leaf", Demanded, {
+        let (pool, refused, done) = (pool.clone(), refused.clone(), done.clone());
+        move || {
+            dispatch(&pool, Idle, || ());
+            *refused.lock() = Some(pool.wait_for_room(Idle));
+            done.open();
+        }
+    });
+    pool.dispatch(leaf.leaf()).unwrap();
+    done.wait();
+    pool.shutdown();
+    assert_eq!(*refused.lock(), Some(Err(WaitError::Leaf { task: "leaf".into() })));
+}
+
+#[test]
+fn memory_in_flight_holds_back_all_but_what_is_demanded() {
+    let pool = pool(3, |builder| builder.memory_bytes_max(10 << 10).background_workers_max(3));
+    let [first, end_first] = occupy(&pool, Lazy, 10 << 10);
+    first.wait();
+    let held: Vec<_> = [Lazy, Speculative, Idle].map(|priority| occupy(&pool, priority, 1)).into();
+    run_one(&pool, Demanded);
+    let [demanded, end_demanded] = occupy(&pool, Demanded, 10 << 10);
+    demanded.wait();
+    assert!(held.iter().all(|[begun, _]| !begun.is_open()));
+    assert!(!pool.admits(Speculative, 1) && !pool.admits(Idle, 1) && pool.admits(Lazy, 1));
+    end_first.open();
+    // The demanded one still holds as much.
+    run_one(&pool, Demanded);
+    assert!(held.iter().all(|[begun, _]| !begun.is_open()));
+    end_demanded.open();
+    held.iter().for_each(|[begun, _]| begun.wait());
+    held.iter().for_each(|[_, end]| end.open());
+    pool.shutdown();
+    assert_eq!(pool.metrics().finished, 7);
+}
+
+/// What the blocked task waits for is held back by what it holds itself, and nobody has raised it.
+#[test]
+fn memory_of_blocked_tasks_alone_holds_nothing_back() {
+    for workers in [1, 2] {
+        let pool = pool(workers, |builder| builder.memory_bytes_max(1));
+        let (queued, made) = (latch(), latch());
+        let blocks = Task::new("blocks", Lazy, {
+            let (pool, queued, made) = (pool.clone(), queued.clone(), made.clone());
+            move || {
+                queued.wait();
+                pool.wait(&made).unwrap();
+            }
+        });
+        pool.dispatch(blocks.holding_bytes(1 << 20)).unwrap();
+        let makes = Task::new("makes", Idle, move || made.open());
+        pool.dispatch(makes.holding_bytes(1 << 20)).unwrap();
+        queued.open();
+        pool.shutdown();
+        assert_eq!(pool.metrics().finished, 2);
+    }
+}
+
+/// Many producers, every limit at once: each task runs, and memory stays near its cap.
+#[test]
+fn limits_lose_nothing_and_are_kept() {
+    const WORKERS: usize = 3;
+    const TASK_BYTES: usize = 4 << 10;
+    const CAP: usize = 3 * TASK_BYTES;
+    let pool = pool(WORKERS, |builder| {
+        builder.memory_bytes_max(CAP).speculative_queue_max(8).idle_queue_max(8).background_workers_max(2)
+    });
+    let (held, held_max, ran) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let producers: Vec<_> = (0..4)
+        .map(|producer| {
+            let (pool, held, held_max, ran) = (pool.clone(), held.clone(), held_max.clone(), ran.clone());
+            thread::spawn(move || {
+                for n in 0..500 {
+                    let priority = [Idle, Speculative, Lazy][(producer + n) % 3];
+                    pool.wait_for_room(priority).unwrap();
+                    let (held, held_max, ran) = (held.clone(), held_max.clone(), ran.clone());
+                    let task = Task::new("test", priority, move || {
+                        // Relaxed: read after the shutdown; the greatest sum seen is a sum that was.
+                        let now = held.fetch_add(TASK_BYTES, Ordering::Relaxed) + TASK_BYTES;
+                        held_max.fetch_max(now, Ordering::Relaxed);
+                        thread::yield_now();
+                        held.fetch_sub(TASK_BYTES, Ordering::Relaxed);
+                        ran.fetch_add(1, Ordering::Relaxed);
+                    });
+                    pool.dispatch(task.holding_bytes(TASK_BYTES)).unwrap();
+                }
+            })
+        })
+        .collect();
+    producers.into_iter().for_each(|producer| producer.join().unwrap());
+    pool.shutdown();
+    assert_eq!(ran.load(Ordering::Relaxed), 2000);
+    assert!(held_max.load(Ordering::Relaxed) <= CAP + WORKERS * TASK_BYTES);
+}
