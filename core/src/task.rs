@@ -76,7 +76,8 @@ impl Task {
         self.priority
     }
 
-    /// Declares that the task never blocks: a wait inside it, in a lookup for instance, is refused with [`WaitError::Leaf`].
+    /// Declares that the task never blocks: a wait inside it, in a lookup for instance, is refused with [`WaitError::Leaf`], and a
+    /// close of the session waits for nothing. It runs where other tasks run: none lies on the stack of another.
     #[must_use]
     pub fn leaf(mut self) -> Self {
         self.hints = self.hints.leaf(true);
