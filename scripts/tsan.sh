@@ -40,11 +40,11 @@ mkdir -p "$CARGO_TARGET_DIR"
 # Release, the last one counts down with Release and frees behind fence(Acquire) (`Collector::leave`, `traverse`, `try_retire`).
 # Each freeing is ordered behind each read through that fence, which the sanitizer does not see. All its frees, and no
 # access of ours to what is alive, have these functions on their stacks. An array that the table of names has outgrown
-# (`record::Discarded`) is counted: by the writer, and by what `seize` frees. Is the writer the last, then it frees it, behind
+# is counted: by the writer, and by what `seize` frees. Is the writer the last to let go of it, then it frees it, behind
 # the same fence.
 cat >"$suppressions" <<'EOF'
 race:seize::raw::collector::Collector
-race:drop_in_place<uruk_core::record::Discarded>
+race:alloc::sync::Arc<uruk_core::record::table::real::Array
 EOF
 export TSAN_OPTIONS="halt_on_error=1 suppressions=$suppressions ${TSAN_OPTIONS:-}"
 # The state machine alone runs on one thread, and so does what weighs a million symbols: no races, but minutes. A thousand
