@@ -74,6 +74,12 @@ pub enum BuildError {
         /// What was asked for.
         prefix: String,
     },
+    /// Rayon's global pool, in which tasks were to run, cannot be had.
+    #[error("rayon has no global pool here: {reason}; build a pool and hand that over")]
+    NoGlobalPool {
+        /// What rayon said.
+        reason: String,
+    },
 }
 
 /// LLVM recurses over expressions: one of 200,000 levels overflows 8 MiB. Stacks are reserved, not touched, so a large

@@ -13,13 +13,14 @@
 //! cannot be replaced by rayon, and all tickets may lie behind such threads. So threads of our own, *spares*, take
 //! from the same queues while one of these holds (`board.rs` counts them):
 //!
-//! - a thread, whoever's, is blocked in a wait of this dispatcher: one spare for each;
+//! - a thread, the host's or any other, is blocked in a wait of this dispatcher: one spare for each, and in the place of a spare
+//!   that blocks another;
 //! - a ticket was turned away (below): one spare for each, until a ticket is honoured again;
 //! - nothing was taken for [`PATIENCE`] though tasks were queued: one spare. Somebody blocks undeclared, or the host is
 //!   busy for long. Whatever the host does, there is a pool of one worker.
 //!
 //! While tasks are queued, at least one spare that is not blocked exists and looks at the clock. Spares that have nothing to do
-//! retire. There are never more than one for each wait and each thread of the host, and one.
+//! retire.
 //!
 //! **Architecture Invariant: no task runs on the stack of another, nor above a declared wait.** A thread of rayon's that
 //! waits in `join`, `scope` or `install` runs other jobs of its pool meanwhile, on the stack of what waits. If a task of
@@ -40,14 +41,15 @@ mod here;
 mod model;
 mod spare;
 
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use rayon_core::ThreadPool;
+use rayon_core::{ThreadPool, ThreadPoolBuilder};
 use uruk_core::sync::{Arc, Condvar, Latch, Mutex};
 use uruk_core::{Task, TaskDispatcher, WaitError, refuse_wait_in_leaf};
 
-use crate::dispatcher::STACK_SIZE_BYTES;
+use crate::dispatcher::{BuildError, STACK_SIZE_BYTES};
 use crate::gate::Gate;
 use crate::pool::give_up;
 use crate::threads::Threads;
@@ -74,6 +76,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// with it. A job of the host that waits by other means (a channel, a mutex, `block_on`) for something that tasks bring about
 /// should say so with `session.blocking(..)`; if it does not, tasks start some milliseconds later.
 ///
+/// A unit that waits for the host's pool (`pool.install(..)`) depends on the host's threads, as that is what it asks for: if each
+/// of them is blocked in a lookup that needs the unit, none is left for it.
+///
 /// # Examples
 /// ```
 /// use uruk_core::ExecutionSession;
@@ -81,7 +86,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// use uruk_dispatch::RayonTaskDispatcher;
 ///
 /// let pool = Arc::new(rayon_core::ThreadPoolBuilder::new().num_threads(2).build()?);
-/// let dispatcher = RayonTaskDispatcher::in_pool(pool.clone()).build();
+/// let dispatcher = RayonTaskDispatcher::in_pool(pool.clone()).build()?;
 /// let session = ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
 /// # session.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -167,15 +172,21 @@ impl RayonTaskDispatcherBuilder {
     }
 
     /// Builds the dispatcher. Starts no thread.
-    pub fn build(self) -> RayonTaskDispatcher {
+    ///
+    /// # Errors
+    /// [`BuildError::ThreadName`]; [`BuildError::NoGlobalPool`] if that is asked for, and has not been built, and cannot be.
+    pub fn build(self) -> Result<RayonTaskDispatcher, BuildError> {
+        if self.thread_name_prefix.contains('\0') {
+            return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
+        }
         let shared = Shared {
-            board: Mutex::new(Board::new(self.host.threads())),
+            board: Mutex::new(Board::new(self.host.threads()?)),
             called: Condvar::new(),
             gate: Gate::new(),
             threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes),
             host: self.host,
         };
-        RayonTaskDispatcher { shared: Arc::new(shared) }
+        Ok(RayonTaskDispatcher { shared: Arc::new(shared) })
     }
 }
 
@@ -205,10 +216,19 @@ impl Host {
         }
     }
 
-    fn threads(&self) -> usize {
+    fn threads(&self) -> Result<usize, BuildError> {
         match self {
-            Self::Pool(pool) => pool.current_num_threads(),
-            Self::Global => rayon_core::current_num_threads(),
+            Self::Pool(pool) => Ok(pool.current_num_threads()),
+            Self::Global => {
+                // Asked for the first time rayon would build it as well, and panic if it could not. One that is there already is
+                // an error without a source.
+                match ThreadPoolBuilder::new().build_global() {
+                    Err(error) if error.source().is_some() => {
+                        Err(BuildError::NoGlobalPool { reason: error.to_string() })
+                    }
+                    _ => Ok(rayon_core::current_num_threads()),
+                }
+            }
         }
     }
 

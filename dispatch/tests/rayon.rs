@@ -15,7 +15,7 @@ use std::time::Duration;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch, Mutex, thread};
 use uruk_core::{Task, TaskDispatcher, TaskPriority, WaitError};
-use uruk_dispatch::RayonTaskDispatcher;
+use uruk_dispatch::{BuildError, RayonTaskDispatcher};
 
 type Dispatcher = Arc<RayonTaskDispatcher>;
 type Pool = Arc<rayon_core::ThreadPool>;
@@ -26,7 +26,7 @@ fn host(threads: usize) -> Pool {
 
 fn inside(pool: &Pool) -> Dispatcher {
     // A chain of a thousand blocked tasks has a thousand stacks.
-    Arc::new(RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10).build())
+    Arc::new(RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10).build().unwrap())
 }
 
 fn demanded(run: impl FnOnce() + Send + 'static) -> Task {
@@ -350,7 +350,8 @@ fn spares_retire_when_there_is_nothing_to_do() {
 fn spares_that_cannot_be_started_are_errors_only_where_nobody_is_left() {
     let pool = host(1);
     // More address space than there is.
-    let dispatcher = Arc::new(RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(1 << 50).build());
+    let dispatcher =
+        Arc::new(RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(1 << 50).build().unwrap());
     // The host's thread is there to run it.
     let ran = Arc::new(Latch::new());
     let opens = ran.clone();
@@ -409,9 +410,32 @@ fn a_shutdown_on_the_only_thread_of_the_host_runs_what_is_queued() {
     });
 }
 
+/// A pool that is made of the thread which asks, and has no other.
+#[test]
+fn a_host_without_threads_of_its_own_is_one_whose_threads_never_come() {
+    within_reason(|| {
+        let host = rayon_core::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+        let dispatcher = inside(&Arc::new(host.build().unwrap()));
+        let count = Arc::new(AtomicUsize::new(0));
+        for _ in 0..10 {
+            let counts = count.clone();
+            dispatcher.dispatch(demanded(move || count_one(&counts))).unwrap();
+        }
+        dispatcher.shutdown();
+        // Relaxed: the shutdown has waited for all of them.
+        assert_eq!(count.load(Ordering::Relaxed), 10);
+    });
+}
+
+#[test]
+fn spares_that_nobody_could_name_are_refused() {
+    let refused = RayonTaskDispatcher::in_pool(host(1)).thread_name_prefix("a\0b").build();
+    assert!(matches!(refused, Err(BuildError::ThreadName { .. })), "{refused:?}");
+}
+
 #[test]
 fn a_dispatcher_inside_the_global_pool_works() {
-    let dispatcher = RayonTaskDispatcher::in_global_pool().build();
+    let dispatcher = RayonTaskDispatcher::in_global_pool().build().unwrap();
     let done = Arc::new(Latch::new());
     let opens = done.clone();
     dispatcher.dispatch(demanded(move || opens.open())).unwrap();

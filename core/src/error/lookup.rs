@@ -67,7 +67,7 @@ pub enum LookupError {
     ///
     /// Told to the lookup that closes the cycle; where no lookup does, but an emission say, to the newest in it.
     #[error(
-        "the lookup would never end: {}; look up asynchronously there, or detach the responsibility before blocking",
+        "the lookup would never end: {}; look up asynchronously there, or detach the responsibility or leave the serial queue before blocking",
         DeadlockPath(path)
     )]
     WouldDeadlock {

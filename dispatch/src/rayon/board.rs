@@ -5,12 +5,14 @@
 //! | `tickets` | jobs of ours that the host's pool holds, or that run a task | the host's threads |
 //! | `honoured` | those of them that run a task, blocked or not | `tickets` |
 //! | `blocked` | threads in a wait, whoever's | |
-//! | `serving` | spares that run a task and are not blocked | as many as are permitted when they take it |
+//! | `serving` | spares that run a task and are not blocked | as many as are permitted, when they take it |
 //! | `idle` | spares that wait, or are being started | |
 //! | `called` | those of them that are on their way to look | `idle` |
 //!
-//! *Permitted* are as many spares at once as threads are blocked, and besides one for each ticket that was turned away, or one
-//! if the host was found stalled, until a ticket takes a task.
+//! *Permitted* are as many spares at once as threads that are not spares are blocked, and besides one for each ticket that was
+//! turned away, or one if the host was found stalled, until a ticket takes a task. None is started beyond that, but for the
+//! one that looks at the clock. So spares never outnumber blocked threads by more than the host has threads, and waits that have
+//! just ended.
 //!
 //! **What holds** whenever the lock is free, and the orders of all calls have been followed:
 //!
@@ -68,6 +70,8 @@ pub(super) struct Board {
     pub(super) blocked: usize,
     /// The host's own threads among them.
     blocked_of_host: usize,
+    /// Spares among them.
+    blocked_spares: usize,
     pub(super) serving: usize,
     pub(super) idle: usize,
     called: usize,
@@ -87,6 +91,7 @@ impl Board {
             stalled: false,
             blocked: 0,
             blocked_of_host: 0,
+            blocked_spares: 0,
             serving: 0,
             idle: 0,
             called: 0,
@@ -160,7 +165,10 @@ impl Board {
         self.blocked += 1;
         match who {
             Who::Host => self.blocked_of_host += 1,
-            Who::Spare => self.serving -= 1,
+            Who::Spare => {
+                self.serving -= 1;
+                self.blocked_spares += 1;
+            }
             Who::Foreign => {}
         }
         self.orders()
@@ -171,7 +179,10 @@ impl Board {
         self.blocked -= 1;
         match who {
             Who::Host => self.blocked_of_host -= 1,
-            Who::Spare => self.serving += 1,
+            Who::Spare => {
+                self.serving += 1;
+                self.blocked_spares -= 1;
+            }
             Who::Foreign => {}
         }
         self.orders()
@@ -247,8 +258,9 @@ impl Board {
         self.orders()
     }
 
+    /// A spare that blocks vacates its own permission, and needs none for who steps in for it.
     pub(super) fn permitted(&self) -> usize {
-        self.blocked + self.turned_away.max(usize::from(self.stalled))
+        self.blocked - self.blocked_spares + self.turned_away.max(usize::from(self.stalled))
     }
 
     fn orders(&mut self) -> Orders {

@@ -56,7 +56,11 @@ impl World {
                     *asleep = Spare::Looks;
                 }
             }
-            Call::Start => self.spares.push(Spare::Looks),
+            Call::Start => {
+                self.spares.push(Spare::Looks);
+                let unblocked = self.board.idle + self.board.serving;
+                assert!(unblocked <= self.board.permitted().max(1), "one too many: {:?}", self.board);
+            }
         }
     }
 

@@ -1,11 +1,14 @@
 //! The symbol protocol seen from outside, without LLVM: what the tests share.
 
+pub mod by_priority;
+
 use std::sync::{Arc, mpsc};
 
 use uruk_core::{
     DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
     LookupRequest, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, SearchOrder, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    MaterializationUnit, SearchOrder, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    TaskPriority,
 };
 
 type Materialize = Box<dyn FnOnce(MaterializationResponsibility) + Send>;
@@ -17,6 +20,8 @@ pub struct TestUnit {
     interface: MaterializationInterface,
     materialize: Option<Materialize>,
     discard: Discard,
+    serial_queue: Option<SerialQueue>,
+    priority: TaskPriority,
     leaf: bool,
 }
 
@@ -33,6 +38,8 @@ impl TestUnit {
             interface,
             materialize: Some(Box::new(materialize)),
             discard: Box::new(|_| {}),
+            serial_queue: None,
+            priority: TaskPriority::Demanded,
             leaf: false,
         }
     }
@@ -48,6 +55,20 @@ impl TestUnit {
     #[must_use]
     pub fn with_initializer(mut self, initializer: SymbolName) -> Self {
         self.interface = self.interface.with_initializer(initializer);
+        self
+    }
+
+    /// Says how urgent the unit is by itself.
+    #[must_use]
+    pub fn with_priority(mut self, priority: TaskPriority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Has the unit run when no other of `queue` does.
+    #[must_use]
+    pub fn in_queue(mut self, queue: &SerialQueue) -> Self {
+        self.serial_queue = Some(queue.clone());
         self
     }
 
@@ -78,6 +99,14 @@ impl MaterializationUnit for TestUnit {
 
     fn interface(&self) -> MaterializationInterface {
         self.interface.clone()
+    }
+
+    fn priority(&self) -> TaskPriority {
+        self.priority
+    }
+
+    fn serial_queue(&self) -> Option<SerialQueue> {
+        self.serial_queue.clone()
     }
 
     fn is_leaf(&self) -> bool {
@@ -203,12 +232,17 @@ pub fn waker() -> std::task::Waker {
 /// Runs `scenario` on a thread of its own; one that ends in a deadlock fails the test instead of hanging it. `URUK_PATIENCE`
 /// says how many times longer than usual everything takes, under a sanitizer.
 pub fn within_reason<R: Send + 'static>(scenario: impl FnOnce() -> R + Send + 'static) -> R {
+    within_reason_of("the scenario", scenario)
+}
+
+/// The same for one of many, by name.
+pub fn within_reason_of<R: Send + 'static>(name: &str, scenario: impl FnOnce() -> R + Send + 'static) -> R {
     let (send, receive) = mpsc::channel();
     let runs = std::thread::spawn(move || send.send(scenario()));
     let patience = std::env::var("URUK_PATIENCE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     match receive.recv_timeout(std::time::Duration::from_secs(20 * patience)) {
         Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the scenario does not end"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{name} does not end"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             std::panic::resume_unwind(runs.join().expect_err("only a panic loses the result"))
         }

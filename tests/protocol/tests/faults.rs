@@ -10,46 +10,22 @@ use protocol_tests::*;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
-    ExecutionSession, FailureCause, InPlaceTaskDispatcher, JitDylib, LookupError, SessionError, Task,
-    TaskDispatcher, TaskPriority,
+    ExecutionSession, FailureCause, JitDylib, LookupError, SessionError, Task, TaskPriority, WaitError,
 };
 use uruk_dispatch::{RayonTaskDispatcher, WorkStealingTaskDispatcher};
 
-/// A way to run tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum On {
-    Place,
-    /// A pool of so many workers.
-    Stealing(usize),
-    /// A rayon pool of so many threads.
-    Rayon(usize),
-}
-
-const STACK_SIZE_BYTES: usize = 256 << 10;
+mod on;
+use on::{On, STACK_SIZE_BYTES, on_every_dispatcher};
 
 impl On {
-    fn dispatcher(self) -> Arc<dyn TaskDispatcher> {
-        match self {
-            Self::Place => Arc::new(InPlaceTaskDispatcher::default()),
-            Self::Stealing(workers) => {
-                let pool = WorkStealingTaskDispatcher::builder().workers(workers);
-                Arc::new(pool.stack_size_bytes(STACK_SIZE_BYTES).build().unwrap())
-            }
-            Self::Rayon(threads) => {
-                let host = rayon_core::ThreadPoolBuilder::new().num_threads(threads);
-                let host = Arc::new(host.stack_size(STACK_SIZE_BYTES).build().unwrap());
-                Arc::new(RayonTaskDispatcher::in_pool(host).stack_size_bytes(STACK_SIZE_BYTES).build())
-            }
-        }
-    }
-
+    /// A session on it, with a dylib `main`.
     fn session(self) -> (ExecutionSession, JitDylib) {
         let session = ExecutionSession::builder().dispatcher(self.dispatcher()).build();
         let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
         (session, main)
     }
 
-    /// A session, and what it reports.
+    /// The same, and what it reports.
     fn reporting_session(self) -> (ExecutionSession, JitDylib, mpsc::Receiver<String>) {
         let (send, reports) = mpsc::channel();
         let session = ExecutionSession::builder()
@@ -62,30 +38,11 @@ impl On {
     }
 }
 
-/// Each fault as a test of each dispatcher.
-macro_rules! on_every_dispatcher {
-    ($($fault:ident,)*) => {
-        on_every_dispatcher!(in_place, On::Place, $($fault,)*);
-        on_every_dispatcher!(stealing_alone, On::Stealing(1), $($fault,)*);
-        on_every_dispatcher!(stealing, On::Stealing(2), $($fault,)*);
-        on_every_dispatcher!(rayon_alone, On::Rayon(1), $($fault,)*);
-        on_every_dispatcher!(rayon, On::Rayon(2), $($fault,)*);
-    };
-    ($name:ident, $on:expr, $($fault:ident,)*) => {
-        mod $name {
-            use super::{On, within_reason};
-            $(#[test]
-            fn $fault() {
-                within_reason(|| super::$fault($on));
-            })*
-        }
-    };
-}
-
 on_every_dispatcher! {
     a_unit_that_panics_fails_its_symbols_with_its_message,
     a_unit_that_panics_over_and_over_costs_no_thread,
     a_payload_that_panics_when_it_is_dropped_does_no_harm,
+    a_leaf_that_would_block_is_refused,
     handlers_that_panic_are_reported_and_the_rest_are_told,
     a_handler_that_looks_up_defines_and_removes,
     handlers_that_look_up_again_ten_thousand_deep,
@@ -160,6 +117,27 @@ fn a_payload_that_panics_when_it_is_dropped_does_no_harm(on: On) {
     session.dispatch(Task::new("nasty", TaskPriority::Demanded, || std::panic::panic_any(Nasty)));
     define_simple(&main, "good", &["good"]);
     session.lookup_symbol(&order(&main), &session.intern("good")).unwrap();
+    session.close().unwrap();
+}
+
+/// It has declared never to block, so whoever runs it need not be replaced.
+fn a_leaf_that_would_block_is_refused(on: On) {
+    let (session, main) = on.session();
+    define_simple(&main, "other", &["other"]);
+    let (send, told) = mpsc::channel();
+    let unit = TestUnit::new("leaf", exported(&session, &["leaf"]), move |responsibility| {
+        let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
+        let looked_up = session.lookup_symbol(&order(&main), &session.intern("other")).map(drop);
+        let declared = session.blocking(|| ());
+        send.send((looked_up, declared)).unwrap();
+        finish(responsibility);
+    });
+    main.define(unit.leaf().boxed()).unwrap();
+    session.lookup_symbol(&order(&main), &session.intern("leaf")).unwrap();
+    let (looked_up, declared) = told.recv().unwrap();
+    assert!(matches!(looked_up, Err(LookupError::Wait(WaitError::Leaf { .. }))), "{looked_up:?}");
+    assert!(matches!(declared, Err(WaitError::Leaf { .. })), "{declared:?}");
+    session.lookup_symbol(&order(&main), &session.intern("other")).unwrap();
     session.close().unwrap();
 }
 
@@ -545,7 +523,8 @@ fn a_lookup_on_a_pool_without_threads_is_an_error() {
 fn a_lookup_on_the_only_thread_of_a_host_without_spares_is_an_error() {
     within_reason(|| {
         let host = Arc::new(rayon_core::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
-        let dispatcher = RayonTaskDispatcher::in_pool(host.clone()).stack_size_bytes(NO_STACK).build();
+        let dispatcher =
+            RayonTaskDispatcher::in_pool(host.clone()).stack_size_bytes(NO_STACK).build().unwrap();
         let session = ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
         let main = session.create_jit_dylib("main").unwrap();
         define_simple(&main, "unit", &["a"]);

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
-    AliasTarget, DependenceGroup, Dependency, Detached, ExecutionSession, JitDylib, LookupError,
+    AliasTarget, Deadline, DependenceGroup, Dependency, Detached, ExecutionSession, JitDylib, LookupError,
     LookupRequest, LookupResult, LookupSet, MaterializationResponsibility, ResolvedResponsibility,
     SymbolName, Task, TaskDispatcher, TaskPriority, shared_error, symbol_aliases,
 };
@@ -38,29 +39,56 @@ fn a_lookup_started_in_a_handler_is_served() {
     assert!(answers.try_recv().unwrap().is_ok());
 }
 
-#[test]
-fn a_deep_chain_of_blocking_lookups_is_an_error_and_not_an_overflow() {
-    // On a thread with room for the levels that are allowed.
-    let run = || {
+/// Defines a thousand units, each of which waits for the next by means of `wait`, and looks the first up on a thread with room for
+/// the levels that are allowed.
+fn nest_too_deep(
+    wait: impl Fn(&ExecutionSession, &JitDylib, &SymbolName) -> Result<(), LookupError> + Copy + Send + 'static,
+) {
+    let run = move || {
         let (session, main) = session();
         for index in 0..1000 {
-            let (looking, dylib) = (session.clone(), main.clone());
-            let unit =
-                TestUnit::new("unit", exported(&session, &[&format!("s{index}")]), move |responsibility| {
-                    let next = looking.intern(&format!("s{}", index + 1));
-                    match looking.lookup_symbol(&order(&dylib), &next) {
-                        Ok(_) => finish(responsibility),
-                        Err(error) => responsibility.fail(Arc::new(error)),
-                    }
-                });
+            let symbols = exported(&session, &[&format!("s{index}")]);
+            let unit = TestUnit::new("unit", symbols, move |responsibility| {
+                let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
+                match wait(&session, &main, &session.intern(&format!("s{}", index + 1))) {
+                    Ok(()) => finish(responsibility),
+                    Err(error) => responsibility.fail(Arc::new(error)),
+                }
+            });
             main.define(unit.boxed()).unwrap();
         }
         define_simple(&main, "last", &["s1000"]);
         let error = session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap_err();
         assert!(matches!(error, LookupError::Failed(_)));
         assert!(error.to_string().contains("nested 256 deep"), "{error}");
+        // The stack is free again.
+        session.lookup_symbol(&order(&main), &session.intern("s1000")).unwrap();
+        session.close().unwrap();
     };
     std::thread::Builder::new().stack_size(16 << 20).spawn(run).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_deep_chain_of_blocking_lookups_is_an_error_and_not_an_overflow() {
+    nest_too_deep(|session, main, next| session.lookup_symbol(&order(main), next).map(drop));
+}
+
+#[test]
+fn a_deep_chain_of_lookups_with_deadlines_is_an_error_and_not_an_overflow() {
+    nest_too_deep(|session, main, next| {
+        let in_an_hour = Deadline::after(Duration::from_secs(3600));
+        session.lookup_until(&order(main), LookupSet::required([next.clone()]), in_an_hour).map(drop)
+    });
+}
+
+/// A declared wait runs the queue as well, in which the next unit is.
+#[test]
+fn a_deep_chain_of_declared_waits_is_an_error_and_not_an_overflow() {
+    nest_too_deep(|session, main, next| {
+        let answer = look_up_later(session, request(main, &[next.as_str()]));
+        session.blocking(|| answer.recv().unwrap())??;
+        Ok(())
+    });
 }
 
 /// As long as a chain of units can be: none of it may lie on the stack.

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use protocol_tests::*;
 use rayon::prelude::*;
 use uruk_core::sync::Latch;
-use uruk_core::{ExecutionSession, JitDylib, thread_is_engaged};
+use uruk_core::{ExecutionSession, JitDylib, LookupError, thread_is_engaged};
 use uruk_dispatch::RayonTaskDispatcher;
 
 struct Host {
@@ -17,7 +17,7 @@ struct Host {
 fn host(threads: usize) -> Host {
     let pool = Arc::new(rayon_core::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
     // A thousand spares have a thousand stacks.
-    let dispatcher = RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10).build();
+    let dispatcher = RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10).build().unwrap();
     let session = ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
     let main = session.create_jit_dylib("main").unwrap();
     Host { pool, session, main }
@@ -194,6 +194,35 @@ fn units_may_use_the_pool_they_run_in() {
         let names: Vec<_> = (0..100).map(|index| format!("s{index}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         host.session.lookup(&order(&host.main), set(&host.session, &names)).unwrap();
+        host.session.close().unwrap();
+    });
+}
+
+/// What rayon itself puts above a unit is no ticket of ours. A job that blocks there for the unit's own symbol is told.
+#[test]
+fn a_job_of_the_host_that_blocks_above_the_unit_it_waits_for_is_told() {
+    within_reason(|| {
+        let host = host(2);
+        // Nobody steals the job.
+        let occupied = host.occupy();
+        let (send, told) = mpsc::channel();
+        let unit = TestUnit::new("joins", exported(&host.session, &["joins"]), move |responsibility| {
+            let in_pool = rayon_core::current_thread_index().is_some();
+            let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
+            let job = move || {
+                let answer = session.lookup_symbol(&order(&main), &session.intern("joins"));
+                send.send((in_pool, answer)).unwrap();
+            };
+            // It lands above the other half, so `join` runs it here.
+            rayon_core::join(|| rayon_core::spawn(job), || ());
+            finish(responsibility);
+        });
+        host.main.define(unit.boxed()).unwrap();
+        look_up_later(&host.session, request(&host.main, &["joins"])).recv().unwrap().unwrap();
+        let (in_pool, answer) = told.recv().unwrap();
+        // On a spare, if the host was slow to come, nothing is put above anything.
+        assert_eq!(in_pool, matches!(answer, Err(LookupError::WouldDeadlock { .. })), "{answer:?}");
+        occupied.open();
         host.session.close().unwrap();
     });
 }
