@@ -9,12 +9,14 @@ SHUTTLE = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_shuttle -Cdebug-assertions" CARGO_T
 TEST ?= *
 # How long `make stress` hammers.
 STRESS_SECONDS ?= 60
+# How long `make stress-tsan` does.
+STRESS_TSAN_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check loom shuttle weaken tsan stress bench
+.PHONY: help setup demo test check loom shuttle weaken tsan stress stress-tsan bench
 
 help: ## Lists these targets.
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-8s %s\n' "$$target" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-11s %s\n' "$$target" "$$what"; done
 
 setup: ## Installs what is missing: LLVM 22, clang 22, a C++ compiler.
 	@scripts/setup.sh
@@ -48,6 +50,9 @@ tsan: ## Runs core, dispatch and the protocol's tests under ThreadSanitizer.
 
 stress: ## Runs the tests that hammer, for STRESS_SECONDS each.
 	URUK_STRESS_SECONDS=$(STRESS_SECONDS) $(CARGO) test --release --workspace -- --ignored stress
+
+stress-tsan: ## Runs a hundred thousand units under ThreadSanitizer for ten minutes, or STRESS_TSAN_SECONDS.
+	URUK_STRESS_SECONDS=$(STRESS_TSAN_SECONDS) scripts/tsan.sh --release -p protocol-tests --test stress -- --ignored
 
 bench: setup ## Measures.
 	$(CARGO) bench --workspace --benches

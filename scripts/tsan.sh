@@ -2,7 +2,7 @@
 # Runs the tests of core and dispatch, and the protocol's, under ThreadSanitizer, on the stable toolchain.
 #
 #   scripts/tsan.sh                               all of them
-#   scripts/tsan.sh -p protocol-tests --test ready    what these arguments of cargo test choose
+#   scripts/tsan.sh -p protocol-tests --test ready    what these arguments of cargo test choose; more for the tests behind --
 #
 # The standard library is built again with the sanitizer, from the component rust-src: one that is not instrumented
 # shows the sanitizer no reference count of an Arc and no start of a thread, and everything is a race.
@@ -11,9 +11,17 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh --sanitizer
 
-if [[ $# -eq 0 ]]; then
-  set -- -p uruk-core -p uruk-dispatch -p protocol-tests
+chosen=()
+while [[ $# -gt 0 && $1 != -- ]]; do
+  chosen+=("$1")
+  shift
+done
+[[ $# -eq 0 ]] || shift
+if [[ ${#chosen[@]} -eq 0 ]]; then
+  chosen=(-p uruk-core -p uruk-dispatch -p protocol-tests)
 fi
+# Documentation's examples are left out; a file that is named is run alone.
+[[ " ${chosen[*]} " == *" --test "* ]] || chosen+=(--lib --tests)
 
 # What is unstable here is the sanitizer and the standard library's build, not what they are told to build.
 export RUSTC_BOOTSTRAP=1
@@ -38,7 +46,7 @@ EOF
 export TSAN_OPTIONS="halt_on_error=1 suppressions=$suppressions ${TSAN_OPTIONS:-}"
 # The state machine alone runs on one thread, and so does what weighs a million symbols: no races, but minutes. A thousand
 # threads that wait for each other are checked as a whole at each step.
-exec cargo test -Zbuild-std --target "$(rustc -vV | sed -n 's/^host: //p')" --lib --tests "$@" \
+exec cargo test -Zbuild-std --target "$(rustc -vV | sed -n 's/^host: //p')" "${chosen[@]}" \
   -- --skip protocol:: --skip a_million_symbols_that_came_and_went_leave_nothing \
-  --skip one_worker_completes_a_chain_of_a_thousand_units
+  --skip one_worker_completes_a_chain_of_a_thousand_units "$@"
 

@@ -208,6 +208,6 @@ fn pool(threads: Option<usize>) -> Result<Arc<dyn TaskDispatcher>, JitError> {
 
 /// A task that waits while it holds a context waits for ever if what it waits for needs the same.
 #[cfg(feature = "llvm")]
-fn held_context() -> Option<&'static str> {
-    uruk_pipeline::ir::ThreadSafeContext::held_by_current_thread().then_some("an LLVM context")
+fn held_context() -> Option<uruk_core::HeldResource> {
+    uruk_pipeline::ir::ThreadSafeContext::held_resource()
 }

@@ -272,6 +272,8 @@ mod tests {
             matches!(refused, Err(JitError::Lookup(LookupError::Wait(WaitError::Holding { .. })))),
             "{refused:?}"
         );
+        let message = refused.map(drop).unwrap_err().to_string();
+        assert!(message.contains("an LLVM context, taken at src/jit.rs:"), "{message}");
         assert!(jit.lookup("answer").is_ok());
         // What is Ready already is answered without a wait.
         let ready = module.with_module(|_| jit.lookup("answer")).expect("the context is sound");

@@ -2,8 +2,8 @@
 //! that loaded libraries already have.
 
 use uruk_core::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
-    SymbolName, TaskPriority,
+    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SerialQueue,
+    SymbolFlags, SymbolName, TaskPriority,
 };
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
@@ -62,6 +62,10 @@ impl MaterializationUnit for LinkedUnit {
 
     fn priority(&self) -> TaskPriority {
         self.inner.priority()
+    }
+
+    fn serial_queue(&self) -> Option<SerialQueue> {
+        self.inner.serial_queue()
     }
 
     fn is_leaf(&self) -> bool {

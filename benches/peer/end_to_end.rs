@@ -7,11 +7,12 @@
 use std::time::{Duration, Instant};
 
 use uruk::Jit;
-use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder, ThreadSafeModule};
+use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::harness::{Row, Sample, Scale, millis, on_threads, repeat};
-use crate::modules::{Level, Module, load};
+use crate::modules::{Level, Module, load, parse};
+use crate::parts::{parts, with_machine_of_its_own};
 use crate::point::{Inputs, Point};
 use crate::support::{order, set};
 
@@ -66,6 +67,7 @@ pub(crate) fn points(inputs: &Inputs) -> Vec<Point> {
                 }));
             }
         }
+        points.push(point(inputs, "e2e_parts", level, 0, move |scale, modules| parts(scale, modules, level)));
     }
     points
 }
@@ -77,16 +79,16 @@ fn point(
     threads: usize,
     run: impl Fn(Scale, &[Module]) + 'static,
 ) -> Point {
-    let (scale, folder) = (inputs.scale, inputs.modules());
+    let inputs = inputs.clone();
     Point::new(case, level.label(), threads, move || {
-        let modules = load(&folder).unwrap_or_else(|mistake| panic!("{mistake}"));
-        run(scale, &modules);
+        let modules = load(&inputs).unwrap_or_else(|mistake| panic!("{mistake}"));
+        run(inputs.scale, &modules);
     })
 }
 
 /// Modules go in, all functions are looked up.
 fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_over: HandOver) {
-    let mut checksum = 0;
+    let mut checksum = None;
     let samples = repeat(scale, |_| {
         let builder = Jit::builder().threads(threads).optimization(level.optimization());
         let builder = builder.pipeline(level.pipeline()).verify_ir(false);
@@ -104,7 +106,8 @@ fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_ov
         sample.extra("add_ms", millis(begun.elapsed()));
         let found = sample.time(|| jit.session().lookup(&order, set(&names)));
         assert_eq!(found.expect("every symbol compiles").len(), names.len());
-        checksum = run(&jit, modules);
+        let answer = run(&jit, modules);
+        assert_eq!(answer, *checksum.get_or_insert(answer), "the same modules compute something else");
         sample
     });
     Row {
@@ -112,7 +115,7 @@ fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_ov
         parameters: vec![
             ("opt", level.json()),
             ("parse", format!("\"{}\"", hand_over.name())),
-            ("checksum", checksum.to_string()),
+            ("checksum", checksum.unwrap_or_default().to_string()),
         ],
         n: modules.len(),
         threads: threads as i64,
@@ -201,23 +204,11 @@ fn compile(
     let begun = Instant::now();
     let parsed = parse(module);
     let read = Instant::now();
-    let target = number.map_or_else(
-        || target.clone(),
-        |number| {
-            // Threads keep machines by their options: this one changes nothing in the small code model.
-            let mut options = target.options().clone();
-            options.large_data_threshold_bytes += number as u64 + 1;
-            JitTargetMachineBuilder::new(options).expect("as before")
-        },
-    );
+    let target = number.map_or_else(|| target.clone(), |number| with_machine_of_its_own(target, number));
     let made = Instant::now();
     let object = IrCompiler::new(target, level.pipeline()).compile(parsed).expect("valid modules compile");
     stages.parse += read - begun;
     stages.machine += made - read;
     stages.compile += made.elapsed();
     stages.object_bytes += object.size_bytes();
-}
-
-fn parse(module: &Module) -> ThreadSafeModule {
-    ThreadSafeModule::parse_unverified(&module.bitcode).expect("the generator's modules are valid")
 }

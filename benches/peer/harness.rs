@@ -81,6 +81,15 @@ impl Sample {
         self
     }
 
+    /// Times `region` as [`Sample::time`] does, and tells its processor time by itself too.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn part<R>(&mut self, name: &'static str, region: impl FnOnce() -> R) -> R {
+        let before = self.cpu;
+        let result = self.time(region);
+        self.extra(name, millis(self.cpu - before));
+        result
+    }
+
     /// Times `region`; several regions add up.
     pub(crate) fn time<R>(&mut self, region: impl FnOnce() -> R) -> R {
         let cpu = cpu_time();

@@ -10,8 +10,8 @@
 //! group is skipped when it would take too long, judged by how time has grown with `n` between the two before it, or
 //! by the square where there is only one.
 //!
-//! `DIR` is what the peer's generator fills: cases that compile read the modules in `DIR/ir_small` or, at full scale, `DIR/ir`;
-//! `--modules` names another folder of them.
+//! Cases that compile do so with ten modules or, at full scale, two hundred, which `generate.rs` writes as the peer's generator
+//! does; with `--data` they are those that this has written to `DIR/ir_small` and `DIR/ir`, with `--modules` any of a folder.
 //!
 //! Two things differ from the peer, because returning free memory to the system is an unsafe call: figures in
 //! bytes are those of a point's first repetition, and `bytes_per_op_ready` includes what the allocator keeps.
@@ -23,6 +23,8 @@ mod definitions;
 mod dependences;
 #[cfg(feature = "llvm")]
 mod end_to_end;
+#[cfg(feature = "llvm")]
+mod generate;
 mod graph;
 mod harness;
 mod intern;
@@ -30,6 +32,8 @@ mod materialize;
 #[cfg(feature = "llvm")]
 mod modules;
 mod parked;
+#[cfg(feature = "llvm")]
+mod parts;
 mod point;
 mod ready;
 mod support;
@@ -76,7 +80,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
         match argument.as_str() {
             "--case" => options.case = Regex::new(&value()?).map_err(|error| error.to_string())?,
             "--scale" => options.inputs.scale = value()?.parse()?,
-            "--data" => options.inputs.data = value()?.into(),
+            "--data" => options.inputs.data = Some(value()?.into()),
             "--modules" => options.inputs.modules = Some(value()?.into()),
             "--no-fork" => options.in_process = true,
             "--list" => options.list = true,

@@ -1,12 +1,15 @@
-//! The modules that end-to-end cases compile, as the peer's generator writes them.
+//! The modules that end-to-end cases compile.
 
 use std::path::Path;
 
 use uruk::pipeline::ir::{
-    CodegenLevel, JitTargetMachineBuilder, ModuleInterface, OptimizationLevel, OptimizationPipeline,
-    ThreadSafeModule,
+    CodegenLevel, CompileError, JitTargetMachineBuilder, ModuleInterface, OptimizationLevel,
+    OptimizationPipeline, ThreadSafeModule,
 };
 use uruk::pipeline::object::ObjectBuffer;
+
+use crate::generate;
+use crate::point::Inputs;
 
 /// A module as bitcode in memory, and what it defines.
 pub(crate) struct Module {
@@ -14,28 +17,46 @@ pub(crate) struct Module {
     pub(crate) interface: ModuleInterface,
 }
 
-/// Reads all modules of `folder`, by name.
-pub(crate) fn load(folder: &Path) -> Result<Vec<Module>, String> {
+/// All modules, from files or made here.
+pub(crate) fn load(inputs: &Inputs) -> Result<Vec<Module>, String> {
+    let sources = match inputs.modules() {
+        Some(folder) => in_folder(&folder).map_err(|error| format!("{}: {error}", folder.display()))?,
+        None => generated(inputs.scale.pick(10, 200)),
+    };
     let target = JitTargetMachineBuilder::host().map_err(|error| error.to_string())?;
-    let entries =
-        std::fs::read_dir(folder).map_err(|error| format!("{}: {error}; see --data", folder.display()))?;
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "ll"));
-    paths.sort();
-    if paths.is_empty() {
-        return Err(format!("no modules (*.ll) in {}", folder.display()));
-    }
-    let read = |path: &Path| -> Result<Module, Box<dyn std::error::Error>> {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let text = ObjectBuffer::new(&*name, std::fs::read(path)?);
-        let bitcode = ThreadSafeModule::parse(&text)?.to_bitcode()?;
+    let read = |(name, text): (String, Vec<u8>)| {
+        let bitcode = ThreadSafeModule::parse(&ObjectBuffer::new(&*name, text))?.to_bitcode()?;
         // In memory of ours, as the peer's is.
         let bitcode = ObjectBuffer::new(&*name, bitcode.bytes().to_vec());
         let interface = ModuleInterface::of_bitcode(&bitcode, &target)?;
         Ok(Module { bitcode, interface })
     };
-    let read = |path: &std::path::PathBuf| read(path).map_err(|error| format!("{}: {error}", path.display()));
-    paths.iter().map(read).collect()
+    let read: Result<_, CompileError> = sources.into_iter().map(read).collect();
+    read.map_err(|error| error.to_string())
+}
+
+/// Names and texts of the modules in `folder`, by name.
+fn in_folder(folder: &Path) -> std::io::Result<Vec<(String, Vec<u8>)>> {
+    let mut modules = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "ll") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            modules.push((name, std::fs::read(path)?));
+        }
+    }
+    modules.sort();
+    if modules.is_empty() { Err(std::io::Error::other("no modules (*.ll) there")) } else { Ok(modules) }
+}
+
+fn generated(modules: usize) -> Vec<(String, Vec<u8>)> {
+    let module = |number| (format!("m{number:04}"), generate::module(number, modules).into_bytes());
+    (0..modules).map(module).collect()
+}
+
+/// Reads a module into a context of its own, and does not verify it, as the peer does not.
+pub(crate) fn parse(module: &Module) -> ThreadSafeModule {
+    ThreadSafeModule::parse_unverified(&module.bitcode).expect("the generator's modules are valid")
 }
 
 /// How much is optimized.

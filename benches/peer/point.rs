@@ -13,26 +13,27 @@ use crate::harness::Scale;
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// What points measure, and on how much of it.
+#[derive(Clone)]
 pub(crate) struct Inputs {
     pub(crate) scale: Scale,
-    /// What the peer's generator made.
-    pub(crate) data: PathBuf,
+    /// What the peer's generator made, if it has been asked.
+    pub(crate) data: Option<PathBuf>,
     /// Modules, if not those in `data`.
     pub(crate) modules: Option<PathBuf>,
 }
 
 impl Default for Inputs {
     fn default() -> Self {
-        Self { scale: Scale::Small, data: "data".into(), modules: None }
+        Self { scale: Scale::Small, data: None, modules: None }
     }
 }
 
 impl Inputs {
-    /// Where the modules to compile are.
+    /// Where the modules to compile are, if they are in files.
     #[cfg(feature = "llvm")]
-    pub(crate) fn modules(&self) -> PathBuf {
-        let default = || self.data.join(self.scale.pick("ir_small", "ir"));
-        self.modules.clone().unwrap_or_else(default)
+    pub(crate) fn modules(&self) -> Option<PathBuf> {
+        let in_data = || Some(self.data.as_ref()?.join(self.scale.pick("ir_small", "ir")));
+        self.modules.clone().or_else(in_data)
     }
 }
 
@@ -92,13 +93,13 @@ pub(crate) fn run_in_a_process(index: usize, inputs: &Inputs) -> Outcome {
 
 fn start(index: usize, inputs: &Inputs) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    if let Some(modules) = &inputs.modules {
-        command.arg("--modules").arg(modules);
+    for (option, path) in [("--data", &inputs.data), ("--modules", &inputs.modules)] {
+        if let Some(path) = path {
+            command.arg(option).arg(path);
+        }
     }
     command
         .args(["--point", &index.to_string(), "--scale", inputs.scale.name()])
-        .arg("--data")
-        .arg(&inputs.data)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -47,6 +47,15 @@ pub enum DeadlockStep {
         /// The unit of aliases.
         unit: SymbolName,
     },
+    /// The symbol's unit waits in a serial queue, whose running task is blocked in a lookup of the next one.
+    Queued {
+        /// The symbol.
+        symbol: SymbolName,
+        /// Its dylib.
+        dylib: Arc<str>,
+        /// The unit that is to provide it.
+        unit: SymbolName,
+    },
     /// The definition generator that is to be asked is busy in a thread that is blocked in a lookup of the next one.
     Generator {
         /// The dylib of the generator.
@@ -63,7 +72,8 @@ impl DeadlockStep {
             Self::LooksUp { symbol, .. }
             | Self::Beneath { symbol, .. }
             | Self::DependsOn { symbol, .. }
-            | Self::AliasOf { symbol, .. } => Some(symbol),
+            | Self::AliasOf { symbol, .. }
+            | Self::Queued { symbol, .. } => Some(symbol),
             Self::Generator { .. } => None,
         }
     }
@@ -74,6 +84,7 @@ impl DeadlockStep {
             Self::Beneath { .. } => "lies on the stack of a thread that looks up",
             Self::DependsOn { .. } => "is emitted and depends on",
             Self::AliasOf { .. } => "is an alias of",
+            Self::Queued { .. } => "waits in the serial queue of a task that looks up",
             Self::Generator { .. } => "is busy with a lookup of",
         }
     }
@@ -85,7 +96,8 @@ impl fmt::Display for DeadlockStep {
             Self::LooksUp { symbol, dylib, unit }
             | Self::Beneath { symbol, dylib, unit }
             | Self::DependsOn { symbol, dylib, unit }
-            | Self::AliasOf { symbol, dylib, unit } => {
+            | Self::AliasOf { symbol, dylib, unit }
+            | Self::Queued { symbol, dylib, unit } => {
                 write!(f, "`{symbol}` (dylib `{dylib}`, unit `{unit}`)")
             }
             Self::Generator { dylib, generator } => write!(f, "generator `{generator}` of dylib `{dylib}`"),

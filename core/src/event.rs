@@ -1,7 +1,7 @@
 //! What observers and tests see of a session.
 
-use crate::SymbolName;
 use crate::sync::Arc;
+use crate::{SymbolName, TaskPriority};
 
 /// Something that happened in a session.
 ///
@@ -35,6 +35,15 @@ pub enum EventKind {
         dylib: Arc<str>,
         /// The unit.
         unit: SymbolName,
+    },
+    /// A claimed unit has become more urgent, or less, with the lookups that need it.
+    Prioritized {
+        /// The dylib.
+        dylib: Arc<str>,
+        /// The unit.
+        unit: SymbolName,
+        /// How urgent it is from now on.
+        priority: TaskPriority,
     },
     /// A claimed unit that nobody wanted any more was put back before it started.
     Returned {

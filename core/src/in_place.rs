@@ -130,6 +130,15 @@ pub(crate) fn defer(task: Task) {
     enqueue(Queued { task, counted: None });
 }
 
+/// Queues the end of a task that a dispatcher has refused: it runs if it tells somebody something, and is dropped otherwise.
+pub(crate) fn defer_refused(refused: Task) {
+    let (label, priority) = (refused.keep_label(), refused.priority());
+    defer(match refused.runs_when_refused() {
+        true => refused,
+        false => Task::new(label, priority, move || drop(refused)),
+    });
+}
+
 /// Runs the thread's queue, unless a loop further out does so anyway, or the end of the task that runs here will: what a
 /// dispatcher of threads has refused runs no more inside a call of that task than what an in-place one has queued.
 pub(crate) fn run_ready() {

@@ -27,16 +27,16 @@
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `query.rs`, `lookup_result.rs` |
 //! | what is removed together | `resource.rs` |
 //! | what is changed together | `transaction.rs` |
-//! | who runs tasks, what tasks say of themselves | `task.rs`, `in_place.rs`, `hints.rs`, `leaf.rs` |
+//! | who runs tasks, which not at the same time, what tasks say of themselves | `task.rs`, `in_place.rs`, `serial_queue.rs`, `hints.rs`, `leaf.rs` |
 //!
 //! # What holds
 //!
 //! | | enforced by |
 //! |---|---|
 //! | a definition is started at most once | claiming moves the unit out of the state |
-//! | a query ends exactly once | ending it takes it out of its slab; `protocol/check.rs`; `protocol/model.rs` |
+//! | a query ends exactly once | ending it takes it out of its slab; `protocol/check.rs`; `protocol/model/` |
 //! | no code of the embedder runs under the session lock | its values leave the state as `Effects` |
-//! | Ready means: everything it transitively needs is emitted | the waiting forest; `protocol/model.rs` |
+//! | Ready means: everything it transitively needs is emitted | the waiting forest; `protocol/model/` |
 //! | no way out of a unit leaves a query waiting | dropping a responsibility fails its symbols |
 //! | the ready path answers as the locked path would | the gate in `record.rs` |
 
@@ -62,6 +62,7 @@ mod record;
 mod resource;
 mod responsibility;
 mod search_order;
+mod serial_queue;
 mod session;
 mod symbol;
 mod task;
@@ -90,6 +91,7 @@ pub use responsibility::{
     DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
 };
 pub use search_order::SearchOrder;
+pub use serial_queue::SerialQueue;
 pub use session::{
     Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown,
     thread_is_engaged,
@@ -98,9 +100,10 @@ pub use symbol::flags::SymbolFlags;
 pub use symbol::map::{IntoIter as NameMapIntoIter, Iter as NameMapIter, NameMap};
 pub use symbol::name::{SymbolName, SymbolStringPool};
 pub use symbol::set::{
-    JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap, SymbolLookupFlags, SymbolMap,
+    IntoSymbols, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap,
+    SymbolLookupFlags, SymbolMap,
 };
-pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
+pub use task::{HeldResource, Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};
 pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;

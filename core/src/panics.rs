@@ -17,6 +17,14 @@ pub(crate) fn guard<R>(code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
     catch_unwind(AssertUnwindSafe(code)).map_err(message_of)
 }
 
+/// The same with the payload, for a panic that is to go on later.
+pub(crate) fn catch<R>(code: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
+    if cfg!(any(uruk_loom, uruk_shuttle)) {
+        return Ok(code());
+    }
+    catch_unwind(AssertUnwindSafe(code))
+}
+
 /// The message of a panic's payload. The payload is user code's too: its drop may panic again.
 fn message_of(payload: Box<dyn Any + Send>) -> Arc<str> {
     let message: Arc<str> = match (payload.downcast_ref::<&'static str>(), payload.downcast_ref::<String>()) {

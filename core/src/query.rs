@@ -11,6 +11,7 @@ use crate::session::deadline::too_late;
 use crate::sync::{Arc, Latch, Mutex, weakened};
 use crate::{
     Deadline, ExecutionSession, LookupError, LookupKind, LookupResult, LookupSet, RequiredState, SearchOrder,
+    TaskPriority,
 };
 
 /// What a lookup asks for.
@@ -27,6 +28,11 @@ pub struct LookupRequest {
     /// Until when. No timer watches it: a handler is told of a late answer when it comes, a future looks at the clock
     /// when it is polled, and a lookup that begins too late asks for nothing. What is Ready is answered at any time.
     pub deadline: Option<Deadline>,
+    /// How urgent it is. Without one it is as urgent as the unit on whose behalf this thread asks: the one whose
+    /// `materialize` it runs, or one of whose lookups it is answering; and it follows that unit's priority. A lookup on
+    /// nobody's behalf leaves each unit it needs at [its own](crate::MaterializationUnit::priority). A thread that
+    /// blocks in a lookup always demands.
+    pub priority: Option<TaskPriority>,
 }
 
 impl LookupRequest {
@@ -38,7 +44,16 @@ impl LookupRequest {
             symbols,
             required_state: RequiredState::Ready,
             deadline: None,
+            priority: None,
         }
+    }
+
+    /// The same lookup, as urgent as `priority` and no more, whoever asks. Other lookups that need the same units make
+    /// them as urgent as the most urgent of all.
+    #[must_use]
+    pub fn at(mut self, priority: TaskPriority) -> Self {
+        self.priority = Some(priority);
+        self
     }
 
     /// The same lookup, wanted until `deadline`.

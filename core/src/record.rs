@@ -322,6 +322,19 @@ impl Recorder {
         self.names.look(&self.records.names, name, Record::definitions)
     }
 
+    /// Whether a dylib generates, if readers know of it, for checks.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn generates(&self, dylib: DylibId) -> Option<bool> {
+        self.dylibs.current(&dylib, &self.dylibs.guard()).copied()
+    }
+
+    /// Whether readers are refused because the session is closed, and because rows are being removed, for checks.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn refuses(&self) -> (bool, bool) {
+        let gate = self.gate.written();
+        (gate & CLOSED != 0, gate & REMOVING != 0)
+    }
+
     /// How many records there are, for checks.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {

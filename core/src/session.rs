@@ -15,6 +15,7 @@ mod hand_on;
 pub(crate) mod holding;
 mod lock_holds;
 mod metrics;
+mod queued_unit;
 mod ready;
 pub(crate) mod removal;
 mod slices;
@@ -183,12 +184,12 @@ impl ExecutionSession {
         completion: Completion,
         aliases: Vec<AliasEdge>,
     ) -> Option<QueryId> {
-        let LookupRequest { kind, order, symbols, required_state, deadline } = request;
+        let LookupRequest { kind, order, symbols, required_state, deadline, priority } = request;
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let completion = self.judged(completion, deadline);
         match self.search(kind, &order, symbols, required_state) {
             Ok(mut search) => {
-                search.aliases = aliases;
+                (search.aliases, search.priority) = (aliases, priority);
                 let name = |position: usize| order[position].0.shared_name();
                 self.lodge(search, completion, name, expired)
             }
@@ -323,6 +324,7 @@ impl ExecutionSession {
             symbols: interface.symbols,
             initializer: interface.initializer,
             priority: unit.priority(),
+            serial_queue: unit.serial_queue(),
             hints: Hints::default().leaf(unit.is_leaf()).holding(unit.memory_bytes()),
             number: None,
             by_task: self.in_task(),

@@ -1,14 +1,21 @@
 //! Units of work, and who runs them.
 
+pub(crate) mod ticket;
+
 use std::fmt;
 use std::ops::Deref;
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::hints::Hints;
+use crate::serial_queue::{Outside, Ticket};
 use crate::sync::{Arc, Latch};
-use crate::{SymbolName, leaf};
+use crate::{SerialQueue, SymbolName, leaf};
 
 /// How urgently a task is wanted. Later variants go first.
+///
+/// Priority follows demand: that of a unit's task changes with the lookups that need the unit, also while it is queued. What
+/// has begun is not slowed down, and what tells somebody an answer is always Demanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskPriority {
     /// When nothing else is left.
@@ -21,6 +28,17 @@ pub enum TaskPriority {
     Demanded,
 }
 
+impl fmt::Display for TaskPriority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::Speculative => "speculative",
+            Self::Lazy => "lazy",
+            Self::Demanded => "demanded",
+        })
+    }
+}
+
 /// One piece of work: a unit to materialize, or user code to run after the lock is gone.
 ///
 /// Dropping a task without running it is allowed at any time: what it owns fails on its way out, and a lookup's handler
@@ -29,6 +47,8 @@ pub struct Task {
     priority: TaskPriority,
     /// It tells somebody something that must be told even when no dispatcher takes it.
     runs_when_refused: bool,
+    /// Whose other tasks must not run at the same time.
+    serial_queue: Option<SerialQueue>,
     hints: Hints,
     work: Box<dyn Work>,
 }
@@ -38,11 +58,21 @@ pub(crate) trait Work: Send {
     fn label(&self) -> &str;
     /// See [`Task::keep_label`].
     fn keep_label(&self) -> TaskLabel;
+    /// How to give the dispatcher that has this work another task for it; without a way the task is refused.
+    fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
+        Box::new(Err)
+    }
     /// Whether it marks a leaf itself, more closely than from its beginning to its end.
     fn marks_leaf(&self) -> bool {
         false
     }
     fn run(self: Box<Self>);
+    /// The task begins to wait for its turn in a serial queue, or does so no more. Called under the queue's lock.
+    fn waits_for_turn(&self, _waits: bool) {}
+    /// The task is the turn of another, which waits in a [`SerialQueue`].
+    fn as_ticket(&mut self) -> Option<&mut Ticket> {
+        None
+    }
 }
 
 impl Task {
@@ -56,7 +86,7 @@ impl Task {
     }
 
     pub(crate) fn of(priority: TaskPriority, work: Box<dyn Work>) -> Self {
-        Self { priority, runs_when_refused: false, hints: Hints::default(), work }
+        Self { priority, runs_when_refused: false, serial_queue: None, hints: Hints::default(), work }
     }
 
     /// What to call the task in traces.
@@ -72,11 +102,20 @@ impl Task {
     }
 
     /// How urgently the task was wanted when it was made.
+    ///
+    /// A unit that becomes more urgent is dispatched again with its new priority; the older task then does nothing.
     pub fn priority(&self) -> TaskPriority {
         self.priority
     }
 
-    /// Declares that the task never blocks: a wait inside it, in a lookup for instance, is refused with [`WaitError::Leaf`].
+    /// The same without [`Self::in_queue`].
+    pub(crate) fn in_no_queue(mut self) -> Self {
+        self.serial_queue = None;
+        self
+    }
+
+    /// Declares that the task never blocks: a wait inside it, in a lookup for instance, is refused with [`WaitError::Leaf`], and a
+    /// close of the session waits for nothing. It runs where other tasks run: none lies on the stack of another.
     #[must_use]
     pub fn leaf(mut self) -> Self {
         self.hints = self.hints.leaf(true);
@@ -118,11 +157,38 @@ impl Task {
         self.runs_when_refused
     }
 
+    /// Makes it a task of `queue`: [`ExecutionSession::dispatch`](crate::ExecutionSession::dispatch) has it run when no other
+    /// of the queue does. For a dispatcher of one's own, see [`SerialQueue::dispatch`].
+    #[must_use]
+    pub fn in_queue(mut self, queue: &SerialQueue) -> Self {
+        self.serial_queue = Some(queue.clone());
+        self
+    }
+
+    /// The queue whose other tasks must not run at the same time.
+    pub fn serial_queue(&self) -> Option<&SerialQueue> {
+        self.serial_queue.as_ref()
+    }
+
     /// Runs the task on this thread.
     pub fn run(self) {
+        let _outside = Outside::enter();
+        self.run_in_section();
+    }
+
+    /// Runs the task in whatever section this thread is: that which it has entered for it, if the task is one of a queue.
+    pub(crate) fn run_in_section(self) {
         let marked = self.is_leaf() && !self.work.marks_leaf();
         let leaf = marked.then(|| self.work.keep_label());
         leaf::run_if(leaf, || self.work.run());
+    }
+
+    pub(crate) fn waits_for_turn(&self, waits: bool) {
+        self.work.waits_for_turn(waits);
+    }
+
+    pub(crate) fn work_mut(&mut self) -> &mut dyn Work {
+        &mut *self.work
     }
 }
 
@@ -329,7 +395,7 @@ pub enum WaitError {
     )]
     Holding {
         /// What it holds.
-        held: &'static str,
+        held: HeldResource,
     },
     /// The thread runs a task that was declared never to block.
     #[error(
@@ -339,4 +405,26 @@ pub enum WaitError {
         /// The task.
         task: Arc<str>,
     },
+}
+
+/// What a thread holds that nobody may wait on, and where it took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldResource {
+    /// In words that follow "this thread holds".
+    pub what: &'static str,
+    /// The call that took it, if that is known.
+    pub taken_at: Option<&'static Location<'static>>,
+}
+
+impl From<&'static str> for HeldResource {
+    fn from(what: &'static str) -> Self {
+        Self { what, taken_at: None }
+    }
+}
+
+impl fmt::Display for HeldResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)?;
+        self.taken_at.map_or(Ok(()), |place| write!(f, ", taken at {place}"))
+    }
 }

@@ -1,7 +1,8 @@
 //! Materialization units: how symbols come to be.
 
 use crate::{
-    JitDylib, MaterializationResponsibility, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName, TaskPriority,
+    JitDylib, MaterializationResponsibility, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    TaskPriority,
 };
 
 /// Provides the definitions of a fixed set of symbols, all at once, when the first of them is looked up.
@@ -28,9 +29,21 @@ pub trait MaterializationUnit: Send {
         None
     }
 
-    /// How urgently the unit's task should run. Asked once, when the unit is defined.
+    /// How urgent the unit is for lookups that do not say how urgent they are, do not block a thread and are made on no
+    /// unit's behalf ([`LookupRequest::priority`](crate::LookupRequest::priority)). Asked once, when the unit is defined.
+    ///
+    /// Neither a floor nor a ceiling: the unit's task is as urgent as the most urgent lookup that needs it, directly or
+    /// through other units, for as long as there is one.
     fn priority(&self) -> TaskPriority {
         TaskPriority::Demanded
+    }
+
+    /// The queue of units that must not run at the same time as this one. Asked once, when the unit is defined.
+    ///
+    /// The unit waits there, on no worker, until no other of the queue runs, and may
+    /// [leave](SerialQueue::leave) before it ends.
+    fn serial_queue(&self) -> Option<SerialQueue> {
+        None
     }
 
     /// Whether [`materialize`](Self::materialize) never blocks: a blocking lookup inside it, or any other wait that the session

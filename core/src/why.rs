@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::sync::Arc;
-use crate::{ExecutorAddr, Failure, SymbolName};
+use crate::{ExecutorAddr, Failure, SymbolName, TaskPriority};
 
 /// Where a symbol stands at one moment, and what it waits for.
 ///
@@ -158,6 +158,8 @@ pub enum SymbolStage {
 pub struct Demand {
     /// How many lookups wait for it.
     pub lookups: usize,
+    /// How urgent that makes it, or its unit; none if nobody is at work on it.
+    pub priority: Option<TaskPriority>,
     /// Symbols whose unit asked for it or is blocked in a lookup of it, and emitted symbols that depend on it.
     pub symbols: WaitedFor,
 }
@@ -198,6 +200,9 @@ impl fmt::Display for Why {
             return Ok(());
         }
         write!(f, "\n  wanted by {} lookups", self.demand.lookups)?;
+        if let Some(priority) = self.demand.priority.filter(|&priority| priority < TaskPriority::Demanded) {
+            write!(f, ", {priority} at most,")?;
+        }
         if !self.demand.symbols.is_empty() {
             write!(f, " and by {}", self.demand.symbols)?;
         }

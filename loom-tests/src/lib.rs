@@ -11,9 +11,11 @@
 //! | `transfer.rs` | a tracker's symbols and resources move while their unit is at work, and beside a removal |
 //! | `generate.rs` | a lookup is suspended at a generator, finished on another thread, while others queue and the generator goes |
 //! | `withdraw.rs` | a lookup is given up while its unit is about to start |
+//! | `urgency.rs` | a unit becomes more urgent, or less, while its ticket is on its way to a worker |
 //! | `deadline.rs` | a lookup's time is over while its answer is on the way |
 //! | `future.rs` | a future is polled while its lookup is answered |
 //! | `close.rs` | the session ends while lookups, definitions, tasks and parked responsibilities do not know it |
+//! | `serial_queue.rs` | tasks of one serial queue end, leave, arrive, overtake each other and are refused |
 //! | `in_place.rs` | the dispatcher without threads is shut down while another thread dispatches |
 //! | `transaction.rs` | a reader beside a transaction that changes two names at once |
 //! | `publish.rs` | records are read without the lock while names are removed and defined again |

@@ -3,8 +3,10 @@
 //! | file in `tests/` | scenario |
 //! |---|---|
 //! | `ready.rs` | lookups beside definitions, removals, redefinitions, link orders, generators and dylibs that come and go: each answer is one that the locked path gave within the call |
-//! | `storm.rs` | units that depend on each other, a generator, removal and failure together: each lookup ends once, with nothing that was never emitted |
+//! | `gate.rs` | sets of names looked up while each is redefined, shadowed and unshadowed: all of an answer is of one moment |
+//! | `storm.rs` | three units that depend on each other, a generator, removal and failure together: each lookup ends once, with nothing that was never emitted |
 //! | `pool.rs` | units that block on each other, in random graphs without cycles, on a pool of few workers |
+//! | `blocking.rs` | units that wait in every way, with random priorities, on pools of any size and any limits: the same answers, always |
 //!
 //! `make shuttle` runs them. A run is as long as `URUK_SHUTTLE_SECONDS` says, for each test; without it each test runs a fixed
 //! number of schedules. Scenario and schedule follow from one seed. A failing run prints the seed of the failing schedule:

@@ -12,13 +12,18 @@
 //! Held in every schedule tried (I13): what a reader was told is what the locked path told for all its names together in one
 //! of the versions `first..=last`. The error of a lookup that a removal has hit needs a removal among them.
 //!
+//! `gate.rs` has what takes the lock rarely.
+//!
 //! The locked path is reached by asking, besides, for a weakly referenced name that nobody ever defines: such a lookup is
 //! never answered from the records.
 #![cfg(uruk_shuttle)]
 
 mod common;
+mod scripted;
+mod weakenings;
 
-use common::{Scripted, all_at, explore};
+use common::explore;
+use scripted::{Scripted, all_at};
 use shuttle::rand::{Rng, thread_rng};
 use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
@@ -39,7 +44,7 @@ const LOOKUPS_EACH: usize = 4;
 
 #[test]
 fn each_answer_is_one_that_the_locked_path_gave_within_the_call() {
-    explore(400, || {
+    explore(4000, || {
         let stage = Arc::new(Stage::new());
         stage.record(&stage.changing.lock(), Kind::Other);
         let spawn = |run: fn(&Arc<Stage>)| {
@@ -56,6 +61,17 @@ fn each_answer_is_one_that_the_locked_path_gave_within_the_call() {
             reading.check(&history, &stage);
         }
     });
+}
+
+#[test]
+fn it_notices_what_readers_are_not_told() {
+    let steps = [
+        "ready::answers_what_is_not_ready",
+        "shadow::counts_no_change",
+        "shadow::keeps_the_record",
+        "shadow::tells_nobody_of_generators",
+    ];
+    weakenings::demand_noticed("each_answer_is_one_that_the_locked_path_gave_within_the_call", &steps);
 }
 
 /// What one lookup may be told.

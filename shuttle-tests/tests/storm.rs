@@ -1,9 +1,10 @@
 //! Storm: what is too large for loom, all at once, beside lookups of every face.
 //!
 //! ```text
-//!   unit top:    t0, t1   needs m0 and m1          (d0)
-//!   unit middle: m0, m1   needs g, and t0          (d0: a cycle with top)
-//!   generator of d1       defines g when asked, on a thread of its own
+//!   unit top:    t0, t1   needs m0 and m1          (program)
+//!   unit middle: m0, m1   needs b0, and t0         (program: a cycle with top)
+//!   unit bottom: b0, b1   needs g                  (program)
+//!   generator of library  defines g when asked, on a thread of its own, or fails
 //!
 //!   askers: blocking lookups, handlers, futures that are awaited or dropped
 //!   breakers: by name, by tracker, by generator, by clearing, by redefining; units that fail or are dropped half done
@@ -15,13 +16,15 @@
 #![cfg(uruk_shuttle)]
 
 mod common;
+mod scripted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-use common::{Scripted, all_at, explore};
+use common::explore;
+use scripted::{Scripted, all_at};
 use shuttle::rand::{Rng, thread_rng};
 use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Condvar, Mutex, thread};
@@ -31,11 +34,11 @@ use uruk_core::{
     MaterializationResponsibility, ResourceTracker, SearchOrder, SymbolFlags, SymbolName,
 };
 
-const NAMES: [&str; 5] = ["t0", "t1", "m0", "m1", "g"];
+const NAMES: [&str; 7] = ["t0", "t1", "m0", "m1", "b0", "b1", "g"];
 
 #[test]
 fn every_lookup_ends_once_with_nothing_that_was_never_emitted() {
-    explore(600, || {
+    explore(4000, || {
         let stage = Arc::new(Stage::new());
         let spawn = |run: fn(&Arc<Stage>)| {
             let stage = stage.clone();
@@ -93,6 +96,7 @@ impl Stage {
         stage.add_generator();
         stage.define_top();
         stage.define_middle();
+        stage.define_bottom();
         stage
     }
 
@@ -111,7 +115,11 @@ impl Stage {
     }
 
     fn define_middle(&self) {
-        self.define(&["m0", "m1"], &["g", "t0"]);
+        self.define(&["m0", "m1"], &["b0", "t0"]);
+    }
+
+    fn define_bottom(&self) {
+        self.define(&["b0", "b1"], &["g"]);
     }
 
     /// Refused if a name is defined already.
@@ -217,7 +225,8 @@ impl Facts {
                         FailureCause::Removed => removals > 0,
                         _ => false,
                     },
-                    LookupError::NotFound { .. } | LookupError::Generator { .. } => removals > 0,
+                    LookupError::NotFound { .. } => removals > 0,
+                    LookupError::Generator { .. } => failures + removals > 0,
                     LookupError::Closed => true,
                     _ => false,
                 };
@@ -266,7 +275,7 @@ fn break_things(stage: &Arc<Stage>) {
         stage.facts.removals.fetch_add(1, Ordering::Relaxed);
         match thread_rng().gen_range(0..6) {
             0 => {
-                let name = stage.names[NAMES[thread_rng().gen_range(0..4)]].clone();
+                let name = stage.names[NAMES[thread_rng().gen_range(0..6)]].clone();
                 // Refused while the symbol is materializing.
                 let _ = stage.program.remove(&[name]);
             }
@@ -295,10 +304,11 @@ fn break_things(stage: &Arc<Stage>) {
         }
         stage.define_top();
         stage.define_middle();
+        stage.define_bottom();
     }
 }
 
-/// Defines one name, in the call or on a thread of its own, or drops the request.
+/// Defines one name, in the call or on a thread of its own, or drops the request, which fails it.
 struct Generates {
     facts: Arc<Facts>,
     name: SymbolName,
@@ -312,6 +322,10 @@ impl DefinitionGenerator for Generates {
     fn generate(&self, request: GenerateRequest) {
         let (facts, name) = (self.facts.clone(), self.name.clone());
         let answer = move |request: GenerateRequest| {
+            if thread_rng().gen_bool(0.1) {
+                facts.note_failure();
+                return;
+            }
             if request.symbols().iter().any(|(asked, _)| *asked == name) {
                 let unit = Scripted::new([(name, SymbolFlags::EXPORTED)], move |responsibility| {
                     facts.materialize(responsibility, None);

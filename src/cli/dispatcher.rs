@@ -60,6 +60,13 @@ impl TaskDispatcher for RetiringDispatcher {
         }
     }
 
+    fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        match self.pool() {
+            Some(pool) => pool.blocking(block),
+            None => self.in_place.blocking(block),
+        }
+    }
+
     fn shutdown(&self) {
         self.retire();
         self.in_place.shutdown();

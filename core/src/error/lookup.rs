@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::deadlock::DeadlockPath;
 use crate::sync::Arc;
-use crate::{DeadlockStep, Failure, SharedError, SymbolName, WaitError, Why};
+use crate::{DeadlockStep, Failure, SharedError, SymbolName, TaskPriority, WaitError, Why};
 
 use super::{NAMES_MAX, Names};
 
@@ -67,7 +67,7 @@ pub enum LookupError {
     ///
     /// Told to the lookup that closes the cycle; where no lookup does, but an emission say, to the newest in it.
     #[error(
-        "the lookup would never end: {}; look up asynchronously there, or detach the responsibility before blocking",
+        "the lookup would never end: {}; look up asynchronously there, or detach the responsibility or leave the serial queue before blocking",
         DeadlockPath(path)
     )]
     WouldDeadlock {
@@ -79,6 +79,15 @@ pub enum LookupError {
     DeadlineExceeded {
         /// What was not ready, some of it where it is much; empty if an answer came too late.
         waiting: Arc<[Why]>,
+    },
+    /// The lookup would bring about work in the background, and the dispatcher has as much of that as it may. Nothing was claimed.
+    #[error(
+        "no more {priority:?} work is admitted: the dispatcher's queue for it, or the memory of what is in flight, is at its limit; \
+         wait with `ExecutionSession::wait_for_room`, ask again later, or ask for it as demanded"
+    )]
+    Overloaded {
+        /// How urgent the lookup was.
+        priority: TaskPriority,
     },
     /// The session is closed, or was before the answer was there.
     #[error("the session is closed")]

@@ -5,14 +5,17 @@
 
 use smallvec::SmallVec;
 
-use crate::sync::weakened;
-use crate::{EventKind, FailureCause, SymbolName};
+use crate::serial_queue::SerialQueueId;
+use crate::sync::{Arc, weakened};
+use crate::task::ticket::Ticketed;
+use crate::{EventKind, FailureCause, SerialQueue, SymbolName, TaskPriority};
 
 use super::define::WaitingUnit;
 use super::demand::Losses;
 use super::effects::{ClaimedUnit, Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use super::row::{Row, RowState, Source, Waiting};
+use super::urgency::Followers;
 use super::why::Begun;
 use super::{Payload, SessionState};
 
@@ -26,8 +29,24 @@ pub(crate) struct Claim {
     pub(crate) rows: Rows,
     /// How many rows carry the claim.
     pub(crate) carried: usize,
+    /// The queue in which the unit's task waits for its turn, until the unit begins.
+    pub(crate) queued_in: Option<SerialQueueId>,
     /// When and where the unit began, if that is noted.
     pub(crate) begun: Option<Box<Begun>>,
+    /// The highest among the needs for its symbols (`urgency.rs`).
+    pub(crate) priority: TaskPriority,
+    /// What the priority passes on to.
+    pub(crate) followers: Option<Box<Followers>>,
+}
+
+/// Whether a claimed unit starts.
+pub(crate) enum Begin<U> {
+    /// At once.
+    Now(ClaimedUnit<U>),
+    /// With a ticket of its present priority: it was dispatched with a higher one.
+    Later(ClaimedUnit<U>, Arc<Ticketed>),
+    /// It has gone back to its rows, or out.
+    Never,
 }
 
 /// A few rows, mostly one.
@@ -36,8 +55,9 @@ pub(crate) type Rows = SmallVec<[RowId; 2]>;
 impl<P: Payload> SessionState<P> {
     /// Moves the unit that waits in `row` out of its rows: all of them are Materializing from now on.
     ///
-    /// One whose address is known is Ready instead. Does nothing if the row was claimed before.
-    pub(crate) fn claim(&mut self, row: RowId, effects: &mut Effects<P>) {
+    /// One whose address is known is Ready instead. Does nothing if the row was claimed before. What it is claimed for
+    /// is as urgent as `need`; without one the unit says so itself.
+    pub(crate) fn claim(&mut self, row: RowId, need: Option<TaskPriority>, effects: &mut Effects<P>) {
         if let RowState::NeverSearched { source: Source::Address(address) } = self.rows[row].state {
             self.bind(row, address, effects);
             return;
@@ -49,12 +69,16 @@ impl<P: Payload> SessionState<P> {
             _ => waiting.symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
         };
         let carried = rows.len();
-        let claim = self.claims.insert(Claim { dylib, tracker, rows, carried, begun: None });
+        let priority = need.unwrap_or(waiting.priority);
+        let (queued_in, begun, followers) = (None, None, None);
+        let claim = Claim { dylib, tracker, rows, carried, queued_in, begun, priority, followers };
+        let claim = self.claims.insert(claim);
         for &named in &self.claims[claim].rows {
             if named == row || !weakened("lookup::claims_one_symbol_of_the_unit") {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }
+        self.note_own_priority(claim, waiting.priority);
         self.hand_over(claim, waiting, effects);
     }
 
@@ -65,10 +89,23 @@ impl<P: Payload> SessionState<P> {
         waiting: WaitingUnit<P::Unit>,
         effects: &mut Effects<P>,
     ) {
-        let WaitingUnit { unit, name: unit_name, symbols, initializer, priority, hints, discarded } = waiting;
+        let WaitingUnit {
+            unit,
+            name: unit_name,
+            symbols,
+            initializer,
+            priority,
+            serial_queue,
+            hints,
+            discarded,
+        } = waiting;
         let row = &mut self.claims[claim];
         row.begun = None;
-        let dylib = row.dylib;
+        row.queued_in = serial_queue.as_ref().map(SerialQueue::id);
+        let (dylib, now, queued_in) = (row.dylib, row.priority, row.queued_in);
+        let ticketed =
+            (now < TaskPriority::Demanded).then(|| row.ticketed(&unit_name, serial_queue.as_ref(), hints));
+        self.waits_for.joins(queued_in);
         let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
             let (dylib, unit) = (dylib_name.clone(), unit_name.clone());
@@ -83,7 +120,10 @@ impl<P: Payload> SessionState<P> {
             unit_name,
             symbols,
             initializer,
-            priority,
+            own_priority: priority,
+            priority: now,
+            ticketed,
+            serial_queue,
             hints,
             losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
         });
@@ -98,23 +138,34 @@ impl<P: Payload> SessionState<P> {
         claimed: ClaimedUnit<P::Unit>,
         here: Option<Box<Begun>>,
         effects: &mut Effects<P>,
-    ) -> Option<ClaimedUnit<P::Unit>> {
+    ) -> Begin<P::Unit> {
         let claim = claimed.claim;
         if self.live_claim(claim).is_none() {
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
-            return None;
+            return Begin::Never;
         }
         if self.is_cancelled() {
             self.fail(claim, FailureCause::Closed, effects);
             effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
-            return None;
+            return Begin::Never;
         }
         if self.is_wanted(&claimed) || weakened("withdraw::starts_what_nobody_wants") {
-            self.claims[claim].begun = here;
-            return Some(claimed);
+            let row = &mut self.claims[claim];
+            // What has tickets was looked at by the one that runs.
+            if claimed.ticketed.is_none() && row.priority < claimed.priority {
+                let ticketed = row.ticketed(&claimed.unit_name, claimed.serial_queue.as_ref(), claimed.hints);
+                let (priority, losses) = (row.priority, self.losses.count());
+                return Begin::Later(
+                    ClaimedUnit { priority, losses, ticketed: Some(ticketed.clone()), ..claimed },
+                    ticketed,
+                );
+            }
+            row.begun = here;
+            row.queued_in = None;
+            return Begin::Now(claimed);
         }
         self.put_back(claimed, effects);
-        None
+        Begin::Never
     }
 
     /// Whether anybody waits for, or depends on, what the unit provides.
@@ -125,14 +176,23 @@ impl<P: Payload> SessionState<P> {
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
     pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
         let claim = claimed.claim;
-        let ClaimedUnit { unit, discarded, unit_name: name, symbols, initializer, priority, hints, .. } =
-            claimed;
+        let ClaimedUnit {
+            unit,
+            discarded,
+            unit_name: name,
+            symbols,
+            initializer,
+            serial_queue,
+            hints,
+            own_priority: priority,
+            ..
+        } = claimed;
         let rows = self.rows_of_claim(claim);
         self.claims.remove(claim);
         self.returned += 1;
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
-        let unit =
-            self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, hints, discarded });
+        let unit = WaitingUnit { unit, name, symbols, initializer, priority, serial_queue, hints, discarded };
+        let unit = self.units.insert(unit);
         for row in rows {
             self.give_back(row, unit);
         }
@@ -156,10 +216,14 @@ impl<P: Payload> SessionState<P> {
 
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
-        let Claim { dylib, tracker, ref begun, .. } = *self.live_claim(claim)?;
+        let Claim { dylib, tracker, ref begun, priority, .. } = *self.live_claim(claim)?;
         let (begun, mut rows) = (begun.clone(), Rows::new());
-        let delegated = Claim { dylib, tracker, rows: Rows::new(), carried: 0, begun };
+        let (followers, queued_in) = (Some(Box::new(Followers::of_delegate(claim))), None);
+        let rows_of_it = Rows::new();
+        let delegated =
+            Claim { dylib, tracker, rows: rows_of_it, carried: 0, queued_in, begun, priority, followers };
         let delegate = self.claims.insert(delegated);
+        self.claims[claim].followers.get_or_insert_default().has_delegated = true;
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };
             rows.push(row);

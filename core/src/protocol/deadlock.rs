@@ -17,15 +17,17 @@ impl<P: Payload> SessionState<P> {
         let mut rest = around().peekable();
         while let Some(&node) = rest.next() {
             let mut waits = 0;
-            let mut together = false;
+            let (mut together, mut queued) = (false, false);
             while let Some(between) = rest.next_if(|node| !names_something(node)) {
                 waits += usize::from(matches!(between, Node::Wait(_)));
                 together |= matches!(between, Node::Together(_));
+                queued |= matches!(between, Node::Turn(_));
             }
             path.extend(match node {
+                Node::Row(row, _) if queued => self.queued_step(row),
                 Node::Row(row, _) => self.symbol_step(row, waits, together),
                 Node::Served(generator, _) => Some(self.generator_step(generator)),
-                Node::Together(_) | Node::Wait(_) => None,
+                Node::Together(_) | Node::Turn(_) | Node::Wait(_) => None,
             });
         }
         path.into()
@@ -40,6 +42,12 @@ impl<P: Payload> SessionState<P> {
             1 => DeadlockStep::LooksUp { symbol, dylib, unit },
             _ => DeadlockStep::Beneath { symbol, dylib, unit },
         })
+    }
+
+    fn queued_step(&self, row: RowId) -> Option<DeadlockStep> {
+        let row = self.rows.get(row)?;
+        let (symbol, unit, dylib) = (row.name.clone(), row.unit_name.clone(), self.dylib_name_of(row));
+        Some(DeadlockStep::Queued { symbol, dylib, unit })
     }
 
     fn generator_step(&self, generator: GeneratorId) -> DeadlockStep {

@@ -11,7 +11,7 @@
 
 use crate::hints::Hints;
 use crate::sync::weakened;
-use crate::{DefineError, EventKind, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
+use crate::{DefineError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
 use super::claim::Claim;
 use super::effects::{Effects, Leftover};
@@ -26,6 +26,8 @@ pub(crate) struct Definition {
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
+    /// Where its task waits for its turn.
+    pub(crate) serial_queue: Option<SerialQueue>,
     pub(crate) hints: Hints,
     /// The unit's number, if it has an initializer.
     pub(crate) number: Option<u64>,
@@ -42,6 +44,7 @@ pub(crate) struct WaitingUnit<U> {
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
+    pub(crate) serial_queue: Option<SerialQueue>,
     pub(crate) hints: Hints,
     /// Symbols that other definitions have won, for the unit's `discard`.
     pub(crate) discarded: Vec<SymbolName>,
@@ -125,11 +128,21 @@ impl<P: Payload> SessionState<P> {
             return Ok(());
         }
         self.observe_definition(dylib, &definition.unit_name, definition.symbols.keys(), effects);
-        let Definition { unit_name: name, symbols, initializer, priority, hints, number, .. } = definition;
+        let Definition {
+            unit_name: name, symbols, initializer, priority, serial_queue, hints, number, ..
+        } = definition;
         let initializer = initializer.filter(|name| symbols.contains_key(name));
         let noted = initializer.clone();
-        let unit =
-            self.units.insert(WaitingUnit { unit, name, symbols, initializer, priority, hints, discarded });
+        let unit = self.units.insert(WaitingUnit {
+            unit,
+            name,
+            symbols,
+            initializer,
+            priority,
+            serial_queue,
+            hints,
+            discarded,
+        });
         self.insert_rows_of(unit, dylib, tracker);
         if let Some(number) = number {
             self.note_initializer(dylib, number, noted.as_ref(), effects);
@@ -207,17 +220,22 @@ impl<P: Payload> SessionState<P> {
             effects.leftovers.push(Leftover::RefusedUnit(unit));
             return Ok(());
         }
-        let Definition { unit_name: name, symbols, initializer, priority, hints, .. } = definition;
+        let Definition { unit_name: name, symbols, initializer, priority, serial_queue, hints, .. } =
+            definition;
         let rows = self.rows_of_claim(claim);
         for &row in &rows {
             self.rows[row].unit_name = name.clone();
         }
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
+        let queue = serial_queue.as_ref().map(SerialQueue::id);
+        let discarded = Vec::new();
         let waiting =
-            WaitingUnit { unit, name, symbols, initializer, priority, hints, discarded: Vec::new() };
+            WaitingUnit { unit, name, symbols, initializer, priority, serial_queue, hints, discarded };
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
+            self.take_over_at(claim, waiting.priority, effects);
             self.hand_over(claim, waiting, effects);
+            queue.into_iter().for_each(|queue| self.wait_queued(queue, effects));
         } else {
             self.claims.remove(claim);
             let unit = self.units.insert(waiting);

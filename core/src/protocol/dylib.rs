@@ -1,7 +1,9 @@
 //! Dylibs: their rows, link orders and generators.
 
 use crate::sync::Arc;
-use crate::{DylibError, EventKind, JitDylibLookupFlags, SessionEvent, SymbolFlags, SymbolName};
+use crate::{
+    DylibError, EventKind, JitDylibLookupFlags, SessionEvent, SymbolFlags, SymbolName, TaskPriority,
+};
 
 use super::effects::Effects;
 use super::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
@@ -133,6 +135,8 @@ impl<P: Payload> SessionState<P> {
             links: Links::ALONE,
             namesakes: Links::ALONE,
             flags,
+            own_priority: TaskPriority::Demanded,
+            priority: TaskPriority::Demanded,
             state,
         });
         self.link_to_tracker(row, tracker);

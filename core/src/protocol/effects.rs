@@ -3,16 +3,20 @@
 //! **Architecture Invariant:** values of the embedder leave the state through here and are neither called
 //! nor dropped under the lock.
 
+use smallvec::SmallVec;
+
 use crate::hints::Hints;
 use crate::sync::Arc;
+use crate::task::ticket::Ticketed;
 use crate::{
-    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent,
-    SymbolFlagsMap, SymbolName, Task, TaskPriority,
+    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SerialQueue,
+    SessionEvent, SymbolFlagsMap, SymbolName, Task, TaskPriority,
 };
 
 use super::Payload;
 use super::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId};
 use super::query::Answer;
+use super::urgency::Asker;
 use super::waiting_on::Discarded;
 
 /// What a transaction leaves to do, in the order in which it is done.
@@ -20,10 +24,12 @@ use super::waiting_on::Discarded;
 pub(crate) struct Effects<P: Payload> {
     /// Units to materialize, each as a task.
     pub(crate) claimed: Vec<ClaimedUnit<P::Unit>>,
+    /// Units that have become more urgent, and may need a ticket of their new priority.
+    pub(crate) raised: Vec<Arc<Ticketed>>,
     /// Tasks of the embedder.
     pub(crate) tasks: Vec<Task>,
     /// Queries that ended.
-    pub(crate) completed: Vec<Completed<P::Handler>>,
+    pub(crate) completed: SmallVec<[Completed<P::Handler>; 1]>,
     /// Generators to ask.
     pub(crate) generations: Vec<Generation<P::Generator>>,
     /// Values of the embedder that nobody needs any more.
@@ -43,8 +49,9 @@ impl<P: Payload> Default for Effects<P> {
     fn default() -> Self {
         Self {
             claimed: Vec::new(),
+            raised: Vec::new(),
             tasks: Vec::new(),
-            completed: Vec::new(),
+            completed: SmallVec::new(),
             generations: Vec::new(),
             leftovers: Vec::new(),
             events: Vec::new(),
@@ -59,6 +66,7 @@ impl<P: Payload> Default for Effects<P> {
 impl<P: Payload> Effects<P> {
     pub(crate) fn is_empty(&self) -> bool {
         self.claimed.is_empty()
+            && self.raised.is_empty()
             && self.tasks.is_empty()
             && self.completed.is_empty()
             && self.generations.is_empty()
@@ -77,8 +85,18 @@ impl<P: Payload> Effects<P> {
         }
     }
 
+    /// Answers a lookup that was made on nobody's behalf.
     pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Answer, LookupError>) {
-        self.completed.push(Completed { handler, outcome });
+        self.complete_for(None, handler, outcome);
+    }
+
+    pub(crate) fn complete_for(
+        &mut self,
+        asker: Option<Asker>,
+        handler: P::Handler,
+        outcome: Result<Answer, LookupError>,
+    ) {
+        self.completed.push(Completed { handler, outcome, asker });
     }
 }
 
@@ -94,7 +112,14 @@ pub(crate) struct ClaimedUnit<U> {
     pub(crate) unit_name: SymbolName,
     pub(crate) symbols: SymbolFlagsMap,
     pub(crate) initializer: Option<SymbolName>,
+    /// What the unit says of itself.
+    pub(crate) own_priority: TaskPriority,
+    /// How urgent it is when it is handed over.
     pub(crate) priority: TaskPriority,
+    /// Where the unit lies while it is queued below the highest priority.
+    pub(crate) ticketed: Option<Arc<Ticketed>>,
+    /// Where its task waits for its turn.
+    pub(crate) serial_queue: Option<SerialQueue>,
     pub(crate) hints: Hints,
     /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
     pub(crate) losses: u64,
@@ -105,6 +130,8 @@ pub(crate) struct ClaimedUnit<U> {
 pub(crate) struct Completed<H> {
     pub(crate) handler: H,
     pub(crate) outcome: Result<Answer, LookupError>,
+    /// On whose behalf it was made.
+    pub(crate) asker: Option<Asker>,
 }
 
 /// A generator to ask on behalf of a suspended lookup.

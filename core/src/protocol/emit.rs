@@ -7,7 +7,10 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::sync::weakened;
-use crate::{DependenceGroup, Dependency, EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
+use crate::{
+    DependenceGroup, Dependency, EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName,
+    TaskPriority,
+};
 
 use super::claim::{Claim, Rows};
 use super::effects::Effects;
@@ -36,9 +39,9 @@ impl<P: Payload> SessionState<P> {
         groups: &[DependenceGroup],
         effects: &mut Effects<P>,
     ) -> Result<(), EmitError> {
-        if self.live_claim(claim).is_none() {
+        let Some(&Claim { priority, .. }) = self.live_claim(claim) else {
             return Err(EmitError::TrackerDefunct { unit: unit.clone() });
-        }
+        };
         if groups.is_empty() {
             // The usual unit depends on nothing: nothing is to be checked, and nothing new can hang.
             self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
@@ -54,9 +57,9 @@ impl<P: Payload> SessionState<P> {
         self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
         // Dependencies first: a claim they cause must find the rows as they are.
         let nodes: SmallVec<[Nodes; 1]> =
-            checked.iter().map(|group| self.dependency_nodes(group, effects)).collect();
+            checked.iter().map(|group| self.dependency_nodes(group, priority, effects)).collect();
         for (group, dependencies) in checked.iter().zip(&nodes) {
-            self.emit_group(&group.rows, dependencies, effects);
+            self.emit_group(&group.rows, dependencies, priority, effects);
         }
         self.emit_ungrouped(claim, effects);
         self.settle(effects);
@@ -101,14 +104,20 @@ impl<P: Payload> SessionState<P> {
 
     /// The forest's nodes of the group's dependencies, made where missing. What nobody has searched is
     /// claimed: being depended on is demand.
-    fn dependency_nodes(&mut self, group: &Checked, effects: &mut Effects<P>) -> Nodes {
+    fn dependency_nodes(
+        &mut self,
+        group: &Checked,
+        priority: TaskPriority,
+        effects: &mut Effects<P>,
+    ) -> Nodes {
         let mut nodes = Nodes::new();
         // Without a row left there is nobody who would depend.
         if group.rows.is_empty() {
             return nodes;
         }
         for &dependency in &group.dependencies {
-            self.claim(dependency, effects);
+            self.claim(dependency, Some(priority), effects);
+            self.raise(dependency, priority);
             let forest = &mut self.forest;
             if let Some(waiting) = self.rows[dependency].waiting_mut() {
                 nodes.push(*waiting.node.get_or_insert_with(|| forest.add(dependency)));
@@ -118,7 +127,13 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Emits `rows`, which depend on the same `dependencies`.
-    fn emit_group(&mut self, rows: &[RowId], dependencies: &[NodeId], effects: &mut Effects<P>) {
+    fn emit_group(
+        &mut self,
+        rows: &[RowId],
+        dependencies: &[NodeId],
+        priority: TaskPriority,
+        effects: &mut Effects<P>,
+    ) {
         let waits = dependencies.iter().any(|&node| self.forest.state(node) != NodeState::Gone);
         let mut members = Nodes::new();
         for &row in rows {
@@ -131,26 +146,27 @@ impl<P: Payload> SessionState<P> {
                     continue;
                 }
             }
-            self.make_emitted(row, members.last().copied());
+            self.make_emitted(row, members.last().copied(), priority);
         }
         if !members.is_empty() {
-            self.forest.emit(&members, None, dependencies);
+            self.forest.emit(&members, dependencies);
             self.agenda.added = true;
         }
     }
 
     /// Ends the claim and emits its symbols that were in no group: they depend on nothing.
     fn emit_ungrouped(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
-        let Some(Claim { rows, .. }) = self.claims.remove(claim) else { return };
+        let Some(Claim { rows, priority, .. }) = self.claims.remove(claim) else { return };
         for &row in &rows {
             if self.carries(row, claim) {
-                self.emit_group(&[row], &[], effects);
+                self.emit_group(&[row], &[], priority, effects);
             }
         }
     }
 
-    fn make_emitted(&mut self, row: RowId, node: Option<NodeId>) {
+    fn make_emitted(&mut self, row: RowId, node: Option<NodeId>, priority: TaskPriority) {
         let row = &mut self.rows[row];
+        row.priority = priority;
         if let RowState::Resolved { address, waiting, .. } = row.state {
             row.advance(RowState::Emitted { address, waiting: Waiting { node, ..waiting } });
         }

@@ -4,7 +4,7 @@ use crate::{ExecutorAddr, LookupError, SymbolLookupFlags};
 
 use super::ids::RowId;
 use super::lookup::Search;
-use super::query::{Answer, Entry, Progress};
+use super::query::{Answer, Entries, Entry, Progress};
 use super::{Payload, SessionState};
 
 impl<P: Payload> SessionState<P> {
@@ -15,7 +15,7 @@ impl<P: Payload> SessionState<P> {
         search: &Search,
         rows: &[Option<RowId>],
     ) -> Result<Answer, LookupError> {
-        let (mut found, mut missing) = (Vec::with_capacity(rows.len()), Vec::new());
+        let (mut found, mut missing) = (Entries::with_capacity(rows.len()), Vec::new());
         for ((name, lookup_flags), row) in search.symbols.0.iter().zip(rows) {
             match row {
                 Some(row) => {

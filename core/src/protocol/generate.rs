@@ -68,7 +68,7 @@ impl Suspended {
     }
 
     pub(crate) fn new(search: Search) -> Self {
-        let remaining = search.symbols.0.clone();
+        let remaining = search.symbols.0.to_vec();
         Self { search, remaining, position: 0, generators: None, waits_at: None }
     }
 }
@@ -246,7 +246,7 @@ impl<P: Payload> SessionState<P> {
             dylib_name,
             kind: walker.search.kind,
             lookup_flags: flags,
-            symbols: LookupSet(candidates),
+            symbols: LookupSet(candidates.into()),
         });
         Some(Step::Suspend)
     }

@@ -20,6 +20,19 @@ pub(crate) struct Initializers {
     rows: BTreeMap<(DylibId, u64), RowId>,
 }
 
+impl Initializers {
+    /// Every initializer, with its dylib and its number.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn noted(&self) -> Vec<(RowId, DylibId, u64)> {
+        assert_eq!(self.rows.len(), self.numbers.len(), "each initializer is noted once");
+        let noted = |(&(dylib, number), &row): (&(DylibId, u64), &RowId)| {
+            assert_eq!(self.numbers.get(&row), Some(&number), "an initializer has its number");
+            (row, dylib, number)
+        };
+        self.rows.iter().map(noted).collect()
+    }
+}
+
 impl<P: Payload> SessionState<P> {
     /// See [`crate::JitDylib::initializers`].
     pub(crate) fn initializers(&self, dylib: DylibId) -> Vec<SymbolName> {

@@ -1,20 +1,22 @@
 //! Look: when the wait-for graph is searched for a cycle, and who is told of one.
 //!
 //! Edges appear when a wait begins, when a blocked lookup moves on from a generator, when a lookup of aliases comes to a
-//! generator or is lodged, and when an emission hangs in the forest; each looks for a cycle through itself. `delegate` and
-//! `replace` add none: their thread runs, so nobody holds what they made and is blocked. The lookup whose edge closes the
-//! cycle gets the error; where no lookup's edge does, the newest of those in the cycle.
+//! generator or is lodged, when an emission hangs in the forest, and when `replace` leaves a needed row to a unit that waits for its
+//! turn in a serial queue; each looks for a cycle through itself. `delegate`, and `replace` otherwise, add none: their thread
+//! runs, so nobody holds what they made and is blocked. The lookup whose edge closes the cycle gets the error; where no
+//! lookup's edge does, the newest of those in the cycle.
 //!
 //! While a removal or a failure spreads, some of what is needed is about to end, and a cycle through it with it. The look
 //! is postponed to the slice in which everything has fallen that will fall.
 
+use crate::serial_queue::SerialQueueId;
 use crate::{LookupError, RequiredState};
 
 use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{QueryId, RowId};
 use super::query::{Lodged, Phase, Query};
-use super::waits_for::Node;
+use super::waits_for::{Node, WaitsFor};
 use super::{Payload, SessionState};
 
 /// An edge that has appeared, to be looked at later.
@@ -24,6 +26,8 @@ pub(super) enum Look {
     Moved(QueryId),
     /// See [`SessionState::wait_hung`].
     Hung(RowId),
+    /// See [`SessionState::wait_queued`].
+    Queued(SerialQueueId),
 }
 
 impl<P: Payload> SessionState<P> {
@@ -73,6 +77,15 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
+    /// A unit has taken over rows that somebody may need, and waits for its turn. Looks for a cycle if a thread is blocked in that
+    /// turn. (Units that are claimed need no look: whoever needs their rows comes after that.)
+    pub(super) fn wait_queued(&mut self, queue: SerialQueueId, effects: &mut Effects<P>) {
+        let is_blocked = self.waits_for.is_blocked_in_turn(queue);
+        if is_blocked && !self.postpones(Look::Queued(queue)) {
+            self.end_deadlocks_through(Node::Turn(queue), effects);
+        }
+    }
+
     /// Whether some of what is needed is about to end, and it is not known what.
     pub(super) fn is_falling(&self) -> bool {
         self.forest.is_failing() || !self.agenda.condemned.is_empty()
@@ -87,6 +100,7 @@ impl<P: Payload> SessionState<P> {
             match look {
                 Look::Moved(query) => self.wait_moved(query, effects),
                 Look::Hung(row) => self.wait_hung(&[row], effects),
+                Look::Queued(queue) => self.wait_queued(queue, effects),
             }
         }
     }
@@ -97,12 +111,13 @@ impl<P: Payload> SessionState<P> {
             return false;
         }
         let (queries, rows) = (&self.queries, &self.rows);
-        let postponed = &mut self.waits_for.postponed;
+        let WaitsFor { postponed, sections, .. } = &mut self.waits_for;
         // What has ended makes room before the list grows; where most still waits it grows all the same.
         if postponed.len() == postponed.capacity() {
             postponed.retain(|look| match *look {
                 Look::Moved(query) => queries.contains(query),
                 Look::Hung(row) => rows.contains(row),
+                Look::Queued(queue) => sections.contains_key(&queue),
             });
             postponed.reserve(postponed.len() + 1);
         }

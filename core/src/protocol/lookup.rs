@@ -9,15 +9,16 @@ use smallvec::SmallVec;
 use crate::sync::weakened;
 use crate::{
     JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib, SymbolFlags,
-    SymbolLookupFlags, SymbolName,
+    SymbolLookupFlags, SymbolName, TaskPriority,
 };
 
 use super::alias::AliasEdge;
 use super::effects::Effects;
 use super::generate::Suspended;
-use super::ids::{ClaimId, DylibId, QueryId, RowId};
-use super::query::{Entry, Lodged, Lodging, Phase, Progress, Query};
+use super::ids::{DylibId, QueryId, RowId};
+use super::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use super::row::{Row, RowState, Source};
+use super::urgency::Asker;
 use super::{Payload, SessionState};
 
 /// What a lookup searches, where.
@@ -37,8 +38,10 @@ pub(crate) struct Search {
     pub(crate) on_behalf_of: Option<QueryId>,
     /// The work in progress of a closing session may still look up.
     pub(crate) by_task: bool,
-    /// The unit that asks, for explanations.
-    pub(crate) asked_by: Option<ClaimId>,
+    /// The unit that asks.
+    pub(crate) asked_by: Option<Asker>,
+    /// How urgent the lookup says it is.
+    pub(crate) priority: Option<TaskPriority>,
 }
 
 /// Dylibs to search, mostly one or two.
@@ -58,6 +61,10 @@ struct Matches {
     rows: SmallVec<[Option<RowId>; 2]>,
     /// A generator might still provide something that would come before what was found.
     may_generate: bool,
+    /// Something is missing, has failed or has no address: what a lookup may have to be refused for.
+    is_doubtful: bool,
+    /// How many are not Ready.
+    unready: usize,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -81,10 +88,12 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         let matches = self.match_all(&search);
+        let (priority, inherits_from) = self.urgency_of(&search);
+        let (asker, asked_by) = (search.asked_by, search.asked_by.map(|asker| asker.claim));
         if matches.may_generate {
-            let asked_by = search.asked_by;
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
-            let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by });
+            let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by, priority });
+            self.note_asked(inherits_from, query);
             if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) {
                 self.aliases.seek(&suspended.search.aliases, query);
             }
@@ -93,21 +102,23 @@ impl<P: Payload> SessionState<P> {
         }
         if search.flags_only {
             let answer = self.answer_flags(&search, &matches.rows);
-            effects.complete(handler, answer);
+            effects.complete_for(asker, handler, answer);
             return None;
         }
-        match self.accept(&mut search, &matches.rows, effects) {
+        match self.accept(&mut search, &matches, priority, effects) {
             Ok(lodged) => {
                 let query = self.queries.insert(Query {
                     handler: Some(handler),
                     phase: Phase::Lodged(lodged),
-                    asked_by: search.asked_by,
+                    asked_by,
+                    priority,
                 });
+                self.note_asked(inherits_from, query);
                 self.wait_or_complete(query, effects).then_some(query)
             }
             Err(error) => {
                 let symbols = search.symbols.len();
-                effects.complete(handler, Err(error));
+                effects.complete_for(asker, handler, Err(error));
                 self.observe(effects, || crate::EventKind::QueryFailed { symbols });
                 None
             }
@@ -120,7 +131,7 @@ impl<P: Payload> SessionState<P> {
         if !self.admits(search.by_task) || search.order.iter().any(|(id, _)| !self.dylibs.contains(*id)) {
             return true;
         }
-        let Matches { rows, may_generate } = self.match_all(search);
+        let Matches { rows, may_generate, .. } = self.match_all(search);
         let is_there = |row: &RowId| {
             let state = &self.rows[*row].state;
             matches!(state, RowState::Ready { .. } | RowState::NeverSearched { source: Source::Address(_) })
@@ -152,12 +163,15 @@ impl<P: Payload> SessionState<P> {
         if suspended.search.flags_only {
             let answer = self.answer_flags(&suspended.search, &matches.rows);
             self.set_phase(query, Phase::Suspended(suspended));
+            let asker = self.queries.get(query).and_then(Query::asker);
             if let Some((handler, _)) = self.take_out(query) {
-                effects.complete(handler, answer);
+                effects.complete_for(asker, handler, answer);
             }
             return;
         }
-        match self.accept(&mut suspended.search, &matches.rows, effects) {
+        // It may have become more urgent on its way.
+        let priority = self.queries.get(query).and_then(|query| query.priority);
+        match self.accept(&mut suspended.search, &matches, priority, effects) {
             Ok(lodged) => {
                 self.set_phase(query, Phase::Lodged(lodged));
                 self.wait_or_complete(query, effects);
@@ -189,16 +203,28 @@ impl<P: Payload> SessionState<P> {
         let generates =
             |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs[*dylib].generators.is_empty();
         let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
-        let mut may_generate = false;
-        let find = |(name, _): &(SymbolName, SymbolLookupFlags)| {
-            let found = self.first_visible(name, &search.order);
-            // Nothing comes after the end of the order.
-            let position = found.map_or(usize::MAX, |(position, _)| position);
-            may_generate |= first_generating < position;
-            found.map(|(_, row)| row)
+        let mut matches = Matches {
+            rows: SmallVec::with_capacity(search.symbols.len()),
+            may_generate: false,
+            is_doubtful: false,
+            unready: 0,
         };
-        let rows = search.symbols.0.iter().map(find).collect();
-        Matches { rows, may_generate }
+        for (name, _) in &search.symbols.0 {
+            let Some((position, row)) = self.first_visible(name, &search.order) else {
+                // Nothing comes after the end of the order.
+                matches.may_generate |= first_generating < usize::MAX;
+                matches.is_doubtful = true;
+                matches.rows.push(None);
+                continue;
+            };
+            matches.may_generate |= first_generating < position;
+            let found = &self.rows[row];
+            matches.is_doubtful |=
+                found.is_for_side_effects_only() || matches!(found.state, RowState::Failed { .. });
+            matches.unready += usize::from(!matches!(found.state, RowState::Ready { .. }));
+            matches.rows.push(Some(row));
+        }
+        matches
     }
 
     /// The first definition of `name` that a search along `order` may see, and the place of its dylib in the order.
@@ -222,21 +248,24 @@ impl<P: Payload> SessionState<P> {
     fn accept(
         &mut self,
         search: &mut Search,
-        rows: &[Option<RowId>],
+        matches: &Matches,
+        priority: Option<TaskPriority>,
         effects: &mut Effects<P>,
     ) -> Result<Lodged, LookupError> {
-        let aliases = self.refuse(search, rows).map_or_else(|| self.add_aliases(search, rows), Err)?;
-        let is_ready = |row: &&RowId| matches!(self.rows[**row].state, RowState::Ready { .. });
-        self.records.expect(rows.iter().flatten().filter(|row| !is_ready(row)).count());
+        let rows = &matches.rows;
+        let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
+        let aliases = refused.map_or_else(|| self.add_aliases(search, rows), Err)?;
+        self.records.expect(matches.unready);
         let required_state = search.required_state;
         let symbols = std::mem::take(&mut search.symbols.0);
-        let mut entries = Vec::with_capacity(rows.len());
+        let (mut entries, mut outstanding) = (Entries::with_capacity(rows.len()), 0);
         for ((name, _), &row) in symbols.into_iter().zip(rows) {
             let Some(row) = row else { continue };
-            self.claim(row, effects);
-            entries.push(Entry { name, row, progress: self.progress_of(row, required_state) });
+            self.claim(row, priority, effects);
+            let entry = Entry { name, row, progress: self.progress_of(row, required_state) };
+            outstanding += usize::from(entry.waits());
+            entries.push(entry);
         }
-        let outstanding = entries.iter().filter(|entry| entry.waits()).count();
         Ok(Lodged { required_state, outstanding, entries, aliases, ended: false })
     }
 
@@ -251,6 +280,7 @@ impl<P: Payload> SessionState<P> {
         for entry in 0..lodged.entries.len() {
             self.lodge(query, entry);
         }
+        self.raise_entries(query);
         self.wait_moved(query, effects);
         true
     }

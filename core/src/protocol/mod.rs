@@ -14,6 +14,7 @@
 //! | remove | `remove.rs` | rows disappear |
 //! | settle | `settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, end_wait | `waits_for.rs`, `look.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
+//! | raise, doubt | `urgency.rs`, `doubt.rs` | priority follows demand |
 //! | why, expire | `why.rs` | nothing changes, or a query ends with an explanation |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
 //! | commit | `transaction.rs` | several of the above happen together or not at all |
@@ -29,13 +30,12 @@ pub(crate) mod alias;
 mod between_slices;
 #[cfg(any(test, debug_assertions))]
 mod check;
-#[cfg(any(test, debug_assertions))]
-mod check_waits;
 pub(crate) mod claim;
 mod close;
 mod deadlock;
 pub(crate) mod define;
 pub(crate) mod demand;
+mod doubt;
 pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
@@ -51,6 +51,8 @@ pub(crate) mod lookup;
 mod model;
 mod names;
 mod places;
+#[cfg(all(test, not(uruk_loom)))]
+mod priorities;
 mod publish;
 pub(crate) mod query;
 mod remove;
@@ -62,9 +64,9 @@ pub(crate) mod slab;
 mod slices;
 pub(crate) mod transaction;
 pub(crate) mod transfer;
+pub(crate) mod urgency;
 #[cfg(all(test, not(uruk_loom)))]
 mod victims;
-#[cfg_attr(not(test), expect(dead_code, reason = "joining nodes has no caller but the forest's own tests"))]
 mod waiting_on;
 pub(crate) mod waits_for;
 pub(crate) mod why;
@@ -94,6 +96,7 @@ use row::Row;
 use settle::Agenda;
 use slab::Slab;
 use transfer::Tracker;
+use urgency::Urgency;
 use waiting_on::{Settled, WaitingForest};
 use waits_for::WaitsFor;
 
@@ -138,6 +141,8 @@ pub(crate) struct SessionState<P: Payload> {
     losses: Arc<Losses>,
     /// Which blocked threads wait for which others.
     waits_for: WaitsFor,
+    /// Whose priority is about to change.
+    urgency: Urgency,
     /// Each unit that begins is noted.
     pub(crate) notes_units: bool,
     /// Events are made only if somebody sees them.
@@ -177,6 +182,7 @@ impl<P: Payload> SessionState<P> {
             initializers: Initializers::default(),
             losses: Arc::default(),
             waits_for: WaitsFor::new(),
+            urgency: Urgency::default(),
             notes_units: false,
             observed,
             sequence: 0,

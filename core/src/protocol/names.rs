@@ -180,6 +180,7 @@ mod tests {
             symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
             initializer: None,
             priority: TaskPriority::Demanded,
+            serial_queue: None,
             hints: Default::default(),
             number: None,
             by_task: false,

@@ -11,13 +11,15 @@ use smallvec::SmallVec;
 use crate::sync::weakened;
 use crate::{
     EventKind, ExecutorAddr, ExecutorSymbolDef, LookupError, RequiredState, SymbolFlags, SymbolName,
+    TaskPriority,
 };
 
 use super::effects::{Effects, Leftover};
 use super::generate::Suspended;
 use super::ids::{ClaimId, Id, QueryId, RowId};
-use super::row::{Row, RowState};
+use super::row::{Row, RowState, Waiting};
 use super::slab::{NONE, Slab};
+use super::urgency::Asker;
 use super::{Payload, SessionState};
 
 /// A lookup that has not ended.
@@ -26,14 +28,22 @@ pub(crate) struct Query<H> {
     /// None once the query has ended and only its entries are still to leave their lists.
     pub(crate) handler: Option<H>,
     pub(crate) phase: Phase,
-    /// The unit that asked, for explanations. May have ended since.
+    /// The unit that asked. May have ended since.
     pub(crate) asked_by: Option<ClaimId>,
+    /// How urgent it is; none leaves each unit at its own priority.
+    pub(crate) priority: Option<TaskPriority>,
 }
 
 impl<H> Query<H> {
     /// Whether it has not ended.
     pub(crate) fn is_live(&self) -> bool {
         self.handler.is_some()
+    }
+
+    /// On whose behalf its answer is given.
+    pub(super) fn asker(&self) -> Option<Asker> {
+        let claim = self.asked_by?;
+        Some(Asker { claim, priority: self.priority.unwrap_or(TaskPriority::Demanded) })
     }
 }
 
@@ -51,12 +61,15 @@ pub(crate) enum Phase {
 pub(crate) struct Lodged {
     pub(crate) required_state: RequiredState,
     pub(crate) outstanding: usize,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Entries,
     /// Aliases that wait for rows of this query, to be forgotten when it ends.
     pub(crate) aliases: Vec<RowId>,
     /// The query has ended, and its entries are still leaving their lists.
     pub(crate) ended: bool,
 }
+
+/// The symbols of a query; one needs no allocation.
+pub(crate) type Entries = SmallVec<[Entry; 1]>;
 
 /// One symbol of a query.
 #[derive(Debug)]
@@ -94,14 +107,14 @@ impl Lodging {
 /// What a query has found, as it leaves the state: no step of it is taken under the lock.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    entries: Vec<Entry>,
+    entries: Entries,
     /// Nobody has asked where the symbols are.
     flags_only: bool,
 }
 
 impl Answer {
     /// An answer that tells what symbols are, whether or not they have an address.
-    pub(super) fn of_flags(entries: Vec<Entry>) -> Self {
+    pub(super) fn of_flags(entries: Entries) -> Self {
         Self { entries, flags_only: true }
     }
 
@@ -139,11 +152,12 @@ impl<P: Payload> SessionState<P> {
     /// Ends a query with an error. One that comes too late leaves through `effects`: it may hold the last
     /// reference to a value of the embedder.
     pub(crate) fn fail_query(&mut self, query: QueryId, error: LookupError, effects: &mut Effects<P>) {
+        let asker = self.queries.get(query).and_then(Query::asker);
         let Some((handler, symbols)) = self.take_out(query) else {
             effects.leftovers.push(Leftover::Error(error));
             return;
         };
-        effects.complete(handler, Err(error));
+        effects.complete_for(asker, handler, Err(error));
         self.observe(effects, || EventKind::QueryFailed { symbols });
     }
 
@@ -225,6 +239,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends a query with its answer.
     pub(crate) fn complete(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        let asker = self.queries.get(query).and_then(Query::asker);
         let Some(Query { handler: Some(handler), phase: Phase::Lodged(lodged), .. }) =
             self.queries.remove(query)
         else {
@@ -232,7 +247,7 @@ impl<P: Payload> SessionState<P> {
         };
         self.forget_aliases(&lodged.aliases);
         let symbols = lodged.entries.len();
-        effects.complete(handler, Ok(Answer { entries: lodged.entries, flags_only: false }));
+        effects.complete_for(asker, handler, Ok(Answer { entries: lodged.entries, flags_only: false }));
         self.observe(effects, || EventKind::Completed { symbols });
     }
 
@@ -283,6 +298,7 @@ impl<P: Payload> SessionState<P> {
                 return false;
             }
             *budget -= 1;
+            self.doubt_entry(id, last);
             // Fits: `lodge` has checked it.
             self.unlink(Lodging { query: id.index(), entry: last as u32 });
             if let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(id) {
@@ -293,6 +309,22 @@ impl<P: Payload> SessionState<P> {
         // Its last entries may have kept units wanted.
         self.losses.note();
         true
+    }
+
+    /// The queries lodged on a row, by who waits on it; those that have ended and not left the list yet too.
+    pub(super) fn lodged_on(&self, waiting: Option<&Waiting>) -> impl Iterator<Item = &Query<P::Handler>> {
+        let mut cursor = waiting.map_or(Lodging::NONE, |waiting| waiting.queries);
+        std::iter::from_fn(move || {
+            if cursor.is_none() {
+                return None;
+            }
+            let query = self.queries.at(cursor.query);
+            cursor = match &query.phase {
+                Phase::Lodged(lodged) => lodged.next_of(cursor),
+                Phase::Suspended(_) => Lodging::NONE,
+            };
+            Some(query)
+        })
     }
 
     /// Takes an entry out of its row's list, if it is in one.

@@ -17,7 +17,7 @@
 //! **Architecture Invariant:** states only move forward, `Returned` excepted: [`Row::advance`] is the only way to change
 //! one, and knows this table.
 
-use crate::{ExecutorAddr, SymbolFlags, SymbolName};
+use crate::{ExecutorAddr, SymbolFlags, SymbolName, TaskPriority};
 
 use super::ids::{ClaimId, DylibId, FailureId, RowId, TrackerId, UnitId};
 use super::query::Lodging;
@@ -37,6 +37,10 @@ pub(crate) struct Row {
     /// The neighbours in the list of all dylibs' definitions of the name.
     pub(crate) namesakes: Links,
     pub(crate) flags: SymbolFlags,
+    /// What its unit says of itself, once somebody has looked for it (`urgency.rs`).
+    pub(crate) own_priority: TaskPriority,
+    /// How urgent the row is once it is emitted; before that its claim is.
+    pub(crate) priority: TaskPriority,
     pub(crate) state: RowState,
 }
 

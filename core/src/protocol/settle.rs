@@ -7,12 +7,13 @@
 //! | queue | one step | what others see meanwhile |
 //! |---|---|---|
 //! | condemned trackers | a row is removed | none of its rows: they are gone for everybody from the moment it is condemned |
+//! | priorities | one changes, or is computed again | units that are less urgent, or more, than they will be |
 //! | ended queries | an entry leaves its row's list | nothing: the query has ended |
 //! | the forest's failures | a dependant is told, a row fails | rows that have not failed *yet* |
 //! | the forest's worklist | an edge is explored, a row becomes Ready | rows that are not Ready *yet* |
 //! | what removed rows had to say | the failure's record is let go | nothing: nobody can ask any more |
 //!
-//! They are served in that order. Nothing becomes Ready while a removal or a failure has not reached everything it will
+//! Priorities are served first, the others in that order. Nothing becomes Ready while a removal or a failure has not reached everything it will
 //! fell: what a removed or failed symbol is needed for is never Ready after it (I4).
 //!
 //! Every other operation may come between two slices, and none has to work the queues off first:
@@ -110,7 +111,13 @@ impl<P: Payload> SessionState<P> {
     /// Called at the end of every transaction, under the lock. Says whether the caller has to come back, by
     /// [`Self::slice`], until that says otherwise.
     pub(crate) fn finish_transaction(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
-        let added = std::mem::take(&mut self.agenda.added);
+        let mut added = std::mem::take(&mut self.agenda.added);
+        if self.urgency.has_work() {
+            let mut budget = self.agenda.slice_steps;
+            self.follow_demand(&mut budget, effects);
+            self.count_steps(self.agenda.slice_steps - budget);
+            added |= self.urgency.has_work();
+        }
         self.finish_hold(effects);
         if self.has_work() { self.share_attendance(added) } else { None }
     }
@@ -176,7 +183,9 @@ impl<P: Payload> SessionState<P> {
         let mut budget = self.agenda.slice_steps;
         while budget > 0 && self.has_work() {
             let before = budget;
-            if let Some(&tracker) = self.agenda.condemned.front() {
+            if self.urgency.has_work() {
+                self.follow_demand(&mut budget, effects);
+            } else if let Some(&tracker) = self.agenda.condemned.front() {
                 self.remove_condemned(tracker, &mut budget, effects);
             } else if let Some(&query) = self.agenda.ended.front() {
                 self.bury_query(query, &mut budget);
@@ -200,7 +209,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether anything is left to do.
     pub(crate) fn has_work(&self) -> bool {
-        self.forest.has_work()
+        self.urgency.has_work()
+            || self.forest.has_work()
             || !self.agenda.condemned.is_empty()
             || !self.agenda.ended.is_empty()
             || !self.fallen.is_empty()

@@ -52,6 +52,7 @@ impl Scene {
             symbols: self.flags(name),
             initializer: None,
             priority: TaskPriority::Demanded,
+            serial_queue: None,
             hints: Default::default(),
             number: None,
             by_task: false,
@@ -102,7 +103,7 @@ impl Scene {
 
     /// Which lookups have ended with an error since, and whether that was a deadlock.
     fn told(&mut self) -> Vec<(u32, bool)> {
-        let failed = |Completed { handler, outcome }| Some((handler, outcome.err()?));
+        let failed = |Completed { handler, outcome, .. }| Some((handler, outcome.err()?));
         let failed = self.effects.completed.drain(..).filter_map(failed);
         failed.map(|(handler, error)| (handler, matches!(error, LookupError::WouldDeadlock { .. }))).collect()
     }

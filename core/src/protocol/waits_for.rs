@@ -11,10 +11,11 @@
 //! | emitted row → all its unexplored edges in the forest | Ready means that all of them are |
 //! | alias → its source | the alias takes its address from it, and depends on it |
 //! | alias → what its lookup waits for at a generator | only that lookup finds the source |
+//! | row → its unit, queued → the blocked thread whose task runs in that serial queue | tasks of a queue run one after another |
 //! | lookup at a generator → the blocked thread that holds the generator's request | a generator serves one lookup at a time |
 //!
 //! Every edge is necessary for its origin, so a cycle through at least one blocked lookup never ends, whatever others
-//! do. A detached responsibility, a unit in a queue, a lookup that is answered by handler or future and a lookup with
+//! do. A detached responsibility, a unit in a dispatcher's queue, a serial queue whose task has left it, a lookup that is answered by handler or future and a lookup with
 //! a deadline have no edge: somebody may still finish them. (A lookup with a deadline that would close a cycle itself
 //! is told at once: nothing but its own end can break the cycle.)
 //!
@@ -37,6 +38,7 @@ use std::collections::hash_map::Entry;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::RequiredState;
+use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
 
 use super::effects::Effects;
@@ -56,6 +58,8 @@ pub(crate) struct WaitsFor {
     claims: FxHashMap<ClaimId, WaitId>,
     /// The same for the generators' requests on behalf of lookups.
     requests: FxHashMap<QueryId, WaitId>,
+    /// The same for the serial queues whose running task has not left them.
+    pub(super) sections: FxHashMap<SerialQueueId, WaitId>,
     /// All rows that blocked lookups need, directly or not; some that they needed.
     pub(super) watched: FxHashSet<RowId>,
     /// Watched rows that are known not to need anything that a blocked thread holds.
@@ -73,6 +77,8 @@ pub(crate) struct Holdings {
     pub(crate) below: Option<WaitId>,
     pub(crate) claims: Vec<ClaimId>,
     pub(crate) requests: Vec<QueryId>,
+    /// The serial queues in whose turn it runs.
+    pub(crate) sections: Vec<SerialQueueId>,
     /// The lookup has a deadline.
     pub(crate) ends_by_itself: bool,
 }
@@ -97,6 +103,8 @@ pub(super) enum Node {
     Together(u32),
     /// A lookup suspended at a generator that serves this one.
     Served(GeneratorId, QueryId),
+    /// The turn of a serial queue.
+    Turn(SerialQueueId),
     /// A blocked lookup.
     Wait(WaitId),
 }
@@ -111,7 +119,7 @@ struct Step {
 impl Holdings {
     /// Whether nobody can wait for it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.below.is_none() && self.claims.is_empty() && self.requests.is_empty()
+        self.below.is_none() && self.claims.is_empty() && self.requests.is_empty() && self.sections.is_empty()
     }
 }
 
@@ -122,6 +130,7 @@ impl WaitsFor {
             of_query: FxHashMap::default(),
             claims: FxHashMap::default(),
             requests: FxHashMap::default(),
+            sections: FxHashMap::default(),
             watched: FxHashSet::default(),
             barren: FxHashSet::default(),
             begun: 0,
@@ -132,6 +141,18 @@ impl WaitsFor {
     /// The lookup in which the holder of the claim is blocked.
     pub(super) fn blocked_with(&self, claim: ClaimId) -> Option<QueryId> {
         self.waits.get(*self.claims.get(&claim)?).map(|wait| wait.query)
+    }
+
+    /// A unit is about to wait for its turn in `queue`. What leads to it may lead to a blocked thread from now on.
+    pub(super) fn joins(&mut self, queue: Option<SerialQueueId>) {
+        if queue.is_some_and(|queue| self.sections.contains_key(&queue)) {
+            self.barren.clear();
+        }
+    }
+
+    /// Whether the queue's turn is that of a blocked thread.
+    pub(super) fn is_blocked_in_turn(&self, queue: SerialQueueId) -> bool {
+        self.sections.contains_key(&queue)
     }
 
     /// The claims that the thread blocked in `query` holds.
@@ -193,6 +214,7 @@ impl<P: Payload> SessionState<P> {
         graph.of_query.insert(query, wait);
         graph.claims.extend(holdings.claims.iter().map(|&claim| (claim, wait)));
         graph.requests.extend(holdings.requests.iter().map(|&request| (request, wait)));
+        graph.sections.extend(holdings.sections.iter().map(|&queue| (queue, wait)));
         if let Some(below) = below.and_then(|below| graph.waits.get_mut(below)) {
             below.above = Some(wait);
         }
@@ -212,6 +234,9 @@ impl<P: Payload> SessionState<P> {
         }
         for request in &holdings.requests {
             graph.requests.remove(request);
+        }
+        for queue in &holdings.sections {
+            graph.sections.remove(queue);
         }
         if let Some(below) = holdings.below.and_then(|below| graph.waits.get_mut(below)) {
             below.above = None;
@@ -273,6 +298,9 @@ impl<P: Payload> SessionState<P> {
             Node::Served(_, query) => {
                 out.extend(self.waits_for.requests.get(&query).map(|&wait| Node::Wait(wait)))
             }
+            Node::Turn(queue) => {
+                out.extend(self.waits_for.sections.get(&queue).map(|&wait| Node::Wait(wait)));
+            }
             Node::Wait(wait) => {
                 let Some(wait) = self.waits_for.waits.get(wait) else { return };
                 if stacked {
@@ -296,6 +324,9 @@ impl<P: Payload> SessionState<P> {
         }
         let Some(claim) = row.claim() else { return };
         out.extend(self.waits_for.claims.get(&claim).map(|&wait| Node::Wait(wait)));
+        let queue = self.claims.get(claim).and_then(|claim| claim.queued_in);
+        let queue = queue.filter(|&queue| self.waits_for.is_blocked_in_turn(queue));
+        out.extend(queue.map(Node::Turn));
         match self.aliases.source_of(id) {
             Some(source) => out.push(Node::Row(source, required)),
             None => {
@@ -351,7 +382,7 @@ impl<P: Payload> SessionState<P> {
         let mut place = 0;
         out.retain(|node| {
             place += 1;
-            place <= before || !matches!(node, Node::Wait(_) | Node::Served(..))
+            place <= before || !matches!(node, Node::Wait(_) | Node::Served(..) | Node::Turn(_))
         });
     }
 

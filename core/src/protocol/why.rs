@@ -183,7 +183,10 @@ impl<P: Payload> SessionState<P> {
         };
         let dylib = self.dylib_name_of(row);
         let demand = match detail {
-            Detail::Everything => self.demand_for(row),
+            Detail::Everything => {
+                let priority = row.waiting().map(|_| self.priority_of(id));
+                Demand { priority, ..self.demand_for(row) }
+            }
             Detail::AtHand => Demand::default(),
         };
         Why { symbol: row.name.clone(), dylib, state, demand }
@@ -191,7 +194,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether the unit is known not to have begun.
     fn is_queued(&self, claim: ClaimId) -> bool {
-        self.notes_units && self.claims[claim].begun.is_none()
+        let claim = &self.claims[claim];
+        claim.queued_in.is_some() || self.notes_units && claim.begun.is_none()
     }
 
     fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {

@@ -7,7 +7,9 @@ use crate::protocol::lookup::Search;
 use crate::protocol::query::Answer;
 use crate::query::{BlockedLookup, Completion};
 use crate::sync::{Arc, weakened};
-use crate::{Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, WaitError};
+use crate::{
+    Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, TaskPriority, WaitError,
+};
 
 use super::{ExecutionSession, holding};
 
@@ -29,9 +31,11 @@ impl ExecutionSession {
     pub(crate) fn wait_for_answer(
         &self,
         order: &SearchOrder,
-        search: Search,
+        mut search: Search,
         deadline: Option<Deadline>,
     ) -> Result<Answer, LookupError> {
+        // Whoever asks: what a thread blocks for is what it needs to go on.
+        search.priority = Some(TaskPriority::Demanded);
         let refusal = self.refuses_waits();
         let blocked = Arc::new(BlockedLookup::default());
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());

@@ -1,7 +1,7 @@
 //! Blocking: waits that the session cannot see, declared.
 
 use crate::sync::Latch;
-use crate::{TaskDispatcher, WaitError};
+use crate::{TaskDispatcher, TaskPriority, WaitError};
 
 use super::{ExecutionSession, frame};
 
@@ -38,6 +38,25 @@ impl ExecutionSession {
                 unreachable!("a block that was run has a result, or a panic that went through here")
             }
         }
+    }
+
+    /// Blocks until the dispatcher has room for more work of `priority`, for a producer of work in the background whose lookup was
+    /// refused with [`LookupError::Overloaded`](crate::LookupError::Overloaded), or shall not be. Demanded and lazy work never waits.
+    ///
+    /// Who finds room has not reserved it: another producer may be faster, and then it is refused once more.
+    ///
+    /// # Errors
+    /// As [`blocking`](Self::blocking).
+    pub fn wait_for_room(&self, priority: TaskPriority) -> Result<(), WaitError> {
+        if self.0.dispatcher.admits(priority, 1) {
+            return Ok(());
+        }
+        if let Some(refusal) = self.refuses_waits() {
+            return Err(refusal);
+        }
+        frame::fail_dropped();
+        crate::in_place::run_until(&Latch::new())?;
+        self.0.dispatcher.wait_for_room(priority)
     }
 
     /// Why this thread may not wait now, if so: it holds what others may need, or runs a leaf.

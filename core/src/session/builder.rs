@@ -7,7 +7,10 @@ use crate::protocol::SessionState;
 use crate::protocol::effects::Effects;
 use crate::sync::{Arc, Mutex, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
-use crate::{InPlaceTaskDispatcher, Platform, SessionError, SessionEvent, SymbolStringPool, TaskDispatcher};
+use crate::{
+    HeldResource, InPlaceTaskDispatcher, Platform, SessionError, SessionEvent, SymbolStringPool,
+    TaskDispatcher,
+};
 
 use super::deadline::Clock;
 use super::drain::Drain;
@@ -15,7 +18,7 @@ use super::lock_holds::HoldMeter;
 use super::{ExecutionSession, Inner, Locked, SessionTag};
 
 pub(super) type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
-pub(super) type Held = fn() -> Option<&'static str>;
+pub(super) type Held = fn() -> Option<HeldResource>;
 pub(super) type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// Choices a session is made with.
@@ -69,9 +72,9 @@ impl ExecutionSessionBuilder {
     }
 
     /// Who knows what a thread must not hold while it waits, such as an LLVM context: a blocking lookup that
-    /// would have to wait is refused with the name of what `held` says the calling thread holds.
+    /// would have to wait is refused with what `held` says the calling thread holds, and where it took it.
     #[must_use]
-    pub fn refuse_waits_while(mut self, held: fn() -> Option<&'static str>) -> Self {
+    pub fn refuse_waits_while(mut self, held: fn() -> Option<HeldResource>) -> Self {
         self.held = Some(held);
         self
     }

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   tasks:      made ─────────────────────────────────────────▶ over
-//!   excused:         in a lookup ▶ back      in a close ▶ back
+//!   excused:         in a lookup ▶ back      in a close ▶ back      waits for its turn ▶ back
 //!
-//!   idle  =  tasks - in lookups - in closes = 0
+//!   idle  =  tasks - in lookups - in closes - waiting for turns = 0,  and a round helps: some are in lookups, or none wait for turns
 //! ```
+//!
+//! A task that waits for its turn in a serial queue moves only after the one whose turn it is: if that is in a lookup, a round
+//! sends it on. If it is a task of another session, it is waited for; if it is in a close, it has left its turn.
 //!
 //! A close waits until the session is *idle*. If tasks still wait in lookups then, whatever they wait for is in nobody's
 //! hands but those of a responsibility that somebody parked, or of each other: the close ends all queries, which sends these
@@ -47,6 +50,8 @@ struct Waiting {
     in_lookups: usize,
     /// Tasks that wait in closes.
     in_closes: usize,
+    /// Tasks that wait for their turns in serial queues.
+    in_queues: usize,
     round: u64,
     /// What the closing thread waits for.
     idle: Option<Arc<Latch>>,
@@ -129,6 +134,16 @@ impl Drain {
         after
     }
 
+    /// A task begins to wait for its turn, or does so no more.
+    fn count_turn(&self, waits: bool) {
+        let mut waiting = self.waiting.lock();
+        match waits {
+            true => waiting.in_queues += 1,
+            false => waiting.in_queues -= 1,
+        }
+        self.open_if_idle(&mut waiting);
+    }
+
     /// So many tasks are over.
     fn count_out(&self, count: usize) {
         // ordering[session-drained]: Release. Pairs with the Acquire in `Drain::open_if_idle`; what the task did
@@ -141,12 +156,18 @@ impl Drain {
     }
 
     fn open_if_idle(&self, waiting: &mut Waiting) {
-        let excused = waiting.in_lookups + waiting.in_closes;
+        let in_queues = match weakened("serial_queue::close_takes_who_waits_for_a_turn_to_move") {
+            true => 0,
+            false => waiting.in_queues,
+        };
+        let excused = waiting.in_lookups + waiting.in_closes + in_queues;
+        let round_helps = waiting.in_lookups > 0 || in_queues == 0;
         // ordering[session-drained]: Acquire. Pairs with the Release in `Drain::count_out`; whoever sees that the
         // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
         let acquire =
             if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         if waiting.idle.is_some()
+            && round_helps
             && self.word.load(acquire) / ONE_TASK <= excused
             && let Some(latch) = waiting.idle.take()
         {
@@ -210,6 +231,11 @@ pub(super) struct Outstanding(ExecutionSession);
 impl Outstanding {
     pub(super) fn session(&self) -> &ExecutionSession {
         &self.0
+    }
+
+    /// The task begins to wait for its turn in a serial queue, or does so no more.
+    pub(super) fn waits_for_turn(&self, waits: bool) {
+        self.0.0.drain.count_turn(waits);
     }
 }
 

@@ -53,7 +53,7 @@ impl ExecutionSession {
         on_behalf_of: Option<QueryId>,
         handler: impl FnOnce(Result<SymbolFlagsMap, LookupError>) + Send + 'static,
     ) {
-        let LookupRequest { kind, order, symbols, required_state, deadline } = request;
+        let LookupRequest { kind, order, symbols, required_state, deadline, .. } = request;
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let completion = Completion::Handler(Box::new(move |found| {
             handler(found.map(|found| {

@@ -1,19 +1,22 @@
 //! Handing on effects: tasks first, then waiters, then code of the embedder.
 
+use smallvec::SmallVec;
+
 use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
+use crate::protocol::urgency::Asker;
 use crate::query::Completion;
-use crate::responsibility::Duty;
 use crate::task::Work;
+use crate::task::ticket::Ticketed;
 use crate::{
-    FailureCause, JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, SymbolName, Task,
-    TaskLabel, TaskPriority, leaf,
+    JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, Task, TaskLabel, TaskPriority,
 };
 
 use super::drain::{Coming, Outstanding};
+use super::queued_unit::unit_task;
 use super::{ExecutionSession, Live, frame, holding};
-use crate::sync::{Arc, weakened};
+use crate::sync::Arc;
 
 impl ExecutionSession {
     /// Hands on all that a transaction left to do.
@@ -52,6 +55,7 @@ impl ExecutionSession {
         let _held_back = crate::in_place::hold_back();
         let Effects {
             claimed,
+            raised,
             tasks,
             completed,
             generations,
@@ -64,6 +68,9 @@ impl ExecutionSession {
         } = effects;
         if !claimed.is_empty() {
             self.enqueue_units(claimed, &mut coming);
+        }
+        for ticket in raised.iter().filter_map(Ticketed::ticket) {
+            self.enqueue(ticket);
         }
         for task in tasks {
             self.enqueue(counted(task, coming.next()));
@@ -102,25 +109,26 @@ impl ExecutionSession {
     }
 
     /// Wakes threads that wait in lookups, then enqueues handlers.
-    fn tell(&self, completed: Vec<Completed<Completion>>, coming: &mut Coming<'_>) {
+    fn tell(&self, completed: SmallVec<[Completed<Completion>; 1]>, coming: &mut Coming<'_>) {
         let mut told = Vec::new();
-        for Completed { handler, outcome } in completed {
+        for Completed { handler, outcome, asker } in completed {
             match handler {
                 Completion::Blocked(blocked) => blocked.finish(outcome),
-                handler => told.push((handler, outcome)),
+                handler => told.push((handler, outcome, asker)),
             }
         }
-        for (handler, outcome) in told {
+        for (handler, outcome, asker) in told {
             let tag = self.tag();
             let outcome = move || outcome.map(|answer| LookupResult::new(answer, tag));
-            self.enqueue(answer_task(coming.next(), handler, outcome));
+            self.enqueue(answer_task(coming.next(), asker, handler, outcome));
         }
     }
 
     /// Gives a handler the answer of a lookup that no transaction had to see, as if one had.
     pub(super) fn answer(&self, handler: Completion, ready: LookupResult) {
         let held_back = crate::in_place::hold_back();
-        self.enqueue(answer_task(self.outstanding(), handler, || Ok(ready)));
+        let asker = holding::asks(self.tag());
+        self.enqueue(answer_task(self.outstanding(), asker, handler, || Ok(ready)));
         drop(held_back);
         self.run_ready();
     }
@@ -128,11 +136,22 @@ impl ExecutionSession {
     /// Gives a task to the dispatcher. If it is refused, the thread's own loop drops it, which fails
     /// what it owns, or runs it if it only tells somebody something.
     fn enqueue(&self, task: Task) {
-        match crate::panics::guard(|| self.0.dispatcher.dispatch(task)) {
-            Ok(Ok(())) => {}
-            Ok(Err(refused)) => defer_refused(refused),
-            Err(message) => self.defer_report(message),
+        if let Err(refused) = self.offer(task) {
+            crate::in_place::defer_refused(refused);
         }
+    }
+
+    /// Gives a task to the dispatcher, which may refuse it. One that panics has dropped it.
+    pub(super) fn offer(&self, task: Task) -> Result<(), Task> {
+        let dispatcher = &self.0.dispatcher;
+        let offered = crate::panics::guard(|| match task.serial_queue().cloned() {
+            Some(queue) => queue.dispatch(dispatcher, task),
+            None => dispatcher.dispatch(task),
+        });
+        offered.unwrap_or_else(|message| {
+            self.defer_report(message);
+            Ok(())
+        })
     }
 
     /// The same for claimed units, a batch at a time.
@@ -147,11 +166,16 @@ impl ExecutionSession {
         let mut left = claimed.len();
         let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
         for claimed in claimed {
-            tasks.push(unit_task(claimed, coming.next()));
+            let task = unit_task(claimed, coming.next());
+            match task.serial_queue() {
+                // Its turn may not have come.
+                Some(_) => self.enqueue(task),
+                None => tasks.push(task),
+            }
             left -= 1;
             if left == 0 || tasks.len() == BATCH_MAX {
                 match crate::panics::guard(|| self.0.dispatcher.dispatch_all(&mut tasks)) {
-                    Ok(()) => tasks.drain(..).for_each(defer_refused),
+                    Ok(()) => tasks.drain(..).for_each(crate::in_place::defer_refused),
                     Err(message) => {
                         self.defer_report(message);
                         tasks.drain(..).for_each(|task| self.enqueue(task));
@@ -225,36 +249,30 @@ pub(super) struct Handed<'a> {
     coming: Coming<'a>,
 }
 
-fn defer_refused(refused: Task) {
-    let (label, priority) = (refused.keep_label(), refused.priority());
-    crate::in_place::defer(match refused.runs_when_refused() {
-        true => refused,
-        false => Task::new(label, priority, move || drop(refused)),
-    });
-}
-
-fn unit_task(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) -> Task {
-    let hints = claimed.hints;
-    Task::of(claimed.priority, Box::new(QueuedUnit(Some((claimed, outstanding))))).with_hints(hints)
-}
-
 /// A task of the embedder.
 fn counted(task: Task, outstanding: Outstanding) -> Task {
     // The task inside says itself whether it is a leaf; what runs after it, outside of it, is none.
     let (label, priority, hints) = (task.keep_label(), task.priority(), task.hints().leaf(false));
-    let mut counted = CountedTask(Some((task, outstanding)));
-    Task::new(label, priority, move || counted.run()).with_hints(hints)
+    let queue = task.serial_queue().cloned();
+    let counted = Task::of(priority, Box::new(CountedTask { label, task: Some((task, outstanding)) }));
+    queue.iter().fold(counted, Task::in_queue).with_hints(hints)
 }
 
 fn answer_task(
     outstanding: Outstanding,
+    asker: Option<Asker>,
     handler: Completion,
     outcome: impl FnOnce() -> Result<LookupResult, LookupError> + Send + 'static,
 ) -> Task {
-    user_task(outstanding, "query.complete", "a lookup's handler", move |_| match handler {
-        Completion::Handler(handler) => handler(outcome()),
-        Completion::Future(slot) => slot.finish(outcome()),
-        Completion::Blocked(_) => {}
+    user_task(outstanding, "query.complete", "a lookup's handler", move |session| {
+        if let Some(asker) = asker {
+            holding::answers(session.tag(), asker);
+        }
+        match handler {
+            Completion::Handler(handler) => handler(outcome()),
+            Completion::Future(slot) => slot.finish(outcome()),
+            Completion::Blocked(_) => {}
+        }
     })
 }
 
@@ -270,21 +288,34 @@ fn user_task(
 }
 
 /// A task of the embedder on its way to a worker.
-struct CountedTask(
+struct CountedTask {
+    label: TaskLabel,
     /// Taken when it runs. The count tells of the task until it has run, or is gone.
-    Option<(Task, Outstanding)>,
-);
+    task: Option<(Task, Outstanding)>,
+}
 
-impl CountedTask {
-    fn run(&mut self) {
-        let Some((task, outstanding)) = self.0.take() else { return };
-        run_embedders(outstanding, "a task", |_| task.run());
+impl Work for CountedTask {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn keep_label(&self) -> TaskLabel {
+        self.label.clone()
+    }
+
+    fn waits_for_turn(&self, waits: bool) {
+        self.task.iter().for_each(|(_, outstanding)| outstanding.waits_for_turn(waits));
+    }
+
+    fn run(mut self: Box<Self>) {
+        let Some((task, outstanding)) = self.task.take() else { return };
+        run_embedders(outstanding, "a task", |_| task.run_in_section());
     }
 }
 
 impl Drop for CountedTask {
     fn drop(&mut self) {
-        let Some((task, outstanding)) = self.0.take() else { return };
+        let Some((task, outstanding)) = self.task.take() else { return };
         run_soon(task.keep_label(), move || run_embedders(outstanding, A_DROP, |_| drop(task)));
     }
 }
@@ -323,103 +354,9 @@ fn run_embedders(outstanding: Outstanding, place: &'static str, code: impl FnOnc
     crate::in_place::run_ready();
 }
 
-/// A claimed unit on its way to a worker. Dropping it unrun fails its symbols.
-struct QueuedUnit(
-    /// Taken when it runs. The count tells of the task until the unit has run, or its symbols have failed.
-    Option<(ClaimedUnit<Box<dyn MaterializationUnit>>, Outstanding)>,
-);
-
-impl Work for QueuedUnit {
-    fn label(&self) -> &str {
-        self.0.as_ref().map_or("", |(claimed, _)| claimed.unit_name.as_str())
-    }
-
-    fn keep_label(&self) -> TaskLabel {
-        "unit.materialize".into()
-    }
-
-    fn marks_leaf(&self) -> bool {
-        true
-    }
-
-    /// Runs the unit, and then, when it is counted no more, what was left to this thread meanwhile.
-    fn run(mut self: Box<Self>) {
-        let Some((claimed, outstanding)) = self.0.take() else { return };
-        materialize(claimed, outstanding);
-        crate::in_place::run_ready();
-    }
-}
-
-impl Drop for QueuedUnit {
-    fn drop(&mut self) {
-        let Some((claimed, outstanding)) = self.0.take() else { return };
-        run_soon(self.keep_label(), move || {
-            let session = outstanding.session();
-            let (unit, _, mut duty) = session.duty_of(claimed);
-            duty.fail(FailureCause::NotDispatched);
-            if let Err(message) = frame::run(session, move || drop(unit)) {
-                let place = "the drop of a unit";
-                session.report_from_task(SessionError::Panicked { place, message });
-            }
-        });
-    }
-}
-
-/// Runs a unit, unless nobody wants it any more: then it goes back to its rows.
-fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) {
-    let session = outstanding.session();
-    if weakened("withdraw::decides_before_it_gives_back")
-        && !session.transact(|state, _| state.is_wanted(&claimed))
-    {
-        return session.transact(|state, effects| state.put_back(claimed, effects));
-    }
-    let here = session.begun_here();
-    // Without a loss of demand since it was claimed it is wanted, and the state need not be asked.
-    let begun = match here.is_none() && session.0.losses.count() == claimed.losses {
-        true => Some(claimed),
-        false => {
-            // The task is counted, and in no frame yet.
-            let _held_back = crate::in_place::hold_back();
-            session.transact(|state, effects| state.begin(claimed, here, effects))
-        }
-    };
-    let Some(begun) = begun else { return };
-    let leaf = begun.hints.is_leaf().then(|| begun.unit_name.clone().into());
-    let (mut unit, discarded, duty) = session.duty_of(begun);
-    let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name());
-    // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
-    let run = move || {
-        holding::materializes(&duty);
-        let responsibility = frame::attach(duty);
-        let _entered = span.entered();
-        discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
-        unit.materialize(responsibility);
-    };
-    let (ended, failed, outstanding) = frame::run_task(outstanding, || leaf::run_if(leaf, run));
-    // One that had finished or parked its responsibility has no symbol left to fail.
-    if let (Err(message), 0, Some(outstanding)) = (ended, failed, outstanding) {
-        let error = SessionError::Panicked { place: "a unit", message };
-        outstanding.session().report_from_task(error);
-    }
-}
-
 /// What a dispatcher drops goes on from this thread's outermost loop: whoever gave it to the dispatcher may not have
 /// finished.
-fn run_soon(label: impl Into<TaskLabel>, run: impl FnOnce() + Send + 'static) {
+pub(super) fn run_soon(label: impl Into<TaskLabel>, run: impl FnOnce() + Send + 'static) {
     crate::in_place::defer(Task::new(label, TaskPriority::Demanded, run));
     crate::in_place::run_ready();
-}
-
-impl ExecutionSession {
-    /// Takes a claimed unit apart: the unit, what it is to `discard`, and the duty for its symbols.
-    fn duty_of(
-        &self,
-        claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
-    ) -> (Box<dyn MaterializationUnit>, Vec<SymbolName>, Duty) {
-        let ClaimedUnit {
-            unit, discarded, claim, dylib, dylib_name, unit_name, symbols, initializer, ..
-        } = claimed;
-        let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
-        (unit, discarded, Duty { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None })
-    }
 }

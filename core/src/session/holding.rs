@@ -1,6 +1,6 @@
 //! Holding: what only this thread can finish, and the lookups it is blocked in.
 //!
-//! A responsibility that is attached, and a generator's request that is not detached, cannot leave their thread:
+//! A responsibility that is attached, a generator's request that is not detached, and a serial queue's turn cannot leave their thread:
 //! while the thread is blocked nobody finishes them. The thread keeps the list for itself, without a lock, and tells
 //! the protocol when it blocks (`protocol/waits_for.rs`). What was detached is in no list.
 //!
@@ -9,9 +9,12 @@
 
 use std::cell::RefCell;
 
+use crate::TaskPriority;
 use crate::protocol::ids::{ClaimId, QueryId, WaitId};
+use crate::protocol::urgency::Asker;
 use crate::protocol::waits_for::Holdings;
 use crate::responsibility::Duty;
+use crate::serial_queue::SerialQueueId;
 use crate::sync::thread_local;
 
 use super::{ExecutionSession, SessionTag};
@@ -23,6 +26,8 @@ pub(crate) enum Held {
     Claim(ClaimId),
     /// A generator's request on behalf of a lookup.
     Request(QueryId),
+    /// The turn of a serial queue.
+    Section(SerialQueueId),
 }
 
 /// A place in the list of the thread that took it; to be given back there.
@@ -36,8 +41,8 @@ struct ThisThread {
     free: Vec<usize>,
     /// The numbers of the frames on the thread's stack, outermost first. Frame 0 is the thread itself.
     frames: Vec<u64>,
-    /// The units that frames materialize, each with its frame.
-    units: Vec<(u64, SessionTag, ClaimId)>,
+    /// The units that frames materialize, or answer on behalf of, each with its frame.
+    units: Vec<(u64, SessionTag, Asker)>,
     frames_begun: u64,
     /// How much the thread has ever taken.
     taken: u64,
@@ -46,7 +51,8 @@ struct ThisThread {
 }
 
 struct HeldHere {
-    session: SessionTag,
+    /// None for what concerns all.
+    session: Option<SessionTag>,
     what: Held,
     /// The frame that was innermost.
     frame: u64,
@@ -76,10 +82,19 @@ fn with<R>(operation: impl FnOnce(&mut ThisThread) -> R) -> Option<R> {
 impl Hold {
     /// Notes that this thread holds something of `session`.
     pub(crate) fn take(session: &ExecutionSession, what: Held) -> Option<Self> {
+        Self::take_of(Some(session.tag()), what)
+    }
+
+    /// Notes that a task of `queue` runs on this thread, of whatever session.
+    pub(crate) fn take_section(queue: SerialQueueId) -> Option<Self> {
+        Self::take_of(None, Held::Section(queue))
+    }
+
+    fn take_of(session: Option<SessionTag>, what: Held) -> Option<Self> {
         with(|thread| {
             thread.taken += 1;
             let (frame, number) = (thread.innermost(), thread.taken);
-            let held = Some(HeldHere { session: session.tag(), what, frame, number });
+            let held = Some(HeldHere { session, what, frame, number });
             match thread.free.pop() {
                 Some(place) => {
                     thread.held[place] = held;
@@ -118,7 +133,7 @@ impl ThisThread {
             return None;
         }
         let mut holdings = Holdings { below: below.and_then(|level| level.wait), ..Holdings::default() };
-        for held in self.held.iter().flatten().filter(|held| held.session == session) {
+        for held in self.held.iter().flatten().filter(|held| held.session.is_none_or(|of| of == session)) {
             let told = below.is_some_and(|level| held.number <= level.taken);
             if told || (held.frame > 0 && self.frames.binary_search(&held.frame).is_err()) {
                 continue;
@@ -126,6 +141,7 @@ impl ThisThread {
             match held.what {
                 Held::Claim(claim) => holdings.claims.push(claim),
                 Held::Request(query) => holdings.requests.push(query),
+                Held::Section(queue) => holdings.sections.push(queue),
             }
         }
         (!holdings.is_empty()).then_some(holdings)
@@ -165,18 +181,22 @@ impl Drop for OnStack {
     }
 }
 
-/// Notes that the innermost frame materializes a unit.
-pub(super) fn materializes(duty: &Duty) {
-    let (tag, claim) = (duty.session().tag(), duty.claim);
-    with(|thread| thread.units.push((thread.innermost(), tag, claim)));
+/// Notes that the innermost frame materializes a unit, which was that urgent when it began.
+pub(super) fn materializes(duty: &Duty, priority: TaskPriority) {
+    answers(duty.session().tag(), Asker { claim: duty.claim, priority });
 }
 
-/// The unit of the session on whose behalf this thread asks, if it asks from a unit's own frame.
-pub(super) fn asks(session: SessionTag) -> Option<ClaimId> {
+/// Notes that the innermost frame goes on with what `asker` has asked for.
+pub(super) fn answers(session: SessionTag, asker: Asker) {
+    with(|thread| thread.units.push((thread.innermost(), session, asker)));
+}
+
+/// The unit of the session on whose behalf this thread asks, if it asks from a unit's own frame or from an answer to it.
+pub(super) fn asks(session: SessionTag) -> Option<Asker> {
     with(|thread| {
         let innermost = thread.innermost();
         let unit = thread.units.last().filter(|(frame, tag, _)| (*frame, *tag) == (innermost, session));
-        unit.map(|(.., claim)| *claim)
+        unit.map(|(.., asker)| *asker)
     })
     .flatten()
 }

@@ -1,5 +1,7 @@
 //! Sets of symbols: what a unit promises, what a lookup asks for, what it is answered.
 
+use smallvec::SmallVec;
+
 use crate::{ExecutorSymbolDef, NameMap, SymbolFlags, SymbolName};
 
 /// Where each symbol is and what it is.
@@ -66,7 +68,10 @@ pub enum RequiredState {
 /// Source: ORC `SymbolLookupSet`.
 #[doc(alias = "SymbolLookupSet")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LookupSet(pub(crate) Vec<(SymbolName, SymbolLookupFlags)>);
+pub struct LookupSet(pub(crate) LookupSymbols);
+
+/// Symbols and what is asked of each; one needs no allocation.
+pub(crate) type LookupSymbols = SmallVec<[(SymbolName, SymbolLookupFlags); 1]>;
 
 impl LookupSet {
     /// An empty set. Looking it up succeeds at once.
@@ -76,7 +81,7 @@ impl LookupSet {
 
     /// A set of one required symbol.
     pub fn one(name: SymbolName) -> Self {
-        Self(vec![(name, SymbolLookupFlags::RequiredSymbol)])
+        Self(LookupSymbols::from_buf([(name, SymbolLookupFlags::RequiredSymbol)]))
     }
 
     /// A set of required symbols.
@@ -124,9 +129,27 @@ impl Extend<(SymbolName, SymbolLookupFlags)> for LookupSet {
 
 impl IntoIterator for LookupSet {
     type Item = (SymbolName, SymbolLookupFlags);
-    type IntoIter = std::vec::IntoIter<Self::Item>;
+    type IntoIter = IntoSymbols;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        IntoSymbols(self.0.into_iter())
     }
 }
+
+/// The symbols of a [`LookupSet`], in the order they were added.
+#[derive(Clone, Debug)]
+pub struct IntoSymbols(smallvec::IntoIter<[(SymbolName, SymbolLookupFlags); 1]>);
+
+impl Iterator for IntoSymbols {
+    type Item = (SymbolName, SymbolLookupFlags);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for IntoSymbols {}

@@ -214,6 +214,7 @@ fn look_up(
         symbols: LookupSet::required(aliases.values().map(|target| target.source.clone())),
         required_state: RequiredState::Resolved,
         deadline: None,
+        priority: None,
     };
     let parked = responsibility.detach();
     session.start(

@@ -2,10 +2,11 @@
 
 use super::ThreadSafeContext;
 use super::error::CompileError;
+use super::machines::lose_machine;
 use super::module::{LockedModule, ThreadSafeModule};
 use super::normalize::normalize;
 use super::optimize::{OptimizationLevel, OptimizationPipeline};
-use super::target::{JitTargetMachineBuilder, lose_machine};
+use super::target::JitTargetMachineBuilder;
 use crate::object::ObjectBuffer;
 
 /// Compiles modules one after another, on as many threads as call it.

@@ -1,30 +1,47 @@
 //! [`ThreadSafeContext`]: an LLVM context behind a lock, with a diagnostic handler from its first moment.
 //!
 //! Holds: a context is used by one thread at a time. It is disposed of after the last module in it, or, if
-//! LLVM gave up while using it, never. Who holds one is recorded, so that a thread can be refused to wait
-//! for somebody who may want the same context.
+//! LLVM gave up while using it, never. Who holds one is recorded, and where it was taken, so that a thread can be refused to
+//! wait for somebody who may want the same context.
+//!
+//! Tasks do not meet at the lock: those that compile modules of one context run one after another, by the context's
+//! [queue](ThreadSafeContext::serial_queue). What takes the lock beside them does so for a moment: a module's symbols are read
+//! when it is defined, an embedder looks at a module. Dropping a module waits for nobody: one whose context is busy is left to
+//! whoever has it.
+//!
+//! ```text
+//!  drop of a module: put it among the abandoned ─ try the lock ─┬─ got it: dispose of the abandoned ─ unlock ─ look again
+//!                                                               └─ not: the holder disposes of them when it is done
+//!  holder:           … ─ dispose of the abandoned ─ unlock ─ look again: some, and the lock is free? take it, dispose
+//! ```
+//!
+//! None is forgotten: whoever fails to get the lock has put its module there before, and the holder looks after it
+//! has let go.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use llvm_sys::LLVMDiagnosticSeverity::{LLVMDSError, LLVMDSWarning};
 use llvm_sys::core::{
-    LLVMContextCreate, LLVMContextDispose, LLVMContextSetDiagnosticHandler, LLVMGetDiagInfoDescription,
-    LLVMGetDiagInfoSeverity,
+    LLVMContextCreate, LLVMContextDispose, LLVMContextSetDiagnosticHandler, LLVMDisposeModule,
+    LLVMGetDiagInfoDescription, LLVMGetDiagInfoSeverity,
 };
-use llvm_sys::prelude::{LLVMContextRef, LLVMDiagnosticInfoRef};
+use llvm_sys::prelude::{LLVMContextRef, LLVMDiagnosticInfoRef, LLVMModuleRef};
 use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::sync::{Mutex, MutexGuard};
+use uruk_core::{HeldResource, SerialQueue};
 
 use super::ffi::take_message;
 
 /// An LLVM context that several threads may own and one at a time may use.
 ///
 /// # Concurrency
-/// Modules of one context are worked on one after another. Give each module a context of its own, which is
-/// what reading one does by default, to work on them at the same time.
+/// Modules of one context are worked on one after another, without a thread that waits: units of them are tasks of the
+/// context's [queue](Self::serial_queue). Give each module a context of its own, which is what reading one does by default,
+/// to work on them at the same time.
 ///
 /// Source: ORC `ThreadSafeContext`.
 #[derive(Clone)]
@@ -33,6 +50,12 @@ pub struct ThreadSafeContext(Arc<Inner>);
 struct Inner {
     raw: LLVMContextRef,
     lock: Mutex<()>,
+    /// Where tasks that will use the context wait.
+    queue: SerialQueue,
+    /// Modules nobody owns any more, to be disposed of by whoever holds `lock` next or right now.
+    abandoned: Mutex<Vec<Abandoned>>,
+    /// How often `lock` was not free.
+    contentions: AtomicU64,
     /// The token of the thread that holds `lock`, or 0.
     holder: AtomicU64,
     /// Whether LLVM gave up while using the context.
@@ -62,6 +85,9 @@ impl ThreadSafeContext {
         let context = Self(Arc::new(Inner {
             raw,
             lock: Mutex::new(()),
+            queue: SerialQueue::new(),
+            abandoned: Mutex::default(),
+            contentions: AtomicU64::new(0),
             holder: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             diagnostics: Mutex::default(),
@@ -73,13 +99,36 @@ impl ThreadSafeContext {
     /// Whether the calling thread holds any context right now. Such a thread must not wait for a symbol:
     /// whoever provides it may be waiting for the context.
     pub fn held_by_current_thread() -> bool {
-        HELD.get() > 0
+        HELD.with_borrow(|held| !held.is_empty())
+    }
+
+    /// The context that the calling thread took last and still holds, and where it took it; for
+    /// [`ExecutionSessionBuilder::refuse_waits_while`](uruk_core::ExecutionSessionBuilder::refuse_waits_while).
+    pub fn held_resource() -> Option<HeldResource> {
+        let taken_at = HELD.with_borrow(|held| held.last().map(|(_, place)| *place))?;
+        Some(HeldResource { what: "an LLVM context", taken_at: Some(taken_at) })
+    }
+
+    /// The queue of the tasks that use the context, in which they wait on no thread.
+    ///
+    /// A unit that uses modules of the context names it as its
+    /// [`serial_queue`](uruk_core::MaterializationUnit::serial_queue), and may leave it once the object is there.
+    pub fn serial_queue(&self) -> &SerialQueue {
+        &self.0.queue
+    }
+
+    /// How often a thread had to wait for the context since it was made: not at all while everybody who works on its modules
+    /// does so from its queue.
+    pub fn contentions(&self) -> u64 {
+        // Relaxed: a count for people.
+        self.0.contentions.load(Ordering::Relaxed)
     }
 
     /// Waits for the context and takes it.
     ///
     /// # Panics
     /// If this thread has it already: it would wait for itself for ever.
+    #[track_caller]
     pub(super) fn lock(&self) -> ContextGuard<'_> {
         let token = thread_token();
         // Relaxed: only this thread stores this thread's token, so it reads its own store or another value.
@@ -88,18 +137,26 @@ impl ThreadSafeContext {
             holder, token,
             "a module is used inside the closure that uses a module of the same context"
         );
-        let guard = self.0.lock.lock();
+        let guard = self.0.lock.try_lock().unwrap_or_else(|| {
+            // Relaxed: a count for people.
+            self.0.contentions.fetch_add(1, Ordering::Relaxed);
+            self.0.lock.lock()
+        });
         // Relaxed: see above; other threads' values are compared with nothing.
         self.0.holder.store(token, Ordering::Relaxed);
-        HELD.set(HELD.get() + 1);
+        let taken = (Arc::as_ptr(&self.0).addr(), Location::caller());
+        HELD.with_borrow_mut(|held| held.push(taken));
         *self.0.diagnostics.lock() = Diagnostics::default();
-        ContextGuard { context: &self.0, _lock: guard }
+        ContextGuard { context: &self.0, lock: Some(guard) }
     }
 
-    /// Whether LLVM gave up on the context. Asked while this thread has it.
-    pub(super) fn is_lost(&self) -> bool {
-        // Relaxed: written and read under the context's lock.
-        self.0.lost.load(Ordering::Relaxed)
+    /// Disposes of a module now if the context is free, or this thread has it, and leaves it to whoever has it otherwise.
+    pub(super) fn abandon(&self, module: LLVMModuleRef) {
+        self.0.abandoned.lock().push(Abandoned(module));
+        // This thread's own guard, further out, does it at its end.
+        if !self.is_held_by_me() {
+            self.0.dispose_if_free();
+        }
     }
 
     /// Whether this thread has the context.
@@ -124,7 +181,8 @@ impl fmt::Debug for ThreadSafeContext {
 /// The context while this thread has it.
 pub(super) struct ContextGuard<'a> {
     context: &'a Inner,
-    _lock: MutexGuard<'a, ()>,
+    /// Taken when it is dropped.
+    lock: Option<MutexGuard<'a, ()>>,
 }
 
 impl ContextGuard<'_> {
@@ -169,13 +227,42 @@ impl ContextGuard<'_> {
 
 impl Drop for ContextGuard<'_> {
     fn drop(&mut self) {
-        HELD.set(HELD.get() - 1);
+        let this = std::ptr::from_ref(self.context).addr();
+        HELD.with_borrow_mut(|held| {
+            if let Some(taken) = held.iter().rposition(|(context, _)| *context == this) {
+                held.remove(taken);
+            }
+        });
+        self.context.dispose_of_abandoned();
         // Relaxed: see `lock`. The lock itself is released after this, and orders everything else.
         self.context.holder.store(0, Ordering::Relaxed);
+        drop(self.lock.take());
+        self.context.dispose_if_free();
     }
 }
 
 impl Inner {
+    /// Takes the context for as long as somebody has abandoned modules and nobody else has it.
+    fn dispose_if_free(&self) {
+        while !self.abandoned.lock().is_empty() {
+            let Some(_lock) = self.lock.try_lock() else { return };
+            self.dispose_of_abandoned();
+        }
+    }
+
+    /// Disposes of what was abandoned. To be called while the context is held, or by its last owner.
+    fn dispose_of_abandoned(&self) {
+        let abandoned = std::mem::take(&mut *self.abandoned.lock());
+        // Relaxed: written and read under the context's lock. LLVM's leftovers are not touched again.
+        if self.lost.load(Ordering::Relaxed) {
+            return;
+        }
+        for Abandoned(module) in abandoned {
+            // SAFETY: its owner has given the module up, nobody else knows of it, and the context is alive and ours.
+            unsafe { LLVMDisposeModule(module) }
+        }
+    }
+
     fn install_handler(&self) {
         let sink: *const Mutex<Diagnostics> = &raw const self.diagnostics;
         // SAFETY: the context is alive, and `sink` lives in the same allocation, which goes after it. The
@@ -186,6 +273,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.dispose_of_abandoned();
         // Relaxed: the last owner is here, and dropping an `Arc` orders it after the others.
         if !self.lost.load(Ordering::Relaxed) {
             // SAFETY: modules own a share of the context, so none is left; nor is any other user.
@@ -218,8 +306,8 @@ extern "C" fn record(info: LLVMDiagnosticInfoRef, sink: *mut c_void) {
 }
 
 thread_local! {
-    /// How many contexts this thread holds.
-    static HELD: Cell<usize> = const { Cell::new(0) };
+    /// The contexts this thread holds, by address, and where it took them.
+    static HELD: RefCell<Vec<(usize, &'static Location<'static>)>> = const { RefCell::new(Vec::new()) };
     static TOKEN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -236,6 +324,11 @@ fn thread_token() -> u64 {
     token
 }
 
+/// A module without an owner.
+struct Abandoned(LLVMModuleRef);
+
+// SAFETY: it is only disposed of, by a thread that holds its context.
+unsafe impl Send for Abandoned {}
 // SAFETY: LLVM lets any thread use a context as long as one does at a time: every use goes through `lock`,
 // and `drop` has the only reference left.
 unsafe impl Send for Inner {}

@@ -32,7 +32,11 @@ impl IrCompileLayer {
 
 impl IrLayer for IrCompileLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule) {
-        match self.compiler.compile(module) {
+        let context = module.context().clone();
+        let compiled = self.compiler.compile(module);
+        // Linking needs no context: the next unit of this one may compile meanwhile.
+        context.serial_queue().leave();
+        match compiled {
             Ok(object) => self.below.emit(responsibility, object),
             Err(error) => responsibility.fail(Arc::new(error)),
         }

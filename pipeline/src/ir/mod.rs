@@ -16,6 +16,7 @@ mod context;
 mod error;
 mod ffi;
 mod layer;
+mod machines;
 mod module;
 mod normalize;
 mod optimize;

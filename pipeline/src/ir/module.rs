@@ -14,9 +14,8 @@ use std::sync::Arc;
 use inkwell::module::Module;
 use llvm_sys::analysis::LLVMVerifierFailureAction::LLVMReturnStatusAction;
 use llvm_sys::core::{
-    LLVMDisposeModule, LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetTarget,
-    LLVMModuleCreateWithNameInContext, LLVMSetDataLayout, LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2,
-    LLVMSetTarget,
+    LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMModuleCreateWithNameInContext,
+    LLVMSetDataLayout, LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2, LLVMSetTarget,
 };
 use llvm_sys::prelude::LLVMModuleRef;
 
@@ -31,7 +30,7 @@ use crate::object::{CommonExtent, ObjectBuffer};
 /// A module of LLVM IR, free of lifetimes.
 ///
 /// # Concurrency
-/// Every method waits for the module's context. None may be called inside [`ThreadSafeModule::with_module`]
+/// Every method waits for the module's context, dropping it does not. None may be called inside [`ThreadSafeModule::with_module`]
 /// on a module of the same context; that is an assertion.
 ///
 /// Source: ORC `ThreadSafeModule`.
@@ -137,6 +136,7 @@ impl ThreadSafeModule {
     ///
     /// # Panics
     /// If `use_module` uses another module of the same context through its [`ThreadSafeModule`].
+    #[track_caller]
     pub fn with_module<R>(
         &self,
         use_module: impl for<'ctx> FnOnce(&Module<'ctx>) -> R,
@@ -187,6 +187,7 @@ impl ThreadSafeModule {
     }
 
     /// Takes the context to work on the module.
+    #[track_caller]
     pub(super) fn lock(&self) -> Result<LockedModule<'_>, CompileError> {
         let guard = self.context.lock();
         if guard.is_lost() {
@@ -198,13 +199,7 @@ impl ThreadSafeModule {
 
 impl Drop for ThreadSafeModule {
     fn drop(&mut self) {
-        let _guard = (!self.context.is_held_by_me()).then(|| self.context.lock());
-        if self.context.is_lost() {
-            return;
-        }
-        // SAFETY: the module is ours and its context is alive and held: by `_guard`, or further out on this
-        // thread, by a closure that has another module of the context.
-        unsafe { LLVMDisposeModule(self.raw) }
+        self.context.abandon(self.raw);
     }
 }
 

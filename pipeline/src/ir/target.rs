@@ -3,7 +3,6 @@
 //! Holds: code is position independent, in the small code model unless the module was compiled for another,
 //! with native thread-local storage, and initializers go to `.init_array`.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -27,6 +26,7 @@ use llvm_sys::transforms::pass_builder::{
 
 use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, c_string, copy_text, take_message, uruk_llvm_configure_target_machine};
+use super::machines::with_machine;
 use super::module::LockedModule;
 use super::optimize::OptimizationLevel;
 use crate::object::ObjectBuffer;
@@ -256,7 +256,13 @@ impl TargetMachine {
         Ok(ObjectBuffer::new(module.name().clone(), buffer))
     }
 
-    fn create(options: &TargetOptions) -> Result<Self, CompileError> {
+    /// Tells machines apart.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> usize {
+        self.0 as usize
+    }
+
+    pub(super) fn create(options: &TargetOptions) -> Result<Self, CompileError> {
         let refused =
             |message: String| CompileError::Target { subject: options.triple.as_str().into(), message };
         let triple = c_string(&options.triple);
@@ -303,51 +309,13 @@ impl Drop for TargetMachine {
     }
 }
 
+// SAFETY: a machine has no ties to the thread that made it; a thread that has it uses it alone.
+unsafe impl Send for TargetMachine {}
+
 impl fmt::Debug for TargetMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TargetMachine").field(&self.0).finish()
     }
-}
-
-thread_local! {
-    /// The machines this thread used last, the latest at the end. Making one takes a millisecond.
-    static MACHINES: RefCell<Vec<(TargetOptions, TargetMachine)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// How many a thread keeps: a program compiles for one or two levels.
-const MACHINES_MAX: usize = 4;
-
-/// Lends this thread's machine for `options`. While it is lent, nested calls get another one.
-fn with_machine<R>(
-    options: &TargetOptions,
-    use_machine: impl FnOnce(&TargetMachine) -> R,
-) -> Result<R, CompileError> {
-    let kept = MACHINES.with_borrow_mut(|machines| {
-        let position = machines.iter().rposition(|(kept, _)| kept == options)?;
-        Some(machines.remove(position).1)
-    });
-    let machine = match kept {
-        Some(machine) => machine,
-        None => TargetMachine::create(options)?,
-    };
-    let result = use_machine(&machine);
-    MACHINES.with_borrow_mut(|machines| {
-        if machines.len() >= MACHINES_MAX {
-            machines.remove(0);
-        }
-        machines.push((options.clone(), machine));
-    });
-    Ok(result)
-}
-
-/// Forgets this thread's machine for `options` without touching it: LLVM gave up while using it.
-pub(super) fn lose_machine(options: &TargetOptions) {
-    MACHINES.with_borrow_mut(|machines| {
-        if let Some(position) = machines.iter().rposition(|(kept, _)| kept == options) {
-            let (_, machine) = machines.remove(position);
-            let _ = std::mem::ManuallyDrop::new(machine);
-        }
-    });
 }
 
 /// Makes LLVM ready to generate code for the host. Once is enough, and it may be called again.
@@ -384,29 +352,6 @@ fn raw_model(model: CodeModel) -> LLVMCodeModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_thread_reuses_its_machine() {
-        let target = JitTargetMachineBuilder::host().expect("host target");
-        let first = target.with_machine(|machine| machine.0 as usize).expect("machine");
-        let again = target.with_machine(|machine| machine.0 as usize).expect("machine");
-        assert_eq!(first, again);
-        let other = target.clone().with_codegen_level(CodegenLevel::None);
-        let other = other.with_machine(|machine| machine.0 as usize).expect("machine");
-        assert_ne!(first, other);
-    }
-
-    #[test]
-    fn a_lent_machine_is_not_lent_again() {
-        let target = JitTargetMachineBuilder::host().expect("host target");
-        let (outer, inner) = target
-            .with_machine(|outer| {
-                let inner = target.with_machine(|inner| inner.0 as usize).expect("machine");
-                (outer.0 as usize, inner)
-            })
-            .expect("machine");
-        assert_ne!(outer, inner);
-    }
 
     #[test]
     fn an_unknown_triple_is_named() {

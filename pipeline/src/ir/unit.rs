@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use uruk_core::{
     ExecutionSession, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
-    SharedError, SymbolName,
+    SerialQueue, SharedError, SymbolName,
 };
 
 use super::error::CompileError;
@@ -186,6 +186,14 @@ impl MaterializationUnit for IrMaterializationUnit {
 
     fn interface(&self) -> MaterializationInterface {
         self.interface.clone()
+    }
+
+    /// That of the context of a module in memory; what is unread is read into a context that nobody else has.
+    fn serial_queue(&self) -> Option<SerialQueue> {
+        match &self.source {
+            Source::Module(module) => Some(module.context().serial_queue().clone()),
+            Source::Unread(_) => None,
+        }
     }
 
     /// What the module takes once it is read whole.

@@ -1,11 +1,14 @@
 //! The symbol protocol seen from outside, without LLVM: what the tests share.
 
+pub mod by_priority;
+
 use std::sync::{Arc, mpsc};
 
 use uruk_core::{
     DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
     LookupRequest, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, SearchOrder, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    MaterializationUnit, SearchOrder, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    TaskPriority,
 };
 
 type Materialize = Box<dyn FnOnce(MaterializationResponsibility) + Send>;
@@ -17,6 +20,8 @@ pub struct TestUnit {
     interface: MaterializationInterface,
     materialize: Option<Materialize>,
     discard: Discard,
+    serial_queue: Option<SerialQueue>,
+    priority: TaskPriority,
     leaf: bool,
 }
 
@@ -33,6 +38,8 @@ impl TestUnit {
             interface,
             materialize: Some(Box::new(materialize)),
             discard: Box::new(|_| {}),
+            serial_queue: None,
+            priority: TaskPriority::Demanded,
             leaf: false,
         }
     }
@@ -48,6 +55,20 @@ impl TestUnit {
     #[must_use]
     pub fn with_initializer(mut self, initializer: SymbolName) -> Self {
         self.interface = self.interface.with_initializer(initializer);
+        self
+    }
+
+    /// Says how urgent the unit is by itself.
+    #[must_use]
+    pub fn with_priority(mut self, priority: TaskPriority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Has the unit run when no other of `queue` does.
+    #[must_use]
+    pub fn in_queue(mut self, queue: &SerialQueue) -> Self {
+        self.serial_queue = Some(queue.clone());
         self
     }
 
@@ -78,6 +99,14 @@ impl MaterializationUnit for TestUnit {
 
     fn interface(&self) -> MaterializationInterface {
         self.interface.clone()
+    }
+
+    fn priority(&self) -> TaskPriority {
+        self.priority
+    }
+
+    fn serial_queue(&self) -> Option<SerialQueue> {
+        self.serial_queue.clone()
     }
 
     fn is_leaf(&self) -> bool {

@@ -231,7 +231,7 @@ fn a_declared_wait_in_place_lets_the_threads_own_tasks_run_first() {
 
 #[test]
 fn a_declared_wait_is_refused_where_a_lookup_is() {
-    let session = ExecutionSession::builder().refuse_waits_while(|| Some("a lock")).build();
+    let session = ExecutionSession::builder().refuse_waits_while(|| Some("a lock".into())).build();
     let refused = session.blocking(|| unreachable!("it is refused"));
-    assert_eq!(refused, Err::<(), _>(WaitError::Holding { held: "a lock" }));
+    assert_eq!(refused, Err::<(), _>(WaitError::Holding { held: "a lock".into() }));
 }

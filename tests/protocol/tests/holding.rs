@@ -1,19 +1,20 @@
 //! A thread that holds what nobody may wait on is refused a lookup only if that would have to wait.
 
 use std::cell::Cell;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol_tests::*;
 use uruk_core::{
-    DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags, LookupError,
-    LookupKind, LookupSet, SymbolName, WaitError, absolute_symbols,
+    DefinitionGenerator, ExecutionSession, GenerateRequest, HeldResource, JitDylib, JitDylibLookupFlags,
+    LookupError, LookupKind, LookupSet, SymbolName, WaitError, absolute_symbols,
 };
 
 const ALL: JitDylibLookupFlags = JitDylibLookupFlags::MatchAllSymbols;
 
 thread_local! {
-    static HELD: Cell<Option<&'static str>> = const { Cell::new(None) };
+    static HELD: Cell<Option<HeldResource>> = const { Cell::new(None) };
 }
 
 fn session_that_refuses() -> (ExecutionSession, JitDylib) {
@@ -22,9 +23,10 @@ fn session_that_refuses() -> (ExecutionSession, JitDylib) {
     (session, main)
 }
 
-/// Runs `code` on a thread that holds something.
+/// Runs `code` on a thread that holds something, which it took where this is called.
+#[track_caller]
 fn holding<R>(code: impl FnOnce() -> R) -> R {
-    HELD.set(Some("a context"));
+    HELD.set(Some(HeldResource { what: "a context", taken_at: Some(Location::caller()) }));
     let result = code();
     HELD.set(None);
     result
@@ -92,10 +94,10 @@ fn what_would_wait_is_refused_and_nothing_is_claimed() {
     let known = define_at(&main, "known");
     let both = || LookupSet::required([session.intern("a"), known.clone()]);
     let refused = holding(|| session.lookup(&order(&main), both()));
-    assert!(
-        matches!(refused, Err(LookupError::Wait(WaitError::Holding { held: "a context" }))),
-        "{refused:?}"
-    );
+    let Err(LookupError::Wait(WaitError::Holding { held })) = &refused else { panic!("{refused:?}") };
+    assert_eq!((held.what, held.taken_at.unwrap().file()), ("a context", file!()));
+    let place = held.taken_at.unwrap().to_string();
+    assert!(refused.unwrap_err().to_string().contains(&format!("holds a context, taken at {place};")));
     assert!(!started.load(Ordering::Relaxed));
     // What nobody has searched may still be taken away.
     main.remove(&[known]).unwrap();

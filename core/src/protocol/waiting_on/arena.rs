@@ -207,16 +207,6 @@ impl<P: Copy> Arena<P> {
         large
     }
 
-    /// Puts `node`, alone so far and without lists, into the component of the representative `component`,
-    /// which stays where it hangs.
-    pub(super) fn join_component(&mut self, component: u32, node: u32) {
-        (self.nodes[node].absorbed, self.nodes[node].up) = (true, self.id(component));
-        let representative = &mut self.nodes[component];
-        representative.standing_nodes += 1;
-        let rest = std::mem::replace(&mut representative.component, node);
-        self.nodes[node].component = rest;
-    }
-
     /// Puts `node`, alone so far, into the group of `member`.
     pub(super) fn join_group(&mut self, member: u32, node: u32) {
         let rest = std::mem::replace(&mut self.nodes[member].group, node);

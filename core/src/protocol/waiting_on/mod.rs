@@ -35,7 +35,7 @@
 //! # Operations
 //!
 //! - *Emit* makes a group's nodes one `Waiting` component, stores those of its edges whose targets are not
-//!   Ready, and puts it on the worklist. With nothing to wait for and nobody waiting it stores nothing.
+//!   Ready, and puts it on the worklist. A group with nothing to wait for that nobody waits for needs no nodes.
 //! - *Resume* (from the worklist) explores edges until one has to be waited for. Target Ready: the edge
 //!   goes. Target in the component itself: the edge becomes internal. Otherwise look for the root above the
 //!   target: is it the component itself, then the path up to it is a cycle and is contracted; if not,
@@ -56,13 +56,13 @@
 //! **Architecture Invariant:** the state between two calls satisfies `check.rs`.
 
 mod arena;
-#[cfg(test)]
+#[cfg(all(test, not(uruk_loom)))]
 mod check;
 mod fail;
 mod pieces;
 mod pool;
 mod resume;
-#[cfg(test)]
+#[cfg(all(test, not(uruk_loom)))]
 mod tests;
 
 use std::num::NonZeroU32;
@@ -181,48 +181,22 @@ impl<P: Copy> WaitingForest<P> {
 
     /// Emits one group of symbols that become Ready together.
     ///
-    /// `members` are the nodes of those that have one, all `Unemitted`, each given once. `rest` stands
-    /// for the others, which share one new node, if there are any; should somebody depend on one of them
-    /// later, it gets a node of its own from [`WaitingForest::join`]. `dependencies` are nodes of any
+    /// `members` are their nodes, all `Unemitted`, each given once. `dependencies` are nodes of any
     /// state, the group's own included; those that are gone count as Ready, and one that failed fails
     /// the group: refuse such an emission beforehand, by [`WaitingForest::state`].
-    ///
-    /// Gives the node of `rest`, or without one the first member. Gives nothing when the group is Ready
-    /// here and now and no node knows of it: no members and nothing to wait for.
     ///
     /// Emit all groups of one emission before the next [`WaitingForest::advance`].
     ///
     /// # Cost
     /// O(members + dependencies).
-    pub(crate) fn emit(
-        &mut self,
-        members: &[NodeId],
-        rest: Option<P>,
-        dependencies: &[NodeId],
-    ) -> Option<NodeId> {
-        let waits = dependencies.iter().any(|&dependency| self.state(dependency) != NodeState::Gone);
-        let rest = rest.filter(|_| waits || !members.is_empty());
-        let rest = rest.map(|payload| self.arena.allocate(payload, Standing::Waiting));
-        let leader = rest.or(members.first().map(|member| member.index))?;
+    pub(crate) fn emit(&mut self, members: &[NodeId], dependencies: &[NodeId]) {
+        let Some(leader) = members.first().map(|member| member.index) else { return };
         let group = self.unite_group(leader, members);
         for &dependency in dependencies {
             self.store_edge(leader, group, dependency);
         }
         self.arena.link_last(&mut self.worklist, group);
         self.fail_with_failed_dependency(leader, dependencies);
-        Some(self.arena.id(leader))
-    }
-
-    /// Makes a node of its own for one symbol of the group that `node` belongs to, so that dependants of
-    /// this symbol are told from those of its neighbours. The group must be `Waiting`.
-    pub(crate) fn join(&mut self, node: NodeId, payload: P) -> NodeId {
-        debug_assert_eq!(self.state(node), NodeState::Waiting, "only a waiting group can be joined");
-        let joined = self.arena.allocate(payload, Standing::Waiting);
-        self.arena.join_group(node.index, joined);
-        if let Some(component) = self.arena.find(node.index) {
-            self.arena.join_component(component, joined);
-        }
-        self.arena.id(joined)
     }
 
     /// Fails a node: one that is not emitted, or an emitted symbol that is removed while it waits.
@@ -285,12 +259,15 @@ impl<P: Copy> WaitingForest<P> {
 
     /// The groups that depend on this very node, each by the payload of its first node.
     pub(crate) fn dependants(&self, node: NodeId) -> impl Iterator<Item = P> {
+        self.dependant_edges(node).map(|edge| self.arena.nodes[self.arena.edges[edge].source].payload)
+    }
+
+    fn dependant_edges(&self, node: NodeId) -> impl Iterator<Item = u32> {
         let first = self.first_dependant(node);
-        let edges = std::iter::successors((first != NONE).then_some(first), |&edge| {
+        std::iter::successors((first != NONE).then_some(first), |&edge| {
             let next = self.arena.edges[edge].next_dependant;
             (next != NONE).then_some(next)
-        });
-        edges.map(|edge| self.arena.nodes[self.arena.edges[edge].source].payload)
+        })
     }
 
     /// What the node's component still waits for, by payload: the targets that are not Ready of the edges
@@ -319,12 +296,28 @@ impl<P: Copy> WaitingForest<P> {
             .map(|target| self.arena.nodes[target.index].payload)
     }
 
+    /// The components of the groups that depend on this very node. May repeat itself.
+    pub(crate) fn dependant_components(&self, node: NodeId) -> impl Iterator<Item = u32> {
+        self.dependant_edges(node).filter_map(|edge| self.arena.find_unchanged(self.arena.edges[edge].source))
+    }
+
+    /// The nodes of a component that exists, by payload; those that have failed too.
+    pub(crate) fn members_of_component(&self, component: u32) -> impl Iterator<Item = P> {
+        let members = std::iter::successors(Some(component), move |&node| {
+            let next = self.arena.nodes[node].component;
+            (next != component).then_some(next)
+        });
+        members.map(|node| self.arena.nodes[node].payload)
+    }
+
     /// How many nodes exist.
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
         self.arena.nodes.len()
     }
 
     /// Whether no node exists.
+    #[cfg(all(test, not(uruk_loom)))]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -350,7 +343,7 @@ impl<P: Copy> WaitingForest<P> {
         self.arena.nodes[node.index].dependants
     }
 
-    /// Makes the members of a group, `leader` among or beside them, one waiting component.
+    /// Makes the members of a group, `leader` among them, one waiting component.
     fn unite_group(&mut self, leader: u32, members: &[NodeId]) -> u32 {
         let mut group = leader;
         self.arena.nodes[leader].standing = Standing::Waiting;

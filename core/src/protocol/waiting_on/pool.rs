@@ -186,6 +186,7 @@ impl<T: Copy> Pool<T> {
     }
 
     /// How many places are in use.
+    #[cfg(any(test, debug_assertions))]
     pub(super) fn len(&self) -> usize {
         self.live
     }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::model::seeds::try_histories;
 
 mod families;
 mod model;
@@ -21,22 +22,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
-
-    /// Groups, cycles, failures before and after emission, removals, slot reuse, slices of any size: what
-    /// is Ready and what failed is what the definition says, and the forest falls empty in the end.
-    #[test]
-    fn forest_agrees_with_the_naive_model(
-        names in 2..14usize,
-        steps in prop::collection::vec(step(), 1..40),
-    ) {
+/// Groups, cycles, failures before and after emission, removals, slot reuse, slices of any size: what
+/// is Ready and what failed is what the definition says, and the forest falls empty in the end.
+#[test]
+fn forest_agrees_with_the_naive_model() {
+    let histories = (2..14usize, prop::collection::vec(step(), 1..40));
+    try_histories(3000, &histories, |(names, steps)| {
         let mut history = History::new(names);
         for step in &steps {
             history.apply(step);
         }
         history.finish();
-    }
+    });
 }
 
 fn drain<P: Copy>(forest: &mut WaitingForest<P>) -> Vec<Settled<P>> {
@@ -45,40 +42,45 @@ fn drain<P: Copy>(forest: &mut WaitingForest<P>) -> Vec<Settled<P>> {
     settled
 }
 
-#[test]
-fn emission_without_unready_dependencies_stores_nothing() {
-    let mut forest = WaitingForest::new();
-    let ready = forest.add(0);
-    forest.emit(&[ready], None, &[]);
-    assert_eq!(drain(&mut forest), [Settled::Ready(0)]);
-    let before = forest.counters();
-    assert_eq!(forest.emit(&[], Some(1), &[ready]), None);
-    assert_eq!(forest.emit(&[], Some(2), &[]), None);
-    assert!(!forest.has_work() && forest.is_empty());
-    assert_eq!(forest.counters(), before);
+/// A node for each payload, none of them emitted.
+fn nodes<P: Copy, const N: usize>(forest: &mut WaitingForest<P>, payloads: [P; N]) -> [NodeId; N] {
+    payloads.map(|payload| forest.add(payload))
 }
 
 #[test]
-fn members_and_rest_of_a_group_become_ready_together() {
+fn dependencies_that_are_ready_are_not_stored() {
     let mut forest = WaitingForest::new();
-    let (late, member) = (forest.add("late"), forest.add("member"));
-    forest.emit(&[member], Some("rest"), &[late]);
+    let [ready, late] = nodes(&mut forest, [0, 1]);
+    forest.emit(&[ready], &[]);
+    assert_eq!(drain(&mut forest), [Settled::Ready(0)]);
+    forest.emit(&[late], &[ready]);
+    assert_eq!(drain(&mut forest), [Settled::Ready(1)]);
+    forest.emit(&[], &[ready]);
+    assert!(!forest.has_work() && forest.is_empty());
+    assert_eq!(forest.counters(), Counters::default());
+}
+
+#[test]
+fn members_of_a_group_become_ready_together() {
+    let mut forest = WaitingForest::new();
+    let [late, one, other] = nodes(&mut forest, ["late", "one", "other"]);
+    forest.emit(&[one, other], &[late]);
     assert_eq!(drain(&mut forest), []);
-    assert_eq!(forest.dependencies(member).collect::<Vec<_>>(), ["late"]);
-    forest.emit(&[late], None, &[]);
+    assert_eq!(forest.dependencies(one).collect::<Vec<_>>(), ["late"]);
+    forest.emit(&[late], &[]);
     let settled = drain(&mut forest);
     assert_eq!(settled[0], Settled::Ready("late"));
-    assert!(settled.contains(&Settled::Ready("member")) && settled.contains(&Settled::Ready("rest")));
+    assert!(settled.contains(&Settled::Ready("one")) && settled.contains(&Settled::Ready("other")));
     assert!(forest.is_empty());
 }
 
 #[test]
 fn removing_one_symbol_of_a_group_spares_its_neighbours_but_not_its_dependants() {
     let mut forest = WaitingForest::new();
-    let late = forest.add("late");
-    let group = forest.emit(&[], Some("rest"), &[late]).unwrap();
-    let removed = forest.join(group, "removed");
-    forest.emit(&[], Some("dependant"), &[removed]);
+    let [late, removed, neighbour, dependant] =
+        nodes(&mut forest, ["late", "removed", "neighbour", "dependant"]);
+    forest.emit(&[removed, neighbour], &[late]);
+    forest.emit(&[dependant], &[removed]);
     assert!(forest.has_dependants(removed));
     assert_eq!(forest.dependants(removed).collect::<Vec<_>>(), ["dependant"]);
     assert!(forest.fail(removed));
@@ -90,16 +92,16 @@ fn removing_one_symbol_of_a_group_spares_its_neighbours_but_not_its_dependants()
             Settled::Failed { payload: "dependant", via: Some("removed") }
         ]
     );
-    forest.emit(&[late], None, &[]);
-    assert_eq!(drain(&mut forest), [Settled::Ready("late"), Settled::Ready("rest")]);
+    forest.emit(&[late], &[]);
+    assert_eq!(drain(&mut forest), [Settled::Ready("late"), Settled::Ready("neighbour")]);
     assert!(forest.is_empty());
 }
 
 #[test]
 fn a_failure_reaches_dependants_through_edges_not_yet_explored() {
     let mut forest = WaitingForest::new();
-    let (first, second) = (forest.add("first"), forest.add("second"));
-    let waiting = forest.emit(&[], Some("waiting"), &[first, second]).unwrap();
+    let [first, second, waiting] = nodes(&mut forest, ["first", "second", "waiting"]);
+    forest.emit(&[waiting], &[first, second]);
     drain(&mut forest);
     forest.fail(second);
     assert_eq!(forest.state(second), NodeState::Failed);
@@ -119,7 +121,7 @@ fn a_failure_reaches_dependants_through_edges_not_yet_explored() {
 fn a_symbol_that_depends_on_itself_waits_for_nobody() {
     let mut forest = WaitingForest::new();
     let own = forest.add(1);
-    forest.emit(&[own], None, &[own]);
+    forest.emit(&[own], &[own]);
     assert_eq!(drain(&mut forest), [Settled::Ready(1)]);
 }
 
@@ -145,8 +147,8 @@ fn memory_follows_what_is_live_while_one_node_lives_on() {
     const ROUNDS: usize = 10;
     const NODES: usize = 100_000;
     let mut forest = WaitingForest::new();
-    let late = forest.add(0);
-    let old = forest.emit(&[], Some(1), &[late]).unwrap();
+    let [late, old] = nodes(&mut forest, [0, 1]);
+    forest.emit(&[old], &[late]);
     let mut gone = Vec::new();
     let mut level = None;
     for round in 0..ROUNDS {
@@ -155,10 +157,10 @@ fn memory_follows_what_is_live_while_one_node_lives_on() {
         let nodes: Vec<_> = (0..NODES).map(|payload| forest.add(payload)).collect();
         let head = if round % 2 == 0 { last } else { nodes[0] };
         for (&node, &next) in nodes.iter().zip(nodes[1..].iter().chain([&head])) {
-            forest.emit(&[node], None, &[next, last]);
+            forest.emit(&[node], &[next, last]);
         }
         if round % 4 < 2 {
-            forest.emit(&[last], None, &[]);
+            forest.emit(&[last], &[]);
         } else {
             assert!(forest.fail(last));
         }
@@ -179,7 +181,7 @@ fn memory_follows_what_is_live_while_one_node_lives_on() {
         assert!(gone.iter().all(|&node| forest.state(node) == NodeState::Gone));
     }
     assert_eq!(forest.state(old), NodeState::Waiting);
-    forest.emit(&[late], None, &[]);
+    forest.emit(&[late], &[]);
     assert_eq!(drain(&mut forest), [Settled::Ready(0), Settled::Ready(1)]);
     assert!(forest.is_empty());
 }

@@ -28,11 +28,15 @@ impl Symbols {
             })
             .collect();
         self.emitted[symbol] = true;
-        match self.nodes[symbol] {
-            Some(node) => _ = self.forest.emit(&[node], None, &nodes),
-            None => self.nodes[symbol] = self.forest.emit(&[], Some(symbol), &nodes),
+        let waits = nodes.iter().any(|&node| self.forest.state(node) != NodeState::Gone);
+        if waits && self.nodes[symbol].is_none() {
+            self.nodes[symbol] = Some(self.forest.add(symbol));
         }
-        self.ready += usize::from(self.nodes[symbol].is_none());
+        match self.nodes[symbol] {
+            Some(node) => self.forest.emit(&[node], &nodes),
+            // Nobody knows of it, and it waits for nothing.
+            None => self.ready += 1,
+        }
         self.ready += drain(&mut self.forest).len();
     }
 
@@ -207,7 +211,7 @@ fn a_long_cycle_closes_and_is_released_in_slices() {
     let mut forest = WaitingForest::new();
     let nodes: Vec<_> = (0..N).map(|symbol| forest.add(symbol)).collect();
     for symbol in 0..N {
-        forest.emit(&[nodes[symbol]], None, &[nodes[(symbol + 1) % N]]);
+        forest.emit(&[nodes[symbol]], &[nodes[(symbol + 1) % N]]);
     }
     let (mut settled, mut slices) = (Vec::new(), 1);
     while forest.advance(64, &mut settled) {

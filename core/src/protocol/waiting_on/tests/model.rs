@@ -1,7 +1,5 @@
 //! A naive model of readiness, and the driver that leads the forest and the model through one history.
 
-use std::collections::HashMap;
-
 use super::super::*;
 
 /// One step of a history. Bytes choose among the names.
@@ -79,29 +77,20 @@ impl Model {
     }
 }
 
-/// What the forest carries: one symbol, or the symbols of a group that have no node of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
-    Symbol(usize),
-    Rest(usize),
-}
-
 #[derive(Debug, Default)]
 struct Symbol {
     node: Option<NodeId>,
-    rest: Option<NodeId>,
     reported: Option<State>,
 }
 
 /// Plays the session: rows with nodes, and what was reported for them.
 #[derive(Debug)]
 pub(super) struct History {
-    forest: WaitingForest<Key>,
+    forest: WaitingForest<usize>,
     model: Model,
     symbols: Vec<Symbol>,
     /// The newest symbol of each name.
     current: Vec<usize>,
-    rests: HashMap<usize, Vec<usize>>,
 }
 
 impl History {
@@ -111,7 +100,6 @@ impl History {
             model: Model::default(),
             symbols: Vec::new(),
             current: Vec::new(),
-            rests: HashMap::new(),
         };
         for _ in 0..names {
             let symbol = history.define();
@@ -208,19 +196,21 @@ impl History {
         let symbols = dependencies.iter().map(|&(symbol, _)| symbol).collect();
         self.model.groups.push((group.to_vec(), symbols));
         group.iter().for_each(|&member| self.model.states[member] = State::Waiting(index));
-        let members: Vec<_> = group.iter().filter_map(|&member| self.symbols[member].node).collect();
-        let rest: Vec<_> =
-            group.iter().copied().filter(|&member| self.symbols[member].node.is_none()).collect();
         let nodes: Vec<_> = dependencies.iter().map(|&(_, node)| node).collect();
-        let key = (!rest.is_empty()).then_some(Key::Rest(index));
-        let node = self.forest.emit(&members, key, &nodes);
-        for &member in &rest {
-            match node {
-                Some(_) => self.symbols[member].rest = node,
-                None => self.symbols[member].reported = Some(State::Ready),
+        let waits = nodes.iter().any(|&node| self.forest.state(node) != NodeState::Gone);
+        let mut members = Vec::new();
+        for &member in group {
+            let symbol = &mut self.symbols[member];
+            if waits && symbol.node.is_none() {
+                symbol.node = Some(self.forest.add(member));
+            }
+            match symbol.node {
+                Some(node) => members.push(node),
+                // Nobody knows of it, and it waits for nothing.
+                None => symbol.reported = Some(State::Ready),
             }
         }
-        self.rests.insert(index, rest);
+        self.forest.emit(&members, &nodes);
     }
 
     /// The node to depend on: made at need, or none where the session would not have one to offer.
@@ -229,16 +219,8 @@ impl History {
         if symbol.reported == Some(State::Failed) {
             return None;
         }
-        if symbol.node.is_none() {
-            symbol.node = match (self.model.states[index], symbol.rest) {
-                (State::Unemitted, _) => Some(self.forest.add(Key::Symbol(index))),
-                (State::Waiting(_) | State::Ready, Some(rest))
-                    if self.forest.state(rest) == NodeState::Waiting =>
-                {
-                    Some(self.forest.join(rest, Key::Symbol(index)))
-                }
-                _ => None,
-            };
+        if symbol.node.is_none() && self.model.states[index] == State::Unemitted {
+            symbol.node = Some(self.forest.add(index));
         }
         symbol.node
     }
@@ -272,10 +254,10 @@ impl History {
         }
     }
 
-    fn record(&mut self, settled: &[Settled<Key>]) {
+    fn record(&mut self, settled: &[Settled<usize>]) {
         for settled in settled {
             match *settled {
-                Settled::Ready(key) => self.report(key, State::Ready),
+                Settled::Ready(symbol) => self.report(symbol, State::Ready),
                 Settled::Failed { payload, via } => {
                     if let Some(via) = via {
                         self.check_via(payload, via);
@@ -287,32 +269,15 @@ impl History {
     }
 
     /// A failure comes through something that failed before and that the group really depends on.
-    fn check_via(&self, failed: Key, via: Key) {
-        let Key::Symbol(via) = via else { panic!("symbols are depended on by their own nodes") };
+    fn check_via(&self, failed: usize, via: usize) {
         assert_eq!(self.symbols[via].reported, Some(State::Failed));
-        let depends = |(members, dependencies): &(Vec<usize>, Vec<usize>)| match failed {
-            Key::Symbol(symbol) => members.contains(&symbol) && dependencies.contains(&via),
-            Key::Rest(_) => dependencies.contains(&via),
+        let depends = |(members, dependencies): &(Vec<usize>, Vec<usize>)| {
+            members.contains(&failed) && dependencies.contains(&via)
         };
-        assert!(match failed {
-            Key::Symbol(_) => self.model.groups.iter().any(depends),
-            Key::Rest(group) => depends(&self.model.groups[group]),
-        });
+        assert!(self.model.groups.iter().any(depends));
     }
 
-    fn report(&mut self, key: Key, state: State) {
-        let symbols = match key {
-            Key::Symbol(symbol) => vec![symbol],
-            // Those that got a node of their own later are reported by it; those that fell alone are settled.
-            Key::Rest(group) => {
-                let alone = |symbol: &usize| {
-                    self.symbols[*symbol].node.is_none() && self.symbols[*symbol].reported.is_none()
-                };
-                self.rests[&group].iter().copied().filter(alone).collect()
-            }
-        };
-        for symbol in symbols {
-            assert_eq!(self.symbols[symbol].reported.replace(state), None, "a symbol settles once");
-        }
+    fn report(&mut self, symbol: usize, state: State) {
+        assert_eq!(self.symbols[symbol].reported.replace(state), None, "a symbol settles once");
     }
 }

@@ -3,16 +3,17 @@
 use rustc_hash::FxHashSet;
 
 use crate::RequiredState;
-
-use super::ids::{RowId, WaitId};
-use super::waits_for::Node;
-use super::{Payload, SessionState};
+use crate::protocol::ids::{RowId, WaitId};
+use crate::protocol::waits_for::Node;
+use crate::protocol::{Payload, SessionState};
 
 impl<P: Payload> SessionState<P> {
-    /// Whatever a blocked lookup needs is watched; what is barren leads to no blocked thread; no lookup is left in a
+    /// I8: whatever a blocked lookup needs is watched; what is barren leads to no blocked thread; no lookup is left in a
     /// cycle.
     pub(super) fn check_waits(&self) {
         let waits: Vec<WaitId> = self.waits_for.waits().collect();
+        let forgotten = self.waits_for.barren_rows().next().is_none();
+        assert!(!waits.is_empty() || forgotten, "nobody is blocked, and rows are kept as barren");
         for row in self.reached_from(waits.iter().map(|&wait| Node::Wait(wait)), Node::row) {
             assert!(self.waits_for.watches(row), "{row:?} is needed by a blocked lookup");
         }

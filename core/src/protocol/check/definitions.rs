@@ -1,0 +1,96 @@
+//! What holds of definitions, and of the units, claims and trackers that have them.
+
+use rustc_hash::FxHashMap;
+
+use crate::JitDylibLookupFlags;
+use crate::protocol::ids::{ClaimId, DylibId, UnitId};
+use crate::protocol::slab::NONE;
+use crate::protocol::{Dylib, Payload, SessionState};
+
+impl<P: Payload> SessionState<P> {
+    /// I15: each row is found by its dylib and its name, and the tables hold nothing else.
+    pub(super) fn check_tables(&self) {
+        for (id, row) in self.rows.iter() {
+            assert_eq!(self.find(row.dylib, &row.name), Some(id), "a row is found by its name");
+        }
+        assert_eq!(self.names.len(), self.rows.len(), "tables hold live rows only");
+        for (id, dylib) in self.dylibs.iter() {
+            assert_eq!(self.dylib_names.get(&dylib.name), Some(&id), "a dylib is found by its name");
+            let lives = |(linked, _): &(DylibId, JitDylibLookupFlags)| self.dylibs.contains(*linked);
+            assert!(dylib.link_order.iter().all(lives), "`{}` links against what was removed", dylib.name);
+        }
+        assert_eq!(self.dylib_names.len(), self.dylibs.len(), "names of dylibs are those of dylibs");
+    }
+
+    /// I1: a unit's symbols are exactly the rows that hold it.
+    pub(super) fn check_units(&self) {
+        let mut held: FxHashMap<UnitId, usize> = FxHashMap::default();
+        for (_, row) in self.rows.iter() {
+            if let Some(unit) = row.unit() {
+                assert!(
+                    self.units[unit].symbols.contains_key(&row.name),
+                    "a unit knows the rows that hold it"
+                );
+                *held.entry(unit).or_default() += 1;
+            }
+        }
+        assert_eq!(held.len(), self.units.len(), "a unit waits in at least one row");
+        for (id, unit) in self.units.iter() {
+            assert_eq!(held.get(&id), Some(&unit.symbols.len()), "rows hold the unit they are listed in");
+        }
+    }
+
+    /// I1, I12: what is claimed has a claim, which knows it.
+    pub(super) fn check_claims(&self) {
+        let mut carried: FxHashMap<ClaimId, usize> = FxHashMap::default();
+        for (_, row) in self.rows.iter() {
+            if let Some(claim) = row.claim() {
+                *carried.entry(claim).or_default() += 1;
+                let claim =
+                    self.claims.get(claim).unwrap_or_else(|| panic!("`{}` has lost its claim", row.name));
+                assert_eq!(claim.dylib, row.dylib, "a claim is where its rows are");
+                assert_eq!(claim.tracker, row.tracker, "a claim is where its rows are");
+            }
+        }
+        for (id, claim) in self.claims.iter() {
+            assert_eq!(carried.get(&id).copied().unwrap_or(0), claim.carried, "a claim counts its rows");
+            assert_eq!(self.rows_of_claim(id).len(), claim.carried, "a claim knows the rows that carry it");
+            assert!(
+                claim.carried == 0 || self.trackers.contains(claim.tracker),
+                "{id:?} has lost its tracker"
+            );
+        }
+    }
+
+    /// I15: each row is in the list of its tracker, each tracker in that of its dylib.
+    pub(super) fn check_trackers(&self) {
+        let mut listed = 0;
+        for (id, tracker) in self.trackers.iter() {
+            assert!(tracker.condemned.is_none(), "{id:?} was removed and is still there");
+            let (mut cursor, mut previous) = (tracker.first_row, NONE);
+            let listed_before = listed;
+            while cursor != NONE {
+                let row = self.rows.at(cursor);
+                assert_eq!((row.tracker, row.links.previous), (id, previous), "a tracker lists its rows");
+                assert_eq!(row.dylib, tracker.dylib, "a tracker is where its rows are");
+                (previous, cursor) = (cursor, row.links.next);
+                listed += 1;
+            }
+            assert_eq!(tracker.rows, (listed - listed_before) as u64, "a tracker counts its rows");
+        }
+        assert_eq!(listed, self.rows.len(), "each row is in the list of one tracker");
+        let linked: usize = self.dylibs.iter().map(|(id, _)| self.trackers_of(id).len()).sum();
+        assert_eq!(linked, self.trackers.len(), "each tracker is in the list of its dylib");
+        let default_lives = |dylib: &Dylib| self.trackers.contains(dylib.default_tracker);
+        assert!(self.dylibs.iter().all(|(_, dylib)| default_lives(dylib)), "a default tracker lives");
+    }
+
+    /// I15: an initializer's number goes with its row.
+    pub(super) fn check_initializers(&self) {
+        let noted = self.initializers.noted();
+        for &(row, dylib, number) in &noted {
+            let row = self.rows.get(row).expect("an initializer that is noted is defined");
+            assert_eq!(row.dylib, dylib, "initializer {number} is where it was defined");
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Each check refuses a state that breaks what it checks.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::protocol::define::Definition;
+use crate::protocol::effects::{ClaimedUnit, Effects};
+use crate::protocol::ids::{DylibId, GeneratorId, QueryId, RowId};
+use crate::protocol::lookup::Search;
+use crate::protocol::query::Phase;
+use crate::protocol::row::{RowState, Waiting};
+use crate::protocol::waits_for::Holdings;
+use crate::protocol::{Payload, SessionState};
+use crate::session::{SessionTag, Shutdown};
+use crate::{
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
+    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
+};
+
+enum Numbers {}
+
+impl Payload for Numbers {
+    type Unit = u32;
+    type Handler = u32;
+    type Generator = u32;
+    type Resource = u32;
+}
+
+struct Scene {
+    state: SessionState<Numbers>,
+    pool: SymbolStringPool,
+    dylib: DylibId,
+    effects: Effects<Numbers>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut state = SessionState::new(false);
+        let dylib = state.create_dylib("main".into()).unwrap();
+        Self { state, pool: SymbolStringPool::new(), dylib, effects: Effects::default() }
+    }
+
+    fn name(&self, name: &str) -> SymbolName {
+        self.pool.intern(name)
+    }
+
+    fn row(&self, name: &str) -> RowId {
+        self.state.find(self.dylib, &self.name(name)).expect("it was defined")
+    }
+
+    fn define(&mut self, name: &str) {
+        let number = self.state.rows.len() as u64;
+        let name = self.name(name);
+        let definition = Definition {
+            unit_name: name.clone(),
+            symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
+            initializer: Some(name),
+            serial_queue: None,
+            hints: Default::default(),
+            priority: TaskPriority::Demanded,
+            number: Some(number),
+            by_task: false,
+        };
+        self.state.define(self.dylib, None, definition, 0, &mut self.effects).unwrap();
+    }
+
+    fn look_up(&mut self, name: &str) -> QueryId {
+        let search = Search {
+            kind: LookupKind::Static,
+            order: vec![(self.dylib, JitDylibLookupFlags::MatchAllSymbols)].into(),
+            symbols: LookupSet::one(self.name(name)),
+            required_state: RequiredState::Ready,
+            ..Search::default()
+        };
+        self.state.lookup(search, 0, |_| "main".into(), &mut self.effects).expect("it waits")
+    }
+
+    /// Defines a symbol that somebody waits for; it is materializing.
+    fn claim(&mut self, name: &str) -> (ClaimedUnit<u32>, QueryId) {
+        self.define(name);
+        let query = self.look_up(name);
+        (self.effects.claimed.pop().expect("it was claimed"), query)
+    }
+
+    /// Resolves and emits a claimed symbol that depends on these.
+    fn emit(&mut self, claimed: &ClaimedUnit<u32>, dependencies: &[&str]) {
+        let (claim, unit, covered) = (claimed.claim, &claimed.unit_name, &claimed.symbols);
+        let at = |(name, flags): (&SymbolName, &SymbolFlags)| {
+            (name.clone(), ExecutorSymbolDef::new(ExecutorAddr::new(1), *flags))
+        };
+        let addresses = covered.iter().map(at).collect();
+        self.state.resolve(claim, unit, covered, &addresses, &mut self.effects).unwrap();
+        let token = |name: &&str| Dependency { row: self.row(name), session: SessionTag::default() };
+        let group = DependenceGroup {
+            symbols: covered.keys().cloned().collect(),
+            dependencies: dependencies.iter().map(token).collect(),
+        };
+        self.state.emit(claim, unit, covered, &[group], &mut self.effects).unwrap();
+        self.state.settle_all(&mut self.effects);
+    }
+
+    fn ready(name: &str) -> Self {
+        let mut scene = Self::new();
+        let (claimed, _) = scene.claim(name);
+        scene.emit(&claimed, &[]);
+        scene
+    }
+
+    /// `a` is emitted and waits for `b`, which materializes.
+    fn waiting() -> Self {
+        let mut scene = Self::new();
+        let (claimed, _) = scene.claim("a");
+        scene.define("b");
+        scene.emit(&claimed, &["b"]);
+        scene
+    }
+
+    fn failed(name: &str) -> Self {
+        let mut scene = Self::new();
+        let (claimed, _) = scene.claim(name);
+        scene.state.fail(claimed.claim, FailureCause::Abandoned, &mut scene.effects);
+        scene
+    }
+
+    /// A generator serves one lookup, and another stands in its queue.
+    fn generating() -> (Self, GeneratorId, [QueryId; 2]) {
+        let mut scene = Self::new();
+        let generator = scene.state.add_generator(scene.dylib, "busy".into(), 0, &mut scene.effects);
+        let queries = ["a", "b"].map(|name| scene.look_up(name));
+        (scene, generator.expect("the dylib is there"), queries)
+    }
+
+    /// Breaks the state, which was as it should be, and sees that a check says so.
+    fn refuses(mut self, because: &str, corrupt: impl FnOnce(&mut SessionState<Numbers>)) {
+        self.state.check();
+        corrupt(&mut self.state);
+        let refused = catch_unwind(AssertUnwindSafe(|| self.state.check()));
+        let message =
+            *refused.expect_err("nobody has noticed").downcast::<String>().unwrap_or_else(|other| {
+                Box::new((*other.downcast::<&str>().expect("a panic has a message")).to_owned())
+            });
+        assert!(message.contains(because), "noticed for another reason: {message}");
+    }
+}
+
+#[test]
+fn a_table_that_names_what_is_gone() {
+    let scene = Scene::new();
+    scene.refuses("a dylib is found by its name", |state| state.dylib_names.clear());
+    let mut scene = Scene::new();
+    let (dylib, other) = (scene.dylib, scene.state.create_dylib("other".into()).unwrap());
+    drop(scene.state.remove_dylib(other, &mut scene.effects));
+    scene.refuses("links against what was removed", |state| {
+        state.dylibs[dylib].link_order.push((other, JitDylibLookupFlags::MatchAllSymbols));
+    });
+}
+
+#[test]
+fn a_unit_that_does_not_know_its_rows() {
+    let mut scene = Scene::new();
+    scene.define("a");
+    let name = scene.name("a");
+    scene.refuses("a unit knows the rows that hold it", |state| {
+        let (unit, _) = state.units.iter().next().expect("it waits");
+        state.units[unit].symbols.remove(&name);
+    });
+}
+
+/// Started, and waiting to be started again.
+#[test]
+fn a_unit_that_no_row_holds() {
+    let mut scene = Scene::new();
+    scene.define("a");
+    scene.refuses("a unit waits in at least one row", |state| {
+        let waiting = state.units.iter().next().map(|(_, unit)| unit.symbols.clone()).expect("it waits");
+        state.units.insert(crate::protocol::define::WaitingUnit {
+            unit: 1,
+            name: waiting.keys().next().expect("it has a symbol").clone(),
+            symbols: waiting.clone(),
+            initializer: None,
+            serial_queue: None,
+            hints: Default::default(),
+            priority: TaskPriority::Demanded,
+            discarded: Vec::new(),
+        });
+    });
+}
+
+#[test]
+fn a_claim_that_counts_wrong() {
+    let mut scene = Scene::new();
+    let (claimed, _) = scene.claim("a");
+    scene.refuses("a claim counts its rows", |state| state.claims[claimed.claim].carried += 1);
+}
+
+#[test]
+fn a_row_whose_claim_is_gone() {
+    let mut scene = Scene::new();
+    let (claimed, _) = scene.claim("a");
+    scene.refuses("has lost its claim", |state| drop(state.claims.remove(claimed.claim)));
+}
+
+#[test]
+fn a_claim_elsewhere_than_its_rows() {
+    let mut scene = Scene::new();
+    let (claimed, _) = scene.claim("a");
+    let tracker = scene.state.create_tracker(scene.dylib);
+    scene.refuses("a claim is where its rows are", |state| state.claims[claimed.claim].tracker = tracker);
+}
+
+#[test]
+fn a_tracker_that_counts_wrong() {
+    let mut scene = Scene::new();
+    scene.define("a");
+    let tracker = scene.state.default_tracker(scene.dylib);
+    scene.refuses("a tracker counts its rows", |state| state.trackers[tracker].rows += 1);
+}
+
+#[test]
+fn a_tracker_that_was_removed_and_is_there() {
+    let scene = Scene::new();
+    let tracker = scene.state.default_tracker(scene.dylib);
+    scene.refuses("was removed and is still there", |state| {
+        state.trackers[tracker].condemned = Some("main".into());
+    });
+}
+
+#[test]
+fn an_initializer_that_is_noted_twice() {
+    let mut scene = Scene::new();
+    scene.define("a");
+    let (dylib, name) = (scene.dylib, scene.name("a"));
+    scene.refuses("each initializer is noted once", |state| {
+        state.note_initializer(dylib, u64::MAX, Some(&name), &mut Effects::default());
+    });
+}
+
+#[test]
+fn a_query_that_has_everything_and_is_there() {
+    let mut scene = Scene::new();
+    let (_, query) = scene.claim("a");
+    scene.refuses("counts what it waits for", |state| {
+        if let Phase::Lodged(lodged) = &mut state.queries[query].phase {
+            lodged.outstanding = 0;
+        }
+    });
+}
+
+#[test]
+fn a_query_that_has_ended_and_is_there() {
+    let mut scene = Scene::new();
+    let (_, query) = scene.claim("a");
+    scene.refuses("has ended and is still there", |state| state.queries[query].handler = None);
+}
+
+#[test]
+fn a_query_that_its_row_has_forgotten() {
+    let mut scene = Scene::new();
+    scene.claim("a");
+    let row = scene.row("a");
+    scene.refuses("is in the list of its row", |state| {
+        *state.rows[row].waiting_mut().expect("it materializes") = Waiting::NOBODY;
+    });
+}
+
+#[test]
+fn a_lookup_that_waits_for_a_generator_that_is_free() {
+    let (scene, generator, [_, _]) = Scene::generating();
+    scene.refuses("which knows nothing of it", |state| state.generators[generator].occupant = None);
+    let (mut scene, generator, [first, _]) = Scene::generating();
+    scene.state.withdraw(first, &mut scene.effects);
+    scene.refuses("waits for a generator that is free", |state| state.generators[generator].occupant = None);
+}
+
+#[test]
+fn a_lookup_that_its_generator_has_forgotten() {
+    let (scene, generator, [_, _]) = Scene::generating();
+    scene.refuses("which knows nothing of it", |state| state.generators[generator].queue.clear());
+    let (scene, generator, [_, second]) = Scene::generating();
+    scene.refuses("which knows nothing of it", |state| {
+        state.generators[generator].occupant = Some(second);
+        state.generators[generator].queue.clear();
+    });
+}
+
+#[test]
+fn an_emitted_row_that_waits_for_nothing() {
+    let mut scene = Scene::new();
+    let (_, query) = scene.claim("a");
+    scene.state.withdraw(query, &mut scene.effects);
+    let row = scene.row("a");
+    let address = ExecutorAddr::new(1);
+    let RowState::Materializing { claim, .. } = scene.state.rows[row].state else { panic!("it was claimed") };
+    scene.refuses("is emitted and waits for nothing", |state| {
+        state.claims.remove(claim);
+        state.rows[row].state = RowState::Emitted { address, waiting: Waiting::NOBODY };
+    });
+}
+
+/// As a removal would leave it that tells no dependants.
+#[test]
+fn an_emitted_row_that_needs_what_is_gone() {
+    let mut scene = Scene::waiting();
+    let row = scene.row("b");
+    let node = scene.state.rows[row].waiting().and_then(|waiting| waiting.node).expect("it is depended on");
+    scene.define("c");
+    scene.claim("d");
+    let other = scene.row("d");
+    scene.refuses("which is gone", |state| {
+        let claim = state.rows[row].claim().expect("it was claimed");
+        state.leave_claim(row);
+        assert!(!state.claims.contains(claim));
+        state.delete_row(row, &mut Effects::default());
+        // Its node lives on, as somebody else's.
+        state.rows[other].waiting_mut().expect("it materializes").node = Some(node);
+    });
+}
+
+/// As a failure would leave it that tells no dependants.
+#[test]
+fn an_emitted_row_that_needs_what_has_failed() {
+    let mut scene = Scene::waiting();
+    let row = scene.row("b");
+    let node = scene.state.rows[row].waiting().and_then(|waiting| waiting.node).expect("it is depended on");
+    scene.claim("d");
+    let other = scene.row("d");
+    scene.refuses("which is Failed", |state| {
+        let failure = state.record_failure(row, FailureCause::Abandoned);
+        state.leave_claim(row);
+        state.rows[row].state = RowState::Failed { failure, via: row, root: row, depth: 0 };
+        state.rows[other].waiting_mut().expect("it materializes").node = Some(node);
+    });
+}
+
+#[test]
+fn a_failure_that_counts_wrong() {
+    let scene = Scene::failed("a");
+    scene.refuses("counts the rows that tell of it", |state| {
+        let (failure, _) = state.failures.iter().next().expect("it is referred to");
+        state.failures[failure].rows += 1;
+    });
+}
+
+#[test]
+fn a_blocked_lookup_whose_needs_nobody_watches() {
+    let mut scene = Scene::new();
+    let (claimed, _) = scene.claim("a");
+    scene.claim("b");
+    let query = scene.look_up("b");
+    let holdings = Holdings { claims: vec![claimed.claim], ..Holdings::default() };
+    scene.state.begin_wait(query, holdings, &mut scene.effects).expect("it waits");
+    scene.refuses("is needed by a blocked lookup", |state| state.waits_for.watched.clear());
+}
+
+#[test]
+fn a_record_of_what_is_not_ready() {
+    let scene = Scene::ready("a");
+    let row = scene.row("a");
+    scene.refuses("changed its visibility", |state| state.rows[row].flags.toggle(SymbolFlags::EXPORTED));
+    let scene = Scene::ready("a");
+    let name = scene.name("a");
+    scene.refuses("is Ready and has no record", |state| state.records.disappear_alone(&name));
+}
+
+#[test]
+fn a_gate_that_lets_readers_pass() {
+    let scene = Scene::new();
+    scene.refuses("readers know whether the session is open", |state| state.records.close());
+    let mut scene = Scene::new();
+    scene.state.start_closing(Shutdown::Drain);
+    scene.refuses("readers know whether the session is open", |state| {
+        state.records = crate::record::Recorder::new();
+        for (dylib, _) in state.dylibs.iter() {
+            state.records.add_dylib(dylib);
+        }
+    });
+    let scene = Scene::new();
+    scene.refuses("no row is left to be removed", |state| state.records.set_removing(true));
+}
+
+#[test]
+fn readers_that_know_of_another_generator() {
+    let scene = Scene::new();
+    let dylib = scene.dylib;
+    scene.refuses("whether `main` generates", |state| state.records.set_generates(dylib, true));
+}

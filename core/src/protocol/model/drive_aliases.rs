@@ -1,0 +1,123 @@
+//! A unit of aliases, as `units/reexports.rs` has one: it gives back what nobody wants, looks its sources up, takes their
+//! addresses and depends on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::protocol::alias::AliasEdge;
+use crate::protocol::ids::RowId;
+
+use super::define::Arrival;
+use super::driver::{Chore, Harness};
+use super::materialize::Group;
+use super::world::{Broken, Duty, Phase, Provider, Query, Searched, Walk};
+
+/// Aliases and the names of their sources.
+#[derive(Clone, Debug)]
+pub(super) struct AliasUnit {
+    pub(super) sources: BTreeMap<usize, usize>,
+    /// The dylib of the sources, and whether hidden ones will do; none for the aliases' own.
+    pub(super) from: Option<Searched>,
+}
+
+/// What a lookup of sources has found: rows and addresses by name.
+pub(super) type AliasAnswer = Option<BTreeMap<usize, (RowId, u64)>>;
+
+impl Harness {
+    pub(super) fn look_up_sources(&mut self, duty: usize) {
+        let unit = self.world.duties[&duty].unit;
+        let AliasUnit { sources, from } = self.aliases[&unit].clone();
+        let own = self.world.duties[&duty].dylib;
+        let (dylib, all) = from.unwrap_or((own, true));
+        self.give_back_unwanted(duty, &sources, from);
+        let mut parts = vec![duty];
+        if dylib == own {
+            // Aliases of one dylib may name one another: each has a responsibility and a lookup of its own.
+            let covered: Vec<_> = self.world.duties[&duty].covered.keys().copied().collect();
+            for name in covered.into_iter().skip(1) {
+                parts.extend(self.delegate(duty, [name].into()));
+            }
+        }
+        parts.into_iter().for_each(|part| self.look_up_for(part, &sources, (dylib, all)));
+    }
+
+    /// Splits off, as a unit to be claimed later, what nobody has asked for, and what no wanted alias names.
+    fn give_back_unwanted(&mut self, duty: usize, sources: &BTreeMap<usize, usize>, from: Option<Searched>) {
+        let Duty { covered, dylib, .. } = self.world.duties[&duty].clone();
+        let own = from.is_none_or(|(from, _)| from == dylib);
+        let mut wanted = BTreeSet::new();
+        let mut reached: Vec<_> = self.world.requested(duty).into_iter().collect();
+        while let Some(name) = reached.pop() {
+            if covered.contains_key(&name) && wanted.insert(name) && own {
+                reached.extend(sources.get(&name));
+            }
+        }
+        let unwanted: BTreeSet<_> = covered.keys().filter(|name| !wanted.contains(name)).copied().collect();
+        if unwanted.is_empty() {
+            return;
+        }
+        let Some(rest) = self.delegate(duty, unwanted) else { return };
+        let unit = self.world.number();
+        self.aliases.insert(unit, AliasUnit { sources: sources.clone(), from });
+        let symbols = self.world.duties[&rest].covered.clone();
+        let initializer = self.world.duties[&rest].initializer;
+        self.replace(rest, &Arrival { unit, symbols, known: false, initializer });
+    }
+
+    fn look_up_for(&mut self, duty: usize, sources: &BTreeMap<usize, usize>, dylib: Searched) {
+        self.responsibilities.get_mut(&duty).expect("it is there").is_busy = true;
+        let aliases = self.world.provided_by(Provider::Duty(duty));
+        let aliases: Vec<_> =
+            aliases.into_iter().map(|alias| (alias, sources[&self.world.definitions[&alias].name])).collect();
+        let symbols = aliases.iter().map(|(_, source)| (*source, false)).collect();
+        let query = Query {
+            symbols,
+            order: vec![dylib],
+            ready: false,
+            flags_only: false,
+            aliases,
+            made_for: None,
+            phase: Phase::Walking(Walk::default()),
+        };
+        // It may end at once.
+        self.alias_lookups.insert(self.world.next_number(), duty);
+        self.start_lookup(query, None, true);
+    }
+
+    pub(super) fn alias_edges(&self, aliases: &[(usize, usize)]) -> Vec<AliasEdge> {
+        let edge = |&(alias, source): &(usize, usize)| AliasEdge {
+            alias: self.ids.definitions[&alias],
+            source: self.name(source),
+        };
+        aliases.iter().map(edge).collect()
+    }
+
+    /// The sources are resolved, or will not be.
+    pub(super) fn finish_aliases(&mut self, duty: usize, answer: AliasAnswer) {
+        let Some(found) = answer else { return self.fail(duty, Broken::Unit) };
+        let unit = self.world.duties[&duty].unit;
+        let sources = self.aliases[&unit].sources.clone();
+        let covered = self.world.duties[&duty].covered.clone();
+        let given =
+            covered.iter().map(|(alias, flags)| (*alias, (found[&sources[alias]].1, *flags))).collect();
+        if !self.resolve(duty, &given) {
+            return self.fail(duty, Broken::Unit);
+        }
+        let groups: Vec<_> = covered
+            .keys()
+            .map(|alias| Group {
+                symbols: [*alias].into(),
+                needs: [self.ids.numbers[&found[&sources[alias]].0]].into(),
+            })
+            .collect();
+        if !self.emit(duty, &groups, &BTreeSet::new()) {
+            self.fail(duty, Broken::Unit);
+        }
+    }
+
+    /// Whether the unit that begins is one of aliases; its work follows.
+    pub(super) fn begins_aliases(&mut self, duty: usize) {
+        if self.aliases.contains_key(&self.world.duties[&duty].unit) {
+            self.chores.push_back(Chore::LookUpSources { duty });
+        }
+    }
+}

@@ -1,0 +1,549 @@
+//! Random histories of lookups of every priority, against a model that computes all priorities anew.
+//!
+//! The model knows what was asked, by whom, and what was emitted as depending on what. It repeats the table at the head of
+//! `urgency.rs` until nothing changes, starting from the least. *Tame* histories have nothing by which a priority may stay
+//! too high (units of one symbol that need later ones only, nothing but whole answers and lookups given up): there state and
+//! model agree. In *wild* ones no need is more urgent than what it leads to, which `check.rs` sees to.
+
+use proptest::prelude::*;
+use rustc_hash::FxHashSet;
+
+use super::SessionState;
+use super::claim::Begin;
+use super::define::Definition;
+use super::effects::{ClaimedUnit, Effects};
+use super::ids::{ClaimId, DylibId, QueryId, RowId};
+use super::lookup::Search;
+use super::row::RowState;
+use super::settle::SLICE_STEPS;
+use super::slices::Numbers;
+use super::urgency::Asker;
+use crate::session::SessionTag;
+use crate::{
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
+    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
+};
+
+const NAMES: usize = 8;
+const PRIORITIES: [TaskPriority; 4] =
+    [TaskPriority::Idle, TaskPriority::Speculative, TaskPriority::Lazy, TaskPriority::Demanded];
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// By nobody, at a priority or without one.
+    LookUp {
+        names: u16,
+        priority: Option<usize>,
+        ready: bool,
+    },
+    /// On behalf of a claim.
+    Ask {
+        claim: usize,
+        names: u16,
+        ready: bool,
+    },
+    Withdraw(usize),
+    Begin(usize),
+    Emit {
+        claim: usize,
+        dependencies: u16,
+    },
+    Fail(usize),
+    RemoveName(usize),
+    Delegate {
+        claim: usize,
+        names: u16,
+    },
+    Slice,
+    Drain,
+}
+
+fn names() -> impl Strategy<Value = u16> {
+    (1u16..1 << NAMES, any::<u16>()).prop_map(|(names, mask)| match names & mask {
+        0 => names,
+        fewer => fewer,
+    })
+}
+
+fn tame() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (names(), proptest::option::of(0usize..4))
+            .prop_map(|(names, priority)| Step::LookUp { names, priority, ready: true }),
+        5 => (0usize..8, names()).prop_map(|(claim, names)| Step::Ask { claim, names, ready: true }),
+        4 => (0usize..8).prop_map(Step::Withdraw),
+        2 => (0usize..8).prop_map(Step::Begin),
+        4 => (0usize..8, names()).prop_map(|(claim, dependencies)| Step::Emit { claim, dependencies }),
+        3 => Just(Step::Slice),
+        3 => Just(Step::Drain),
+    ]
+}
+
+fn wild() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => tame(),
+        2 => (names(), proptest::option::of(0usize..4))
+            .prop_map(|(names, priority)| Step::LookUp { names, priority, ready: false }),
+        2 => (0usize..8, names()).prop_map(|(claim, names)| Step::Ask { claim, names, ready: false }),
+        1 => (0usize..8).prop_map(Step::Fail),
+        1 => (0usize..NAMES).prop_map(Step::RemoveName),
+        1 => (0usize..8, names()).prop_map(|(claim, names)| Step::Delegate { claim, names }),
+    ]
+}
+
+/// What the model knows of a lookup.
+#[derive(Debug)]
+struct Asked {
+    id: QueryId,
+    names: Vec<usize>,
+    by: By,
+}
+
+/// How urgent a lookup is.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Saying(TaskPriority),
+    Nobody,
+    Claim(ClaimId),
+}
+
+struct History {
+    state: SessionState<Numbers>,
+    dylib: DylibId,
+    names: Vec<SymbolName>,
+    unit_name: SymbolName,
+    own: Vec<TaskPriority>,
+    claims: Vec<ClaimedUnit<u32>>,
+    queries: Vec<QueryId>,
+    asked: Vec<Asked>,
+    /// What each emitted name was emitted as depending on.
+    dependencies: Vec<Vec<usize>>,
+    /// What has begun does not begin again.
+    begun: FxHashSet<ClaimId>,
+    made: u32,
+    is_tame: bool,
+}
+
+impl History {
+    /// Every name has a unit of its own, or shares one with its neighbour.
+    fn new(own: &[usize], is_tame: bool, slice: usize) -> Self {
+        let mut state: SessionState<Numbers> = SessionState::new(false);
+        state.agenda.slice_steps = slice;
+        let mut effects = Effects::default();
+        let dylib = state.create_dylib("main".into()).expect("the first");
+        let pool = SymbolStringPool::new();
+        let names: Vec<_> = (0..NAMES).map(|index| pool.intern(&format!("n{index}"))).collect();
+        let own: Vec<_> = own.iter().map(|&own| PRIORITIES[own]).collect();
+        let width = if is_tame { 1 } else { 2 };
+        for (index, chunk) in names.chunks(width).enumerate() {
+            let definition = Definition {
+                unit_name: pool.intern("unit"),
+                symbols: chunk.iter().map(|name| (name.clone(), SymbolFlags::EXPORTED)).collect(),
+                initializer: None,
+                serial_queue: None,
+                hints: Default::default(),
+                priority: own[index],
+                number: None,
+                by_task: false,
+            };
+            let unit = u32::try_from(index).expect("few");
+            state.define(dylib, None, definition, unit, &mut effects).expect("new");
+        }
+        // The first priority below the highest: everything is followed from now on.
+        let flag = pool.intern("flag");
+        let definition = Definition {
+            unit_name: pool.intern("unit"),
+            symbols: [(flag.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
+            initializer: None,
+            serial_queue: None,
+            hints: Default::default(),
+            priority: TaskPriority::Idle,
+            number: None,
+            by_task: false,
+        };
+        state.define(dylib, None, definition, 99, &mut effects).expect("new");
+        let unit_name = pool.intern("unit");
+        let dependencies = vec![Vec::new(); NAMES];
+        let mut history = Self {
+            state,
+            dylib,
+            names,
+            unit_name,
+            own,
+            claims: Vec::new(),
+            queries: Vec::new(),
+            asked: Vec::new(),
+            dependencies,
+            begun: FxHashSet::default(),
+            made: 0,
+            is_tame,
+        };
+        let search = history.search(vec![flag], true);
+        history.state.lookup(search, 0, |_| "main".into(), &mut effects).expect("it waits");
+        history
+    }
+
+    fn search(&self, names: Vec<SymbolName>, ready: bool) -> Search {
+        Search {
+            kind: LookupKind::Static,
+            order: [(self.dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
+            symbols: LookupSet::weakly_referenced(names),
+            required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
+            ..Search::default()
+        }
+    }
+
+    /// The names after `after`, in tame histories; any in wild ones.
+    fn chosen(&self, names: u16, after: Option<usize>) -> Vec<usize> {
+        let first = after.filter(|_| self.is_tame).map_or(0, |after| after + 1);
+        (first..NAMES).filter(|index| names & 1 << index != 0).collect()
+    }
+
+    fn name_of(&self, claimed: &ClaimedUnit<u32>) -> usize {
+        let is_of = |name: &SymbolName| claimed.symbols.contains_key(name);
+        self.names.iter().position(is_of).unwrap_or(0)
+    }
+
+    fn row(&self, name: usize) -> Option<RowId> {
+        self.state.find(self.dylib, &self.names[name])
+    }
+
+    fn run(&mut self, step: &Step) {
+        let mut effects = Effects::default();
+        self.apply(step, &mut effects);
+        // As at the end of a transaction, but what is left is left for later steps.
+        self.state.finish_transaction(&mut effects);
+        if matches!(step, Step::Drain) {
+            self.state.settle_all(&mut effects);
+        }
+        self.take(effects);
+        if matches!(step, Step::Drain) {
+            self.check();
+        }
+    }
+
+    fn take(&mut self, effects: Effects<Numbers>) {
+        self.claims.extend(effects.claimed.into_iter().filter(|claimed| claimed.unit != 99));
+    }
+
+    fn apply(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
+        match *step {
+            Step::LookUp { names, priority, ready } => {
+                let priority = priority.map(|priority| PRIORITIES[priority]);
+                let by = priority.map_or(By::Nobody, By::Saying);
+                let names = self.chosen(names, None);
+                self.look_up(names, ready, by, |search| search.priority = priority, effects);
+            }
+            Step::Ask { claim, names, ready } if !self.claims.is_empty() => {
+                let claimed = &self.claims[claim % self.claims.len()];
+                let (claim, names) = (claimed.claim, self.chosen(names, Some(self.name_of(claimed))));
+                // Claims that have ended ask no more: what counts for those is seen in the protocol's tests.
+                if names.is_empty() || self.state.claims.get(claim).is_none() {
+                    return;
+                }
+                let asker = Asker { claim, priority: TaskPriority::Idle };
+                let asks = |search: &mut Search| search.asked_by = Some(asker);
+                self.look_up(names, ready, By::Claim(claim), asks, effects);
+            }
+            Step::Withdraw(query) if !self.queries.is_empty() => {
+                let query = self.queries.remove(query % self.queries.len());
+                self.state.withdraw(query, effects);
+            }
+            Step::Begin(claim) if !self.claims.is_empty() => {
+                let index = claim % self.claims.len();
+                if self.begun.contains(&self.claims[index].claim) {
+                    return;
+                }
+                let claimed = self.claims.remove(index);
+                match self.state.begin(claimed, None, effects) {
+                    Begin::Now(claimed) => {
+                        self.begun.insert(claimed.claim);
+                        self.claims.push(claimed);
+                    }
+                    Begin::Later(claimed, ticketed) => {
+                        assert!(claimed.priority < TaskPriority::Demanded && claimed.ticketed.is_some());
+                        drop(ticketed);
+                        self.claims.push(claimed);
+                    }
+                    Begin::Never => {}
+                }
+            }
+            Step::Emit { claim, dependencies } if !self.claims.is_empty() => {
+                self.emit(claim, dependencies, effects)
+            }
+            Step::Fail(claim) if !self.claims.is_empty() => {
+                let claimed = self.claims.remove(claim % self.claims.len());
+                self.state.fail(claimed.claim, FailureCause::Abandoned, effects);
+            }
+            Step::RemoveName(name) => {
+                let names = [self.names[name].clone()];
+                // What is at work cannot be removed by name.
+                let _ = self.state.remove_names(self.dylib, &names, || "main".into(), effects);
+            }
+            Step::Delegate { claim, names } if !self.claims.is_empty() => self.delegate(claim, names),
+            Step::Slice => self.state.help(effects),
+            _ => {}
+        }
+    }
+
+    fn look_up(
+        &mut self,
+        names: Vec<usize>,
+        ready: bool,
+        by: By,
+        change: impl FnOnce(&mut Search),
+        effects: &mut Effects<Numbers>,
+    ) {
+        self.made += 1;
+        let mut search = self.search(names.iter().map(|&name| self.names[name].clone()).collect(), ready);
+        change(&mut search);
+        if let Some(id) = self.state.lookup(search, self.made, |_| "main".into(), effects) {
+            self.queries.push(id);
+            self.asked.push(Asked { id, names, by });
+        }
+    }
+
+    fn emit(&mut self, claim: usize, dependencies: u16, effects: &mut Effects<Numbers>) {
+        let claimed = &self.claims[claim % self.claims.len()];
+        let name = self.name_of(claimed);
+        self.begun.insert(claimed.claim);
+        let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
+        let addresses = claimed.symbols.keys().map(|name| (name.clone(), address)).collect();
+        let _ = self.state.resolve(claimed.claim, &self.unit_name, &claimed.symbols, &addresses, effects);
+        let dependencies = self.chosen(dependencies, Some(name));
+        let token = |&name: &usize| Some(Dependency { row: self.row(name)?, session: SessionTag::default() });
+        let group = DependenceGroup {
+            symbols: claimed.symbols.keys().cloned().collect(),
+            dependencies: dependencies.iter().filter_map(token).collect(),
+        };
+        let id = claimed.claim;
+        // What its queries were worth when it ended is what they are worth from then on. What has not been worked off yet
+        // would change it.
+        if self.is_tame {
+            self.state.settle_all(effects);
+            let now = self.priority_in_state(name);
+            for asked in &mut self.asked {
+                if matches!(asked.by, By::Claim(claim) if claim == id) {
+                    asked.by = By::Saying(now.expect("the claim lives"));
+                }
+            }
+        }
+        let claimed = &self.claims[claim % self.claims.len()];
+        if self.state.emit(id, &self.unit_name, &claimed.symbols, &[group], effects).is_ok() {
+            self.claims.remove(claim % self.claims.len());
+            self.dependencies[name] = dependencies;
+        }
+    }
+
+    fn delegate(&mut self, claim: usize, names: u16) {
+        let index = claim % self.claims.len();
+        let names: Vec<_> =
+            self.chosen(names, None).into_iter().map(|name| self.names[name].clone()).collect();
+        let claimed = &mut self.claims[index];
+        let symbols: crate::SymbolFlagsMap =
+            names.into_iter().filter_map(|name| claimed.symbols.remove_entry(&name)).collect();
+        if symbols.is_empty() || claimed.symbols.is_empty() {
+            claimed.symbols.extend(symbols);
+            return;
+        }
+        let names: Vec<_> = symbols.keys().cloned().collect();
+        let Some(claim) = self.state.delegate(claimed.claim, &names) else { return };
+        self.begun.extend([claimed.claim, claim]);
+        let delegated = ClaimedUnit {
+            unit: 0,
+            discarded: Vec::new(),
+            claim,
+            dylib: claimed.dylib,
+            dylib_name: claimed.dylib_name.clone(),
+            unit_name: claimed.unit_name.clone(),
+            symbols,
+            initializer: None,
+            serial_queue: None,
+            hints: Default::default(),
+            own_priority: claimed.own_priority,
+            priority: claimed.priority,
+            ticketed: None,
+            losses: claimed.losses,
+        };
+        self.claims.push(delegated);
+    }
+
+    /// None for what needs no priority: nobody has looked for it, or it is over.
+    fn priority_in_state(&self, name: usize) -> Option<TaskPriority> {
+        let row = self.row(name)?;
+        self.state.rows[row].waiting()?;
+        Some(self.state.priority_of(row))
+    }
+
+    /// All priorities, computed from nothing.
+    fn priorities(&self) -> Vec<TaskPriority> {
+        let mut priorities = vec![TaskPriority::Idle; NAMES];
+        loop {
+            let before = priorities.clone();
+            for asked in self.asked.iter().filter(|asked| self.is_live(asked.id)) {
+                for &name in &asked.names {
+                    let need = match asked.by {
+                        By::Saying(priority) => priority,
+                        By::Nobody => self.own[name],
+                        By::Claim(claim) => {
+                            let claimed = self.claims.iter().find(|claimed| claimed.claim == claim);
+                            claimed.map_or(TaskPriority::Idle, |claimed| before[self.name_of(claimed)])
+                        }
+                    };
+                    priorities[name] = priorities[name].max(need);
+                }
+            }
+            for (name, dependencies) in self.dependencies.iter().enumerate() {
+                let waits = self
+                    .row(name)
+                    .is_some_and(|row| matches!(self.state.rows[row].state, RowState::Emitted { .. }));
+                for &dependency in dependencies.iter().filter(|_| waits) {
+                    priorities[dependency] = priorities[dependency].max(before[name]);
+                }
+            }
+            if priorities == before {
+                return priorities;
+            }
+        }
+    }
+
+    fn is_live(&self, query: QueryId) -> bool {
+        self.state.queries.get(query).is_some_and(|query| query.is_live())
+    }
+
+    fn check(&self) {
+        self.state.check();
+        if self.is_tame {
+            let expected = self.priorities();
+            for (name, expected) in expected.into_iter().enumerate() {
+                if let Some(priority) = self.priority_in_state(name) {
+                    assert_eq!(priority, expected, "`{}`", self.names[name]);
+                }
+            }
+        }
+    }
+}
+
+/// Units `0..count` of one symbol each, of which each asks for the next on its own behalf, and nobody for the first.
+fn chain(count: usize) -> (History, Vec<SymbolName>) {
+    let mut history = History::new(&[3; NAMES], true, SLICE_STEPS);
+    let mut effects = Effects::default();
+    let pool = SymbolStringPool::new();
+    let names: Vec<_> = (0..count).map(|index| pool.intern(&format!("c{index}"))).collect();
+    for name in &names {
+        let definition = Definition {
+            unit_name: name.clone(),
+            symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
+            initializer: None,
+            priority: TaskPriority::Demanded,
+            number: None,
+            hints: Default::default(),
+            serial_queue: None,
+            by_task: false,
+        };
+        history.state.define(history.dylib, None, definition, 1, &mut effects).expect("new");
+    }
+    history.ask(&names[0], |search| search.priority = Some(TaskPriority::Idle), &mut effects);
+    for (index, next) in names.iter().enumerate().skip(1) {
+        let claim = effects.claimed[index - 1].claim;
+        let asker = Asker { claim, priority: TaskPriority::Idle };
+        history.ask(next, |search| search.asked_by = Some(asker), &mut effects);
+    }
+    history.state.settle_all(&mut effects);
+    (history, names)
+}
+
+impl History {
+    fn ask(
+        &mut self,
+        name: &SymbolName,
+        change: impl FnOnce(&mut Search),
+        effects: &mut Effects<Numbers>,
+    ) -> QueryId {
+        self.made += 1;
+        let mut search = self.search(vec![name.clone()], true);
+        change(&mut search);
+        self.state.lookup(search, self.made, |_| "main".into(), effects).expect("it waits")
+    }
+
+    fn priority_named(&self, name: &SymbolName) -> TaskPriority {
+        self.state.priority_of(self.state.find(self.dylib, name).expect("it is defined"))
+    }
+}
+
+#[test]
+fn a_long_chain_is_raised_and_lowered_in_slices() {
+    const COUNT: usize = 50_000;
+    let (mut history, names) = chain(COUNT);
+    let last = &names[COUNT - 1];
+    assert_eq!(history.priority_named(last), TaskPriority::Idle);
+    let mut effects = Effects::default();
+    let demanded = |search: &mut Search| search.priority = Some(TaskPriority::Demanded);
+    let query = history.ask(&names[0], demanded, &mut effects);
+    let attendance =
+        history.state.finish_transaction(&mut effects).expect("somebody comes back for the rest");
+    assert_eq!(history.priority_named(last), TaskPriority::Idle);
+    while history.state.slice(attendance, &mut effects) {}
+    assert_eq!(history.priority_named(last), TaskPriority::Demanded);
+    assert_eq!(effects.raised.len(), COUNT);
+    history.state.withdraw(query, &mut effects);
+    let attendance = history.state.finish_transaction(&mut effects).expect("as before");
+    assert_eq!(history.priority_named(last), TaskPriority::Demanded);
+    while history.state.slice(attendance, &mut effects) {}
+    assert_eq!(history.priority_named(last), TaskPriority::Idle);
+    let longest = history.state.steps_max();
+    assert!(longest <= SLICE_STEPS + 10, "{longest} steps in one hold");
+}
+
+#[test]
+fn a_lookup_given_up_among_many_costs_no_look_at_all_of_them() {
+    let mut history = History::new(&[3; NAMES], true, SLICE_STEPS);
+    let mut effects = Effects::default();
+    let name = history.names[0].clone();
+    let at = |priority| move |search: &mut Search| search.priority = Some(priority);
+    let demanded: Vec<_> =
+        (0..100).map(|_| history.ask(&name, at(TaskPriority::Demanded), &mut effects)).collect();
+    for _ in 0..20_000 {
+        history.ask(&name, at(TaskPriority::Idle), &mut effects);
+    }
+    history.state.settle_all(&mut effects);
+    // What is not cut into slices is counted whole.
+    history.state.agenda.slice_steps = usize::MAX;
+    for query in demanded {
+        history.state.withdraw(query, &mut effects);
+        history.state.settle_all(&mut effects);
+        // Nobody has looked far enough to know better.
+        assert_eq!(history.priority_named(&name), TaskPriority::Demanded);
+    }
+    let longest = history.state.steps_max();
+    assert!(longest <= SLICE_STEPS, "{longest} steps in one hold");
+}
+
+fn own() -> impl Strategy<Value = Vec<usize>> {
+    proptest::collection::vec(prop_oneof![2 => Just(3usize), 1 => 0usize..4], NAMES)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn priorities_are_those_of_a_model_that_computes_them_anew(
+        own in own(),
+        slice in prop_oneof![Just(1usize), Just(3), Just(1024)],
+        steps in proptest::collection::vec(tame(), 1..60),
+    ) {
+        let mut history = History::new(&own, true, slice);
+        steps.iter().for_each(|step| history.run(step));
+        history.run(&Step::Drain);
+    }
+
+    #[test]
+    fn no_need_is_more_urgent_than_what_it_leads_to(
+        own in own(),
+        slice in prop_oneof![Just(1usize), Just(3), Just(1024)],
+        steps in proptest::collection::vec(wild(), 1..80),
+    ) {
+        let mut history = History::new(&own, false, slice);
+        steps.iter().for_each(|step| history.run(step));
+        history.run(&Step::Drain);
+    }
+}

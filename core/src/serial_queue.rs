@@ -1,0 +1,384 @@
+//! [`SerialQueue`]: tasks that run one after another, whoever runs them.
+//!
+//! A task whose queue is busy waits here: on no worker, and in no dispatcher. What a dispatcher gets is a *ticket* for the
+//! task that was chosen; whoever runs the ticket is in the queue's *section* until the task ends or [leaves](SerialQueue::leave).
+//!
+//! ```text
+//!            dispatch              its ticket starts
+//!    idle ────────────▶ chosen ──────────────────────▶ running
+//!     ▲                 │   ▲                             │
+//!     │    a more urgent│   │ something waits             │ ends, panics, leaves
+//!     │    one arrives: └─▶─┤◀────────────────────────────┤
+//!     │    it is chosen                                   │
+//!     └───────────────────────────────────────────────────┘
+//!                          nothing waits
+//! ```
+//!
+//! | state | tickets that mean something | what waits |
+//! |---|---|---|
+//! | idle | none | nothing |
+//! | chosen | the one with the number of the choice | anything not more urgent than what is chosen |
+//! | running | none | anything |
+//!
+//! Holds: the chosen task lies in the queue until its ticket starts, so a more urgent one can take its place; a ticket whose
+//! number is not that of the choice does nothing. A ticket that is dropped takes its task with it, and the next is
+//! chosen all the same. Tasks leave by priority, and in the order of their arrival within one.
+//!
+//! Never: code of anybody else under the lock, a thread that waits, recursion from one task to the next.
+
+mod section;
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::resume_unwind;
+
+use crate::hints::Hints;
+use crate::sync::{Arc, Mutex, unique, weakened};
+use crate::task::Work;
+use crate::{Task, TaskDispatcher, TaskLabel, TaskPriority};
+
+use section::Section;
+pub(crate) use section::{Outside, leave_all};
+
+/// A queue of tasks that must not run at the same time, because they use the same thing: an LLVM context, a file, a compiler
+/// that is not made for several threads.
+///
+/// A handle: clones are the same queue. Units say to which queue they belong by
+/// [`MaterializationUnit::serial_queue`](crate::MaterializationUnit::serial_queue), tasks by [`Task::in_queue`].
+///
+/// # Concurrency
+/// Two tasks of a queue never run at once, on whatever dispatchers, and what one has done is visible to the next. The
+/// most urgent goes first. No thread waits: while a task runs, the others lie in the queue.
+///
+/// A task that blocks in a lookup keeps its queue busy. A lookup of what waits in that queue would never end and is refused with
+/// [`LookupError::WouldDeadlock`](crate::LookupError::WouldDeadlock); [leave](Self::leave) first.
+///
+/// # Cost
+/// Two short holds of the queue's lock for each task, and one ticket through a dispatcher; one more where a more urgent task
+/// arrives before the chosen one has started.
+///
+/// Source: what ORC's `ThreadSafeContext` does with a lock, under which threads sleep.
+#[derive(Clone)]
+pub struct SerialQueue(Arc<Shared>);
+
+/// The number of a queue in its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SerialQueueId(pub(crate) u64);
+
+struct Shared {
+    id: SerialQueueId,
+    state: Mutex<State>,
+}
+
+struct State {
+    turn: Turn,
+    /// How many tickets were made.
+    tickets: u64,
+    /// What waits, by priority.
+    waiting: [VecDeque<Entry>; PRIORITIES.len()],
+}
+
+/// Whose turn it is.
+enum Turn {
+    Idle,
+    Chosen { number: u64, entry: Entry },
+    Running,
+}
+
+/// A task, and who runs it when its turn has come.
+struct Entry {
+    task: Task,
+    dispatcher: Arc<dyn TaskDispatcher>,
+}
+
+/// From the least urgent on.
+const PRIORITIES: [TaskPriority; 4] =
+    [TaskPriority::Idle, TaskPriority::Speculative, TaskPriority::Lazy, TaskPriority::Demanded];
+
+impl SerialQueue {
+    /// A queue of which nothing runs.
+    pub fn new() -> Self {
+        let state = State { turn: Turn::Idle, tickets: 0, waiting: Default::default() };
+        Self(Arc::new(Shared { id: SerialQueueId(unique()), state: Mutex::new(state) }))
+    }
+
+    /// Has `dispatcher` run `task` when its turn has come.
+    ///
+    /// For tasks of the embedder's own. Units and tasks that a session dispatches come here by themselves.
+    ///
+    /// # Errors
+    /// Gives a task back if it would have been its turn and the dispatcher no longer takes work. To be dropped where no lock of
+    /// the dispatcher is held. A task that had to wait and is refused later is run by the thread that hands over to it.
+    pub fn dispatch(&self, dispatcher: &Arc<dyn TaskDispatcher>, task: Task) -> Result<(), Task> {
+        let entry = Entry { task: task.in_no_queue(), dispatcher: dispatcher.clone() };
+        let chosen = self.0.state.lock().arrive(entry);
+        chosen.map_or(Ok(()), |chosen| chosen.dispatch(self))
+    }
+
+    /// Ends the section of the task that runs on this thread, if it is a task of this queue: the next one starts, and the rest
+    /// of this one runs beside it.
+    ///
+    /// For what needs the queue's thing no longer: a unit whose object is there need not keep others from their compiler
+    /// while the object is linked. Says whether there was a section to end.
+    ///
+    /// # Concurrency
+    /// To be called on the thread that runs the task, not inside another task that it runs meanwhile.
+    pub fn leave(&self) -> bool {
+        Section::leave_innermost(self)
+    }
+
+    /// How many tasks wait for their turn: neither running nor on the way to a thread.
+    pub fn waiting(&self) -> usize {
+        self.0.state.lock().waiting.iter().map(VecDeque::len).sum()
+    }
+
+    pub(crate) fn id(&self) -> SerialQueueId {
+        self.0.id
+    }
+
+    /// The section ends: chooses the next task and dispatches its ticket.
+    fn hand_over(&self) -> HandedOver {
+        if weakened("serial_queue::looks_before_it_ends") && self.waiting() == 0 {
+            self.0.state.lock().turn = Turn::Idle;
+            return HandedOver::default();
+        }
+        let chosen = self.0.state.lock().end();
+        chosen.map(|chosen| chosen.hand_over(self)).unwrap_or_default()
+    }
+}
+
+impl State {
+    /// A task comes; gives the choice that is to be dispatched for it, if any.
+    fn arrive(&mut self, entry: Entry) -> Option<Chosen> {
+        match std::mem::replace(&mut self.turn, Turn::Running) {
+            Turn::Idle => Some(self.choose(entry)),
+            Turn::Running => {
+                entry.task.waits_for_turn(true);
+                self.waiting[entry.task.priority() as usize].push_back(entry);
+                None
+            }
+            Turn::Chosen { number, entry: chosen } if entry.task.priority() <= chosen.task.priority() => {
+                entry.task.waits_for_turn(true);
+                self.waiting[entry.task.priority() as usize].push_back(entry);
+                self.turn = Turn::Chosen { number, entry: chosen };
+                None
+            }
+            Turn::Chosen { entry: chosen, .. } => {
+                chosen.task.waits_for_turn(true);
+                // It was the first of its priority.
+                self.waiting[chosen.task.priority() as usize].push_front(chosen);
+                Some(self.choose(entry))
+            }
+        }
+    }
+
+    /// The ticket of that number starts, or is dropped: its task, if it is still the one that was chosen.
+    fn begin(&mut self, ticket: u64) -> Option<Entry> {
+        match std::mem::replace(&mut self.turn, Turn::Running) {
+            Turn::Chosen { number, entry } if number == ticket => Some(entry),
+            turn => {
+                self.turn = turn;
+                None
+            }
+        }
+    }
+
+    /// Nothing runs any more: the most urgent task is chosen.
+    fn end(&mut self) -> Option<Chosen> {
+        match self.waiting.iter_mut().rev().find(|list| !list.is_empty()) {
+            None => {
+                self.turn = Turn::Idle;
+                None
+            }
+            Some(list) => {
+                let next = list.pop_front()?;
+                next.task.waits_for_turn(false);
+                if list.is_empty() {
+                    // Many may have waited.
+                    *list = VecDeque::new();
+                }
+                Some(self.choose(next))
+            }
+        }
+    }
+
+    fn choose(&mut self, entry: Entry) -> Chosen {
+        self.tickets += 1;
+        let number = self.tickets;
+        let Entry { task, dispatcher } = &entry;
+        let chosen = Chosen {
+            number,
+            label: task.keep_label(),
+            priority: task.priority(),
+            runs_when_refused: task.runs_when_refused(),
+            hints: task.hints(),
+            dispatcher: dispatcher.clone(),
+        };
+        self.turn = Turn::Chosen { number, entry };
+        chosen
+    }
+}
+
+/// What a ticket is made of.
+#[must_use = "a choice without a ticket is a queue that stands still"]
+struct Chosen {
+    number: u64,
+    label: TaskLabel,
+    priority: TaskPriority,
+    runs_when_refused: bool,
+    hints: Hints,
+    dispatcher: Arc<dyn TaskDispatcher>,
+}
+
+impl Chosen {
+    fn dispatch(self, queue: &SerialQueue) -> Result<(), Task> {
+        let Self { number, label, priority, runs_when_refused, hints, dispatcher } = self;
+        let ticket = Ticket { queue: queue.clone(), number: Some(number), label, priority };
+        let task = Task::of(priority, Box::new(ticket)).with_hints(hints);
+        dispatcher.dispatch(if runs_when_refused { task.run_when_refused() } else { task })
+    }
+
+    /// The same between two tasks, where nobody is to be told of an error.
+    fn hand_over(self, queue: &SerialQueue) -> HandedOver {
+        let dispatcher = self.dispatcher.clone();
+        let refused = match crate::panics::guard(|| self.dispatch(queue)) {
+            Ok(Ok(())) => None,
+            Ok(Err(mut refused)) => {
+                let ticket = refused.work_mut().as_ticket().and_then(Ticket::take);
+                // It may be another task than was given.
+                if ticket.is_none() {
+                    crate::in_place::defer_refused(refused);
+                }
+                ticket
+            }
+            Err(message) => {
+                tracing::error!(message = &*message, "a dispatcher panicked over a task whose turn had come");
+                None
+            }
+        };
+        HandedOver { refused, dispatcher: Some(dispatcher) }
+    }
+}
+
+/// What is left to do after the ticket of the next task was dispatched, once nothing of this one is left on the stack.
+#[derive(Default)]
+#[must_use = "the next task may be lost"]
+struct HandedOver {
+    /// It was refused.
+    refused: Option<Ticket>,
+    /// It was dispatched there.
+    dispatcher: Option<Arc<dyn TaskDispatcher>>,
+}
+
+impl HandedOver {
+    /// Lets a dispatcher without threads run the task, unless it is the one that runs this thread's tasks anyway; gives
+    /// the ticket that was refused.
+    fn finish(self, runs_here: &Arc<dyn TaskDispatcher>) -> Option<Ticket> {
+        if let Some(dispatcher) = self.dispatcher.filter(|dispatcher| !Arc::ptr_eq(dispatcher, runs_here)) {
+            dispatcher.run_ready();
+        }
+        self.refused
+    }
+}
+
+/// The turn of one task, on its way through a dispatcher.
+pub(crate) struct Ticket {
+    queue: SerialQueue,
+    /// None once it has been used.
+    number: Option<u64>,
+    label: TaskLabel,
+    priority: TaskPriority,
+}
+
+impl Ticket {
+    /// The ticket itself, leaving a used one behind.
+    fn take(&mut self) -> Option<Self> {
+        let number = Some(self.number.take()?);
+        Some(Self { queue: self.queue.clone(), number, label: self.label.clone(), priority: self.priority })
+    }
+
+    /// Runs the chosen task in the section; gives the ticket of the next one if its dispatcher has refused it.
+    fn run_one(mut self, panicked: &mut Option<Box<dyn Any + Send>>) -> Option<Self> {
+        let number = self.number.take()?;
+        let Entry { task, dispatcher } = self.queue.0.state.lock().begin(number)?;
+        let place = Section::enter(&self.queue);
+        if let Err(payload) = crate::panics::catch(|| task.run_in_section())
+            && let Some(second) = panicked.replace(payload)
+        {
+            let _ = crate::panics::guard(|| drop(second));
+        }
+        Section::exit(place, &self.queue).finish(&dispatcher)
+    }
+}
+
+impl Work for Ticket {
+    /// The task itself does.
+    fn marks_leaf(&self) -> bool {
+        true
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn keep_label(&self) -> TaskLabel {
+        self.label.clone()
+    }
+
+    /// Runs the task. If the dispatcher refuses the next one, which it was promised before, that is run as well: this thread is
+    /// one that runs tasks.
+    fn run(self: Box<Self>) {
+        let (mut next, mut panicked) = (Some(*self), None);
+        while let Some(ticket) = next {
+            next = ticket.run_one(&mut panicked);
+        }
+        if let Some(payload) = panicked {
+            resume_unwind(payload);
+        }
+    }
+
+    fn as_ticket(&mut self) -> Option<&mut Ticket> {
+        Some(self)
+    }
+}
+
+impl Drop for Ticket {
+    /// The task goes with its ticket, and the next is chosen; from this thread's outermost loop, for a dispatcher that lets
+    /// go of a ticket may be in the middle of something.
+    fn drop(&mut self) {
+        let Some(number) = self.number.take() else { return };
+        let Some(entry) = self.queue.0.state.lock().begin(number) else { return };
+        let queue = self.queue.clone();
+        let goes = Task::new(self.label.clone(), self.priority, move || {
+            let handed_over = match weakened("serial_queue::dropped_ticket_hands_nothing_over") {
+                true => HandedOver::default(),
+                false => queue.hand_over(),
+            };
+            let refused = handed_over.finish(&entry.dispatcher);
+            drop((entry, refused));
+        });
+        crate::in_place::defer(goes);
+        crate::in_place::run_ready();
+    }
+}
+
+impl Default for SerialQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialEq for SerialQueue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for SerialQueue {}
+
+impl fmt::Debug for SerialQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SerialQueue").field(&self.0.id.0).finish()
+    }
+}

@@ -1,0 +1,363 @@
+//! Tickets: one piece of work that stands in the queue of more than one priority.
+//!
+//! Work below the highest priority may become more urgent while it is queued, or less. No dispatcher can move a task from
+//! queue to queue, so the work is not in the task: it lies in a [`Ticketed`], and what is dispatched are tickets for it. The
+//! first ticket that runs takes the work; those that come later find nothing, and do nothing.
+//!
+//! ```text
+//!                    hold                    ticket of p runs, priority >= p
+//!   (no work) ───────────────▶ queued ────────────────────────────────────────▶ taken
+//!                              │ ▲  │
+//!   raised: a ticket of the    │ │  │ the last ticket is dropped unrun
+//!   new priority is dispatched └─┘  └─────────────────────────────────────────▶ dropped
+//!   ticket of p runs, priority < p: the work stays, and has a ticket of that priority or a higher one
+//! ```
+//!
+//! What holds under the lock: work that is queued has a ticket that is dispatched, or in the hands of a thread on its way to
+//! dispatch it; at least as urgent as the work, but for the moment between a raise and what [`Ticketed::ticket`] gives.
+//!
+//! The priority itself is written by the holder of the session lock. Whoever changed it looks at the tickets afterwards, and
+//! a ticket that runs looks at it under this lock: of a raise and a run, the later of the two sees the other.
+
+use std::fmt;
+
+use crate::hints::Hints;
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{Arc, Mutex, weakened};
+use crate::{SerialQueue, SymbolName, TaskPriority};
+
+use super::{Task, TaskLabel, Work};
+
+/// Work that may be taken once, by any of its tickets.
+pub(crate) struct Ticketed {
+    label: SymbolName,
+    priority: AtomicU8,
+    /// In which its tickets wait for their turn.
+    serial_queue: Option<SerialQueue>,
+    hints: Hints,
+    counter: Mutex<Counter>,
+}
+
+#[derive(Default)]
+struct Counter {
+    work: Option<Box<dyn Work>>,
+    /// The priorities of the tickets that have neither run nor been dropped: one bit each.
+    queued: u8,
+    /// Of these, which wait for their turn in a serial queue.
+    in_turn: u8,
+    /// The work was told that it waits for its turn: each of its tickets does.
+    told: bool,
+}
+
+/// A task that takes the work if it is still there.
+struct Ticket {
+    of: Arc<Ticketed>,
+    priority: TaskPriority,
+    /// It has run; its drop means nothing any more.
+    is_void: bool,
+}
+
+/// What a ticket is good for when it runs.
+enum Redeemed {
+    Work(Box<dyn Work>),
+    /// The work is less urgent than the ticket was, and has a ticket of its own priority.
+    Later,
+    /// The same, and that ticket is still to be dispatched.
+    Requeue(Task, Box<dyn FnOnce(Task) -> Result<(), Task>>),
+    Nothing,
+}
+
+impl Ticketed {
+    /// No work yet: a raise may come before it does.
+    pub(crate) fn new(
+        label: SymbolName,
+        priority: TaskPriority,
+        serial_queue: Option<SerialQueue>,
+        hints: Hints,
+    ) -> Arc<Self> {
+        let priority = AtomicU8::new(priority as u8);
+        Arc::new(Self { label, priority, serial_queue, hints, counter: Mutex::default() })
+    }
+
+    /// Changes the priority. Called under the session lock; [`Self::ticket`] comes after it if it was raised.
+    pub(crate) fn set_priority(&self, priority: TaskPriority) {
+        // Relaxed, here and below: the lock of the tickets orders a raise and a run. A run that overlooks that the work has
+        // become less urgent comes before that, as far as anybody can know.
+        self.priority.store(priority as u8, Ordering::Relaxed);
+    }
+
+    fn priority(&self) -> TaskPriority {
+        match self.priority.load(Ordering::Relaxed) {
+            0 => TaskPriority::Idle,
+            1 => TaskPriority::Speculative,
+            2 => TaskPriority::Lazy,
+            _ => TaskPriority::Demanded,
+        }
+    }
+
+    /// Takes the work, and gives its first ticket, to be dispatched.
+    pub(crate) fn hold(self: &Arc<Self>, work: Box<dyn Work>) -> Task {
+        let mut counter = self.counter.lock();
+        counter.work = Some(work);
+        self.issue(self.priority(), &mut counter)
+    }
+
+    /// A ticket to be dispatched, if the work is queued and none is on the way that is as urgent.
+    pub(crate) fn ticket(self: &Arc<Self>) -> Option<Task> {
+        if weakened("urgency::raises_without_a_ticket") {
+            return None;
+        }
+        let mut counter = self.counter.lock();
+        let now = self.priority();
+        let needed = counter.work.is_some() && !counter.has_one_for(now);
+        needed.then(|| self.issue(now, &mut counter))
+    }
+
+    fn issue(self: &Arc<Self>, priority: TaskPriority, counter: &mut Counter) -> Task {
+        counter.queued |= bit(priority);
+        counter.tell();
+        let ticket = Task::of(priority, Box::new(Ticket { of: self.clone(), priority, is_void: false }));
+        self.serial_queue.iter().fold(ticket.with_hints(self.hints), Task::in_queue)
+    }
+
+    fn redeem(self: &Arc<Self>, ticket: TaskPriority) -> Redeemed {
+        let mut counter = self.counter.lock();
+        counter.forget(ticket);
+        let Some(work) = &counter.work else { return Redeemed::Nothing };
+        let now = self.priority();
+        if now < ticket && !weakened("urgency::starts_what_was_lowered") {
+            if counter.has_one_for(now) || weakened("urgency::lowers_without_a_ticket") {
+                return Redeemed::Later;
+            }
+            let requeue = work.requeue();
+            return Redeemed::Requeue(self.issue(now, &mut counter), requeue);
+        }
+        counter.take().map_or(Redeemed::Nothing, Redeemed::Work)
+    }
+}
+
+impl Counter {
+    /// Whether a ticket of that priority or a higher one is queued.
+    fn has_one_for(&self, priority: TaskPriority) -> bool {
+        self.queued >> priority as u8 != 0
+    }
+
+    /// A ticket runs or goes.
+    fn forget(&mut self, ticket: TaskPriority) {
+        self.queued &= !bit(ticket);
+        self.in_turn &= !bit(ticket);
+        self.tell();
+    }
+
+    fn take(&mut self) -> Option<Box<dyn Work>> {
+        let work = self.work.take()?;
+        if std::mem::take(&mut self.told) {
+            work.waits_for_turn(false);
+        }
+        Some(work)
+    }
+
+    /// Tells the work whether all of its tickets wait for their turn, if that has changed.
+    fn tell(&mut self) {
+        let waits = self.queued != 0 && self.in_turn == self.queued;
+        if let Some(work) = &self.work
+            && waits != self.told
+        {
+            work.waits_for_turn(waits);
+            self.told = waits;
+        }
+    }
+}
+
+fn bit(priority: TaskPriority) -> u8 {
+    1 << priority as u8
+}
+
+impl Work for Ticket {
+    fn marks_leaf(&self) -> bool {
+        true
+    }
+
+    fn label(&self) -> &str {
+        self.of.label.as_str()
+    }
+
+    fn keep_label(&self) -> TaskLabel {
+        "unit.materialize".into()
+    }
+
+    fn waits_for_turn(&self, waits: bool) {
+        let mut counter = self.of.counter.lock();
+        match waits {
+            true => counter.in_turn |= bit(self.priority),
+            false => counter.in_turn &= !bit(self.priority),
+        }
+        counter.tell();
+    }
+
+    fn run(mut self: Box<Self>) {
+        self.is_void = true;
+        match self.of.redeem(self.priority) {
+            Redeemed::Work(work) => work.run(),
+            // A dispatcher that takes no more tasks still runs those it has.
+            Redeemed::Requeue(ticket, requeue) => {
+                if let Err(refused) = requeue(ticket) {
+                    refused.run();
+                }
+            }
+            Redeemed::Later | Redeemed::Nothing => {}
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.is_void {
+            return;
+        }
+        let mut counter = self.of.counter.lock();
+        counter.forget(self.priority);
+        let was_last = counter.queued == 0 || weakened("urgency::any_ticket_takes_the_work_along");
+        let work = if was_last { counter.take() } else { None };
+        // Dropping it fails what it owns, without this lock.
+        drop(counter);
+        drop(work);
+    }
+}
+
+impl fmt::Debug for Ticketed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticketed")
+            .field("label", &self.label)
+            .field("priority", &self.priority())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+    use crate::SymbolStringPool;
+    use TaskPriority::{Demanded, Idle, Lazy, Speculative};
+
+    /// Says in the log when it runs and when it is dropped unrun.
+    struct Logged {
+        log: Arc<Mutex<Vec<&'static str>>>,
+        requeued: Arc<Mutex<Vec<Task>>>,
+        is_over: bool,
+    }
+
+    impl Work for Logged {
+        fn label(&self) -> &str {
+            "logged"
+        }
+
+        fn keep_label(&self) -> TaskLabel {
+            "logged".into()
+        }
+
+        fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
+            let requeued = self.requeued.clone();
+            Box::new(move |task| {
+                requeued.lock().push(task);
+                Ok(())
+            })
+        }
+
+        fn run(mut self: Box<Self>) {
+            self.is_over = true;
+            self.log.lock().push("ran");
+        }
+    }
+
+    impl Drop for Logged {
+        fn drop(&mut self) {
+            if !self.is_over {
+                self.log.lock().push("dropped");
+            }
+        }
+    }
+
+    struct Scene {
+        ticketed: Arc<Ticketed>,
+        log: Arc<Mutex<Vec<&'static str>>>,
+        requeued: Arc<Mutex<Vec<Task>>>,
+    }
+
+    fn scene(priority: TaskPriority) -> (Scene, Task) {
+        let ticketed =
+            Ticketed::new(SymbolStringPool::new().intern("unit"), priority, None, Hints::default());
+        let (log, requeued) = (Arc::default(), Arc::default());
+        let work = Logged { log: Arc::clone(&log), requeued: Arc::clone(&requeued), is_over: false };
+        let first = ticketed.hold(Box::new(work));
+        (Scene { ticketed, log, requeued }, first)
+    }
+
+    #[test]
+    fn the_first_ticket_that_runs_takes_the_work() {
+        let (scene, first) = scene(Speculative);
+        assert_eq!((first.priority(), first.label()), (Speculative, "unit"));
+        scene.ticketed.set_priority(Demanded);
+        let second = scene.ticketed.ticket().expect("none is as urgent");
+        assert_eq!(second.priority(), Demanded);
+        assert!(scene.ticketed.ticket().is_none(), "one is on the way");
+        second.run();
+        first.run();
+        assert_eq!(*scene.log.lock(), ["ran"]);
+        assert!(scene.ticketed.ticket().is_none(), "nothing is left to take");
+    }
+
+    #[test]
+    fn a_raise_before_the_work_is_there_gives_its_first_ticket_the_priority() {
+        let ticketed = Ticketed::new(SymbolStringPool::new().intern("unit"), Idle, None, Hints::default());
+        ticketed.set_priority(Lazy);
+        assert!(ticketed.ticket().is_none());
+        let (log, requeued) = (Arc::default(), Arc::default());
+        let first = ticketed.hold(Box::new(Logged { log, requeued, is_over: false }));
+        assert_eq!(first.priority(), Lazy);
+    }
+
+    #[test]
+    fn work_that_became_less_urgent_waits_for_its_older_ticket() {
+        let (scene, first) = scene(Speculative);
+        scene.ticketed.set_priority(Demanded);
+        let second = scene.ticketed.ticket().unwrap();
+        scene.ticketed.set_priority(Speculative);
+        second.run();
+        assert!(scene.log.lock().is_empty() && scene.requeued.lock().is_empty());
+        first.run();
+        assert_eq!(*scene.log.lock(), ["ran"]);
+    }
+
+    #[test]
+    fn work_that_became_less_urgent_and_has_no_older_ticket_gets_one() {
+        let (scene, first) = scene(Lazy);
+        scene.ticketed.set_priority(Idle);
+        first.run();
+        assert!(scene.log.lock().is_empty());
+        let again = scene.requeued.lock().pop().expect("dispatched anew");
+        assert_eq!(again.priority(), Idle);
+        again.run();
+        assert_eq!(*scene.log.lock(), ["ran"]);
+    }
+
+    #[test]
+    fn the_work_goes_with_its_last_ticket() {
+        let (scene, first) = scene(Speculative);
+        scene.ticketed.set_priority(Demanded);
+        let second = scene.ticketed.ticket().unwrap();
+        drop(second);
+        assert!(scene.log.lock().is_empty());
+        drop(first);
+        assert_eq!(*scene.log.lock(), ["dropped"]);
+    }
+
+    #[test]
+    fn a_stale_ticket_that_is_dropped_does_nothing() {
+        let (scene, first) = scene(Speculative);
+        scene.ticketed.set_priority(Demanded);
+        scene.ticketed.ticket().unwrap().run();
+        drop(first);
+        assert_eq!(*scene.log.lock(), ["ran"]);
+    }
+}

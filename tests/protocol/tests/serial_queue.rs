@@ -1,0 +1,544 @@
+//! Serial queues: tasks of one run one after another, on no worker while they wait, and none is lost.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use protocol_tests::*;
+use uruk_core::sync::{Latch, Mutex};
+use uruk_core::{
+    ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupError, SerialQueue, Shutdown, Task,
+    TaskDispatcher, TaskPriority, absolute_symbols,
+};
+use uruk_dispatch::WorkStealingTaskDispatcher;
+
+fn pool(workers: usize) -> Arc<WorkStealingTaskDispatcher> {
+    Arc::new(WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a possible number"))
+}
+
+fn session_on(dispatcher: Arc<dyn TaskDispatcher>) -> (ExecutionSession, JitDylib) {
+    let session = ExecutionSession::builder().dispatcher(dispatcher).build();
+    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
+    (session, main)
+}
+
+fn task(run: impl FnOnce() + Send + 'static) -> Task {
+    urgent(TaskPriority::Demanded, run)
+}
+
+fn urgent(priority: TaskPriority, run: impl FnOnce() + Send + 'static) -> Task {
+    Task::new("test", priority, run)
+}
+
+/// Keeps what it is given until the test runs or drops it.
+#[derive(Debug, Default)]
+struct Kept {
+    tasks: Mutex<VecDeque<Task>>,
+    closed: AtomicBool,
+}
+
+impl Kept {
+    fn next(&self) -> Option<Task> {
+        self.tasks.lock().pop_front()
+    }
+
+    fn run_all(&self) {
+        while let Some(task) = self.next() {
+            task.run();
+        }
+    }
+}
+
+impl TaskDispatcher for Kept {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(task);
+        }
+        self.tasks.lock().push_back(task);
+        Ok(())
+    }
+
+    fn shutdown(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A dispatcher that keeps its tasks, and the same as sessions and queues take it.
+fn kept() -> (Arc<Kept>, Arc<dyn TaskDispatcher>) {
+    let kept = Arc::new(Kept::default());
+    (kept.clone(), kept)
+}
+
+/// What is called in the order of its calls.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<&'static str>>>);
+
+impl Log {
+    fn note(&self, what: &'static str) -> impl FnOnce() + Send + 'static {
+        let log = self.0.clone();
+        move || log.lock().push(what)
+    }
+
+    fn taken(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+/// Notes when it is dropped.
+struct Drops(Arc<AtomicUsize>);
+
+impl Drop for Drops {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn tasks_of_a_queue_never_run_at_once_and_all_run() {
+    within_reason(|| {
+        let (session, _) = session_on(pool(4));
+        let queue = SerialQueue::new();
+        let (inside, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for number in 0..500 {
+                        let (inside, ran) = (inside.clone(), ran.clone());
+                        let priority = [TaskPriority::Demanded, TaskPriority::Speculative][number % 2];
+                        let run = move || {
+                            assert!(!inside.swap(true, Ordering::Relaxed), "two at once");
+                            ran.fetch_add(1, Ordering::Relaxed);
+                            assert!(inside.swap(false, Ordering::Relaxed), "two at once");
+                        };
+                        session.dispatch(urgent(priority, run).in_queue(&queue));
+                    }
+                });
+            }
+        });
+        session.close().unwrap();
+        assert_eq!((ran.load(Ordering::Relaxed), queue.waiting()), (2000, 0));
+    });
+}
+
+#[test]
+fn units_of_a_busy_queue_wait_on_no_worker() {
+    within_reason(|| {
+        let dispatcher = pool(2);
+        let (session, main) = session_on(dispatcher.clone());
+        let queue = SerialQueue::new();
+        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let (shared, own): (Vec<_>, Vec<_>) =
+            (0..100).map(|number| (format!("shared{number}"), format!("own{number}"))).unzip();
+        let ran = Arc::new(AtomicUsize::new(0));
+        for name in &shared {
+            let (started, go_on, ran) = (started.clone(), go_on.clone(), ran.clone());
+            let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
+                started.open();
+                go_on.wait();
+                ran.fetch_add(1, Ordering::Relaxed);
+                finish(responsibility);
+            });
+            main.define(unit.in_queue(&queue).boxed()).unwrap();
+        }
+        own.iter().for_each(|name| define_simple(&main, name, &[name]));
+        let names = |of: &[String]| set(&session, &of.iter().map(String::as_str).collect::<Vec<_>>());
+        let answer = session.lookup_future(uruk_core::LookupRequest::new(order(&main), names(&shared)));
+        started.wait();
+        // One unit of the queue holds one of two workers; 99 are nobody's burden.
+        session.lookup(&order(&main), names(&own)).unwrap();
+        assert_eq!((queue.waiting(), ran.load(Ordering::Relaxed)), (99, 0));
+        assert_eq!(dispatcher.metrics().started_threads, 2, "nobody had to be replaced");
+        go_on.open();
+        session.lookup(&order(&main), names(&shared)).unwrap();
+        drop(answer);
+        assert_eq!(ran.load(Ordering::Relaxed), 100);
+        session.close().unwrap();
+    });
+}
+
+#[test]
+fn the_most_urgent_goes_first_and_the_first_of_its_kind() {
+    let (session, _) = session();
+    let (queue, log) = (SerialQueue::new(), Log::default());
+    session.dispatch({
+        let (session, same, log) = (session.clone(), queue.clone(), log.clone());
+        let dispatch = move || {
+            for (priority, what) in [
+                (TaskPriority::Idle, "idle"),
+                (TaskPriority::Speculative, "speculative 1"),
+                (TaskPriority::Demanded, "demanded 1"),
+                (TaskPriority::Lazy, "lazy"),
+                (TaskPriority::Speculative, "speculative 2"),
+                (TaskPriority::Demanded, "demanded 2"),
+            ] {
+                session.dispatch(urgent(priority, log.note(what)).in_queue(&same));
+            }
+        };
+        task(dispatch).in_queue(&queue)
+    });
+    let urgency = ["demanded 1", "demanded 2", "lazy", "speculative 1", "speculative 2", "idle"];
+    assert_eq!(log.taken(), urgency);
+}
+
+#[test]
+fn a_more_urgent_task_takes_the_place_of_one_that_has_not_started() {
+    let ((kept, dispatcher), queue, log) = (kept(), SerialQueue::new(), Log::default());
+    for (priority, what) in [
+        (TaskPriority::Speculative, "first"),
+        (TaskPriority::Speculative, "second"),
+        (TaskPriority::Demanded, "urgent"),
+    ] {
+        queue.dispatch(&dispatcher, urgent(priority, log.note(what))).unwrap();
+    }
+    let (overtaken, demanded) = (kept.next().unwrap(), kept.next().unwrap());
+    assert_eq!(
+        (overtaken.priority(), demanded.priority()),
+        (TaskPriority::Speculative, TaskPriority::Demanded)
+    );
+    assert!(kept.next().is_none());
+    overtaken.run();
+    assert!(log.taken().is_empty(), "its ticket is void");
+    demanded.run();
+    kept.run_all();
+    assert_eq!(log.taken(), ["urgent", "first", "second"]);
+}
+
+#[test]
+fn a_task_that_turns_out_empty_is_passed_over() {
+    // What the raise of a unit's priority leaves behind: two tasks for one piece of work.
+    let ((kept, dispatcher), queue, log) = (kept(), SerialQueue::new(), Log::default());
+    let cell = Arc::new(Mutex::new(Some(log.note("work"))));
+    let ticket = |priority| {
+        let cell = cell.clone();
+        urgent(priority, move || {
+            let work = cell.lock().take();
+            work.into_iter().for_each(|work| work());
+        })
+    };
+    queue.dispatch(&dispatcher, task(log.note("before"))).unwrap();
+    queue.dispatch(&dispatcher, ticket(TaskPriority::Speculative)).unwrap();
+    queue.dispatch(&dispatcher, urgent(TaskPriority::Speculative, log.note("after"))).unwrap();
+    queue.dispatch(&dispatcher, urgent(TaskPriority::Lazy, log.note("lazy"))).unwrap();
+    queue.dispatch(&dispatcher, ticket(TaskPriority::Demanded)).unwrap();
+    kept.run_all();
+    assert_eq!(log.taken(), ["before", "work", "lazy", "after"]);
+    assert_eq!(queue.waiting(), 0);
+}
+
+#[test]
+fn a_hundred_thousand_tasks_of_one_queue_grow_no_stack() {
+    for dispatcher in [pool(1) as Arc<dyn TaskDispatcher>, Arc::new(InPlaceTaskDispatcher::default())] {
+        within_reason(move || {
+            let (queue, ran) = (SerialQueue::new(), Arc::new(AtomicUsize::new(0)));
+            let first = {
+                let (dispatcher, queue, ran) = (dispatcher.clone(), queue.clone(), ran.clone());
+                move || {
+                    for _ in 0..100_000 {
+                        let ran = ran.clone();
+                        let counts = task(move || {
+                            ran.fetch_add(1, Ordering::Relaxed);
+                        });
+                        queue.dispatch(&dispatcher, counts).unwrap();
+                    }
+                }
+            };
+            queue.dispatch(&dispatcher, task(first)).unwrap();
+            dispatcher.run_ready();
+            dispatcher.shutdown();
+            assert_eq!((ran.load(Ordering::Relaxed), queue.waiting()), (100_000, 0));
+        });
+    }
+}
+
+#[test]
+fn a_task_that_panics_hands_over() {
+    within_reason(|| {
+        let (queue, log) = (SerialQueue::new(), Log::default());
+        let workers = pool(1);
+        let dispatcher: Arc<dyn TaskDispatcher> = workers.clone();
+        queue.dispatch(&dispatcher, task(|| panic!("on purpose"))).unwrap();
+        queue.dispatch(&dispatcher, task(log.note("next"))).unwrap();
+        workers.shutdown();
+        assert_eq!(log.taken(), ["next"]);
+        assert_eq!(workers.metrics().panicked, 1);
+    });
+}
+
+#[test]
+fn a_unit_that_panics_hands_over() {
+    within_reason(|| {
+        let (session, main) = session_on(pool(1));
+        let queue = SerialQueue::new();
+        let bad = TestUnit::new("bad", exported(&session, &["bad"]), |_| panic!("on purpose"));
+        main.define(bad.in_queue(&queue).boxed()).unwrap();
+        let good = TestUnit::new("good", exported(&session, &["good"]), finish);
+        main.define(good.in_queue(&queue).boxed()).unwrap();
+        let bad = look_up_later(&session, request(&main, &["bad"]));
+        session.lookup(&order(&main), set(&session, &["good"])).unwrap();
+        assert!(bad.recv().unwrap().unwrap_err().to_string().contains("on purpose"));
+    });
+}
+
+#[test]
+fn a_task_whose_dispatcher_drops_it_hands_over_without_recursion() {
+    let ((kept, dispatcher), queue) = (kept(), SerialQueue::new());
+    let (dropped, log) = (Arc::new(AtomicUsize::new(0)), Log::default());
+    let drops = || {
+        let drops = Drops(dropped.clone());
+        task(move || drop(drops))
+    };
+    queue.dispatch(&dispatcher, drops()).unwrap();
+    queue.dispatch(&dispatcher, task(log.note("next"))).unwrap();
+    drop(kept.next());
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    kept.run_all();
+    assert_eq!(log.taken(), ["next"]);
+    // Nobody takes anything any more: all that wait go one after another.
+    (0..100_000).for_each(|_| queue.dispatch(&dispatcher, drops()).unwrap());
+    kept.shutdown();
+    drop(kept.next());
+    assert_eq!((dropped.load(Ordering::Relaxed), queue.waiting()), (100_001, 0));
+    let refused = queue.dispatch(&dispatcher, drops()).unwrap_err();
+    drop(refused);
+    assert_eq!(dropped.load(Ordering::Relaxed), 100_002);
+}
+
+#[test]
+fn what_waits_when_its_dispatcher_shuts_down_is_run_nevertheless() {
+    within_reason(|| {
+        let (queue, log) = (SerialQueue::new(), Log::default());
+        let workers = pool(2);
+        let dispatcher: Arc<dyn TaskDispatcher> = workers.clone();
+        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let opens = {
+            let (started, go_on) = (started.clone(), go_on.clone());
+            task(move || {
+                started.open();
+                go_on.wait();
+            })
+        };
+        queue.dispatch(&dispatcher, opens).unwrap();
+        started.wait();
+        let ran = Arc::new(AtomicUsize::new(0));
+        for _ in 0..10_000 {
+            let ran = ran.clone();
+            let counts = task(move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
+            queue.dispatch(&dispatcher, counts).unwrap();
+        }
+        queue.dispatch(&dispatcher, urgent(TaskPriority::Idle, log.note("idle"))).unwrap();
+        std::thread::scope(|scope| {
+            let closes = scope.spawn(|| workers.shutdown());
+            // It is closed once it refuses.
+            while dispatcher.dispatch(task(|| {})).is_ok() {
+                std::thread::yield_now();
+            }
+            go_on.open();
+            closes.join().unwrap();
+        });
+        assert_eq!((ran.load(Ordering::Relaxed), queue.waiting()), (10_000, 0));
+        assert_eq!(log.taken(), ["idle"]);
+    });
+}
+
+#[test]
+fn a_task_that_leaves_lets_the_next_one_start_beside_it() {
+    within_reason(|| {
+        let (session, _) = session_on(pool(2));
+        let queue = SerialQueue::new();
+        let (next, done) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        session.dispatch({
+            let (queue, next, done) = (queue.clone(), next.clone(), done.clone());
+            let leaves = {
+                let queue = queue.clone();
+                move || {
+                    assert!(!SerialQueue::new().leave(), "another queue's section");
+                    assert!(queue.leave());
+                    // The next task has to come before this one ends.
+                    next.wait();
+                    assert!(!queue.leave(), "there is nothing left to leave");
+                    done.open();
+                }
+            };
+            task(leaves).in_queue(&queue)
+        });
+        session.dispatch(task(move || next.open()).in_queue(&queue));
+        done.wait();
+        assert!(!queue.leave(), "no task runs here");
+        session.close().unwrap();
+    });
+}
+
+#[test]
+fn a_task_above_another_on_its_stack_is_not_in_its_section() {
+    let (session, main) = session();
+    let queue = SerialQueue::new();
+    let (send, left) = mpsc::channel();
+    let inner = TestUnit::new("inner", exported(&session, &["inner"]), {
+        let (queue, send) = (queue.clone(), send.clone());
+        move |responsibility| {
+            send.send(("inner", queue.leave())).unwrap();
+            finish(responsibility);
+        }
+    });
+    main.define(inner.boxed()).unwrap();
+    let outer = TestUnit::new("outer", exported(&session, &["outer"]), {
+        let queue = queue.clone();
+        move |responsibility| {
+            let session = responsibility.session();
+            session.lookup(&order(responsibility.dylib()), set(session, &["inner"])).unwrap();
+            send.send(("outer", queue.leave())).unwrap();
+            finish(responsibility);
+        }
+    });
+    main.define(outer.in_queue(&queue).boxed()).unwrap();
+    session.lookup(&order(&main), set(&session, &["outer"])).unwrap();
+    assert_eq!(left.try_iter().collect::<Vec<_>>(), [("inner", false), ("outer", true)]);
+}
+
+#[test]
+fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
+    for shutdown in [Shutdown::Drain, Shutdown::Cancel] {
+        within_reason(move || {
+            let (session, main) = session_on(pool(1));
+            let queue = SerialQueue::new();
+            let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+            let ran = Arc::new(AtomicUsize::new(0));
+            let answers: Vec<_> = (0..50)
+                .map(|number| {
+                    let (started, go_on, ran) = (started.clone(), go_on.clone(), ran.clone());
+                    let name = format!("s{number}");
+                    let unit = TestUnit::new(&name, exported(&session, &[&name]), move |responsibility| {
+                        started.open();
+                        go_on.wait();
+                        ran.fetch_add(1, Ordering::Relaxed);
+                        finish(responsibility);
+                    });
+                    main.define(unit.in_queue(&queue).boxed()).unwrap();
+                    look_up_later(&session, request(&main, &[&name]))
+                })
+                .collect();
+            started.wait();
+            std::thread::scope(|scope| {
+                let closes = scope.spawn(|| session.close_with(shutdown));
+                // It has begun once it refuses definitions.
+                let late = session.intern("late");
+                let define = || main.define(absolute_symbols([(late.clone(), at(1))].into_iter().collect()));
+                while define().is_ok() {
+                    main.remove(std::slice::from_ref(&late)).unwrap();
+                    std::thread::yield_now();
+                }
+                go_on.open();
+                closes.join().unwrap().unwrap();
+            });
+            let ended: Vec<_> = answers.iter().map(|answer| answer.recv().unwrap()).collect();
+            let found = ended.iter().filter(|answer| answer.is_ok()).count();
+            match shutdown {
+                Shutdown::Drain => assert_eq!((found, ran.load(Ordering::Relaxed)), (50, 50)),
+                _ => {
+                    assert!(ended.iter().all(|answer| matches!(answer, Err(LookupError::Closed))));
+                    assert_eq!(ran.load(Ordering::Relaxed), 1);
+                }
+            }
+            assert_eq!(queue.waiting(), 0);
+        });
+    }
+}
+
+#[test]
+fn a_queue_is_shared_by_sessions_and_each_task_runs_where_it_belongs() {
+    within_reason(|| {
+        let ((first, one), (second, two)) = (kept(), kept());
+        let (queue, log) = (SerialQueue::new(), Log::default());
+        queue.dispatch(&one, task(log.note("one"))).unwrap();
+        queue.dispatch(&two, task(log.note("two"))).unwrap();
+        queue.dispatch(&one, task(log.note("three"))).unwrap();
+        assert!(second.next().is_none());
+        first.run_all();
+        assert_eq!(log.taken(), ["one"]);
+        second.run_all();
+        assert_eq!(log.taken(), ["two"]);
+        first.run_all();
+        assert_eq!(log.taken(), ["three"]);
+    });
+}
+
+#[test]
+fn a_close_ends_what_keeps_a_queue_busy_and_then_runs_what_waits() {
+    for workers in [0, 1, 2] {
+        within_reason(move || {
+            let dispatcher: Arc<dyn TaskDispatcher> = match workers {
+                0 => Arc::new(InPlaceTaskDispatcher::default()),
+                _ => pool(workers),
+            };
+            let ((session, main), queue, log) = (session_on(dispatcher), SerialQueue::new(), Log::default());
+            // Nobody ever finishes it.
+            let never = define_parked(&main, "never", &["never"]);
+            let started = Arc::new(Latch::new());
+            let waits = {
+                let (session, main, queue, next, started) =
+                    (session.clone(), main.clone(), queue.clone(), log.note("next"), started.clone());
+                let ended = log.note("ended");
+                move || {
+                    session.dispatch(task(next).in_queue(&queue));
+                    started.open();
+                    let found = session.lookup(&order(&main), set(&session, &["never"]));
+                    assert!(matches!(found, Err(LookupError::Closed)), "{found:?}");
+                    ended();
+                }
+            };
+            let client = std::thread::spawn({
+                let (session, queue) = (session.clone(), queue.clone());
+                move || session.dispatch(task(waits).in_queue(&queue))
+            });
+            started.wait();
+            session.close().unwrap();
+            client.join().unwrap();
+            assert_eq!(log.taken(), ["ended", "next"]);
+            drop(never);
+        });
+    }
+}
+
+#[test]
+fn a_task_that_closes_its_session_leaves_its_turn_to_those_who_wait_for_it() {
+    for dispatcher in [pool(1) as Arc<dyn TaskDispatcher>, Arc::new(InPlaceTaskDispatcher::default())] {
+        within_reason(move || {
+            let ((session, _), queue, log) = (session_on(dispatcher), SerialQueue::new(), Log::default());
+            let closes = {
+                let (session, queue, next, closed) =
+                    (session.clone(), queue.clone(), log.note("next"), log.note("closed"));
+                move || {
+                    session.dispatch(task(next).in_queue(&queue));
+                    session.close().unwrap();
+                    closed();
+                }
+            };
+            let done = Arc::new(Latch::new());
+            let opens = done.clone();
+            session.dispatch(
+                task(move || {
+                    closes();
+                    opens.open();
+                })
+                .in_queue(&queue),
+            );
+            done.wait();
+            assert_eq!(log.taken(), ["next", "closed"]);
+        });
+    }
+}
+
+#[test]
+fn a_task_whose_turn_comes_on_a_foreign_thread_is_run_by_its_own_dispatcher() {
+    within_reason(|| {
+        let ((kept, other), queue, log) = (kept(), SerialQueue::new(), Log::default());
+        let in_place: Arc<dyn TaskDispatcher> = Arc::new(InPlaceTaskDispatcher::default());
+        queue.dispatch(&other, task(log.note("kept"))).unwrap();
+        queue.dispatch(&in_place, task(log.note("in place"))).unwrap();
+        // Whoever runs tasks for the first dispatcher knows nothing of the second.
+        kept.run_all();
+        assert_eq!(log.taken(), ["kept", "in place"]);
+    });
+}

@@ -1,0 +1,332 @@
+//! A hundred thousand units that need each other at random, some of which block, fail, panic or are removed, and eight clients that
+//! ask for them in every way, on pools of any size and limits. Everybody is told once, nobody hangs, every address is right.
+//!
+//! Long on purpose: `make stress`, or in one of its rounds, `cargo test --release -p protocol-tests --test stress -- --ignored`; under
+//! ThreadSanitizer `make stress-tsan`. `URUK_STRESS_SECONDS` says how long. A round that fails prints its seed, and `URUK_STRESS_SEED` repeats
+//! its graph, its pool and what its clients do, as far as the scheduler does.
+
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::Context;
+use std::time::{Duration, Instant};
+
+use protocol_tests::*;
+use uruk_core::sync::{Latch, Mutex};
+use uruk_core::{
+    DependenceGroup, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupRequest,
+    LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    ResourceTracker, SymbolFlagsMap, SymbolMap, SymbolName, TaskDispatcher, TaskPriority, shared_error,
+};
+use uruk_dispatch::WorkStealingTaskDispatcher;
+
+/// Units that need only each other; each cluster has one tracker.
+const CLUSTER: usize = 100;
+const CLIENTS: usize = 8;
+
+/// A small generator whose whole state is its seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn priority(&mut self) -> TaskPriority {
+        [TaskPriority::Idle, TaskPriority::Speculative, TaskPriority::Lazy, TaskPriority::Demanded]
+            [self.below(4)]
+    }
+}
+
+/// What one round shares.
+struct Round {
+    seed: u64,
+    units: usize,
+    names: Vec<SymbolName>,
+    session: ExecutionSession,
+    pool: Arc<WorkStealingTaskDispatcher>,
+    main: JitDylib,
+    /// By cluster; taken by whoever removes or defines it.
+    trackers: Vec<Mutex<ResourceTracker>>,
+    asked: AtomicUsize,
+    told: AtomicUsize,
+    right: AtomicUsize,
+    /// What should not have been; a panic in a unit or a handler would be told to nobody here.
+    wrong: Mutex<Vec<String>>,
+}
+
+/// The symbol of one place in the graph.
+struct Node {
+    round: Arc<Round>,
+    index: usize,
+    random: Random,
+}
+
+fn address_of(index: usize) -> u64 {
+    16 * (index as u64 + 1)
+}
+
+impl Node {
+    fn new(round: &Arc<Round>, index: usize) -> Self {
+        let random = Random(round.seed ^ (index as u64).wrapping_mul(0x2545_f491_4f6c_dd1d));
+        Self { round: round.clone(), index, random }
+    }
+
+    /// Up to three later units of the cluster, so that no needs lead back.
+    fn needs(&self) -> Vec<SymbolName> {
+        let mut random = Random(self.random.0 ^ 1);
+        let left = CLUSTER - 1 - self.index % CLUSTER;
+        let count = random.below(4).min(left);
+        (0..count).map(|_| self.round.names[self.index + 1 + random.below(left.min(20))].clone()).collect()
+    }
+
+    /// What has been found, if it can be depended on, is what its units said.
+    fn emit(&self, responsibility: MaterializationResponsibility, found: &LookupResult) {
+        self.round.check(found);
+        let name = &self.round.names[self.index];
+        let at = ExecutorSymbolDef::new(ExecutorAddr::new(address_of(self.index)), EXPORTED);
+        let addresses: SymbolMap = [(name.clone(), at)].into_iter().collect();
+        let resolved = match responsibility.notify_resolved(&addresses) {
+            Ok(resolved) => resolved,
+            // Removed meanwhile.
+            Err(refused) => return drop(refused.fail()),
+        };
+        let group = DependenceGroup {
+            symbols: std::iter::once(name.clone()).collect(),
+            dependencies: found.dependencies(),
+        };
+        if let Err(refused) = resolved.notify_emitted(vec![group]) {
+            refused.fail();
+        }
+    }
+
+    fn answer(
+        &self,
+        responsibility: MaterializationResponsibility,
+        answer: Result<LookupResult, LookupError>,
+    ) {
+        match answer {
+            Ok(found) => self.emit(responsibility, &found),
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
+    }
+}
+
+impl MaterializationUnit for Node {
+    fn name(&self) -> &str {
+        "node"
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        let symbols: SymbolFlagsMap =
+            std::iter::once((self.round.names[self.index].clone(), EXPORTED)).collect();
+        MaterializationInterface::new(symbols)
+    }
+
+    fn priority(&self) -> TaskPriority {
+        Random(self.random.0 ^ 2).priority()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        1024 * Random(self.random.0 ^ 3).below(3)
+    }
+
+    fn materialize(mut self: Box<Self>, responsibility: MaterializationResponsibility) {
+        let (session, main) = (self.round.session.clone(), self.round.main.clone());
+        let needs = LookupSet::required(self.needs());
+        match self.random.below(4000) {
+            0..=3 => resume_unwind(Box::new("on purpose")),
+            4..=7 => responsibility.fail(shared_error("on purpose")),
+            8 | 9 => drop(responsibility),
+            10..=59 => self.answer(responsibility, session.lookup(&order(&main), needs)),
+            60..=89 => {
+                let (told, answer) = (Arc::new(Latch::new()), Arc::new(Mutex::new(None)));
+                session.lookup_async(LookupRequest::new(order(&main), needs), {
+                    let (told, answer) = (told.clone(), answer.clone());
+                    move |found| {
+                        *answer.lock() = Some(found);
+                        told.open();
+                    }
+                });
+                session.blocking(|| told.wait()).expect("a thread can be had");
+                let answer = answer.lock().take().expect("it was told");
+                self.answer(responsibility, answer);
+            }
+            _ => {
+                let responsibility = responsibility.detach();
+                let request = LookupRequest::new(order(&main), needs).until_resolved();
+                session.lookup_async(request, move |answer| self.answer(responsibility.attach(), answer));
+            }
+        }
+    }
+
+    fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
+}
+
+impl Round {
+    /// Each symbol found is at its place; which one it is its name says.
+    fn check(&self, found: &LookupResult) {
+        for (name, definition) in found.iter() {
+            let index: usize = name.as_str()[1..].parse().expect("a name of ours");
+            if definition.address.value() != address_of(index) {
+                self.wrong.lock().push(format!("{name} at {:?}", definition.address));
+            }
+            // Relaxed, here and below: compared after the close, which all that counts has ended before.
+            self.right.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn hear(&self, answer: Result<LookupResult, LookupError>) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        match answer {
+            Ok(found) => self.check(&found),
+            // The graph has no cycle, and threads can be had.
+            Err(error @ (LookupError::WouldDeadlock { .. } | LookupError::Wait(_))) => {
+                self.wrong.lock().push(error.to_string());
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn define_cluster(self: &Arc<Self>, cluster: usize) {
+        let tracker = self.trackers[cluster].lock();
+        for index in cluster * CLUSTER..((cluster + 1) * CLUSTER).min(self.units) {
+            // Refused where somebody has defined it meanwhile.
+            drop(self.main.define_with_tracker(Box::new(Node::new(self, index)), &tracker));
+        }
+    }
+
+    fn remove_cluster(&self, cluster: usize) {
+        let removed = std::mem::replace(&mut *self.trackers[cluster].lock(), self.main.create_tracker());
+        removed.remove().expect("nothing refuses to go");
+    }
+
+    fn act(self: &Arc<Self>, random: &mut Random) {
+        let names: Vec<_> =
+            (0..=random.below(8)).map(|_| self.names[random.below(self.units)].clone()).collect();
+        let request = || LookupRequest::new(order(&self.main), LookupSet::required(names.clone()));
+        let asked = || self.asked.fetch_add(1, Ordering::Relaxed);
+        match random.below(64) {
+            0 => {
+                let cluster = random.below(self.trackers.len());
+                self.remove_cluster(cluster);
+                self.define_cluster(cluster);
+            }
+            1..=8 => {
+                let mut future = Box::pin(self.session.lookup_future(request()));
+                if random.below(2) == 0 {
+                    drop(future.as_mut().poll(&mut Context::from_waker(&waker())));
+                }
+            }
+            9..=12 => {
+                self.pool.wait_for_room(random.priority()).expect("a client is no worker");
+                asked();
+                let round = self.clone();
+                self.session.lookup_async(request(), move |answer| round.hear(answer));
+            }
+            13..=40 => {
+                asked();
+                let round = self.clone();
+                self.session.lookup_async(request(), move |answer| round.hear(answer));
+            }
+            41 => drop(self.pool.metrics()),
+            _ => {
+                asked();
+                self.hear(self.session.lookup(&order(&self.main), LookupSet::required(names)));
+            }
+        }
+    }
+}
+
+/// Runs one round; says how many answers were right.
+fn round(seed: u64, units: usize) -> usize {
+    let mut random = Random(seed);
+    let builder = WorkStealingTaskDispatcher::builder().workers(1 + random.below(4));
+    let mut builder = builder.stack_size_bytes(512 << 10).background_workers_max(random.below(4));
+    if random.below(2) == 0 {
+        builder = builder.memory_bytes_max(1024 * random.below(64));
+    }
+    if random.below(2) == 0 {
+        builder = builder.speculative_queue_max(random.below(64)).idle_queue_max(random.below(64));
+    }
+    let pool = Arc::new(builder.build().expect("a small pool"));
+    let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
+    let main = session.create_jit_dylib("main").expect("the first");
+    let round = Arc::new(Round {
+        seed,
+        units,
+        names: (0..units).map(|index| session.intern(&format!("s{index}"))).collect(),
+        trackers: (0..units.div_ceil(CLUSTER)).map(|_| Mutex::new(main.create_tracker())).collect(),
+        session,
+        pool,
+        main,
+        asked: AtomicUsize::new(0),
+        told: AtomicUsize::new(0),
+        right: AtomicUsize::new(0),
+        wrong: Mutex::default(),
+    });
+    (0..round.trackers.len()).for_each(|cluster| round.define_cluster(cluster));
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let (round, mut random) = (&round, Random(random.next()));
+            scope.spawn(move || {
+                for _ in 0..units / 32 {
+                    round.act(&mut random);
+                }
+            });
+        }
+    });
+    round.session.close().expect("nothing refuses to go");
+    assert_eq!(*round.wrong.lock(), [""; 0]);
+    let metrics = round.pool.metrics();
+    let ended = (metrics.threads, metrics.blocked, metrics.surplus, metrics.panicked);
+    assert_eq!((ended, metrics.queued.total(), metrics.running.total()), ((0, 0, 0, 0), 0, 0));
+    assert_eq!(round.asked.load(Ordering::Relaxed), round.told.load(Ordering::Relaxed));
+    round.right.load(Ordering::Relaxed)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Rounds until the time is over; one that hangs fails.
+fn hammer(limit: Duration, units: usize) {
+    let patience = Duration::from_secs(120 * number("URUK_PATIENCE").unwrap_or(1));
+    let begun = Instant::now();
+    let only = number("URUK_STRESS_SEED");
+    let mut right = 0;
+    for seed in only.unwrap_or(0).. {
+        let (send, receive) = mpsc::channel();
+        let runs = std::thread::spawn(move || send.send(round(seed, units)));
+        right += match receive.recv_timeout(patience) {
+            Ok(right) => right,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("URUK_STRESS_SEED={seed} does not end"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                panic!("URUK_STRESS_SEED={seed}: {:?}", runs.join().map(drop))
+            }
+        };
+        if only.is_some() || begun.elapsed() > limit {
+            break;
+        }
+    }
+    assert!(right > units / 10, "only {right} answers were right: nearly everything failed");
+}
+
+#[test]
+fn a_few_units_under_stress() {
+    hammer(Duration::from_secs(1), 2_000);
+}
+
+#[test]
+#[ignore = "as long as URUK_STRESS_SECONDS says; run by `make stress`"]
+fn stress_a_hundred_thousand_units() {
+    hammer(Duration::from_secs(number("URUK_STRESS_SECONDS").unwrap_or(60)), 100_000);
+}
