@@ -10,8 +10,10 @@
 #![cfg(uruk_shuttle)]
 
 mod common;
+mod scripted;
 
-use common::{Scripted, all_at, explore};
+use common::explore;
+use scripted::{Scripted, all_at};
 use shuttle::rand::{Rng, thread_rng};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};

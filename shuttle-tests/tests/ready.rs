@@ -19,9 +19,11 @@
 #![cfg(uruk_shuttle)]
 
 mod common;
+mod scripted;
 mod weakenings;
 
-use common::{Scripted, all_at, explore};
+use common::explore;
+use scripted::{Scripted, all_at};
 use shuttle::rand::{Rng, thread_rng};
 use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};

@@ -16,13 +16,15 @@
 #![cfg(uruk_shuttle)]
 
 mod common;
+mod scripted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-use common::{Scripted, all_at, explore};
+use common::explore;
+use scripted::{Scripted, all_at};
 use shuttle::rand::{Rng, thread_rng};
 use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Condvar, Mutex, thread};

@@ -436,7 +436,8 @@ fn chain(count: usize) -> (History, Vec<SymbolName>) {
             initializer: None,
             priority: TaskPriority::Demanded,
             number: None,
-            hints: Hints::default(),
+            hints: Default::default(),
+            serial_queue: None,
             by_task: false,
         };
         history.state.define(history.dylib, None, definition, 1, &mut effects).expect("new");

@@ -16,7 +16,7 @@ fn stealing(workers: usize) -> Arc<dyn TaskDispatcher> {
 
 fn in_rayon(threads: usize) -> Arc<dyn TaskDispatcher> {
     let pool = rayon_core::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-    Arc::new(RayonTaskDispatcher::in_pool(Arc::new(pool)).build())
+    Arc::new(RayonTaskDispatcher::in_pool(Arc::new(pool)).build().expect("the pool has a thread"))
 }
 
 #[test]

@@ -57,7 +57,6 @@ impl Scene {
             serial_queue: None,
             hints: Default::default(),
             priority: TaskPriority::Demanded,
-            hints: Default::default(),
             number: Some(number),
             by_task: false,
         };
@@ -181,7 +180,6 @@ fn a_unit_that_no_row_holds() {
             serial_queue: None,
             hints: Default::default(),
             priority: TaskPriority::Demanded,
-            hints: Default::default(),
             discarded: Vec::new(),
         });
     });

@@ -97,7 +97,6 @@ impl Harness {
             serial_queue: None,
             hints: Default::default(),
             priority: TaskPriority::Demanded,
-            hints: Default::default(),
             number: arrival.initializer.map(|_| arrival.unit as u64),
             by_task,
         }
