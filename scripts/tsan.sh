@@ -39,9 +39,12 @@ mkdir -p "$CARGO_TARGET_DIR"
 # `seize` frees what `papaya` has replaced once every reader that could see it has left: a reader leaves by a swap with
 # Release, the last one counts down with Release and frees behind fence(Acquire) (`Collector::leave`, `traverse`, `try_retire`).
 # Each freeing is ordered behind each read through that fence, which the sanitizer does not see. All its frees, and no
-# access of ours to what is alive, have these functions on their stacks.
+# access of ours to what is alive, have these functions on their stacks. An array that the table of names has outgrown
+# is counted: by the writer, and by what `seize` frees. Is the writer the last to let go of it, then it frees it, behind
+# the same fence.
 cat >"$suppressions" <<'EOF'
 race:seize::raw::collector::Collector
+race:alloc::sync::Arc<uruk_core::record::table::real::Array
 EOF
 export TSAN_OPTIONS="halt_on_error=1 suppressions=$suppressions ${TSAN_OPTIONS:-}"
 # The state machine alone runs on one thread, and so does what weighs a million symbols: no races, but minutes. A thousand

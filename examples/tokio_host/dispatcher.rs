@@ -87,8 +87,8 @@ struct Ticket {
 impl Ticket {
     fn honour(mut self) {
         let Some((task, _running)) = self.shared.take().and_then(Shared::take) else { return };
-        RUNS_TASK.set(true);
-        // A panic is caught by the runtime; the guard is dropped on the way.
+        let _inside = Inside::enter();
+        // A panic is caught by the runtime; the guards are dropped on the way.
         task.run();
     }
 }
@@ -114,11 +114,26 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        RUNS_TASK.set(false);
         let mut state = self.shared.state.lock();
         state.pending -= 1;
         if state.closed {
             self.shared.progressed.notify_all();
         }
+    }
+}
+
+/// This thread runs a task: a shutdown that it calls does not wait for that.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Self {
+        RUNS_TASK.set(true);
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        RUNS_TASK.set(false);
     }
 }

@@ -161,6 +161,28 @@ fn a_runtime_that_ends_first_fails_what_is_queued() {
     });
 }
 
+/// The ticket of what the task dispatches is dropped on the task's own thread.
+#[test]
+fn shutdown_from_a_task_that_dispatched_after_the_runtime_had_ended() {
+    within_reason(|| {
+        let runtime = runtime(1);
+        let dispatcher = Arc::new(TokioTaskDispatcher::new(runtime.handle().clone()));
+        let (inner, begun, ended) = (dispatcher.clone(), Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let (begins, waits) = (begun.clone(), ended.clone());
+        let task = Task::new("closes", TaskPriority::Demanded, move || {
+            begins.open();
+            waits.wait();
+            inner.dispatch(Task::new("dropped", TaskPriority::Demanded, || ())).unwrap();
+            inner.shutdown();
+        });
+        dispatcher.dispatch(task).unwrap();
+        begun.wait();
+        runtime.shutdown_background();
+        ended.open();
+        dispatcher.shutdown();
+    });
+}
+
 #[test]
 fn shutdown_from_a_task_and_from_outside() {
     within_reason(|| {
