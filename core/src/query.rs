@@ -32,6 +32,9 @@ pub struct LookupRequest {
     /// `materialize` it runs, or one of whose lookups it is answering; and it follows that unit's priority. A lookup on
     /// nobody's behalf leaves each unit it needs at [its own](crate::MaterializationUnit::priority). A thread that
     /// blocks in a lookup always demands.
+    ///
+    /// Speculative and idle lookups on no unit's behalf are refused with [`LookupError::Overloaded`] while the dispatcher has as much
+    /// of such work as it may; [`ExecutionSession::wait_for_room`] waits until it has less.
     pub priority: Option<TaskPriority>,
 }
 

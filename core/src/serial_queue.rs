@@ -212,7 +212,8 @@ impl State {
             label: task.keep_label(),
             priority: task.priority(),
             runs_when_refused: task.runs_when_refused(),
-            hints: task.hints(),
+            // The thread that runs it may have to run others.
+            hints: task.hints().leaf(false),
             dispatcher: dispatcher.clone(),
         };
         self.turn = Turn::Chosen { number, entry };

@@ -15,6 +15,7 @@ mod hand_on;
 pub(crate) mod holding;
 mod lock_holds;
 mod metrics;
+mod overload;
 mod queued_unit;
 mod ready;
 pub(crate) mod removal;
@@ -187,9 +188,12 @@ impl ExecutionSession {
         let LookupRequest { kind, order, symbols, required_state, deadline, priority } = request;
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let completion = self.judged(completion, deadline);
-        match self.search(kind, &order, symbols, required_state) {
-            Ok(mut search) => {
-                (search.aliases, search.priority) = (aliases, priority);
+        let search = self.search(kind, &order, symbols, required_state).and_then(|mut search| {
+            (search.aliases, search.priority) = (aliases, priority);
+            self.overloaded_by(&mut search).map_or(Ok(search), Err)
+        });
+        match search {
+            Ok(search) => {
                 let name = |position: usize| order[position].0.shared_name();
                 self.lodge(search, completion, name, expired)
             }

@@ -542,3 +542,48 @@ fn a_task_whose_turn_comes_on_a_foreign_thread_is_run_by_its_own_dispatcher() {
         assert_eq!(log.taken(), ["kept", "in place"]);
     });
 }
+
+#[test]
+fn a_unit_that_somebody_comes_to_wait_for_goes_before_those_that_came_earlier() {
+    within_reason(|| {
+        let (session, main) = session_on(pool(1));
+        let (queue, log) = (SerialQueue::new(), Log::default());
+        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let first = TestUnit::new("first", exported(&session, &["first"]), {
+            let (started, go_on) = (started.clone(), go_on.clone());
+            move |responsibility| {
+                started.open();
+                go_on.wait();
+                finish(responsibility);
+            }
+        });
+        main.define(first.in_queue(&queue).boxed()).unwrap();
+        let mut answers = vec![look_up_later(&session, request(&main, &["first"]))];
+        started.wait();
+        for name in ["one", "two", "three"] {
+            let runs = log.note(name);
+            let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
+                runs();
+                finish(responsibility);
+            });
+            let unit = unit.in_queue(&queue).with_priority(TaskPriority::Speculative);
+            main.define(unit.boxed()).unwrap();
+            answers.push(look_up_later(&session, request(&main, &[name])));
+        }
+        assert_eq!(queue.waiting(), 3);
+        let waits = std::thread::spawn({
+            let (session, main) = (session.clone(), main.clone());
+            move || session.lookup(&order(&main), set(&session, &["three"])).map(drop)
+        });
+        // The raise is a second ticket for the same work.
+        while queue.waiting() < 4 {
+            std::thread::yield_now();
+        }
+        go_on.open();
+        waits.join().unwrap().unwrap();
+        answers.into_iter().for_each(|answer| drop(answer.recv().unwrap().unwrap()));
+        session.close().unwrap();
+        assert_eq!(log.taken(), ["three", "one", "two"]);
+        assert_eq!(queue.waiting(), 0);
+    });
+}

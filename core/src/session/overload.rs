@@ -1,0 +1,23 @@
+//! Overload: who would bring about work in the background is refused while the dispatcher has enough of that.
+//!
+//! **Architecture Invariant:** what a claim needs is never refused. It would fail symbols, and what is in flight would wait for
+//! room that it has to make itself.
+
+use crate::protocol::lookup::Search;
+use crate::{LookupError, TaskPriority};
+
+use super::ExecutionSession;
+
+impl ExecutionSession {
+    /// Why a lookup may not start now, if so: it asks for no more than speculative or idle work, on behalf of no unit, of a
+    /// dispatcher that admits no more. One that would wait for nothing is let through.
+    pub(super) fn overloaded_by(&self, search: &mut Search) -> Option<LookupError> {
+        let priority = search.priority.filter(|&priority| priority < TaskPriority::Lazy)?;
+        let for_a_claim = search.asked_by.is_some() || !search.aliases.is_empty();
+        if for_a_claim || self.0.dispatcher.admits(priority, search.symbols.len()) {
+            return None;
+        }
+        let ends_at_once = self.transact(|state, _| state.ends_at_once(search));
+        (!ends_at_once).then_some(LookupError::Overloaded { priority })
+    }
+}
