@@ -25,7 +25,11 @@ pub(crate) struct Effects<P: Payload> {
     /// Units to materialize, each as a task.
     pub(crate) claimed: Vec<ClaimedUnit<P::Unit>>,
     /// Units that have become more urgent, and may need a ticket of their new priority.
-    pub(crate) raised: Vec<Arc<Ticketed>>,
+    #[expect(
+        clippy::box_collection,
+        reason = "rare, and effects are moved by every transaction that has some"
+    )]
+    pub(crate) raised: Option<Box<Vec<Arc<Ticketed>>>>,
     /// Tasks of the embedder.
     pub(crate) tasks: Vec<Task>,
     /// Queries that ended.
@@ -49,7 +53,7 @@ impl<P: Payload> Default for Effects<P> {
     fn default() -> Self {
         Self {
             claimed: Vec::new(),
-            raised: Vec::new(),
+            raised: None,
             tasks: Vec::new(),
             completed: SmallVec::new(),
             generations: Vec::new(),
@@ -66,7 +70,7 @@ impl<P: Payload> Default for Effects<P> {
 impl<P: Payload> Effects<P> {
     pub(crate) fn is_empty(&self) -> bool {
         self.claimed.is_empty()
-            && self.raised.is_empty()
+            && self.raised.is_none()
             && self.tasks.is_empty()
             && self.completed.is_empty()
             && self.generations.is_empty()

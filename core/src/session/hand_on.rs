@@ -8,7 +8,6 @@ use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Left
 use crate::protocol::urgency::Asker;
 use crate::query::Completion;
 use crate::task::Work;
-use crate::task::ticket::Ticketed;
 use crate::{
     JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, Task, TaskLabel, TaskPriority,
 };
@@ -69,7 +68,7 @@ impl ExecutionSession {
         if !claimed.is_empty() {
             self.enqueue_units(claimed, &mut coming);
         }
-        for ticket in raised.iter().filter_map(Ticketed::ticket) {
+        for ticket in raised.into_iter().flat_map(|raised| *raised).filter_map(|raised| raised.ticket()) {
             self.enqueue(ticket);
         }
         for task in tasks {

@@ -17,13 +17,12 @@ pub(super) fn unit_task(
     claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
     outstanding: Outstanding,
 ) -> Task {
-    let (priority, hints) = (claimed.priority, claimed.hints);
-    let (ticketed, queue) = (claimed.ticketed.clone(), claimed.serial_queue.clone());
-    let unit = Box::new(QueuedUnit(Some((claimed, outstanding))));
-    match ticketed {
-        None => queue.iter().fold(Task::of(priority, unit).with_hints(hints), Task::in_queue),
-        Some(ticketed) => ticketed.hold(unit),
+    if let Some(ticketed) = claimed.ticketed.clone() {
+        return ticketed.hold(Box::new(QueuedUnit(Some((claimed, outstanding)))));
     }
+    let (priority, hints, queue) = (claimed.priority, claimed.hints, claimed.serial_queue.clone());
+    let unit = Task::of(priority, Box::new(QueuedUnit(Some((claimed, outstanding))))).with_hints(hints);
+    queue.iter().fold(unit, Task::in_queue)
 }
 
 /// A claimed unit on its way to a worker. Dropping it unrun fails its symbols.
