@@ -47,6 +47,7 @@ use builder::{Held, Observer, Reporter};
 use deadline::Clock;
 use drain::{Drain, Wait};
 use lock_holds::HoldMeter;
+use queued_unit::QueuedUnit;
 
 pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
@@ -117,6 +118,7 @@ pub(crate) type Unit = Box<dyn MaterializationUnit>;
 
 impl Payload for Live {
     type Unit = Unit;
+    type Parcel = Box<QueuedUnit>;
     type Handler = Completion;
     type Generator = Arc<dyn DefinitionGenerator>;
     type Resource = Box<dyn Resource>;

@@ -111,7 +111,7 @@ impl<P: Payload> SessionState<P> {
             let (dylib, unit) = (dylib_name.clone(), unit_name.clone());
             self.observe(effects, || EventKind::Claimed { dylib, unit });
         }
-        effects.claimed.push(ClaimedUnit {
+        effects.claimed.push(P::Parcel::from(ClaimedUnit {
             unit,
             discarded: discarded.into(),
             claim,
@@ -126,7 +126,7 @@ impl<P: Payload> SessionState<P> {
             serial_queue,
             hints,
             losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
-        });
+        }));
     }
 
     /// Asked by a claimed unit that is about to start: gives it back if it shall.

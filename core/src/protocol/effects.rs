@@ -23,7 +23,7 @@ use super::waiting_on::Discarded;
 #[must_use = "effects that are not handed on leave queries waiting for ever"]
 pub(crate) struct Effects<P: Payload> {
     /// Units to materialize, each as a task.
-    pub(crate) claimed: Vec<ClaimedUnit<P::Unit>>,
+    pub(crate) claimed: SmallVec<[P::Parcel; 1]>,
     /// Units that have become more urgent, and may need a ticket of their new priority.
     #[expect(
         clippy::box_collection,
@@ -52,7 +52,7 @@ pub(crate) struct Effects<P: Payload> {
 impl<P: Payload> Default for Effects<P> {
     fn default() -> Self {
         Self {
-            claimed: Vec::new(),
+            claimed: SmallVec::new(),
             raised: None,
             tasks: Vec::new(),
             completed: SmallVec::new(),

@@ -85,7 +85,7 @@ use close::Stage;
 use define::WaitingUnit;
 use demand::Losses;
 use dylib::Dylib;
-use effects::Effects;
+use effects::{ClaimedUnit, Effects};
 use fail::{FailureRecord, Fallen};
 use generate::Generator;
 use ids::{ClaimId, DylibId, FailureId, GeneratorId, QueryId, RowId, TrackerId, UnitId};
@@ -104,6 +104,8 @@ use waits_for::WaitsFor;
 pub(crate) trait Payload {
     /// Provides definitions.
     type Unit;
+    /// A claimed unit in the form in which it is handed on: made where it is claimed, and not moved any more.
+    type Parcel: From<ClaimedUnit<Self::Unit>>;
     /// Is told when a query ends.
     type Handler;
     /// Provides units.

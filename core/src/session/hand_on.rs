@@ -4,16 +4,14 @@ use smallvec::SmallVec;
 
 use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
-use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
+use crate::protocol::effects::{Completed, Effects, Generation, Leftover};
 use crate::protocol::urgency::Asker;
 use crate::query::Completion;
 use crate::task::Work;
-use crate::{
-    JitDylib, LookupError, LookupResult, MaterializationUnit, SessionError, Task, TaskLabel, TaskPriority,
-};
+use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, TaskPriority};
 
 use super::drain::{Coming, Outstanding};
-use super::queued_unit::unit_task;
+use super::queued_unit::QueuedUnit;
 use super::{ExecutionSession, Live, frame, holding};
 use crate::sync::Arc;
 
@@ -154,18 +152,14 @@ impl ExecutionSession {
     }
 
     /// The same for claimed units, a batch at a time.
-    fn enqueue_units(
-        &self,
-        claimed: Vec<ClaimedUnit<Box<dyn MaterializationUnit>>>,
-        coming: &mut Coming<'_>,
-    ) {
+    fn enqueue_units(&self, claimed: SmallVec<[Box<QueuedUnit>; 1]>, coming: &mut Coming<'_>) {
         if let [_] = claimed[..] {
-            return claimed.into_iter().for_each(|claimed| self.enqueue(unit_task(claimed, coming.next())));
+            return claimed.into_iter().for_each(|unit| self.enqueue(unit.into_task(coming.next())));
         }
         let mut left = claimed.len();
         let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
-        for claimed in claimed {
-            let task = unit_task(claimed, coming.next());
+        for unit in claimed {
+            let task = unit.into_task(coming.next());
             match task.serial_queue() {
                 // Its turn may not have come.
                 Some(_) => self.enqueue(task),

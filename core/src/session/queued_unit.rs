@@ -6,34 +6,49 @@ use crate::responsibility::Duty;
 use crate::sync::{Arc, weakened};
 use crate::task::Work;
 use crate::task::ticket::Ticketed;
-use crate::{FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskLabel, leaf};
+use crate::{FailureCause, JitDylib, SessionError, SymbolName, Task, TaskLabel, leaf};
 
 use super::drain::Outstanding;
 use super::hand_on::run_soon;
-use super::{ExecutionSession, frame, holding};
-
-/// What the dispatcher is given: the unit itself, or a ticket for it.
-pub(super) fn unit_task(
-    claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
-    outstanding: Outstanding,
-) -> Task {
-    if let Some(ticketed) = claimed.ticketed.clone() {
-        return ticketed.hold(Box::new(QueuedUnit(Some((claimed, outstanding)))));
-    }
-    let (priority, hints, queue) = (claimed.priority, claimed.hints, claimed.serial_queue.clone());
-    let unit = Task::of(priority, Box::new(QueuedUnit(Some((claimed, outstanding))))).with_hints(hints);
-    queue.iter().fold(unit, Task::in_queue)
-}
+use super::{ExecutionSession, Unit, frame, holding};
 
 /// A claimed unit on its way to a worker. Dropping it unrun fails its symbols.
-struct QueuedUnit(
-    /// Taken when it runs. The count tells of the task until the unit has run, or its symbols have failed.
-    Option<(ClaimedUnit<Box<dyn MaterializationUnit>>, Outstanding)>,
-);
+///
+/// It is made when the unit is claimed, under the session lock, and from there to its start only a pointer to it moves.
+pub(crate) struct QueuedUnit {
+    /// Taken when it runs.
+    claimed: Option<ClaimedUnit<Unit>>,
+    /// Counts the task from when it is made until the unit has run, or its symbols have failed.
+    outstanding: Option<Outstanding>,
+}
+
+impl From<ClaimedUnit<Unit>> for Box<QueuedUnit> {
+    fn from(claimed: ClaimedUnit<Unit>) -> Self {
+        Self::new(QueuedUnit { claimed: Some(claimed), outstanding: None })
+    }
+}
+
+impl QueuedUnit {
+    /// What the dispatcher is given: the unit itself, or a ticket for it.
+    pub(super) fn into_task(mut self: Box<Self>, outstanding: Outstanding) -> Task {
+        self.outstanding = Some(outstanding);
+        let claimed = self.claimed.as_ref().expect("a unit that was just claimed has not run");
+        let (priority, hints) = (claimed.priority, claimed.hints);
+        let (ticketed, queue) = (claimed.ticketed.clone(), claimed.serial_queue.clone());
+        match ticketed {
+            None => queue.iter().fold(Task::of(priority, self).with_hints(hints), Task::in_queue),
+            Some(ticketed) => ticketed.hold(self),
+        }
+    }
+
+    fn take(&mut self) -> Option<(ClaimedUnit<Unit>, Outstanding)> {
+        self.claimed.take().zip(self.outstanding.take())
+    }
+}
 
 impl Work for QueuedUnit {
     fn label(&self) -> &str {
-        self.0.as_ref().map_or("", |(claimed, _)| claimed.unit_name.as_str())
+        self.claimed.as_ref().map_or("", |claimed| claimed.unit_name.as_str())
     }
 
     fn keep_label(&self) -> TaskLabel {
@@ -45,18 +60,18 @@ impl Work for QueuedUnit {
     }
 
     fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
-        let Some((_, outstanding)) = &self.0 else { return Box::new(Err) };
+        let Some(outstanding) = &self.outstanding else { return Box::new(Err) };
         let session = outstanding.session().clone();
         Box::new(move |task| session.offer(task).map(|()| session.run_ready()))
     }
 
     fn waits_for_turn(&self, waits: bool) {
-        self.0.iter().for_each(|(_, outstanding)| outstanding.waits_for_turn(waits));
+        self.outstanding.iter().for_each(|outstanding| outstanding.waits_for_turn(waits));
     }
 
     /// Runs the unit, and then, when it is counted no more, what was left to this thread meanwhile.
     fn run(mut self: Box<Self>) {
-        let Some((claimed, outstanding)) = self.0.take() else { return };
+        let Some((claimed, outstanding)) = self.take() else { return };
         materialize(claimed, outstanding);
         crate::in_place::run_ready();
     }
@@ -64,7 +79,7 @@ impl Work for QueuedUnit {
 
 impl Drop for QueuedUnit {
     fn drop(&mut self) {
-        let Some((claimed, outstanding)) = self.0.take() else { return };
+        let Some((claimed, outstanding)) = self.take() else { return };
         run_soon(self.keep_label(), move || {
             let session = outstanding.session();
             let (unit, _, mut duty) = session.duty_of(claimed);
@@ -79,7 +94,7 @@ impl Drop for QueuedUnit {
 
 /// Runs a unit, unless nobody wants it any more: then it goes back to its rows. Should it be less urgent than it was when
 /// it was dispatched, it is dispatched again.
-fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: Outstanding) {
+fn materialize(claimed: ClaimedUnit<Unit>, outstanding: Outstanding) {
     let session = outstanding.session();
     if weakened("withdraw::decides_before_it_gives_back")
         && !session.transact(|state, _| state.is_wanted(&claimed))
@@ -124,13 +139,10 @@ fn materialize(claimed: ClaimedUnit<Box<dyn MaterializationUnit>>, outstanding: 
 }
 
 /// Dispatches a unit anew that was demanded when it was dispatched, and is not any more.
-fn begin_later(
-    claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
-    ticketed: &Arc<Ticketed>,
-    outstanding: Outstanding,
-) {
+fn begin_later(claimed: ClaimedUnit<Unit>, ticketed: &Arc<Ticketed>, outstanding: Outstanding) {
     let session = outstanding.session().clone();
-    let ticket = ticketed.hold(Box::new(QueuedUnit(Some((claimed, outstanding)))));
+    let ticket =
+        ticketed.hold(Box::new(QueuedUnit { claimed: Some(claimed), outstanding: Some(outstanding) }));
     // A dispatcher that takes no more tasks still runs those it has.
     if let Err(refused) = session.offer(ticket) {
         refused.run();
@@ -140,10 +152,7 @@ fn begin_later(
 
 impl ExecutionSession {
     /// Takes a claimed unit apart: the unit, what it is to `discard`, and the duty for its symbols.
-    fn duty_of(
-        &self,
-        claimed: ClaimedUnit<Box<dyn MaterializationUnit>>,
-    ) -> (Box<dyn MaterializationUnit>, Box<[SymbolName]>, Duty) {
+    fn duty_of(&self, claimed: ClaimedUnit<Unit>) -> (Unit, Box<[SymbolName]>, Duty) {
         let ClaimedUnit {
             unit, discarded, claim, dylib, dylib_name, unit_name, symbols, initializer, ..
         } = claimed;

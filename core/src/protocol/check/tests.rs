@@ -20,6 +20,7 @@ enum Numbers {}
 
 impl Payload for Numbers {
     type Unit = u32;
+    type Parcel = crate::protocol::effects::ClaimedUnit<u32>;
     type Handler = u32;
     type Generator = u32;
     type Resource = u32;

@@ -19,7 +19,7 @@ impl Harness {
         self.compare_dylibs();
         self.compare_definitions();
         self.compare_outcomes(effects.completed.into_vec(), std::mem::take(&mut news.ended));
-        self.compare_claimed(effects.claimed, std::mem::take(&mut news.claimed));
+        self.compare_claimed(effects.claimed.into_vec(), std::mem::take(&mut news.claimed));
         self.compare_asked(effects.generations, std::mem::take(&mut news.asked));
         let unheard = self.compare_leftovers(effects.leftovers, &news);
         let gone: BTreeSet<_> = effects.initializers_gone.iter().map(|number| *number as usize).collect();

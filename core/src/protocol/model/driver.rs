@@ -19,6 +19,7 @@ pub(super) enum Integers {}
 
 impl Payload for Integers {
     type Unit = usize;
+    type Parcel = crate::protocol::effects::ClaimedUnit<usize>;
     type Handler = usize;
     type Generator = usize;
     type Resource = usize;
