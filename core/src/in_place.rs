@@ -24,6 +24,9 @@ use tasks::{Beneath, Counted, Tasks};
 /// A task runs on the thread that dispatched it, before that thread's outermost call into the session
 /// returns.
 ///
+/// One that had to wait for its turn in a [`SerialQueue`](crate::SerialQueue) runs on the thread whose task handed over to it, which may be
+/// another; it may then lie above a blocked unit that it needs, and is told so.
+///
 /// Source: ORC `InPlaceTaskDispatcher`, which recurses.
 #[derive(Debug, Default)]
 pub struct InPlaceTaskDispatcher {
