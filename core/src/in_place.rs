@@ -40,6 +40,13 @@ const IN_PLACE_WAIT_DEPTH_MAX: usize = 256;
 #[derive(Default)]
 struct InPlaceThread {
     queue: VecDeque<Queued>,
+    /// What the thread deferred by itself: tasks that dispatchers have refused or dropped. After the queue, and not inside a
+    /// task.
+    deferred: VecDeque<Queued>,
+    /// Guards of [`hold_back_all`].
+    held_back: usize,
+    /// Dispatchers that were not told to run their tasks meanwhile.
+    owed: Vec<Arc<dyn TaskDispatcher>>,
     /// Loops of this thread that are running tasks right now, outermost first.
     depth: usize,
     /// The tasks running on this thread, outermost first.
@@ -142,18 +149,41 @@ pub(crate) fn defer_refused(refused: Task) {
     });
 }
 
-/// Runs the thread's queue, unless a loop further out does so anyway, or the end of the task that runs here will: what a
-/// dispatcher of threads has refused runs no more inside a call of that task than what an in-place one has queued.
+/// Runs the thread's queue, unless a loop further out does so anyway.
+///
+/// What was deferred waits for the end of the task that runs here, if any: what a dispatcher of threads has refused runs
+/// inside no call of that task.
 pub(crate) fn run_ready() {
-    if with(|thread| thread.depth > 0 || thread.queue.is_empty()).unwrap_or(true)
-        || crate::session::frame::is_inside_any()
-    {
+    let (owes, queued, deferred) = with(|thread| {
+        let outermost = thread.depth == 0;
+        let owes = thread.held_back == 0 && !thread.owed.is_empty();
+        (owes, outermost && !thread.queue.is_empty(), outermost && !thread.deferred.is_empty())
+    })
+    .unwrap_or_default();
+    if owes {
+        pay_owed();
+    }
+    if !queued && !deferred {
+        return;
+    }
+    let inside = crate::session::frame::is_inside_any();
+    if inside && !queued {
         return;
     }
     let _level = Level::enter();
-    while let Some(queued) = next() {
+    while let Some(queued) = if inside { next_queued() } else { next() } {
         run(queued);
     }
+    pay_owed();
+}
+
+/// Tells the dispatchers that were held back.
+fn pay_owed() {
+    let owed = with(|thread| match thread.held_back {
+        0 => std::mem::take(&mut thread.owed),
+        _ => Vec::new(),
+    });
+    owed.into_iter().flatten().for_each(|dispatcher| dispatcher.run_ready());
 }
 
 /// Runs this thread's queue from inside whatever runs on it, until the latch is open or nothing is left.
@@ -166,7 +196,7 @@ pub(crate) fn run_until(latch: &Latch) -> Result<(), WaitError> {
 
 /// The same for as long as `goes_on` says.
 pub(crate) fn run_while(goes_on: impl Fn() -> bool) -> Result<(), WaitError> {
-    if with(|thread| thread.queue.is_empty()).unwrap_or(true) {
+    if with(|thread| thread.queue.is_empty() && thread.deferred.is_empty()).unwrap_or(true) {
         return Ok(());
     }
     let _level = Level::nest()?;
@@ -183,17 +213,57 @@ pub(crate) fn hold_back() -> impl Drop {
     Level::enter()
 }
 
+/// The same, and keeps dispatchers from being told to run theirs; [`run_ready`] tells them afterwards.
+///
+/// For a thread that is counted as a task and in no frame: a handler that runs above it, and closes the session, would wait
+/// for it for ever.
+pub(crate) fn hold_back_all() -> impl Drop {
+    with(|thread| thread.held_back += 1);
+    HeldBack { _level: Level::enter() }
+}
+
+struct HeldBack {
+    _level: Level,
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        with(|thread| thread.held_back -= 1);
+    }
+}
+
+/// Whether dispatchers are held back; `dispatcher` is told later then.
+pub(crate) fn owes(dispatcher: &Arc<dyn TaskDispatcher>) -> bool {
+    with(|thread| {
+        let held_back = thread.held_back > 0;
+        if held_back && !thread.owed.iter().any(|owed| Arc::ptr_eq(owed, dispatcher)) {
+            thread.owed.push(dispatcher.clone());
+        }
+        held_back
+    })
+    .unwrap_or(false)
+}
+
 fn enqueue(queued: Queued) {
     enqueue_all(std::iter::once(queued));
 }
 
 fn enqueue_all(mut queued: impl Iterator<Item = Queued>) {
-    with(|thread| thread.queue.extend(&mut queued));
+    with(|thread| {
+        queued.by_ref().for_each(|queued| match queued.counted {
+            Some(_) => thread.queue.push_back(queued),
+            None => thread.deferred.push_back(queued),
+        });
+    });
     // Left over while the thread is torn down: no loop will come, and nothing of ours is beneath but that.
     queued.for_each(run);
 }
 
 fn next() -> Option<Queued> {
+    with(|thread| thread.queue.pop_front().or_else(|| thread.deferred.pop_front())).flatten()
+}
+
+fn next_queued() -> Option<Queued> {
     with(|thread| thread.queue.pop_front()).flatten()
 }
 

@@ -284,15 +284,40 @@ impl Shared {
     /// Runs a task at the bottom of this thread's stack, as far as we are concerned; says whether it panicked.
     fn run(&self, task: Task, who: Who) -> bool {
         let label = task.keep_label();
-        let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
         let _entry = Entry::enter(self, Beneath::Task(who));
-        let Err(message) = span.in_scope(|| worker::catch(|| task.run())) else { return false };
-        tracing::error!(
-            task = &*label,
-            message,
-            "a task panicked; what it owned has failed, the dispatcher goes on"
-        );
+        let traced = || {
+            // Subscribers are code of the embedder as well.
+            let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
+            span.in_scope(|| task.run());
+        };
+        let Err(message) = worker::catch(traced) else { return false };
+        let tell = || {
+            tracing::error!(
+                task = &*label,
+                message,
+                "a task panicked; what it owned has failed, the dispatcher goes on"
+            );
+        };
+        // Who panics over that cannot be told of it.
+        let _ = worker::catch(tell);
         true
+    }
+
+    /// Starts a spare for what is queued if nobody is left to run it, and gives all of it up if none can be started.
+    ///
+    /// Each dispatch has tried already; this is for tasks whose dispatch relied on the attempt of another thread.
+    fn settle(self: &Arc<Self>) {
+        let Some(orders) = self.board.lock().call_if_deserted() else { return };
+        if !self.follow(orders) {
+            self.give_up_queued();
+        }
+    }
+
+    fn give_up_queued(&self) {
+        while let Some(task) = { self.board.lock().take_back() } {
+            give_up(task);
+            self.gate.leave();
+        }
     }
 
     fn dispatch(self: &Arc<Self>, tasks: &mut Vec<Task>) {
@@ -342,10 +367,7 @@ impl Shared {
         let inside = here::is_inside_task_of(self);
         let wait = || if inside { self.gate.wait_for_others() } else { self.gate.wait_for_all() };
         if self.blocking(wait).is_err() {
-            while let Some(task) = { self.board.lock().take_back() } {
-                give_up(task);
-                self.gate.leave();
-            }
+            self.give_up_queued();
             wait();
         }
         if !inside {
@@ -381,6 +403,11 @@ impl TaskDispatcher for RayonTaskDispatcher {
 
     fn dispatch_all(&self, tasks: &mut Vec<Task>) {
         self.shared.dispatch(tasks);
+    }
+
+    /// Gives up what is queued if spares were refused and nobody is left to run it.
+    fn run_ready(&self) {
+        self.shared.settle();
     }
 
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {

@@ -74,6 +74,13 @@ fn no_snapshot_of_a_random_run_shows_more_threads_than_the_bound() {
             }
             trees.iter().for_each(|done| done.wait());
         }
+        // A tree may be done before all of it is: a closed pool would refuse what is left to breed.
+        while {
+            let metrics = pool.metrics();
+            metrics.running.total() + metrics.queued.total() > 0
+        } {
+            thread::yield_now();
+        }
         // Relaxed: as above.
         stop.store(true, Ordering::Relaxed);
         assert!(watcher.join().unwrap() > workers, "nothing blocked while somebody looked");

@@ -21,6 +21,7 @@
 //! | `publish::version_stays`: the gate opens as it was before | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 //! | `publish::closes_without_fence`: records may change ahead of the closing | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
 //! | `publish::reads_without_fence`: the second look at the gate may come ahead of the records | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
+//! | `publish::fills_without_fence`: what is defined anew may be seen ahead of the closing by which another thread made room for it | `core/src/record/slot.rs` | `another_thread_defines_anew` |
 //! | `publish::looks_once`: a reader does not look at the gate again | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 //! | `publish::opens_unordered`: the gate may be seen open ahead of what changed | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
 #![cfg(uruk_loom)]
@@ -171,6 +172,32 @@ fn a_thread_that_was_told_the_new_address_is_not_told_the_old_one() {
         let first = rank(stage.lookup(&names[0]));
         let second = rank(stage.lookup(&names[0]));
         assert!(first <= second, "told {first}, then {second}");
+        changer.join().expect("no panic");
+    });
+}
+
+/// ```text
+///  main: look both up       one thread: remove both ─▶ another: define both anew
+/// ```
+#[test]
+fn another_thread_defines_anew() {
+    model_within(PREEMPTIONS, || {
+        let stage = Stage::new();
+        let names = names(&stage);
+        make_ready(&stage, &names, 1);
+        let changer = thread::spawn({
+            let (stage, names) = (stage.clone(), names.clone());
+            move || {
+                let remover = thread::spawn({
+                    let (stage, names) = (stage.clone(), names.clone());
+                    move || stage.dylib.remove(&names).expect("nobody materializes them")
+                });
+                remover.join().expect("no panic");
+                make_ready(&stage, &names, 2);
+            }
+        });
+        let told = both(&stage, &names);
+        assert!([Ok([1; 2]), Ok([2; 2]), Err(())].contains(&told), "told {told:?}");
         changer.join().expect("no panic");
     });
 }

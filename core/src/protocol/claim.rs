@@ -189,6 +189,11 @@ impl<P: Payload> SessionState<P> {
         } = claimed;
         let discarded = discarded.into();
         let rows = self.rows_of_claim(claim);
+        if self.urgency.is_tracked {
+            // The loss of what needed it may not have been followed yet, and what it has asked for is needed no more either.
+            let steps = self.lower_claim(claim, None, effects);
+            self.count_steps(steps);
+        }
         self.claims.remove(claim);
         self.returned += 1;
         self.observe(effects, || EventKind::Returned { unit: name.clone() });

@@ -11,7 +11,7 @@
 //! that whoever has read a mixture of two definitions is told.
 
 use crate::protocol::ids::{DylibId, Id, RowId};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::weakened;
 use crate::{ExecutorAddr, SymbolFlags};
 
@@ -37,6 +37,12 @@ pub(super) fn fits(identity: u64, definition: &RecordedDefinition) -> bool {
 pub(super) fn fill([name, row, dylib, address]: &Slot, identity: u64, definition: &RecordedDefinition) {
     let RecordedDefinition { dylib: id, row: row_id, address: at, flags, .. } = *definition;
     let place = u64::from(id.index()) << FLAG_BITS | u64::from(flags.bits());
+    // ordering[record-change]: Release fence. Pairs with the Acquire fence in `read`; whoever sees any of the words below sees
+    // that the gate was closed since its first look, even if another thread cleared the slot. Model:
+    // loom-tests/tests/publish.rs.
+    if !weakened("publish::fills_without_fence") {
+        fence(Ordering::Release);
+    }
     // Relaxed: the name makes them seen; and a change, which nobody may trust, is told by the gate.
     row.store(pack(row_id), Ordering::Relaxed);
     dylib.store(u64::from(id.generation()) << 32 | place, Ordering::Relaxed);

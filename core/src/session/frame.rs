@@ -79,7 +79,7 @@ fn run_in_frame<R>(
     let Some(Frame { on_behalf_of, dropped, .. }) = frame else { return (result, 0, None) };
     let failed = dropped.len();
     // The task is still counted, and in no frame: what this brings about runs after it.
-    let _held_back = (failed > 0).then(crate::in_place::hold_back);
+    let _held_back = (failed > 0).then(crate::in_place::hold_back_all);
     for mut duty in dropped {
         duty.fail(match &result {
             Err(message) => FailureCause::Panicked(message.clone()),

@@ -40,6 +40,9 @@ impl ExecutionSession {
 
     /// Lets this thread run what it was left with, if nothing of ours is beneath.
     pub(super) fn run_ready(&self) {
+        if crate::in_place::owes(&self.0.dispatcher) {
+            return;
+        }
         self.0.dispatcher.run_ready();
         crate::in_place::run_ready();
     }

@@ -109,7 +109,7 @@ fn materialize(claimed: ClaimedUnit<Unit>, outstanding: Outstanding) {
         true => claimed,
         false => {
             // The task is counted, and in no frame yet.
-            let held_back = crate::in_place::hold_back();
+            let held_back = crate::in_place::hold_back_all();
             let begun = session.transact(|state, effects| state.begin(claimed, here, effects));
             drop(held_back);
             match begun {

@@ -50,7 +50,7 @@ impl ExecutionSession {
         holds: impl FnOnce(&R) -> bool,
     ) -> (R, Option<RemovalTask>) {
         // A handler that runs here may close the session: not between the count and the frame of the removal.
-        let held_back = crate::in_place::hold_back();
+        let held_back = crate::in_place::hold_back_all();
         let (result, left, removal) = self.transact(|state, effects| {
             let result = operation(state, effects);
             let condemnations = state.condemnations();

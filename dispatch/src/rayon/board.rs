@@ -200,6 +200,23 @@ impl Board {
         self.metrics.spares -= 1;
         self.metrics.started_threads -= 1;
         self.metrics.refused_threads += 1;
+        self.is_attended()
+    }
+
+    /// Something is queued, no ticket will come to it, and no spare is there: calls one.
+    pub(super) fn call_if_deserted(&mut self) -> Option<Orders> {
+        let deserted = self.waiting() > 0 && !self.is_attended();
+        deserted.then(|| {
+            self.idle += 1;
+            self.called += 1;
+            self.metrics.spares += 1;
+            self.metrics.started_threads += 1;
+            Orders { tickets: 0, call: Call::Start }
+        })
+    }
+
+    /// Whether a spare is there, or a thread of the host that is not blocked here.
+    fn is_attended(&self) -> bool {
         self.idle + self.serving > 0 || self.blocked_of_host < self.host_threads
     }
 

@@ -1,6 +1,8 @@
 //! A close beside threads that are no tasks of the session: what they hold in their hands is finished first. And
 //! dispatchers that drop tasks, or panic over them: what follows is handed on all the same.
 
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
@@ -281,6 +283,82 @@ fn a_resource_that_closes_the_session_is_not_waited_for_by_that_close() {
             tracker.add_resource(Box::new(slow)).unwrap();
             removal(&main, tracker).unwrap();
             assert!(session.create_jit_dylib("late").is_err());
+        }
+    });
+}
+
+thread_local! {
+    static OWN: RefCell<VecDeque<Task>> = RefCell::default();
+    static RUNS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has no threads, and runs a thread's tasks when it is told to.
+#[derive(Debug)]
+struct WhenTold;
+
+impl WhenTold {
+    fn run_while(&self, goes_on: impl Fn() -> bool) {
+        while goes_on()
+            && let Some(task) = OWN.with_borrow_mut(VecDeque::pop_front)
+        {
+            task.run();
+        }
+    }
+}
+
+impl TaskDispatcher for WhenTold {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        OWN.with_borrow_mut(|own| own.push_back(task));
+        Ok(())
+    }
+
+    fn run_ready(&self) {
+        if !RUNS.replace(true) {
+            self.run_while(|| true);
+            RUNS.set(false);
+        }
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        self.run_while(|| !latch.is_open());
+        latch.wait();
+        Ok(())
+    }
+
+    fn shutdown(&self) {
+        self.run_while(|| true);
+    }
+}
+
+/// The handler ran between the count of the removal and its frame, and waited for it.
+#[test]
+fn a_handler_of_what_a_removal_fails_may_close_the_session() {
+    within_reason(|| {
+        for dispatcher in
+            [Arc::new(WhenTold) as Arc<dyn TaskDispatcher>, Arc::<InPlaceTaskDispatcher>::default()]
+        {
+            let session = ExecutionSession::builder().dispatcher(dispatcher).build();
+            let main = session.create_jit_dylib("main").unwrap();
+            let tracker = main.create_tracker();
+            let goes_on = Arc::new(Latch::new());
+            goes_on.open();
+            let quick = Slow { begun: Arc::new(Latch::new()), goes_on, closes: None };
+            tracker.add_resource(Box::new(quick)).unwrap();
+            let (parks, parked) = mpsc::channel();
+            let unit = TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+                parks.send(responsibility.detach()).unwrap();
+            });
+            main.define_with_tracker(unit.boxed(), &tracker).unwrap();
+            let (told, tells) = mpsc::channel();
+            let inner = session.clone();
+            session.lookup_async(request(&main, &["a"]), move |answer| {
+                assert!(answer.is_err());
+                inner.close().unwrap();
+                told.send(()).unwrap();
+            });
+            let _parked = parked.recv().unwrap();
+            tracker.remove().unwrap();
+            tells.try_recv().expect("the handler has run, and the close has returned");
         }
     });
 }

@@ -1,7 +1,10 @@
 //! The in-place dispatcher, and sessions on plain threads.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use protocol_tests::*;
@@ -11,6 +14,7 @@ use uruk_core::{
     LookupRequest, LookupResult, LookupSet, MaterializationResponsibility, ResolvedResponsibility,
     SymbolName, Task, TaskDispatcher, TaskPriority, shared_error, symbol_aliases,
 };
+use uruk_dispatch::WorkStealingTaskDispatcher;
 
 #[test]
 fn handlers_run_after_the_unit_and_not_inside_it() {
@@ -343,4 +347,24 @@ fn a_dispatcher_that_refuses_fails_the_symbols_and_every_handler_is_told() {
         let blocking = session.lookup_symbol(&order(&main), &session.intern("c"));
         assert_eq!(blocking.is_ok(), allowed >= 3);
     }
+}
+
+/// A session in place is used inside a task of another session: that one's tasks end later, this one's run at once.
+#[test]
+fn a_session_inside_a_task_of_another_answers_at_once() {
+    within_reason(|| {
+        let pool = WorkStealingTaskDispatcher::builder().workers(1).build().unwrap();
+        let outer = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
+        let (tells, told) = mpsc::channel();
+        outer.dispatch(Task::new("outer", TaskPriority::Demanded, move || {
+            let (inner, main) = session();
+            define_simple(&main, "unit", &["a", "b"]);
+            let (answers, answer) = mpsc::channel();
+            inner.lookup_async(request(&main, &["a"]), move |found| answers.send(found.is_ok()).unwrap());
+            let mut future = pin!(inner.lookup_future(request(&main, &["b"])));
+            let polled = future.as_mut().poll(&mut Context::from_waker(&waker()));
+            tells.send((answer.try_recv(), matches!(polled, Poll::Ready(Ok(_))))).unwrap();
+        }));
+        assert_eq!(told.recv().unwrap(), (Ok(true), true));
+    });
 }
