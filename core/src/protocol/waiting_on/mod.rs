@@ -122,9 +122,9 @@ pub(crate) struct Counters {
 /// Memory that a forest no longer needs. Giving it back to the system may take long.
 #[derive(Debug)]
 pub(crate) struct Discarded<P>(
-    #[cfg_attr(not(test), expect(dead_code, reason = "held to be dropped outside the lock"))]
+    #[cfg_attr(any(not(test), uruk_loom), expect(dead_code, reason = "held to be dropped outside the lock"))]
     Vec<Box<[Node<P>]>>,
-    #[cfg_attr(not(test), expect(dead_code, reason = "held to be dropped outside the lock"))]
+    #[cfg_attr(any(not(test), uruk_loom), expect(dead_code, reason = "held to be dropped outside the lock"))]
     Vec<Box<[Edge]>>,
 );
 

@@ -192,13 +192,13 @@ impl<T: Copy> Pool<T> {
     }
 
     /// How many places there is memory for.
-    #[cfg(test)]
+    #[cfg(all(test, not(uruk_loom)))]
     pub(super) fn capacity(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.len()).sum()
     }
 
     /// The places that are in use.
-    #[cfg(test)]
+    #[cfg(all(test, not(uruk_loom)))]
     pub(super) fn indices(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().zip(&self.rooms).zip(0u32..).flat_map(|((chunk, room), number)| {
             let is_used = |&offset: &usize| room.free[offset / 64] >> (offset % 64) & 1 == 0;
