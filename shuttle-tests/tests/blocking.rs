@@ -29,7 +29,7 @@ use uruk_core::sync::{Arc, Latch, Mutex, thread};
 use uruk_core::{
     DependenceGroup, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupRequest,
     LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
-    SearchOrder, SymbolFlags, SymbolMap, SymbolName, TaskDispatcher, TaskPriority,
+    SearchOrder, SymbolFlags, SymbolMap, SymbolName, Task, TaskDispatcher, TaskPriority,
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -163,6 +163,19 @@ fn units_that_wait_in_every_way_all_end_with_the_same_answers() {
                 }
             }
         };
+        // What a lookup blocks for is demanded: limits are about tasks like these.
+        let chores: Vec<_> = (0..random.gen_range(0..=4))
+            .map(|_| {
+                let (asks, done) = (ask(some_of(0..units), None), Arc::new(Latch::new()));
+                let opens = done.clone();
+                let task = Task::new("chore", PRIORITIES[random.gen_range(0..2)], move || {
+                    asks();
+                    opens.open();
+                });
+                session.dispatch(task.holding_bytes(random.gen_range(0..=2) * 1024));
+                done
+            })
+            .collect();
         let askers: Vec<_> = (0..random.gen_range(0..=2))
             .map(|_| {
                 let room = random.gen_bool(0.5).then(|| PRIORITIES[random.gen_range(0..2)]);
@@ -171,6 +184,7 @@ fn units_that_wait_in_every_way_all_end_with_the_same_answers() {
             .collect();
         ask((0..units).collect(), None)();
         askers.into_iter().for_each(|asker| asker.join().expect("no panic"));
+        chores.iter().for_each(|done| done.wait());
         assert_eq!(started.load(Ordering::Relaxed), units, "each unit is started once");
         session.close().expect("nothing refuses to go");
     });
