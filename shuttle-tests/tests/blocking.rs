@@ -24,6 +24,7 @@ use std::process::Command;
 
 use common::explore;
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::RandomScheduler;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch, Mutex, thread};
 use uruk_core::{
@@ -120,7 +121,7 @@ fn finish(responsibility: MaterializationResponsibility, found: &LookupResult) {
 
 #[test]
 fn units_that_wait_in_every_way_all_end_with_the_same_answers() {
-    explore(300, || {
+    explore(RandomScheduler::new, 300, || {
         let mut random = thread_rng();
         let units = random.gen_range(2..=6);
         let builder = WorkStealingTaskDispatcher::builder().workers(random.gen_range(1..=4));

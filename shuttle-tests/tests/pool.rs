@@ -15,6 +15,7 @@ mod scripted;
 use common::explore;
 use scripted::{Scripted, all_at};
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::RandomScheduler;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
 use uruk_core::{ExecutionSession, JitDylibLookupFlags, LookupSet, SearchOrder, SymbolFlags, SymbolName};
@@ -24,7 +25,7 @@ const UNITS: usize = 5;
 
 #[test]
 fn units_that_block_on_each_other_all_end() {
-    explore(400, || {
+    explore(RandomScheduler::new, 400, || {
         let workers = thread_rng().gen_range(1..=2);
         let pool = WorkStealingTaskDispatcher::builder().workers(workers).build().expect("so few workers");
         let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();

@@ -25,6 +25,7 @@ mod weakenings;
 use common::explore;
 use scripted::{Scripted, all_at};
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::RandomScheduler;
 use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
@@ -44,7 +45,7 @@ const LOOKUPS_EACH: usize = 4;
 
 #[test]
 fn each_answer_is_one_that_the_locked_path_gave_within_the_call() {
-    explore(4000, || {
+    explore(RandomScheduler::new, 4000, || {
         let stage = Arc::new(Stage::new());
         stage.record(&stage.changing.lock(), Kind::Other);
         let spawn = |run: fn(&Arc<Stage>)| {

@@ -26,6 +26,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use common::explore;
 use scripted::{Scripted, all_at};
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::RandomScheduler;
 use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Condvar, Mutex, thread};
 use uruk_core::{
@@ -38,7 +39,7 @@ const NAMES: [&str; 7] = ["t0", "t1", "m0", "m1", "b0", "b1", "g"];
 
 #[test]
 fn every_lookup_ends_once_with_nothing_that_was_never_emitted() {
-    explore(4000, || {
+    explore(RandomScheduler::new, 4000, || {
         let stage = Arc::new(Stage::new());
         let spawn = |run: fn(&Arc<Stage>)| {
             let stage = stage.clone();
