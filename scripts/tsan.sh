@@ -42,9 +42,13 @@ mkdir -p "$CARGO_TARGET_DIR"
 # access of ours to what is alive, have these functions on their stacks. An array that the table of names has outgrown
 # is counted: by the writer, and by what `seize` frees. Is the writer the last to let go of it, then it frees it, behind
 # the same fence.
+# A thief of a `crossbeam` deque reads a place that its owner may be writing, and throws away what it read if another look
+# says so: volatile reads and writes of which nothing is used, in the pool's deques and in rayon's.
 cat >"$suppressions" <<'EOF'
 race:seize::raw::collector::Collector
 race:alloc::sync::Arc<uruk_core::record::table::real::Array
+race:crossbeam_deque*push
+race:crossbeam_deque*steal
 EOF
 export TSAN_OPTIONS="halt_on_error=1 suppressions=$suppressions ${TSAN_OPTIONS:-}"
 # The state machine alone runs on one thread, and so does what weighs a million symbols: no races, but minutes. A thousand
