@@ -283,24 +283,8 @@ impl Shared {
 
     /// Runs a task at the bottom of this thread's stack, as far as we are concerned; says whether it panicked.
     fn run(&self, task: Task, who: Who) -> bool {
-        let label = task.keep_label();
         let _entry = Entry::enter(self, Beneath::Task(who));
-        let traced = || {
-            // Subscribers are code of the embedder as well.
-            let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
-            span.in_scope(|| task.run());
-        };
-        let Err(message) = worker::catch(traced) else { return false };
-        let tell = || {
-            tracing::error!(
-                task = &*label,
-                message,
-                "a task panicked; what it owned has failed, the dispatcher goes on"
-            );
-        };
-        // Who panics over that cannot be told of it.
-        let _ = worker::catch(tell);
-        true
+        worker::run_traced(task)
     }
 
     /// Starts a spare for what is queued if nobody is left to run it, and gives all of it up if none can be started.

@@ -12,8 +12,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use uruk_core::TaskPriority;
 use uruk_core::sync::Arc;
+use uruk_core::{Task, TaskPriority};
 
 use crate::current::Worker;
 use crate::limits::Charge;
@@ -134,29 +134,35 @@ fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, queued: Queued) -> bo
     if let Some(waited_us) = waited_us {
         stripe.waits[task.priority() as usize].count(waited_us);
     }
-    let label = task.keep_label();
-    let traced = || {
-        // Subscribers are code of the embedder as well.
-        let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
-        span.in_scope(|| task.run());
-    };
-    if let Err(message) = catch(traced) {
+    if run_traced(task) {
         stripe.panicked.increment();
-        let tell = || {
-            tracing::error!(
-                task = &*label,
-                message,
-                "a task panicked; what it owned has failed, the pool goes on"
-            );
-        };
-        // Who panics over that cannot be told of it.
-        let _ = catch(tell);
     }
     stripe.finished[charge.priority as usize].increment();
     worker.charge.set(Charge::NONE);
     let lifted = pool.limits.end(charge);
     pool.gate.leave();
     lifted
+}
+
+/// Runs a task inside its span, and tells of its panic; says whether there was one.
+pub(crate) fn run_traced(task: Task) -> bool {
+    let label = task.keep_label();
+    let traced = || {
+        // Subscribers are code of the embedder as well.
+        let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
+        span.in_scope(|| task.run());
+    };
+    let Err(message) = catch(traced) else { return false };
+    let tell = || {
+        tracing::error!(
+            task = &*label,
+            message,
+            "a task panicked; what it owned has failed, the dispatcher goes on"
+        );
+    };
+    // Who panics over that cannot be told of it.
+    let _ = catch(tell);
+    true
 }
 
 /// Runs user code; turns its panic into the panic's message.
