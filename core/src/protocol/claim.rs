@@ -58,12 +58,15 @@ impl<P: Payload> SessionState<P> {
     /// One whose address is known is Ready instead. Does nothing if the row was claimed before. What it is claimed for
     /// is as urgent as `need`; without one the unit says so itself.
     pub(crate) fn claim(&mut self, row: RowId, need: Option<TaskPriority>, effects: &mut Effects<P>) {
-        if let RowState::NeverSearched { source: Source::Address(address) } = self.rows[row].state {
-            self.bind(row, address, effects);
-            return;
-        }
-        let Row { dylib, tracker, .. } = self.rows[row];
-        let Some(waiting) = self.rows[row].unit().and_then(|unit| self.units.remove(unit)) else { return };
+        let Row { dylib, tracker, ref state, .. } = self.rows[row];
+        let unit = match *state {
+            RowState::NeverSearched { source: Source::Address(address) } => {
+                return self.bind(row, address, effects);
+            }
+            RowState::NeverSearched { source: Source::Unit(unit) } | RowState::Returned { unit } => unit,
+            _ => return,
+        };
+        let Some(waiting) = self.units.remove(unit) else { return };
         let rows = match waiting.symbols.len() {
             1 => Rows::from_slice(&[row]),
             _ => waiting.symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
@@ -89,22 +92,16 @@ impl<P: Payload> SessionState<P> {
         waiting: WaitingUnit<P::Unit>,
         effects: &mut Effects<P>,
     ) {
-        let WaitingUnit {
-            unit,
-            name: unit_name,
-            symbols,
-            initializer,
-            priority,
-            serial_queue,
-            hints,
-            discarded,
-        } = waiting;
+        let queued_in = waiting.serial_queue().map(SerialQueue::id);
+        let WaitingUnit { unit, name: unit_name, symbols, priority, hints, mut extras } = waiting;
         let row = &mut self.claims[claim];
         row.begun = None;
-        row.queued_in = serial_queue.as_ref().map(SerialQueue::id);
-        let (dylib, now, queued_in) = (row.dylib, row.priority, row.queued_in);
-        let ticketed =
-            (now < TaskPriority::Demanded).then(|| row.ticketed(&unit_name, serial_queue.as_ref(), hints));
+        row.queued_in = queued_in;
+        let (dylib, now) = (row.dylib, row.priority);
+        if now < TaskPriority::Demanded {
+            let extras = extras.get_or_insert_default();
+            extras.ticketed = Some(row.ticketed(&unit_name, extras.serial_queue.as_ref(), hints));
+        }
         self.waits_for.joins(queued_in);
         let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
@@ -113,18 +110,15 @@ impl<P: Payload> SessionState<P> {
         }
         effects.claimed.push(P::Parcel::from(ClaimedUnit {
             unit,
-            discarded: discarded.into(),
             claim,
             dylib,
             dylib_name,
             unit_name,
             symbols,
-            initializer,
             own_priority: priority,
             priority: now,
-            ticketed,
-            serial_queue,
             hints,
+            extras,
             losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
         }));
     }
@@ -135,7 +129,7 @@ impl<P: Payload> SessionState<P> {
     /// cancelled session lets not start, leaves through `effects`.
     pub(crate) fn begin(
         &mut self,
-        claimed: ClaimedUnit<P::Unit>,
+        mut claimed: ClaimedUnit<P::Unit>,
         here: Option<Box<Begun>>,
         effects: &mut Effects<P>,
     ) -> Begin<P::Unit> {
@@ -152,13 +146,11 @@ impl<P: Payload> SessionState<P> {
         if self.is_wanted(&claimed) || weakened("withdraw::starts_what_nobody_wants") {
             let row = &mut self.claims[claim];
             // What has tickets was looked at by the one that runs.
-            if claimed.ticketed.is_none() && row.priority < claimed.priority {
-                let ticketed = row.ticketed(&claimed.unit_name, claimed.serial_queue.as_ref(), claimed.hints);
-                let (priority, losses) = (row.priority, self.losses.count());
-                return Begin::Later(
-                    ClaimedUnit { priority, losses, ticketed: Some(ticketed.clone()), ..claimed },
-                    ticketed,
-                );
+            if claimed.ticketed().is_none() && row.priority < claimed.priority {
+                let ticketed = row.ticketed(&claimed.unit_name, claimed.serial_queue(), claimed.hints);
+                claimed.extras.get_or_insert_default().ticketed = Some(ticketed.clone());
+                (claimed.priority, claimed.losses) = (row.priority, self.losses.count());
+                return Begin::Later(claimed, ticketed);
             }
             row.begun = here;
             row.queued_in = None;
@@ -177,17 +169,12 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
         let claim = claimed.claim;
         let ClaimedUnit {
-            unit,
-            discarded,
-            unit_name: name,
-            symbols,
-            initializer,
-            serial_queue,
-            hints,
-            own_priority: priority,
-            ..
+            unit, unit_name: name, symbols, hints, own_priority: priority, mut extras, ..
         } = claimed;
-        let discarded = discarded.into();
+        // What raises it after this finds no ticket any more.
+        if let Some(extras) = &mut extras {
+            extras.ticketed = None;
+        }
         let rows = self.rows_of_claim(claim);
         if self.urgency.is_tracked {
             // The loss of what needed it may not have been followed yet, and what it has asked for is needed no more either.
@@ -197,7 +184,7 @@ impl<P: Payload> SessionState<P> {
         self.claims.remove(claim);
         self.returned += 1;
         self.observe(effects, || EventKind::Returned { unit: name.clone() });
-        let unit = WaitingUnit { unit, name, symbols, initializer, priority, serial_queue, hints, discarded };
+        let unit = WaitingUnit { unit, name, symbols, priority, hints, extras };
         let unit = self.units.insert(unit);
         for row in rows {
             self.give_back(row, unit);

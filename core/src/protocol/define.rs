@@ -10,7 +10,8 @@
 //! A definition of many symbols is accepted whole or not at all.
 
 use crate::hints::Hints;
-use crate::sync::weakened;
+use crate::sync::{Arc, weakened};
+use crate::task::ticket::Ticketed;
 use crate::{DefineError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
 use super::claim::Claim;
@@ -42,12 +43,38 @@ pub(crate) struct WaitingUnit<U> {
     pub(crate) name: SymbolName,
     /// Exactly the symbols whose rows hold this unit.
     pub(crate) symbols: SymbolFlagsMap,
-    pub(crate) initializer: Option<SymbolName>,
     pub(crate) priority: TaskPriority,
-    pub(crate) serial_queue: Option<SerialQueue>,
     pub(crate) hints: Hints,
+    pub(crate) extras: Option<Box<Extras>>,
+}
+
+/// What few units have. Apart from the rest, which is moved with each of them.
+#[derive(Debug, Default)]
+pub(crate) struct Extras {
+    pub(crate) initializer: Option<SymbolName>,
+    /// Where its task waits for its turn.
+    pub(crate) serial_queue: Option<SerialQueue>,
     /// Symbols that other definitions have won, for the unit's `discard`.
     pub(crate) discarded: Vec<SymbolName>,
+    /// Where the unit lies while it is queued below the highest priority.
+    pub(crate) ticketed: Option<Arc<Ticketed>>,
+}
+
+impl Extras {
+    fn of(
+        initializer: Option<SymbolName>,
+        serial_queue: Option<SerialQueue>,
+        discarded: Vec<SymbolName>,
+    ) -> Option<Box<Self>> {
+        let any = initializer.is_some() || serial_queue.is_some() || !discarded.is_empty();
+        any.then(|| Box::new(Self { initializer, serial_queue, discarded, ticketed: None }))
+    }
+}
+
+impl<U> WaitingUnit<U> {
+    pub(crate) fn serial_queue(&self) -> Option<&SerialQueue> {
+        self.extras.as_ref()?.serial_queue.as_ref()
+    }
 }
 
 /// Whether a unit hears that a symbol was taken from it.
@@ -137,11 +164,9 @@ impl<P: Payload> SessionState<P> {
             unit,
             name,
             symbols,
-            initializer,
             priority,
-            serial_queue,
             hints,
-            discarded,
+            extras: Extras::of(initializer, serial_queue, discarded),
         });
         self.insert_rows_of(unit, dylib, tracker);
         if let Some(number) = number {
@@ -228,9 +253,8 @@ impl<P: Payload> SessionState<P> {
         }
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
         let queue = serial_queue.as_ref().map(SerialQueue::id);
-        let discarded = Vec::new();
-        let waiting =
-            WaitingUnit { unit, name, symbols, initializer, priority, serial_queue, hints, discarded };
+        let extras = Extras::of(initializer, serial_queue, Vec::new());
+        let waiting = WaitingUnit { unit, name, symbols, priority, hints, extras };
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
             self.take_over_at(claim, waiting.priority, effects);
@@ -259,13 +283,16 @@ impl<P: Payload> SessionState<P> {
         let (name, dylib, dylib_name) = (row.name.clone(), row.dylib, self.dylib_name_of(row));
         let unit = &mut self.units[id];
         unit.symbols.remove(&name);
-        unit.initializer.take_if(|initializer| *initializer == name);
+        if let Some(extras) = &mut unit.extras {
+            extras.initializer.take_if(|initializer| *initializer == name);
+        }
         if tell == Tell::Discarded {
-            unit.discarded.push(name);
+            unit.extras.get_or_insert_default().discarded.push(name);
         }
         if unit.symbols.is_empty()
-            && let Some(WaitingUnit { unit, discarded, .. }) = self.units.remove(id)
+            && let Some(WaitingUnit { unit, extras, .. }) = self.units.remove(id)
         {
+            let discarded = extras.map(|extras| extras.discarded).unwrap_or_default();
             effects.leftovers.push(Leftover::Unit { unit, dylib, dylib_name, discarded });
         }
     }

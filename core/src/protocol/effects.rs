@@ -14,6 +14,7 @@ use crate::{
 };
 
 use super::Payload;
+use super::define::Extras;
 use super::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId};
 use super::query::Answer;
 use super::urgency::Asker;
@@ -108,30 +109,34 @@ impl<P: Payload> Effects<P> {
 #[derive(Debug)]
 pub(crate) struct ClaimedUnit<U> {
     pub(crate) unit: U,
-    /// Symbols of the unit that other definitions have won, for its `discard`.
-    pub(crate) discarded: Box<[SymbolName]>,
     pub(crate) claim: ClaimId,
     pub(crate) dylib: DylibId,
     pub(crate) dylib_name: Arc<str>,
     pub(crate) unit_name: SymbolName,
     pub(crate) symbols: SymbolFlagsMap,
-    pub(crate) initializer: Option<SymbolName>,
     /// What the unit says of itself.
     pub(crate) own_priority: TaskPriority,
     /// How urgent it is when it is handed over.
     pub(crate) priority: TaskPriority,
-    /// Where the unit lies while it is queued below the highest priority.
-    pub(crate) ticketed: Option<Arc<Ticketed>>,
-    /// Where its task waits for its turn.
-    pub(crate) serial_queue: Option<SerialQueue>,
     pub(crate) hints: Hints,
+    pub(crate) extras: Option<Box<Extras>>,
     /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
     pub(crate) losses: u64,
 }
 
+impl<U> ClaimedUnit<U> {
+    pub(crate) fn serial_queue(&self) -> Option<&SerialQueue> {
+        self.extras.as_ref()?.serial_queue.as_ref()
+    }
+
+    pub(crate) fn ticketed(&self) -> Option<&Arc<Ticketed>> {
+        self.extras.as_ref()?.ticketed.as_ref()
+    }
+}
+
 // Each is moved several times on its way to its frame.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<ClaimedUnit<crate::session::Unit>>() <= 152);
+const _: () = assert!(size_of::<ClaimedUnit<crate::session::Unit>>() <= 96);
 
 /// A query that ended.
 #[derive(Debug)]

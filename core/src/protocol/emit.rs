@@ -156,10 +156,15 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends the claim and emits its symbols that were in no group: they depend on nothing.
     fn emit_ungrouped(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
-        let Some(Claim { rows, priority, .. }) = self.claims.remove(claim) else { return };
+        let Some(&mut Claim { ref mut rows, priority, .. }) = self.claims.get_mut(claim) else { return };
+        let rows = std::mem::take(rows);
+        self.claims.discard(claim);
         for &row in &rows {
-            if self.carries(row, claim) {
-                self.emit_group(&[row], &[], priority, effects);
+            match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
+                // The usual symbol: no other has asked for it yet.
+                Some((Some(of), Some(Waiting { node: None, .. }))) if of == claim => self.make_ready(row, effects),
+                Some((Some(of), _)) if of == claim => self.emit_group(&[row], &[], priority, effects),
+                _ => {}
             }
         }
     }

@@ -260,7 +260,7 @@ impl History {
                         self.claims.push(claimed);
                     }
                     Begin::Later(claimed, ticketed) => {
-                        assert!(claimed.priority < TaskPriority::Demanded && claimed.ticketed.is_some());
+                        assert!(claimed.priority < TaskPriority::Demanded && claimed.ticketed().is_some());
                         drop(ticketed);
                         self.claims.push(claimed);
                     }
@@ -350,18 +350,15 @@ impl History {
         self.begun.extend([claimed.claim, claim]);
         let delegated = ClaimedUnit {
             unit: 0,
-            discarded: Box::default(),
             claim,
             dylib: claimed.dylib,
             dylib_name: claimed.dylib_name.clone(),
             unit_name: claimed.unit_name.clone(),
             symbols,
-            initializer: None,
-            serial_queue: None,
             hints: Default::default(),
             own_priority: claimed.own_priority,
             priority: claimed.priority,
-            ticketed: None,
+            extras: None,
             losses: claimed.losses,
         };
         self.claims.push(delegated);

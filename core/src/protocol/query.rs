@@ -179,7 +179,7 @@ impl<P: Payload> SessionState<P> {
         let mut satisfied: SmallVec<[u32; 4]> = SmallVec::new();
         while !cursor.is_none() {
             let here = cursor;
-            let lodged = lodged_at(&mut self.queries, here);
+            let mut lodged = lodged_at(&mut self.queries, here);
             cursor = lodged.next_of(here);
             if lodged.required_state > reached && !weakened("lodge::addresses_answer_everybody") {
                 continue;
@@ -187,8 +187,8 @@ impl<P: Payload> SessionState<P> {
             // A row that is Ready has left the states that hold a list: all of it goes, and nothing in it is repaired.
             if reached < RequiredState::Ready {
                 self.unlink(here);
+                lodged = lodged_at(&mut self.queries, here);
             }
-            let lodged = lodged_at(&mut self.queries, here);
             lodged.entries[here.entry as usize].progress = Progress::Found { address, flags };
             lodged.outstanding -= 1;
             let has_all = lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol");
@@ -224,14 +224,13 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn lodge(&mut self, query: QueryId, entry: usize) {
         let entry = u32::try_from(entry).expect("a lookup asks for fewer than four billion symbols");
         let here = Lodging { query: query.index(), entry };
-        let entry = &lodged_at(&mut self.queries, here).entries[entry as usize];
+        let entry = &mut lodged_at(&mut self.queries, here).entries[entry as usize];
         if !entry.waits() {
             return;
         }
-        let row = entry.row;
-        let Some(waiting) = self.rows[row].waiting_mut() else { return };
+        let Some(waiting) = self.rows[entry.row].waiting_mut() else { return };
         let next = std::mem::replace(&mut waiting.queries, here);
-        set_neighbours(&mut self.queries, here, Lodging::NONE, next);
+        entry.progress = Progress::Waiting { previous: Lodging::NONE, next };
         if !next.is_none() {
             set_previous(&mut self.queries, next, here);
         }
@@ -393,10 +392,6 @@ fn lodged_at<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging) -> &mut Lodg
         Phase::Lodged(lodged) => lodged,
         Phase::Suspended(_) => panic!("a suspended query is in no row's list"),
     }
-}
-
-fn set_neighbours<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, previous: Lodging, next: Lodging) {
-    lodged_at(queries, at).entries[at.entry as usize].progress = Progress::Waiting { previous, next };
 }
 
 fn set_previous<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, new: Lodging) {

@@ -1,7 +1,5 @@
 //! Resolve: addresses are recorded, and lookups that wanted no more than that are answered.
 
-use smallvec::SmallVec;
-
 use crate::{
     EventKind, ExecutorAddr, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
 };
@@ -26,50 +24,84 @@ impl<P: Payload> SessionState<P> {
         if self.live_claim(claim).is_none() {
             return Err(ResolveError::TrackerDefunct { unit: unit.clone() });
         }
-        let (resolved, as_promised) = self.match_addresses(claim, covered, addresses);
-        if !as_promised {
+        let rows = &self.claims[claim].rows;
+        let mut tally = Tally::default();
+        // The usual unit has one symbol, which is no list.
+        let (one, many) = match rows[..] {
+            [row] => (self.resolution(row, claim, covered, addresses, &mut tally), None),
+            _ => {
+                let resolution = |&row: &RowId| self.resolution(row, claim, covered, addresses, &mut tally);
+                (None, Some(rows.iter().filter_map(resolution).collect::<Vec<_>>()))
+            }
+        };
+        if !tally.is_as_promised(covered, addresses) {
             validate(unit, covered, addresses)?;
         }
         self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
-        for Resolved { row, address, flags } in resolved {
-            let row_state = &mut self.rows[row];
-            let RowState::Materializing { waiting, .. } = row_state.state else { continue };
-            row_state.flags = flags;
-            row_state.advance(RowState::Resolved { claim, address, waiting });
-            self.satisfy(row, waiting.queries, RequiredState::Resolved, effects);
+        for resolved in one.into_iter().chain(many.into_iter().flatten()) {
+            self.set_resolved(claim, resolved, effects);
         }
         Ok(())
     }
 
-    /// What becomes of each row of the claim, and whether `addresses` are certainly what was promised.
-    fn match_addresses(
+    /// What becomes of a row, if it carries the claim.
+    #[inline]
+    fn resolution(
         &self,
+        id: RowId,
         claim: ClaimId,
         covered: &SymbolFlagsMap,
         addresses: &SymbolMap,
-    ) -> (SmallVec<[Resolved; 2]>, bool) {
-        let rows = &self.claims[claim].rows;
-        let (mut resolved, mut given, mut flags_agree) = (SmallVec::with_capacity(rows.len()), 0, true);
-        for &id in rows {
-            let Some(row) = self.rows.get(id).filter(|row| row.claim() == Some(claim)) else { continue };
-            let Some(promised) = covered.get(&row.name).copied() else { continue };
-            let flags = promised.without_weak_and_common();
-            let address = match addresses.get(&row.name) {
-                Some(definition) => {
-                    given += 1;
-                    flags_agree &= definition.flags.without_weak_and_common() == flags;
-                    flags_agree &= !promised.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
-                    definition.address
-                }
-                None => {
-                    flags_agree &= promised.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
-                    ExecutorAddr::NULL
-                }
-            };
-            resolved.push(Resolved { row: id, address, flags });
-        }
-        let all = resolved.len() == covered.len() && given == addresses.len();
-        (resolved, all && flags_agree)
+        tally: &mut Tally,
+    ) -> Option<Resolved> {
+        let row = self.rows.get(id).filter(|row| row.claim() == Some(claim))?;
+        let promised = *covered.get(&row.name)?;
+        let flags = promised.without_weak_and_common();
+        tally.rows += 1;
+        let has_no_address = promised.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+        let address = match addresses.get(&row.name) {
+            Some(definition) => {
+                tally.given += 1;
+                tally.disagrees |= has_no_address || definition.flags.without_weak_and_common() != flags;
+                definition.address
+            }
+            None => {
+                tally.disagrees |= !has_no_address;
+                ExecutorAddr::NULL
+            }
+        };
+        Some(Resolved { row: id, address, flags })
+    }
+
+    #[inline]
+    fn set_resolved(
+        &mut self,
+        claim: ClaimId,
+        Resolved { row, address, flags }: Resolved,
+        effects: &mut Effects<P>,
+    ) {
+        let row_state = &mut self.rows[row];
+        let RowState::Materializing { waiting, .. } = row_state.state else { return };
+        row_state.flags = flags;
+        row_state.advance(RowState::Resolved { claim, address, waiting });
+        self.satisfy(row, waiting.queries, RequiredState::Resolved, effects);
+    }
+}
+
+/// What was found about the rows of a claim.
+#[derive(Default)]
+struct Tally {
+    rows: usize,
+    /// How many of them are given an address.
+    given: usize,
+    /// One has an address that should have none, or the other way round, or other flags.
+    disagrees: bool,
+}
+
+impl Tally {
+    /// Whether the addresses are certainly what was promised.
+    fn is_as_promised(&self, covered: &SymbolFlagsMap, addresses: &SymbolMap) -> bool {
+        !self.disagrees && self.rows == covered.len() && self.given == addresses.len()
     }
 }
 

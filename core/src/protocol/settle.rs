@@ -254,11 +254,18 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn finish_hold(&mut self, effects: &mut Effects<P>) {
-        effects.memory.extend(self.forest.take_discarded());
-        effects.records.extend(self.records.take_discarded());
+        // Hardly any transaction leaves something.
+        if let Some(memory) = self.forest.take_discarded() {
+            effects.memory.push(memory);
+        }
+        if let Some(records) = self.records.take_discarded() {
+            effects.records.push(records);
+        }
         #[cfg(any(test, debug_assertions))]
         self.check_now_and_then();
         self.records.end_change();
-        self.agenda.steps_max = self.agenda.steps_max.max(std::mem::take(&mut self.agenda.steps));
+        if self.agenda.steps > 0 {
+            self.agenda.steps_max = self.agenda.steps_max.max(std::mem::take(&mut self.agenda.steps));
+        }
     }
 }

@@ -34,7 +34,7 @@ impl QueuedUnit {
         self.outstanding = Some(outstanding);
         let claimed = self.claimed.as_ref().expect("a unit that was just claimed has not run");
         let (priority, hints) = (claimed.priority, claimed.hints);
-        let (ticketed, queue) = (claimed.ticketed.clone(), claimed.serial_queue.clone());
+        let (ticketed, queue) = (claimed.ticketed().cloned(), claimed.serial_queue().cloned());
         match ticketed {
             None => queue.iter().fold(Task::of(priority, self).with_hints(hints), Task::in_queue),
             Some(ticketed) => ticketed.hold(self),
@@ -104,7 +104,7 @@ fn materialize(claimed: ClaimedUnit<Unit>, outstanding: Outstanding) {
     let here = session.begun_here();
     // Without a loss of demand since it was claimed it is wanted, and the state need not be asked; that of a serial queue says
     // that it waits there no more.
-    let asks = here.is_some() || claimed.serial_queue.is_some();
+    let asks = here.is_some() || claimed.serial_queue().is_some();
     let begun = match !asks && session.0.losses.count() == claimed.losses {
         true => claimed,
         false => {
@@ -152,10 +152,10 @@ fn begin_later(claimed: ClaimedUnit<Unit>, ticketed: &Arc<Ticketed>, outstanding
 
 impl ExecutionSession {
     /// Takes a claimed unit apart: the unit, what it is to `discard`, and the duty for its symbols.
-    fn duty_of(&self, claimed: ClaimedUnit<Unit>) -> (Unit, Box<[SymbolName]>, Duty) {
-        let ClaimedUnit {
-            unit, discarded, claim, dylib, dylib_name, unit_name, symbols, initializer, ..
-        } = claimed;
+    fn duty_of(&self, claimed: ClaimedUnit<Unit>) -> (Unit, Vec<SymbolName>, Duty) {
+        let ClaimedUnit { unit, claim, dylib, dylib_name, unit_name, symbols, extras, .. } = claimed;
+        let (initializer, discarded) =
+            extras.map(|extras| (extras.initializer, extras.discarded)).unwrap_or_default();
         let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
         (unit, discarded, Duty { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None })
     }

@@ -31,7 +31,8 @@ pub struct NameMap<V>(Form<V>);
 enum Form<V> {
     Empty,
     One(SymbolName, V),
-    Many(FxHashMap<SymbolName, V>),
+    /// Behind a pointer: maps of one name are everywhere, and moved often.
+    Many(Box<FxHashMap<SymbolName, V>>),
 }
 
 impl<V> NameMap<V> {
@@ -147,7 +148,7 @@ impl<V> NameMap<V> {
     /// The hash table with room for `further` names. Makes it of what the map holds, if it has been none.
     fn table(&mut self, further: usize) -> &mut FxHashMap<SymbolName, V> {
         if !matches!(self.0, Form::Many(_)) {
-            let mut many = FxHashMap::with_capacity_and_hasher(further, Default::default());
+            let mut many = Box::new(FxHashMap::with_capacity_and_hasher(further, Default::default()));
             if let Form::One(name, value) = std::mem::replace(&mut self.0, Form::Empty) {
                 many.insert(name, value);
             }

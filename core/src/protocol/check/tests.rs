@@ -177,11 +177,9 @@ fn a_unit_that_no_row_holds() {
             unit: 1,
             name: waiting.keys().next().expect("it has a symbol").clone(),
             symbols: waiting.clone(),
-            initializer: None,
-            serial_queue: None,
             hints: Default::default(),
             priority: TaskPriority::Demanded,
-            discarded: Vec::new(),
+            extras: None,
         });
     });
 }

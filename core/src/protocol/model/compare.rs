@@ -154,8 +154,8 @@ impl Harness {
             let unit = claimed.unit;
             let Some(expected) = expected.remove(&unit) else { panic!("u{unit} was claimed") };
             let symbols: Vec<_> = claimed.symbols.keys().cloned().collect();
-            let initializer = claimed.initializer.as_ref().map(|name| number_in(name.as_str()));
-            let discarded = numbers_in(&claimed.discarded);
+            let initializer = claimed.extras.as_ref().and_then(|extras| extras.initializer.as_ref()).map(|name| number_in(name.as_str()));
+            let discarded = numbers_in(claimed.extras.as_ref().map_or(&[], |extras| &extras.discarded[..]));
             let told = Claimed { duty: expected.duty, symbols: numbers_in(&symbols), initializer, discarded };
             assert_eq!(told, expected, "what u{unit} was claimed with");
             assert_eq!(claimed.dylib_name, self.dylib_name(self.world.duties[&expected.duty].dylib));
