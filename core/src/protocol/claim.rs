@@ -10,10 +10,10 @@ use crate::sync::{Arc, weakened};
 use crate::task::ticket::Ticketed;
 use crate::{EventKind, FailureCause, SerialQueue, SymbolName, TaskPriority};
 
-use super::define::WaitingUnit;
 use super::demand::Losses;
-use super::effects::{ClaimedUnit, Effects, Leftover};
+use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
+use super::pending::PendingUnit;
 use super::row::{Row, RowState, Source, Waiting};
 use super::urgency::Followers;
 use super::why::Begun;
@@ -40,11 +40,11 @@ pub(crate) struct Claim {
 }
 
 /// Whether a claimed unit starts.
-pub(crate) enum Begin<U> {
+pub(crate) enum Begin<P> {
     /// At once.
-    Now(ClaimedUnit<U>),
+    Now(P),
     /// With a ticket of its present priority: it was dispatched with a higher one.
-    Later(ClaimedUnit<U>, Arc<Ticketed>),
+    Later(P, Arc<Ticketed>),
     /// It has gone back to its rows, or out.
     Never,
 }
@@ -66,13 +66,14 @@ impl<P: Payload> SessionState<P> {
             RowState::NeverSearched { source: Source::Unit(unit) } | RowState::Returned { unit } => unit,
             _ => return,
         };
-        let Some(waiting) = self.units.remove(unit) else { return };
-        let rows = match waiting.symbols.len() {
+        let Some(unit) = self.units.remove(unit) else { return };
+        let &PendingUnit { own_priority, ref symbols, .. } = unit.as_ref();
+        let rows = match symbols.len() {
             1 => Rows::from_slice(&[row]),
-            _ => waiting.symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
+            _ => symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
         };
         let carried = rows.len();
-        let priority = need.unwrap_or(waiting.priority);
+        let priority = need.unwrap_or(own_priority);
         let (queued_in, begun, followers) = (None, None, None);
         let claim = Claim { dylib, tracker, rows, carried, queued_in, begun, priority, followers };
         let claim = self.claims.insert(claim);
@@ -81,46 +82,30 @@ impl<P: Payload> SessionState<P> {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }
-        self.note_own_priority(claim, waiting.priority);
-        self.hand_over(claim, waiting, effects);
+        self.note_own_priority(claim, own_priority);
+        self.hand_over(claim, unit, effects);
     }
 
     /// Sends a unit on its way to be materialized under `claim`.
-    pub(crate) fn hand_over(
-        &mut self,
-        claim: ClaimId,
-        waiting: WaitingUnit<P::Unit>,
-        effects: &mut Effects<P>,
-    ) {
-        let queued_in = waiting.serial_queue().map(SerialQueue::id);
-        let WaitingUnit { unit, name: unit_name, symbols, priority, hints, mut extras } = waiting;
+    pub(crate) fn hand_over(&mut self, claim: ClaimId, mut parcel: P::Parcel, effects: &mut Effects<P>) {
+        let unit = parcel.as_mut();
+        let queued_in = unit.serial_queue().map(SerialQueue::id);
         let row = &mut self.claims[claim];
         row.begun = None;
         row.queued_in = queued_in;
-        let (dylib, now) = (row.dylib, row.priority);
-        if now < TaskPriority::Demanded {
-            let extras = extras.get_or_insert_default();
-            extras.ticketed = Some(row.ticketed(&unit_name, extras.serial_queue.as_ref(), hints));
+        unit.claim = claim;
+        unit.priority = row.priority;
+        unit.losses = if self.stage.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() };
+        if row.priority < TaskPriority::Demanded {
+            let ticketed = row.ticketed(&unit.name, unit.serial_queue(), unit.hints);
+            unit.extras.get_or_insert_default().ticketed = Some(ticketed);
         }
         self.waits_for.joins(queued_in);
-        let dylib_name = self.dylibs[dylib].name.clone();
         if self.observed {
-            let (dylib, unit) = (dylib_name.clone(), unit_name.clone());
+            let (dylib, unit) = (unit.dylib_name.clone(), unit.name.clone());
             self.observe(effects, || EventKind::Claimed { dylib, unit });
         }
-        effects.claimed.push(P::Parcel::from(ClaimedUnit {
-            unit,
-            claim,
-            dylib,
-            dylib_name,
-            unit_name,
-            symbols,
-            own_priority: priority,
-            priority: now,
-            hints,
-            extras,
-            losses: if self.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() },
-        }));
+        effects.claimed.push(parcel);
     }
 
     /// Asked by a claimed unit that is about to start: gives it back if it shall.
@@ -129,50 +114,49 @@ impl<P: Payload> SessionState<P> {
     /// cancelled session lets not start, leaves through `effects`.
     pub(crate) fn begin(
         &mut self,
-        mut claimed: ClaimedUnit<P::Unit>,
+        mut parcel: P::Parcel,
         here: Option<Box<Begun>>,
         effects: &mut Effects<P>,
-    ) -> Begin<P::Unit> {
+    ) -> Begin<P::Parcel> {
+        let claimed = parcel.as_mut();
         let claim = claimed.claim;
         if self.live_claim(claim).is_none() {
-            effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
+            effects.leftovers.push(Leftover::RefusedUnit(parcel.into().unit));
             return Begin::Never;
         }
         if self.is_cancelled() {
             self.fail(claim, FailureCause::Closed, effects);
-            effects.leftovers.push(Leftover::RefusedUnit(claimed.unit));
+            effects.leftovers.push(Leftover::RefusedUnit(parcel.into().unit));
             return Begin::Never;
         }
-        if self.is_wanted(&claimed) || weakened("withdraw::starts_what_nobody_wants") {
+        if self.is_wanted(claim) || weakened("withdraw::starts_what_nobody_wants") {
             let row = &mut self.claims[claim];
             // What has tickets was looked at by the one that runs.
             if claimed.ticketed().is_none() && row.priority < claimed.priority {
-                let ticketed = row.ticketed(&claimed.unit_name, claimed.serial_queue(), claimed.hints);
+                let ticketed = row.ticketed(&claimed.name, claimed.serial_queue(), claimed.hints);
                 claimed.extras.get_or_insert_default().ticketed = Some(ticketed.clone());
                 (claimed.priority, claimed.losses) = (row.priority, self.losses.count());
-                return Begin::Later(claimed, ticketed);
+                return Begin::Later(parcel, ticketed);
             }
             row.begun = here;
             row.queued_in = None;
-            return Begin::Now(claimed);
+            return Begin::Now(parcel);
         }
-        self.put_back(claimed, effects);
+        self.put_back(parcel, effects);
         Begin::Never
     }
 
-    /// Whether anybody waits for, or depends on, what the unit provides.
-    pub(crate) fn is_wanted(&self, claimed: &ClaimedUnit<P::Unit>) -> bool {
-        self.rows_of_claim(claimed.claim).iter().any(|&row| self.is_demanded(row))
+    /// Whether anybody waits for, or depends on, what the claimed unit provides.
+    pub(crate) fn is_wanted(&self, claim: ClaimId) -> bool {
+        self.rows_of_claim(claim).iter().any(|&row| self.is_demanded(row))
     }
 
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
-    pub(crate) fn put_back(&mut self, claimed: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
-        let claim = claimed.claim;
-        let ClaimedUnit {
-            unit, unit_name: name, symbols, hints, own_priority: priority, mut extras, ..
-        } = claimed;
-        // What raises it after this finds no ticket any more.
-        if let Some(extras) = &mut extras {
+    pub(crate) fn put_back(&mut self, mut parcel: P::Parcel, effects: &mut Effects<P>) {
+        let unit = parcel.as_mut();
+        let (claim, name) = (unit.claim, self.observed.then(|| unit.name.clone()));
+        // Whoever claims it again makes new tickets.
+        if let Some(extras) = &mut unit.extras {
             extras.ticketed = None;
         }
         let rows = self.rows_of_claim(claim);
@@ -183,9 +167,10 @@ impl<P: Payload> SessionState<P> {
         }
         self.claims.remove(claim);
         self.returned += 1;
-        self.observe(effects, || EventKind::Returned { unit: name.clone() });
-        let unit = WaitingUnit { unit, name, symbols, priority, hints, extras };
-        let unit = self.units.insert(unit);
+        if let Some(unit) = name {
+            self.observe(effects, || EventKind::Returned { unit });
+        }
+        let unit = self.units.insert(parcel);
         for row in rows {
             self.give_back(row, unit);
         }

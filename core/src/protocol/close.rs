@@ -28,6 +28,13 @@ pub(crate) enum Stage {
     Closed,
 }
 
+impl Stage {
+    /// Whether nothing starts any more.
+    pub(super) fn is_cancelled(self) -> bool {
+        matches!(self, Self::Cancelling | Self::Closed)
+    }
+}
+
 impl<P: Payload> SessionState<P> {
     /// Refuses new work from now on, except, if it drains, from the work in progress. Says whether this call is the
     /// first to close.
@@ -99,7 +106,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether nothing starts any more.
     pub(crate) fn is_cancelled(&self) -> bool {
-        matches!(self.stage, Stage::Cancelling | Stage::Closed)
+        self.stage.is_cancelled()
     }
 
     /// Whether everything has ended.

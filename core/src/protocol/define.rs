@@ -10,13 +10,13 @@
 //! A definition of many symbols is accepted whole or not at all.
 
 use crate::hints::Hints;
-use crate::sync::{Arc, weakened};
-use crate::task::ticket::Ticketed;
+use crate::sync::weakened;
 use crate::{DefineError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
 use super::claim::Claim;
 use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
+use super::pending::PendingUnit;
 use super::row::{RowState, Source, Waiting};
 use super::{Payload, SessionState};
 
@@ -34,47 +34,6 @@ pub(crate) struct Definition {
     pub(crate) number: Option<u64>,
     /// The work in progress of a closing session may still define.
     pub(crate) by_task: bool,
-}
-
-/// A unit that waits in its rows.
-#[derive(Debug)]
-pub(crate) struct WaitingUnit<U> {
-    pub(crate) unit: U,
-    pub(crate) name: SymbolName,
-    /// Exactly the symbols whose rows hold this unit.
-    pub(crate) symbols: SymbolFlagsMap,
-    pub(crate) priority: TaskPriority,
-    pub(crate) hints: Hints,
-    pub(crate) extras: Option<Box<Extras>>,
-}
-
-/// What few units have. Apart from the rest, which is moved with each of them.
-#[derive(Debug, Default)]
-pub(crate) struct Extras {
-    pub(crate) initializer: Option<SymbolName>,
-    /// Where its task waits for its turn.
-    pub(crate) serial_queue: Option<SerialQueue>,
-    /// Symbols that other definitions have won, for the unit's `discard`.
-    pub(crate) discarded: Vec<SymbolName>,
-    /// Where the unit lies while it is queued below the highest priority.
-    pub(crate) ticketed: Option<Arc<Ticketed>>,
-}
-
-impl Extras {
-    fn of(
-        initializer: Option<SymbolName>,
-        serial_queue: Option<SerialQueue>,
-        discarded: Vec<SymbolName>,
-    ) -> Option<Box<Self>> {
-        let any = initializer.is_some() || serial_queue.is_some() || !discarded.is_empty();
-        any.then(|| Box::new(Self { initializer, serial_queue, discarded, ticketed: None }))
-    }
-}
-
-impl<U> WaitingUnit<U> {
-    pub(crate) fn serial_queue(&self) -> Option<&SerialQueue> {
-        self.extras.as_ref()?.serial_queue.as_ref()
-    }
 }
 
 /// Whether a unit hears that a symbol was taken from it.
@@ -160,14 +119,9 @@ impl<P: Payload> SessionState<P> {
         } = definition;
         let initializer = initializer.filter(|name| symbols.contains_key(name));
         let noted = initializer.clone();
-        let unit = self.units.insert(WaitingUnit {
-            unit,
-            name,
-            symbols,
-            priority,
-            hints,
-            extras: Extras::of(initializer, serial_queue, discarded),
-        });
+        let home = (dylib, self.dylibs[dylib].name.clone());
+        let unit = PendingUnit::new(unit, name, home, symbols, priority, hints);
+        let unit = self.units.insert(unit.with(initializer, serial_queue, discarded).into());
         self.insert_rows_of(unit, dylib, tracker);
         if let Some(number) = number {
             self.note_initializer(dylib, number, noted.as_ref(), effects);
@@ -253,11 +207,13 @@ impl<P: Payload> SessionState<P> {
         }
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
         let queue = serial_queue.as_ref().map(SerialQueue::id);
-        let extras = Extras::of(initializer, serial_queue, Vec::new());
-        let waiting = WaitingUnit { unit, name, symbols, priority, hints, extras };
+        let dylib = self.claims[claim].dylib;
+        let home = (dylib, self.dylibs[dylib].name.clone());
+        let waiting = PendingUnit::new(unit, name, home, symbols, priority, hints);
+        let waiting = P::Parcel::from(waiting.with(initializer, serial_queue, Vec::new()));
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
-            self.take_over_at(claim, waiting.priority, effects);
+            self.take_over_at(claim, priority, effects);
             self.hand_over(claim, waiting, effects);
             queue.into_iter().for_each(|queue| self.wait_queued(queue, effects));
         } else {
@@ -281,18 +237,15 @@ impl<P: Payload> SessionState<P> {
         let row = &self.rows[row];
         let Some(id) = row.unit() else { return };
         let (name, dylib, dylib_name) = (row.name.clone(), row.dylib, self.dylib_name_of(row));
-        let unit = &mut self.units[id];
-        unit.symbols.remove(&name);
-        if let Some(extras) = &mut unit.extras {
-            extras.initializer.take_if(|initializer| *initializer == name);
-        }
+        let unit = self.units[id].as_mut();
+        unit.lose(&name);
         if tell == Tell::Discarded {
             unit.extras.get_or_insert_default().discarded.push(name);
         }
         if unit.symbols.is_empty()
-            && let Some(WaitingUnit { unit, extras, .. }) = self.units.remove(id)
+            && let Some(unit) = self.units.remove(id)
         {
-            let discarded = extras.map(|extras| extras.discarded).unwrap_or_default();
+            let (unit, discarded) = unit.into().into_discarded();
             effects.leftovers.push(Leftover::Unit { unit, dylib, dylib_name, discarded });
         }
     }
@@ -343,7 +296,7 @@ impl<P: Payload> SessionState<P> {
 
     fn insert_rows_of(&mut self, unit: UnitId, dylib: DylibId, tracker: TrackerId) {
         // The symbols leave the unit for the length of the loop: inserting a row borrows the whole state.
-        let WaitingUnit { symbols, name: unit_name, .. } = &mut self.units[unit];
+        let PendingUnit { symbols, name: unit_name, .. } = self.units[unit].as_mut();
         let (symbols, unit_name) = (std::mem::take(symbols), unit_name.clone());
         for (name, &flags) in &symbols {
             self.insert_row(
@@ -355,7 +308,7 @@ impl<P: Payload> SessionState<P> {
                 RowState::NeverSearched { source: Source::Unit(unit) },
             );
         }
-        self.units[unit].symbols = symbols;
+        self.units[unit].as_mut().symbols = symbols;
     }
 
     pub(crate) fn refusal_error(&self, refusal: Refusal, dylib: DylibId, unit: SymbolName) -> DefineError {

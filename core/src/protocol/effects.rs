@@ -5,17 +5,15 @@
 
 use smallvec::SmallVec;
 
-use crate::hints::Hints;
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 use crate::{
-    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SerialQueue,
-    SessionEvent, SymbolFlagsMap, SymbolName, Task, TaskPriority,
+    Failure, FailureCause, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, SessionEvent, SymbolName,
+    Task,
 };
 
 use super::Payload;
-use super::define::Extras;
-use super::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId};
+use super::ids::{DylibId, GeneratorId, QueryId, RowId};
 use super::query::Answer;
 use super::urgency::Asker;
 use super::waiting_on::Discarded;
@@ -104,39 +102,6 @@ impl<P: Payload> Effects<P> {
         self.completed.push(Completed { handler, outcome, asker });
     }
 }
-
-/// A unit moved out of its rows, and what its responsibility is made of.
-#[derive(Debug)]
-pub(crate) struct ClaimedUnit<U> {
-    pub(crate) unit: U,
-    pub(crate) claim: ClaimId,
-    pub(crate) dylib: DylibId,
-    pub(crate) dylib_name: Arc<str>,
-    pub(crate) unit_name: SymbolName,
-    pub(crate) symbols: SymbolFlagsMap,
-    /// What the unit says of itself.
-    pub(crate) own_priority: TaskPriority,
-    /// How urgent it is when it is handed over.
-    pub(crate) priority: TaskPriority,
-    pub(crate) hints: Hints,
-    pub(crate) extras: Option<Box<Extras>>,
-    /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
-    pub(crate) losses: u64,
-}
-
-impl<U> ClaimedUnit<U> {
-    pub(crate) fn serial_queue(&self) -> Option<&SerialQueue> {
-        self.extras.as_ref()?.serial_queue.as_ref()
-    }
-
-    pub(crate) fn ticketed(&self) -> Option<&Arc<Ticketed>> {
-        self.extras.as_ref()?.ticketed.as_ref()
-    }
-}
-
-// Each is moved several times on its way to its frame.
-#[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<ClaimedUnit<crate::session::Unit>>() <= 96);
 
 /// A query that ended.
 #[derive(Debug)]

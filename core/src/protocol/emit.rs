@@ -162,7 +162,9 @@ impl<P: Payload> SessionState<P> {
         for &row in &rows {
             match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
                 // The usual symbol: no other has asked for it yet.
-                Some((Some(of), Some(Waiting { node: None, .. }))) if of == claim => self.make_ready(row, effects),
+                Some((Some(of), Some(Waiting { node: None, .. }))) if of == claim => {
+                    self.make_ready(row, effects)
+                }
                 Some((Some(of), _)) if of == claim => self.emit_group(&[row], &[], priority, effects),
                 _ => {}
             }

@@ -327,7 +327,7 @@ mod tests {
 
     impl Payload for Numbers {
         type Unit = u32;
-        type Parcel = super::super::effects::ClaimedUnit<u32>;
+        type Parcel = super::super::pending::PendingUnit<u32>;
         type Handler = u32;
         type Generator = u32;
         type Resource = u32;

@@ -50,6 +50,7 @@ pub(crate) mod lookup;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
 mod names;
+pub(crate) mod pending;
 mod places;
 #[cfg(all(test, not(uruk_loom)))]
 mod priorities;
@@ -82,15 +83,15 @@ use crate::{EventKind, SessionEvent};
 use alias::AliasEdges;
 use claim::Claim;
 use close::Stage;
-use define::WaitingUnit;
 use demand::Losses;
 use dylib::Dylib;
-use effects::{ClaimedUnit, Effects};
+use effects::Effects;
 use fail::{FailureRecord, Fallen};
 use generate::Generator;
 use ids::{ClaimId, DylibId, FailureId, GeneratorId, QueryId, RowId, TrackerId, UnitId};
 use initializers::Initializers;
 use names::NameIndex;
+use pending::Parcel;
 use query::Query;
 use row::Row;
 use settle::Agenda;
@@ -104,8 +105,8 @@ use waits_for::WaitsFor;
 pub(crate) trait Payload {
     /// Provides definitions.
     type Unit;
-    /// A claimed unit in the form in which it is handed on: made where it is claimed, and not moved any more.
-    type Parcel: From<ClaimedUnit<Self::Unit>>;
+    /// A unit in the form in which it is handed on: made where it is defined, and not moved any more.
+    type Parcel: Parcel<Self::Unit>;
     /// Is told when a query ends.
     type Handler;
     /// Provides units.
@@ -123,7 +124,8 @@ pub(crate) struct SessionState<P: Payload> {
     names: NameIndex,
     /// What lookups of Ready symbols read without the lock.
     records: Recorder,
-    units: Slab<UnitId, WaitingUnit<P::Unit>>,
+    /// Those that wait in their rows.
+    units: Slab<UnitId, P::Parcel>,
     claims: Slab<ClaimId, Claim>,
     queries: Slab<QueryId, Query<P::Handler>>,
     trackers: Slab<TrackerId, Tracker<P::Resource>>,

@@ -11,9 +11,10 @@ use rustc_hash::FxHashSet;
 use super::SessionState;
 use super::claim::Begin;
 use super::define::Definition;
-use super::effects::{ClaimedUnit, Effects};
+use super::effects::Effects;
 use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::lookup::Search;
+use super::pending::PendingUnit;
 use super::row::RowState;
 use super::settle::SLICE_STEPS;
 use super::slices::Numbers;
@@ -112,7 +113,7 @@ struct History {
     names: Vec<SymbolName>,
     unit_name: SymbolName,
     own: Vec<TaskPriority>,
-    claims: Vec<ClaimedUnit<u32>>,
+    claims: Vec<PendingUnit<u32>>,
     queries: Vec<QueryId>,
     asked: Vec<Asked>,
     /// What each emitted name was emitted as depending on.
@@ -198,7 +199,7 @@ impl History {
         (first..NAMES).filter(|index| names & 1 << index != 0).collect()
     }
 
-    fn name_of(&self, claimed: &ClaimedUnit<u32>) -> usize {
+    fn name_of(&self, claimed: &PendingUnit<u32>) -> usize {
         let is_of = |name: &SymbolName| claimed.symbols.contains_key(name);
         self.names.iter().position(is_of).unwrap_or(0)
     }
@@ -348,12 +349,12 @@ impl History {
         let names: Vec<_> = symbols.keys().cloned().collect();
         let Some(claim) = self.state.delegate(claimed.claim, &names) else { return };
         self.begun.extend([claimed.claim, claim]);
-        let delegated = ClaimedUnit {
+        let delegated = PendingUnit {
             unit: 0,
             claim,
             dylib: claimed.dylib,
             dylib_name: claimed.dylib_name.clone(),
-            unit_name: claimed.unit_name.clone(),
+            name: claimed.name.clone(),
             symbols,
             hints: Default::default(),
             own_priority: claimed.own_priority,

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::define::Definition;
-use super::effects::{ClaimedUnit, Effects};
+use super::effects::Effects;
 use super::ids::{DylibId, QueryId, RowId, TrackerId};
 use super::lookup::Search;
 use super::model::seeds::try_histories;
+use super::pending::PendingUnit;
 use super::row::RowState;
 use super::settle::{Attendance, FOREIGN_SLICES_MAX};
 use super::{Payload, SessionState};
@@ -27,7 +28,7 @@ pub(super) enum Numbers {}
 
 impl Payload for Numbers {
     type Unit = u32;
-    type Parcel = super::effects::ClaimedUnit<u32>;
+    type Parcel = super::pending::PendingUnit<u32>;
     type Handler = u32;
     type Generator = u32;
     type Resource = u32;
@@ -79,7 +80,7 @@ pub(super) struct History {
     pub(super) queries: Vec<QueryId>,
     ended: BTreeSet<u32>,
     /// Claims, resolved or not.
-    pub(super) claims: Vec<(ClaimedUnit<u32>, bool)>,
+    pub(super) claims: Vec<(PendingUnit<u32>, bool)>,
     /// What each emitted row depends on, of what was not Ready then.
     dependencies: BTreeMap<RowId, Vec<RowId>>,
     /// Rows that were Ready once, whether they knew or not.

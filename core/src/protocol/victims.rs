@@ -18,7 +18,7 @@ enum Numbers {}
 
 impl Payload for Numbers {
     type Unit = u32;
-    type Parcel = super::effects::ClaimedUnit<u32>;
+    type Parcel = super::pending::PendingUnit<u32>;
     type Handler = u32;
     type Generator = u32;
     type Resource = u32;

@@ -3,9 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::protocol::define::Definition;
-use crate::protocol::effects::{ClaimedUnit, Effects};
+use crate::protocol::effects::Effects;
 use crate::protocol::ids::{DylibId, GeneratorId, QueryId, RowId};
 use crate::protocol::lookup::Search;
+use crate::protocol::pending::PendingUnit;
 use crate::protocol::query::Phase;
 use crate::protocol::row::{RowState, Waiting};
 use crate::protocol::waits_for::Holdings;
@@ -20,7 +21,7 @@ enum Numbers {}
 
 impl Payload for Numbers {
     type Unit = u32;
-    type Parcel = crate::protocol::effects::ClaimedUnit<u32>;
+    type Parcel = crate::protocol::pending::PendingUnit<u32>;
     type Handler = u32;
     type Generator = u32;
     type Resource = u32;
@@ -76,15 +77,15 @@ impl Scene {
     }
 
     /// Defines a symbol that somebody waits for; it is materializing.
-    fn claim(&mut self, name: &str) -> (ClaimedUnit<u32>, QueryId) {
+    fn claim(&mut self, name: &str) -> (PendingUnit<u32>, QueryId) {
         self.define(name);
         let query = self.look_up(name);
         (self.effects.claimed.pop().expect("it was claimed"), query)
     }
 
     /// Resolves and emits a claimed symbol that depends on these.
-    fn emit(&mut self, claimed: &ClaimedUnit<u32>, dependencies: &[&str]) {
-        let (claim, unit, covered) = (claimed.claim, &claimed.unit_name, &claimed.symbols);
+    fn emit(&mut self, claimed: &PendingUnit<u32>, dependencies: &[&str]) {
+        let (claim, unit, covered) = (claimed.claim, &claimed.name, &claimed.symbols);
         let at = |(name, flags): (&SymbolName, &SymbolFlags)| {
             (name.clone(), ExecutorSymbolDef::new(ExecutorAddr::new(1), *flags))
         };
@@ -173,14 +174,11 @@ fn a_unit_that_no_row_holds() {
     scene.define("a");
     scene.refuses("a unit waits in at least one row", |state| {
         let waiting = state.units.iter().next().map(|(_, unit)| unit.symbols.clone()).expect("it waits");
-        state.units.insert(crate::protocol::define::WaitingUnit {
-            unit: 1,
-            name: waiting.keys().next().expect("it has a symbol").clone(),
-            symbols: waiting.clone(),
-            hints: Default::default(),
-            priority: TaskPriority::Demanded,
-            extras: None,
-        });
+        let name = waiting.keys().next().expect("it has a symbol").clone();
+        let home =
+            state.dylibs.iter().next().map(|(id, dylib)| (id, dylib.name.clone())).expect("it has one");
+        let priority = TaskPriority::Demanded;
+        state.units.insert(PendingUnit::new(1, name, home, waiting, priority, Default::default()));
     });
 }
 

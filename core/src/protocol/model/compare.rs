@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
+use crate::protocol::effects::{Completed, Effects, Generation, Leftover};
+use crate::protocol::pending::PendingUnit;
 use crate::protocol::row::{self, RowState};
 use crate::{ExecutorAddr, Failure, FailureCause, LookupError, SymbolLookupFlags};
 
@@ -149,20 +150,20 @@ impl Harness {
         }
     }
 
-    fn compare_claimed(&mut self, claimed: Vec<ClaimedUnit<usize>>, mut expected: BTreeMap<usize, Claimed>) {
+    fn compare_claimed(&mut self, claimed: Vec<PendingUnit<usize>>, mut expected: BTreeMap<usize, Claimed>) {
         for claimed in claimed {
             let unit = claimed.unit;
             let Some(expected) = expected.remove(&unit) else { panic!("u{unit} was claimed") };
             let symbols: Vec<_> = claimed.symbols.keys().cloned().collect();
-            let initializer = claimed.extras.as_ref().and_then(|extras| extras.initializer.as_ref()).map(|name| number_in(name.as_str()));
-            let discarded = numbers_in(claimed.extras.as_ref().map_or(&[], |extras| &extras.discarded[..]));
+            let initializer = claimed.initializer().map(|name| number_in(name.as_str()));
+            let discarded = numbers_in(claimed.discarded());
             let told = Claimed { duty: expected.duty, symbols: numbers_in(&symbols), initializer, discarded };
             assert_eq!(told, expected, "what u{unit} was claimed with");
             assert_eq!(claimed.dylib_name, self.dylib_name(self.world.duties[&expected.duty].dylib));
             let responsibility = Responsibility {
                 claim: claimed.claim,
                 covered: claimed.symbols.clone(),
-                unit_name: claimed.unit_name.clone(),
+                unit_name: claimed.name.clone(),
                 queued: Some(claimed),
                 is_busy: false,
             };

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::protocol::effects::{ClaimedUnit, Effects};
+use crate::protocol::effects::Effects;
 use crate::protocol::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId, TrackerId};
+use crate::protocol::pending::PendingUnit;
 use crate::protocol::{Payload, SessionState};
 use crate::{SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool};
 
@@ -19,7 +20,7 @@ pub(super) enum Integers {}
 
 impl Payload for Integers {
     type Unit = usize;
-    type Parcel = crate::protocol::effects::ClaimedUnit<usize>;
+    type Parcel = crate::protocol::pending::PendingUnit<usize>;
     type Handler = usize;
     type Generator = usize;
     type Resource = usize;
@@ -68,7 +69,7 @@ pub(super) struct Responsibility {
     pub(super) covered: SymbolFlagsMap,
     pub(super) unit_name: SymbolName,
     /// Until it has begun.
-    pub(super) queued: Option<ClaimedUnit<usize>>,
+    pub(super) queued: Option<PendingUnit<usize>>,
     /// Its aliases are being looked up: it is in nobody else's hands.
     pub(super) is_busy: bool,
 }
