@@ -154,11 +154,11 @@ impl ExecutionSession {
             }
             (result, attendance)
         });
-        match (attendance, left) {
+        if let Some((attendance, attends)) = attendance {
             // Long consequences come in slices; between two of them the lock is free for others.
-            (Some((attendance, attends)), effects) => self.attend(attendance, attends, effects),
-            (None, Some(effects)) => self.hand_on(effects),
-            (None, None) => {}
+            self.attend(attendance, attends, left);
+        } else if let Some(effects) = left {
+            self.hand_on(effects);
         }
         result
     }
@@ -227,7 +227,7 @@ impl ExecutionSession {
     /// # Concurrency
     /// Closing the session waits for it. If the dispatcher takes no more tasks, the task is dropped.
     pub fn dispatch(&self, task: Task) {
-        self.transact(|_, effects| effects.tasks.push(task));
+        self.transact(|_, effects| effects.more().tasks.push(task));
     }
 
     /// How long the session's lock was held, and how often, since the session was made or this was last asked; nothing

@@ -71,7 +71,7 @@ fn what_is_removed_at_one_moment_is_removed_before_what_comes_after() {
     assert!(history.state.has_work(), "rows are left");
     history.define(2, 0b111, &mut effects);
     history.state.settle_all(&mut effects);
-    let mut events = std::mem::take(&mut effects.events);
+    let mut events = std::mem::take(&mut effects.more().events);
     events.sort_by_key(|event| event.sequence);
     let sequences: Vec<_> = events.iter().map(|event| event.sequence).collect();
     assert_eq!(sequences, Vec::from_iter(0..5), "no number is given twice, and none is left out");

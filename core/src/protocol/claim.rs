@@ -121,12 +121,12 @@ impl<P: Payload> SessionState<P> {
         let claimed = parcel.as_mut();
         let claim = claimed.claim;
         if self.live_claim(claim).is_none() {
-            effects.leftovers.push(Leftover::RefusedUnit(parcel.into().unit));
+            effects.leave(Leftover::RefusedUnit(parcel.into().unit));
             return Begin::Never;
         }
         if self.is_cancelled() {
             self.fail(claim, FailureCause::Closed, effects);
-            effects.leftovers.push(Leftover::RefusedUnit(parcel.into().unit));
+            effects.leave(Leftover::RefusedUnit(parcel.into().unit));
             return Begin::Never;
         }
         if self.is_wanted(claim) || weakened("withdraw::starts_what_nobody_wants") {

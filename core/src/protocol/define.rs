@@ -97,7 +97,7 @@ impl<P: Payload> SessionState<P> {
             match self.admit(dylib, tracker, flags_of(&definition.symbols), definition.by_task) {
                 Ok(admitted) => admitted,
                 Err(refusal) => {
-                    effects.leftovers.push(Leftover::RefusedUnit(unit));
+                    effects.leave(Leftover::RefusedUnit(unit));
                     return Err(self.refusal_error(refusal, dylib, definition.unit_name));
                 }
             };
@@ -109,7 +109,9 @@ impl<P: Payload> SessionState<P> {
         }
         let discarded = competition.yielding;
         if definition.symbols.is_empty() {
-            effects.initializers_gone.extend(definition.number);
+            if let Some(number) = definition.number {
+                effects.more().initializers_gone.push(number);
+            }
             self.leave(unit, dylib, discarded, effects);
             return Ok(());
         }
@@ -177,7 +179,7 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) -> Result<(), DefineError> {
         if self.live_claim(claim).is_none() {
-            effects.leftovers.push(Leftover::RefusedUnit(unit));
+            effects.leave(Leftover::RefusedUnit(unit));
             return Err(DefineError::TrackerDefunct {
                 unit: definition.unit_name,
                 dylib: "(removed)".into(),
@@ -185,18 +187,18 @@ impl<P: Payload> SessionState<P> {
         }
         let uncovered = difference(&definition.symbols, covered);
         if !uncovered.is_empty() {
-            effects.leftovers.push(Leftover::RefusedUnit(unit));
+            effects.leave(Leftover::RefusedUnit(unit));
             return Err(DefineError::NotCovered { unit: definition.unit_name, symbols: uncovered });
         }
         // The rows and the records of their names say what was promised first; who takes over keeps the promise.
         if let Some((symbol, given, promised)) = changed_flags(&definition.symbols, covered) {
-            effects.leftovers.push(Leftover::RefusedUnit(unit));
+            effects.leave(Leftover::RefusedUnit(unit));
             return Err(DefineError::Flags { unit: definition.unit_name, symbol, promised, given });
         }
         if covered.is_empty() {
             // A unit that waits in no row would never be found again.
             self.claims.remove(claim);
-            effects.leftovers.push(Leftover::RefusedUnit(unit));
+            effects.leave(Leftover::RefusedUnit(unit));
             return Ok(());
         }
         let Definition { unit_name: name, symbols, initializer, priority, serial_queue, hints, .. } =
@@ -246,14 +248,14 @@ impl<P: Payload> SessionState<P> {
             && let Some(unit) = self.units.remove(id)
         {
             let (unit, discarded) = unit.into().into_discarded();
-            effects.leftovers.push(Leftover::Unit { unit, dylib, dylib_name, discarded });
+            effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });
         }
     }
 
     /// Lets go of a unit that nothing is left of.
     fn leave(&mut self, unit: P::Unit, dylib: DylibId, discarded: Vec<SymbolName>, effects: &mut Effects<P>) {
         let dylib_name = self.dylibs[dylib].name.clone();
-        effects.leftovers.push(Leftover::Unit { unit, dylib, dylib_name, discarded });
+        effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });
     }
 
     /// Where a definition of `symbols` would go and what it would do to others, without changing anything.

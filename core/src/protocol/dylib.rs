@@ -161,7 +161,7 @@ impl<P: Payload> SessionState<P> {
                 true => {
                     let sequence = self.trackers[tracker].next_removed;
                     self.trackers[tracker].next_removed += 1;
-                    effects.events.push(SessionEvent { sequence, kind });
+                    effects.more().events.push(SessionEvent { sequence, kind });
                 }
                 false => self.observe(effects, || kind),
             }

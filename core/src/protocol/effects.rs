@@ -18,21 +18,25 @@ use super::query::Answer;
 use super::urgency::Asker;
 use super::waiting_on::Discarded;
 
-/// What a transaction leaves to do, in the order in which it is done.
+/// What a transaction leaves to do. Small, for it is moved out from under the lock.
 #[must_use = "effects that are not handed on leave queries waiting for ever"]
 pub(crate) struct Effects<P: Payload> {
     /// Units to materialize, each as a task.
     pub(crate) claimed: SmallVec<[P::Parcel; 1]>,
-    /// Units that have become more urgent, and may need a ticket of their new priority.
-    #[expect(
-        clippy::box_collection,
-        reason = "rare, and effects are moved by every transaction that has some"
-    )]
-    pub(crate) raised: Option<Box<Vec<Arc<Ticketed>>>>,
-    /// Tasks of the embedder.
-    pub(crate) tasks: Vec<Task>,
     /// Queries that ended.
     pub(crate) completed: SmallVec<[Completed<P::Handler>; 1]>,
+    /// How many names nobody but the pool seems to hold any more, for its own housekeeping.
+    pub(crate) names_released: usize,
+    /// None while there is nothing of it.
+    more: Option<Box<MoreEffects<P>>>,
+}
+
+/// What transactions leave to do now and then.
+pub(crate) struct MoreEffects<P: Payload> {
+    /// Units that have become more urgent, and may need a ticket of their new priority.
+    pub(crate) raised: Vec<Arc<Ticketed>>,
+    /// Tasks of the embedder.
+    pub(crate) tasks: Vec<Task>,
     /// Generators to ask.
     pub(crate) generations: Vec<Generation<P::Generator>>,
     /// Values of the embedder that nobody needs any more.
@@ -44,47 +48,59 @@ pub(crate) struct Effects<P: Payload> {
     /// Memory to give back, which may take long.
     pub(crate) memory: Vec<Discarded<RowId>>,
     pub(crate) records: Vec<crate::record::Discarded>,
-    /// How many names nobody but the pool seems to hold any more, for its own housekeeping.
-    pub(crate) names_released: usize,
 }
 
-impl<P: Payload> Default for Effects<P> {
+impl<P: Payload> Default for MoreEffects<P> {
     fn default() -> Self {
         Self {
-            claimed: SmallVec::new(),
-            raised: None,
+            raised: Vec::new(),
             tasks: Vec::new(),
-            completed: SmallVec::new(),
             generations: Vec::new(),
             leftovers: Vec::new(),
             events: Vec::new(),
             initializers_gone: Vec::new(),
             memory: Vec::new(),
             records: Vec::new(),
-            names_released: 0,
         }
     }
 }
 
+impl<P: Payload> Default for Effects<P> {
+    fn default() -> Self {
+        Self { claimed: SmallVec::new(), completed: SmallVec::new(), names_released: 0, more: None }
+    }
+}
+
 impl<P: Payload> Effects<P> {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.claimed.is_empty()
-            && self.raised.is_none()
-            && self.tasks.is_empty()
             && self.completed.is_empty()
-            && self.generations.is_empty()
-            && self.leftovers.is_empty()
-            && self.events.is_empty()
-            && self.initializers_gone.is_empty()
-            && self.memory.is_empty()
-            && self.records.is_empty()
+            && self.more.is_none()
             && self.names_released == 0
+    }
+
+    /// What there is now and then, to add to.
+    pub(crate) fn more(&mut self) -> &mut MoreEffects<P> {
+        self.more.get_or_insert_default()
+    }
+
+    pub(crate) fn look_at_more(&self) -> Option<&MoreEffects<P>> {
+        self.more.as_deref()
+    }
+
+    pub(crate) fn take_more(&mut self) -> Option<Box<MoreEffects<P>>> {
+        self.more.take()
+    }
+
+    pub(crate) fn leave(&mut self, leftover: Leftover<P>) {
+        self.more().leftovers.push(leftover);
     }
 
     /// Lets a cause go; only the embedder's own errors are code of the embedder when they are dropped.
     pub(crate) fn let_go(&mut self, cause: FailureCause) {
         if matches!(cause, FailureCause::Unit(_)) {
-            self.leftovers.push(Leftover::Cause(cause));
+            self.leave(Leftover::Cause(cause));
         }
     }
 

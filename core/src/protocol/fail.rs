@@ -122,7 +122,7 @@ impl<P: Payload> SessionState<P> {
                 FailureCause::Unit(_) | FailureCause::Panicked(_) | FailureCause::Abandoned
             );
             if is_news && !record.told.get() {
-                effects.leftovers.push(Leftover::Unheard(record.at_its_root()));
+                effects.leave(Leftover::Unheard(record.at_its_root()));
             }
             effects.let_go(record.cause);
         }

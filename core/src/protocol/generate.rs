@@ -85,7 +85,7 @@ impl<P: Payload> SessionState<P> {
     ) -> Option<GeneratorId> {
         let open = !self.is_closed();
         let Some(row) = self.dylibs.get_mut(dylib).filter(|_| open) else {
-            effects.leftovers.push(Leftover::Generator(value));
+            effects.leave(Leftover::Generator(value));
             return None;
         };
         let id =
@@ -115,7 +115,7 @@ impl<P: Payload> SessionState<P> {
         let Some(Generator { value, name, dylib, queue, .. }) = self.generators.remove(generator) else {
             return;
         };
-        effects.leftovers.push(Leftover::Generator(value));
+        effects.leave(Leftover::Generator(value));
         let row = &self.dylibs[dylib];
         self.records.set_generates(dylib, !row.generators.is_empty());
         let dylib = row.name.clone();
@@ -241,7 +241,7 @@ impl<P: Payload> SessionState<P> {
             let (dylib, generator) = (dylib_name.clone(), name);
             self.observe(effects, || EventKind::Generating { dylib, generator });
         }
-        effects.generations.push(Generation {
+        effects.more().generations.push(Generation {
             generator: value,
             id,
             query,

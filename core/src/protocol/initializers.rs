@@ -54,7 +54,7 @@ impl<P: Payload> SessionState<P> {
                 self.initializers.numbers.insert(row, number);
                 self.initializers.rows.insert((dylib, number), row);
             }
-            None => effects.initializers_gone.push(number),
+            None => effects.more().initializers_gone.push(number),
         }
     }
 
@@ -65,7 +65,7 @@ impl<P: Payload> SessionState<P> {
             && let Some(number) = self.initializers.numbers.remove(&row)
         {
             self.initializers.rows.remove(&(dylib, number));
-            effects.initializers_gone.push(number);
+            effects.more().initializers_gone.push(number);
         }
     }
 }

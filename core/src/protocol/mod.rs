@@ -217,7 +217,7 @@ impl<P: Payload> SessionState<P> {
     /// Makes an event, with its place in the order of all events.
     fn observe(&mut self, effects: &mut Effects<P>, kind: impl FnOnce() -> EventKind) {
         if self.observed {
-            effects.events.push(SessionEvent { sequence: self.sequence, kind: kind() });
+            effects.more().events.push(SessionEvent { sequence: self.sequence, kind: kind() });
             self.sequence += 1;
         }
     }

@@ -482,7 +482,7 @@ fn a_long_chain_is_raised_and_lowered_in_slices() {
     assert_eq!(history.priority_named(last), TaskPriority::Idle);
     while history.state.slice(attendance, &mut effects) {}
     assert_eq!(history.priority_named(last), TaskPriority::Demanded);
-    assert_eq!(effects.raised.take().map(|raised| raised.len()), Some(COUNT));
+    assert_eq!(effects.more().raised.len(), COUNT);
     history.state.withdraw(query, &mut effects);
     let attendance = history.state.finish_transaction(&mut effects).expect("as before");
     assert_eq!(history.priority_named(last), TaskPriority::Demanded);

@@ -145,7 +145,7 @@ impl<P: Payload> SessionState<P> {
     /// One step for each of its symbols, in slices if there are many.
     pub(crate) fn withdraw(&mut self, query: QueryId, effects: &mut Effects<P>) {
         let Some((handler, symbols)) = self.take_out(query) else { return };
-        effects.leftovers.push(Leftover::Handler(handler));
+        effects.leave(Leftover::Handler(handler));
         self.observe(effects, || EventKind::Withdrawn { symbols });
     }
 
@@ -154,7 +154,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn fail_query(&mut self, query: QueryId, error: LookupError, effects: &mut Effects<P>) {
         let asker = self.queries.get(query).and_then(Query::asker);
         let Some((handler, symbols)) = self.take_out(query) else {
-            effects.leftovers.push(Leftover::Error(error));
+            effects.leave(Leftover::Error(error));
             return;
         };
         effects.complete_for(asker, handler, Err(error));

@@ -256,10 +256,10 @@ impl<P: Payload> SessionState<P> {
     fn finish_hold(&mut self, effects: &mut Effects<P>) {
         // Hardly any transaction leaves something.
         if let Some(memory) = self.forest.take_discarded() {
-            effects.memory.push(memory);
+            effects.more().memory.push(memory);
         }
         if let Some(records) = self.records.take_discarded() {
-            effects.records.push(records);
+            effects.more().records.push(records);
         }
         #[cfg(any(test, debug_assertions))]
         self.check_now_and_then();

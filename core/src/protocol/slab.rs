@@ -48,6 +48,8 @@ struct Room {
     /// The offset of the first free slot of a list through them, or `NONE`.
     free: u32,
     live: u32,
+    /// The largest generation among its slots that were used again, or will be.
+    generation: u32,
     /// Whether the chunk is in one of the lists of chunks with room.
     is_listed: bool,
 }
@@ -125,6 +127,7 @@ impl<I: Id, T> Slab<I, T> {
         }
         let room = &mut self.rooms[number];
         slot.generation = slot.generation.wrapping_add(1);
+        room.generation = room.generation.max(slot.generation);
         let taken = replace(&mut slot.content, Content::Free { next: room.free });
         room.free = offset as u32;
         room.live -= 1;
@@ -169,7 +172,7 @@ impl<I: Id, T> Slab<I, T> {
         let number = number.expect("a session holds fewer than four billion entities of one kind");
         // The first one grows as it is filled: most slabs of most sessions hold a few entities.
         self.chunks.push(Vec::with_capacity(if number == 0 { 4 } else { CHUNK }));
-        self.rooms.push(Room { free: NONE, live: 0, is_listed: true });
+        self.rooms.push(Room { free: NONE, live: 0, generation: 0, is_listed: true });
         number
     }
 
@@ -179,10 +182,10 @@ impl<I: Id, T> Slab<I, T> {
             self.spare = 1;
             return;
         }
-        let slots = std::mem::take(&mut self.chunks[number]);
-        let used = slots.iter().map(|slot| slot.generation).max().unwrap_or(0);
-        self.fresh_generation = self.fresh_generation.max(used);
-        self.rooms[number].free = NONE;
+        self.chunks[number] = Vec::new();
+        let room = &mut self.rooms[number];
+        room.free = NONE;
+        self.fresh_generation = self.fresh_generation.max(std::mem::take(&mut room.generation));
     }
 
     pub(crate) fn get(&self, id: I) -> Option<&T> {

@@ -106,7 +106,7 @@ impl<P: Payload> SessionState<P> {
                 Ok(())
             }
             None => {
-                effects.leftovers.push(Leftover::Resource(resource));
+                effects.leave(Leftover::Resource(resource));
                 Err(Defunct)
             }
         }

@@ -254,7 +254,7 @@ impl<P: Payload> SessionState<P> {
         if let Some(Followers { ticketed, asked, origin, .. }) = row.followers.as_deref() {
             if let Some(ticketed) = ticketed {
                 ticketed.set_priority(priority);
-                effects.raised.get_or_insert_default().push(ticketed.clone());
+                effects.more().raised.push(ticketed.clone());
             }
             steps += asked.len();
             let followers = asked.iter().map(|&query| Needed::Query(query));

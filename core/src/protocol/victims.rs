@@ -124,7 +124,7 @@ fn the_lookup_that_moves_on_into_a_cycle_is_told_though_another_is_newer() {
     scene.block(1, a, &["b", "x"], true);
     scene.block(2, b, &["a"], false);
     assert_eq!(scene.told(), []);
-    let asked = scene.effects.generations.pop().expect("x is not defined");
+    let asked = scene.effects.more().generations.pop().expect("x is not defined");
     scene.define(None, "x");
     scene.state.generated(asked.id, asked.query, Ok(()), &mut scene.effects);
     assert_eq!(scene.told(), [(1, true)]);
@@ -184,7 +184,7 @@ fn aliases_that_wait_at_a_generator_wait_for_whom_it_waits() {
     scene.state.begin_wait(lookup, holdings, &mut scene.effects);
     assert_eq!(scene.told(), [(2, true)]);
     scene.settle();
-    let asked = scene.effects.generations.pop().expect("x is not defined");
+    let asked = scene.effects.more().generations.pop().expect("x is not defined");
     scene.state.generated(asked.id, asked.query, Err(crate::failure::shared_error("no")), &mut scene.effects);
     scene.state.fail(alias, crate::FailureCause::Abandoned, &mut scene.effects);
     scene.settle();
@@ -198,7 +198,7 @@ fn aliases_that_come_to_a_generator_later_wait_for_whom_it_waits() {
     scene.claim(None, "alias");
     scene.state.add_generator(dylib, "generator".into(), 0, &mut scene.effects).unwrap();
     scene.look_up(1, &["y"]).expect("it waits");
-    let asked = scene.effects.generations.pop().expect("y is not defined");
+    let asked = scene.effects.more().generations.pop().expect("y is not defined");
     // One thread serves the request for y and needs the alias; another holds a.
     let lookup = scene.look_up(2, &["alias"]).expect("it waits");
     let holdings = Holdings { requests: vec![asked.query], ..Holdings::default() };

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
-use crate::protocol::effects::{Completed, Effects, Generation, Leftover};
+use crate::protocol::effects::{Completed, Effects, Generation, Leftover, MoreEffects};
 use crate::protocol::urgency::Asker;
 use crate::query::Completion;
 use crate::task::Work;
@@ -30,11 +30,13 @@ impl ExecutionSession {
         let is_blocked =
             |completed: &&Completed<Completion>| matches!(completed.handler, Completion::Blocked(_));
         let blocked = effects.completed.iter().filter(is_blocked).count();
-        let seen = self.0.observer.is_some() && !effects.events.is_empty();
-        let told = self.0.platform.is_some() && !effects.initializers_gone.is_empty();
-        let single = usize::from(seen) + usize::from(told) + usize::from(!effects.leftovers.is_empty());
-        let many = effects.claimed.len() + effects.tasks.len() + effects.generations.len();
-        let coming = self.coming(many + single + effects.completed.len() - blocked);
+        let more = effects.look_at_more().map_or(0, |more| {
+            let seen = self.0.observer.is_some() && !more.events.is_empty();
+            let told = self.0.platform.is_some() && !more.initializers_gone.is_empty();
+            let single = usize::from(seen) + usize::from(told) + usize::from(!more.leftovers.is_empty());
+            single + more.tasks.len() + more.generations.len()
+        });
+        let coming = self.coming(effects.claimed.len() + effects.completed.len() - blocked + more);
         Handed { effects, coming }
     }
 
@@ -51,33 +53,36 @@ impl ExecutionSession {
     ///
     /// Whatever the dispatcher does: if it panics over a task, the rest is enqueued all the same; and what it drops runs no
     /// code of the embedder before the caller has finished.
-    pub(super) fn pass_on(&self, Handed { effects, mut coming }: Handed<'_>) {
+    pub(super) fn pass_on(&self, Handed { mut effects, mut coming }: Handed<'_>) {
         let _held_back = crate::in_place::hold_back();
-        let Effects {
-            claimed,
-            raised,
-            tasks,
-            completed,
-            generations,
-            leftovers,
-            events,
-            initializers_gone,
-            memory,
-            records,
-            names_released,
-        } = effects;
+        let mut more = effects.take_more();
+        let Effects { claimed, completed, names_released, .. } = effects;
         if !claimed.is_empty() {
             self.enqueue_units(claimed, &mut coming);
         }
-        for ticket in raised.into_iter().flat_map(|raised| *raised).filter_map(|raised| raised.ticket()) {
-            self.enqueue(ticket);
-        }
-        for task in tasks {
-            self.enqueue(counted(task, coming.next()));
+        if let Some(more) = &mut more {
+            for ticket in more.raised.drain(..).filter_map(|raised| raised.ticket()) {
+                self.enqueue(ticket);
+            }
+            for task in more.tasks.drain(..) {
+                self.enqueue(counted(task, coming.next()));
+            }
         }
         if !completed.is_empty() {
             self.tell(completed, &mut coming);
         }
+        if let Some(more) = more {
+            self.pass_on_more(*more, &mut coming);
+        }
+        if names_released > 0 {
+            self.0.pool.released(names_released);
+        }
+    }
+
+    /// What comes behind the waiters.
+    #[inline(never)]
+    fn pass_on_more(&self, more: MoreEffects<Live>, coming: &mut Coming<'_>) {
+        let MoreEffects { generations, events, leftovers, initializers_gone, memory, records, .. } = more;
         for generation in generations {
             self.enqueue(self.generation_task(generation, coming.next()));
         }
@@ -103,21 +108,18 @@ impl ExecutionSession {
         }
         // Last: nobody waits for it.
         drop((memory, records));
-        if names_released > 0 {
-            self.0.pool.released(names_released);
-        }
     }
 
     /// Wakes threads that wait in lookups, then enqueues handlers.
     fn tell(&self, completed: SmallVec<[Completed<Completion>; 1]>, coming: &mut Coming<'_>) {
         let mut told = Vec::new();
-        for Completed { handler, outcome, asker } in completed {
-            match handler {
-                Completion::Blocked(blocked) => blocked.finish(outcome),
-                handler => told.push((handler, outcome, asker)),
+        for completed in completed {
+            match completed.handler {
+                Completion::Blocked(blocked) => blocked.finish(completed.outcome),
+                _ => told.push(completed),
             }
         }
-        for (handler, outcome, asker) in told {
+        for Completed { handler, outcome, asker } in told {
             let tag = self.tag();
             let outcome = move || outcome.map(|answer| LookupResult::new(answer, tag));
             self.enqueue(answer_task(coming.next(), asker, handler, outcome));

@@ -15,15 +15,16 @@ use super::world::*;
 
 impl Harness {
     /// What the outside was told, then what stands where.
-    pub(super) fn compare(&mut self, effects: Effects<Integers>) {
+    pub(super) fn compare(&mut self, mut effects: Effects<Integers>) {
+        let more = *effects.take_more().unwrap_or_default();
         let mut news = std::mem::take(&mut self.world.news);
         self.compare_dylibs();
         self.compare_definitions();
         self.compare_outcomes(effects.completed.into_vec(), std::mem::take(&mut news.ended));
         self.compare_claimed(effects.claimed.into_vec(), std::mem::take(&mut news.claimed));
-        self.compare_asked(effects.generations, std::mem::take(&mut news.asked));
-        let unheard = self.compare_leftovers(effects.leftovers, &news);
-        let gone: BTreeSet<_> = effects.initializers_gone.iter().map(|number| *number as usize).collect();
+        self.compare_asked(more.generations, std::mem::take(&mut news.asked));
+        let unheard = self.compare_leftovers(more.leftovers, &news);
+        let gone: BTreeSet<_> = more.initializers_gone.iter().map(|number| *number as usize).collect();
         assert_eq!(gone, news.initializers_gone, "initializers that are no longer defined");
         self.compare_unheard(&unheard);
         self.compare_the_rest();
