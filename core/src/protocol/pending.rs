@@ -97,20 +97,12 @@ impl<U> PendingUnit<U> {
         self
     }
 
-    pub(crate) fn initializer(&self) -> Option<&SymbolName> {
-        self.extras.as_ref()?.initializer.as_ref()
-    }
-
     pub(crate) fn serial_queue(&self) -> Option<&SerialQueue> {
         self.extras.as_ref()?.serial_queue.as_ref()
     }
 
     pub(crate) fn ticketed(&self) -> Option<&Arc<Ticketed>> {
         self.extras.as_ref()?.ticketed.as_ref()
-    }
-
-    pub(crate) fn discarded(&self) -> &[SymbolName] {
-        self.extras.as_ref().map_or(&[], |extras| &extras.discarded)
     }
 
     /// Another definition has won against its definition of `name`, or that was removed.
@@ -129,6 +121,17 @@ impl<U> PendingUnit<U> {
 #[cfg(all(test, not(uruk_loom)))]
 mod plain {
     use super::PendingUnit;
+    use crate::SymbolName;
+
+    impl<U> PendingUnit<U> {
+        pub(crate) fn initializer(&self) -> Option<&SymbolName> {
+            self.extras.as_ref()?.initializer.as_ref()
+        }
+
+        pub(crate) fn discarded(&self) -> &[SymbolName] {
+            self.extras.as_ref().map_or(&[], |extras| &extras.discarded)
+        }
+    }
 
     /// Tests carry units as they are.
     impl AsRef<Self> for PendingUnit<u32> {
