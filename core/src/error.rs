@@ -2,6 +2,7 @@
 //!
 //! All are cheap to clone, because one failure reaches many queries, and name symbol, dylib and unit.
 
+mod limit;
 mod lookup;
 
 use std::fmt;
@@ -9,6 +10,7 @@ use std::fmt;
 use crate::sync::Arc;
 use crate::{Failure, SharedError, SymbolFlags, SymbolName};
 
+pub use limit::{Limit, LimitReached};
 pub use lookup::{LookupError, SearchedDylib};
 
 /// Why a dylib could not be created or its link order not changed.

@@ -1,7 +1,7 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
 use uruk_core::sync::{Arc, Latch};
-use uruk_core::{Task, TaskDispatcher, TaskPriority, WaitError, refuse_wait_in_leaf};
+use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting, refuse_wait_in_leaf};
 
 use crate::current;
 use crate::limits::Bounds;
@@ -144,8 +144,9 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
-    /// How many speculative tasks may be queued before those who would bring about more are [told](TaskDispatcher::admits) or
-    /// [wait](TaskDispatcher::wait_for_room). Any number unless set.
+    /// How many speculative tasks may wait for their start, in the pool's queues and in [serial ones](uruk_core::SerialQueue), before
+    /// those who would bring about more are [told](TaskDispatcher::admits) or [wait](TaskDispatcher::wait_for_room). Any number
+    /// unless set. What waits behind a blocked task in serial queues alone holds nobody back.
     ///
     /// A task that is dispatched is queued whatever the limit: what has been claimed must run. So threads that ask at the same
     /// moment may exceed it by what each of them brings about.
@@ -163,8 +164,9 @@ impl WorkStealingTaskDispatcherBuilder {
     /// How much memory tasks may [hold](Task::memory_bytes) that have started, or are demanded, and have not ended. Any amount
     /// unless set.
     ///
-    /// While there is as much or more, only demanded tasks start, and who would bring about work in the background is told or
-    /// waits once a task of its priority is queued. What demanded tasks hold counts and may exceed it by any amount; the
+    /// While there is as much or more, only demanded tasks start. Who would bring about work in the background is told or
+    /// waits once a task of its priority waits for its start; and for them, what tasks in the background hold that wait counts too.
+    /// What demanded tasks hold counts and may exceed it by any amount; the
     /// others exceed it by what the last to start hold, one for each worker. If no task is at work, blocked ones
     /// aside, one starts in any case: so it delays nothing for ever.
     pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
@@ -242,18 +244,27 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
         WorkStealingTaskDispatcher::blocking(self, block)
     }
 
-    fn admits(&self, priority: TaskPriority, count: usize) -> bool {
+    fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
         self.pool.admits(priority, count)
     }
 
     /// # Errors
     /// As [`TaskDispatcher::blocking`].
-    fn wait_for_room(&self, priority: TaskPriority) -> Result<(), WaitError> {
-        if self.pool.admits(priority, 1) {
+    fn wait_for_room(&self, priority: TaskPriority, count: usize) -> Result<(), WaitError> {
+        if self.pool.admits(priority, count).is_ok() {
             return Ok(());
         }
         refuse_wait_in_leaf()?;
-        self.pool.wait_for_room(priority)
+        self.pool.wait_for_room(priority, count)
+    }
+
+    fn begins_to_wait(&self, task: Waiting) {
+        self.pool.limits.begin_to_wait(task);
+    }
+
+    fn waits_no_more(&self, task: Waiting) {
+        let lifted = self.pool.limits.wait_no_more(task);
+        self.pool.look_if(lifted);
     }
 
     fn shutdown(&self) {

@@ -12,7 +12,7 @@
 //! under either lock (`vacated`, `threads`).
 
 use uruk_core::sync::{Arc, Mutex, weakened};
-use uruk_core::{Task, TaskPriority, WaitError};
+use uruk_core::{LimitReached, Task, TaskPriority, WaitError};
 
 use crate::current::{self, Worker};
 use crate::gate::Gate;
@@ -144,13 +144,17 @@ impl Pool {
     }
 
     /// Whether the limits would let `count` more tasks of `priority` come. A closed pool has better reasons to refuse them.
-    pub(crate) fn admits(&self, priority: TaskPriority, count: usize) -> bool {
-        self.gate.is_closed() || self.limits.admits(priority, count)
+    pub(crate) fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
+        if self.gate.is_closed() { Ok(()) } else { self.limits.admits(priority, count) }
     }
 
-    /// Blocks until there is room for a task of `priority`, or the pool is closed; see [`Pool::blocking`].
-    pub(crate) fn wait_for_room(self: &Arc<Self>, priority: TaskPriority) -> Result<(), WaitError> {
-        self.blocking(|| self.limits.wait_for_room(priority, || self.gate.is_closed()))
+    /// Blocks until there is room for `count` tasks of `priority`, or the pool is closed; see [`Pool::blocking`].
+    pub(crate) fn wait_for_room(
+        self: &Arc<Self>,
+        priority: TaskPriority,
+        count: usize,
+    ) -> Result<(), WaitError> {
+        self.blocking(|| self.limits.wait_for_room(priority, count, || self.gate.is_closed()))
     }
 
     /// Whether a task is queued that no limit holds back.
