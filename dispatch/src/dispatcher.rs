@@ -4,7 +4,7 @@ use uruk_core::sync::{Arc, Latch};
 use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting, refuse_wait_in_leaf};
 
 use crate::current;
-use crate::limits::Bounds;
+use crate::limits::BoundsWanted;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::sleep::SLOTS_MAX;
@@ -49,10 +49,7 @@ pub struct WorkStealingTaskDispatcherBuilder {
     workers: usize,
     stack_size_bytes: usize,
     thread_name_prefix: String,
-    speculative_queue_max: usize,
-    idle_queue_max: usize,
-    memory_bytes_max: usize,
-    background_workers_max: Option<usize>,
+    bounds: BoundsWanted,
     measure_waits: bool,
 }
 
@@ -93,10 +90,7 @@ impl WorkStealingTaskDispatcher {
             workers: threads_of_this_machine(),
             stack_size_bytes: STACK_SIZE_BYTES,
             thread_name_prefix: "uruk-worker".to_owned(),
-            speculative_queue_max: usize::MAX,
-            idle_queue_max: usize::MAX,
-            memory_bytes_max: usize::MAX,
-            background_workers_max: None,
+            bounds: BoundsWanted::default(),
             measure_waits: false,
         }
     }
@@ -151,13 +145,13 @@ impl WorkStealingTaskDispatcherBuilder {
     /// A task that is dispatched is queued whatever the limit: what has been claimed must run. So threads that ask at the same
     /// moment may exceed it by what each of them brings about.
     pub fn speculative_queue_max(mut self, tasks: usize) -> Self {
-        self.speculative_queue_max = tasks;
+        self.bounds.queued_max[TaskPriority::Speculative as usize] = tasks;
         self
     }
 
     /// The same for idle tasks.
     pub fn idle_queue_max(mut self, tasks: usize) -> Self {
-        self.idle_queue_max = tasks;
+        self.bounds.queued_max[TaskPriority::Idle as usize] = tasks;
         self
     }
 
@@ -170,14 +164,14 @@ impl WorkStealingTaskDispatcherBuilder {
     /// others exceed it by what the last to start hold, one for each worker. If no task is at work, blocked ones
     /// aside, one starts in any case: so it delays nothing for ever.
     pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
-        self.memory_bytes_max = bytes;
+        self.bounds.memory_bytes_max = bytes;
         self
     }
 
     /// How many workers may run speculative and idle tasks at once; at least one. All but one unless set, so that what is
     /// demanded finds a worker free of them. A task that blocks does not count, and goes on when its wait is over.
     pub fn background_workers_max(mut self, workers: usize) -> Self {
-        self.background_workers_max = Some(workers);
+        self.bounds.background_workers_max = Some(workers);
         self
     }
 
@@ -199,19 +193,11 @@ impl WorkStealingTaskDispatcherBuilder {
         if self.thread_name_prefix.contains('\0') {
             return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
         }
-        let background = self.background_workers_max;
-        let bounds = Bounds {
-            queued_max: [self.idle_queue_max, self.speculative_queue_max],
-            memory_bytes_max: self.memory_bytes_max,
-            background_workers_max: background
-                .unwrap_or_else(|| Bounds::background_workers_of(self.workers))
-                .max(1),
-        };
         let pool = Pool::new(
             self.workers,
             self.thread_name_prefix,
             self.stack_size_bytes,
-            bounds,
+            self.bounds.of(self.workers),
             self.measure_waits,
         );
         Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })

@@ -43,6 +43,15 @@ pub(crate) struct Bounds {
     pub(crate) background_workers_max: usize,
 }
 
+/// What somebody who builds a dispatcher has asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BoundsWanted {
+    /// Indexed by priority.
+    pub(crate) queued_max: [usize; BACKGROUND],
+    pub(crate) memory_bytes_max: usize,
+    pub(crate) background_workers_max: Option<usize>,
+}
+
 /// The counts that the bounds are about.
 #[derive(Debug)]
 pub(crate) struct Limits {
@@ -85,23 +94,29 @@ impl Charge {
     }
 }
 
-impl Bounds {
-    /// None at all.
-    pub(crate) const NONE: Self = Self {
-        queued_max: [usize::MAX; BACKGROUND],
-        memory_bytes_max: usize::MAX,
-        background_workers_max: usize::MAX,
-    };
-
-    /// So many workers of all may run background tasks unless somebody says otherwise: one is left for what is demanded, if
-    /// there are two.
-    pub(crate) fn background_workers_of(workers: usize) -> usize {
-        workers.saturating_sub(1).max(1)
+impl Default for BoundsWanted {
+    fn default() -> Self {
+        Self {
+            queued_max: [usize::MAX; BACKGROUND],
+            memory_bytes_max: usize::MAX,
+            background_workers_max: None,
+        }
     }
+}
 
+impl BoundsWanted {
+    /// The bounds of a dispatcher of so many workers. Unless somebody has said otherwise one is left for what is demanded, if
+    /// there are two.
+    pub(crate) fn of(self, workers: usize) -> Bounds {
+        let Self { queued_max, memory_bytes_max, background_workers_max } = self;
+        let background_workers_max = background_workers_max.unwrap_or(workers.saturating_sub(1)).max(1);
+        Bounds { queued_max, memory_bytes_max, background_workers_max }
+    }
+}
+
+impl Bounds {
     fn limit_producers(self) -> bool {
-        let Self { queued_max, memory_bytes_max, .. } = self;
-        (queued_max, memory_bytes_max) != (Self::NONE.queued_max, Self::NONE.memory_bytes_max)
+        self.queued_max != [usize::MAX; BACKGROUND] || self.memory_bytes_max != usize::MAX
     }
 }
 
@@ -190,6 +205,13 @@ impl Limits {
         // Relaxed: as above.
         let free = |running| (running < self.bounds.background_workers_max).then_some(running + 1);
         self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok()
+    }
+
+    /// How many such places there are.
+    #[cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
+    pub(crate) fn places_left(&self) -> usize {
+        // Relaxed: as above.
+        self.bounds.background_workers_max.saturating_sub(self.running.load(Ordering::Relaxed))
     }
 
     /// The place is not needed, as no task was found. Who gives one back looks again before it sleeps.

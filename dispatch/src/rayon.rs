@@ -47,10 +47,12 @@ use std::time::Duration;
 
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 use uruk_core::sync::{Arc, Condvar, Latch, Mutex};
-use uruk_core::{Task, TaskDispatcher, WaitError, refuse_wait_in_leaf};
+use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting, refuse_wait_in_leaf};
 
 use crate::dispatcher::{BuildError, STACK_SIZE_BYTES};
 use crate::gate::Gate;
+use crate::limits::{BoundsWanted, Charge, Limits};
+use crate::metrics::PerPriority;
 use crate::pool::give_up;
 use crate::threads::Threads;
 use crate::worker;
@@ -103,6 +105,7 @@ pub struct RayonTaskDispatcherBuilder {
     host: Host,
     stack_size_bytes: usize,
     thread_name_prefix: String,
+    bounds: BoundsWanted,
 }
 
 /// What a [`RayonTaskDispatcher`] was doing at one moment, and has done.
@@ -110,9 +113,11 @@ pub struct RayonTaskDispatcherBuilder {
 #[non_exhaustive]
 pub struct RayonMetrics {
     /// Tasks that wait.
-    pub queued: usize,
+    pub queued: PerPriority<usize>,
+    /// Tasks being run, those that are blocked included.
+    pub running: PerPriority<usize>,
     /// Tasks that were taken, by tickets and by spares.
-    pub started: u64,
+    pub started: PerPriority<u64>,
     /// Those of them that spares took.
     pub started_by_spares: u64,
     /// Tasks that have ended.
@@ -155,7 +160,8 @@ impl RayonTaskDispatcher {
 impl RayonTaskDispatcherBuilder {
     fn new(host: Host) -> Self {
         let thread_name_prefix = "uruk-spare".to_owned();
-        Self { host, stack_size_bytes: STACK_SIZE_BYTES, thread_name_prefix }
+        let bounds = BoundsWanted::default();
+        Self { host, stack_size_bytes: STACK_SIZE_BYTES, thread_name_prefix, bounds }
     }
 
     /// How much stack each spare reserves, 64 MiB unless set. What the host's threads have is the host's affair: LLVM
@@ -171,6 +177,35 @@ impl RayonTaskDispatcherBuilder {
         self
     }
 
+    /// How many speculative tasks may wait for their start before those who would bring about more are
+    /// [told](TaskDispatcher::admits) or [wait](TaskDispatcher::wait_for_room). Any number unless set. This and the other limits
+    /// are those of the work-stealing pool, and said there in full:
+    /// [`WorkStealingTaskDispatcherBuilder`](crate::WorkStealingTaskDispatcherBuilder::speculative_queue_max).
+    pub fn speculative_queue_max(mut self, tasks: usize) -> Self {
+        self.bounds.queued_max[TaskPriority::Speculative as usize] = tasks;
+        self
+    }
+
+    /// The same for idle tasks.
+    pub fn idle_queue_max(mut self, tasks: usize) -> Self {
+        self.bounds.queued_max[TaskPriority::Idle as usize] = tasks;
+        self
+    }
+
+    /// How much memory tasks may [hold](Task::memory_bytes) that have started, or are demanded, and have not ended; beyond it only
+    /// demanded tasks start. Any amount unless set.
+    pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
+        self.bounds.memory_bytes_max = bytes;
+        self
+    }
+
+    /// How many threads, the host's and spares, may run speculative and idle tasks at once; at least one. One less than the host
+    /// has unless set, so that what is demanded finds a thread free of them. A task that blocks does not count.
+    pub fn background_workers_max(mut self, workers: usize) -> Self {
+        self.bounds.background_workers_max = Some(workers);
+        self
+    }
+
     /// Builds the dispatcher. Starts no thread.
     ///
     /// # Errors
@@ -179,8 +214,11 @@ impl RayonTaskDispatcherBuilder {
         if self.thread_name_prefix.contains('\0') {
             return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
         }
+        let host_threads = self.host.threads()?;
+        let limits = Arc::new(Limits::new(self.bounds.of(host_threads)));
         let shared = Shared {
-            board: Mutex::new(Board::new(self.host.threads()?)),
+            board: Mutex::new(Board::new(host_threads, limits.clone())),
+            limits,
             called: Condvar::new(),
             gate: Gate::new(),
             threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes),
@@ -194,6 +232,7 @@ impl RayonTaskDispatcherBuilder {
 #[derive(Debug)]
 struct Shared {
     board: Mutex<Board>,
+    limits: Arc<Limits>,
     /// Where spares wait to be called.
     called: Condvar,
     gate: Gate,
@@ -274,16 +313,16 @@ impl Shared {
             self.follow(orders);
             return;
         }
-        let Some(task) = self.board.lock().take_for_ticket() else { return };
-        let panicked = self.run(task, Who::Host);
-        let orders = self.board.lock().ticket_ended(panicked);
+        let Some((task, charge)) = self.board.lock().take_for_ticket() else { return };
+        let panicked = self.run(task, Who::Host, charge);
+        let orders = self.board.lock().ticket_ended(charge, panicked);
         self.follow(orders);
         self.gate.leave();
     }
 
     /// Runs a task at the bottom of this thread's stack, as far as we are concerned; says whether it panicked.
-    fn run(&self, task: Task, who: Who) -> bool {
-        let _entry = Entry::enter(self, Beneath::Task(who));
+    fn run(&self, task: Task, who: Who, charge: Charge) -> bool {
+        let _entry = Entry::enter(self, Beneath::Task(who, charge));
         worker::run_traced(task)
     }
 
@@ -324,26 +363,32 @@ impl Shared {
 
     /// Runs `block`, which may sleep, while a spare may take tasks in this thread's place.
     fn blocking<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
-        let who = match here::innermost(self) {
+        let (who, task) = match here::innermost(self) {
             // The wait around this one has said so already.
             Some(Beneath::Wait) => return Ok(block()),
-            Some(Beneath::Task(Who::Spare)) => Who::Spare,
-            _ if self.host.runs_here() => Who::Host,
-            _ => Who::Foreign,
+            Some(Beneath::Task(who, charge)) => (who, Some(charge)),
+            None if self.host.runs_here() => (Who::Host, None),
+            None => (Who::Foreign, None),
         };
-        let orders = self.board.lock().begin_wait(who);
-        let _blocked = Blocked { shared: self, who };
+        let orders = self.board.lock().begin_wait(who, task);
+        let _blocked = Blocked { shared: self, who, task };
         if !self.follow(orders) && who != Who::Foreign {
-            return Err(WaitError::NoThread { queued: self.board.lock().metrics().queued });
+            return Err(WaitError::NoThread { queued: self.board.lock().waiting() });
         }
         let _entry = Entry::enter(self, Beneath::Wait);
         Ok(block())
+    }
+
+    /// Whether the limits would let `count` more tasks of `priority` come. Who is closed has better reasons to refuse them.
+    fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
+        if self.gate.is_closed() { Ok(()) } else { self.limits.admits(priority, count) }
     }
 
     fn close(&self) {
         self.gate.close();
         self.board.lock().close();
         self.called.notify_all();
+        self.limits.close();
     }
 
     fn shutdown(self: &Arc<Self>) {
@@ -364,11 +409,12 @@ impl Shared {
 struct Blocked<'a> {
     shared: &'a Arc<Shared>,
     who: Who,
+    task: Option<Charge>,
 }
 
 impl Drop for Blocked<'_> {
     fn drop(&mut self) {
-        let orders = self.shared.board.lock().end_wait(self.who);
+        let orders = self.shared.board.lock().end_wait(self.who, self.task);
         self.shared.follow(orders);
     }
 }
@@ -401,6 +447,32 @@ impl TaskDispatcher for RayonTaskDispatcher {
     fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
         refuse_wait_in_leaf()?;
         self.shared.blocking(block)
+    }
+
+    fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
+        self.shared.admits(priority, count)
+    }
+
+    /// # Errors
+    /// As [`TaskDispatcher::blocking`].
+    fn wait_for_room(&self, priority: TaskPriority, count: usize) -> Result<(), WaitError> {
+        if self.shared.admits(priority, count).is_ok() {
+            return Ok(());
+        }
+        refuse_wait_in_leaf()?;
+        let Shared { limits, gate, .. } = &*self.shared;
+        self.shared.blocking(|| limits.wait_for_room(priority, count, || gate.is_closed()))
+    }
+
+    fn begins_to_wait(&self, task: Waiting) {
+        self.shared.limits.begin_to_wait(task);
+    }
+
+    fn waits_no_more(&self, task: Waiting) {
+        if self.shared.limits.wait_no_more(task) {
+            let orders = self.shared.board.lock().look();
+            self.shared.follow(orders);
+        }
     }
 
     fn shutdown(&self) {

@@ -57,7 +57,9 @@ impl Scene {
         for _ in 0..count {
             let ran = self.ran.clone();
             // Relaxed: read after the shutdown.
-            let task = Task::new("some", priority, move || drop(ran.fetch_add(1, Ordering::Relaxed)));
+            let task = Task::new("some", priority, move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
             self.queue(task.holding_bytes(holding_bytes));
         }
     }

@@ -34,7 +34,7 @@ loom_tests::catches_its_weakenings!();
 /// ```
 #[test]
 fn a_turn_that_blocks_lets_a_producer_go_on() {
-    model_within(2, || {
+    model_within(3, || {
         let builder = WorkStealingTaskDispatcher::builder().workers(1).speculative_queue_max(1);
         let pool = Arc::new(builder.build().expect("a small pool"));
         let dispatcher: Arc<dyn TaskDispatcher> = pool.clone();
