@@ -4,6 +4,7 @@
 
 mod limit;
 mod lookup;
+mod wait;
 
 use std::fmt;
 
@@ -12,6 +13,7 @@ use crate::{Failure, SharedError, SymbolFlags, SymbolName};
 
 pub use limit::{Limit, LimitReached};
 pub use lookup::{LookupError, SearchedDylib};
+pub use wait::{HeldResource, WaitError};
 
 /// Why a dylib could not be created or its link order not changed.
 #[derive(Clone, Debug, thiserror::Error)]

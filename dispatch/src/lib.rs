@@ -13,6 +13,7 @@
 //! | `current.rs` | which worker the running thread is |
 //! | `metrics.rs` | counts, read without locks |
 //! | `rayon.rs` | `RayonTaskDispatcher`: inside a pool that the host owns (feature `rayon`) |
+//! | `rayon/builder.rs` | whose pool it is in, and its limits |
 //! | `rayon/board.rs` | what waits there, and who may take it; pure |
 //! | `rayon/spare.rs`, `here.rs` | threads that step in for blocked ones; what lies on a thread's stack |
 //!

@@ -32,33 +32,37 @@
 //! What the host must do itself: code of the host that waits in rayon for what it alone can finish by means that no
 //! session knows of, a *detached* responsibility in its hands, declares that with `session.blocking`.
 //!
+//! Limits on work in the background are those of a pool (`limits.rs`). What they hold back is not waited for by tickets or spares; each change
+//! of the board that lifts one calls for what may start then.
+//!
 //! One lock and one condition variable guard all of it, and every decision is a function of `board.rs` on `&mut`: there
 //! is no order of memory to model. `dispatch/tests/rayon.rs` has the scenarios and hammers it.
 
 mod board;
+mod builder;
 mod here;
 #[cfg(test)]
 mod model;
 mod spare;
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
-use rayon_core::{ThreadPool, ThreadPoolBuilder};
+use rayon_core::ThreadPool;
 use uruk_core::sync::{Arc, Condvar, Latch, Mutex};
 use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting, refuse_wait_in_leaf};
 
-use crate::dispatcher::{BuildError, STACK_SIZE_BYTES};
 use crate::gate::Gate;
-use crate::limits::{BoundsWanted, Charge, Limits};
+use crate::limits::{Charge, Limits};
 use crate::metrics::PerPriority;
 use crate::pool::give_up;
 use crate::threads::Threads;
 use crate::worker;
 
 use board::{Board, Call, Orders, Who};
+use builder::Host;
 use here::{Beneath, Entry};
+
+pub use builder::RayonTaskDispatcherBuilder;
 
 /// How long queued tasks lie untaken before a spare serves them. Long beside the time in which a pool that is not
 /// stuck takes the next task, and short beside what a user calls a hang.
@@ -78,8 +82,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// with it. A job of the host that waits by other means (a channel, a mutex, `block_on`) for something that tasks bring about
 /// should say so with `session.blocking(..)`; if it does not, tasks start some milliseconds later.
 ///
-/// A unit that waits for the host's pool (`pool.install(..)`) depends on the host's threads, as that is what it asks for: if each
-/// of them is blocked in a lookup that needs the unit, none is left for it.
+/// A unit that waits for the host's pool (`pool.install(..)`) depends on the host's threads, as that is what it asks for. On one of
+/// them it goes on in place; on a spare it waits until one is free. If each of them is blocked in a lookup that needs the
+/// unit, none ever is, and nothing can tell: have such units looked up from outside of the pool, or asynchronously.
 ///
 /// # Examples
 /// ```
@@ -96,16 +101,6 @@ const PATIENCE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct RayonTaskDispatcher {
     shared: Arc<Shared>,
-}
-
-/// Configures a [`RayonTaskDispatcher`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct RayonTaskDispatcherBuilder {
-    host: Host,
-    stack_size_bytes: usize,
-    thread_name_prefix: String,
-    bounds: BoundsWanted,
 }
 
 /// What a [`RayonTaskDispatcher`] was doing at one moment, and has done.
@@ -157,77 +152,6 @@ impl RayonTaskDispatcher {
     }
 }
 
-impl RayonTaskDispatcherBuilder {
-    fn new(host: Host) -> Self {
-        let thread_name_prefix = "uruk-spare".to_owned();
-        let bounds = BoundsWanted::default();
-        Self { host, stack_size_bytes: STACK_SIZE_BYTES, thread_name_prefix, bounds }
-    }
-
-    /// How much stack each spare reserves, 64 MiB unless set. What the host's threads have is the host's affair: LLVM
-    /// recurses deeply.
-    pub fn stack_size_bytes(mut self, stack_size_bytes: usize) -> Self {
-        self.stack_size_bytes = stack_size_bytes;
-        self
-    }
-
-    /// What spares are called; a number follows. `uruk-spare` unless set.
-    pub fn thread_name_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.thread_name_prefix = prefix.into();
-        self
-    }
-
-    /// How many speculative tasks may wait for their start before those who would bring about more are
-    /// [told](TaskDispatcher::admits) or [wait](TaskDispatcher::wait_for_room). Any number unless set. This and the other limits
-    /// are those of the work-stealing pool, and said there in full:
-    /// [`WorkStealingTaskDispatcherBuilder`](crate::WorkStealingTaskDispatcherBuilder::speculative_queue_max).
-    pub fn speculative_queue_max(mut self, tasks: usize) -> Self {
-        self.bounds.queued_max[TaskPriority::Speculative as usize] = tasks;
-        self
-    }
-
-    /// The same for idle tasks.
-    pub fn idle_queue_max(mut self, tasks: usize) -> Self {
-        self.bounds.queued_max[TaskPriority::Idle as usize] = tasks;
-        self
-    }
-
-    /// How much memory tasks may [hold](Task::memory_bytes) that have started, or are demanded, and have not ended; beyond it only
-    /// demanded tasks start. Any amount unless set.
-    pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
-        self.bounds.memory_bytes_max = bytes;
-        self
-    }
-
-    /// How many threads, the host's and spares, may run speculative and idle tasks at once; at least one. One less than the host
-    /// has unless set, so that what is demanded finds a thread free of them. A task that blocks does not count.
-    pub fn background_workers_max(mut self, workers: usize) -> Self {
-        self.bounds.background_workers_max = Some(workers);
-        self
-    }
-
-    /// Builds the dispatcher. Starts no thread.
-    ///
-    /// # Errors
-    /// [`BuildError::ThreadName`]; [`BuildError::NoGlobalPool`] if that is asked for, and has not been built, and cannot be.
-    pub fn build(self) -> Result<RayonTaskDispatcher, BuildError> {
-        if self.thread_name_prefix.contains('\0') {
-            return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
-        }
-        let host_threads = self.host.threads()?;
-        let limits = Arc::new(Limits::new(self.bounds.of(host_threads)));
-        let shared = Shared {
-            board: Mutex::new(Board::new(host_threads, limits.clone())),
-            limits,
-            called: Condvar::new(),
-            gate: Gate::new(),
-            threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes),
-            host: self.host,
-        };
-        Ok(RayonTaskDispatcher { shared: Arc::new(shared) })
-    }
-}
-
 /// What tickets and spares share.
 #[derive(Debug)]
 struct Shared {
@@ -238,55 +162,6 @@ struct Shared {
     gate: Gate,
     threads: Threads,
     host: Host,
-}
-
-/// Whose threads honour tickets.
-#[derive(Clone)]
-enum Host {
-    Pool(Arc<ThreadPool>),
-    Global,
-}
-
-impl Host {
-    fn spawn(&self, job: impl FnOnce() + Send + 'static) {
-        match self {
-            Self::Pool(pool) => pool.spawn(job),
-            Self::Global => rayon_core::spawn(job),
-        }
-    }
-
-    fn threads(&self) -> Result<usize, BuildError> {
-        match self {
-            Self::Pool(pool) => Ok(pool.current_num_threads()),
-            Self::Global => {
-                // Asked for the first time rayon would build it as well, and panic if it could not. One that is there already is
-                // an error without a source.
-                match ThreadPoolBuilder::new().build_global() {
-                    Err(error) if error.source().is_some() => {
-                        Err(BuildError::NoGlobalPool { reason: error.to_string() })
-                    }
-                    _ => Ok(rayon_core::current_num_threads()),
-                }
-            }
-        }
-    }
-
-    /// Whether the running thread is one of the host's.
-    fn runs_here(&self) -> bool {
-        match self {
-            Self::Pool(pool) => pool.current_thread_index().is_some(),
-            Self::Global => rayon_core::current_thread_index().is_some(),
-        }
-    }
-}
-
-impl fmt::Debug for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pool(_) => "Pool",
-            Self::Global => "Global",
-        })
-    }
 }
 
 impl Shared {

@@ -29,6 +29,12 @@ fn inside(pool: &Pool) -> Dispatcher {
     Arc::new(RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10).build().unwrap())
 }
 
+/// The same with limits, which delay what the random tasks are, and nothing for ever.
+fn limited(pool: &Pool) -> Dispatcher {
+    let builder = RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10);
+    Arc::new(builder.background_workers_max(1).memory_bytes_max(2048).build().unwrap())
+}
+
 fn demanded(run: impl FnOnce() + Send + 'static) -> Task {
     Task::new("test", TaskPriority::Demanded, run)
 }
@@ -464,7 +470,7 @@ fn stress(length: Duration) {
         for threads in 1..=3 {
             seed += 1;
             let pool = host(threads);
-            let dispatcher = inside(&pool);
+            let dispatcher = if seed % 2 == 0 { inside(&pool) } else { limited(&pool) };
             let ended = Arc::new(AtomicUsize::new(0));
             let roots: Vec<_> = (0..8).map(|root| grow(&dispatcher, &ended, seed * 8 + root, 4)).collect();
             pool.scope(|scope| {
@@ -519,6 +525,6 @@ fn grow(dispatcher: &Dispatcher, ended: &Arc<AtomicUsize>, seed: u64, depth: u64
         }
         drop(ends);
     });
-    dispatcher.dispatch(task).unwrap();
+    dispatcher.dispatch(task.holding_bytes(1024)).unwrap();
     done
 }
