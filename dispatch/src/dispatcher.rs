@@ -1,5 +1,7 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
+use std::time::Instant;
+
 use uruk_core::sync::{Arc, Latch};
 use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting, refuse_wait_in_leaf};
 
@@ -172,6 +174,27 @@ impl WorkStealingTaskDispatcherBuilder {
     /// demanded finds a worker free of them. A task that blocks does not count, and goes on when its wait is over.
     pub fn background_workers_max(mut self, workers: usize) -> Self {
         self.bounds.background_workers_max = Some(workers);
+        self
+    }
+
+    /// How much of all workers' time, in percent, speculative and idle tasks may take, also where nothing else is to be done: for hosts
+    /// that want their processors for something else. At least one; without a limit unless set, or with 100.
+    ///
+    /// A task that has begun is not stopped; what it took too much is made up for before the next starts, so that the share holds
+    /// over times that are long beside one task. A share that was not used is put by for a tenth of a second. Blocked time does
+    /// not count. What is demanded, or becomes so, is not concerned, and nothing is any more once the pool is shut down.
+    ///
+    /// # Cost
+    /// A lock and a look at the clock when a task in the background is about to start, and when it ends or blocks.
+    pub fn background_percent_max(mut self, percent: u32) -> Self {
+        self.bounds.background_percent_max = Some(percent);
+        self
+    }
+
+    /// What time it is, for [`Self::background_percent_max`]. The system's clock unless said otherwise. Asked without locks, on
+    /// any thread.
+    pub fn clock(mut self, clock: Arc<dyn Fn() -> Instant + Send + Sync>) -> Self {
+        self.bounds.clock = clock;
         self
     }
 

@@ -6,12 +6,14 @@
 //! | memory | what tasks hold that have started, or are demanded, and have not ended | only demanded tasks start |
 //! | the same, and what tasks in the background hold that wait for their start | | producers are told, or wait |
 //! | workers in the background | speculative and idle tasks that run and are not blocked | no further one starts |
+//! | time in the background | the time in which workers run such tasks (`limits/budget.rs`) | no further one starts |
 //!
 //! **Architecture Invariants.** A demanded task is never held back, by any of them. A task that is dispatched is queued: limits on
 //! producers are asked before work is claimed ([`Limits::admits`]), never after. And nothing waits here for ever:
 //!
 //! - If no task is at work, one starts, whatever memory the blocked ones hold. So queues run empty, or something is at work.
 //! - A task that blocks counts for no worker. It goes on at once when its wait is over, and counts again.
+//! - Time passes, and with it what limits time; once the dispatcher is closed, nothing does.
 //! - A producer that waits for room waits only while something of its priority is queued here, or waits in a serial queue and a
 //!   *turn* is queued or at work: a task of some serial queue. So it waits only for what will start, and for turns that end or
 //!   block. What waits behind a turn that is blocked, perhaps by that very producer, keeps nobody waiting.
@@ -23,19 +25,26 @@
 //! counts it out).
 //!
 //! Held-back tasks are no reason to stay awake: what may start is `Limits::floor`, and who goes to sleep looks for tasks above it
-//! alone. So whoever lifts a limit looks again, or is about to: the rules are in `sleep/README.md`.
+//! alone. So whoever lifts a limit looks again, or is about to: the rules are in `sleep/README.md`. Only time is lifted by nobody:
+//! what nothing but time holds back is told to threads, and who finds that sleeps [no longer than it takes](Limits::patience).
 
+mod budget;
 mod level;
 mod room;
 
+use std::fmt;
+use std::time::{Duration, Instant};
+
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
-use uruk_core::sync::{Condvar, Mutex};
+use uruk_core::sync::{Arc, Condvar, Mutex};
 use uruk_core::{Task, TaskPriority, Waiting};
 
 use level::Level;
 
+use budget::{Budget, Clock};
+
 /// What a dispatcher may take on in the background; see the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Indexed by priority.
     pub(crate) queued_max: [usize; BACKGROUND],
@@ -44,12 +53,14 @@ pub(crate) struct Bounds {
 }
 
 /// What somebody who builds a dispatcher has asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct BoundsWanted {
     /// Indexed by priority.
     pub(crate) queued_max: [usize; BACKGROUND],
     pub(crate) memory_bytes_max: usize,
     pub(crate) background_workers_max: Option<usize>,
+    pub(crate) background_percent_max: Option<u32>,
+    pub(crate) clock: Clock,
 }
 
 /// The counts that the bounds are about.
@@ -68,6 +79,7 @@ pub(crate) struct Limits {
     /// Of tasks in the background that wait for their start.
     waiting_bytes: Level,
     running: AtomicUsize,
+    budget: Option<Budget>,
     /// Producers that wait for room sleep on it; no data is theirs alone.
     waiting: Mutex<()>,
     room: Condvar,
@@ -100,17 +112,33 @@ impl Default for BoundsWanted {
             queued_max: [usize::MAX; BACKGROUND],
             memory_bytes_max: usize::MAX,
             background_workers_max: None,
+            background_percent_max: None,
+            clock: Arc::new(Instant::now),
         }
     }
 }
 
 impl BoundsWanted {
-    /// The bounds of a dispatcher of so many workers. Unless somebody has said otherwise one is left for what is demanded, if
+    /// The limits of a dispatcher of so many workers. Unless somebody has said otherwise one is left for what is demanded, if
     /// there are two.
-    pub(crate) fn of(self, workers: usize) -> Bounds {
-        let Self { queued_max, memory_bytes_max, background_workers_max } = self;
-        let background_workers_max = background_workers_max.unwrap_or(workers.saturating_sub(1)).max(1);
-        Bounds { queued_max, memory_bytes_max, background_workers_max }
+    pub(crate) fn of(self, workers: usize) -> Limits {
+        let Self { queued_max, memory_bytes_max, .. } = self;
+        let background_workers_max = self.background_workers_max.unwrap_or(workers.saturating_sub(1)).max(1);
+        // All of the time is no limit.
+        let percent = self.background_percent_max.filter(|&percent| percent < 100);
+        let budget = percent.map(|percent| Budget::new(percent, workers, self.clock));
+        Limits::new(Bounds { queued_max, memory_bytes_max, background_workers_max }, budget)
+    }
+}
+
+impl fmt::Debug for BoundsWanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoundsWanted")
+            .field("queued_max", &self.queued_max)
+            .field("memory_bytes_max", &self.memory_bytes_max)
+            .field("background_workers_max", &self.background_workers_max)
+            .field("background_percent_max", &self.background_percent_max)
+            .finish_non_exhaustive()
     }
 }
 
@@ -121,9 +149,10 @@ impl Bounds {
 }
 
 impl Limits {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds, budget: Option<Budget>) -> Self {
         Self {
             bounds,
+            budget,
             limits_producers: bounds.limit_producers(),
             queued: [Level::default(), Level::default()],
             in_turn: [Level::default(), Level::default()],
@@ -190,6 +219,26 @@ impl Limits {
 
     /// The lowest priority of which a task may start now. `all_idle` says whether no slot is at work.
     pub(crate) fn floor(&self, all_idle: impl FnOnce() -> bool) -> TaskPriority {
+        match self.floor_but_for_time(all_idle) {
+            TaskPriority::Idle if self.budget.as_ref().is_some_and(Budget::is_spent) => TaskPriority::Lazy,
+            floor => floor,
+        }
+    }
+
+    /// For how long at most somebody may sleep who has found nothing to start, if a task in the background waits: no time limit, if
+    /// others than time hold it back.
+    pub(crate) fn patience(&self, all_idle: impl FnOnce() -> bool) -> Option<Duration> {
+        let budget = self.budget.as_ref()?;
+        (self.floor_but_for_time(all_idle) == TaskPriority::Idle).then(|| budget.sleep_for())
+    }
+
+    /// Whether [`Self::patience`] may be limited.
+    pub(crate) fn are_about_time(&self) -> bool {
+        self.budget.is_some()
+    }
+
+    /// The same as `floor`, once enough time has passed.
+    pub(crate) fn floor_but_for_time(&self, all_idle: impl FnOnce() -> bool) -> TaskPriority {
         // Relaxed: who relies on the answer has passed the fence of `sleep.rs`, or searches and will.
         if self.memory_bytes.get() >= self.bounds.memory_bytes_max && !all_idle() {
             TaskPriority::Demanded
@@ -204,7 +253,11 @@ impl Limits {
     pub(crate) fn reserve(&self) -> bool {
         // Relaxed: as above.
         let free = |running| (running < self.bounds.background_workers_max).then_some(running + 1);
-        self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok()
+        let reserved = self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok();
+        if reserved {
+            self.spend(1);
+        }
+        reserved
     }
 
     /// How many such places there are.
@@ -216,6 +269,7 @@ impl Limits {
 
     /// The place is not needed, as no task was found. Who gives one back looks again before it sleeps.
     pub(crate) fn unreserve(&self) {
+        self.spend(-1);
         // Relaxed: see `floor`.
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
@@ -257,9 +311,14 @@ impl Limits {
         if charge.is_turn {
             self.end_turn();
         }
+        if !charge.in_background() {
+            return false;
+        }
+        self.spend(-1);
         // Relaxed: see `floor`; and it goes by the order of this word's own changes.
-        charge.in_background()
-            && self.running.fetch_sub(1, Ordering::Relaxed) == self.bounds.background_workers_max
+        let was_last = self.running.fetch_sub(1, Ordering::Relaxed) == self.bounds.background_workers_max;
+        // With one less that spends it, somebody may have to wait for the budget.
+        was_last || self.budget.is_some()
     }
 
     /// A task goes on after it was blocked.
@@ -270,7 +329,13 @@ impl Limits {
         if charge.in_background() {
             // Relaxed: as above.
             self.running.fetch_add(1, Ordering::Relaxed);
+            self.spend(1);
         }
+    }
+
+    /// So many more tasks in the background run, or so many fewer.
+    fn spend(&self, change: i128) {
+        self.budget.iter().for_each(|budget| budget.count(change));
     }
 
     fn begin_turn(&self) {

@@ -6,6 +6,7 @@
 use uruk_core::sync::weakened;
 use uruk_core::{Limit, LimitReached, TaskPriority};
 
+use super::budget::Budget;
 use super::level::Level;
 use super::{BACKGROUND, Bounds, Limits};
 
@@ -66,8 +67,10 @@ impl Limits {
         }
     }
 
-    /// Lets everybody go on who waits for room. After the dispatcher has been closed.
+    /// Lets everybody go on who waits for room, and every task start however much time was spent. After the dispatcher has been
+    /// closed, and before those who sleep over that are woken.
     pub(crate) fn close(&self) {
+        self.budget.iter().for_each(Budget::lift);
         self.call_producers(&[]);
     }
 

@@ -20,7 +20,7 @@
 //! **What holds** whenever the lock is free, and the orders of all calls have been followed:
 //!
 //! - tasks that wait and threads of the host without a ticket do not exist together, but for tickets turned away;
-//! - if tasks wait, a spare is serving or idle, which includes looking at the clock. Otherwise the start of one has failed; then
+//! - if tasks wait, or would if it were not for time, a spare is serving or idle, which includes looking at the clock. Otherwise the start of one has failed; then
 //!   the host has a thread that is not blocked here, or the caller has been told that nobody is left.
 
 use std::collections::VecDeque;
@@ -250,7 +250,7 @@ impl Board {
 
     /// Whether an idle spare ends, and is counted no more. `quiet`: it has had nothing to do for long.
     pub(super) fn retires(&mut self, quiet: bool) -> bool {
-        let nothing_waits = self.startable() == 0;
+        let nothing_waits = self.startable_in_time() == 0;
         let surplus = self.idle > self.host_threads.max(1) && !self.is_permitted();
         let retires = surplus || (nothing_waits && (quiet || self.closed)) || (quiet && self.idle > 1);
         self.idle -= usize::from(retires);
@@ -286,8 +286,17 @@ impl Board {
 
     /// How many of them may start now.
     pub(super) fn startable(&self) -> usize {
+        self.startable_above(self.floor())
+    }
+
+    /// How many may once enough time has passed: somebody has to look at the clock for them.
+    pub(super) fn startable_in_time(&self) -> usize {
+        self.startable_above(self.limits.floor_but_for_time(|| self.at_work == 0))
+    }
+
+    fn startable_above(&self, floor: TaskPriority) -> usize {
         let [idle, speculative, lazy, demanded] = std::array::from_fn(|priority| self.queues[priority].len());
-        match self.floor() {
+        match floor {
             TaskPriority::Demanded => demanded,
             TaskPriority::Lazy => demanded + lazy,
             TaskPriority::Speculative | TaskPriority::Idle => {
@@ -350,7 +359,7 @@ impl Board {
             if self.called <= self.idle {
                 return Call::Wake;
             }
-        } else if waiting == 0 || self.idle + self.serving > 0 {
+        } else if self.idle + self.serving > 0 || (waiting == 0 && self.startable_in_time() == 0) {
             return Call::Nobody;
         } else {
             self.called += 1;

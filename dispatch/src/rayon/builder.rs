@@ -9,7 +9,7 @@ use uruk_core::sync::{Arc, Condvar, Mutex};
 
 use crate::dispatcher::{BuildError, STACK_SIZE_BYTES};
 use crate::gate::Gate;
-use crate::limits::{BoundsWanted, Limits};
+use crate::limits::BoundsWanted;
 use crate::threads::Threads;
 
 use super::board::Board;
@@ -74,6 +74,13 @@ impl RayonTaskDispatcherBuilder {
         self
     }
 
+    /// How much of the time of as many threads as the host has, in percent, speculative and idle tasks may take. Without a limit
+    /// unless set, or with 100.
+    pub fn background_percent_max(mut self, percent: u32) -> Self {
+        self.bounds.background_percent_max = Some(percent);
+        self
+    }
+
     /// Builds the dispatcher. Starts no thread.
     ///
     /// # Errors
@@ -83,7 +90,7 @@ impl RayonTaskDispatcherBuilder {
             return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
         }
         let host_threads = self.host.threads()?;
-        let limits = Arc::new(Limits::new(self.bounds.of(host_threads)));
+        let limits = Arc::new(self.bounds.of(host_threads));
         let shared = Shared {
             board: Mutex::new(Board::new(host_threads, limits.clone())),
             limits,

@@ -1,9 +1,11 @@
 //! Random histories of the board, with threads that do as they are told, against what it promises.
 
-use uruk_core::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{Task, TaskPriority};
 
-use crate::limits::{BoundsWanted, Charge, Limits};
+use crate::limits::{BoundsWanted, Charge};
 
 use super::board::{Board, Call, Orders, Who};
 
@@ -202,14 +204,15 @@ impl World {
         assert_eq!((board.tickets, board.honoured), (self.spawned + on_host, on_host));
         assert_eq!(board.metrics().spares, self.spares.len());
         assert!(board.tickets <= board.host_threads);
-        assert!(waiting == 0 || board.idle + board.serving > 0, "somebody looks at the clock");
+        let in_time = board.startable_in_time();
+        assert!(in_time == 0 || board.idle + board.serving > 0, "somebody looks at the clock");
         // No spare that could step in at once has to wait for the clock.
         let permitted = waiting > 0 && board.serving < board.permitted();
         assert!(!permitted || looking > 0, "{board:?}");
         assert!(asleep <= board.host_threads, "{board:?}");
         // Nothing is held back for ever: a limit is held by what runs, and ends.
         let at_work = self.on_host.len() + board.serving;
-        assert!(at_work > 0 || board.startable() > 0 || board.waiting() == 0, "{board:?}");
+        assert!(at_work > 0 || in_time > 0 || board.waiting() == 0, "{board:?}");
     }
 
     /// From here on the host gives no thread, and nobody stops waiting: what runs ends, spares and the clock alone go on.
@@ -243,7 +246,7 @@ impl World {
 }
 
 fn board(host_threads: usize, bounds: BoundsWanted) -> Board {
-    Board::new(host_threads, Arc::new(Limits::new(bounds.of(host_threads))))
+    Board::new(host_threads, Arc::new(bounds.of(host_threads)))
 }
 
 fn unlimited() -> BoundsWanted {
@@ -258,7 +261,7 @@ fn whatever_happens_somebody_is_called_and_everything_is_taken() {
         BoundsWanted { memory_bytes_max: 1, background_workers_max: Some(2), ..BoundsWanted::default() },
     ];
     for seed in 0..300 {
-        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 3], seed);
+        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 3].clone(), seed);
         for _ in 0..400 {
             world.step();
             world.check();
@@ -317,4 +320,30 @@ fn what_a_limit_holds_back_calls_nobody_until_it_is_lifted() {
     assert_eq!(board.take_for_ticket().expect("it passes").0.priority(), TaskPriority::Lazy);
     assert_eq!(board.begin_wait(Who::Host, Some(first)).tickets, 1, "a blocked task takes no place");
     assert_eq!(board.take_for_ticket().expect("its place").0.priority(), TaskPriority::Speculative);
+}
+
+#[test]
+fn a_spare_looks_at_the_clock_for_what_time_holds_back() {
+    let now = Arc::new(Mutex::new(Instant::now()));
+    let passes = |ms| *now.lock() += Duration::from_millis(ms);
+    let clock = now.clone();
+    let bounds = BoundsWanted { clock: Arc::new(move || *clock.lock()), ..BoundsWanted::default() };
+    let mut board = board(2, BoundsWanted { background_percent_max: Some(25), ..bounds });
+    let task = || std::iter::once(Task::new("test", TaskPriority::Idle, || ()));
+    assert_eq!(board.push(task()), Orders { tickets: 1, call: Call::Start });
+    let (_, charge) = board.take_for_ticket().expect("nothing was spent");
+    board.arrived();
+    assert!(board.retires(true), "nothing is left to look at the clock for");
+    passes(10);
+    // A worker was taken, and half of one was free.
+    assert_eq!(board.ticket_ended(charge, false), Orders { tickets: 0, call: Call::Nobody });
+    assert_eq!(board.push(task()), Orders { tickets: 0, call: Call::Start });
+    board.arrived();
+    assert!(!board.is_permitted() && !board.retires(true));
+    passes(9);
+    board.look_at_clock(board.taken());
+    assert!(!board.is_permitted() && !board.retires(true));
+    passes(1);
+    board.look_at_clock(board.taken());
+    assert!(board.take_for_spare().is_some());
 }
