@@ -8,6 +8,7 @@
 //! | `queues.rs` | where tasks wait: a deque per slot, an injector per priority; the seam that models replace |
 //! | `sleep.rs` | the parking protocol, with its states and proof |
 //! | `limits.rs`, `limits/room.rs` | how much work in the background may queue up, hold in memory, and run at once; who waits for room |
+//! | `limits/budget.rs` | which share of the workers' time such work may take |
 //! | `gate.rs` | admits tasks until closed, knows when the last one has ended |
 //! | `threads.rs` | starts, names, retires and joins threads |
 //! | `current.rs` | which worker the running thread is |

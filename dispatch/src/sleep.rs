@@ -162,7 +162,9 @@ impl Sleep {
                 if weakened("budget::leaves_while_it_counts_as_asleep") {
                     return true;
                 }
-                if !self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING) {
+                if !self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
+                    && !weakened("budget::leaves_its_token_to_another")
+                {
                     self.take_token();
                 }
             }
