@@ -2,14 +2,18 @@
 //!
 //! All are cheap to clone, because one failure reaches many queries, and name symbol, dylib and unit.
 
+mod limit;
 mod lookup;
+mod wait;
 
 use std::fmt;
 
 use crate::sync::Arc;
 use crate::{Failure, SharedError, SymbolFlags, SymbolName};
 
+pub use limit::{Limit, LimitReached};
 pub use lookup::{LookupError, SearchedDylib};
+pub use wait::{HeldResource, WaitError};
 
 /// Why a dylib could not be created or its link order not changed.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -75,8 +75,8 @@ pub use address::{ExecutorAddr, ExecutorSymbolDef};
 pub use deadlock::DeadlockStep;
 pub use dylib::JitDylib;
 pub use error::{
-    CloseError, DefineError, DelegateError, DylibError, EmitError, LookupError, RemoveError, ResolveError,
-    SearchedDylib, SessionError, TrackerError,
+    CloseError, DefineError, DelegateError, DylibError, EmitError, HeldResource, Limit, LimitReached,
+    LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError, WaitError,
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
@@ -103,7 +103,7 @@ pub use symbol::set::{
     IntoSymbols, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap,
     SymbolLookupFlags, SymbolMap,
 };
-pub use task::{HeldResource, Task, TaskDispatcher, TaskLabel, TaskPriority, WaitError};
+pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, Waiting};
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};
 pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;

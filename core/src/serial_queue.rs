@@ -92,6 +92,21 @@ struct Entry {
     dispatcher: Arc<dyn TaskDispatcher>,
 }
 
+impl Entry {
+    /// Tells its dispatcher that it begins to wait, or does so no more. Not under the queue's lock.
+    fn counts(&self, begins: bool) {
+        let waiting = self.task.in_turn();
+        if !waiting.counts() {
+            return;
+        }
+        if begins {
+            self.dispatcher.begins_to_wait(waiting);
+        } else if self.task.leaves_queue() {
+            self.dispatcher.waits_no_more(waiting);
+        }
+    }
+}
+
 /// From the least urgent on.
 const PRIORITIES: [TaskPriority; 4] =
     [TaskPriority::Idle, TaskPriority::Speculative, TaskPriority::Lazy, TaskPriority::Demanded];
@@ -112,6 +127,7 @@ impl SerialQueue {
     /// the dispatcher is held. A task that had to wait and is refused later is run by the thread that hands over to it.
     pub fn dispatch(&self, dispatcher: &Arc<dyn TaskDispatcher>, task: Task) -> Result<(), Task> {
         let entry = Entry { task: task.in_no_queue(), dispatcher: dispatcher.clone() };
+        entry.counts(true);
         let chosen = self.0.state.lock().arrive(entry);
         chosen.map_or(Ok(()), |chosen| chosen.dispatch(self))
     }
@@ -212,8 +228,7 @@ impl State {
             label: task.keep_label(),
             priority: task.priority(),
             runs_when_refused: task.runs_when_refused(),
-            // The thread that runs it may have to run others.
-            hints: task.hints().leaf(false),
+            hints: task.hints().turn(),
             dispatcher: dispatcher.clone(),
         };
         self.turn = Turn::Chosen { number, entry };
@@ -302,7 +317,9 @@ impl Ticket {
     /// Runs the chosen task in the section; gives the ticket of the next one if its dispatcher has refused it.
     fn run_one(mut self, panicked: &mut Option<Box<dyn Any + Send>>) -> Option<Self> {
         let number = self.number.take()?;
-        let Entry { task, dispatcher } = self.queue.0.state.lock().begin(number)?;
+        let entry = self.queue.0.state.lock().begin(number)?;
+        entry.counts(false);
+        let Entry { task, dispatcher } = entry;
         let place = Section::enter(&self.queue);
         if let Err(payload) = crate::panics::catch(|| task.run_in_section())
             && let Some(second) = panicked.replace(payload)
@@ -350,6 +367,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let Some(number) = self.number.take() else { return };
         let Some(entry) = self.queue.0.state.lock().begin(number) else { return };
+        entry.counts(false);
         let queue = self.queue.clone();
         let goes = Task::new(self.label.clone(), self.priority, move || {
             let handed_over = match weakened("serial_queue::dropped_ticket_hands_nothing_over") {

@@ -66,8 +66,9 @@ pub use metrics::SessionMetrics;
 /// reads Ready symbols is such a value itself and may be gone by then. Whatever finds, publishes or removes something
 /// Ready panics in that case, and a panic in such a destructor ends the process.
 ///
-/// The last handle that goes frees what is left, unless something in the session holds a handle itself, as a re-export does of
-/// the dylib it leads to: [`close`](Self::close) what shall surely be gone.
+/// The last handle that goes frees what is left: units are dropped unrun, resources without being told. What lies in the session
+/// and holds a handle itself keeps all of it: a unit, generator, resource or platform of the embedder that does, and lookups that
+/// nothing answers. [`close`](Self::close) what shall surely be gone. Units and generators of this crate hold none.
 ///
 /// Source: ORC `ExecutionSession`.
 #[derive(Clone)]

@@ -1,16 +1,18 @@
 //! Units of work, and who runs them.
 
 pub(crate) mod ticket;
+mod waiting;
 
 use std::fmt;
 use std::ops::Deref;
-use std::panic::Location;
 use std::time::Duration;
 
 use crate::hints::Hints;
 use crate::serial_queue::{Outside, Ticket};
 use crate::sync::{Arc, Latch};
-use crate::{SerialQueue, SymbolName, leaf};
+use crate::{LimitReached, SerialQueue, SymbolName, WaitError, leaf};
+
+pub use waiting::Waiting;
 
 /// How urgently a task is wanted. Later variants go first.
 ///
@@ -62,6 +64,10 @@ pub(crate) trait Work: Send {
     fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
         Box::new(Err)
     }
+    /// Who runs this work, if it is known.
+    fn dispatcher(&self) -> Option<Arc<dyn TaskDispatcher>> {
+        None
+    }
     /// Whether it marks a leaf itself, more closely than from its beginning to its end.
     fn marks_leaf(&self) -> bool {
         false
@@ -69,6 +75,10 @@ pub(crate) trait Work: Send {
     fn run(self: Box<Self>);
     /// The task begins to wait for its turn in a serial queue, or does so no more. Called under the queue's lock.
     fn waits_for_turn(&self, _waits: bool) {}
+    /// See [`Task::leaves_queue`].
+    fn leaves_queue(&self) -> bool {
+        true
+    }
     /// The task is the turn of another, which waits in a [`SerialQueue`].
     fn as_ticket(&mut self) -> Option<&mut Ticket> {
         None
@@ -170,6 +180,18 @@ impl Task {
         self.serial_queue.as_ref()
     }
 
+    /// Whether it is the turn of another task, which [counts](TaskDispatcher::begins_to_wait) where it waits: in a serial queue.
+    pub fn is_turn(&self) -> bool {
+        self.hints.is_turn()
+    }
+
+    /// Tells the task that a dispatcher which limits how many are queued takes it from its queue, to run it or to drop it. Says
+    /// whether it has counted there until now: [`TaskDispatcher::waits_no_more`] may have come before.
+    pub fn leaves_queue(&self) -> bool {
+        // What is wanted has nothing that could take its place.
+        self.priority == TaskPriority::Demanded || self.work.leaves_queue()
+    }
+
     /// Runs the task on this thread.
     pub fn run(self) {
         let _outside = Outside::enter();
@@ -181,6 +203,11 @@ impl Task {
         let marked = self.is_leaf() && !self.work.marks_leaf();
         let leaf = marked.then(|| self.work.keep_label());
         leaf::run_if(leaf, || self.work.run());
+    }
+
+    /// What it counts for while it waits in a serial queue.
+    pub(crate) fn in_turn(&self) -> Waiting {
+        Waiting { priority: self.priority, memory_bytes: self.memory_bytes(), in_serial_queue: true }
     }
 
     pub(crate) fn waits_for_turn(&self, waits: bool) {
@@ -350,81 +377,30 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// Whether work of `priority` that `count` symbols may bring about would be admitted now. Asked by the session before a
     /// lookup in the background claims anything; what is claimed is dispatched whatever the answer.
     ///
-    /// True of demanded and lazy work, always.
-    fn admits(&self, _priority: TaskPriority, _count: usize) -> bool {
-        true
+    /// # Errors
+    /// The limit that leaves no room. None ever for demanded and lazy work.
+    fn admits(&self, _priority: TaskPriority, _count: usize) -> Result<(), LimitReached> {
+        Ok(())
     }
 
-    /// Blocks until there is room for some more work of `priority`, or the dispatcher is shut down. A pool whose worker blocks
-    /// here sees to it that another runs.
+    /// Blocks until [`admits`](Self::admits) would admit `count` more tasks of `priority`, or the dispatcher is shut down. A pool
+    /// whose worker blocks here sees to it that another runs.
     ///
     /// # Errors
     /// As [`TaskDispatcher::wait`].
-    fn wait_for_room(&self, _priority: TaskPriority) -> Result<(), WaitError> {
+    fn wait_for_room(&self, _priority: TaskPriority, _count: usize) -> Result<(), WaitError> {
         Ok(())
     }
+
+    /// A task of this dispatcher begins to wait for its turn in a [`SerialQueue`]. When that comes, a task that
+    /// [is a turn](Task::is_turn) is dispatched for it. For dispatchers with limits; not told of what counts for nothing.
+    fn begins_to_wait(&self, _task: Waiting) {}
+
+    /// It waits no more, because it begins or goes. Or a task that was dispatched here has nothing left to do, since another one
+    /// has taken its work; it counts no more, although it is still queued.
+    fn waits_no_more(&self, _task: Waiting) {}
 
     /// Stops taking tasks; returns when no task is queued or running any more (called from one of its
     /// own tasks: when no other is). Idempotent.
     fn shutdown(&self);
-}
-
-/// Why a dispatcher refused to wait.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WaitError {
-    /// Waits inside tasks inside waits reached the limit of the stack they share.
-    #[error(
-        "a blocking lookup nested {depth} deep on one thread; use the asynchronous faces inside units, or a pool"
-    )]
-    TooDeep {
-        /// How many waits this thread was inside of.
-        depth: usize,
-    },
-    /// The waiter is the last thread that runs queued tasks, and no other could be started in its place.
-    #[error(
-        "the operating system refused a thread to go on with the {queued} queued tasks while this one waits"
-    )]
-    NoThread {
-        /// How many tasks would be left to nobody.
-        queued: usize,
-    },
-    /// The thread holds something that what it would wait for may need.
-    #[error(
-        "a blocking lookup while this thread holds {held}; let go of it first, or use the asynchronous faces"
-    )]
-    Holding {
-        /// What it holds.
-        held: HeldResource,
-    },
-    /// The thread runs a task that was declared never to block.
-    #[error(
-        "task `{task}` would block, but is declared a leaf; use the asynchronous faces there, or do not declare it"
-    )]
-    Leaf {
-        /// The task.
-        task: Arc<str>,
-    },
-}
-
-/// What a thread holds that nobody may wait on, and where it took it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldResource {
-    /// In words that follow "this thread holds".
-    pub what: &'static str,
-    /// The call that took it, if that is known.
-    pub taken_at: Option<&'static Location<'static>>,
-}
-
-impl From<&'static str> for HeldResource {
-    fn from(what: &'static str) -> Self {
-        Self { what, taken_at: None }
-    }
-}
-
-impl fmt::Display for HeldResource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)?;
-        self.taken_at.map_or(Ok(()), |place| write!(f, ", taken at {place}"))
-    }
 }

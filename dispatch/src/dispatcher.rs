@@ -1,10 +1,12 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
+use std::time::Instant;
+
 use uruk_core::sync::{Arc, Latch};
-use uruk_core::{Task, TaskDispatcher, TaskPriority, WaitError, refuse_wait_in_leaf};
+use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting, refuse_wait_in_leaf};
 
 use crate::current;
-use crate::limits::Bounds;
+use crate::limits::BoundsWanted;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::sleep::SLOTS_MAX;
@@ -49,10 +51,7 @@ pub struct WorkStealingTaskDispatcherBuilder {
     workers: usize,
     stack_size_bytes: usize,
     thread_name_prefix: String,
-    speculative_queue_max: usize,
-    idle_queue_max: usize,
-    memory_bytes_max: usize,
-    background_workers_max: Option<usize>,
+    bounds: BoundsWanted,
     measure_waits: bool,
 }
 
@@ -93,10 +92,7 @@ impl WorkStealingTaskDispatcher {
             workers: threads_of_this_machine(),
             stack_size_bytes: STACK_SIZE_BYTES,
             thread_name_prefix: "uruk-worker".to_owned(),
-            speculative_queue_max: usize::MAX,
-            idle_queue_max: usize::MAX,
-            memory_bytes_max: usize::MAX,
-            background_workers_max: None,
+            bounds: BoundsWanted::default(),
             measure_waits: false,
         }
     }
@@ -144,38 +140,61 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
-    /// How many speculative tasks may be queued before those who would bring about more are [told](TaskDispatcher::admits) or
-    /// [wait](TaskDispatcher::wait_for_room). Any number unless set.
+    /// How many speculative tasks may wait for their start, in the pool's queues and in [serial ones](uruk_core::SerialQueue), before
+    /// those who would bring about more are [told](TaskDispatcher::admits) or [wait](TaskDispatcher::wait_for_room). Any number
+    /// unless set. What waits behind a blocked task in serial queues alone holds nobody back.
     ///
     /// A task that is dispatched is queued whatever the limit: what has been claimed must run. So threads that ask at the same
     /// moment may exceed it by what each of them brings about.
     pub fn speculative_queue_max(mut self, tasks: usize) -> Self {
-        self.speculative_queue_max = tasks;
+        self.bounds.queued_max[TaskPriority::Speculative as usize] = tasks;
         self
     }
 
     /// The same for idle tasks.
     pub fn idle_queue_max(mut self, tasks: usize) -> Self {
-        self.idle_queue_max = tasks;
+        self.bounds.queued_max[TaskPriority::Idle as usize] = tasks;
         self
     }
 
     /// How much memory tasks may [hold](Task::memory_bytes) that have started, or are demanded, and have not ended. Any amount
     /// unless set.
     ///
-    /// While there is as much or more, only demanded tasks start, and who would bring about work in the background is told or
-    /// waits once a task of its priority is queued. What demanded tasks hold counts and may exceed it by any amount; the
+    /// While there is as much or more, only demanded tasks start. Who would bring about work in the background is told or
+    /// waits once a task of its priority waits for its start; and for them, what tasks in the background hold that wait counts too.
+    /// What demanded tasks hold counts and may exceed it by any amount; the
     /// others exceed it by what the last to start hold, one for each worker. If no task is at work, blocked ones
     /// aside, one starts in any case: so it delays nothing for ever.
     pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
-        self.memory_bytes_max = bytes;
+        self.bounds.memory_bytes_max = bytes;
         self
     }
 
     /// How many workers may run speculative and idle tasks at once; at least one. All but one unless set, so that what is
     /// demanded finds a worker free of them. A task that blocks does not count, and goes on when its wait is over.
     pub fn background_workers_max(mut self, workers: usize) -> Self {
-        self.background_workers_max = Some(workers);
+        self.bounds.background_workers_max = Some(workers);
+        self
+    }
+
+    /// How much of all workers' time, in percent, speculative and idle tasks may take, also where nothing else is to be done: for hosts
+    /// that want their processors for something else. At least one; without a limit unless set, or with 100.
+    ///
+    /// A task that has begun is not stopped; what it took too much is made up for before the next starts, so that the share holds
+    /// over times that are long beside one task. A share that was not used is put by for a tenth of a second. Blocked time does
+    /// not count. What is demanded, or becomes so, is not concerned, and nothing is any more once the pool is shut down.
+    ///
+    /// # Cost
+    /// A lock and a look at the clock when a task in the background is about to start, and when it ends or blocks.
+    pub fn background_percent_max(mut self, percent: u32) -> Self {
+        self.bounds.background_percent_max = Some(percent);
+        self
+    }
+
+    /// What time it is, for [`Self::background_percent_max`]. The system's clock unless said otherwise. Asked without locks, on
+    /// any thread.
+    pub fn clock(mut self, clock: Arc<dyn Fn() -> Instant + Send + Sync>) -> Self {
+        self.bounds.clock = clock;
         self
     }
 
@@ -197,19 +216,11 @@ impl WorkStealingTaskDispatcherBuilder {
         if self.thread_name_prefix.contains('\0') {
             return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
         }
-        let background = self.background_workers_max;
-        let bounds = Bounds {
-            queued_max: [self.idle_queue_max, self.speculative_queue_max],
-            memory_bytes_max: self.memory_bytes_max,
-            background_workers_max: background
-                .unwrap_or_else(|| Bounds::background_workers_of(self.workers))
-                .max(1),
-        };
         let pool = Pool::new(
             self.workers,
             self.thread_name_prefix,
             self.stack_size_bytes,
-            bounds,
+            self.bounds.of(self.workers),
             self.measure_waits,
         );
         Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })
@@ -242,18 +253,27 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
         WorkStealingTaskDispatcher::blocking(self, block)
     }
 
-    fn admits(&self, priority: TaskPriority, count: usize) -> bool {
+    fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
         self.pool.admits(priority, count)
     }
 
     /// # Errors
     /// As [`TaskDispatcher::blocking`].
-    fn wait_for_room(&self, priority: TaskPriority) -> Result<(), WaitError> {
-        if self.pool.admits(priority, 1) {
+    fn wait_for_room(&self, priority: TaskPriority, count: usize) -> Result<(), WaitError> {
+        if self.pool.admits(priority, count).is_ok() {
             return Ok(());
         }
         refuse_wait_in_leaf()?;
-        self.pool.wait_for_room(priority)
+        self.pool.wait_for_room(priority, count)
+    }
+
+    fn begins_to_wait(&self, task: Waiting) {
+        self.pool.limits.begin_to_wait(task);
+    }
+
+    fn waits_no_more(&self, task: Waiting) {
+        let lifted = self.pool.limits.wait_no_more(task);
+        self.pool.look_if(lifted);
     }
 
     fn shutdown(&self) {

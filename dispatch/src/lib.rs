@@ -7,12 +7,14 @@
 //! | `worker.rs` | the loop of one thread: own queue, search, sleep; runs tasks and survives their panics |
 //! | `queues.rs` | where tasks wait: a deque per slot, an injector per priority; the seam that models replace |
 //! | `sleep.rs` | the parking protocol, with its states and proof |
-//! | `limits.rs` | how much work in the background may queue up, hold in memory, and run at once |
+//! | `limits.rs`, `limits/room.rs` | how much work in the background may queue up, hold in memory, and run at once; who waits for room |
+//! | `limits/budget.rs` | which share of the workers' time such work may take |
 //! | `gate.rs` | admits tasks until closed, knows when the last one has ended |
 //! | `threads.rs` | starts, names, retires and joins threads |
 //! | `current.rs` | which worker the running thread is |
 //! | `metrics.rs` | counts, read without locks |
 //! | `rayon.rs` | `RayonTaskDispatcher`: inside a pool that the host owns (feature `rayon`) |
+//! | `rayon/builder.rs` | whose pool it is in, and its limits |
 //! | `rayon/board.rs` | what waits there, and who may take it; pure |
 //! | `rayon/spare.rs`, `here.rs` | threads that step in for blocked ones; what lies on a thread's stack |
 //!

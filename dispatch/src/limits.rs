@@ -2,30 +2,49 @@
 //!
 //! | limit | counts | beyond it |
 //! |---|---|---|
-//! | queue, one each for speculative and idle work | tasks queued and not started | producers are told, or wait |
-//! | memory | what tasks hold that have started, or are demanded, and have not ended | only demanded tasks start; producers as above |
+//! | queue, one each for speculative and idle work | tasks that wait for their start, in the dispatcher's queues or in serial queues | producers are told, or wait |
+//! | memory | what tasks hold that have started, or are demanded, and have not ended | only demanded tasks start |
+//! | the same, and what tasks in the background hold that wait for their start | | producers are told, or wait |
 //! | workers in the background | speculative and idle tasks that run and are not blocked | no further one starts |
+//! | time in the background | the time in which workers run such tasks (`limits/budget.rs`) | no further one starts |
 //!
 //! **Architecture Invariants.** A demanded task is never held back, by any of them. A task that is dispatched is queued: limits on
 //! producers are asked before work is claimed ([`Limits::admits`]), never after. And nothing waits here for ever:
 //!
 //! - If no task is at work, one starts, whatever memory the blocked ones hold. So queues run empty, or something is at work.
 //! - A task that blocks counts for no worker. It goes on at once when its wait is over, and counts again.
-//! - A producer that waits for room waits only while something of its priority is queued, so only for what will start.
+//! - Time passes, and with it what limits time; once the dispatcher is closed, nothing does.
+//! - A producer that waits for room waits only while something of its priority is queued here, or waits in a serial queue and a
+//!   *turn* is queued or at work: a task of some serial queue. So it waits only for what will start, and for turns that end or
+//!   block. What waits behind a turn that is blocked, perhaps by that very producer, keeps nobody waiting.
+//!
+//! **What counts once.** A task that waits in a serial queue counts from its arrival to its start; the turns that are dispatched
+//! for it, and those that were overtaken, count for nothing while they are queued. Of the tickets of a unit that becomes more
+//! urgent each counts where it is queued, until one takes the unit: then all others cease to, although they are still there
+//! ([`Task::leaves_queue`] and [`TaskDispatcher::waits_no_more`](uruk_core::TaskDispatcher::waits_no_more) agree on who
+//! counts it out).
 //!
 //! Held-back tasks are no reason to stay awake: what may start is `Limits::floor`, and who goes to sleep looks for tasks above it
-//! alone. So whoever lifts a limit looks again, or is about to: the rules are in `sleep/README.md`.
+//! alone. So whoever lifts a limit looks again, or is about to: the rules are in `sleep/README.md`. Only time is lifted by nobody:
+//! what nothing but time holds back is told to threads, and who finds that sleeps [no longer than it takes](Limits::patience).
 
+mod budget;
 mod level;
+mod room;
+
+use std::fmt;
+use std::time::{Duration, Instant};
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
-use uruk_core::sync::{Condvar, Mutex, weakened};
-use uruk_core::{Task, TaskPriority};
+use uruk_core::sync::{Arc, Condvar, Mutex};
+use uruk_core::{Task, TaskPriority, Waiting};
 
 use level::Level;
 
-/// What a pool may take on in the background; see the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use budget::{Budget, Clock};
+
+/// What a dispatcher may take on in the background; see the module.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Indexed by priority.
     pub(crate) queued_max: [usize; BACKGROUND],
@@ -33,13 +52,34 @@ pub(crate) struct Bounds {
     pub(crate) background_workers_max: usize,
 }
 
+/// What somebody who builds a dispatcher has asked for.
+#[derive(Clone)]
+pub(crate) struct BoundsWanted {
+    /// Indexed by priority.
+    pub(crate) queued_max: [usize; BACKGROUND],
+    pub(crate) memory_bytes_max: usize,
+    pub(crate) background_workers_max: Option<usize>,
+    pub(crate) background_percent_max: Option<u32>,
+    pub(crate) clock: Clock,
+}
+
 /// The counts that the bounds are about.
 #[derive(Debug)]
 pub(crate) struct Limits {
     bounds: Bounds,
+    /// Whether anybody may ever find no room. If not, what waits is not counted.
+    limits_producers: bool,
+    /// By priority: what is queued in the dispatcher itself.
     queued: [Level; BACKGROUND],
+    /// By priority: what waits in serial queues.
+    in_turn: [Level; BACKGROUND],
+    /// Turns of serial queues that are queued, or run and are not blocked.
+    turns: Level,
     memory_bytes: Level,
+    /// Of tasks in the background that wait for their start.
+    waiting_bytes: Level,
     running: AtomicUsize,
+    budget: Option<Budget>,
     /// Producers that wait for room sleep on it; no data is theirs alone.
     waiting: Mutex<()>,
     room: Condvar,
@@ -50,6 +90,7 @@ pub(crate) struct Limits {
 #[must_use = "what a task counted for is given back when it ends"]
 pub(crate) struct Charge {
     pub(crate) priority: TaskPriority,
+    is_turn: bool,
     memory_bytes: usize,
 }
 
@@ -58,27 +99,66 @@ const BACKGROUND: usize = TaskPriority::Lazy as usize;
 
 impl Charge {
     /// Of a thread that runs no task.
-    pub(crate) const NONE: Self = Self { priority: TaskPriority::Demanded, memory_bytes: 0 };
+    pub(crate) const NONE: Self = Self { priority: TaskPriority::Demanded, is_turn: false, memory_bytes: 0 };
 
     fn in_background(self) -> bool {
         (self.priority as usize) < BACKGROUND
     }
 }
 
-impl Bounds {
-    /// So many workers of all may run background tasks unless somebody says otherwise: one is left for what is demanded, if
+impl Default for BoundsWanted {
+    fn default() -> Self {
+        Self {
+            queued_max: [usize::MAX; BACKGROUND],
+            memory_bytes_max: usize::MAX,
+            background_workers_max: None,
+            background_percent_max: None,
+            clock: Arc::new(Instant::now),
+        }
+    }
+}
+
+impl BoundsWanted {
+    /// The limits of a dispatcher of so many workers. Unless somebody has said otherwise one is left for what is demanded, if
     /// there are two.
-    pub(crate) fn background_workers_of(workers: usize) -> usize {
-        workers.saturating_sub(1).max(1)
+    pub(crate) fn of(self, workers: usize) -> Limits {
+        let Self { queued_max, memory_bytes_max, .. } = self;
+        let background_workers_max = self.background_workers_max.unwrap_or(workers.saturating_sub(1)).max(1);
+        // All of the time is no limit.
+        let percent = self.background_percent_max.filter(|&percent| percent < 100);
+        let budget = percent.map(|percent| Budget::new(percent, workers, self.clock));
+        Limits::new(Bounds { queued_max, memory_bytes_max, background_workers_max }, budget)
+    }
+}
+
+impl fmt::Debug for BoundsWanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoundsWanted")
+            .field("queued_max", &self.queued_max)
+            .field("memory_bytes_max", &self.memory_bytes_max)
+            .field("background_workers_max", &self.background_workers_max)
+            .field("background_percent_max", &self.background_percent_max)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Bounds {
+    fn limit_producers(self) -> bool {
+        self.queued_max != [usize::MAX; BACKGROUND] || self.memory_bytes_max != usize::MAX
     }
 }
 
 impl Limits {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds, budget: Option<Budget>) -> Self {
         Self {
             bounds,
+            budget,
+            limits_producers: bounds.limit_producers(),
             queued: [Level::default(), Level::default()],
+            in_turn: [Level::default(), Level::default()],
+            turns: Level::default(),
             memory_bytes: Level::default(),
+            waiting_bytes: Level::default(),
             running: AtomicUsize::new(0),
             waiting: Mutex::new(()),
             room: Condvar::new(),
@@ -87,15 +167,78 @@ impl Limits {
 
     /// Counts a task that is about to be queued.
     pub(crate) fn queue(&self, task: &Task) {
-        match self.queue_of(task.priority()) {
-            Some(queued) => queued.add(1),
-            None if task.priority() == TaskPriority::Demanded => self.memory_bytes.add(self.memory_of(task)),
-            None => {}
+        if !self.limits_producers {
+            return;
+        }
+        if task.is_turn() {
+            return self.begin_turn();
+        }
+        match task.priority() {
+            TaskPriority::Demanded => self.memory_bytes.add(self.memory_of(task)),
+            TaskPriority::Lazy => {}
+            priority => {
+                self.queued[priority as usize].add(1);
+                self.waiting_bytes.add(self.memory_of(task));
+            }
+        }
+    }
+
+    /// Counts a task that begins to wait in a serial queue.
+    pub(crate) fn begin_to_wait(&self, task: Waiting) {
+        if !self.limits_producers {
+            return;
+        }
+        let memory_bytes = self.memory_counts(task.memory_bytes);
+        match task.priority {
+            TaskPriority::Demanded => self.memory_bytes.add(memory_bytes),
+            TaskPriority::Lazy => {}
+            priority => {
+                self.waiting_levels(task.in_serial_queue)[priority as usize].add(1);
+                self.waiting_bytes.add(memory_bytes);
+            }
+        }
+    }
+
+    /// It waits no more, or is void; see [`uruk_core::TaskDispatcher::waits_no_more`]. Says whether another may be able to start
+    /// for it.
+    pub(crate) fn wait_no_more(&self, task: Waiting) -> bool {
+        if !self.limits_producers {
+            return false;
+        }
+        let memory_bytes = self.memory_counts(task.memory_bytes);
+        match task.priority {
+            TaskPriority::Demanded => self.release_memory(memory_bytes),
+            TaskPriority::Lazy => false,
+            priority => {
+                let level = &self.waiting_levels(task.in_serial_queue)[priority as usize];
+                self.lower(&[(level, 1), (&self.waiting_bytes, memory_bytes)]);
+                false
+            }
         }
     }
 
     /// The lowest priority of which a task may start now. `all_idle` says whether no slot is at work.
     pub(crate) fn floor(&self, all_idle: impl FnOnce() -> bool) -> TaskPriority {
+        match self.floor_but_for_time(all_idle) {
+            TaskPriority::Idle if self.budget.as_ref().is_some_and(Budget::is_spent) => TaskPriority::Lazy,
+            floor => floor,
+        }
+    }
+
+    /// For how long at most somebody may sleep who has found nothing to start, if a task in the background waits: no time limit, if
+    /// others than time hold it back.
+    pub(crate) fn patience(&self, all_idle: impl FnOnce() -> bool) -> Option<Duration> {
+        let budget = self.budget.as_ref()?;
+        (self.floor_but_for_time(all_idle) == TaskPriority::Idle).then(|| budget.sleep_for())
+    }
+
+    /// Whether [`Self::patience`] may be limited.
+    pub(crate) fn are_about_time(&self) -> bool {
+        self.budget.is_some()
+    }
+
+    /// The same as `floor`, once enough time has passed.
+    pub(crate) fn floor_but_for_time(&self, all_idle: impl FnOnce() -> bool) -> TaskPriority {
         // Relaxed: who relies on the answer has passed the fence of `sleep.rs`, or searches and will.
         if self.memory_bytes.get() >= self.bounds.memory_bytes_max && !all_idle() {
             TaskPriority::Demanded
@@ -110,30 +253,50 @@ impl Limits {
     pub(crate) fn reserve(&self) -> bool {
         // Relaxed: as above.
         let free = |running| (running < self.bounds.background_workers_max).then_some(running + 1);
-        self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok()
+        let reserved = self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok();
+        if reserved {
+            self.spend(1);
+        }
+        reserved
+    }
+
+    /// How many such places there are.
+    #[cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
+    pub(crate) fn places_left(&self) -> usize {
+        // Relaxed: as above.
+        self.bounds.background_workers_max.saturating_sub(self.running.load(Ordering::Relaxed))
     }
 
     /// The place is not needed, as no task was found. Who gives one back looks again before it sleeps.
     pub(crate) fn unreserve(&self) {
+        self.spend(-1);
         // Relaxed: see `floor`.
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A task leaves its queue in order to run; if it is in the background, a place has been reserved for it.
     pub(crate) fn start(&self, task: &Task) -> Charge {
-        let charge = Charge { priority: task.priority(), memory_bytes: self.memory_of(task) };
-        self.leave_queue(charge.priority);
-        if charge.priority != TaskPriority::Demanded {
+        let charge =
+            Charge { priority: task.priority(), is_turn: task.is_turn(), memory_bytes: self.memory_of(task) };
+        if charge.is_turn {
+            // What it is the turn of counts until it begins, a moment later.
             self.memory_bytes.add(charge.memory_bytes);
+        } else if charge.priority != TaskPriority::Demanded {
+            // Before it is counted out as waiting: a producer that looks in between rather sees it twice than never.
+            self.memory_bytes.add(charge.memory_bytes);
+            self.leave_queue(task);
         }
         charge
     }
 
     /// A task leaves its queue and will not run.
     pub(crate) fn give_up(&self, task: &Task) {
-        self.leave_queue(task.priority());
-        if task.priority() == TaskPriority::Demanded {
+        if task.is_turn() {
+            self.end_turn();
+        } else if task.priority() == TaskPriority::Demanded {
             self.release_memory(self.memory_of(task));
+        } else {
+            self.leave_queue(task);
         }
     }
 
@@ -145,54 +308,55 @@ impl Limits {
 
     /// A task blocks. Says whether another may be able to start for it.
     pub(crate) fn pause(&self, charge: Charge) -> bool {
+        if charge.is_turn {
+            self.end_turn();
+        }
+        if !charge.in_background() {
+            return false;
+        }
+        self.spend(-1);
         // Relaxed: see `floor`; and it goes by the order of this word's own changes.
-        charge.in_background()
-            && self.running.fetch_sub(1, Ordering::Relaxed) == self.bounds.background_workers_max
+        let was_last = self.running.fetch_sub(1, Ordering::Relaxed) == self.bounds.background_workers_max;
+        // With one less that spends it, somebody may have to wait for the budget.
+        was_last || self.budget.is_some()
     }
 
     /// A task goes on after it was blocked.
     pub(crate) fn resume(&self, charge: Charge) {
+        if charge.is_turn {
+            self.begin_turn();
+        }
         if charge.in_background() {
             // Relaxed: as above.
             self.running.fetch_add(1, Ordering::Relaxed);
+            self.spend(1);
         }
     }
 
-    /// Whether `count` more tasks of `priority` may come. If none is queued, any number may: it never could otherwise.
-    pub(crate) fn admits(&self, priority: TaskPriority, count: usize) -> bool {
-        let Some(queued) = self.queue_of(priority).map(Level::get) else { return true };
-        queued == 0
-            || queued.saturating_add(count) <= self.bounds.queued_max[priority as usize]
-                && self.memory_bytes.get() < self.bounds.memory_bytes_max
+    /// So many more tasks in the background run, or so many fewer.
+    fn spend(&self, change: i128) {
+        self.budget.iter().for_each(|budget| budget.count(change));
     }
 
-    /// Blocks until there is room for one more task of `priority`, or the pool is closed.
-    pub(crate) fn wait_for_room(&self, priority: TaskPriority, is_closed: impl Fn() -> bool) {
-        let Some(queued) = self.queue_of(priority) else { return };
-        let mut waiting = self.waiting.lock();
-        loop {
-            // Watched before it is looked at: a change that the look misses comes later, and sees that it is watched.
-            let blind = weakened("pool::producer_looks_before_it_watches");
-            let room = blind && (is_closed() || self.admits(priority, 1));
-            queued.watch();
-            self.memory_bytes.watch();
-            if room || !blind && (is_closed() || self.admits(priority, 1)) {
-                return;
-            }
-            waiting = self.room.wait(waiting);
+    fn begin_turn(&self) {
+        if self.limits_producers {
+            self.turns.add(1);
         }
     }
 
-    /// Lets everybody go on who waits for room. After the pool has been closed.
-    pub(crate) fn close(&self) {
-        self.call_producers(&[]);
+    fn end_turn(&self) {
+        if self.limits_producers {
+            self.lower(&[(&self.turns, 1)]);
+        }
     }
 
-    fn leave_queue(&self, priority: TaskPriority) {
-        if let Some(queued) = self.queue_of(priority)
-            && queued.subtract(1)
+    /// A task in the background or a lazy one is queued no more, unless it was counted out before.
+    fn leave_queue(&self, task: &Task) {
+        if self.limits_producers
+            && let Some(queued) = self.queued.get(task.priority() as usize)
+            && task.leaves_queue()
         {
-            self.call_producers(&[queued]);
+            self.lower(&[(queued, 1), (&self.waiting_bytes, self.memory_of(task))]);
         }
     }
 
@@ -201,32 +365,22 @@ impl Limits {
         if bytes == 0 {
             return false;
         }
-        if self.memory_bytes.subtract(bytes) {
-            self.call_producers(&[&self.memory_bytes]);
-        }
+        self.lower(&[(&self.memory_bytes, bytes)]);
         let max = self.bounds.memory_bytes_max;
         let after = self.memory_bytes.get();
         after < max && after.saturating_add(bytes) >= max
     }
 
-    /// Wakes everybody who waits for room: each looks for itself, and watches again.
-    fn call_producers(&self, changed: &[&Level]) {
-        if weakened("pool::room_tells_nobody") {
-            return;
-        }
-        {
-            // A producer that looked before the change is asleep by the time we have the lock.
-            let _waiting = self.waiting.lock();
-            changed.iter().for_each(|level| level.unwatch());
-        }
-        self.room.notify_all();
-    }
-
-    fn queue_of(&self, priority: TaskPriority) -> Option<&Level> {
-        self.queued.get(priority as usize)
+    fn waiting_levels(&self, in_serial_queue: bool) -> &[Level; BACKGROUND] {
+        if in_serial_queue { &self.in_turn } else { &self.queued }
     }
 
     fn memory_of(&self, task: &Task) -> usize {
-        if self.bounds.memory_bytes_max == usize::MAX { 0 } else { task.memory_bytes() }
+        self.memory_counts(task.memory_bytes())
+    }
+
+    /// As much of it as the limit concerns.
+    fn memory_counts(&self, bytes: usize) -> usize {
+        if self.bounds.memory_bytes_max == usize::MAX { 0 } else { bytes }
     }
 }

@@ -61,7 +61,7 @@ pub struct Metrics {
 
 /// One value for each [`TaskPriority`].
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct PerPriority<T>([T; PRIORITIES]);
+pub struct PerPriority<T>(pub(crate) [T; PRIORITIES]);
 
 impl<T: Copy + std::iter::Sum> PerPriority<T> {
     /// Over all priorities.

@@ -11,12 +11,14 @@
 //! `sleep` counts the slot as vacant, and taken after, so that whoever may take one finds one. No user code runs
 //! under either lock (`vacated`, `threads`).
 
+use std::time::Duration;
+
 use uruk_core::sync::{Arc, Mutex, weakened};
-use uruk_core::{Task, TaskPriority, WaitError};
+use uruk_core::{LimitReached, Task, TaskPriority, WaitError};
 
 use crate::current::{self, Worker};
 use crate::gate::Gate;
-use crate::limits::{Bounds, Limits};
+use crate::limits::Limits;
 use crate::metrics::{Counters, Metrics, Queued, Stopwatch};
 use crate::queues::{Local, Queues};
 use crate::sleep::{Sleep, Wake};
@@ -61,7 +63,7 @@ impl Pool {
         slots: usize,
         thread_name_prefix: String,
         stack_size_bytes: usize,
-        bounds: Bounds,
+        limits: Limits,
         measures_waits: bool,
     ) -> Self {
         let (queues, locals) = Queues::new(slots);
@@ -71,7 +73,7 @@ impl Pool {
             queues,
             sleep: Sleep::new(slots),
             gate: Gate::new(),
-            limits: Limits::new(bounds),
+            limits,
             counters: Counters::new(slots),
             stopwatch: Stopwatch::new(measures_waits),
             vacated: Mutex::new(vacated),
@@ -144,20 +146,41 @@ impl Pool {
     }
 
     /// Whether the limits would let `count` more tasks of `priority` come. A closed pool has better reasons to refuse them.
-    pub(crate) fn admits(&self, priority: TaskPriority, count: usize) -> bool {
-        self.gate.is_closed() || self.limits.admits(priority, count)
+    pub(crate) fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
+        if self.gate.is_closed() { Ok(()) } else { self.limits.admits(priority, count) }
     }
 
-    /// Blocks until there is room for a task of `priority`, or the pool is closed; see [`Pool::blocking`].
-    pub(crate) fn wait_for_room(self: &Arc<Self>, priority: TaskPriority) -> Result<(), WaitError> {
-        self.blocking(|| self.limits.wait_for_room(priority, || self.gate.is_closed()))
+    /// Blocks until there is room for `count` tasks of `priority`, or the pool is closed; see [`Pool::blocking`].
+    pub(crate) fn wait_for_room(
+        self: &Arc<Self>,
+        priority: TaskPriority,
+        count: usize,
+    ) -> Result<(), WaitError> {
+        self.blocking(|| self.limits.wait_for_room(priority, count, || self.gate.is_closed()))
     }
 
-    /// Whether a task is queued that no limit holds back.
+    /// Whether a task is queued that no limit holds back, or none but time: somebody has to look at the clock then.
     pub(crate) fn any_startable(&self) -> bool {
+        self.any_above(|| self.limits.floor_but_for_time(|| self.sleep.all_idle()))
+    }
+
+    /// Whether one is queued that no limit holds back.
+    pub(crate) fn any_startable_now(&self) -> bool {
+        self.any_above(|| self.floor())
+    }
+
+    /// For how long at most a thread may sleep that has found nothing to start: not for ever, if only time holds something back.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        if !self.limits.are_about_time() || !self.queues.any_waiting(TaskPriority::Idle) {
+            return None;
+        }
+        self.limits.patience(|| self.sleep.all_idle())
+    }
+
+    fn any_above(&self, floor: impl FnOnce() -> TaskPriority) -> bool {
         // Mostly nothing waits, or all may start: then the limits need not be asked twice.
         self.queues.any_waiting(TaskPriority::Idle)
-            && match self.floor() {
+            && match floor() {
                 TaskPriority::Idle => true,
                 floor => self.queues.any_waiting(floor),
             }
@@ -178,10 +201,10 @@ impl Pool {
     /// Refuses tasks from now on, and lets threads end once nothing is queued. Does not wait.
     pub(crate) fn close(&self) {
         if self.gate.close() {
+            self.limits.close();
             if !weakened("pool::closes_without_waking") {
                 self.sleep.wake_all();
             }
-            self.limits.close();
         }
     }
 
@@ -239,7 +262,8 @@ impl Pool {
     /// Sees to it that somebody looks for what has been queued, unless a limit holds all of it back. Says whether anybody is
     /// left to run it.
     fn call_for(self: &Arc<Self>, highest: TaskPriority) -> bool {
-        self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= self.floor()))
+        let floor = || self.limits.floor_but_for_time(|| self.sleep.all_idle());
+        self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= floor()))
     }
 
     /// Demanded tasks of a worker go to its own deque, all others to the shared queues. Gives the highest priority of all.

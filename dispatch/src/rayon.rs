@@ -32,31 +32,37 @@
 //! What the host must do itself: code of the host that waits in rayon for what it alone can finish by means that no
 //! session knows of, a *detached* responsibility in its hands, declares that with `session.blocking`.
 //!
+//! Limits on work in the background are those of a pool (`limits.rs`). What they hold back is not waited for by tickets or spares; each change
+//! of the board that lifts one calls for what may start then.
+//!
 //! One lock and one condition variable guard all of it, and every decision is a function of `board.rs` on `&mut`: there
 //! is no order of memory to model. `dispatch/tests/rayon.rs` has the scenarios and hammers it.
 
 mod board;
+mod builder;
 mod here;
 #[cfg(test)]
 mod model;
 mod spare;
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
-use rayon_core::{ThreadPool, ThreadPoolBuilder};
+use rayon_core::ThreadPool;
 use uruk_core::sync::{Arc, Condvar, Latch, Mutex};
-use uruk_core::{Task, TaskDispatcher, WaitError, refuse_wait_in_leaf};
+use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting, refuse_wait_in_leaf};
 
-use crate::dispatcher::{BuildError, STACK_SIZE_BYTES};
 use crate::gate::Gate;
+use crate::limits::{Charge, Limits};
+use crate::metrics::PerPriority;
 use crate::pool::give_up;
 use crate::threads::Threads;
 use crate::worker;
 
 use board::{Board, Call, Orders, Who};
+use builder::Host;
 use here::{Beneath, Entry};
+
+pub use builder::RayonTaskDispatcherBuilder;
 
 /// How long queued tasks lie untaken before a spare serves them. Long beside the time in which a pool that is not
 /// stuck takes the next task, and short beside what a user calls a hang.
@@ -76,8 +82,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// with it. A job of the host that waits by other means (a channel, a mutex, `block_on`) for something that tasks bring about
 /// should say so with `session.blocking(..)`; if it does not, tasks start some milliseconds later.
 ///
-/// A unit that waits for the host's pool (`pool.install(..)`) depends on the host's threads, as that is what it asks for: if each
-/// of them is blocked in a lookup that needs the unit, none is left for it.
+/// A unit that waits for the host's pool (`pool.install(..)`) depends on the host's threads, as that is what it asks for. On one of
+/// them it goes on in place; on a spare it waits until one is free. If each of them is blocked in a lookup that needs the
+/// unit, none ever is, and nothing can tell: have such units looked up from outside of the pool, or asynchronously.
 ///
 /// # Examples
 /// ```
@@ -96,23 +103,16 @@ pub struct RayonTaskDispatcher {
     shared: Arc<Shared>,
 }
 
-/// Configures a [`RayonTaskDispatcher`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct RayonTaskDispatcherBuilder {
-    host: Host,
-    stack_size_bytes: usize,
-    thread_name_prefix: String,
-}
-
 /// What a [`RayonTaskDispatcher`] was doing at one moment, and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RayonMetrics {
     /// Tasks that wait.
-    pub queued: usize,
+    pub queued: PerPriority<usize>,
+    /// Tasks being run, those that are blocked included.
+    pub running: PerPriority<usize>,
     /// Tasks that were taken, by tickets and by spares.
-    pub started: u64,
+    pub started: PerPriority<u64>,
     /// Those of them that spares took.
     pub started_by_spares: u64,
     /// Tasks that have ended.
@@ -152,102 +152,16 @@ impl RayonTaskDispatcher {
     }
 }
 
-impl RayonTaskDispatcherBuilder {
-    fn new(host: Host) -> Self {
-        let thread_name_prefix = "uruk-spare".to_owned();
-        Self { host, stack_size_bytes: STACK_SIZE_BYTES, thread_name_prefix }
-    }
-
-    /// How much stack each spare reserves, 64 MiB unless set. What the host's threads have is the host's affair: LLVM
-    /// recurses deeply.
-    pub fn stack_size_bytes(mut self, stack_size_bytes: usize) -> Self {
-        self.stack_size_bytes = stack_size_bytes;
-        self
-    }
-
-    /// What spares are called; a number follows. `uruk-spare` unless set.
-    pub fn thread_name_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.thread_name_prefix = prefix.into();
-        self
-    }
-
-    /// Builds the dispatcher. Starts no thread.
-    ///
-    /// # Errors
-    /// [`BuildError::ThreadName`]; [`BuildError::NoGlobalPool`] if that is asked for, and has not been built, and cannot be.
-    pub fn build(self) -> Result<RayonTaskDispatcher, BuildError> {
-        if self.thread_name_prefix.contains('\0') {
-            return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
-        }
-        let shared = Shared {
-            board: Mutex::new(Board::new(self.host.threads()?)),
-            called: Condvar::new(),
-            gate: Gate::new(),
-            threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes),
-            host: self.host,
-        };
-        Ok(RayonTaskDispatcher { shared: Arc::new(shared) })
-    }
-}
-
 /// What tickets and spares share.
 #[derive(Debug)]
 struct Shared {
     board: Mutex<Board>,
+    limits: Arc<Limits>,
     /// Where spares wait to be called.
     called: Condvar,
     gate: Gate,
     threads: Threads,
     host: Host,
-}
-
-/// Whose threads honour tickets.
-#[derive(Clone)]
-enum Host {
-    Pool(Arc<ThreadPool>),
-    Global,
-}
-
-impl Host {
-    fn spawn(&self, job: impl FnOnce() + Send + 'static) {
-        match self {
-            Self::Pool(pool) => pool.spawn(job),
-            Self::Global => rayon_core::spawn(job),
-        }
-    }
-
-    fn threads(&self) -> Result<usize, BuildError> {
-        match self {
-            Self::Pool(pool) => Ok(pool.current_num_threads()),
-            Self::Global => {
-                // Asked for the first time rayon would build it as well, and panic if it could not. One that is there already is
-                // an error without a source.
-                match ThreadPoolBuilder::new().build_global() {
-                    Err(error) if error.source().is_some() => {
-                        Err(BuildError::NoGlobalPool { reason: error.to_string() })
-                    }
-                    _ => Ok(rayon_core::current_num_threads()),
-                }
-            }
-        }
-    }
-
-    /// Whether the running thread is one of the host's.
-    fn runs_here(&self) -> bool {
-        match self {
-            Self::Pool(pool) => pool.current_thread_index().is_some(),
-            Self::Global => rayon_core::current_thread_index().is_some(),
-        }
-    }
-}
-
-impl fmt::Debug for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pool(_) => "Pool",
-            Self::Global => "Global",
-        })
-    }
 }
 
 impl Shared {
@@ -274,16 +188,16 @@ impl Shared {
             self.follow(orders);
             return;
         }
-        let Some(task) = self.board.lock().take_for_ticket() else { return };
-        let panicked = self.run(task, Who::Host);
-        let orders = self.board.lock().ticket_ended(panicked);
+        let Some((task, charge)) = self.board.lock().take_for_ticket() else { return };
+        let panicked = self.run(task, Who::Host, charge);
+        let orders = self.board.lock().ticket_ended(charge, panicked);
         self.follow(orders);
         self.gate.leave();
     }
 
     /// Runs a task at the bottom of this thread's stack, as far as we are concerned; says whether it panicked.
-    fn run(&self, task: Task, who: Who) -> bool {
-        let _entry = Entry::enter(self, Beneath::Task(who));
+    fn run(&self, task: Task, who: Who, charge: Charge) -> bool {
+        let _entry = Entry::enter(self, Beneath::Task(who, charge));
         worker::run_traced(task)
     }
 
@@ -324,26 +238,32 @@ impl Shared {
 
     /// Runs `block`, which may sleep, while a spare may take tasks in this thread's place.
     fn blocking<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
-        let who = match here::innermost(self) {
+        let (who, task) = match here::innermost(self) {
             // The wait around this one has said so already.
             Some(Beneath::Wait) => return Ok(block()),
-            Some(Beneath::Task(Who::Spare)) => Who::Spare,
-            _ if self.host.runs_here() => Who::Host,
-            _ => Who::Foreign,
+            Some(Beneath::Task(who, charge)) => (who, Some(charge)),
+            None if self.host.runs_here() => (Who::Host, None),
+            None => (Who::Foreign, None),
         };
-        let orders = self.board.lock().begin_wait(who);
-        let _blocked = Blocked { shared: self, who };
+        let orders = self.board.lock().begin_wait(who, task);
+        let _blocked = Blocked { shared: self, who, task };
         if !self.follow(orders) && who != Who::Foreign {
-            return Err(WaitError::NoThread { queued: self.board.lock().metrics().queued });
+            return Err(WaitError::NoThread { queued: self.board.lock().waiting() });
         }
         let _entry = Entry::enter(self, Beneath::Wait);
         Ok(block())
+    }
+
+    /// Whether the limits would let `count` more tasks of `priority` come. Who is closed has better reasons to refuse them.
+    fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
+        if self.gate.is_closed() { Ok(()) } else { self.limits.admits(priority, count) }
     }
 
     fn close(&self) {
         self.gate.close();
         self.board.lock().close();
         self.called.notify_all();
+        self.limits.close();
     }
 
     fn shutdown(self: &Arc<Self>) {
@@ -364,11 +284,12 @@ impl Shared {
 struct Blocked<'a> {
     shared: &'a Arc<Shared>,
     who: Who,
+    task: Option<Charge>,
 }
 
 impl Drop for Blocked<'_> {
     fn drop(&mut self) {
-        let orders = self.shared.board.lock().end_wait(self.who);
+        let orders = self.shared.board.lock().end_wait(self.who, self.task);
         self.shared.follow(orders);
     }
 }
@@ -401,6 +322,32 @@ impl TaskDispatcher for RayonTaskDispatcher {
     fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
         refuse_wait_in_leaf()?;
         self.shared.blocking(block)
+    }
+
+    fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
+        self.shared.admits(priority, count)
+    }
+
+    /// # Errors
+    /// As [`TaskDispatcher::blocking`].
+    fn wait_for_room(&self, priority: TaskPriority, count: usize) -> Result<(), WaitError> {
+        if self.shared.admits(priority, count).is_ok() {
+            return Ok(());
+        }
+        refuse_wait_in_leaf()?;
+        let Shared { limits, gate, .. } = &*self.shared;
+        self.shared.blocking(|| limits.wait_for_room(priority, count, || gate.is_closed()))
+    }
+
+    fn begins_to_wait(&self, task: Waiting) {
+        self.shared.limits.begin_to_wait(task);
+    }
+
+    fn waits_no_more(&self, task: Waiting) {
+        if self.shared.limits.wait_no_more(task) {
+            let orders = self.shared.board.lock().look();
+            self.shared.follow(orders);
+        }
     }
 
     fn shutdown(&self) {

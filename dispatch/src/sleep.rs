@@ -1,5 +1,7 @@
 #![doc = include_str!("sleep/README.md")]
 
+use std::time::Duration;
+
 use crossbeam_utils::CachePadded;
 use uruk_core::sync::atomic::{AtomicU64, Ordering, fence};
 use uruk_core::sync::{Condvar, Mutex, weakened};
@@ -138,6 +140,15 @@ impl Sleep {
     /// `reason` says whether an item waits in any queue, or the pool closes; it is asked after the thread has been
     /// counted as sleeping.
     pub fn sleep(&self, reason: impl FnOnce() -> bool) -> bool {
+        self.sleep_within(reason, || None)
+    }
+
+    /// The same, for no longer than `patience` says, which is asked when there is no reason: time may become one.
+    pub fn sleep_within(
+        &self,
+        reason: impl FnOnce() -> bool,
+        patience: impl FnOnce() -> Option<Duration>,
+    ) -> bool {
         self.change(|word| word - SEARCHING + SLEEPING);
         if look_after(reason, weakened("pool::sleeps_without_a_second_look"))
             && self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
@@ -145,7 +156,21 @@ impl Sleep {
             return false;
         }
         // Either nothing waits, or someone has already taken this thread off the count and owes it a token.
-        self.take_token();
+        match patience() {
+            Some(patience) if !self.take_token_within(patience) => {
+                // As above. One that is off the count already must not leave its token to another.
+                if weakened("budget::leaves_while_it_counts_as_asleep") {
+                    return true;
+                }
+                if !self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
+                    && !weakened("budget::leaves_its_token_to_another")
+                {
+                    self.take_token();
+                }
+            }
+            Some(_) => {}
+            None => self.take_token(),
+        }
         true
     }
 
@@ -246,6 +271,19 @@ impl Sleep {
         for _ in 0..count {
             self.token_issued.notify_one();
         }
+    }
+
+    /// Says whether there was one in time.
+    fn take_token_within(&self, patience: Duration) -> bool {
+        let mut tokens = self.tokens.lock();
+        // Models have no clock: there its time is over at once.
+        if *tokens == 0 && !cfg!(any(uruk_loom, uruk_shuttle)) {
+            // Woken without one it searches once in vain.
+            (tokens, _) = self.token_issued.wait_timeout(tokens, patience);
+        }
+        let issued = *tokens > 0;
+        *tokens -= u64::from(issued);
+        issued
     }
 
     fn take_token(&self) {

@@ -70,7 +70,8 @@ fn search(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Qu
         }
         if !pool.gate.is_closed() {
             let stripe = pool.counters.slot(slot.slot());
-            if pool.sleep.sleep(|| pool.any_startable() || pool.gate.is_closed()) {
+            let reason = || pool.any_startable_now() || pool.gate.is_closed();
+            if pool.sleep.sleep_within(reason, || pool.patience()) {
                 stripe.slept.increment();
             }
             continue;

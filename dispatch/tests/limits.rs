@@ -123,20 +123,27 @@ fn producers_of_background_work_are_told_and_wait_and_others_never() {
     let pool = pool(1, |builder| builder.speculative_queue_max(2).idle_queue_max(1));
     let [begun, end] = occupy(&pool, Demanded, 0);
     begun.wait();
-    assert!(pool.admits(Speculative, 100), "what has an empty queue to itself would never fit better");
+    assert!(
+        pool.admits(Speculative, 100).is_ok(),
+        "what has an empty queue to itself would never fit better"
+    );
     dispatch(&pool, Speculative, || ());
-    assert!(pool.admits(Speculative, 1) && !pool.admits(Speculative, 2) && pool.admits(Idle, 1));
+    assert!(
+        pool.admits(Speculative, 1).is_ok()
+            && pool.admits(Speculative, 2).is_err()
+            && pool.admits(Idle, 1).is_ok()
+    );
     // What is dispatched is queued in any case.
     (0..2).for_each(|_| dispatch(&pool, Speculative, || ()));
     dispatch(&pool, Idle, || ());
-    assert!(!pool.admits(Speculative, 1) && !pool.admits(Idle, 1));
-    assert!(pool.admits(Demanded, usize::MAX) && pool.admits(Lazy, usize::MAX));
-    pool.wait_for_room(Lazy).unwrap();
-    pool.wait_for_room(Demanded).unwrap();
+    assert!(pool.admits(Speculative, 1).is_err() && pool.admits(Idle, 1).is_err());
+    assert!(pool.admits(Demanded, usize::MAX).is_ok() && pool.admits(Lazy, usize::MAX).is_ok());
+    pool.wait_for_room(Lazy, 1).unwrap();
+    pool.wait_for_room(Demanded, 1).unwrap();
     let producers = [Speculative, Idle, Speculative].map(|priority| {
         let pool = pool.clone();
         thread::spawn(move || {
-            pool.wait_for_room(priority).unwrap();
+            pool.wait_for_room(priority, 1).unwrap();
             dispatch(&pool, priority, || ());
         })
     });
@@ -144,8 +151,8 @@ fn producers_of_background_work_are_told_and_wait_and_others_never() {
     producers.into_iter().for_each(|producer| producer.join().unwrap());
     pool.shutdown();
     assert_eq!(pool.metrics().finished, 1 + 3 + 1 + 3);
-    assert!(pool.admits(Speculative, 1), "a closed pool has another reason to refuse");
-    pool.wait_for_room(Speculative).unwrap();
+    assert!(pool.admits(Speculative, 1).is_ok(), "a closed pool has another reason to refuse");
+    pool.wait_for_room(Speculative, 1).unwrap();
 }
 
 #[test]
@@ -157,7 +164,7 @@ fn a_shutdown_lets_producers_go() {
     let producer = thread::spawn({
         let pool = pool.clone();
         move || {
-            pool.wait_for_room(Speculative).unwrap();
+            pool.wait_for_room(Speculative, 1).unwrap();
             pool.dispatch(Task::new("late", Speculative, || ())).is_err()
         }
     });
@@ -180,7 +187,7 @@ fn a_task_that_waits_for_room_costs_no_worker() {
         let (pool, done) = (pool.clone(), done.clone());
         move || {
             for _ in 0..100 {
-                pool.wait_for_room(Speculative).unwrap();
+                pool.wait_for_room(Speculative, 1).unwrap();
                 dispatch(&pool, Speculative, || ());
             }
             done.open();
@@ -201,7 +208,7 @@ fn a_leaf_does_not_wait_for_room() {
         let (pool, refused, done) = (pool.clone(), refused.clone(), done.clone());
         move || {
             dispatch(&pool, Idle, || ());
-            *refused.lock() = Some(pool.wait_for_room(Idle));
+            *refused.lock() = Some(pool.wait_for_room(Idle, 1));
             done.open();
         }
     });
@@ -221,7 +228,9 @@ fn memory_in_flight_holds_back_all_but_what_is_demanded() {
     let [demanded, end_demanded] = occupy(&pool, Demanded, 10 << 10);
     demanded.wait();
     assert!(held.iter().all(|[begun, _]| !begun.is_open()));
-    assert!(!pool.admits(Speculative, 1) && !pool.admits(Idle, 1) && pool.admits(Lazy, 1));
+    assert!(
+        pool.admits(Speculative, 1).is_err() && pool.admits(Idle, 1).is_err() && pool.admits(Lazy, 1).is_ok()
+    );
     end_first.open();
     // The demanded one still holds as much.
     run_one(&pool, Demanded);
@@ -272,7 +281,7 @@ fn limits_lose_nothing_and_are_kept() {
             thread::spawn(move || {
                 for n in 0..500 {
                     let priority = [Idle, Speculative, Lazy][(producer + n) % 3];
-                    pool.wait_for_room(priority).unwrap();
+                    pool.wait_for_room(priority, 1).unwrap();
                     let (held, held_max, ran) = (held.clone(), held_max.clone(), ran.clone());
                     let task = Task::new("test", priority, move || {
                         // Relaxed: read after the shutdown; the greatest sum seen is a sum that was.

@@ -29,6 +29,12 @@ fn inside(pool: &Pool) -> Dispatcher {
     Arc::new(RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10).build().unwrap())
 }
 
+/// The same with limits, which delay what the random tasks are, and nothing for ever.
+fn limited(pool: &Pool) -> Dispatcher {
+    let builder = RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10);
+    Arc::new(builder.background_workers_max(1).memory_bytes_max(2048).build().unwrap())
+}
+
 fn demanded(run: impl FnOnce() + Send + 'static) -> Task {
     Task::new("test", TaskPriority::Demanded, run)
 }
@@ -115,7 +121,7 @@ fn a_chain_of_a_thousand_tasks_that_wait_for_the_next_ends_in_a_pool_of_one() {
         done.wait();
         dispatcher.shutdown();
         let metrics = dispatcher.metrics();
-        assert_eq!((metrics.finished, metrics.blocked, metrics.queued), (1000, 0, 0));
+        assert_eq!((metrics.finished, metrics.blocked, metrics.queued.total()), (1000, 0, 0));
         // The spares have been joined. Each wait was one for which a spare stepped in, besides the one that looks at the clock.
         assert_eq!(metrics.spares, 0);
         assert!(metrics.started_threads <= 1001, "{metrics:?}");
@@ -383,7 +389,7 @@ fn spares_that_cannot_be_started_are_errors_only_where_nobody_is_left() {
     go_on.open();
     dispatcher.shutdown();
     let metrics = dispatcher.metrics();
-    assert_eq!((metrics.finished, metrics.started_threads, metrics.queued), (2, 0, 0));
+    assert_eq!((metrics.finished, metrics.started_threads, metrics.queued.total()), (2, 0, 0));
     assert!(metrics.refused_threads > 0);
 }
 
@@ -464,7 +470,7 @@ fn stress(length: Duration) {
         for threads in 1..=3 {
             seed += 1;
             let pool = host(threads);
-            let dispatcher = inside(&pool);
+            let dispatcher = if seed % 2 == 0 { inside(&pool) } else { limited(&pool) };
             let ended = Arc::new(AtomicUsize::new(0));
             let roots: Vec<_> = (0..8).map(|root| grow(&dispatcher, &ended, seed * 8 + root, 4)).collect();
             pool.scope(|scope| {
@@ -477,7 +483,7 @@ fn stress(length: Duration) {
             let metrics = dispatcher.metrics();
             // Relaxed: the shutdown has waited for all of them.
             assert_eq!(ended.load(Ordering::Relaxed) as u64, metrics.finished, "seed {seed}");
-            assert_eq!((metrics.queued, metrics.blocked, metrics.spares), (0, 0, 0), "seed {seed}");
+            assert_eq!((metrics.queued.total(), metrics.blocked, metrics.spares), (0, 0, 0), "seed {seed}");
         }
     }
 }
@@ -519,6 +525,6 @@ fn grow(dispatcher: &Dispatcher, ended: &Arc<AtomicUsize>, seed: u64, depth: u64
         }
         drop(ends);
     });
-    dispatcher.dispatch(task).unwrap();
+    dispatcher.dispatch(task.holding_bytes(1024)).unwrap();
     done
 }

@@ -23,6 +23,8 @@
 //! | `ready.rs` | a symbol is looked up with and without the lock while it becomes Ready |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |
+//! | `budget.rs` | a worker whose sleep has a limit of time is called as that ends |
+//! | `overload.rs` | producers wait for room while turns of serial queues block; tickets are counted out once |
 //!
 //! A model never seen to fail proves nothing. So each names, in the table at its head, the steps without which it fails,
 //! and `weakenings` leaves them out one at a time, in every run of the models.

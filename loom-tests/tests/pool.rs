@@ -24,8 +24,8 @@
 //! | `pool::closes_without_waking` | `dispatch/src/pool.rs` | `shutdown_ends_a_sleeping_worker` |
 //! | `pool::admits_by_an_earlier_look` | `dispatch/src/gate.rs` | `a_task_dispatched_during_shutdown_is_run_or_given_back` |
 //! | `pool::lifts_without_a_look` | `dispatch/src/sleep.rs` | `a_thread_that_retires_calls_for_what_its_task_held_back` |
-//! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits.rs` | `a_producer_that_waits_for_room_gets_it` |
-//! | `pool::room_tells_nobody` | `dispatch/src/limits.rs` | `memory_that_is_released_makes_room` |
+//! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits/room.rs` | `a_producer_that_waits_for_room_gets_it` |
+//! | `pool::room_tells_nobody` | `dispatch/src/limits/room.rs` | `memory_that_is_released_makes_room` |
 #![cfg(uruk_loom)]
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -195,8 +195,8 @@ fn a_producer_that_waits_for_room_gets_it() {
         let pool = WorkStealingTaskDispatcher::builder().workers(1).speculative_queue_max(1).build();
         let pool = pool.expect("a small pool");
         dispatch_as(&pool, TaskPriority::Speculative, || ());
-        pool.wait_for_room(TaskPriority::Speculative).expect("no worker");
-        assert!(pool.admits(TaskPriority::Speculative, 1), "nobody else dispatches");
+        pool.wait_for_room(TaskPriority::Speculative, 1).expect("no worker");
+        assert!(pool.admits(TaskPriority::Speculative, 1).is_ok(), "nobody else dispatches");
         pool.shutdown();
     });
 }
@@ -214,7 +214,7 @@ fn memory_that_is_released_makes_room() {
             let task = Task::new("modelled", TaskPriority::Speculative, || ());
             pool.dispatch(task.holding_bytes(1)).expect("the pool is open");
         }
-        pool.wait_for_room(TaskPriority::Speculative).expect("no worker");
+        pool.wait_for_room(TaskPriority::Speculative, 1).expect("no worker");
         pool.shutdown();
     });
 }

@@ -155,7 +155,7 @@ fn units_that_wait_in_every_way_all_end_with_the_same_answers() {
                 wanted.into_iter().map(|index| (names[index].clone(), addresses[index])).collect();
             move || {
                 if let Some(priority) = room {
-                    pool.wait_for_room(priority).expect("no worker asks");
+                    pool.wait_for_room(priority, 1).expect("no worker asks");
                 }
                 let symbols = LookupSet::required(wanted.iter().map(|(name, _)| name.clone()));
                 let found = session.lookup(&SearchOrder::of(&dylib), symbols).expect("all are defined");

@@ -6,7 +6,7 @@ use crate::deadlock::DeadlockPath;
 use crate::sync::Arc;
 use crate::{DeadlockStep, Failure, SharedError, SymbolName, TaskPriority, WaitError, Why};
 
-use super::{NAMES_MAX, Names};
+use super::{LimitReached, NAMES_MAX, Names};
 
 /// Where a lookup looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,12 +82,15 @@ pub enum LookupError {
     },
     /// The lookup would bring about work in the background, and the dispatcher has as much of that as it may. Nothing was claimed.
     #[error(
-        "no more {priority:?} work is admitted: the dispatcher's queue for it, or the memory of what is in flight, is at its limit; \
-         wait with `ExecutionSession::wait_for_room`, ask again later, or ask for it as demanded"
+        "no more {priority} work is admitted: {reached}; wait with `ExecutionSession::wait_for_room({priority:?}, {})`, ask again \
+         later, ask for it as demanded, or raise `{}` where the dispatcher is built",
+        reached.asked, reached.set_by
     )]
     Overloaded {
         /// How urgent the lookup was.
         priority: TaskPriority,
+        /// The limit that leaves no room, and where it stood.
+        reached: LimitReached,
     },
     /// The session is closed, or was before the answer was there.
     #[error("the session is closed")]

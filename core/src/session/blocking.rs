@@ -40,15 +40,16 @@ impl ExecutionSession {
         }
     }
 
-    /// Blocks until the dispatcher has room for more work of `priority`, for a producer of work in the background whose lookup was
-    /// refused with [`LookupError::Overloaded`](crate::LookupError::Overloaded), or shall not be. Demanded and lazy work never waits.
+    /// Blocks until the dispatcher has room for the work of `priority` that a lookup of `symbols` symbols may bring about: for a
+    /// producer of work in the background whose lookup was refused with [`LookupError::Overloaded`](crate::LookupError::Overloaded),
+    /// or shall not be. Demanded and lazy work never waits. More symbols than may be queued have room when nothing is queued.
     ///
     /// Who finds room has not reserved it: another producer may be faster, and then it is refused once more.
     ///
     /// # Errors
     /// As [`blocking`](Self::blocking).
-    pub fn wait_for_room(&self, priority: TaskPriority) -> Result<(), WaitError> {
-        if self.0.dispatcher.admits(priority, 1) {
+    pub fn wait_for_room(&self, priority: TaskPriority, symbols: usize) -> Result<(), WaitError> {
+        if self.0.dispatcher.admits(priority, symbols).is_ok() {
             return Ok(());
         }
         if let Some(refusal) = self.refuses_waits() {
@@ -56,7 +57,7 @@ impl ExecutionSession {
         }
         frame::fail_dropped();
         crate::in_place::run_until(&Latch::new())?;
-        self.0.dispatcher.wait_for_room(priority)
+        self.0.dispatcher.wait_for_room(priority, symbols)
     }
 
     /// Why this thread may not wait now, if so: it holds what others may need, or runs a leaf.

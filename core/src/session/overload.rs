@@ -14,10 +14,11 @@ impl ExecutionSession {
     pub(super) fn overloaded_by(&self, search: &mut Search) -> Option<LookupError> {
         let priority = search.priority.filter(|&priority| priority < TaskPriority::Lazy)?;
         let for_a_claim = search.asked_by.is_some() || !search.aliases.is_empty();
-        if for_a_claim || self.0.dispatcher.admits(priority, search.symbols.len()) {
+        if for_a_claim {
             return None;
         }
+        let reached = self.0.dispatcher.admits(priority, search.symbols.len()).err()?;
         let ends_at_once = self.transact(|state, _| state.ends_at_once(search));
-        (!ends_at_once).then_some(LookupError::Overloaded { priority })
+        (!ends_at_once).then_some(LookupError::Overloaded { priority, reached })
     }
 }

@@ -6,7 +6,7 @@ use crate::responsibility::Duty;
 use crate::sync::{Arc, weakened};
 use crate::task::Work;
 use crate::task::ticket::Ticketed;
-use crate::{FailureCause, JitDylib, SessionError, SymbolName, Task, TaskLabel, leaf};
+use crate::{FailureCause, JitDylib, SessionError, SymbolName, Task, TaskDispatcher, TaskLabel, leaf};
 
 use super::drain::Outstanding;
 use super::hand_on::run_soon;
@@ -85,6 +85,10 @@ impl Work for QueuedUnit {
         let Some(outstanding) = &self.outstanding else { return Box::new(Err) };
         let session = outstanding.session().clone();
         Box::new(move |task| session.offer(task).map(|()| session.run_ready()))
+    }
+
+    fn dispatcher(&self) -> Option<Arc<dyn TaskDispatcher>> {
+        self.outstanding.as_ref().map(|outstanding| outstanding.session().dispatcher().clone())
     }
 
     fn waits_for_turn(&self, waits: bool) {

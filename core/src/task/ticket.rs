@@ -26,7 +26,7 @@ use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Arc, Mutex, weakened};
 use crate::{SerialQueue, SymbolName, TaskPriority};
 
-use super::{Task, TaskLabel, Work};
+use super::{Task, TaskLabel, Waiting, Work};
 
 /// Work that may be taken once, by any of its tickets.
 pub(crate) struct Ticketed {
@@ -43,6 +43,8 @@ struct Counter {
     work: Option<Box<dyn Work>>,
     /// The priorities of the tickets that have neither run nor been dropped: one bit each.
     queued: u8,
+    /// Of these, which count no more as queued: a dispatcher has taken them from its queue, or has been told that they are void.
+    left: u8,
     /// Of these, which wait for their turn in a serial queue.
     in_turn: u8,
     /// The work was told that it waits for its turn: each of its tickets does.
@@ -59,7 +61,8 @@ struct Ticket {
 
 /// What a ticket is good for when it runs.
 enum Redeemed {
-    Work(Box<dyn Work>),
+    /// And which other tickets are void from now on, and still count as queued.
+    Work(Box<dyn Work>, u8),
     /// The work is less urgent than the ticket was, and has a ticket of its own priority.
     Later,
     /// The same, and that ticket is still to be dispatched.
@@ -132,7 +135,20 @@ impl Ticketed {
             let requeue = work.requeue();
             return Redeemed::Requeue(self.issue(now, &mut counter), requeue);
         }
-        counter.take().map_or(Redeemed::Nothing, Redeemed::Work)
+        let void = counter.void();
+        counter.take().map_or(Redeemed::Nothing, |work| Redeemed::Work(work, void))
+    }
+
+    /// Tells the dispatcher that it may forget these tickets, which it will find queued all the same.
+    fn forget_void(&self, void: u8, work: &dyn Work) {
+        let Some(dispatcher) = (if void == 0 { None } else { work.dispatcher() }) else { return };
+        for priority in [TaskPriority::Idle, TaskPriority::Speculative] {
+            if void & bit(priority) != 0 {
+                let (memory_bytes, in_serial_queue) =
+                    (self.hints.memory_bytes(), self.serial_queue.is_some());
+                dispatcher.waits_no_more(Waiting { priority, memory_bytes, in_serial_queue });
+            }
+        }
     }
 }
 
@@ -145,8 +161,27 @@ impl Counter {
     /// A ticket runs or goes.
     fn forget(&mut self, ticket: TaskPriority) {
         self.queued &= !bit(ticket);
+        self.left &= !bit(ticket);
         self.in_turn &= !bit(ticket);
         self.tell();
+    }
+
+    /// A ticket counts as queued no more. Says whether it did.
+    fn leave(&mut self, ticket: TaskPriority) -> bool {
+        let counted = self.left & bit(ticket) == 0;
+        self.left |= bit(ticket);
+        counted
+    }
+
+    /// The work is about to be taken: which tickets below the highest priority count as queued; they do no more. (One of the
+    /// highest is about to be taken from its queue anyway, and counts for nothing but its memory.)
+    fn void(&mut self) -> u8 {
+        let void = self.queued & !self.left & !bit(TaskPriority::Demanded);
+        self.left |= void;
+        if weakened("overload::void_tickets_leave_twice") {
+            self.left &= !void;
+        }
+        void
     }
 
     fn take(&mut self) -> Option<Box<dyn Work>> {
@@ -186,6 +221,10 @@ impl Work for Ticket {
         "unit.materialize".into()
     }
 
+    fn leaves_queue(&self) -> bool {
+        self.of.counter.lock().leave(self.priority)
+    }
+
     fn waits_for_turn(&self, waits: bool) {
         let mut counter = self.of.counter.lock();
         match waits {
@@ -198,7 +237,10 @@ impl Work for Ticket {
     fn run(mut self: Box<Self>) {
         self.is_void = true;
         match self.of.redeem(self.priority) {
-            Redeemed::Work(work) => work.run(),
+            Redeemed::Work(work, void) => {
+                self.of.forget_void(void, &*work);
+                work.run();
+            }
             // A dispatcher that takes no more tasks still runs those it has.
             Redeemed::Requeue(ticket, requeue) => {
                 if let Err(refused) = requeue(ticket) {

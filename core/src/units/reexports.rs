@@ -10,12 +10,15 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::protocol::ids::DylibId;
 use crate::query::Completion;
+use crate::session::SessionTag;
 use crate::sync::Arc;
 use crate::{
-    DependenceGroup, Detached, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError, LookupKind,
-    LookupRequest, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    DependenceGroup, Detached, ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags,
+    LookupError, LookupKind, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, RequiredState, SymbolFlags, SymbolFlagsMap,
+    SymbolMap, SymbolName,
 };
 
 /// What an alias names, and what the alias itself is.
@@ -52,12 +55,43 @@ pub fn reexports(
     source_flags: JitDylibLookupFlags,
     aliases: AliasMap,
 ) -> Box<dyn MaterializationUnit> {
-    Box::new(Reexports { source: Some((source, source_flags)), aliases })
+    Box::new(Reexports { source: Some((Source::of(&source), source_flags)), aliases })
+}
+
+/// The dylib whose symbols are re-exported, as something that lies in its session may know it: a handle would hold the session
+/// that it lies in, which then nobody could drop.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    session: SessionTag,
+    id: DylibId,
+    name: Arc<str>,
+}
+
+impl Source {
+    pub(super) fn of(dylib: &JitDylib) -> Self {
+        Self { session: dylib.session().tag(), id: dylib.id(), name: dylib.shared_name() }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is(&self, dylib: &JitDylib) -> bool {
+        self.id == dylib.id() && self.session == dylib.session().tag()
+    }
+
+    /// The handle, for somebody who acts in `session`.
+    pub(super) fn handle(&self, session: &ExecutionSession) -> Result<JitDylib, LookupError> {
+        match self.session == session.tag() {
+            true => Ok(JitDylib::new(session.clone(), self.id, self.name.clone())),
+            false => Err(LookupError::ForeignDylib { dylib: self.name.clone() }),
+        }
+    }
 }
 
 struct Reexports {
     /// None for the unit's own dylib.
-    source: Option<(JitDylib, JitDylibLookupFlags)>,
+    source: Option<(Source, JitDylibLookupFlags)>,
     aliases: AliasMap,
 }
 
@@ -76,9 +110,15 @@ impl MaterializationUnit for Reexports {
 
     fn materialize(mut self: Box<Self>, responsibility: MaterializationResponsibility) {
         let dylib = responsibility.dylib().clone();
-        let own = self.source.as_ref().is_none_or(|(source, _)| *source == dylib);
+        let own = self.source.as_ref().is_none_or(|(source, _)| source.is(&dylib));
         let Some((responsibility, wanted)) = self.give_back_unwanted(responsibility, own) else { return };
-        let (source, flags) = self.source.unwrap_or((dylib, JitDylibLookupFlags::MatchAllSymbols));
+        let (source, flags) = match self.source {
+            None => (dylib, JitDylibLookupFlags::MatchAllSymbols),
+            Some((source, flags)) => match source.handle(dylib.session()) {
+                Ok(source) => (source, flags),
+                Err(foreign) => return responsibility.fail(Arc::new(foreign)),
+            },
+        };
         match levels(wanted, own) {
             Ok(levels) => look_up_levels(responsibility, levels, &source, flags),
             Err(cycle) => responsibility.fail(Arc::new(LookupError::AliasCycle { cycle })),

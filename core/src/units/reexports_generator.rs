@@ -7,6 +7,8 @@ use crate::{
     LookupRequest, LookupSet, SearchOrder, SharedError, SymbolFlagsMap, SymbolName, reexports, shared_error,
 };
 
+use super::reexports::Source;
+
 /// Defines re-exports of another dylib's symbols when a lookup misses them.
 ///
 /// The other dylib is asked what its symbols are, its generators included, and materializes nothing before a
@@ -27,7 +29,7 @@ use crate::{
 ///
 /// Source: ORC `ReexportsGenerator`.
 pub struct ReexportsGenerator {
-    source: JitDylib,
+    source: Source,
     flags: JitDylibLookupFlags,
     allow: Box<dyn Fn(&SymbolName) -> bool + Send + Sync>,
     name: String,
@@ -37,7 +39,7 @@ impl ReexportsGenerator {
     /// Re-exports what `flags` show of `source`.
     pub fn new(source: JitDylib, flags: JitDylibLookupFlags) -> Self {
         let name = format!("re-exports of {}", source.name());
-        Self { source, flags, allow: Box::new(|_| true), name }
+        Self { source: Source::of(&source), flags, allow: Box::new(|_| true), name }
     }
 
     /// Restricts the re-exports to symbols for which `allow` holds.
@@ -57,14 +59,18 @@ impl DefinitionGenerator for ReexportsGenerator {
         let names = request.symbols().iter().map(|(name, _)| name).filter(|name| (self.allow)(name));
         let wanted = LookupSet::weakly_referenced(names.cloned());
         // What a dylib lacks it cannot re-export from itself.
-        if wanted.is_empty() || *request.dylib() == self.source {
+        if wanted.is_empty() || self.source.is(request.dylib()) {
             return request.finish(Ok(()));
         }
-        let order: SearchOrder = [(self.source.clone(), self.flags)].into();
+        let source = match self.source.handle(request.session()) {
+            Ok(source) => source,
+            Err(foreign) => return request.finish(Err(shared_error(foreign))),
+        };
+        let order: SearchOrder = [(source.clone(), self.flags)].into();
         let mut lookup = LookupRequest::new(order, wanted);
         lookup.kind = request.kind();
         let (session, query) = (request.session().clone(), request.query());
-        let (source, flags) = (self.source.clone(), self.flags);
+        let flags = self.flags;
         let parked = request.detach();
         session.start_flags(lookup, Some(query), move |found| {
             let request = parked.attach();
@@ -100,7 +106,7 @@ fn define(
 impl fmt::Debug for ReexportsGenerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReexportsGenerator")
-            .field("source", &self.source)
+            .field("source", &self.source.name())
             .field("flags", &self.flags)
             .finish_non_exhaustive()
     }

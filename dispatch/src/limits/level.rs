@@ -9,6 +9,8 @@ use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 /// | `2n` | the count is n, nobody watches | `add`, `subtract` |
 /// | `2n + 1` | the count is n, somebody watches | `watch` sets the lowest bit, `unwatch` takes it away |
 ///
+/// A count may fall below zero for a moment, where who counts a task out is faster than who counts it in.
+///
 /// Because one word holds both, either who watches sees the lower count, or who lowers it sees that it is watched.
 #[derive(Debug, Default)]
 pub(super) struct Level(AtomicUsize);
@@ -17,9 +19,10 @@ const ONE: usize = 2;
 const WATCHED: usize = 1;
 
 impl Level {
+    /// The count. Zero if something was counted out that is about to be counted in.
     pub(super) fn get(&self) -> usize {
         // Relaxed, here and below: only the order of this word's own changes matters. Nothing is read on the strength of the count.
-        self.0.load(Ordering::Relaxed) / ONE
+        usize::try_from(self.0.load(Ordering::Relaxed).cast_signed() >> 1).unwrap_or(0)
     }
 
     pub(super) fn add(&self, count: usize) {
@@ -28,10 +31,10 @@ impl Level {
         }
     }
 
-    /// Says whether the count is watched.
+    /// Says whether the count is watched, and has fallen.
     pub(super) fn subtract(&self, count: usize) -> bool {
         // Relaxed: as above.
-        self.0.fetch_sub(count * ONE, Ordering::Relaxed) & WATCHED != 0
+        count > 0 && self.0.fetch_sub(count * ONE, Ordering::Relaxed) & WATCHED != 0
     }
 
     pub(super) fn watch(&self) {

@@ -9,6 +9,9 @@
 //! | `idle` | spares that wait, or are being started | |
 //! | `called` | those of them that are on their way to look | `idle` |
 //!
+//! What limits hold back (`limits.rs`) is none of our business until it may start: *waits*, here, means that it may start now.
+//! Everything that lifts a limit is a change of the board, or calls [`Board::look`].
+//!
 //! *Permitted* are as many spares at once as threads that are not spares are blocked, and besides one for each ticket that was
 //! turned away, or one if the host was found stalled, until a ticket takes a task. None is started beyond that, but for the
 //! one that looks at the clock. So spares never outnumber blocked threads by more than the host has threads, and waits that have
@@ -17,12 +20,16 @@
 //! **What holds** whenever the lock is free, and the orders of all calls have been followed:
 //!
 //! - tasks that wait and threads of the host without a ticket do not exist together, but for tickets turned away;
-//! - if tasks wait, a spare is serving or idle, which includes looking at the clock. Otherwise the start of one has failed; then
+//! - if tasks wait, or would if it were not for time, a spare is serving or idle, which includes looking at the clock. Otherwise the start of one has failed; then
 //!   the host has a thread that is not blocked here, or the caller has been told that nobody is left.
 
 use std::collections::VecDeque;
 
-use uruk_core::Task;
+use uruk_core::sync::Arc;
+use uruk_core::{Task, TaskPriority};
+
+use crate::limits::{Charge, Limits};
+use crate::metrics::PerPriority;
 
 use super::RayonMetrics;
 
@@ -60,6 +67,7 @@ pub(super) enum Who {
 pub(super) struct Board {
     /// By priority, the least urgent first.
     queues: [VecDeque<Task>; 4],
+    limits: Arc<Limits>,
     pub(super) host_threads: usize,
     pub(super) tickets: usize,
     pub(super) honoured: usize,
@@ -75,15 +83,18 @@ pub(super) struct Board {
     pub(super) serving: usize,
     pub(super) idle: usize,
     called: usize,
+    /// Tasks that run and are not blocked.
+    at_work: usize,
     closed: bool,
     /// Kept up to date as far as it counts what has happened.
     metrics: RayonMetrics,
 }
 
 impl Board {
-    pub(super) fn new(host_threads: usize) -> Self {
+    pub(super) fn new(host_threads: usize, limits: Arc<Limits>) -> Self {
         Self {
             queues: Default::default(),
+            limits,
             host_threads,
             tickets: 0,
             honoured: 0,
@@ -95,6 +106,7 @@ impl Board {
             serving: 0,
             idle: 0,
             called: 0,
+            at_work: 0,
             closed: false,
             metrics: RayonMetrics::default(),
         }
@@ -102,35 +114,41 @@ impl Board {
 
     pub(super) fn push(&mut self, tasks: impl Iterator<Item = Task>) -> Orders {
         for task in tasks {
+            self.limits.queue(&task);
             self.queues[task.priority() as usize].push_back(task);
         }
         self.orders()
     }
 
+    /// A limit may have been lifted.
+    pub(super) fn look(&mut self) -> Orders {
+        self.orders()
+    }
+
     /// A ticket takes the most urgent task, or ends.
-    pub(super) fn take_for_ticket(&mut self) -> Option<Task> {
-        let Some(task) = self.pop() else {
+    pub(super) fn take_for_ticket(&mut self) -> Option<(Task, Charge)> {
+        let Some(taken) = self.pop() else {
             self.tickets -= 1;
             return None;
         };
         self.honoured += 1;
         self.turned_away = 0;
         self.stalled = false;
-        Some(task)
+        Some(taken)
     }
 
     /// The task of a ticket has ended.
-    pub(super) fn ticket_ended(&mut self, panicked: bool) -> Orders {
+    pub(super) fn ticket_ended(&mut self, charge: Charge, panicked: bool) -> Orders {
         self.tickets -= 1;
         self.honoured -= 1;
-        self.ended(panicked)
+        self.ended(charge, panicked)
     }
 
     /// A ticket must not take a task where it is.
     pub(super) fn turn_away(&mut self) -> Orders {
         self.tickets -= 1;
         self.metrics.turned_away += 1;
-        if self.waiting() == 0 {
+        if self.startable() == 0 {
             return Orders { tickets: 0, call: Call::Nobody };
         }
         self.turned_away = (self.turned_away + 1).min(self.host_threads);
@@ -140,29 +158,34 @@ impl Board {
 
     /// Whether a spare that holds no task may take one.
     pub(super) fn is_permitted(&self) -> bool {
-        self.waiting() > 0 && self.serving < self.permitted()
+        self.startable() > 0 && self.serving < self.permitted()
     }
 
     /// An idle spare takes the most urgent task, if it may.
-    pub(super) fn take_for_spare(&mut self) -> Option<(Task, Orders)> {
-        let task = if self.is_permitted() { self.pop()? } else { return None };
+    pub(super) fn take_for_spare(&mut self) -> Option<(Task, Charge, Orders)> {
+        let (task, charge) = if self.is_permitted() { self.pop()? } else { return None };
         self.idle -= 1;
         self.serving += 1;
         self.metrics.started_by_spares += 1;
         // Where more are permitted, each calls the next.
-        Some((task, Orders { tickets: 0, call: self.call() }))
+        Some((task, charge, Orders { tickets: 0, call: self.call() }))
     }
 
     /// The task of a spare has ended.
-    pub(super) fn spare_ended(&mut self, panicked: bool) -> Orders {
+    pub(super) fn spare_ended(&mut self, charge: Charge, panicked: bool) -> Orders {
         self.serving -= 1;
         self.idle += 1;
-        self.ended(panicked)
+        self.ended(charge, panicked)
     }
 
-    /// A thread is about to wait.
-    pub(super) fn begin_wait(&mut self, who: Who) -> Orders {
+    /// A thread is about to wait, in a task if that is said.
+    pub(super) fn begin_wait(&mut self, who: Who, task: Option<Charge>) -> Orders {
         self.blocked += 1;
+        if let Some(charge) = task {
+            self.at_work -= 1;
+            // Whatever that lifts, the orders take it into account.
+            let _lifted = self.limits.pause(charge);
+        }
         match who {
             Who::Host => self.blocked_of_host += 1,
             Who::Spare => {
@@ -175,8 +198,12 @@ impl Board {
     }
 
     /// It goes on at once, permitted or not.
-    pub(super) fn end_wait(&mut self, who: Who) -> Orders {
+    pub(super) fn end_wait(&mut self, who: Who, task: Option<Charge>) -> Orders {
         self.blocked -= 1;
+        if let Some(charge) = task {
+            self.at_work += 1;
+            self.limits.resume(charge);
+        }
         match who {
             Who::Host => self.blocked_of_host -= 1,
             Who::Spare => {
@@ -205,14 +232,8 @@ impl Board {
 
     /// Something is queued, no ticket will come to it, and no spare is there: calls one.
     pub(super) fn call_if_deserted(&mut self) -> Option<Orders> {
-        let deserted = self.waiting() > 0 && !self.is_attended();
-        deserted.then(|| {
-            self.idle += 1;
-            self.called += 1;
-            self.metrics.spares += 1;
-            self.metrics.started_threads += 1;
-            Orders { tickets: 0, call: Call::Start }
-        })
+        let deserted = self.startable() > 0 && !self.is_attended();
+        deserted.then(|| self.orders())
     }
 
     /// Whether a spare is there, or a thread of the host that is not blocked here.
@@ -222,14 +243,14 @@ impl Board {
 
     /// An idle spare has waited for a while, since `taken` tasks had been taken.
     pub(super) fn look_at_clock(&mut self, taken: u64) {
-        if self.waiting() > 0 && self.taken() == taken {
+        if self.startable() > 0 && self.taken() == taken {
             self.stalled = true;
         }
     }
 
     /// Whether an idle spare ends, and is counted no more. `quiet`: it has had nothing to do for long.
     pub(super) fn retires(&mut self, quiet: bool) -> bool {
-        let nothing_waits = self.waiting() == 0;
+        let nothing_waits = self.startable_in_time() == 0;
         let surplus = self.idle > self.host_threads.max(1) && !self.is_permitted();
         let retires = surplus || (nothing_waits && (quiet || self.closed)) || (quiet && self.idle > 1);
         self.idle -= usize::from(retires);
@@ -243,33 +264,75 @@ impl Board {
 
     /// Takes a task that nobody would run: the least urgent, the latest.
     pub(super) fn take_back(&mut self) -> Option<Task> {
-        self.queues.iter_mut().find_map(VecDeque::pop_back)
+        let task = self.queues.iter_mut().find_map(VecDeque::pop_back)?;
+        self.limits.give_up(&task);
+        Some(task)
     }
 
     /// How many tasks were ever taken to be run.
     pub(super) fn taken(&self) -> u64 {
-        self.metrics.started
+        self.metrics.started.total()
     }
 
     pub(super) fn metrics(&self) -> RayonMetrics {
-        RayonMetrics { queued: self.waiting(), blocked: self.blocked, ..self.metrics }
+        let queued = PerPriority(std::array::from_fn(|priority| self.queues[priority].len()));
+        RayonMetrics { queued, blocked: self.blocked, ..self.metrics }
     }
 
+    /// How many tasks are queued.
     pub(super) fn waiting(&self) -> usize {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
-    fn pop(&mut self) -> Option<Task> {
-        let task = self.queues.iter_mut().rev().find_map(VecDeque::pop_front)?;
-        self.metrics.started += 1;
+    /// How many of them may start now.
+    pub(super) fn startable(&self) -> usize {
+        self.startable_above(self.floor())
+    }
+
+    /// How many may once enough time has passed: somebody has to look at the clock for them.
+    pub(super) fn startable_in_time(&self) -> usize {
+        self.startable_above(self.limits.floor_but_for_time(|| self.at_work == 0))
+    }
+
+    fn startable_above(&self, floor: TaskPriority) -> usize {
+        let [idle, speculative, lazy, demanded] = std::array::from_fn(|priority| self.queues[priority].len());
+        match floor {
+            TaskPriority::Demanded => demanded,
+            TaskPriority::Lazy => demanded + lazy,
+            TaskPriority::Speculative | TaskPriority::Idle => {
+                demanded + lazy + (idle + speculative).min(self.limits.places_left())
+            }
+        }
+    }
+
+    fn floor(&self) -> TaskPriority {
+        self.limits.floor(|| self.at_work == 0)
+    }
+
+    fn pop(&mut self) -> Option<(Task, Charge)> {
+        let floor = self.floor() as usize;
+        let priority =
+            (floor..self.queues.len()).rev().find(|&priority| !self.queues[priority].is_empty())?;
+        if priority < TaskPriority::Lazy as usize && !self.limits.reserve() {
+            return None;
+        }
+        let task = self.queues[priority].pop_front()?;
+        let charge = self.limits.start(&task);
+        self.at_work += 1;
+        self.metrics.started.0[priority] += 1;
+        self.metrics.running.0[priority] += 1;
         if self.waiting() == 0 {
             self.turned_away = 0;
             self.stalled = false;
         }
-        Some(task)
+        Some((task, charge))
     }
 
-    fn ended(&mut self, panicked: bool) -> Orders {
+    fn ended(&mut self, charge: Charge, panicked: bool) -> Orders {
+        self.at_work -= 1;
+        // Whatever that lifts, the orders take it into account.
+        let _lifted = self.limits.end(charge);
+        self.metrics.running.0[charge.priority as usize] -= 1;
         self.metrics.finished += 1;
         self.metrics.panicked += u64::from(panicked);
         self.orders()
@@ -281,7 +344,7 @@ impl Board {
     }
 
     fn orders(&mut self) -> Orders {
-        let wanted = (self.waiting() + self.honoured).min(self.host_threads);
+        let wanted = (self.startable() + self.honoured).min(self.host_threads);
         let tickets = wanted.saturating_sub(self.tickets);
         self.tickets += tickets;
         Orders { tickets, call: self.call() }
@@ -289,14 +352,14 @@ impl Board {
 
     /// Calls one spare if one more may serve, or if none is there to look at the clock.
     fn call(&mut self) -> Call {
-        let waiting = self.waiting();
+        let waiting = self.startable();
         let wanted = self.permitted().saturating_sub(self.serving).min(waiting);
         if wanted > self.called {
             self.called += 1;
             if self.called <= self.idle {
                 return Call::Wake;
             }
-        } else if waiting == 0 || self.idle + self.serving > 0 {
+        } else if self.idle + self.serving > 0 || (waiting == 0 && self.startable_in_time() == 0) {
             return Call::Nobody;
         } else {
             self.called += 1;

@@ -3,13 +3,15 @@
 use std::cell::RefCell;
 
 use super::Shared;
+use crate::limits::Charge;
+
 use super::board::Who;
 
 /// What lies beneath the code that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beneath {
-    /// A task, and whose thread runs it.
-    Task(Who),
+    /// A task, whose thread runs it, and what it counts for.
+    Task(Who, Charge),
     /// A wait.
     Wait,
 }
@@ -52,7 +54,7 @@ pub(super) fn innermost(of: &Shared) -> Option<Beneath> {
 
 /// Whether a task of `of` lies on the stack.
 pub(super) fn is_inside_task_of(of: &Shared) -> bool {
-    find(of, |what| matches!(what, Beneath::Task(_))).is_some()
+    find(of, |what| matches!(what, Beneath::Task(..))).is_some()
 }
 
 fn find(of: &Shared, wanted: impl Fn(Beneath) -> bool) -> Option<Beneath> {

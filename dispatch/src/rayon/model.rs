@@ -1,6 +1,11 @@
 //! Random histories of the board, with threads that do as they are told, against what it promises.
 
+use std::time::{Duration, Instant};
+
+use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{Task, TaskPriority};
+
+use crate::limits::{BoundsWanted, Charge};
 
 use super::board::{Board, Call, Orders, Who};
 
@@ -10,8 +15,18 @@ enum Spare {
     /// On its way to look at the board.
     Looks,
     Asleep,
-    Runs,
-    Blocked,
+    Runs(Charge),
+    Blocked(Charge),
+}
+
+impl Spare {
+    fn runs(self) -> bool {
+        matches!(self, Self::Runs(_))
+    }
+
+    fn is_blocked(self) -> bool {
+        matches!(self, Self::Blocked(_))
+    }
 }
 
 /// A board with threads around it that do as they are told, one step at a time.
@@ -19,21 +34,21 @@ struct World {
     board: Board,
     /// Tickets in the host's pool.
     spawned: usize,
-    /// Tasks that the host's threads run, and how many of them are blocked.
-    on_host: usize,
-    blocked_on_host: usize,
+    /// Tasks that the host's threads run, and those that are blocked there.
+    on_host: Vec<Charge>,
+    blocked_on_host: Vec<Charge>,
     foreign_waits: usize,
     spares: Vec<Spare>,
     random: u64,
 }
 
 impl World {
-    fn new(host_threads: usize, seed: u64) -> Self {
+    fn new(host_threads: usize, bounds: BoundsWanted, seed: u64) -> Self {
         Self {
-            board: Board::new(host_threads),
+            board: board(host_threads, bounds),
             spawned: 0,
-            on_host: 0,
-            blocked_on_host: 0,
+            on_host: Vec::new(),
+            blocked_on_host: Vec::new(),
             foreign_waits: 0,
             spares: Vec::new(),
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
@@ -66,21 +81,25 @@ impl World {
 
     fn push(&mut self, count: usize) {
         let priorities = [TaskPriority::Idle, TaskPriority::Lazy, TaskPriority::Demanded];
-        let tasks: Vec<_> = (0..count).map(|_| Task::new("test", priorities[self.below(3)], || ())).collect();
+        let task = |_| {
+            let task = Task::new("test", priorities[self.below(3)], || ());
+            task.holding_bytes(self.below(2) << 10)
+        };
+        let tasks: Vec<_> = (0..count).map(task).collect();
         let orders = self.board.push(tasks.into_iter());
         self.follow(orders);
     }
 
-    fn spare_in(&mut self, state: Spare) -> Option<usize> {
-        let those: Vec<_> = (0..self.spares.len()).filter(|&index| self.spares[index] == state).collect();
+    fn spare_in(&mut self, state: impl Fn(Spare) -> bool) -> Option<usize> {
+        let those: Vec<_> = (0..self.spares.len()).filter(|&index| state(self.spares[index])).collect();
         if those.is_empty() { None } else { Some(those[self.below(those.len())]) }
     }
 
     /// What a spare does from looking to the next time it lets go of the lock.
     fn look(&mut self, index: usize) {
         self.board.arrived();
-        if let Some((_, orders)) = self.board.take_for_spare() {
-            self.spares[index] = Spare::Runs;
+        if let Some((_, charge, orders)) = self.board.take_for_spare() {
+            self.spares[index] = Spare::Runs(charge);
             self.follow(orders);
         } else if self.board.retires(false) {
             self.spares.remove(index);
@@ -95,97 +114,127 @@ impl World {
                 let count = 1 + self.below(4);
                 self.push(count);
             }
-            1 if self.spawned > 0 && self.on_host < self.board.host_threads => {
+            1 if self.spawned > 0 && self.tasks_on_host() < self.board.host_threads => {
                 self.spawned -= 1;
-                self.on_host += usize::from(self.board.take_for_ticket().is_some());
+                self.on_host.extend(self.board.take_for_ticket().map(|(_, charge)| charge));
             }
-            2 if self.spawned > 0 && self.on_host > self.blocked_on_host => {
+            2 if self.spawned > 0 && !self.on_host.is_empty() => {
                 self.spawned -= 1;
                 let orders = self.board.turn_away();
                 self.follow(orders);
             }
-            3 if self.on_host > self.blocked_on_host => {
-                self.on_host -= 1;
-                let orders = self.board.ticket_ended(false);
+            3 if !self.on_host.is_empty() => {
+                let charge = self.take_from_host(false);
+                let orders = self.board.ticket_ended(charge, false);
                 self.follow(orders);
             }
-            4 if self.on_host > self.blocked_on_host => {
-                self.blocked_on_host += 1;
-                let orders = self.board.begin_wait(Who::Host);
+            4 if !self.on_host.is_empty() => {
+                let charge = self.take_from_host(false);
+                self.blocked_on_host.push(charge);
+                let orders = self.board.begin_wait(Who::Host, Some(charge));
                 self.follow(orders);
             }
-            5 if self.blocked_on_host > 0 => {
-                self.blocked_on_host -= 1;
-                let orders = self.board.end_wait(Who::Host);
+            5 if !self.blocked_on_host.is_empty() => {
+                let charge = self.take_from_host(true);
+                self.on_host.push(charge);
+                let orders = self.board.end_wait(Who::Host, Some(charge));
                 self.follow(orders);
             }
             6 => {
                 let begins = self.foreign_waits == 0;
                 self.foreign_waits = usize::from(begins);
                 let orders = match begins {
-                    true => self.board.begin_wait(Who::Foreign),
-                    false => self.board.end_wait(Who::Foreign),
+                    true => self.board.begin_wait(Who::Foreign, None),
+                    false => self.board.end_wait(Who::Foreign, None),
                 };
                 self.follow(orders);
             }
             7 => {
-                if let Some(index) = self.spare_in(Spare::Looks) {
+                if let Some(index) = self.spare_in(|spare| spare == Spare::Looks) {
                     self.look(index);
                 }
             }
             8 => {
-                if let Some(index) = self.spare_in(Spare::Runs) {
+                if let Some(index) = self.spare_in(Spare::runs)
+                    && let Spare::Runs(charge) = self.spares[index]
+                {
                     let ends = self.below(2) == 0;
-                    self.spares[index] = if ends { Spare::Looks } else { Spare::Blocked };
+                    self.spares[index] = if ends { Spare::Looks } else { Spare::Blocked(charge) };
                     let orders = match ends {
-                        true => self.board.spare_ended(false),
-                        false => self.board.begin_wait(Who::Spare),
+                        true => self.board.spare_ended(charge, false),
+                        false => self.board.begin_wait(Who::Spare, Some(charge)),
                     };
                     self.follow(orders);
                 }
             }
             _ => {
-                if let Some(index) = self.spare_in(Spare::Blocked) {
-                    self.spares[index] = Spare::Runs;
-                    let orders = self.board.end_wait(Who::Spare);
+                if let Some(index) = self.spare_in(Spare::is_blocked)
+                    && let Spare::Blocked(charge) = self.spares[index]
+                {
+                    self.spares[index] = Spare::Runs(charge);
+                    let orders = self.board.end_wait(Who::Spare, Some(charge));
                     self.follow(orders);
                 }
             }
         }
     }
 
-    fn count(&self, state: Spare) -> usize {
-        self.spares.iter().filter(|spare| **spare == state).count()
+    /// Any of the tasks that run on the host's threads, or are blocked there.
+    fn take_from_host(&mut self, blocked: bool) -> Charge {
+        let count = if blocked { self.blocked_on_host.len() } else { self.on_host.len() };
+        let index = self.below(count);
+        let tasks = if blocked { &mut self.blocked_on_host } else { &mut self.on_host };
+        tasks.swap_remove(index)
+    }
+
+    fn tasks_on_host(&self) -> usize {
+        self.on_host.len() + self.blocked_on_host.len()
+    }
+
+    fn count(&self, state: impl Fn(Spare) -> bool) -> usize {
+        self.spares.iter().filter(|spare| state(**spare)).count()
     }
 
     fn check(&self) {
         let board = &self.board;
-        let (waiting, watchers) = (board.waiting(), self.count(Spare::Looks) + self.count(Spare::Asleep));
-        assert_eq!((board.serving, board.idle), (self.count(Spare::Runs), watchers));
-        assert_eq!((board.tickets, board.honoured), (self.spawned + self.on_host, self.on_host));
+        let (looking, asleep) =
+            (self.count(|spare| spare == Spare::Looks), self.count(|spare| spare == Spare::Asleep));
+        let (waiting, on_host) = (board.startable(), self.tasks_on_host());
+        assert_eq!((board.serving, board.idle), (self.count(Spare::runs), looking + asleep));
+        assert_eq!((board.tickets, board.honoured), (self.spawned + on_host, on_host));
         assert_eq!(board.metrics().spares, self.spares.len());
         assert!(board.tickets <= board.host_threads);
-        assert!(waiting == 0 || board.idle + board.serving > 0, "somebody looks at the clock");
+        let in_time = board.startable_in_time();
+        assert!(in_time == 0 || board.idle + board.serving > 0, "somebody looks at the clock");
         // No spare that could step in at once has to wait for the clock.
         let permitted = waiting > 0 && board.serving < board.permitted();
-        assert!(!permitted || self.count(Spare::Looks) > 0, "{board:?}");
-        assert!(self.count(Spare::Asleep) <= board.host_threads, "{board:?}");
+        assert!(!permitted || looking > 0, "{board:?}");
+        assert!(asleep <= board.host_threads, "{board:?}");
+        // Nothing is held back for ever: a limit is held by what runs, and ends.
+        let at_work = self.on_host.len() + board.serving;
+        assert!(at_work > 0 || in_time > 0 || board.waiting() == 0, "{board:?}");
     }
 
-    /// From here on the host gives no thread, and nobody stops waiting: spares and the clock alone go on.
+    /// From here on the host gives no thread, and nobody stops waiting: what runs ends, spares and the clock alone go on.
     fn ends_without_the_host(&mut self) {
         for _ in 0..10_000 {
             if self.board.waiting() == 0 {
                 return;
             }
-            if let Some(index) = self.spare_in(Spare::Runs) {
-                self.spares[index] = Spare::Looks;
-                let orders = self.board.spare_ended(false);
+            if let Some(charge) = self.on_host.pop() {
+                let orders = self.board.ticket_ended(charge, false);
                 self.follow(orders);
-            } else if let Some(index) = self.spare_in(Spare::Looks) {
+            } else if let Some(index) = self.spare_in(Spare::runs)
+                && let Spare::Runs(charge) = self.spares[index]
+            {
+                self.spares[index] = Spare::Looks;
+                let orders = self.board.spare_ended(charge, false);
+                self.follow(orders);
+            } else if let Some(index) = self.spare_in(|spare| spare == Spare::Looks) {
                 self.look(index);
             } else {
-                let index = self.spare_in(Spare::Asleep).expect("somebody looks at the clock");
+                let index =
+                    self.spare_in(|spare| spare == Spare::Asleep).expect("somebody looks at the clock");
                 let taken = self.board.taken();
                 self.board.look_at_clock(taken);
                 self.look(index);
@@ -196,10 +245,23 @@ impl World {
     }
 }
 
+fn board(host_threads: usize, bounds: BoundsWanted) -> Board {
+    Board::new(host_threads, Arc::new(bounds.of(host_threads)))
+}
+
+fn unlimited() -> BoundsWanted {
+    BoundsWanted { background_workers_max: Some(usize::MAX), ..BoundsWanted::default() }
+}
+
 #[test]
 fn whatever_happens_somebody_is_called_and_everything_is_taken() {
+    let bounds = [
+        unlimited(),
+        BoundsWanted::default(),
+        BoundsWanted { memory_bytes_max: 1, background_workers_max: Some(2), ..BoundsWanted::default() },
+    ];
     for seed in 0..300 {
-        let mut world = World::new(1 + seed as usize % 3, seed);
+        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 3].clone(), seed);
         for _ in 0..400 {
             world.step();
             world.check();
@@ -210,31 +272,31 @@ fn whatever_happens_somebody_is_called_and_everything_is_taken() {
 
 #[test]
 fn each_thread_of_the_host_has_one_ticket_at_most() {
-    let mut board = Board::new(2);
+    let mut board = board(2, unlimited());
     let tasks = |count| (0..count).map(|_| Task::new("test", TaskPriority::Lazy, || ()));
     assert_eq!(board.push(tasks(1)), Orders { tickets: 1, call: Call::Start });
     assert_eq!(board.push(tasks(5)), Orders { tickets: 1, call: Call::Nobody });
-    assert!(board.take_for_ticket().is_some());
+    let (_, charge) = board.take_for_ticket().expect("six are queued");
     assert_eq!(board.push(tasks(1)).tickets, 0);
-    assert_eq!(board.ticket_ended(false).tickets, 1, "in its own place");
+    assert_eq!(board.ticket_ended(charge, false).tickets, 1, "in its own place");
 }
 
 #[test]
 fn a_refused_spare_leaves_the_host_unless_all_of_it_is_blocked() {
-    let mut board = Board::new(1);
+    let mut board = board(1, unlimited());
     let task = || std::iter::once(Task::new("test", TaskPriority::Lazy, || ()));
     assert_eq!(board.push(task()).call, Call::Start);
     assert!(board.start_failed(), "the host's thread is left");
-    assert_eq!(board.begin_wait(Who::Host).call, Call::Start);
+    assert_eq!(board.begin_wait(Who::Host, None).call, Call::Start);
     assert!(!board.start_failed());
     assert_eq!((board.metrics().spares, board.metrics().refused_threads), (0, 2));
 }
 
 #[test]
 fn what_relied_on_a_refused_spare_is_not_deserted() {
-    let mut board = Board::new(1);
+    let mut board = board(1, unlimited());
     let task = || std::iter::once(Task::new("test", TaskPriority::Lazy, || ()));
-    assert_eq!(board.begin_wait(Who::Host).call, Call::Nobody);
+    assert_eq!(board.begin_wait(Who::Host, None).call, Call::Nobody);
     assert_eq!(board.push(task()).call, Call::Start);
     assert_eq!(board.push(task()).call, Call::Nobody, "the second caller relies on the first");
     assert!(board.call_if_deserted().is_none(), "a spare is on its way");
@@ -245,4 +307,43 @@ fn what_relied_on_a_refused_spare_is_not_deserted() {
     assert!(!board.start_failed());
     assert!(board.take_back().is_some());
     assert!(board.call_if_deserted().is_none());
+}
+
+#[test]
+fn what_a_limit_holds_back_calls_nobody_until_it_is_lifted() {
+    let mut board = board(3, BoundsWanted { background_workers_max: Some(1), ..BoundsWanted::default() });
+    let task = |priority| std::iter::once(Task::new("test", priority, || ()));
+    assert_eq!(board.push(task(TaskPriority::Idle)).tickets, 1);
+    let (_, first) = board.take_for_ticket().expect("nothing else runs");
+    assert_eq!(board.push(task(TaskPriority::Speculative)).tickets, 0);
+    assert_eq!(board.push(task(TaskPriority::Lazy)).tickets, 1);
+    assert_eq!(board.take_for_ticket().expect("it passes").0.priority(), TaskPriority::Lazy);
+    assert_eq!(board.begin_wait(Who::Host, Some(first)).tickets, 1, "a blocked task takes no place");
+    assert_eq!(board.take_for_ticket().expect("its place").0.priority(), TaskPriority::Speculative);
+}
+
+#[test]
+fn a_spare_looks_at_the_clock_for_what_time_holds_back() {
+    let now = Arc::new(Mutex::new(Instant::now()));
+    let passes = |ms| *now.lock() += Duration::from_millis(ms);
+    let clock = now.clone();
+    let bounds = BoundsWanted { clock: Arc::new(move || *clock.lock()), ..BoundsWanted::default() };
+    let mut board = board(2, BoundsWanted { background_percent_max: Some(25), ..bounds });
+    let task = || std::iter::once(Task::new("test", TaskPriority::Idle, || ()));
+    assert_eq!(board.push(task()), Orders { tickets: 1, call: Call::Start });
+    let (_, charge) = board.take_for_ticket().expect("nothing was spent");
+    board.arrived();
+    assert!(board.retires(true), "nothing is left to look at the clock for");
+    passes(10);
+    // A worker was taken, and half of one was free.
+    assert_eq!(board.ticket_ended(charge, false), Orders { tickets: 0, call: Call::Nobody });
+    assert_eq!(board.push(task()), Orders { tickets: 0, call: Call::Start });
+    board.arrived();
+    assert!(!board.is_permitted() && !board.retires(true));
+    passes(9);
+    board.look_at_clock(board.taken());
+    assert!(!board.is_permitted() && !board.retires(true));
+    passes(1);
+    board.look_at_clock(board.taken());
+    assert!(board.take_for_spare().is_some());
 }

@@ -47,11 +47,11 @@ impl Shared {
     }
 
     fn serve_once<'a>(self: &'a Arc<Self>, mut board: MutexGuard<'a, Board>) -> MutexGuard<'a, Board> {
-        let Some((task, orders)) = board.take_for_spare() else { return board };
+        let Some((task, charge, orders)) = board.take_for_spare() else { return board };
         drop(board);
         self.follow(orders);
-        let panicked = self.run(task, Who::Spare);
-        let orders = self.board.lock().spare_ended(panicked);
+        let panicked = self.run(task, Who::Spare, charge);
+        let orders = self.board.lock().spare_ended(charge, panicked);
         self.follow(orders);
         self.gate.leave();
         let mut board = self.board.lock();

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
-    ExecutionSession, JitDylib, LookupError, Task, TaskDispatcher, TaskPriority, WaitError, absolute_symbols,
+    ExecutionSession, JitDylib, Limit, LookupError, Task, TaskDispatcher, TaskPriority, WaitError,
+    absolute_symbols,
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -39,7 +40,7 @@ fn a_producer_in_the_background_is_refused_before_it_claims_anything() {
     }
     let started = define_parked(&main, "b", &["b"]);
     let first = look_up_later(&session, request(&main, &["a"]).at(Speculative));
-    assert!(!pool.admits(Speculative, 1) && pool.admits(Idle, 1), "one is queued");
+    assert!(pool.admits(Speculative, 1).is_err() && pool.admits(Idle, 1).is_ok(), "one is queued");
     let refused = look_up_later(&session, request(&main, &["b"]).at(Speculative));
     // Others are served: of another kind, lazy, demanded, what claims nothing, and what nobody calls background.
     let others = [
@@ -53,13 +54,54 @@ fn a_producer_in_the_background_is_refused_before_it_claims_anything() {
     first.recv().unwrap().unwrap();
     others.iter().for_each(|other| drop(other.recv().unwrap().unwrap()));
     let refused = refused.recv().unwrap();
-    assert!(matches!(refused, Err(LookupError::Overloaded { priority: Speculative })), "{refused:?}");
-    assert!(refused.unwrap_err().to_string().contains("wait_for_room"));
+    let reached = match &refused {
+        Err(LookupError::Overloaded { priority: Speculative, reached }) => *reached,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((reached.limit, reached.level, reached.bound), (Limit::Queue(Speculative), 1, 1));
+    let told = refused.unwrap_err().to_string();
+    for part in
+        ["1 speculative task", "at most 1", "wait_for_room(Speculative, 1)", "raise `speculative_queue_max`"]
+    {
+        assert!(told.contains(part), "{told}");
+    }
     assert!(started.try_recv().is_err(), "nothing of it was claimed");
-    session.wait_for_room(Speculative).unwrap();
+    session.wait_for_room(Speculative, 1).unwrap();
     let again = look_up_later(&session, request(&main, &["b"]).at(Speculative));
     finish(started.recv().unwrap().attach());
     again.recv().unwrap().unwrap();
+    session.close().unwrap();
+}
+
+/// One that is wanted holds all the memory that there may be; as soon as it ends, the other is admitted.
+#[test]
+fn a_refusal_for_memory_says_so() {
+    let builder = WorkStealingTaskDispatcher::builder().workers(1);
+    let pool = Arc::new(builder.memory_bytes_max(4 << 10).build().unwrap());
+    let session = ExecutionSession::builder().dispatcher(pool).build();
+    let main = session.create_jit_dylib("main").unwrap();
+    ["a", "b"].into_iter().for_each(|name| define_simple(&main, name, &[name]));
+    let [begun, go_on] = [(); 2].map(|()| Arc::new(Latch::new()));
+    let holds = Task::new("holds all memory", Demanded, {
+        let (begun, go_on) = (begun.clone(), go_on.clone());
+        move || {
+            begun.open();
+            go_on.wait();
+        }
+    });
+    session.dispatch(holds.holding_bytes(5 << 10));
+    begun.wait();
+    // One is queued, so that another has to ask.
+    let first = look_up_later(&session, request(&main, &["a"]).at(Idle));
+    let refused = look_up_later(&session, request(&main, &["b"]).at(Idle));
+    go_on.open();
+    first.recv().unwrap().unwrap();
+    let refused = refused.recv().unwrap().unwrap_err();
+    let LookupError::Overloaded { priority: Idle, reached } = &refused else { panic!("{refused:?}") };
+    assert_eq!((reached.limit, reached.level, reached.bound), (Limit::Memory, 5 << 10, 4 << 10));
+    assert!(refused.to_string().contains("raise `memory_bytes_max`"), "{refused}");
+    session.wait_for_room(Idle, 1).unwrap();
+    look_up_later(&session, request(&main, &["b"]).at(Idle)).recv().unwrap().unwrap();
     session.close().unwrap();
 }
 
@@ -87,7 +129,7 @@ fn a_lookup_on_behalf_of_a_claim_is_never_refused() {
     let unit = TestUnit::new("asks", exported(&session, &["a"]), |responsibility| {
         let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
         session.dispatch(Task::new("fills the queue", Speculative, || ()));
-        assert!(!session.dispatcher().admits(Speculative, 1));
+        assert!(session.dispatcher().admits(Speculative, 1).is_err());
         let responsibility = responsibility.detach();
         session.lookup_async(request(&main, &["c"]).at(Speculative).until_resolved(), move |answer| {
             answer.unwrap();
@@ -109,7 +151,7 @@ fn a_leaf_may_not_wait_for_room() {
     let (send, receive) = std::sync::mpsc::channel();
     let leaf = Task::new("leaf", Demanded, {
         let session = session.clone();
-        move || send.send(session.wait_for_room(Idle)).unwrap()
+        move || send.send(session.wait_for_room(Idle, 1)).unwrap()
     });
     session.dispatch(leaf.leaf());
     go_on.open();

@@ -69,6 +69,32 @@ fn a_pool_of_one_completes_a_chain_of_a_thousand_blocking_lookups() {
     });
 }
 
+/// On its own ticket the unit runs on the very thread that it asks for; on a spare it waits for that thread, which is free.
+#[test]
+fn a_unit_that_asks_for_the_hosts_only_thread_ends() {
+    within_reason(|| {
+        let host = host(1);
+        for (index, declared) in [(0, false), (1, true), (2, false), (3, true)] {
+            let (pool, name) = (host.pool.clone(), format!("s{index}"));
+            let unit = TestUnit::new("unit", exported(&host.session, &[&name]), move |responsibility| {
+                let install = || pool.install(|| rayon::join(|| 1, || 2));
+                let session = responsibility.session().clone();
+                let parts = if declared { session.blocking(install).unwrap() } else { install() };
+                assert_eq!(parts, (1, 2));
+                finish(responsibility);
+            });
+            host.main.define(unit.boxed()).unwrap();
+            if index < 2 {
+                // Nobody blocks, so that no spare is called before the host's thread has had its time.
+                look_up_later(&host.session, request(&host.main, &[&name])).recv().unwrap().unwrap();
+            } else {
+                host.look_up(&name);
+            }
+        }
+        host.session.close().unwrap();
+    });
+}
+
 #[test]
 fn a_thousand_lookups_from_inside_install_scope_and_parallel_iterators() {
     for threads in [1, 3] {

@@ -227,7 +227,7 @@ impl Round {
                 }
             }
             9..=12 => {
-                self.pool.wait_for_room(random.priority()).expect("a client is no worker");
+                self.pool.wait_for_room(random.priority(), 1).expect("a client is no worker");
                 asked();
                 let round = self.clone();
                 self.session.lookup_async(request(), move |answer| round.hear(answer));

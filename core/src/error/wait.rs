@@ -1,0 +1,66 @@
+//! Why waits are refused.
+
+use std::fmt;
+use std::panic::Location;
+
+use crate::sync::Arc;
+
+/// Why a dispatcher refused to wait.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// Waits inside tasks inside waits reached the limit of the stack they share.
+    #[error(
+        "a blocking lookup nested {depth} deep on one thread; use the asynchronous faces inside units, or a pool"
+    )]
+    TooDeep {
+        /// How many waits this thread was inside of.
+        depth: usize,
+    },
+    /// The waiter is the last thread that runs queued tasks, and no other could be started in its place.
+    #[error(
+        "the operating system refused a thread to go on with the {queued} queued tasks while this one waits"
+    )]
+    NoThread {
+        /// How many tasks would be left to nobody.
+        queued: usize,
+    },
+    /// The thread holds something that what it would wait for may need.
+    #[error(
+        "a blocking lookup while this thread holds {held}; let go of it first, or use the asynchronous faces"
+    )]
+    Holding {
+        /// What it holds.
+        held: HeldResource,
+    },
+    /// The thread runs a task that was declared never to block.
+    #[error(
+        "task `{task}` would block, but is declared a leaf; use the asynchronous faces there, or do not declare it"
+    )]
+    Leaf {
+        /// The task.
+        task: Arc<str>,
+    },
+}
+
+/// What a thread holds that nobody may wait on, and where it took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldResource {
+    /// In words that follow "this thread holds".
+    pub what: &'static str,
+    /// The call that took it, if that is known.
+    pub taken_at: Option<&'static Location<'static>>,
+}
+
+impl From<&'static str> for HeldResource {
+    fn from(what: &'static str) -> Self {
+        Self { what, taken_at: None }
+    }
+}
+
+impl fmt::Display for HeldResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)?;
+        self.taken_at.map_or(Ok(()), |place| write!(f, ", taken at {place}"))
+    }
+}

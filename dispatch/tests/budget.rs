@@ -1,0 +1,142 @@
+//! Work in the background takes no more than its share of the workers' time, by a clock that says what it is told; what is wanted is not
+//! concerned.
+#![cfg(not(any(uruk_loom, uruk_shuttle)))]
+
+use std::time::{Duration, Instant};
+
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::sync::{Arc, Latch, Mutex, thread};
+use uruk_core::{Task, TaskDispatcher, TaskPriority};
+use uruk_dispatch::WorkStealingTaskDispatcher;
+
+use TaskPriority::{Demanded, Idle, Lazy, Speculative};
+
+struct Scene {
+    pool: Arc<WorkStealingTaskDispatcher>,
+    now: Arc<Mutex<Instant>>,
+}
+
+fn scene(workers: usize, percent: u32) -> Scene {
+    let now = Arc::new(Mutex::new(Instant::now()));
+    let clock = now.clone();
+    let builder = WorkStealingTaskDispatcher::builder().workers(workers).stack_size_bytes(256 << 10);
+    let builder = builder.background_workers_max(workers).background_percent_max(percent);
+    let pool = Arc::new(builder.clock(Arc::new(move || *clock.lock())).build().unwrap());
+    Scene { pool, now }
+}
+
+fn latch() -> Arc<Latch> {
+    Arc::new(Latch::new())
+}
+
+impl Scene {
+    fn dispatch(&self, priority: TaskPriority, run: impl FnOnce() + Send + 'static) {
+        self.pool.dispatch(Task::new("test", priority, run)).unwrap();
+    }
+
+    /// A task that takes so long by the clock; the latch opens when it has.
+    fn takes(&self, priority: TaskPriority, ms: u64) -> Arc<Latch> {
+        let (now, done) = (self.now.clone(), latch());
+        let opens = done.clone();
+        self.dispatch(priority, move || {
+            *now.lock() += Duration::from_millis(ms);
+            opens.open();
+        });
+        done
+    }
+
+    fn passes(&self, ms: u64) {
+        *self.now.lock() += Duration::from_millis(ms);
+    }
+
+    /// Runs some tasks to their end, so that whatever could start before it has, and workers have slept and woken.
+    fn goes_on(&self) {
+        for priority in [Demanded, Lazy, Demanded] {
+            self.takes(priority, 0).wait();
+        }
+    }
+}
+
+#[test]
+fn background_work_waits_until_its_share_is_there_and_nothing_else_does() {
+    for workers in [1, 2] {
+        let scene = scene(workers, 10);
+        scene.takes(Speculative, 100).wait();
+        // 90 ms too much, or 80 in a pool of two, which has to end first; the latch opens before the task does.
+        scene.goes_on();
+        let next = scene.takes(Idle, 0);
+        scene.goes_on();
+        assert!(!next.is_open(), "it has to be paid for");
+        scene.takes(Demanded, 100).wait();
+        scene.takes(Lazy, 100).wait();
+        scene.goes_on();
+        assert!(!next.is_open());
+        scene.passes(1000);
+        next.wait();
+        scene.pool.shutdown();
+    }
+}
+
+/// Nobody but the clock calls them: all workers sleep.
+#[test]
+fn many_tasks_of_the_background_all_run_as_time_passes() {
+    let scene = scene(3, 50);
+    let ran = Arc::new(AtomicUsize::new(0));
+    for index in 0..100 {
+        let (now, ran) = (scene.now.clone(), ran.clone());
+        scene.dispatch([Idle, Speculative][index % 2], move || {
+            *now.lock() += Duration::from_micros(100);
+            // Relaxed: nothing is read on the strength of the count.
+            ran.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    while ran.load(Ordering::Relaxed) < 100 {
+        scene.passes(1);
+        thread::yield_now();
+    }
+    scene.pool.shutdown();
+}
+
+/// The task that waits is of the background itself, and what it waits for has to be paid for.
+#[test]
+fn a_blocked_task_costs_nothing_and_what_it_waits_for_starts_in_time() {
+    let scene = scene(1, 10);
+    let (made, over, begun) = (latch(), latch(), latch());
+    scene.dispatch(Speculative, {
+        let (pool, made, over, begun) = (scene.pool.clone(), made.clone(), over.clone(), begun.clone());
+        let now = scene.now.clone();
+        move || {
+            *now.lock() += Duration::from_millis(50);
+            let opens = made.clone();
+            pool.dispatch(Task::new("makes", Idle, move || opens.open())).unwrap();
+            begun.open();
+            pool.wait(&made).unwrap();
+            over.open();
+        }
+    });
+    begun.wait();
+    scene.passes(10_000);
+    over.wait();
+    scene.pool.shutdown();
+    assert_eq!(scene.pool.metrics().finished, 2);
+}
+
+#[test]
+fn a_shutdown_runs_what_only_time_holds_back() {
+    let scene = scene(2, 1);
+    scene.takes(Speculative, 60_000).wait();
+    scene.goes_on();
+    let held = [Idle, Speculative, Idle].map(|priority| scene.takes(priority, 0));
+    scene.goes_on();
+    assert!(held.iter().all(|held| !held.is_open()));
+    scene.pool.shutdown();
+    assert!(held.iter().all(|held| held.is_open()));
+}
+
+#[test]
+fn a_whole_share_is_no_limit() {
+    let scene = scene(1, 100);
+    scene.takes(Speculative, 60_000).wait();
+    scene.takes(Idle, 60_000).wait();
+    scene.pool.shutdown();
+}

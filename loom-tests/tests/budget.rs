@@ -1,0 +1,88 @@
+//! Budget: a worker sleeps no longer than until its share of time is there, and is called at the same moment.
+//!
+//! ```text
+//!  sleeper: counts itself as sleeping ─ looks ─ its time is over ─ takes itself off the count ─ or is off already: takes the token
+//!  producer:                     pushes ─ notify: takes a sleeper off the count, issues a token
+//! ```
+//!
+//! Models have no clock: time is over as soon as it is asked for, and the order of steps is explored.
+//!
+//! Proven, in every order within the preemption bound: the count says of each sleeper once that it sleeps, every sleeper wakes that
+//! is called, and no token is left over.
+//!
+//! **Fails if** one of these steps is left out:
+//!
+//! | weakening | in | caught by |
+//! |---|---|---|
+//! | `budget::leaves_while_it_counts_as_asleep`: who was not called in time goes on and stays on the count | `dispatch/src/sleep.rs` | `time_is_over_while_somebody_calls` |
+//! | `budget::leaves_its_token_to_another`: who was called too late does not take the token that was issued for it | `dispatch/src/sleep.rs` | `time_is_over_while_somebody_calls` |
+#![cfg(uruk_loom)]
+
+use std::time::Duration;
+
+use loom_tests::stage::model_within;
+use uruk_core::sync::atomic::{AtomicBool, Ordering};
+use uruk_core::sync::{Arc, thread};
+use uruk_dispatch::sleep::{Counts, Sleep, Wake};
+
+loom_tests::catches_its_weakenings!();
+
+/// ```text
+///  sleeper: sleeps for a time ─ and again                caller: calls somebody
+/// ```
+#[test]
+fn time_is_over_while_somebody_calls() {
+    model_within(3, || {
+        let searches = Counts { searching: 1, ..Counts::default() };
+        let sleep = Arc::new(Sleep::new(1));
+        assert!(sleep.occupy());
+        sleep.start_searching();
+        let caller = thread::spawn({
+            let sleep = sleep.clone();
+            move || assert_ne!(sleep.notify(), Wake::Start, "no slot is vacant")
+        });
+        // The first thread runs first, so that loom has the later looks of the other to go back from.
+        sleep.sleep_within(|| false, || Some(Duration::ZERO));
+        assert_eq!(sleep.counts(), searches);
+        caller.join().expect("no panic");
+        // A token that was left over would be taken here, by one that nobody has called.
+        sleep.sleep_within(|| false, || Some(Duration::ZERO));
+        assert_eq!(sleep.counts(), searches);
+    });
+}
+
+/// The one that is not called in time must not take the other off the count, nor its token.
+///
+/// ```text
+///  impatient: sleeps for a time        patient: sleeps until it is called        caller: calls one, later the other
+/// ```
+#[test]
+fn one_whose_time_is_over_leaves_the_others_asleep() {
+    model_within(3, || {
+        let sleep = Arc::new(Sleep::new(2));
+        // Both are searching, as threads are that were started.
+        for _ in 0..2 {
+            assert!(sleep.occupy());
+            sleep.start_searching();
+        }
+        let closed = Arc::new(AtomicBool::new(false));
+        let patient = thread::spawn({
+            let (sleep, closed) = (sleep.clone(), closed.clone());
+            move || {
+                // Relaxed, here and below: the protocol's own fences are what is checked.
+                sleep.sleep(|| closed.load(Ordering::Relaxed));
+            }
+        });
+        let caller = thread::spawn({
+            let sleep = sleep.clone();
+            move || assert_ne!(sleep.notify(), Wake::Start, "no slot is vacant")
+        });
+        sleep.sleep_within(|| false, || Some(Duration::ZERO));
+        caller.join().expect("no panic");
+        // As a pool does that closes.
+        closed.store(true, Ordering::Relaxed);
+        sleep.wake_all();
+        patient.join().expect("no panic");
+        assert_eq!(sleep.counts(), Counts { searching: 2, ..Counts::default() });
+    });
+}

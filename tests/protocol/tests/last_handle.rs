@@ -1,0 +1,147 @@
+//! The last handle of a session that nobody has closed frees all of it, re-exports included.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use protocol_tests::*;
+use uruk_core::{
+    AliasMap, AliasTarget, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError,
+    MaterializationInterface, MaterializationResponsibility, MaterializationUnit, ReexportsGenerator,
+    Resource, SymbolFlagsMap, SymbolName, TaskDispatcher, reexports, symbol_aliases,
+};
+use uruk_dispatch::WorkStealingTaskDispatcher;
+
+const ALL: JitDylibLookupFlags = JitDylibLookupFlags::MatchAllSymbols;
+
+/// Counts when it goes.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // Relaxed: read after the drop, on the same thread or one that was joined.
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Resource for Counted {
+    fn remove(self: Box<Self>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+}
+
+/// A unit that counts when it goes.
+struct Unit {
+    symbols: SymbolFlagsMap,
+    _counted: Counted,
+}
+
+impl MaterializationUnit for Unit {
+    fn name(&self) -> &str {
+        "counted"
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        MaterializationInterface::new(self.symbols.clone())
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        finish(responsibility);
+    }
+
+    fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
+}
+
+fn aliases(session: &ExecutionSession, pairs: &[(&str, &str)]) -> AliasMap {
+    let target = |source: &str| AliasTarget { source: session.intern(source), flags: EXPORTED };
+    pairs.iter().map(|(alias, source)| (session.intern(alias), target(source))).collect()
+}
+
+/// Fills a session with re-exports of every kind: asked for, not asked for, asked for in part, made on demand, of one another's
+/// dylib; with a unit that ran, one that did not, and a resource. Counts up to three when all is gone.
+fn fill(session: &ExecutionSession, gone: &Arc<AtomicUsize>) {
+    let [library, facade, on_demand] =
+        ["library", "facade", "on demand"].map(|name| session.create_jit_dylib(name).unwrap());
+    for names in [["a", "b"], ["never", "asked for"]] {
+        let symbols = exported(session, &names);
+        library.define(Box::new(Unit { symbols, _counted: Counted(gone.clone()) })).unwrap();
+    }
+    library.default_tracker().add_resource(Box::new(Counted(gone.clone()))).unwrap();
+    facade.define(reexports(library.clone(), ALL, aliases(session, &[("x", "a"), ("y", "b")]))).unwrap();
+    facade.define(symbol_aliases(aliases(session, &[("z", "x"), ("own", "y")]))).unwrap();
+    facade.define(reexports(facade.clone(), ALL, aliases(session, &[("self", "z")]))).unwrap();
+    library
+        .define(reexports(facade.clone(), ALL, aliases(session, &[("back", "z"), ("unasked", "z")])))
+        .unwrap();
+    on_demand.add_generator(Arc::new(ReexportsGenerator::new(library.clone(), ALL))).unwrap();
+    facade.add_to_link_order(&library, ALL).unwrap();
+    session.lookup_symbol(&order(&facade), &session.intern("x")).unwrap();
+    session.lookup_symbol(&order(&facade), &session.intern("self")).unwrap();
+    session.lookup_symbol(&order(&on_demand), &session.intern("back")).unwrap();
+}
+
+#[test]
+fn the_last_handle_frees_a_session_with_re_exports() {
+    let gone = Arc::new(AtomicUsize::new(0));
+    let session = ExecutionSession::new();
+    fill(&session, &gone);
+    assert_eq!(gone.load(Ordering::Relaxed), 1, "the unit that ran");
+    drop(session);
+    assert_eq!(gone.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn the_last_handle_frees_a_session_on_a_pool() {
+    let gone = Arc::new(AtomicUsize::new(0));
+    let pool = Arc::new(WorkStealingTaskDispatcher::builder().workers(2).build().unwrap());
+    let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
+    fill(&session, &gone);
+    drop(session);
+    // A worker may still hold a handle, and be at the end of its task.
+    pool.shutdown();
+    assert_eq!(gone.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn the_last_handle_may_be_the_last_dylib() {
+    let gone = Arc::new(AtomicUsize::new(0));
+    let session = ExecutionSession::new();
+    fill(&session, &gone);
+    let last = session.jit_dylib("facade").unwrap();
+    drop(session);
+    assert_eq!(gone.load(Ordering::Relaxed), 1);
+    let found = last.session().lookup_symbol(&order(&last), &last.session().intern("y"));
+    drop((found.unwrap(), last));
+    assert_eq!(gone.load(Ordering::Relaxed), 3);
+}
+
+/// A re-export knows its dylib by a number; that of another session may have the same.
+#[test]
+fn re_exports_of_other_sessions_are_refused_and_keep_nothing_of_them() {
+    let gone = Arc::new(AtomicUsize::new(0));
+    let (session, main) = session();
+    let other = ExecutionSession::new();
+    fill(&other, &gone);
+    let foreign = other.jit_dylib("library").unwrap();
+    main.define(reexports(foreign.clone(), ALL, aliases(&session, &[("x", "a")]))).unwrap();
+    main.add_generator(Arc::new(ReexportsGenerator::new(foreign.clone(), ALL))).unwrap();
+    let refused = session.lookup_symbol(&order(&main), &session.intern("x")).unwrap_err();
+    assert!(refused.to_string().contains("belongs to another session"), "{refused}");
+    let refused = session.lookup_symbol(&order(&main), &session.intern("b")).unwrap_err();
+    assert!(matches!(refused, LookupError::Generator { .. }), "{refused}");
+    drop((foreign, other));
+    assert_eq!(gone.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_re_export_of_a_dylib_that_was_removed_says_so() {
+    let (session, main) = session();
+    let library = session.create_jit_dylib("library").unwrap();
+    define_simple(&library, "unit", &["a"]);
+    main.define(reexports(library.clone(), ALL, aliases(&session, &[("x", "a")]))).unwrap();
+    session.remove_jit_dylib(&library).unwrap();
+    // Its place is taken by another.
+    let successor = session.create_jit_dylib("library").unwrap();
+    define_simple(&successor, "unit", &["a"]);
+    let refused = session.lookup_symbol(&order(&main), &session.intern("x")).unwrap_err();
+    assert!(refused.to_string().contains("was removed from its session"), "{refused}");
+}
