@@ -33,7 +33,7 @@
 //! session knows of, a *detached* responsibility in its hands, declares that with `session.blocking`.
 //!
 //! One lock and one condition variable guard all of it, and every decision is a function of `board.rs` on `&mut`: there
-//! is no order of memory to model. `dispatch/tests/rayon.rs` has the scenarios and hammers it.
+//! is no order of memory to model. `dispatch/tests/rayon/` has the scenarios and hammers it.
 
 mod board;
 mod here;

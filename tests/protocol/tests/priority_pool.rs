@@ -5,14 +5,10 @@ use std::sync::Arc;
 use TaskPriority::{Demanded, Speculative};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
-use uruk_core::{DependenceGroup, ExecutionSession, InPlaceTaskDispatcher, TaskDispatcher, TaskPriority};
-use uruk_dispatch::{RayonTaskDispatcher, WorkStealingTaskDispatcher};
+use uruk_core::{DependenceGroup, InPlaceTaskDispatcher, TaskDispatcher, TaskPriority};
+use uruk_dispatch::RayonTaskDispatcher;
 
 const UNITS: usize = 10_000;
-
-fn stealing(workers: usize) -> Arc<dyn TaskDispatcher> {
-    Arc::new(WorkStealingTaskDispatcher::builder().workers(workers).build().unwrap())
-}
 
 fn in_rayon(threads: usize) -> Arc<dyn TaskDispatcher> {
     let pool = rayon_core::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -21,7 +17,7 @@ fn in_rayon(threads: usize) -> Arc<dyn TaskDispatcher> {
 
 #[test]
 fn lookups_of_every_priority_on_many_threads_are_all_answered() {
-    all_are_answered(stealing(2));
+    all_are_answered(pool(2));
 }
 
 #[test]
@@ -37,8 +33,7 @@ fn lookups_of_every_priority_are_all_answered_in_place() {
 #[test]
 fn a_demanded_unit_of_ten_thousand_speculative_ones_starts_next() {
     within_reason(|| {
-        let session = ExecutionSession::builder().dispatcher(stealing(1)).build();
-        let main = session.create_jit_dylib("main").unwrap();
+        let (session, main) = session_of(1);
         let (begun, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
         let (begins, waits) = (begun.clone(), go_on.clone());
         // Keeps the one worker at work.
@@ -87,8 +82,7 @@ fn a_demanded_unit_of_ten_thousand_speculative_ones_starts_next() {
 
 fn all_are_answered(dispatcher: Arc<dyn TaskDispatcher>) {
     within_reason(move || {
-        let session = ExecutionSession::builder().dispatcher(dispatcher).build();
-        let main = session.create_jit_dylib("main").unwrap();
+        let (session, main) = session_on(dispatcher);
         let started = Arc::new(Mutex::new(vec![0; 400]));
         for index in 0..400usize {
             let (name, next) = (format!("u{index}"), format!("u{}", index + 1));
