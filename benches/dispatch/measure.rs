@@ -7,6 +7,12 @@ use crate::Case;
 use crate::measuring::median;
 pub(crate) use crate::measuring::{Scale, processor_time};
 
+impl Scale {
+    pub(crate) fn repetitions(self) -> usize {
+        self.pick(5, 15)
+    }
+}
+
 /// What one repetition took, of all its operations together.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken {
@@ -51,7 +57,7 @@ struct Beside {
 impl Measured {
     /// Measures `ours` alone.
     pub(crate) fn alone(scale: Scale, operations: usize, mut ours: impl FnMut() -> Taken) -> Self {
-        let taken: Vec<Taken> = (0..repetitions(scale)).map(|_| ours()).collect();
+        let taken: Vec<Taken> = (0..scale.repetitions()).map(|_| ours()).collect();
         Self::of(operations, &taken)
     }
 
@@ -63,7 +69,7 @@ impl Measured {
         mut ours: impl FnMut() -> Taken,
         mut theirs: impl FnMut() -> Taken,
     ) -> Self {
-        let pairs: (Vec<Taken>, Vec<Taken>) = (0..repetitions(scale)).map(|_| (ours(), theirs())).unzip();
+        let pairs: (Vec<Taken>, Vec<Taken>) = (0..scale.repetitions()).map(|_| (ours(), theirs())).unzip();
         Self::of(operations, &pairs.0).with_beside(name, &pairs.1)
     }
 
@@ -161,10 +167,6 @@ impl Measured {
             spread,
         ]
     }
-}
-
-fn repetitions(scale: Scale) -> usize {
-    scale.pick(5, 15)
 }
 
 fn each(operations: usize, taken: &[Taken]) -> (Vec<f64>, Vec<f64>) {

@@ -59,7 +59,7 @@ fn orders(scale: Scale, n: usize) {
             1 => graph.order.reverse(),
             seed => graph.shuffle(seed),
         }
-        let of_order = repeat(Scale::Small, |_| emit_all(Engine::in_place(), &graph));
+        let of_order = repeat(scale.few(), |_| emit_all(Engine::in_place(), &graph));
         costs.push(median(of_order.iter().map(|sample| sample.wall.as_nanos() as f64 / n as f64).collect()));
         samples.extend(of_order);
     }

@@ -10,6 +10,22 @@ use uruk_core::sync::{Latch, thread};
 use crate::measuring::processor_time;
 pub(crate) use crate::measuring::{Scale, median};
 
+impl Scale {
+    pub(crate) fn name(self) -> &'static str {
+        self.pick("small", "full")
+    }
+
+    /// The scale of a part of a point.
+    pub(crate) fn few(self) -> Self {
+        Self::Small
+    }
+
+    /// Points foreseen to take longer are skipped.
+    pub(crate) fn longest_seconds(self) -> f64 {
+        self.pick(5.0, 60.0)
+    }
+}
+
 /// One repetition: the timed region, and what else was noticed.
 #[derive(Default)]
 pub(crate) struct Sample {

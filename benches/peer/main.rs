@@ -211,8 +211,8 @@ fn too_long(point: &Point, last: &Last, scale: Scale) -> Option<String> {
     let Some(millis) = millis else {
         return Some("the smaller one broke".to_owned());
     };
-    let longest_seconds = scale.pick(5.0, 60.0);
     let growth = point.n as f64 / n as f64;
     let seconds = millis * growth.powf(exponent) / 1_000.0;
-    (seconds > longest_seconds).then(|| format!("extrapolation by the power {exponent:.2}: {seconds:.1} s"))
+    (seconds > scale.longest_seconds())
+        .then(|| format!("extrapolation by the power {exponent:.2}: {seconds:.1} s"))
 }

@@ -99,7 +99,7 @@ fn start(index: usize, inputs: &Inputs) -> io::Result<Child> {
         }
     }
     command
-        .args(["--point", &index.to_string(), "--scale", inputs.scale.pick("small", "full")])
+        .args(["--point", &index.to_string(), "--scale", inputs.scale.name()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
