@@ -30,7 +30,7 @@ impl Scale {
 #[derive(Default)]
 pub(crate) struct Sample {
     pub(crate) wall: Duration,
-    cpu: Duration,
+    pub(crate) cpu: Duration,
     /// Its times are not to be counted.
     untimed: bool,
     extras: BTreeMap<&'static str, f64>,
@@ -46,6 +46,18 @@ impl Sample {
         if let (Some(mine), Some(&others)) = (self.extras.get_mut(name), other.extras.get(name)) {
             *mine = mine.min(others);
         }
+    }
+
+    /// One that was timed elsewhere.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn of(wall: Duration, cpu: Duration) -> Self {
+        Self { wall, cpu, ..Self::default() }
+    }
+
+    /// A figure that was noticed; zero if it was not.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn figure(&self, name: &'static str) -> f64 {
+        self.extras.get(name).copied().unwrap_or(0.0)
     }
 
     /// The same without its times.
