@@ -279,7 +279,7 @@ macro_rules! common_methods {
             }
 
             /// Lets the responsibility leave this thread, which no longer counts as at work on it: who waits for the symbols while nobody
-    /// has taken it up waits for an unknown, never in a certain deadlock.
+            /// has taken it up waits for an unknown, never in a certain deadlock.
             pub fn detach(self) -> Detached<Self> {
                 let mut duty = self.duty;
                 duty.give_back();
