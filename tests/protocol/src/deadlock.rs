@@ -4,10 +4,10 @@ use std::sync::{Arc, mpsc};
 
 use uruk_core::{
     DeadlockStep, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupError,
-    MaterializationResponsibility, ResolvedResponsibility, SymbolName, Task, TaskPriority,
+    MaterializationResponsibility, SymbolName, Task, TaskPriority,
 };
 
-use crate::{TestUnit, addresses, exported, finish, order, set};
+use crate::{TestUnit, exported, finish, order, set};
 
 /// Who was told of which error.
 pub type Told = mpsc::Receiver<(String, LookupError)>;
@@ -55,12 +55,6 @@ pub fn finish_or_fail(responsibility: MaterializationResponsibility, outcome: Re
         Ok(()) => finish(responsibility),
         Err(error) => responsibility.fail(Arc::new(error)),
     }
-}
-
-/// Gives every symbol its address.
-pub fn resolve(responsibility: MaterializationResponsibility) -> ResolvedResponsibility {
-    let addresses = addresses(responsibility.symbols());
-    responsibility.notify_resolved(&addresses).expect("addresses are as promised")
 }
 
 /// Leaves `run` behind for whoever runs this thread's tasks next: the lookup it blocks in.

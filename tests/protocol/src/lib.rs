@@ -2,6 +2,7 @@
 
 pub mod by_priority;
 pub mod deadlock;
+pub mod halt;
 pub mod kept;
 pub mod on;
 pub mod scene;
@@ -22,8 +23,9 @@ use std::sync::{Arc, mpsc};
 use uruk_core::{
     DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, InPlaceTaskDispatcher,
     JitDylib, LookupError, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, SearchOrder, SerialQueue, SessionError, SymbolFlags,
-    SymbolFlagsMap, SymbolMap, SymbolName, TaskDispatcher, TaskPriority, absolute_symbols,
+    MaterializationResponsibility, MaterializationUnit, ResolvedResponsibility, SearchOrder, SerialQueue,
+    SessionError, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName, TaskDispatcher, TaskPriority,
+    absolute_symbols,
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -221,6 +223,12 @@ pub fn addresses(symbols: &SymbolFlagsMap) -> SymbolMap {
         .collect()
 }
 
+/// Gives every symbol its address.
+pub fn resolve(responsibility: MaterializationResponsibility) -> ResolvedResponsibility {
+    let addresses = addresses(responsibility.symbols());
+    responsibility.notify_resolved(&addresses).expect("addresses are as promised")
+}
+
 /// Resolves and emits everything, depending on nothing.
 pub fn finish(responsibility: MaterializationResponsibility) {
     finish_with(responsibility, Vec::new());
@@ -228,9 +236,7 @@ pub fn finish(responsibility: MaterializationResponsibility) {
 
 /// Resolves and emits everything with these dependence groups.
 pub fn finish_with(responsibility: MaterializationResponsibility, groups: Vec<DependenceGroup>) {
-    let addresses = addresses(responsibility.symbols());
-    let resolved = responsibility.notify_resolved(&addresses).expect("addresses are as promised");
-    resolved.notify_emitted(groups).expect("dependencies are possible");
+    resolve(responsibility).notify_emitted(groups).expect("dependencies are possible");
 }
 
 /// A unit of one exported symbol at a known address.
@@ -241,6 +247,24 @@ pub fn absolute(dylib: &JitDylib, name: &str, address: u64) -> Box<dyn Materiali
 /// Defines one exported symbol at a known address.
 pub fn define_absolute(dylib: &JitDylib, name: &str, address: u64) {
     dylib.define(absolute(dylib, name, address)).expect("nothing of the name is defined");
+}
+
+/// Emits everything as depending on what `needs` finds, once that has addresses: what a linker does. Fails with it otherwise.
+pub fn emit_depending_on(resolved: ResolvedResponsibility, needs: LookupRequest) {
+    let session = resolved.session().clone();
+    let resolved = resolved.detach();
+    session.lookup_async(needs.until_resolved(), move |found| {
+        let resolved = resolved.attach();
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return resolved.fail(Arc::new(error)),
+        };
+        let symbols = resolved.symbols().keys().cloned().collect();
+        let group = DependenceGroup { symbols, dependencies: found.dependencies() };
+        if let Err(refused) = resolved.notify_emitted(vec![group]) {
+            refused.fail();
+        }
+    });
 }
 
 /// Defines exported `symbols` whose unit does nothing but finish.

@@ -2,11 +2,9 @@
 
 use std::sync::mpsc;
 
-use protocol_tests::deadlock::{
-    WORKERS, define_blocking, look_up, look_up_as, resolve, the_cycle, while_blocked,
-};
+use protocol_tests::deadlock::{WORKERS, define_blocking, look_up, look_up_as, the_cycle, while_blocked};
 use protocol_tests::*;
-use uruk_core::{DeadlockStep, DependenceGroup, Detached, LookupError, MaterializationResponsibility};
+use uruk_core::{DeadlockStep, Detached, LookupError, MaterializationResponsibility};
 
 #[test]
 fn two_units_that_look_each_other_up_are_told_on_every_dispatcher() {
@@ -175,14 +173,8 @@ fn a_cycle_of_emitted_symbols_is_no_deadlock() {
         let (teller, told) = mpsc::channel();
         for (symbol, needs) in [("r0", ["r1", "slow"]), ("r1", ["r0", "r0"])] {
             let unit = TestUnit::new("ring", exported(&session, &[symbol]), move |responsibility| {
-                let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
-                let resolved = resolve(responsibility).detach();
-                session.lookup_async(request(&main, &needs).until_resolved(), move |found| {
-                    let resolved = resolved.attach();
-                    let symbols = resolved.symbols().keys().cloned().collect();
-                    let dependencies = found.unwrap().dependencies();
-                    resolved.notify_emitted(vec![DependenceGroup { symbols, dependencies }]).unwrap();
-                });
+                let needs = request(responsibility.dylib(), &needs);
+                emit_depending_on(resolve(responsibility), needs);
             });
             main.define(unit.boxed()).unwrap();
         }

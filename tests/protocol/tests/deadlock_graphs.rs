@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use protocol_tests::random::Random;
 use protocol_tests::*;
-use uruk_core::{DependenceGroup, ExecutionSession, JitDylib, LookupError, MaterializationResponsibility};
+use uruk_core::{ExecutionSession, JitDylib, LookupError, MaterializationResponsibility};
 
 /// What a unit needs before it finishes, and what it depends on as a linker's unit does, without waiting.
 #[derive(Clone, Default)]
@@ -25,29 +25,15 @@ fn define(main: &JitDylib, index: usize, unit: Unit) {
     let symbols = exported(main.session(), &[&format!("s{index}")]);
     let materialize = move |responsibility: MaterializationResponsibility| {
         let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
-        let definitions = addresses(responsibility.symbols());
-        let resolved = responsibility.notify_resolved(&definitions).unwrap();
+        let resolved = resolve(responsibility);
         for name in names(&unit.blocks_for) {
             if let Err(error) = session.lookup_symbol(&order(&main), &session.intern(&name)) {
                 return resolved.fail(Arc::new(error));
             }
         }
-        let resolved = resolved.detach();
         let needs = names(&unit.depends_on);
         let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
-        session.lookup_async(request(&main, &needs).until_resolved(), move |found| {
-            let resolved = resolved.attach();
-            let found = match found {
-                Ok(found) => found,
-                Err(error) => return resolved.fail(Arc::new(error)),
-            };
-            let symbols = resolved.symbols().keys().cloned().collect();
-            if let Err(refused) =
-                resolved.notify_emitted(vec![DependenceGroup { symbols, dependencies: found.dependencies() }])
-            {
-                refused.fail();
-            }
-        });
+        emit_depending_on(resolved, request(&main, &needs));
     };
     main.define(TestUnit::new("unit", symbols, materialize).boxed()).unwrap();
 }

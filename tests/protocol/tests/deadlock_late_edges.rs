@@ -4,7 +4,7 @@
 
 use std::sync::mpsc;
 
-use protocol_tests::deadlock::{WORKERS, define_blocking, look_up, resolve, the_cycle, while_blocked};
+use protocol_tests::deadlock::{WORKERS, define_blocking, look_up, the_cycle, while_blocked};
 use protocol_tests::*;
 use uruk_core::{
     DeadlockStep, DependenceGroup, LookupError, MaterializationResponsibility, SymbolFlags, symbol_aliases,

@@ -17,7 +17,8 @@ use TaskPriority::{Demanded, Idle, Lazy, Speculative};
 fn occupied() -> (Arc<WorkStealingTaskDispatcher>, ExecutionSession, JitDylib, Arc<Latch>) {
     let builder = WorkStealingTaskDispatcher::builder().workers(1);
     let pool = Arc::new(builder.speculative_queue_max(1).idle_queue_max(1).build().unwrap());
-    let (session, main) = session_on(pool.clone());
+    let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
+    let main = session.create_jit_dylib("main").unwrap();
     let [begun, go_on] = [(); 2].map(|()| Arc::new(Latch::new()));
     session.dispatch(Task::new("occupies the worker", Demanded, {
         let (begun, go_on) = (begun.clone(), go_on.clone());

@@ -1,32 +1,18 @@
 //! Sessions on a pool of two: the same protocol with units, handlers and lookups on several threads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use protocol_tests::*;
-use uruk_core::{DependenceGroup, JitDylib, LookupError, shared_error};
+use uruk_core::{JitDylib, LookupError, shared_error};
 
 /// Defines `s<index>` whose unit looks `sources` up as a linker does and depends on them.
 fn define_linked(main: &JitDylib, index: usize, sources: Vec<usize>) {
     let unit =
         TestUnit::new("unit", exported(main.session(), &[&format!("s{index}")]), move |responsibility| {
-            let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
-            let definitions = addresses(responsibility.symbols());
-            let resolved = responsibility.notify_resolved(&definitions).unwrap().detach();
             let names: Vec<String> = sources.iter().map(|source| format!("s{source}")).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            session.lookup_async(request(&main, &names).until_resolved(), move |answer| {
-                let resolved = resolved.attach();
-                let answer = match answer {
-                    Ok(answer) => answer,
-                    Err(error) => return resolved.fail(Arc::new(error)),
-                };
-                let symbols = resolved.symbols().keys().cloned().collect();
-                let group = DependenceGroup { symbols, dependencies: answer.dependencies() };
-                if let Err(refused) = resolved.notify_emitted(vec![group]) {
-                    refused.fail();
-                }
-            });
+            let needs = request(responsibility.dylib(), &names);
+            emit_depending_on(resolve(responsibility), needs);
         });
     main.define(unit.boxed()).unwrap();
 }

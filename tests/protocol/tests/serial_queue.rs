@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
+use protocol_tests::halt::Halt;
 use protocol_tests::kept::{Log, kept, task, urgent};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
@@ -41,15 +42,14 @@ fn units_of_a_busy_queue_wait_on_no_worker() {
         let dispatcher = pool(2);
         let (session, main) = session_on(dispatcher.clone());
         let queue = SerialQueue::new();
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let halt = Halt::default();
         let (shared, own): (Vec<_>, Vec<_>) =
             (0..100).map(|number| (format!("shared{number}"), format!("own{number}"))).unzip();
         let ran = Arc::new(AtomicUsize::new(0));
         for name in &shared {
-            let (started, go_on, ran) = (started.clone(), go_on.clone(), ran.clone());
+            let (here, ran) = (halt.clone(), ran.clone());
             let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
-                started.open();
-                go_on.wait();
+                here.stop();
                 ran.fetch_add(1, Ordering::Relaxed);
                 finish(responsibility);
             });
@@ -58,12 +58,12 @@ fn units_of_a_busy_queue_wait_on_no_worker() {
         own.iter().for_each(|name| define_simple(&main, name, &[name]));
         let names = |of: &[String]| set(&session, &of.iter().map(String::as_str).collect::<Vec<_>>());
         let answer = session.lookup_future(uruk_core::LookupRequest::new(order(&main), names(&shared)));
-        started.wait();
+        halt.reached();
         // One unit of the queue holds one of two workers; 99 are nobody's burden.
         session.lookup(&order(&main), names(&own)).unwrap();
         assert_eq!((queue.waiting(), ran.load(Ordering::Relaxed)), (99, 0));
         assert_eq!(dispatcher.metrics().started_threads, 2, "nobody had to be replaced");
-        go_on.open();
+        halt.let_go();
         session.lookup(&order(&main), names(&shared)).unwrap();
         drop(answer);
         assert_eq!(ran.load(Ordering::Relaxed), 100);
@@ -256,18 +256,15 @@ fn a_unit_that_somebody_comes_to_wait_for_goes_before_those_that_came_earlier() 
     within_reason(|| {
         let (session, main) = session_of(1);
         let (queue, log) = (SerialQueue::new(), Log::default());
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let first = TestUnit::new("first", exported(&session, &["first"]), {
-            let (started, go_on) = (started.clone(), go_on.clone());
-            move |responsibility| {
-                started.open();
-                go_on.wait();
-                finish(responsibility);
-            }
+        let halt = Halt::default();
+        let here = halt.clone();
+        let first = TestUnit::new("first", exported(&session, &["first"]), move |responsibility| {
+            here.stop();
+            finish(responsibility);
         });
         main.define(first.in_queue(&queue).boxed()).unwrap();
         let mut answers = vec![look_up_later(&session, request(&main, &["first"]))];
-        started.wait();
+        halt.reached();
         for name in ["one", "two", "three"] {
             let runs = log.note(name);
             let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
@@ -287,7 +284,7 @@ fn a_unit_that_somebody_comes_to_wait_for_goes_before_those_that_came_earlier() 
         while queue.waiting() < 4 {
             std::thread::yield_now();
         }
-        go_on.open();
+        halt.let_go();
         waits.join().unwrap().unwrap();
         answers.into_iter().for_each(|answer| drop(answer.recv().unwrap().unwrap()));
         session.close().unwrap();

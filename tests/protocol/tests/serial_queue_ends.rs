@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use protocol_tests::halt::Halt;
 use protocol_tests::kept::{Drops, Log, kept, task, urgent};
 use protocol_tests::*;
 use uruk_core::sync::Latch;
@@ -67,16 +68,10 @@ fn what_waits_when_its_dispatcher_shuts_down_is_run_nevertheless() {
         let (queue, log) = (SerialQueue::new(), Log::default());
         let workers = pool(2);
         let dispatcher: Arc<dyn TaskDispatcher> = workers.clone();
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let opens = {
-            let (started, go_on) = (started.clone(), go_on.clone());
-            task(move || {
-                started.open();
-                go_on.wait();
-            })
-        };
-        queue.dispatch(&dispatcher, opens).unwrap();
-        started.wait();
+        let halt = Halt::default();
+        let here = halt.clone();
+        queue.dispatch(&dispatcher, task(move || here.stop())).unwrap();
+        halt.reached();
         let ran = Arc::new(AtomicUsize::new(0));
         for _ in 0..10_000 {
             let ran = ran.clone();
@@ -92,7 +87,7 @@ fn what_waits_when_its_dispatcher_shuts_down_is_run_nevertheless() {
             while dispatcher.dispatch(task(|| {})).is_ok() {
                 std::thread::yield_now();
             }
-            go_on.open();
+            halt.let_go();
             closes.join().unwrap();
         });
         assert_eq!((ran.load(Ordering::Relaxed), queue.waiting()), (10_000, 0));
@@ -106,15 +101,14 @@ fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
         within_reason(move || {
             let (session, main) = session_of(1);
             let queue = SerialQueue::new();
-            let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+            let halt = Halt::default();
             let ran = Arc::new(AtomicUsize::new(0));
             let answers: Vec<_> = (0..50)
                 .map(|number| {
-                    let (started, go_on, ran) = (started.clone(), go_on.clone(), ran.clone());
+                    let (here, ran) = (halt.clone(), ran.clone());
                     let name = format!("s{number}");
                     let unit = TestUnit::new(&name, exported(&session, &[&name]), move |responsibility| {
-                        started.open();
-                        go_on.wait();
+                        here.stop();
                         ran.fetch_add(1, Ordering::Relaxed);
                         finish(responsibility);
                     });
@@ -122,7 +116,7 @@ fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
                     look_up_later(&session, request(&main, &[&name]))
                 })
                 .collect();
-            started.wait();
+            halt.reached();
             std::thread::scope(|scope| {
                 let closes = scope.spawn(|| session.close_with(shutdown));
                 // It has begun once it refuses definitions.
@@ -132,7 +126,7 @@ fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
                     main.remove(std::slice::from_ref(&late)).unwrap();
                     std::thread::yield_now();
                 }
-                go_on.open();
+                halt.let_go();
                 closes.join().unwrap().unwrap();
             });
             let ended: Vec<_> = answers.iter().map(|answer| answer.recv().unwrap()).collect();

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, mpsc};
 
+use protocol_tests::halt::{Halt, occupy_a_worker};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
@@ -79,22 +80,21 @@ fn what_the_units_in_progress_wait_for_is_still_made() {
         let parked = define_parked(&main, "parked", &["parked"]);
         let (told, answers) = mpsc::channel();
         define_blocking(&main, "waits", "chained", told);
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let (start, wait) = (started.clone(), go_on.clone());
+        let halt = Halt::default();
+        let here = halt.clone();
         let unit = TestUnit::new("chained", exported(&session, &["chained"]), move |responsibility| {
-            start.open();
-            wait.wait();
+            here.stop();
             finish(responsibility);
         });
         main.define(unit.boxed()).unwrap();
         let answer = look_up_later(&session, request(&main, &["waits"]));
-        started.wait();
+        halt.reached();
         let closer = std::thread::spawn({
             let session = session.clone();
             move || session.close()
         });
         until_closing(&session);
-        go_on.open();
+        halt.let_go();
         closer.join().unwrap().unwrap();
         assert!(answers.recv().unwrap().is_ok(), "the unit it waited for was running");
         assert!(answer.recv().unwrap().is_err());
@@ -166,13 +166,7 @@ fn close_from_a_handler_and_from_a_worker_at_once() {
 fn cancelling_starts_nothing_and_fails_what_had_not_started() {
     within_reason(|| {
         let (session, main) = session_of(1);
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let (start, wait) = (started.clone(), go_on.clone());
-        session.dispatch(Task::new("occupies", TaskPriority::Demanded, move || {
-            start.open();
-            wait.wait();
-        }));
-        started.wait();
+        let occupied = occupy_a_worker(&session);
         let unit = TestUnit::new("late", exported(&session, &["late"]), |_| panic!("it starts"));
         main.define(unit.boxed()).unwrap();
         let answer = look_up_later(&session, request(&main, &["late"]));
@@ -181,7 +175,7 @@ fn cancelling_starts_nothing_and_fails_what_had_not_started() {
             move || session.close_with(Shutdown::Cancel)
         });
         until_closing(&session);
-        go_on.open();
+        occupied.let_go();
         closer.join().unwrap().unwrap();
         assert!(matches!(answer.recv().unwrap(), Err(LookupError::Closed)));
     });
@@ -192,21 +186,20 @@ fn cancelling_refuses_lookups_of_running_units_and_waits_for_them() {
     within_reason(|| {
         let (session, main) = session_of(1);
         define_simple(&main, "inner", &["inner"]);
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let (start, wait, looks, dylib) = (started.clone(), go_on.clone(), session.clone(), main.clone());
+        let halt = Halt::default();
+        let (here, looks, dylib) = (halt.clone(), session.clone(), main.clone());
         let (told, answers) = mpsc::channel();
         session.dispatch(Task::new("looks", TaskPriority::Demanded, move || {
-            start.open();
-            wait.wait();
+            here.stop();
             told.send(looks.lookup_symbol(&order(&dylib), &looks.intern("inner"))).unwrap();
         }));
-        started.wait();
+        halt.reached();
         let closer = std::thread::spawn({
             let session = session.clone();
             move || session.close_with(Shutdown::Cancel)
         });
         until_closing(&session);
-        go_on.open();
+        halt.let_go();
         closer.join().unwrap().unwrap();
         assert!(matches!(answers.try_recv().expect("the close waited"), Err(LookupError::Closed)));
     });
@@ -217,17 +210,16 @@ fn cancelling_hurries_a_close_that_drains() {
     within_reason(|| {
         let (session, main) = session_of(2);
         let (told, answers) = mpsc::channel();
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let (start, wait) = (started.clone(), go_on.clone());
+        let halt = Halt::default();
+        let here = halt.clone();
         let slow = TestUnit::new("slow", exported(&session, &["slow"]), move |responsibility| {
-            start.open();
-            wait.wait();
+            here.stop();
             drop(responsibility);
         });
         main.define(slow.boxed()).unwrap();
         define_blocking(&main, "waits", "slow", told);
         let _answer = look_up_later(&session, request(&main, &["waits"]));
-        started.wait();
+        halt.reached();
         let close = |shutdown| {
             let session = session.clone();
             std::thread::spawn(move || session.close_with(shutdown))
@@ -240,7 +232,7 @@ fn cancelling_hurries_a_close_that_drains() {
             matches!(answer, Err(LookupError::Closed)),
             "its wait ends while what it waits for still runs"
         );
-        go_on.open();
+        halt.let_go();
         drains.join().unwrap().unwrap();
         cancels.join().unwrap().unwrap();
     });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use protocol_tests::random::Random;
 use protocol_tests::*;
 use uruk_core::{
-    DefinitionGenerator, DependenceGroup, ExecutionSession, GenerateRequest, JitDylib, LookupRequest,
+    DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupRequest,
     MaterializationResponsibility, SymbolMap, absolute_symbols, shared_error,
 };
 
@@ -63,29 +63,15 @@ fn materialize(responsibility: MaterializationResponsibility, fate: usize, needs
     }
     let definitions = addresses(responsibility.symbols());
     let resolved = match responsibility.notify_resolved(&definitions) {
-        Ok(resolved) => resolved.detach(),
+        Ok(resolved) => resolved,
         Err(refused) => {
             refused.fail();
             return;
         }
     };
-    let finishing = resolved.attach();
-    let session = finishing.session().clone();
     let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
-    let request = request(finishing.dylib(), &needs).until_resolved();
-    let parked = finishing.detach();
-    session.lookup_async(request, move |answer| {
-        let resolved = parked.attach();
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => return resolved.fail(Arc::new(error)),
-        };
-        let symbols = resolved.symbols().keys().cloned().collect();
-        let group = DependenceGroup { symbols, dependencies: answer.dependencies() };
-        if let Err(refused) = resolved.notify_emitted(vec![group]) {
-            refused.fail();
-        }
-    });
+    let needs = request(resolved.dylib(), &needs);
+    emit_depending_on(resolved, needs);
 }
 
 struct Tally {

@@ -1,31 +1,23 @@
 //! Work that everybody has withdrawn from before it starts does not start, and is counted; it can be had again.
 
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
+use protocol_tests::halt::occupy_a_worker;
 use protocol_tests::*;
-use uruk_core::sync::Latch;
-use uruk_core::{LookupError, Task, TaskDispatcher, TaskPriority};
+use uruk_core::{LookupError, TaskDispatcher};
 
 #[test]
 fn units_withdrawn_while_they_are_queued_are_given_back_and_counted() {
     let pool = pool(1);
     let (session, main) = session_on(pool.clone());
-    let [begun, go_on] = [(); 2].map(|()| Arc::new(Latch::new()));
-    session.dispatch(Task::new("occupies the worker", TaskPriority::Demanded, {
-        let (begun, go_on) = (begun.clone(), go_on.clone());
-        move || {
-            begun.open();
-            go_on.wait();
-        }
-    }));
-    begun.wait();
+    let occupied = occupy_a_worker(&session);
     for name in ["a", "b", "c"] {
         define_simple(&main, name, &[name]);
     }
     let wanted = session.lookup_future(request(&main, &["c"]));
     drop(session.lookup_future(request(&main, &["a", "b", "c"])));
     assert_eq!(session.metrics().withdrawn_units, 0, "nothing has had its turn");
-    go_on.open();
+    occupied.let_go();
     while pool.metrics().finished < 4 {
         std::thread::yield_now();
     }
@@ -71,21 +63,13 @@ fn a_failed_lookup_puts_back_what_it_claimed() {
 }
 
 /// ```text
-///  worker:  held by a latch ───────────────────────────▶ │ what is queued
-///  main:    future of `unwanted`, of `wanted`; drop one  │ open the latch
+///  worker:  occupied        ───────────────────────────▶ │ what is queued
+///  main:    future of `unwanted`, of `wanted`; drop one  │ let it go
 /// ```
 #[test]
 fn a_dropped_future_withdraws_work_that_nobody_else_wants_and_that_has_not_started() {
     let (session, main) = session_of(1);
-    let (held, release) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-    session.dispatch(Task::new("holds the worker", TaskPriority::Demanded, {
-        let (held, release) = (held.clone(), release.clone());
-        move || {
-            held.open();
-            release.wait();
-        }
-    }));
-    held.wait();
+    let occupied = occupy_a_worker(&session);
     let (send, ran) = mpsc::channel();
     for name in ["unwanted", "wanted"] {
         let send = send.clone();
@@ -100,7 +84,7 @@ fn a_dropped_future_withdraws_work_that_nobody_else_wants_and_that_has_not_start
     let also = look_up_later(&session, request(&main, &["wanted"]));
     drop(unwanted);
     drop(both);
-    release.open();
+    occupied.let_go();
     assert!(also.recv().unwrap().is_ok(), "somebody else wanted it");
     assert_eq!(ran.try_iter().collect::<Vec<_>>(), ["wanted"]);
     // What was withdrawn is there for whoever asks.
