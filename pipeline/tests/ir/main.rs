@@ -32,6 +32,21 @@ fn parse(source: &str) -> ThreadSafeModule {
 
 const ADD: &str = "define i32 @add(i32 %a, i32 %b) {\n  %sum = add i32 %a, %b\n  ret i32 %sum\n}\n";
 
+/// All kinds of definitions that C has.
+const KINDS: &str = "
+    int data = 1; const int constant = 2; int tentative; static int local; __thread int per_thread;
+    void function(void) {} static void hidden_away(void) { local++; }
+    __attribute__((weak)) void yielding(void) {}
+    __attribute__((visibility(\"hidden\"))) int hidden = 3;
+    __attribute__((visibility(\"protected\"))) int protected = 4;
+    static void *choose(void) { return (void *)hidden_away; }
+    void chosen(void) __attribute__((ifunc(\"choose\")));
+    void other_name(void) __attribute__((alias(\"function\")));
+    extern int other_data __attribute__((alias(\"data\")));
+    extern int verbatim __asm__(\"verbatim name\"); int verbatim = 5;
+    extern int needed; int *use(void) { return &needed; }
+    __asm__(\".globl bare\\n.type bare,@function\\n.text\\nbare: ret\\n.weak maybe\\nmaybe: ret\\nquiet: ret\\n\");";
+
 /// Compiles `source` to bitcode with clang 22.
 fn bitcode(scratch: &Scratch, name: &str, source: &str, arguments: &[&str]) -> ObjectBuffer {
     let compiler = if name.ends_with(".cpp") { "clang++-22" } else { "clang-22" };

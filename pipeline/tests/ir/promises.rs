@@ -4,7 +4,7 @@ use uruk_core::SymbolFlags;
 use uruk_pipeline::ir::{ModuleInterface, OptimizationPipeline, ThreadSafeModule};
 use uruk_pipeline::object::ObjectBuffer;
 
-use super::{Symbols, bitcode, compiler, defined, parse, target, text};
+use super::{KINDS, Symbols, bitcode, compiler, defined, parse, target};
 use crate::support::Scratch;
 
 /// The symbols of a module as its IR promises them and as its object defines them, by name.
@@ -20,20 +20,6 @@ fn interface_and_object(source: &ObjectBuffer) -> (Symbols, Symbols) {
     let object = compiler(OptimizationPipeline::none()).compile(module).expect("compiles");
     (promised, defined(&object))
 }
-
-const KINDS: &str = "
-    int data = 1; const int constant = 2; int tentative; static int local; __thread int per_thread;
-    void function(void) {} static void hidden_away(void) { local++; }
-    __attribute__((weak)) void yielding(void) {}
-    __attribute__((visibility(\"hidden\"))) int hidden = 3;
-    __attribute__((visibility(\"protected\"))) int protected = 4;
-    static void *choose(void) { return (void *)hidden_away; }
-    void chosen(void) __attribute__((ifunc(\"choose\")));
-    void other_name(void) __attribute__((alias(\"function\")));
-    extern int other_data __attribute__((alias(\"data\")));
-    extern int verbatim __asm__(\"verbatim name\"); int verbatim = 5;
-    extern int needed; int *use(void) { return &needed; }
-    __asm__(\".globl bare\\n.type bare,@function\\n.text\\nbare: ret\\n.weak maybe\\nmaybe: ret\\nquiet: ret\\n\");";
 
 #[test]
 fn what_a_c_module_promises_is_what_its_object_defines() {
@@ -133,7 +119,7 @@ fn what_a_rust_module_promises_is_defined_by_its_object() {
     let source = scratch.write("lib.rs", RUST);
     for level in ["0", "2"] {
         let output = scratch.path("lib.bc");
-        support::run(
+        crate::support::run(
             std::process::Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
                 .args(["--crate-type=lib", "--edition=2024", "--emit=llvm-bc", "-Ccodegen-units=1"])
                 .arg(format!("-Copt-level={level}"))
@@ -141,7 +127,7 @@ fn what_a_rust_module_promises_is_defined_by_its_object() {
                 .arg(&output)
                 .arg(&source),
         );
-        let (promised, defined) = interface_and_object(&support::open(&output));
+        let (promised, defined) = interface_and_object(&crate::support::open(&output));
         for name in ["entry", "from_rust_assembly"] {
             let flags = promised.iter().find(|symbol| symbol.0 == name).map(|symbol| symbol.1);
             assert_eq!(flags, Some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE), "{name}");

@@ -6,7 +6,7 @@ use uruk_pipeline::ir::{
 };
 use uruk_pipeline::object::ObjectBuffer;
 
-use super::{ADD, bitcode, compiler, parse, target, text};
+use super::{ADD, KINDS, bitcode, compiler, parse, target, text};
 use crate::support::Scratch;
 
 #[test]
