@@ -117,7 +117,8 @@ impl JitBuilder {
         self
     }
 
-    /// Called for every state a symbol goes through. It must not call back into the session.
+    /// Called for every state a symbol goes through: without a lock, so that it may use the session, on any thread, possibly on
+    /// several at once.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Fn(&SessionEvent) + Send + Sync>) -> Self {
         self.observer = Some(observer);

@@ -80,7 +80,7 @@ impl Jit {
         }
     }
 
-    /// Adds a module of LLVM IR from memory: bitcode or text, named by the buffer.
+    /// Adds a module of LLVM IR from memory: bitcode or text, named by the buffer. It is compiled when something of it is wanted.
     ///
     /// # Errors
     /// [`JitError::Compile`] if it cannot be read, [`JitError::Define`] if its symbols are refused.
@@ -121,7 +121,10 @@ impl Jit {
         self.files.add_module(&self.main, module)
     }
 
-    /// Adds a relocatable object.
+    /// Adds a relocatable object. It is linked when something of it is wanted.
+    ///
+    /// # Cost
+    /// Its symbol table is read. The contents stay where they are, shared with `object`.
     ///
     /// # Errors
     /// [`JitError::Object`] if it is broken or for another machine, [`JitError::Define`] if its symbols are
@@ -157,6 +160,9 @@ impl Jit {
     }
 
     /// Looks up `symbol`, compiling and linking what it needs.
+    ///
+    /// # Concurrency
+    /// Callable from any thread; blocks until the symbol is Ready. Without compile threads all of it happens on this one.
     ///
     /// # Errors
     /// [`JitError::Lookup`], which names what is missing or failed, and why.
@@ -227,7 +233,10 @@ impl Jit {
         &self.files.process
     }
 
-    /// How much memory the linked code takes.
+    /// How much memory the linked code takes, in bytes by kind.
+    ///
+    /// # Cost
+    /// A system call for each 64 MiB that is mapped, to learn what of it is resident; whoever allocates memory for code waits for it.
     pub fn memory_usage(&self) -> MemoryUsage {
         self.memory.usage()
     }

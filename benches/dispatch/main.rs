@@ -19,6 +19,9 @@ mod idle;
 mod measure;
 mod pools;
 
+#[path = "../measuring/mod.rs"]
+mod measuring;
+
 use std::process::ExitCode;
 
 use regex::Regex;

@@ -1,42 +1,15 @@
 //! Repetitions of two things in turn, and how their figures are told.
 
 use std::fmt::Write as _;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::Case;
-
-/// How much is measured.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scale {
-    Small,
-    Full,
-}
+use crate::measuring::median;
+pub(crate) use crate::measuring::{Scale, processor_time};
 
 impl Scale {
-    pub(crate) fn pick<T>(self, small: T, full: T) -> T {
-        match self {
-            Self::Small => small,
-            Self::Full => full,
-        }
-    }
-
     pub(crate) fn repetitions(self) -> usize {
         self.pick(5, 15)
-    }
-}
-
-impl FromStr for Scale {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "small" => Ok(Self::Small),
-            "full" => Ok(Self::Full),
-            _ => Err(format!("--scale {text}: choose small or full")),
-        }
     }
 }
 
@@ -209,16 +182,9 @@ struct Summary {
 
 impl Summary {
     fn of(values: &[f64]) -> Self {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
-        let half = sorted.len() / 2;
-        let median = if sorted.len().is_multiple_of(2) {
-            f64::midpoint(at(half.wrapping_sub(1)), at(half))
-        } else {
-            at(half)
-        };
-        Self { least: at(0), median, most: at(sorted.len().wrapping_sub(1)) }
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Self { least, median: median(values.to_vec()), most }
     }
 }
 
@@ -243,10 +209,4 @@ pub(crate) fn print_table(rows: &[[String; 8]]) {
             row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         println!("{}", cells.join("  ").trim_end());
     }
-}
-
-/// Processor time of this process.
-pub(crate) fn processor_time() -> Duration {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }

@@ -33,6 +33,21 @@ pub(crate) fn module(number: usize, modules: usize) -> String {
     text
 }
 
+/// The text of the module of one function that calls the one of `(number - 1) / 2`.
+pub(crate) fn small(number: usize) -> String {
+    let mut text = format!("; ModuleID = 's{number:04}'\nsource_filename = \"s{number:04}\"\n{TARGET}\n");
+    text += &format!("define i64 @s{number}(i64 %x) {{\n  %a = mul i64 %x, {}\n", 2 * number + 3);
+    match number.checked_sub(1) {
+        None => text += "  ret i64 %a\n}\n",
+        Some(before) => {
+            let callee = before / 2;
+            text += &format!("  %r = call i64 @s{callee}(i64 %a)\n  %b = add i64 %r, {number}\n");
+            text += &format!("  ret i64 %b\n}}\n\ndeclare i64 @s{callee}(i64)\n");
+        }
+    }
+    text
+}
+
 const TARGET: &str =
     "target datalayout = \"e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128\"
 target triple = \"x86_64-unknown-linux-gnu\"

@@ -2,32 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::str::FromStr;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Latch, thread};
 
-/// How much is measured.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scale {
-    Small,
-    Full,
-}
+use crate::measuring::processor_time;
+pub(crate) use crate::measuring::{Scale, median};
 
 impl Scale {
     pub(crate) fn name(self) -> &'static str {
         self.pick("small", "full")
-    }
-
-    /// One of the two, by scale.
-    pub(crate) fn pick<T>(self, small: T, full: T) -> T {
-        match self {
-            Self::Small => small,
-            Self::Full => full,
-        }
     }
 
     /// The scale of a part of a point.
@@ -41,23 +26,11 @@ impl Scale {
     }
 }
 
-impl FromStr for Scale {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "small" => Ok(Self::Small),
-            "full" => Ok(Self::Full),
-            _ => Err(format!("--scale {text}: choose small or full")),
-        }
-    }
-}
-
 /// One repetition: the timed region, and what else was noticed.
 #[derive(Default)]
 pub(crate) struct Sample {
     pub(crate) wall: Duration,
-    cpu: Duration,
+    pub(crate) cpu: Duration,
     /// Its times are not to be counted.
     untimed: bool,
     extras: BTreeMap<&'static str, f64>,
@@ -73,6 +46,18 @@ impl Sample {
         if let (Some(mine), Some(&others)) = (self.extras.get_mut(name), other.extras.get(name)) {
             *mine = mine.min(others);
         }
+    }
+
+    /// One that was timed elsewhere.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn of(wall: Duration, cpu: Duration) -> Self {
+        Self { wall, cpu, ..Self::default() }
+    }
+
+    /// A figure that was noticed; zero if it was not.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn figure(&self, name: &'static str) -> f64 {
+        self.extras.get(name).copied().unwrap_or(0.0)
     }
 
     /// The same without its times.
@@ -92,11 +77,11 @@ impl Sample {
 
     /// Times `region`; several regions add up.
     pub(crate) fn time<R>(&mut self, region: impl FnOnce() -> R) -> R {
-        let cpu = cpu_time();
+        let cpu = processor_time();
         let begun = Instant::now();
         let result = region();
         self.wall += begun.elapsed();
-        self.cpu += cpu_time() - cpu;
+        self.cpu += processor_time() - cpu;
         result
     }
 }
@@ -123,7 +108,7 @@ pub(crate) fn on_threads<S: Send>(states: &mut [S], run: impl Fn(usize, &mut S) 
     let threads = states.len();
     let arrived = AtomicUsize::new(0);
     let barrier = Latch::new();
-    let cpu = cpu_time();
+    let cpu = processor_time();
     let times: Vec<(Instant, Instant)> = thread::scope(|scope| {
         let (run, arrived, barrier) = (&run, &arrived, &barrier);
         let start = |(index, state)| {
@@ -141,7 +126,7 @@ pub(crate) fn on_threads<S: Send>(states: &mut [S], run: impl Fn(usize, &mut S) 
         let running: Vec<_> = states.iter_mut().enumerate().map(start).collect();
         running.into_iter().map(|thread| thread.join().expect("a measured thread panicked")).collect()
     });
-    let cpu = cpu_time() - cpu;
+    let cpu = processor_time() - cpu;
     let begun = times.iter().map(|(begun, _)| *begun).min();
     let ended = times.iter().map(|(_, ended)| *ended).max();
     let wall = begun.zip(ended).map_or(Duration::ZERO, |(begun, ended)| ended - begun);
@@ -223,28 +208,6 @@ fn status(field: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     kib.unwrap_or(0.0) * 1024.0
-}
-
-/// Processor time of this process; zero under valgrind, which hides the page from which the clock is read: looking for
-/// it there is a fault.
-fn cpu_time() -> Duration {
-    static HAS_CLOCK: OnceLock<bool> = OnceLock::new();
-    let maps = || std::fs::read_to_string("/proc/self/maps");
-    if !HAS_CLOCK.get_or_init(|| maps().is_ok_and(|maps| maps.contains("[vdso]"))) {
-        return Duration::ZERO;
-    }
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        even if even % 2 == 0 => f64::midpoint(values[half - 1], values[half]),
-        _ => values[half],
-    }
 }
 
 /// The generator of names and shapes: small, and the same everywhere.

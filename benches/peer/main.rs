@@ -28,6 +28,8 @@ mod generate;
 mod graph;
 mod harness;
 mod intern;
+#[cfg(feature = "llvm")]
+mod linking;
 mod materialize;
 #[cfg(feature = "llvm")]
 mod modules;
@@ -36,7 +38,12 @@ mod parked;
 mod parts;
 mod point;
 mod ready;
+#[cfg(feature = "llvm")]
+mod startup;
 mod support;
+
+#[path = "../measuring/mod.rs"]
+mod measuring;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -44,6 +51,8 @@ use std::process::ExitCode;
 use regex::Regex;
 
 use harness::Scale;
+#[cfg(feature = "llvm")]
+use modules::Level;
 use point::{Inputs, Point};
 
 const USAGE: &str = "usage: cargo bench --bench peer -- [--case REGEX] [--scale small|full] [--data DIR] [--modules DIR] [--no-fork] [--list]";
@@ -56,6 +65,9 @@ struct Options {
     in_process: bool,
     /// The one point to run here: how a process asks for another.
     point: Option<usize>,
+    /// The level of the one start to time here.
+    #[cfg(feature = "llvm")]
+    start: Option<Level>,
 }
 
 fn main() -> ExitCode {
@@ -73,8 +85,15 @@ fn main() -> ExitCode {
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let all = Regex::new("").map_err(|error| error.to_string())?;
-    let mut options =
-        Options { case: all, inputs: Inputs::default(), list: false, in_process: false, point: None };
+    let mut options = Options {
+        case: all,
+        inputs: Inputs::default(),
+        list: false,
+        in_process: false,
+        point: None,
+        #[cfg(feature = "llvm")]
+        start: None,
+    };
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value"));
         match argument.as_str() {
@@ -85,6 +104,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
             "--no-fork" => options.in_process = true,
             "--list" => options.list = true,
             "--point" => options.point = Some(value()?.parse().map_err(|error| format!("--point: {error}"))?),
+            // How a process asks for another that has done nothing before.
+            #[cfg(feature = "llvm")]
+            "--start" => {
+                let level = value()?;
+                options.start =
+                    Some(Level::named(&level).ok_or_else(|| format!("--start {level}: O0 or O2"))?);
+            }
             // What cargo says to every bench.
             "--bench" => {}
             _ => return Err(format!("{argument}: no such option")),
@@ -104,11 +130,19 @@ fn points(inputs: &Inputs) -> Vec<Point> {
     points.extend(materialize::contended_points(scale));
     points.extend(definitions::tracker_points(scale));
     #[cfg(feature = "llvm")]
-    points.extend(end_to_end::points(inputs));
+    {
+        points.extend(end_to_end::points(inputs));
+        points.extend(linking::points(inputs));
+        points.extend(startup::points(inputs));
+    }
     points
 }
 
 fn run(options: &Options) {
+    #[cfg(feature = "llvm")]
+    if let Some(level) = options.start {
+        return startup::tell(level);
+    }
     let points = points(&options.inputs);
     if let Some(index) = options.point {
         if let Some(point) = points.get(index) {
@@ -118,7 +152,7 @@ fn run(options: &Options) {
     }
     if options.list {
         println!(
-            "# The core's cases, and those that compile modules if built with LLVM; not yet those that link objects."
+            "# Those of the peer's that compile, link or start are there if built with LLVM. There is no cache of objects to warm yet, and no stub to be lazy."
         );
     }
     let mut growth = Growth::default();

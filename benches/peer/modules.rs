@@ -94,6 +94,16 @@ impl Level {
         }
     }
 
+    /// As options say it.
+    pub(crate) fn name(self) -> &'static str {
+        self.label().trim_start_matches(':')
+    }
+
+    /// The level of that name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::O0, Self::O2].into_iter().find(|level| level.name() == name)
+    }
+
     /// As lines say it.
     pub(crate) fn json(self) -> String {
         format!("\"{}\"", self.optimization())

@@ -54,8 +54,15 @@ impl JitDylib {
     /// A strong definition overrides a weak or common one nobody has searched yet; a weak or common one
     /// yields to any that exists.
     ///
+    /// # Concurrency
+    /// Callable from any thread, task and handler. The platform, if there is one, is told first, without a lock.
+    ///
     /// # Errors
-    /// [`DefineError::Duplicate`] if a strong symbol exists, or a searched one: nothing is defined then.
+    /// [`DefineError::Duplicate`] if a strong symbol exists, or a searched one. [`DefineError::DylibRemoved`],
+    /// [`DefineError::Closed`], and [`DefineError::Platform`] if that objects. Nothing is defined then, and the unit has been dropped.
+    ///
+    /// # Cost
+    /// Linear in the symbols, during one hold of the session's lock.
     ///
     /// Source: ORC `JITDylib::define`.
     pub fn define(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), DefineError> {
@@ -65,7 +72,8 @@ impl JitDylib {
     /// Like [`JitDylib::define`]; the symbols and their resources are removed with `tracker`.
     ///
     /// # Errors
-    /// Also if `tracker` is defunct or belongs to another dylib.
+    /// Those of [`JitDylib::define`]; [`DefineError::TrackerDefunct`], and [`DefineError::ForeignTracker`] if `tracker` is of
+    /// another dylib.
     pub fn define_with_tracker(
         &self,
         unit: Box<dyn MaterializationUnit>,
@@ -163,15 +171,19 @@ impl JitDylib {
     /// What each of `names` is, without materializing anything; undefined names are left out.
     ///
     /// Generators are not asked.
+    ///
+    /// # Cost
+    /// One transaction, linear in the names.
     pub fn flags(&self, names: impl IntoIterator<Item = SymbolName>) -> Vec<(SymbolName, SymbolFlags)> {
         let names: Vec<_> = names.into_iter().collect();
         self.session.transact(|state, _| state.flags(self.id, names))
     }
 
-    /// Removes definitions by name: all of them, or none.
+    /// Removes definitions by name: all of them, or none. Symbols that wait for a removed one, which was not Ready yet, fail.
     ///
     /// # Errors
-    /// If one is not defined, or is being materialized.
+    /// [`RemoveError::NotFound`] if one is not defined, [`RemoveError::InUse`] if one is being materialized: remove its tracker
+    /// instead. [`RemoveError::DylibRemoved`].
     ///
     /// Source: ORC `JITDylib::remove`.
     pub fn remove(&self, names: &[SymbolName]) -> Result<(), RemoveError> {
@@ -182,7 +194,7 @@ impl JitDylib {
     /// Removes every tracker's symbols and resources, newest tracker first. The dylib stays usable.
     ///
     /// # Errors
-    /// [`RemoveError::Resources`] joins what the resources said.
+    /// [`RemoveError::Resources`] joins what the resources said; symbols and resources are gone all the same.
     ///
     /// Source: ORC `JITDylib::clear`.
     pub fn clear(&self) -> Result<(), RemoveError> {

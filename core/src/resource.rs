@@ -95,6 +95,10 @@ impl ResourceTracker {
     /// # Errors
     /// [`RemoveError::Resources`] joins what the resources said; symbols and resources are gone all the same.
     ///
+    /// # Cost
+    /// Linear in the symbols; more than a few go in slices, between which others have the session's lock. Nobody finds any of them
+    /// meanwhile.
+    ///
     /// Source: ORC `ResourceTracker::remove`.
     pub fn remove(&self) -> Result<(), RemoveError> {
         let remove = |state: &mut SessionState<Live>, effects: &mut _| {
@@ -108,7 +112,7 @@ impl ResourceTracker {
     /// Moves the tracker's symbols and resources to `destination`; this tracker is defunct afterwards.
     ///
     /// # Errors
-    /// If either is defunct or they belong to different dylibs.
+    /// [`TrackerError::Defunct`] if either is, [`TrackerError::Foreign`] if they belong to different dylibs.
     ///
     /// # Cost
     /// Linear in the symbols moved.

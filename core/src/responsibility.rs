@@ -80,6 +80,11 @@ impl MaterializationResponsibility {
     }
 
     /// The symbols anybody waits for or depends on at this moment.
+    ///
+    /// # Cost
+    /// One transaction, linear in the symbols covered.
+    ///
+    /// Source: ORC `MaterializationResponsibility::getRequestedSymbols`.
     pub fn requested_symbols(&self) -> Vec<SymbolName> {
         self.duty.session().transact(|state, _| state.requested(self.duty.claim))
     }
@@ -89,7 +94,8 @@ impl MaterializationResponsibility {
     /// Weak symbols that another unit already defines are left out.
     ///
     /// # Errors
-    /// [`DefineError::Duplicate`] for a strong symbol that exists; nothing was taken on then.
+    /// [`DefineError::Duplicate`] for a strong symbol that exists, [`DefineError::TrackerDefunct`] if the symbols were removed;
+    /// nothing was taken on then.
     ///
     /// Source: ORC `MaterializationResponsibility::defineMaterializing`.
     pub fn define_materializing(&mut self, symbols: SymbolFlagsMap) -> Result<SymbolFlagsMap, DefineError> {
@@ -103,8 +109,9 @@ impl MaterializationResponsibility {
     /// Puts the symbols back as `unit`, to be materialized when somebody asks: at once if somebody has.
     ///
     /// # Errors
-    /// Unless `unit` provides exactly the symbols of this responsibility, with their flags (but for weak and common);
-    /// `unit` has been dropped then.
+    /// Unless `unit` provides exactly the symbols of this responsibility ([`DefineError::NotCovered`]), with their flags but for weak
+    /// and common ([`DefineError::Flags`]); [`DefineError::TrackerDefunct`] if the symbols were removed. The responsibility comes back
+    /// inside [`Refused`]; `unit` has been dropped then.
     ///
     /// Source: ORC `MaterializationResponsibility::replace`.
     #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
@@ -131,7 +138,11 @@ impl MaterializationResponsibility {
     /// Splits off the duty for `names`.
     ///
     /// # Errors
-    /// If this responsibility does not cover one of them; nothing was split off then.
+    /// [`DelegateError::NotCovered`] if this responsibility does not cover one of them, [`DelegateError::TrackerDefunct`] if the
+    /// symbols were removed; nothing was split off then.
+    ///
+    /// # Cost
+    /// Linear in `names`, however many symbols are left: a unit may be taken apart symbol by symbol.
     ///
     /// Source: ORC `MaterializationResponsibility::delegate`.
     pub fn delegate(&mut self, names: impl IntoIterator<Item = SymbolName>) -> Result<Self, DelegateError> {
@@ -144,7 +155,12 @@ impl MaterializationResponsibility {
     /// Lookups that asked for `Resolved` are answered; the symbols are not safe to run yet.
     ///
     /// # Errors
-    /// The responsibility comes back unchanged inside [`Refused`].
+    /// [`ResolveError::Missing`] and [`ResolveError::Unexpected`] addresses; [`ResolveError::Flags`] for a symbol that is not what its
+    /// unit promised; [`ResolveError::TrackerDefunct`] if the symbols were removed. The responsibility comes back unchanged inside
+    /// [`Refused`].
+    ///
+    /// # Cost
+    /// Linear in the symbols, during one hold of the session's lock.
     ///
     /// Source: ORC `MaterializationResponsibility::notifyResolved`.
     #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
@@ -174,8 +190,13 @@ impl ResolvedResponsibility {
     /// on, directly or not, has been emitted. Dependencies nobody has searched are claimed now.
     ///
     /// # Errors
-    /// A dependency that has failed or is gone refuses the whole emission; the responsibility comes back
-    /// unchanged inside [`Refused`].
+    /// A dependency that has failed ([`EmitError::DependencyFailed`]) or is gone ([`EmitError::DependencyRemoved`]) refuses the whole
+    /// emission. So do [`EmitError::ForeignDependency`], [`EmitError::Unexpected`] for groups that name what is not covered, or a symbol
+    /// twice, and [`EmitError::TrackerDefunct`]. The responsibility comes back unchanged inside [`Refused`].
+    ///
+    /// # Cost
+    /// Linear in the symbols and their dependencies, during one hold of the session's lock. What becomes Ready through it does so
+    /// in slices of about a thousand steps.
     ///
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
     #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
@@ -257,7 +278,8 @@ macro_rules! common_methods {
                 self.duty.fail(FailureCause::Unit(error));
             }
 
-            /// Lets the responsibility leave this thread.
+            /// Lets the responsibility leave this thread, which no longer counts as at work on it: who waits for the symbols while nobody
+            /// has taken it up waits for an unknown, never in a certain deadlock.
             pub fn detach(self) -> Detached<Self> {
                 let mut duty = self.duty;
                 duty.give_back();

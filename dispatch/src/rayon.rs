@@ -36,7 +36,7 @@
 //! of the board that lifts one calls for what may start then.
 //!
 //! One lock and one condition variable guard all of it, and every decision is a function of `board.rs` on `&mut`: there
-//! is no order of memory to model. `dispatch/tests/rayon.rs` has the scenarios and hammers it.
+//! is no order of memory to model. `dispatch/tests/rayon/` has the scenarios and hammers it.
 
 mod board;
 mod builder;

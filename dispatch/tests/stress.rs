@@ -4,35 +4,22 @@
 //! prints its seed if it fails; URUK_STRESS_SEED repeats it, as far as the scheduler does.
 #![cfg(not(uruk_loom))]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch, thread};
 use uruk_core::{Task, TaskDispatcher, TaskPriority};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
+#[path = "support/hammer.rs"]
+pub mod hammer;
+#[path = "support/random.rs"]
+pub mod random;
+
+use hammer::{hammer, stress_length};
+use random::Random;
+
 type Pool = Arc<WorkStealingTaskDispatcher>;
-
-/// A small generator whose whole state is its seed (splitmix64).
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn split(&mut self) -> Self {
-        Self(self.next())
-    }
-}
 
 /// How often tasks were dispatched, and how often they ended, in whatever way.
 #[derive(Default)]
@@ -104,7 +91,7 @@ impl Drop for OpenOnDrop {
 
 fn round(seed: u64) {
     let mut random = Random(seed);
-    let workers = 1 + random.below(4) as usize;
+    let workers = 1 + random.below(4);
     let builder = WorkStealingTaskDispatcher::builder().workers(workers).stack_size_bytes(256 << 10);
     let pool: Pool = Arc::new(builder.build().expect("a small pool"));
     let tally = Arc::new(Tally::default());
@@ -142,12 +129,7 @@ fn round(seed: u64) {
     );
 }
 
-fn hammer(limit: Duration) {
-    let seed =
-        |name| std::env::var(name).ok().map(|seed: String| seed.parse::<u64>().expect("a seed is a number"));
-    if let Some(seed) = seed("URUK_STRESS_SEED") {
-        return round(seed);
-    }
+fn hammer_quietly(limit: Duration) {
     // Panics of tasks are part of the exercise; thousands of messages are not.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -155,25 +137,16 @@ fn hammer(limit: Duration) {
             report(info);
         }
     }));
-    let begun = Instant::now();
-    for seed in 0.. {
-        if begun.elapsed() > limit {
-            break;
-        }
-        if let Err(panic) = thread::spawn(move || round(seed)).join() {
-            panic!("URUK_STRESS_SEED={seed}: {panic:?}");
-        }
-    }
+    hammer(limit, round);
 }
 
 #[test]
 fn a_second_of_everything_at_once() {
-    hammer(Duration::from_secs(1));
+    hammer_quietly(Duration::from_secs(1));
 }
 
 #[test]
 #[ignore = "as long as URUK_STRESS_SECONDS says; run by `make stress`"]
 fn stress_everything_at_once() {
-    let seconds = std::env::var("URUK_STRESS_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    hammer(Duration::from_secs(seconds.unwrap_or(60)));
+    hammer_quietly(stress_length());
 }

@@ -42,6 +42,16 @@ impl Stage {
         Self::of(ExecutionSession::builder().dispatcher(dispatcher).build())
     }
 
+    /// A stage whose tasks wait in a queue until threads of the model take them, the queue, and a counted unit's one symbol.
+    pub fn queued<Q: TaskDispatcher + Default + 'static>() -> (Arc<Self>, Arc<Q>, SymbolName, Arc<AtomicUsize>)
+    {
+        let queue = Arc::new(Q::default());
+        let stage = Self::on(queue.clone());
+        let name = stage.session.intern("name");
+        let started = stage.define_counted(&[&name]);
+        (stage, queue, name, started)
+    }
+
     /// A stage for a session that was built for its model.
     pub fn of(session: ExecutionSession) -> Arc<Self> {
         let dylib = session.create_jit_dylib("main").expect("the first dylib");
@@ -60,6 +70,18 @@ impl Stage {
         materialize: impl FnOnce(MaterializationResponsibility) + Send + 'static,
     ) {
         self.dylib.define(unit(symbols, materialize)).expect("names are new");
+    }
+
+    /// Defines a unit of `symbols` that finishes at once and counts how often it starts.
+    pub fn define_counted(&self, symbols: &[&SymbolName]) -> Arc<AtomicUsize> {
+        let started = Arc::new(AtomicUsize::new(0));
+        let counts = started.clone();
+        self.define(symbols, move |responsibility| {
+            // Relaxed: read by threads that the session has told of what follows, or that have joined this one.
+            counts.fetch_add(1, Ordering::Relaxed);
+            resolve_and_emit(responsibility);
+        });
+        started
     }
 
     /// Defines a unit and starts it: its responsibility comes here, to be finished on any thread. Nobody waits yet.

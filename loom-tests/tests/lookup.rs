@@ -21,30 +21,23 @@
 //! | `lookup::wakes_before_it_answers`: the latch opens before the answer is stored | `core/src/query.rs` | `two_lookups_of_one_unit_materialize_it_once` |
 #![cfg(uruk_loom)]
 
-use loom_tests::stage::{Stage, definition, model, resolve_and_emit};
-use uruk_core::sync::atomic::{AtomicUsize, Ordering};
-use uruk_core::sync::{Arc, thread};
+use loom_tests::stage::{Stage, definition, model};
+use uruk_core::sync::atomic::Ordering;
+use uruk_core::sync::thread;
 
 #[test]
 fn two_lookups_of_one_unit_materialize_it_once() {
     model(|| {
         let stage = Stage::new();
         let (first, second) = (stage.session.intern("first"), stage.session.intern("second"));
-        let started = Arc::new(AtomicUsize::new(0));
-        stage.define(&[&first, &second], {
-            let started = started.clone();
-            move |responsibility| {
-                // Relaxed: read after both threads have been told of the end.
-                started.fetch_add(1, Ordering::Relaxed);
-                resolve_and_emit(responsibility);
-            }
-        });
+        let started = stage.define_counted(&[&first, &second]);
         let other = thread::spawn({
             let (stage, second) = (stage.clone(), second.clone());
             move || stage.lookup(&second)
         });
         assert_eq!(stage.lookup(&first).expect("found"), definition());
         assert_eq!(other.join().expect("no panic").expect("found"), definition());
+        // Relaxed: both threads have been told of the end.
         assert_eq!(started.load(Ordering::Relaxed), 1);
     });
 }

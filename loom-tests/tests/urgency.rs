@@ -65,6 +65,13 @@ impl Levels {
         }
     }
 
+    /// Runs demanded tasks until the queue is closed.
+    fn run_demanded(&self) {
+        while let Some(task) = self.next_demanded() {
+            task.run();
+        }
+    }
+
     /// The next of the other tasks, if there is one.
     fn next_other(&self) -> Option<Task> {
         self.state.lock().others.pop_front()
@@ -100,37 +107,16 @@ impl TaskDispatcher for Levels {
     }
 }
 
-/// A stage whose tasks wait in a queue, and a unit that counts how often it starts.
-fn staged() -> (Arc<Stage>, Arc<Levels>, SymbolName, Arc<AtomicUsize>) {
-    let queue = Arc::new(Levels::default());
-    let stage = Stage::on(queue.clone());
-    let name = stage.session.intern("name");
-    let started = Arc::new(AtomicUsize::new(0));
-    stage.define(&[&name], {
-        let started = started.clone();
-        move |responsibility| {
-            // Relaxed: read by threads that the session has told of what follows, or that have joined this one.
-            started.fetch_add(1, Ordering::Relaxed);
-            resolve_and_emit(responsibility);
-        }
-    });
-    (stage, queue, name, started)
-}
-
 /// ```text
 ///  asker: claims it as idle ─ dispatches its ticket      another: blocks in a lookup      worker: demanded tasks
 /// ```
 #[test]
 fn a_raised_unit_is_started_by_who_takes_demanded_tasks_alone() {
     model_within(PREEMPTIONS_MAX, || {
-        let (stage, queue, name, started) = staged();
+        let (stage, queue, name, started) = Stage::queued::<Levels>();
         let worker = thread::spawn({
             let queue = queue.clone();
-            move || {
-                while let Some(task) = queue.next_demanded() {
-                    task.run();
-                }
-            }
+            move || queue.run_demanded()
         });
         let asker = thread::spawn({
             let (stage, name) = (stage.clone(), name.clone());
@@ -151,7 +137,7 @@ fn a_raised_unit_is_started_by_who_takes_demanded_tasks_alone() {
 #[test]
 fn whichever_ticket_comes_first_starts_the_unit() {
     model_within(PREEMPTIONS_MAX, || {
-        let (stage, queue, name, started) = staged();
+        let (stage, queue, name, started) = Stage::queued::<Levels>();
         let low = stage.session.lookup_future(stage.request(&name).at(TaskPriority::Idle));
         let worker = thread::spawn({
             let queue = queue.clone();
@@ -172,7 +158,7 @@ fn whichever_ticket_comes_first_starts_the_unit() {
 #[test]
 fn a_lowered_unit_waits_for_its_turn() {
     model_within(PREEMPTIONS_MAX, || {
-        let (stage, queue, name, started) = staged();
+        let (stage, queue, name, started) = Stage::queued::<Levels>();
         let high = stage.session.lookup_future(stage.request(&name).at(TaskPriority::Lazy));
         let low = stage.session.lookup_future(stage.request(&name).at(TaskPriority::Idle));
         let given_up = Arc::new(AtomicUsize::new(0));
@@ -202,7 +188,7 @@ fn a_lowered_unit_waits_for_its_turn() {
 #[test]
 fn a_ticket_that_is_dropped_is_one_of_two() {
     model_within(PREEMPTIONS_MAX, || {
-        let (stage, queue, name, started) = staged();
+        let (stage, queue, name, started) = Stage::queued::<Levels>();
         let low = stage.session.lookup_future(stage.request(&name).at(TaskPriority::Idle));
         let high = stage.session.lookup_future(stage.request(&name).at(TaskPriority::Demanded));
         let idle = queue.next_other().expect("the first ticket");
@@ -256,11 +242,7 @@ fn what_an_emission_comes_to_depend_on_is_raised() {
         });
         let worker = thread::spawn({
             let queue = queue.clone();
-            move || {
-                while let Some(task) = queue.next_demanded() {
-                    task.run();
-                }
-            }
+            move || queue.run_demanded()
         });
         assert_eq!(stage.lookup(&dependant).expect("found"), definition());
         emitter.join().expect("no panic");

@@ -25,10 +25,10 @@
 #![cfg(uruk_loom)]
 
 use loom_tests::queue::Queue;
-use loom_tests::stage::{Stage, definition, model_within, resolve_and_emit};
+use loom_tests::stage::{Stage, definition, model_within};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
-use uruk_core::{LookupSet, SymbolName, TaskDispatcher};
+use uruk_core::{LookupSet, TaskDispatcher};
 
 /// More add nothing but time: a worker that sleeps on the queue takes many steps.
 const PREEMPTIONS_MAX: usize = 3;
@@ -39,7 +39,7 @@ const PREEMPTIONS_MAX: usize = 3;
 #[test]
 fn what_was_given_up_before_it_began_is_put_back() {
     model_within(PREEMPTIONS_MAX, || {
-        let (stage, queue, name, started) = staged();
+        let (stage, queue, name, started) = Stage::queued::<Queue>();
         let given_up = Arc::new(AtomicUsize::new(0));
         let future = stage.session.lookup_future(stage.request(&name));
         let worker = thread::spawn({
@@ -72,7 +72,7 @@ fn what_was_given_up_before_it_began_is_put_back() {
 #[test]
 fn a_lookup_that_comes_while_another_is_given_up_is_answered() {
     model_within(PREEMPTIONS_MAX, || {
-        let (stage, queue, name, started) = staged();
+        let (stage, queue, name, started) = Stage::queued::<Queue>();
         let future = stage.session.lookup_future(stage.request(&name));
         let worker = thread::spawn({
             let queue = queue.clone();
@@ -97,14 +97,7 @@ fn a_unit_that_others_want_is_started() {
         let queue = Arc::new(Queue::default());
         let stage = Stage::on(queue.clone());
         let (first, second) = (stage.session.intern("first"), stage.session.intern("second"));
-        let started = Arc::new(AtomicUsize::new(0));
-        stage.define(&[&first, &second], {
-            let started = started.clone();
-            move |responsibility| {
-                started.fetch_add(1, Ordering::Relaxed);
-                resolve_and_emit(responsibility);
-            }
-        });
+        let started = stage.define_counted(&[&first, &second]);
         let future = stage.session.lookup_future(stage.request(&first));
         let worker = thread::spawn({
             let queue = queue.clone();
@@ -121,22 +114,6 @@ fn a_unit_that_others_want_is_started() {
         worker.join().expect("no panic");
         assert_eq!(started.load(Ordering::Relaxed), 1);
     });
-}
-
-/// A stage whose tasks wait in a queue, and a unit that counts how often it starts.
-fn staged() -> (Arc<Stage>, Arc<Queue>, SymbolName, Arc<AtomicUsize>) {
-    let queue = Arc::new(Queue::default());
-    let stage = Stage::on(queue.clone());
-    let name = stage.session.intern("name");
-    let started = Arc::new(AtomicUsize::new(0));
-    stage.define(&[&name], {
-        let started = started.clone();
-        move |responsibility| {
-            started.fetch_add(1, Ordering::Relaxed);
-            resolve_and_emit(responsibility);
-        }
-    });
-    (stage, queue, name, started)
 }
 
 loom_tests::catches_its_weakenings!();

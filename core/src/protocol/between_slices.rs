@@ -96,6 +96,44 @@ fn a_claim_that_has_delegated_everything_ends_while_its_tracker_goes() {
     assert_eq!(history.state.claims.len(), 0);
 }
 
+/// How many entries of a claim's list are walked over while its symbols are delegated one by one.
+fn walked_over_in_delegations(count: usize) -> usize {
+    let mut history = History::new(1);
+    let (mut effects, pool) = (Effects::default(), crate::SymbolStringPool::new());
+    let further = (1..count).map(|number| pool.intern(&format!("further {number}")));
+    let names: Vec<_> = std::iter::once(history.names[0].clone()).chain(further).collect();
+    let definition = Definition {
+        unit_name: history.unit_name.clone(),
+        symbols: names.iter().map(|name| (name.clone(), crate::SymbolFlags::EXPORTED)).collect(),
+        initializer: None,
+        priority: TaskPriority::Demanded,
+        serial_queue: None,
+        hints: Default::default(),
+        number: None,
+        by_task: false,
+    };
+    history.state.define(history.dylib, None, definition, 0, &mut effects).unwrap();
+    history.look_up(1, true, &mut effects);
+    history.take(effects);
+    let claim = history.claims.remove(0).0.claim;
+    let mut walked_over = 0;
+    for name in &names {
+        let before = history.state.claims[claim].rows.len();
+        history.state.delegate(claim, std::slice::from_ref(name)).expect("nothing was removed");
+        // The list is walked over when what has left it is cleared away.
+        walked_over += if history.state.claims[claim].rows.len() < before { before } else { 0 };
+    }
+    walked_over
+}
+
+#[test]
+fn delegating_symbol_by_symbol_walks_over_each_twice_at_the_most() {
+    for count in [10, 100, 1_000] {
+        let walked_over = walked_over_in_delegations(count);
+        assert!((count..=2 * count).contains(&walked_over), "{count}: {walked_over}");
+    }
+}
+
 /// It was said to be removed, and what depended on it became Ready all the same.
 #[test]
 fn what_the_forest_has_found_ready_was_ready_when_it_is_removed() {

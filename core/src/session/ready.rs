@@ -21,6 +21,9 @@ impl ExecutionSession {
     /// # Errors
     /// [`LookupError::NotFound`] names every missing symbol and the dylibs searched;
     /// [`LookupError::Failed`] carries the chain from the symbol to what broke.
+    /// [`LookupError::Wait`] says why this thread may not wait; [`LookupError::Closed`], [`LookupError::DylibRemoved`] and
+    /// [`LookupError::ForeignDylib`] speak of what is searched, [`LookupError::Generator`] and [`LookupError::AliasCycle`] of what was
+    /// found there.
     /// [`LookupError::WouldDeadlock`] names a cycle of blocked lookups that this one would close. A cycle that leads through
     /// two sessions is not seen, and hangs: no session knows what another waits for.
     ///

@@ -64,7 +64,7 @@ impl<V> NameMap<V> {
         }
     }
 
-    /// See [`NameMap::get`].
+    /// What is known of `name`, to be changed.
     pub fn get_mut(&mut self, name: &SymbolName) -> Option<&mut V> {
         match &mut self.0 {
             Form::One(held, value) if held == name => Some(value),

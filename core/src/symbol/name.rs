@@ -173,6 +173,9 @@ impl SymbolStringPool {
 
     /// Gives the one name that spells `text`, making it if nobody holds it yet.
     ///
+    /// # Concurrency
+    /// Callable from any thread; locks the part of the table that the text belongs to, and nothing else.
+    ///
     /// Source: ORC `SymbolStringPool::intern`.
     pub fn intern(&self, text: &str) -> SymbolName {
         let (place, tag) = place_of(text);

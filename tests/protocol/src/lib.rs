@@ -1,15 +1,33 @@
 //! The symbol protocol seen from outside, without LLVM: what the tests share.
 
 pub mod by_priority;
+pub mod deadlock;
+pub mod halt;
+pub mod kept;
+pub mod on;
+pub mod scene;
+pub mod tracked;
+
+// What the tests of dispatchers have too.
+#[path = "../../../dispatch/tests/support/hammer.rs"]
+pub mod hammer;
+#[path = "../../../dispatch/tests/support/patience.rs"]
+mod patience;
+#[path = "../../../dispatch/tests/support/random.rs"]
+pub mod random;
+
+pub use patience::{within, within_reason};
 
 use std::sync::{Arc, mpsc};
 
 use uruk_core::{
-    DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
-    LookupRequest, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, SearchOrder, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
-    TaskPriority,
+    DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, InPlaceTaskDispatcher,
+    JitDylib, LookupError, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, ResolvedResponsibility, SearchOrder, SerialQueue,
+    SessionError, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName, TaskDispatcher, TaskPriority,
+    absolute_symbols,
 };
+use uruk_dispatch::WorkStealingTaskDispatcher;
 
 type Materialize = Box<dyn FnOnce(MaterializationResponsibility) + Send>;
 type Discard = Box<dyn FnMut(&SymbolName) + Send>;
@@ -131,11 +149,48 @@ pub fn at(address: u64) -> ExecutorSymbolDef {
     ExecutorSymbolDef::new(ExecutorAddr::new(address), EXPORTED)
 }
 
-/// A session with a dylib `main`.
+/// A session in place, with a dylib `main`.
 pub fn session() -> (ExecutionSession, JitDylib) {
     let session = ExecutionSession::new();
     let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
     (session, main)
+}
+
+/// A session whose tasks run where `dispatcher` has them run, with a dylib `main`.
+pub fn session_on(dispatcher: Arc<dyn TaskDispatcher>) -> (ExecutionSession, JitDylib) {
+    let session = ExecutionSession::builder().dispatcher(dispatcher).build();
+    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
+    (session, main)
+}
+
+/// The same, and what the session reports.
+pub fn reporting_session_on(
+    dispatcher: Arc<dyn TaskDispatcher>,
+) -> (ExecutionSession, JitDylib, mpsc::Receiver<String>) {
+    let (send, reports) = mpsc::channel();
+    // The test may have ended.
+    let reporter = Arc::new(move |error: &SessionError| drop(send.send(error.to_string())));
+    let session = ExecutionSession::builder().dispatcher(dispatcher).error_reporter(reporter).build();
+    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
+    (session, main, reports)
+}
+
+/// A work-stealing pool of so many workers.
+pub fn pool(workers: usize) -> Arc<WorkStealingTaskDispatcher> {
+    Arc::new(WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a possible number"))
+}
+
+/// A session on a work-stealing pool of so many workers, or in place where there are none, with a dylib `main`.
+pub fn session_of(workers: usize) -> (ExecutionSession, JitDylib) {
+    session_on(pool_or_place(workers))
+}
+
+/// A work-stealing pool of so many workers; the dispatcher without threads where there are none.
+pub fn pool_or_place(workers: usize) -> Arc<dyn TaskDispatcher> {
+    match workers {
+        0 => Arc::new(InPlaceTaskDispatcher::default()),
+        _ => pool(workers),
+    }
 }
 
 /// Exported flags for each of `names`.
@@ -168,6 +223,12 @@ pub fn addresses(symbols: &SymbolFlagsMap) -> SymbolMap {
         .collect()
 }
 
+/// Gives every symbol its address.
+pub fn resolve(responsibility: MaterializationResponsibility) -> ResolvedResponsibility {
+    let addresses = addresses(responsibility.symbols());
+    responsibility.notify_resolved(&addresses).expect("addresses are as promised")
+}
+
 /// Resolves and emits everything, depending on nothing.
 pub fn finish(responsibility: MaterializationResponsibility) {
     finish_with(responsibility, Vec::new());
@@ -175,9 +236,35 @@ pub fn finish(responsibility: MaterializationResponsibility) {
 
 /// Resolves and emits everything with these dependence groups.
 pub fn finish_with(responsibility: MaterializationResponsibility, groups: Vec<DependenceGroup>) {
-    let addresses = addresses(responsibility.symbols());
-    let resolved = responsibility.notify_resolved(&addresses).expect("addresses are as promised");
-    resolved.notify_emitted(groups).expect("dependencies are possible");
+    resolve(responsibility).notify_emitted(groups).expect("dependencies are possible");
+}
+
+/// A unit of one exported symbol at a known address.
+pub fn absolute(dylib: &JitDylib, name: &str, address: u64) -> Box<dyn MaterializationUnit> {
+    absolute_symbols([(dylib.session().intern(name), at(address))].into_iter().collect())
+}
+
+/// Defines one exported symbol at a known address.
+pub fn define_absolute(dylib: &JitDylib, name: &str, address: u64) {
+    dylib.define(absolute(dylib, name, address)).expect("nothing of the name is defined");
+}
+
+/// Emits everything as depending on what `needs` finds, once that has addresses: what a linker does. Fails with it otherwise.
+pub fn emit_depending_on(resolved: ResolvedResponsibility, needs: LookupRequest) {
+    let session = resolved.session().clone();
+    let resolved = resolved.detach();
+    session.lookup_async(needs.until_resolved(), move |found| {
+        let resolved = resolved.attach();
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return resolved.fail(Arc::new(error)),
+        };
+        let symbols = resolved.symbols().keys().cloned().collect();
+        let group = DependenceGroup { symbols, dependencies: found.dependencies() };
+        if let Err(refused) = resolved.notify_emitted(vec![group]) {
+            refused.fail();
+        }
+    });
 }
 
 /// Defines exported `symbols` whose unit does nothing but finish.
@@ -227,24 +314,4 @@ pub fn waker() -> std::task::Waker {
         fn wake(self: Arc<Self>) {}
     }
     Arc::new(Quiet).into()
-}
-
-/// Runs `scenario` on a thread of its own; one that ends in a deadlock fails the test instead of hanging it. `URUK_PATIENCE`
-/// says how many times longer than usual everything takes, under a sanitizer.
-pub fn within_reason<R: Send + 'static>(scenario: impl FnOnce() -> R + Send + 'static) -> R {
-    within_reason_of("the scenario", scenario)
-}
-
-/// The same for one of many, by name.
-pub fn within_reason_of<R: Send + 'static>(name: &str, scenario: impl FnOnce() -> R + Send + 'static) -> R {
-    let (send, receive) = mpsc::channel();
-    let runs = std::thread::spawn(move || send.send(scenario()));
-    let patience = std::env::var("URUK_PATIENCE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    match receive.recv_timeout(std::time::Duration::from_secs(20 * patience)) {
-        Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{name} does not end"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            std::panic::resume_unwind(runs.join().expect_err("only a panic loses the result"))
-        }
-    }
 }

@@ -16,8 +16,7 @@ type Pool = Arc<WorkStealingTaskDispatcher>;
 fn pooled(workers: usize) -> (Pool, ExecutionSession, JitDylib) {
     let builder = WorkStealingTaskDispatcher::builder().workers(workers).stack_size_bytes(512 << 10);
     let pool = Arc::new(builder.build().unwrap());
-    let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
-    let main = session.create_jit_dylib("main").unwrap();
+    let (session, main) = session_on(pool.clone());
     (pool, session, main)
 }
 

@@ -9,7 +9,7 @@ use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex, thread};
 use uruk_core::{
     DependenceGroup, DylibError, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupSet, RemoveError,
-    Resource, ResourceTracker, SessionError, Task, TaskDispatcher, WaitError,
+    Resource, ResourceTracker, Task, TaskDispatcher, WaitError,
 };
 
 /// More than a slice takes.
@@ -35,8 +35,7 @@ impl Holds {
         let held = Arc::new(Latch::new());
         let (inner, holds) = (InPlaceTaskDispatcher::default(), Mutex::new(Some(held.clone())));
         let dispatcher = Arc::new(Self { inner, label, held: holds, go_on: Latch::new() });
-        let session = ExecutionSession::builder().dispatcher(dispatcher).build();
-        let main = session.create_jit_dylib("main").unwrap();
+        let (session, main) = session_on(dispatcher);
         (held, session, main)
     }
 }
@@ -160,11 +159,7 @@ impl TaskDispatcher for Careless {
 
 fn careless(label: &'static str, fate: Fate) -> (ExecutionSession, JitDylib, mpsc::Receiver<String>) {
     let dispatcher = Arc::new(Careless { inner: InPlaceTaskDispatcher::default(), label, fate });
-    let (told, reports) = mpsc::channel();
-    let reporter = Arc::new(move |error: &SessionError| told.send(error.to_string()).unwrap());
-    let session = ExecutionSession::builder().dispatcher(dispatcher).error_reporter(reporter).build();
-    let main = session.create_jit_dylib("main").unwrap();
-    (session, main, reports)
+    reporting_session_on(dispatcher)
 }
 
 /// The dropped handler ran above the thread that attended to the slices, and waited for one.
@@ -337,8 +332,7 @@ fn a_handler_of_what_a_removal_fails_may_close_the_session() {
         for dispatcher in
             [Arc::new(WhenTold) as Arc<dyn TaskDispatcher>, Arc::<InPlaceTaskDispatcher>::default()]
         {
-            let session = ExecutionSession::builder().dispatcher(dispatcher).build();
-            let main = session.create_jit_dylib("main").unwrap();
+            let (session, main) = session_on(dispatcher);
             let tracker = main.create_tracker();
             let goes_on = Arc::new(Latch::new());
             goes_on.open();

@@ -12,7 +12,6 @@ use uruk_core::{
     Deadline, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupError, SymbolFlags,
     WaitError, WhyState,
 };
-use uruk_dispatch::WorkStealingTaskDispatcher;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -106,9 +105,7 @@ fn in_place_the_deadline_is_looked_at_between_tasks() {
 #[test]
 fn a_pool_gives_up_what_is_parked() {
     within_reason(|| {
-        let pool = WorkStealingTaskDispatcher::builder().workers(1).build().unwrap();
-        let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
-        let main = session.create_jit_dylib("main").unwrap();
+        let (session, main) = session_of(1);
         let parked = define_parked(&main, "unit", &["a"]);
         let first = look_up_later(&session, request(&main, &["a"]));
         let parked = parked.recv().unwrap();
@@ -193,9 +190,7 @@ fn a_future_gives_up_when_it_is_polled_too_late() {
 #[test]
 fn a_declared_wait_costs_the_pool_no_worker() {
     within_reason(|| {
-        let pool = WorkStealingTaskDispatcher::builder().workers(1).build().unwrap();
-        let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
-        let main = session.create_jit_dylib("main").unwrap();
+        let (session, main) = session_of(1);
         define_simple(&main, "B", &["b"]);
         let unit = TestUnit::new("A", exported(&session, &["a"]), |responsibility| {
             let main = responsibility.dylib().clone();

@@ -2,51 +2,14 @@
 
 use std::sync::{Arc, mpsc};
 
-use protocol_tests::*;
-use uruk_core::{
-    AliasTarget, DeadlockStep, DefinitionGenerator, DependenceGroup, ExecutionSession, GenerateRequest,
-    JitDylib, LookupError, SerialQueue, SymbolFlags, Task, TaskPriority, Why, WhyState, symbol_aliases,
+use protocol_tests::deadlock::{
+    Teller, Told, WORKERS, blocking_unit, define_blocking, finish_or_fail, look_up, look_up_as, the_cycle_as,
 };
-use uruk_dispatch::WorkStealingTaskDispatcher;
-
-fn look_up(main: &JitDylib, names: &[&str]) -> Result<(), LookupError> {
-    main.session().lookup(&order(main), set(main.session(), names)).map(drop)
-}
-
-/// Looks `a` up, blocking, whatever it is asked for.
-#[derive(Debug)]
-struct LooksUpA(mpsc::Sender<LookupError>);
-
-impl DefinitionGenerator for LooksUpA {
-    fn name(&self) -> &str {
-        "looks up a"
-    }
-
-    fn generate(&self, request: GenerateRequest) {
-        let outcome = look_up(request.dylib(), &["a"]);
-        if let Err(error) = &outcome {
-            self.0.send(error.clone()).unwrap();
-        }
-        request.finish(outcome.map_err(|error| Arc::new(error) as _));
-    }
-}
-
-#[test]
-fn a_generator_that_waits_for_the_alias_it_is_asked_on_behalf_of_is_told() {
-    within_reason(|| {
-        let (session, main) = session();
-        let (send, told) = mpsc::channel();
-        let target = AliasTarget { source: session.intern("x"), flags: SymbolFlags::EXPORTED };
-        main.define(symbol_aliases([(session.intern("a"), target)].into_iter().collect())).unwrap();
-        main.add_generator(Arc::new(LooksUpA(send)));
-        look_up(&main, &["a"]).unwrap_err();
-        let error = told.try_recv().unwrap();
-        let LookupError::WouldDeadlock { path } = &error else { panic!("{error}") };
-        let is_alias = |step: &DeadlockStep| matches!(step, DeadlockStep::AliasOf { .. });
-        let is_generator = |step: &DeadlockStep| matches!(step, DeadlockStep::Generator { .. });
-        assert!(path.len() == 2 && path.iter().any(is_alias) && path.iter().any(is_generator), "{error}");
-    });
-}
+use protocol_tests::*;
+use uruk_core::sync::Latch;
+use uruk_core::{
+    DeadlockStep, DependenceGroup, JitDylib, LookupError, SerialQueue, Task, TaskPriority, Why, WhyState,
+};
 
 #[test]
 fn what_a_bare_task_takes_up_above_a_blocked_unit_is_told() {
@@ -99,49 +62,20 @@ fn a_responsibility_whose_replacement_was_refused_is_held_again() {
     });
 }
 
-/// A session in place, or on a pool of so many workers.
-fn on(workers: usize) -> (ExecutionSession, JitDylib) {
-    if workers == 0 {
-        return session();
-    }
-    let pool = WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a possible number");
-    let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
-    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
-    (session, main)
-}
-
-type Told = mpsc::Sender<(String, Result<(), LookupError>)>;
-
-/// Defines `symbol`, whose unit, of `queue` if of any, blocks in a lookup of `needs` and tells what came of it.
-fn define_blocking(main: &JitDylib, queue: Option<&SerialQueue>, symbol: &str, needs: &str, told: &Told) {
-    let (told, name, needs) = (told.clone(), symbol.to_owned(), needs.to_owned());
-    let unit =
-        TestUnit::new(&symbol.to_uppercase(), exported(main.session(), &[symbol]), move |responsibility| {
-            let outcome = look_up(responsibility.dylib(), &[&needs]);
-            told.send((name, outcome.clone())).unwrap();
-            match outcome {
-                Ok(()) => finish(responsibility),
-                Err(error) => responsibility.fail(Arc::new(error)),
-            }
-        });
-    let unit = queue.into_iter().fold(unit, TestUnit::in_queue);
-    main.define(unit.boxed()).unwrap();
-}
-
 fn define_in(queue: &SerialQueue, main: &JitDylib, symbol: &str) {
     let unit = TestUnit::new(&symbol.to_uppercase(), exported(main.session(), &[symbol]), finish);
     main.define(unit.in_queue(queue).boxed()).unwrap();
 }
 
-/// The steps of the one cycle that somebody was told of, without dylibs, from the least on.
-fn the_cycle(told: &mpsc::Receiver<(String, Result<(), LookupError>)>) -> (String, Vec<String>) {
-    let mut cycles = told.try_iter().filter_map(|(unit, outcome)| match outcome {
-        Err(LookupError::WouldDeadlock { path }) => Some((unit, path)),
-        _ => None,
-    });
-    let (unit, path) = cycles.next().expect("somebody is told");
-    assert!(cycles.next().is_none(), "nobody else is told");
-    let step = |step: &DeadlockStep| {
+/// Defines `symbol`, whose unit of `queue` blocks in a lookup of `needs`.
+fn define_blocking_in(queue: &SerialQueue, main: &JitDylib, symbol: &str, needs: &str, told: &Teller) {
+    let unit = blocking_unit(main.session(), symbol, &[needs], told);
+    main.define(unit.in_queue(queue).boxed()).unwrap();
+}
+
+/// The steps of the one cycle that somebody was told of, without dylibs, from the least on, and who that was.
+fn the_steps(told: &Told) -> (String, Vec<String>) {
+    the_cycle_as(told, |step| {
         let kind = match step {
             DeadlockStep::Queued { .. } => "queued",
             DeadlockStep::LooksUp { .. } => "looks up",
@@ -150,24 +84,20 @@ fn the_cycle(told: &mpsc::Receiver<(String, Result<(), LookupError>)>) -> (Strin
             _ => "else",
         };
         format!("{} {kind}", step.symbol().expect("no generator has part in it"))
-    };
-    let mut steps: Vec<_> = path.iter().map(step).collect();
-    let least =
-        steps.iter().enumerate().min_by_key(|(_, step)| (*step).clone()).map_or(0, |(index, _)| index);
-    steps.rotate_left(least);
-    (unit, steps)
+    })
 }
 
 #[test]
 fn a_unit_that_looks_up_what_waits_in_its_own_serial_queue_is_told() {
-    for workers in [0, 1, 2, 4] {
+    for workers in WORKERS {
         within_reason(move || {
-            let ((session, main), queue, (tell, told)) = (on(workers), SerialQueue::new(), mpsc::channel());
-            define_blocking(&main, Some(&queue), "a", "b", &tell);
+            let ((session, main), queue, (tell, told)) =
+                (session_of(workers), SerialQueue::new(), mpsc::channel());
+            define_blocking_in(&queue, &main, "a", "b", &tell);
             define_in(&queue, &main, "b");
             let error = look_up(&main, &["a"]).unwrap_err().to_string();
             assert!(error.contains("`b` (dylib `main`, unit `B`) waits in the serial queue"), "{error}");
-            assert_eq!(the_cycle(&told), ("a".into(), vec!["b queued".into()]));
+            assert_eq!(the_steps(&told), ("A".into(), vec!["b queued".into()]));
             look_up(&main, &["b"]).unwrap();
             session.close().unwrap();
         });
@@ -176,14 +106,15 @@ fn a_unit_that_looks_up_what_waits_in_its_own_serial_queue_is_told() {
 
 #[test]
 fn what_needs_something_that_waits_in_the_serial_queue_beneath_it_is_told() {
-    for workers in [0, 1, 2, 4] {
+    for workers in WORKERS {
         within_reason(move || {
-            let ((session, main), queue, (tell, told)) = (on(workers), SerialQueue::new(), mpsc::channel());
-            define_blocking(&main, Some(&queue), "a", "c", &tell);
-            define_blocking(&main, None, "c", "b", &tell);
+            let ((session, main), queue, (tell, told)) =
+                (session_of(workers), SerialQueue::new(), mpsc::channel());
+            define_blocking_in(&queue, &main, "a", "c", &tell);
+            define_blocking(&main, "c", &["b"], &tell);
             define_in(&queue, &main, "b");
             look_up(&main, &["a"]).unwrap_err();
-            assert_eq!(the_cycle(&told), ("c".into(), vec!["b queued".into(), "c looks up".into()]));
+            assert_eq!(the_steps(&told), ("C".into(), vec!["b queued".into(), "c looks up".into()]));
             session.close().unwrap();
         });
     }
@@ -193,9 +124,9 @@ fn what_needs_something_that_waits_in_the_serial_queue_beneath_it_is_told() {
 fn units_that_wait_for_each_others_serial_queues_are_told() {
     for workers in [1, 2, 4] {
         within_reason(move || {
-            let ((session, main), (tell, told)) = (on(workers), mpsc::channel());
+            let ((session, main), (tell, told)) = (session_of(workers), mpsc::channel());
             let (one, two) = (SerialQueue::new(), SerialQueue::new());
-            let begun = [Arc::new(uruk_core::sync::Latch::new()), Arc::new(uruk_core::sync::Latch::new())];
+            let begun = [Arc::new(Latch::new()), Arc::new(Latch::new())];
             for (this, (queue, symbol, needs)) in [(&one, "a", "x"), (&two, "b", "y")].into_iter().enumerate()
             {
                 let (begun, tell) = (begun.clone(), tell.clone());
@@ -203,12 +134,8 @@ fn units_that_wait_for_each_others_serial_queues_are_told() {
                     begun[this].open();
                     // Both have begun before either blocks, if need be on a thread more.
                     responsibility.session().blocking(|| begun[1 - this].wait()).unwrap();
-                    let outcome = look_up(responsibility.dylib(), &[needs]);
-                    tell.send((symbol.into(), outcome.clone())).unwrap();
-                    match outcome {
-                        Ok(()) => finish(responsibility),
-                        Err(error) => responsibility.fail(Arc::new(error)),
-                    }
+                    let outcome = look_up_as(symbol, responsibility.dylib(), &[needs], &tell);
+                    finish_or_fail(responsibility, outcome);
                 });
                 main.define(unit.in_queue(queue).boxed()).unwrap();
             }
@@ -219,7 +146,7 @@ fn units_that_wait_for_each_others_serial_queues_are_told() {
             // The other one goes on once the first has ended.
             look_up(&main, &["x", "y"]).unwrap();
             session.close().unwrap();
-            let (_, cycle) = the_cycle(&told);
+            let (_, cycle) = the_steps(&told);
             assert_eq!(cycle, ["x queued", "y queued"]);
         });
     }
@@ -227,9 +154,9 @@ fn units_that_wait_for_each_others_serial_queues_are_told() {
 
 #[test]
 fn a_serial_queue_that_was_left_is_no_edge() {
-    for workers in [0, 1, 2, 4] {
+    for workers in WORKERS {
         within_reason(move || {
-            let ((session, main), queue) = (on(workers), SerialQueue::new());
+            let ((session, main), queue) = (session_of(workers), SerialQueue::new());
             let unit = TestUnit::new("A", exported(&session, &["a"]), {
                 let queue = queue.clone();
                 move |responsibility| {
@@ -251,9 +178,9 @@ fn a_unit_that_has_left_its_serial_queue_does_not_wait_there() {
     // B has begun, and left; A, of the same queue, may wait for it.
     for workers in [1, 2, 4] {
         within_reason(move || {
-            let ((session, main), queue, (tell, told)) = (on(workers), SerialQueue::new(), mpsc::channel());
-            let (begun, go_on) =
-                (Arc::new(uruk_core::sync::Latch::new()), Arc::new(uruk_core::sync::Latch::new()));
+            let ((session, main), queue, (tell, told)) =
+                (session_of(workers), SerialQueue::new(), mpsc::channel());
+            let (begun, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
             let unit = TestUnit::new("B", exported(&session, &["b"]), {
                 let (queue, begun, go_on) = (queue.clone(), begun.clone(), go_on.clone());
                 move |responsibility| {
@@ -264,7 +191,7 @@ fn a_unit_that_has_left_its_serial_queue_does_not_wait_there() {
                 }
             });
             main.define(unit.in_queue(&queue).boxed()).unwrap();
-            define_blocking(&main, Some(&queue), "a", "b", &tell);
+            define_blocking_in(&queue, &main, "a", "b", &tell);
             let b = look_up_later(&session, request(&main, &["b"]));
             begun.wait();
             let a = look_up_later(&session, request(&main, &["a"]));
@@ -277,7 +204,7 @@ fn a_unit_that_has_left_its_serial_queue_does_not_wait_there() {
             go_on.open();
             a.recv().unwrap().unwrap();
             b.recv().unwrap().unwrap();
-            assert!(told.try_iter().all(|(_, outcome)| outcome.is_ok()));
+            assert!(told.try_recv().is_err(), "nobody is told");
             session.close().unwrap();
         });
     }
@@ -298,13 +225,13 @@ fn the_last_edge_may_be_a_unit_that_takes_over_and_waits_in_the_serial_queue() {
                 session.dispatch(Task::new("late", TaskPriority::Demanded, move || {
                     parked.recv().unwrap().attach().replace(replacement.boxed()).unwrap();
                 }));
-                tell.send(("a".into(), look_up(&main, &["x"]))).unwrap();
+                look_up_as("A", &main, &["x"], &tell).unwrap_err();
                 finish(responsibility);
             }
         });
         main.define(unit.in_queue(&queue).boxed()).unwrap();
         look_up(&main, &["a"]).unwrap();
-        assert_eq!(the_cycle(&told), ("a".into(), vec!["x queued".into()]));
+        assert_eq!(the_steps(&told), ("A".into(), vec!["x queued".into()]));
         assert!(x_wanted.recv().unwrap().is_ok(), "its turn came when A had ended");
     });
 }
@@ -329,12 +256,12 @@ fn the_last_edge_may_be_an_emission_that_needs_what_waits_in_the_serial_queue() 
                 let symbols = x.symbols().keys().cloned().collect();
                 finish_with(x, vec![DependenceGroup { symbols, dependencies: vec![on_s] }]);
             }));
-            tell.send(("a".into(), look_up(&main, &["x"]))).unwrap();
+            look_up_as("A", &main, &["x"], &tell).unwrap_err();
             finish(responsibility);
         });
         main.define(unit.in_queue(&queue).boxed()).unwrap();
         look_up(&main, &["a"]).unwrap();
-        assert_eq!(the_cycle(&told), ("a".into(), vec!["s queued".into(), "x depends on".into()]));
+        assert_eq!(the_steps(&told), ("A".into(), vec!["s queued".into(), "x depends on".into()]));
         assert!(x_wanted.recv().unwrap().is_ok(), "its turn came when A had ended");
     });
 }

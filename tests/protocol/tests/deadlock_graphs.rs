@@ -6,38 +6,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use protocol_tests::random::Random;
 use protocol_tests::*;
-use uruk_core::{DependenceGroup, ExecutionSession, JitDylib, LookupError, MaterializationResponsibility};
-use uruk_dispatch::WorkStealingTaskDispatcher;
-
-/// A small generator of numbers: the same seed, the same graph.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % limit as u64).expect("below a limit that fits")
-    }
-}
+use uruk_core::{ExecutionSession, JitDylib, LookupError, MaterializationResponsibility};
 
 /// What a unit needs before it finishes, and what it depends on as a linker's unit does, without waiting.
 #[derive(Clone, Default)]
 struct Unit {
     blocks_for: BTreeSet<usize>,
     depends_on: BTreeSet<usize>,
-}
-
-fn session_on(workers: usize) -> (ExecutionSession, JitDylib) {
-    if workers == 0 {
-        return session();
-    }
-    let pool = WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a possible number");
-    let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
-    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
-    (session, main)
 }
 
 fn names(indices: &BTreeSet<usize>) -> Vec<String> {
@@ -48,29 +25,15 @@ fn define(main: &JitDylib, index: usize, unit: Unit) {
     let symbols = exported(main.session(), &[&format!("s{index}")]);
     let materialize = move |responsibility: MaterializationResponsibility| {
         let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
-        let definitions = addresses(responsibility.symbols());
-        let resolved = responsibility.notify_resolved(&definitions).unwrap();
+        let resolved = resolve(responsibility);
         for name in names(&unit.blocks_for) {
             if let Err(error) = session.lookup_symbol(&order(&main), &session.intern(&name)) {
                 return resolved.fail(Arc::new(error));
             }
         }
-        let resolved = resolved.detach();
         let needs = names(&unit.depends_on);
         let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
-        session.lookup_async(request(&main, &needs).until_resolved(), move |found| {
-            let resolved = resolved.attach();
-            let found = match found {
-                Ok(found) => found,
-                Err(error) => return resolved.fail(Arc::new(error)),
-            };
-            let symbols = resolved.symbols().keys().cloned().collect();
-            if let Err(refused) =
-                resolved.notify_emitted(vec![DependenceGroup { symbols, dependencies: found.dependencies() }])
-            {
-                refused.fail();
-            }
-        });
+        emit_depending_on(resolved, request(&main, &needs));
     };
     main.define(TestUnit::new("unit", symbols, materialize).boxed()).unwrap();
 }
@@ -127,7 +90,7 @@ fn look_all_up(session: &ExecutionSession, main: &JitDylib, count: usize, expect
 fn graphs_without_a_cycle_are_never_refused() {
     for seed in 0..40 {
         within_reason(move || {
-            let mut numbers = Numbers(seed);
+            let mut numbers = Random(seed);
             let count = 60;
             let mut units = vec![Unit::default(); count];
             for index in 0..count - 6 {
@@ -147,7 +110,7 @@ fn graphs_without_a_cycle_are_never_refused() {
             }
             let expected = stuck(&units);
             assert!(!expected.contains(&true), "seed {seed}: the graph is not what it should be");
-            let (session, main) = session_on(workers);
+            let (session, main) = session_of(workers);
             units.into_iter().enumerate().for_each(|(index, unit)| define(&main, index, unit));
             look_all_up(&session, &main, count, &expected, seed);
             session.close().unwrap();
@@ -159,7 +122,7 @@ fn graphs_without_a_cycle_are_never_refused() {
 fn of_any_graph_exactly_what_is_stuck_fails() {
     for seed in 0..60 {
         within_reason(move || {
-            let mut numbers = Numbers(1_000 + seed);
+            let mut numbers = Random(1_000 + seed);
             let count = 20 + numbers.below(30);
             let mut units = vec![Unit::default(); count];
             for unit in &mut units {
@@ -175,7 +138,7 @@ fn of_any_graph_exactly_what_is_stuck_fails() {
                 units.iter_mut().for_each(|unit| unit.depends_on.clear());
             }
             let expected = stuck(&units);
-            let (session, main) = session_on(workers);
+            let (session, main) = session_of(workers);
             units.into_iter().enumerate().for_each(|(index, unit)| define(&main, index, unit));
             look_all_up(&session, &main, count, &expected, seed);
             session.close().unwrap();

@@ -101,17 +101,25 @@ fn a_failed_dependency_refuses_the_emission_and_leaves_it_usable() {
     session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
 }
 
+/// `a` and `b`, which need each other, and `c`, which `b` needs. Gives what emits the two and fails that.
+fn cycle_that_waits(main: &JitDylib) -> impl FnOnce() {
+    let [a, b, c] = ["a", "b", "c"].map(|name| resolve(main, name).attach());
+    let on_b = depending("a", &a, &b, "b");
+    let mut on_a = depending("b", &b, &a, "a");
+    on_a[0].dependencies.push(c.dependency(&main.session().intern("c")).unwrap());
+    move || {
+        a.notify_emitted(on_b).unwrap();
+        b.notify_emitted(on_a).unwrap();
+        c.fail(shared_error("no"));
+    }
+}
+
 #[test]
 fn failure_inside_a_cycle_reaches_all_of_it() {
     let (session, main) = session();
-    let [a, b, c] = ["a", "b", "c"].map(|name| resolve(&main, name).attach());
+    let emit_and_fail = cycle_that_waits(&main);
     let answers = ["a", "b"].map(|name| look_up_later(&session, request(&main, &[name])));
-    let on_b = depending("a", &a, &b, "b");
-    let mut on_a = depending("b", &b, &a, "a");
-    on_a[0].dependencies.push(c.dependency(&session.intern("c")).unwrap());
-    a.notify_emitted(on_b).unwrap();
-    b.notify_emitted(on_a).unwrap();
-    c.fail(shared_error("no"));
+    emit_and_fail();
     for answer in answers {
         assert!(answer.try_recv().unwrap().is_err());
     }
@@ -254,13 +262,7 @@ fn what_fails_later_does_not_change_what_failed_first() {
 #[test]
 fn a_failure_tells_its_path_through_a_cycle() {
     let (session, main) = session();
-    let [a, b, c] = ["a", "b", "c"].map(|name| resolve(&main, name).attach());
-    let on_b = depending("a", &a, &b, "b");
-    let mut on_a = depending("b", &b, &a, "a");
-    on_a[0].dependencies.push(c.dependency(&session.intern("c")).unwrap());
-    a.notify_emitted(on_b).unwrap();
-    b.notify_emitted(on_a).unwrap();
-    c.fail(shared_error("no"));
+    cycle_that_waits(&main)();
     let error =
         |name: &str| session.lookup_symbol(&order(&main), &session.intern(name)).unwrap_err().to_string();
     assert!(error("a").starts_with("`a` waits on `b` waits on `c`; `c`"), "{}", error("a"));

@@ -337,8 +337,7 @@ impl TaskDispatcher for Refuses {
 fn a_dispatcher_that_refuses_fails_the_symbols_and_every_handler_is_told() {
     for allowed in 0..4 {
         let dispatcher = Refuses { left: AtomicUsize::new(allowed), inner: Default::default() };
-        let session = uruk_core::ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
-        let main = session.create_jit_dylib("main").unwrap();
+        let (session, main) = session_on(Arc::new(dispatcher));
         for name in ["a", "b", "c"] {
             define_simple(&main, name, &[name]);
         }

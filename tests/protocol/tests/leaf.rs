@@ -1,20 +1,16 @@
 //! Units that are declared never to block are held to it, on every dispatcher, by an error that names them.
 
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
 use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
     ExecutionSession, JitDylib, LookupError, MaterializationResponsibility, Task, TaskPriority, WaitError,
 };
-use uruk_dispatch::WorkStealingTaskDispatcher;
 
 /// One session in place, one on a pool.
 fn sessions() -> [(ExecutionSession, JitDylib); 2] {
-    let pool = Arc::new(WorkStealingTaskDispatcher::builder().workers(1).build().unwrap());
-    let on_pool = ExecutionSession::builder().dispatcher(pool).build();
-    let main = on_pool.create_jit_dylib("main").unwrap();
-    [session(), (on_pool, main)]
+    [session(), session_of(1)]
 }
 
 /// Runs `code` in a leaf that provides `leaf`, and gives what it answered.

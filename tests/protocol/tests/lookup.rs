@@ -1,10 +1,11 @@
 //! Lookups: matching, waiting, the three faces.
 
-use protocol_tests::*;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
     DefinitionGenerator, DylibError, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags,
@@ -135,11 +136,6 @@ fn a_lookup_inside_a_unit_is_served_on_the_same_thread() {
     session.lookup_symbol(&order(&main), &session.intern("outer")).unwrap();
 }
 
-fn absolute(dylib: &JitDylib, name: &str, address: u64) {
-    let symbols = [(dylib.session().intern(name), at(address))].into_iter().collect();
-    dylib.define(absolute_symbols(symbols)).unwrap();
-}
-
 const EXPORTED_ONLY: JitDylibLookupFlags = JitDylibLookupFlags::MatchExportedSymbolsOnly;
 
 fn names(dylibs: &[JitDylib]) -> Vec<&str> {
@@ -153,7 +149,7 @@ fn each_place_of_a_link_order_matches_as_it_says() {
     let a = session.intern("a");
     let hidden = [(a.clone(), SymbolFlags::empty())].into_iter().collect();
     main.define(TestUnit::new("hidden", hidden, finish).boxed()).unwrap();
-    absolute(&other, "a", 7);
+    define_absolute(&other, "a", 7);
     let along = |flags| [(main.clone(), flags), (other.clone(), EXPORTED_ONLY)].into();
     assert_eq!(session.lookup_symbol(&along(EXPORTED_ONLY), &a).unwrap(), at(7), "past the hidden one");
     let own = session.lookup_symbol(&along(JitDylibLookupFlags::MatchAllSymbols), &a).unwrap();
@@ -228,7 +224,7 @@ fn a_failing_lookup_claims_nothing() {
     let weak = [(session.intern("w"), EXPORTED | SymbolFlags::WEAK)].into_iter().collect();
     main.define(TestUnit::new("weak", weak, finish).boxed()).unwrap();
     assert!(session.lookup(&order(&main), set(&session, &["w", "missing"])).is_err());
-    absolute(&main, "w", 7);
+    define_absolute(&main, "w", 7);
     assert_eq!(session.lookup_symbol(&order(&main), &session.intern("w")).unwrap(), at(7));
 }
 
@@ -293,10 +289,10 @@ fn a_dylib_searches_itself_first_and_others_in_the_order_they_were_added() {
     let dylibs: Vec<_> = along.iter().map(|(dylib, _)| dylib.name()).collect();
     assert_eq!(dylibs, ["main", "one", "two"], "without duplicates");
     assert_eq!(along[1].1, EXPORTED_ONLY, "what was there stays");
-    absolute(&two, "a", 2);
-    absolute(&one, "a", 1);
+    define_absolute(&two, "a", 2);
+    define_absolute(&one, "a", 1);
     assert_eq!(session.lookup_symbol(&main.link_order(), &session.intern("a")).unwrap(), at(1));
-    absolute(&main, "a", 0);
+    define_absolute(&main, "a", 0);
     assert_eq!(session.lookup_symbol(&main.link_order(), &session.intern("a")).unwrap(), at(0));
 }
 
@@ -304,8 +300,8 @@ fn a_dylib_searches_itself_first_and_others_in_the_order_they_were_added() {
 fn link_orders_are_replaced_and_dylibs_taken_out_of_them() {
     let (session, main) = session();
     let [one, two] = ["one", "two"].map(|name| session.create_jit_dylib(name).unwrap());
-    absolute(&one, "a", 1);
-    absolute(&two, "a", 2);
+    define_absolute(&one, "a", 1);
+    define_absolute(&two, "a", 2);
     let found = || session.lookup_symbol(&main.link_order(), &session.intern("a")).ok();
     main.set_link_order([(one.clone(), EXPORTED_ONLY), (two.clone(), EXPORTED_ONLY)]).unwrap();
     assert_eq!(found(), Some(at(1)));
@@ -322,7 +318,7 @@ fn link_orders_are_replaced_and_dylibs_taken_out_of_them() {
 fn a_lookup_along_a_link_order_takes_the_order_of_its_own_moment() {
     let (session, main) = session();
     let other = session.create_jit_dylib("other").unwrap();
-    absolute(&other, "a", 1);
+    define_absolute(&other, "a", 1);
     let a = session.intern("a");
     assert!(matches!(main.lookup(LookupSet::one(a.clone())), Err(LookupError::NotFound { .. })));
     main.add_to_link_order(&other, EXPORTED_ONLY).unwrap();
@@ -352,14 +348,14 @@ fn lookups_go_on_while_definitions_link_orders_and_generators_change_underneath(
         let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
         let [main, front, back] =
             ["main", "front", "back"].map(|name| session.create_jit_dylib(name).unwrap());
-        absolute(&back, "a", 1);
+        define_absolute(&back, "a", 1);
         main.set_link_order([(front.clone(), EXPORTED_ONLY), (back.clone(), EXPORTED_ONLY)]).unwrap();
         let (a, over) = (session.intern("a"), Latch::new());
         std::thread::scope(|scope| {
             let changers = [
                 scope.spawn(|| {
                     for round in 0..ROUNDS {
-                        absolute(&front, "a", 2 + round);
+                        define_absolute(&front, "a", 2 + round);
                         front.remove(std::slice::from_ref(&a)).unwrap();
                     }
                 }),

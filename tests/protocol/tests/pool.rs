@@ -1,47 +1,25 @@
 //! Sessions on a pool of two: the same protocol with units, handlers and lookups on several threads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use protocol_tests::*;
-use uruk_core::{DependenceGroup, ExecutionSession, JitDylib, LookupError, shared_error};
-use uruk_dispatch::WorkStealingTaskDispatcher;
-
-fn pooled() -> (ExecutionSession, JitDylib) {
-    let pool = WorkStealingTaskDispatcher::builder().workers(2).build().expect("two workers are possible");
-    let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
-    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
-    (session, main)
-}
+use uruk_core::{JitDylib, LookupError, shared_error};
 
 /// Defines `s<index>` whose unit looks `sources` up as a linker does and depends on them.
 fn define_linked(main: &JitDylib, index: usize, sources: Vec<usize>) {
     let unit =
         TestUnit::new("unit", exported(main.session(), &[&format!("s{index}")]), move |responsibility| {
-            let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
-            let definitions = addresses(responsibility.symbols());
-            let resolved = responsibility.notify_resolved(&definitions).unwrap().detach();
             let names: Vec<String> = sources.iter().map(|source| format!("s{source}")).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            session.lookup_async(request(&main, &names).until_resolved(), move |answer| {
-                let resolved = resolved.attach();
-                let answer = match answer {
-                    Ok(answer) => answer,
-                    Err(error) => return resolved.fail(Arc::new(error)),
-                };
-                let symbols = resolved.symbols().keys().cloned().collect();
-                let group = DependenceGroup { symbols, dependencies: answer.dependencies() };
-                if let Err(refused) = resolved.notify_emitted(vec![group]) {
-                    refused.fail();
-                }
-            });
+            let needs = request(responsibility.dylib(), &names);
+            emit_depending_on(resolve(responsibility), needs);
         });
     main.define(unit.boxed()).unwrap();
 }
 
 #[test]
 fn a_graph_with_cycles_becomes_ready() {
-    let (session, main) = pooled();
+    let (session, main) = session_of(2);
     const SYMBOLS: usize = 500;
     for index in 0..SYMBOLS {
         define_linked(&main, index, vec![(index * 7 + 1) % SYMBOLS, (index * 13 + 5) % SYMBOLS]);
@@ -59,7 +37,7 @@ fn a_graph_with_cycles_becomes_ready() {
 
 #[test]
 fn one_failure_reaches_every_waiter() {
-    let (session, main) = pooled();
+    let (session, main) = session_of(2);
     for index in 0..200 {
         define_linked(&main, index, vec![index + 1]);
     }
@@ -81,7 +59,7 @@ fn one_failure_reaches_every_waiter() {
 
 #[test]
 fn blocking_lookups_inside_units_do_not_starve_the_pool() {
-    let (session, main) = pooled();
+    let (session, main) = session_of(2);
     for index in 0..50 {
         let unit =
             TestUnit::new("unit", exported(&session, &[&format!("s{index}")]), move |responsibility| {
@@ -97,7 +75,7 @@ fn blocking_lookups_inside_units_do_not_starve_the_pool() {
 
 #[test]
 fn definitions_lookups_and_removals_race_without_losing_anybody() {
-    let (session, main) = pooled();
+    let (session, main) = session_of(2);
     let answered = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -127,7 +105,7 @@ fn definitions_lookups_and_removals_race_without_losing_anybody() {
 #[test]
 fn a_session_closed_under_load_ends_every_query() {
     for _ in 0..10 {
-        let (session, main) = pooled();
+        let (session, main) = session_of(2);
         for index in 0..100 {
             define_linked(&main, index, vec![(index + 1) % 100]);
         }

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use TaskPriority::{Demanded, Speculative};
+use protocol_tests::halt::Halt;
+use protocol_tests::scene::link;
 use protocol_tests::*;
-use uruk_core::sync::{Latch, Mutex};
-use uruk_core::{DependenceGroup, ExecutionSession, InPlaceTaskDispatcher, TaskDispatcher, TaskPriority};
-use uruk_dispatch::{RayonTaskDispatcher, WorkStealingTaskDispatcher};
+use uruk_core::sync::Mutex;
+use uruk_core::{InPlaceTaskDispatcher, TaskDispatcher, TaskPriority};
+use uruk_dispatch::RayonTaskDispatcher;
 
 const UNITS: usize = 10_000;
-
-fn stealing(workers: usize) -> Arc<dyn TaskDispatcher> {
-    Arc::new(WorkStealingTaskDispatcher::builder().workers(workers).build().unwrap())
-}
 
 fn in_rayon(threads: usize) -> Arc<dyn TaskDispatcher> {
     let pool = rayon_core::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -21,7 +19,7 @@ fn in_rayon(threads: usize) -> Arc<dyn TaskDispatcher> {
 
 #[test]
 fn lookups_of_every_priority_on_many_threads_are_all_answered() {
-    all_are_answered(stealing(2));
+    all_are_answered(pool(2));
 }
 
 #[test]
@@ -37,14 +35,12 @@ fn lookups_of_every_priority_are_all_answered_in_place() {
 #[test]
 fn a_demanded_unit_of_ten_thousand_speculative_ones_starts_next() {
     within_reason(|| {
-        let session = ExecutionSession::builder().dispatcher(stealing(1)).build();
-        let main = session.create_jit_dylib("main").unwrap();
-        let (begun, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let (begins, waits) = (begun.clone(), go_on.clone());
+        let (session, main) = session_of(1);
+        let halt = Halt::default();
+        let here = halt.clone();
         // Keeps the one worker at work.
         let first = TestUnit::new("first", exported(&session, &["first"]), move |responsibility| {
-            begins.open();
-            waits.wait();
+            here.stop();
             finish(responsibility);
         });
         main.define(first.boxed()).unwrap();
@@ -54,27 +50,20 @@ fn a_demanded_unit_of_ten_thousand_speculative_ones_starts_next() {
             let (started, next) = (started.clone(), format!("unit{}", index + 1));
             let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
                 started.lock().push(index);
-                let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
                 // The one that is asked for, and the one after it, need the next.
                 if !(UNITS / 2..UNITS / 2 + 2).contains(&index) {
                     return finish(responsibility);
                 }
-                let parked = responsibility.detach();
-                session.lookup_async(request(&main, &[&next]).until_resolved(), move |found| {
-                    let responsibility = parked.attach();
-                    let symbols = responsibility.symbols().keys().cloned().collect();
-                    let dependencies = found.expect("it is defined").dependencies();
-                    finish_with(responsibility, vec![DependenceGroup { symbols, dependencies }]);
-                });
+                link(responsibility, &next, |request| request);
             });
             main.define(unit.boxed()).unwrap();
         }
         let asked_first = look_up_later(&session, request(&main, &["first"]));
-        begun.wait();
+        halt.reached();
         let speculative: Vec<_> =
             names.iter().map(|name| session.lookup_future(request(&main, &[name]).at(Speculative))).collect();
         let asked = look_up_later(&session, request(&main, &[&names[UNITS / 2]]).at(Demanded));
-        go_on.open();
+        halt.let_go();
         asked.recv().unwrap().unwrap();
         asked_first.recv().unwrap().unwrap();
         let started_next: Vec<usize> = started.lock().iter().copied().take(3).collect();
@@ -87,8 +76,7 @@ fn a_demanded_unit_of_ten_thousand_speculative_ones_starts_next() {
 
 fn all_are_answered(dispatcher: Arc<dyn TaskDispatcher>) {
     within_reason(move || {
-        let session = ExecutionSession::builder().dispatcher(dispatcher).build();
-        let main = session.create_jit_dylib("main").unwrap();
+        let (session, main) = session_on(dispatcher);
         let started = Arc::new(Mutex::new(vec![0; 400]));
         for index in 0..400usize {
             let (name, next) = (format!("u{index}"), format!("u{}", index + 1));
@@ -98,14 +86,7 @@ fn all_are_answered(dispatcher: Arc<dyn TaskDispatcher>) {
                 if index % 20 == 19 {
                     return finish(responsibility);
                 }
-                let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
-                let parked = responsibility.detach();
-                session.lookup_async(request(&main, &[&next]).until_resolved(), move |found| {
-                    let responsibility = parked.attach();
-                    let symbols = responsibility.symbols().keys().cloned().collect();
-                    let dependencies = found.expect("it is defined").dependencies();
-                    finish_with(responsibility, vec![DependenceGroup { symbols, dependencies }]);
-                });
+                link(responsibility, &next, |request| request);
             });
             main.define(unit.boxed()).unwrap();
         }

@@ -18,8 +18,7 @@ fn host(threads: usize) -> Host {
     let pool = Arc::new(rayon_core::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
     // A thousand spares have a thousand stacks.
     let dispatcher = RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10).build().unwrap();
-    let session = ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
-    let main = session.create_jit_dylib("main").unwrap();
+    let (session, main) = session_on(Arc::new(dispatcher));
     Host { pool, session, main }
 }
 
@@ -47,7 +46,7 @@ impl Host {
     }
 }
 
-/// Where every transaction is checked, a thousand blocked lookups take ten seconds; `dispatch/tests/rayon.rs` has a thousand.
+/// Where every transaction is checked, a thousand blocked lookups take ten seconds; `dispatch/tests/rayon/tasks.rs` has a thousand.
 const CHAIN: usize = if cfg!(debug_assertions) { 200 } else { 1000 };
 
 #[test]

@@ -11,16 +11,11 @@ use uruk_core::{
 
 const ALL: JitDylibLookupFlags = JitDylibLookupFlags::MatchAllSymbols;
 
-fn absolute(dylib: &JitDylib, name: &str, address: u64) {
-    let symbols = [(dylib.session().intern(name), at(address))].into_iter().collect();
-    dylib.define(absolute_symbols(symbols)).unwrap();
-}
-
 /// A session with two dylibs, the second of which has `a` Ready at 2, searched first to second.
 fn ready_in_the_second() -> (ExecutionSession, JitDylib, JitDylib, SearchOrder) {
     let (session, first) = session();
     let second = session.create_jit_dylib("second").unwrap();
-    absolute(&second, "a", 2);
+    define_absolute(&second, "a", 2);
     let both = SearchOrder::from([(first.clone(), ALL), (second.clone(), ALL)]);
     assert_eq!(session.lookup_symbol(&both, &session.intern("a")).unwrap(), at(2));
     assert_eq!(session.lookup_symbol(&both, &session.intern("a")).unwrap(), at(2));
@@ -30,7 +25,7 @@ fn ready_in_the_second() -> (ExecutionSession, JitDylib, JitDylib, SearchOrder) 
 #[test]
 fn an_earlier_definition_that_is_not_ready_shadows_a_ready_one() {
     let (session, first, _second, both) = ready_in_the_second();
-    absolute(&first, "a", 1);
+    define_absolute(&first, "a", 1);
     assert_eq!(session.lookup_symbol(&both, &session.intern("a")).unwrap(), at(1));
 }
 
@@ -62,7 +57,7 @@ fn an_earlier_generator_is_asked_first() {
             "defines"
         }
         fn generate(&self, request: GenerateRequest) {
-            absolute(request.dylib(), "a", 7);
+            define_absolute(request.dylib(), "a", 7);
             request.finish(Ok(()));
         }
     }
@@ -79,7 +74,7 @@ fn a_removed_symbol_is_not_found_and_its_successor_is() {
     let (session, _first, second, both) = ready_in_the_second();
     second.remove(&[session.intern("a")]).unwrap();
     assert!(matches!(session.lookup_symbol(&both, &session.intern("a")), Err(LookupError::NotFound { .. })));
-    absolute(&second, "a", 3);
+    define_absolute(&second, "a", 3);
     assert_eq!(session.lookup_symbol(&both, &session.intern("a")).unwrap(), at(3));
 }
 
@@ -110,7 +105,7 @@ fn a_name_in_a_hundred_dylibs_is_found_in_each() {
     let dylibs: Vec<_> =
         (0..100).map(|index| session.create_jit_dylib(&format!("d{index}")).expect("names differ")).collect();
     for (dylib, address) in dylibs.iter().zip(1..) {
-        absolute(dylib, "a", address);
+        define_absolute(dylib, "a", address);
     }
     for _ in 0..2 {
         for (dylib, address) in dylibs.iter().zip(1..) {

@@ -10,14 +10,12 @@ use uruk_core::sync::Mutex;
 use uruk_core::{
     ExecutionSession, FailureCause, JitDylib, LookupError, Task, TaskDispatcher, absolute_symbols,
 };
-use uruk_dispatch::WorkStealingTaskDispatcher;
 
 /// A session whose pool takes no tasks any more, with a dylib `main`.
 fn session_without_threads() -> (ExecutionSession, JitDylib) {
-    let pool = Arc::new(WorkStealingTaskDispatcher::builder().workers(1).build().unwrap());
+    let pool = pool(1);
     pool.shutdown();
-    let session = ExecutionSession::builder().dispatcher(pool).build();
-    let main = session.create_jit_dylib("main").unwrap();
+    let (session, main) = session_on(pool);
     (session, main)
 }
 
@@ -82,8 +80,7 @@ fn a_handler_that_nobody_dispatches_may_close_the_session() {
 #[test]
 fn a_handler_is_called_even_if_its_task_is_dropped() {
     let forgets = Arc::new(Forgets::default());
-    let session = ExecutionSession::builder().dispatcher(forgets.clone()).build();
-    let main = session.create_jit_dylib("main").unwrap();
+    let (session, main) = session_on(forgets.clone());
     let answer = look_up_later(&session, request(&main, &["missing"]));
     assert_eq!(answer.try_recv().unwrap_err(), mpsc::TryRecvError::Empty);
     forgets.forget();
@@ -93,8 +90,7 @@ fn a_handler_is_called_even_if_its_task_is_dropped() {
 #[test]
 fn a_future_is_woken_even_if_its_task_is_dropped() {
     let forgets = Arc::new(Forgets::default());
-    let session = ExecutionSession::builder().dispatcher(forgets.clone()).build();
-    let main = session.create_jit_dylib("main").unwrap();
+    let (session, main) = session_on(forgets.clone());
     define_simple(&main, "unit", &["a"]);
     let mut future = pin!(session.lookup_future(request(&main, &["a"])));
     let waker = waker();
@@ -118,8 +114,7 @@ struct Threads {
 impl Threads {
     fn session() -> (Arc<Self>, ExecutionSession, JitDylib) {
         let dispatcher = Arc::new(Self::default());
-        let session = ExecutionSession::builder().dispatcher(dispatcher.clone()).build();
-        let main = session.create_jit_dylib("main").unwrap();
+        let (session, main) = session_on(dispatcher.clone());
         main.define(absolute_symbols([(session.intern("there"), at(1))].into_iter().collect())).unwrap();
         (dispatcher, session, main)
     }

@@ -1,102 +1,18 @@
 //! Serial queues: tasks of one run one after another, on no worker while they wait, and none is lost.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
+use protocol_tests::halt::Halt;
+use protocol_tests::kept::{Log, kept, task, urgent};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
-use uruk_core::{
-    ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupError, SerialQueue, Shutdown, Task,
-    TaskDispatcher, TaskPriority, absolute_symbols,
-};
-use uruk_dispatch::WorkStealingTaskDispatcher;
-
-fn pool(workers: usize) -> Arc<WorkStealingTaskDispatcher> {
-    Arc::new(WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a possible number"))
-}
-
-fn session_on(dispatcher: Arc<dyn TaskDispatcher>) -> (ExecutionSession, JitDylib) {
-    let session = ExecutionSession::builder().dispatcher(dispatcher).build();
-    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
-    (session, main)
-}
-
-fn task(run: impl FnOnce() + Send + 'static) -> Task {
-    urgent(TaskPriority::Demanded, run)
-}
-
-fn urgent(priority: TaskPriority, run: impl FnOnce() + Send + 'static) -> Task {
-    Task::new("test", priority, run)
-}
-
-/// Keeps what it is given until the test runs or drops it.
-#[derive(Debug, Default)]
-struct Kept {
-    tasks: Mutex<VecDeque<Task>>,
-    closed: AtomicBool,
-}
-
-impl Kept {
-    fn next(&self) -> Option<Task> {
-        self.tasks.lock().pop_front()
-    }
-
-    fn run_all(&self) {
-        while let Some(task) = self.next() {
-            task.run();
-        }
-    }
-}
-
-impl TaskDispatcher for Kept {
-    fn dispatch(&self, task: Task) -> Result<(), Task> {
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(task);
-        }
-        self.tasks.lock().push_back(task);
-        Ok(())
-    }
-
-    fn shutdown(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A dispatcher that keeps its tasks, and the same as sessions and queues take it.
-fn kept() -> (Arc<Kept>, Arc<dyn TaskDispatcher>) {
-    let kept = Arc::new(Kept::default());
-    (kept.clone(), kept)
-}
-
-/// What is called in the order of its calls.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<&'static str>>>);
-
-impl Log {
-    fn note(&self, what: &'static str) -> impl FnOnce() + Send + 'static {
-        let log = self.0.clone();
-        move || log.lock().push(what)
-    }
-
-    fn taken(&self) -> Vec<&'static str> {
-        std::mem::take(&mut self.0.lock())
-    }
-}
-
-/// Notes when it is dropped.
-struct Drops(Arc<AtomicUsize>);
-
-impl Drop for Drops {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
+use uruk_core::{InPlaceTaskDispatcher, SerialQueue, TaskDispatcher, TaskPriority};
 
 #[test]
 fn tasks_of_a_queue_never_run_at_once_and_all_run() {
     within_reason(|| {
-        let (session, _) = session_on(pool(4));
+        let (session, _) = session_of(4);
         let queue = SerialQueue::new();
         let (inside, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         std::thread::scope(|scope| {
@@ -126,15 +42,14 @@ fn units_of_a_busy_queue_wait_on_no_worker() {
         let dispatcher = pool(2);
         let (session, main) = session_on(dispatcher.clone());
         let queue = SerialQueue::new();
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+        let halt = Halt::default();
         let (shared, own): (Vec<_>, Vec<_>) =
             (0..100).map(|number| (format!("shared{number}"), format!("own{number}"))).unzip();
         let ran = Arc::new(AtomicUsize::new(0));
         for name in &shared {
-            let (started, go_on, ran) = (started.clone(), go_on.clone(), ran.clone());
+            let (here, ran) = (halt.clone(), ran.clone());
             let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
-                started.open();
-                go_on.wait();
+                here.stop();
                 ran.fetch_add(1, Ordering::Relaxed);
                 finish(responsibility);
             });
@@ -143,12 +58,12 @@ fn units_of_a_busy_queue_wait_on_no_worker() {
         own.iter().for_each(|name| define_simple(&main, name, &[name]));
         let names = |of: &[String]| set(&session, &of.iter().map(String::as_str).collect::<Vec<_>>());
         let answer = session.lookup_future(uruk_core::LookupRequest::new(order(&main), names(&shared)));
-        started.wait();
+        halt.reached();
         // One unit of the queue holds one of two workers; 99 are nobody's burden.
         session.lookup(&order(&main), names(&own)).unwrap();
         assert_eq!((queue.waiting(), ran.load(Ordering::Relaxed)), (99, 0));
         assert_eq!(dispatcher.metrics().started_threads, 2, "nobody had to be replaced");
-        go_on.open();
+        halt.let_go();
         session.lookup(&order(&main), names(&shared)).unwrap();
         drop(answer);
         assert_eq!(ran.load(Ordering::Relaxed), 100);
@@ -227,7 +142,7 @@ fn a_task_that_turns_out_empty_is_passed_over() {
 
 #[test]
 fn a_hundred_thousand_tasks_of_one_queue_grow_no_stack() {
-    for dispatcher in [pool(1) as Arc<dyn TaskDispatcher>, Arc::new(InPlaceTaskDispatcher::default())] {
+    for dispatcher in [pool_or_place(1), pool_or_place(0)] {
         within_reason(move || {
             let (queue, ran) = (SerialQueue::new(), Arc::new(AtomicUsize::new(0)));
             let first = {
@@ -251,101 +166,9 @@ fn a_hundred_thousand_tasks_of_one_queue_grow_no_stack() {
 }
 
 #[test]
-fn a_task_that_panics_hands_over() {
-    within_reason(|| {
-        let (queue, log) = (SerialQueue::new(), Log::default());
-        let workers = pool(1);
-        let dispatcher: Arc<dyn TaskDispatcher> = workers.clone();
-        queue.dispatch(&dispatcher, task(|| panic!("on purpose"))).unwrap();
-        queue.dispatch(&dispatcher, task(log.note("next"))).unwrap();
-        workers.shutdown();
-        assert_eq!(log.taken(), ["next"]);
-        assert_eq!(workers.metrics().panicked, 1);
-    });
-}
-
-#[test]
-fn a_unit_that_panics_hands_over() {
-    within_reason(|| {
-        let (session, main) = session_on(pool(1));
-        let queue = SerialQueue::new();
-        let bad = TestUnit::new("bad", exported(&session, &["bad"]), |_| panic!("on purpose"));
-        main.define(bad.in_queue(&queue).boxed()).unwrap();
-        let good = TestUnit::new("good", exported(&session, &["good"]), finish);
-        main.define(good.in_queue(&queue).boxed()).unwrap();
-        let bad = look_up_later(&session, request(&main, &["bad"]));
-        session.lookup(&order(&main), set(&session, &["good"])).unwrap();
-        assert!(bad.recv().unwrap().unwrap_err().to_string().contains("on purpose"));
-    });
-}
-
-#[test]
-fn a_task_whose_dispatcher_drops_it_hands_over_without_recursion() {
-    let ((kept, dispatcher), queue) = (kept(), SerialQueue::new());
-    let (dropped, log) = (Arc::new(AtomicUsize::new(0)), Log::default());
-    let drops = || {
-        let drops = Drops(dropped.clone());
-        task(move || drop(drops))
-    };
-    queue.dispatch(&dispatcher, drops()).unwrap();
-    queue.dispatch(&dispatcher, task(log.note("next"))).unwrap();
-    drop(kept.next());
-    assert_eq!(dropped.load(Ordering::Relaxed), 1);
-    kept.run_all();
-    assert_eq!(log.taken(), ["next"]);
-    // Nobody takes anything any more: all that wait go one after another.
-    (0..100_000).for_each(|_| queue.dispatch(&dispatcher, drops()).unwrap());
-    kept.shutdown();
-    drop(kept.next());
-    assert_eq!((dropped.load(Ordering::Relaxed), queue.waiting()), (100_001, 0));
-    let refused = queue.dispatch(&dispatcher, drops()).unwrap_err();
-    drop(refused);
-    assert_eq!(dropped.load(Ordering::Relaxed), 100_002);
-}
-
-#[test]
-fn what_waits_when_its_dispatcher_shuts_down_is_run_nevertheless() {
-    within_reason(|| {
-        let (queue, log) = (SerialQueue::new(), Log::default());
-        let workers = pool(2);
-        let dispatcher: Arc<dyn TaskDispatcher> = workers.clone();
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let opens = {
-            let (started, go_on) = (started.clone(), go_on.clone());
-            task(move || {
-                started.open();
-                go_on.wait();
-            })
-        };
-        queue.dispatch(&dispatcher, opens).unwrap();
-        started.wait();
-        let ran = Arc::new(AtomicUsize::new(0));
-        for _ in 0..10_000 {
-            let ran = ran.clone();
-            let counts = task(move || {
-                ran.fetch_add(1, Ordering::Relaxed);
-            });
-            queue.dispatch(&dispatcher, counts).unwrap();
-        }
-        queue.dispatch(&dispatcher, urgent(TaskPriority::Idle, log.note("idle"))).unwrap();
-        std::thread::scope(|scope| {
-            let closes = scope.spawn(|| workers.shutdown());
-            // It is closed once it refuses.
-            while dispatcher.dispatch(task(|| {})).is_ok() {
-                std::thread::yield_now();
-            }
-            go_on.open();
-            closes.join().unwrap();
-        });
-        assert_eq!((ran.load(Ordering::Relaxed), queue.waiting()), (10_000, 0));
-        assert_eq!(log.taken(), ["idle"]);
-    });
-}
-
-#[test]
 fn a_task_that_leaves_lets_the_next_one_start_beside_it() {
     within_reason(|| {
-        let (session, _) = session_on(pool(2));
+        let (session, _) = session_of(2);
         let queue = SerialQueue::new();
         let (next, done) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
         session.dispatch({
@@ -398,55 +221,6 @@ fn a_task_above_another_on_its_stack_is_not_in_its_section() {
 }
 
 #[test]
-fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
-    for shutdown in [Shutdown::Drain, Shutdown::Cancel] {
-        within_reason(move || {
-            let (session, main) = session_on(pool(1));
-            let queue = SerialQueue::new();
-            let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-            let ran = Arc::new(AtomicUsize::new(0));
-            let answers: Vec<_> = (0..50)
-                .map(|number| {
-                    let (started, go_on, ran) = (started.clone(), go_on.clone(), ran.clone());
-                    let name = format!("s{number}");
-                    let unit = TestUnit::new(&name, exported(&session, &[&name]), move |responsibility| {
-                        started.open();
-                        go_on.wait();
-                        ran.fetch_add(1, Ordering::Relaxed);
-                        finish(responsibility);
-                    });
-                    main.define(unit.in_queue(&queue).boxed()).unwrap();
-                    look_up_later(&session, request(&main, &[&name]))
-                })
-                .collect();
-            started.wait();
-            std::thread::scope(|scope| {
-                let closes = scope.spawn(|| session.close_with(shutdown));
-                // It has begun once it refuses definitions.
-                let late = session.intern("late");
-                let define = || main.define(absolute_symbols([(late.clone(), at(1))].into_iter().collect()));
-                while define().is_ok() {
-                    main.remove(std::slice::from_ref(&late)).unwrap();
-                    std::thread::yield_now();
-                }
-                go_on.open();
-                closes.join().unwrap().unwrap();
-            });
-            let ended: Vec<_> = answers.iter().map(|answer| answer.recv().unwrap()).collect();
-            let found = ended.iter().filter(|answer| answer.is_ok()).count();
-            match shutdown {
-                Shutdown::Drain => assert_eq!((found, ran.load(Ordering::Relaxed)), (50, 50)),
-                _ => {
-                    assert!(ended.iter().all(|answer| matches!(answer, Err(LookupError::Closed))));
-                    assert_eq!(ran.load(Ordering::Relaxed), 1);
-                }
-            }
-            assert_eq!(queue.waiting(), 0);
-        });
-    }
-}
-
-#[test]
 fn a_queue_is_shared_by_sessions_and_each_task_runs_where_it_belongs() {
     within_reason(|| {
         let ((first, one), (second, two)) = (kept(), kept());
@@ -465,72 +239,6 @@ fn a_queue_is_shared_by_sessions_and_each_task_runs_where_it_belongs() {
 }
 
 #[test]
-fn a_close_ends_what_keeps_a_queue_busy_and_then_runs_what_waits() {
-    for workers in [0, 1, 2] {
-        within_reason(move || {
-            let dispatcher: Arc<dyn TaskDispatcher> = match workers {
-                0 => Arc::new(InPlaceTaskDispatcher::default()),
-                _ => pool(workers),
-            };
-            let ((session, main), queue, log) = (session_on(dispatcher), SerialQueue::new(), Log::default());
-            // Nobody ever finishes it.
-            let never = define_parked(&main, "never", &["never"]);
-            let started = Arc::new(Latch::new());
-            let waits = {
-                let (session, main, queue, next, started) =
-                    (session.clone(), main.clone(), queue.clone(), log.note("next"), started.clone());
-                let ended = log.note("ended");
-                move || {
-                    session.dispatch(task(next).in_queue(&queue));
-                    started.open();
-                    let found = session.lookup(&order(&main), set(&session, &["never"]));
-                    assert!(matches!(found, Err(LookupError::Closed)), "{found:?}");
-                    ended();
-                }
-            };
-            let client = std::thread::spawn({
-                let (session, queue) = (session.clone(), queue.clone());
-                move || session.dispatch(task(waits).in_queue(&queue))
-            });
-            started.wait();
-            session.close().unwrap();
-            client.join().unwrap();
-            assert_eq!(log.taken(), ["ended", "next"]);
-            drop(never);
-        });
-    }
-}
-
-#[test]
-fn a_task_that_closes_its_session_leaves_its_turn_to_those_who_wait_for_it() {
-    for dispatcher in [pool(1) as Arc<dyn TaskDispatcher>, Arc::new(InPlaceTaskDispatcher::default())] {
-        within_reason(move || {
-            let ((session, _), queue, log) = (session_on(dispatcher), SerialQueue::new(), Log::default());
-            let closes = {
-                let (session, queue, next, closed) =
-                    (session.clone(), queue.clone(), log.note("next"), log.note("closed"));
-                move || {
-                    session.dispatch(task(next).in_queue(&queue));
-                    session.close().unwrap();
-                    closed();
-                }
-            };
-            let done = Arc::new(Latch::new());
-            let opens = done.clone();
-            session.dispatch(
-                task(move || {
-                    closes();
-                    opens.open();
-                })
-                .in_queue(&queue),
-            );
-            done.wait();
-            assert_eq!(log.taken(), ["next", "closed"]);
-        });
-    }
-}
-
-#[test]
 fn a_task_whose_turn_comes_on_a_foreign_thread_is_run_by_its_own_dispatcher() {
     within_reason(|| {
         let ((kept, other), queue, log) = (kept(), SerialQueue::new(), Log::default());
@@ -546,20 +254,17 @@ fn a_task_whose_turn_comes_on_a_foreign_thread_is_run_by_its_own_dispatcher() {
 #[test]
 fn a_unit_that_somebody_comes_to_wait_for_goes_before_those_that_came_earlier() {
     within_reason(|| {
-        let (session, main) = session_on(pool(1));
+        let (session, main) = session_of(1);
         let (queue, log) = (SerialQueue::new(), Log::default());
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let first = TestUnit::new("first", exported(&session, &["first"]), {
-            let (started, go_on) = (started.clone(), go_on.clone());
-            move |responsibility| {
-                started.open();
-                go_on.wait();
-                finish(responsibility);
-            }
+        let halt = Halt::default();
+        let here = halt.clone();
+        let first = TestUnit::new("first", exported(&session, &["first"]), move |responsibility| {
+            here.stop();
+            finish(responsibility);
         });
         main.define(first.in_queue(&queue).boxed()).unwrap();
         let mut answers = vec![look_up_later(&session, request(&main, &["first"]))];
-        started.wait();
+        halt.reached();
         for name in ["one", "two", "three"] {
             let runs = log.note(name);
             let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
@@ -579,7 +284,7 @@ fn a_unit_that_somebody_comes_to_wait_for_goes_before_those_that_came_earlier() 
         while queue.waiting() < 4 {
             std::thread::yield_now();
         }
-        go_on.open();
+        halt.let_go();
         waits.join().unwrap().unwrap();
         answers.into_iter().for_each(|answer| drop(answer.recv().unwrap().unwrap()));
         session.close().unwrap();

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use protocol_tests::*;
-use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, SerialQueue, TaskDispatcher, TaskPriority};
-use uruk_dispatch::WorkStealingTaskDispatcher;
+use uruk_core::{SerialQueue, TaskPriority};
 
 #[derive(Clone, Debug)]
 struct Plan {
@@ -30,17 +29,9 @@ fn plan() -> impl Strategy<Value = Plan> {
         .prop_map(|(needs, queue, leaves, urgent)| Plan { needs, queue, leaves, urgent })
 }
 
-fn dispatcher(workers: usize) -> Arc<dyn TaskDispatcher> {
-    match workers {
-        0 => Arc::new(InPlaceTaskDispatcher::default()),
-        _ => Arc::new(WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a few")),
-    }
-}
-
 /// Looks all units of the plans up, on two threads; says whether all were found.
 fn all_found(plans: &[Plan], workers: usize, all_leave: bool) -> bool {
-    let session = ExecutionSession::builder().dispatcher(dispatcher(workers)).build();
-    let main = session.create_jit_dylib("main").expect("the first dylib");
+    let (session, main) = session_of(workers);
     let queues: Vec<_> = (0..QUEUES).map(|_| SerialQueue::new()).collect();
     let name = |index: usize| format!("s{index}");
     for (index, plan) in plans.iter().enumerate() {

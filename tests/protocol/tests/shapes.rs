@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use protocol_tests::random::Random;
 use protocol_tests::*;
 use uruk_core::{
     AliasTarget, DefinitionGenerator, DependenceGroup, Dependency, Detached, ExecutionSession,
@@ -67,10 +68,7 @@ impl Staged {
 
 /// Numbers that look random and are the same each time.
 fn scramble(seed: usize) -> usize {
-    let mut x = (seed as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)) as usize
+    Random(seed as u64).number() as usize
 }
 
 fn shuffled(count: usize) -> Vec<usize> {

@@ -2,23 +2,13 @@
 
 use std::sync::{Arc, mpsc};
 
+use protocol_tests::halt::{Halt, occupy_a_worker};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
-    DylibError, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupError, Shutdown, SymbolMap, Task,
-    TaskDispatcher, TaskPriority, absolute_symbols,
+    DylibError, ExecutionSession, JitDylib, LookupError, Shutdown, SymbolMap, Task, TaskPriority,
+    absolute_symbols,
 };
-use uruk_dispatch::WorkStealingTaskDispatcher;
-
-fn pool(workers: usize) -> Arc<dyn TaskDispatcher> {
-    Arc::new(WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a pool is possible"))
-}
-
-fn session_on(dispatcher: &Arc<dyn TaskDispatcher>) -> (ExecutionSession, JitDylib) {
-    let session = ExecutionSession::builder().dispatcher(dispatcher.clone()).build();
-    let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
-    (session, main)
-}
 
 /// Defines `name`, whose unit looks `source` up, tells what came of it, and finishes.
 fn define_blocking(main: &JitDylib, name: &str, source: &str, told: mpsc::Sender<Result<(), LookupError>>) {
@@ -42,9 +32,9 @@ fn until_closing(session: &ExecutionSession) {
 /// The close waited for the unit, the unit for a symbol that nobody would ever emit.
 #[test]
 fn a_unit_that_waits_for_a_parked_responsibility_is_sent_on() {
-    for dispatcher in [pool(2), Arc::new(InPlaceTaskDispatcher::default())] {
+    for workers in [2, 0] {
         within_reason(move || {
-            let (session, main) = session_on(&dispatcher);
+            let (session, main) = session_of(workers);
             let parked = define_parked(&main, "parked", &["parked"]);
             let (told, answers) = mpsc::channel();
             define_blocking(&main, "waits", "parked", told);
@@ -65,7 +55,7 @@ fn a_unit_that_waits_for_a_parked_responsibility_is_sent_on() {
 #[test]
 fn a_unit_that_waits_again_and_again_is_sent_on_each_time() {
     within_reason(|| {
-        let (session, main) = session_on(&pool(1));
+        let (session, main) = session_of(1);
         let parked = ["p", "q", "r"].map(|name| define_parked(&main, name, &[name]));
         let (looks, dylib) = (session.clone(), main.clone());
         let (told, answers) = mpsc::channel();
@@ -86,26 +76,25 @@ fn a_unit_that_waits_again_and_again_is_sent_on_each_time() {
 #[test]
 fn what_the_units_in_progress_wait_for_is_still_made() {
     within_reason(|| {
-        let (session, main) = session_on(&pool(1));
+        let (session, main) = session_of(1);
         let parked = define_parked(&main, "parked", &["parked"]);
         let (told, answers) = mpsc::channel();
         define_blocking(&main, "waits", "chained", told);
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let (start, wait) = (started.clone(), go_on.clone());
+        let halt = Halt::default();
+        let here = halt.clone();
         let unit = TestUnit::new("chained", exported(&session, &["chained"]), move |responsibility| {
-            start.open();
-            wait.wait();
+            here.stop();
             finish(responsibility);
         });
         main.define(unit.boxed()).unwrap();
         let answer = look_up_later(&session, request(&main, &["waits"]));
-        started.wait();
+        halt.reached();
         let closer = std::thread::spawn({
             let session = session.clone();
             move || session.close()
         });
         until_closing(&session);
-        go_on.open();
+        halt.let_go();
         closer.join().unwrap().unwrap();
         assert!(answers.recv().unwrap().is_ok(), "the unit it waited for was running");
         assert!(answer.recv().unwrap().is_err());
@@ -119,7 +108,7 @@ fn a_second_close_from_a_task_of_another_session_on_a_shared_pool() {
     for _ in 0..20 {
         within_reason(|| {
             let dispatcher = pool(2);
-            let ((one, _), (two, _)) = (session_on(&dispatcher), session_on(&dispatcher));
+            let ((one, _), (two, _)) = (session_on(dispatcher.clone()), session_on(dispatcher.clone()));
             let (started, closes) = (Arc::new(Latch::new()), one.clone());
             let start = started.clone();
             two.dispatch(Task::new("closes", TaskPriority::Demanded, move || {
@@ -139,7 +128,7 @@ fn two_sessions_are_closed_by_each_others_tasks() {
     for _ in 0..20 {
         within_reason(|| {
             let dispatcher = pool(2);
-            let ((one, _), (two, _)) = (session_on(&dispatcher), session_on(&dispatcher));
+            let ((one, _), (two, _)) = (session_on(dispatcher.clone()), session_on(dispatcher.clone()));
             let (here, there, ended) = (Arc::new(Latch::new()), Arc::new(Latch::new()), mpsc::channel());
             let pairs = [(one.clone(), two.clone(), here.clone(), there.clone()), (two, one, there, here)];
             for (of, closes, here, there) in pairs {
@@ -160,7 +149,7 @@ fn two_sessions_are_closed_by_each_others_tasks() {
 #[test]
 fn close_from_a_handler_and_from_a_worker_at_once() {
     within_reason(|| {
-        let (session, main) = session_on(&pool(2));
+        let (session, main) = session_of(2);
         define_simple(&main, "unit", &["a"]);
         let (told, ended) = mpsc::channel();
         let (closing, tell) = (session.clone(), told.clone());
@@ -176,14 +165,8 @@ fn close_from_a_handler_and_from_a_worker_at_once() {
 #[test]
 fn cancelling_starts_nothing_and_fails_what_had_not_started() {
     within_reason(|| {
-        let (session, main) = session_on(&pool(1));
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let (start, wait) = (started.clone(), go_on.clone());
-        session.dispatch(Task::new("occupies", TaskPriority::Demanded, move || {
-            start.open();
-            wait.wait();
-        }));
-        started.wait();
+        let (session, main) = session_of(1);
+        let occupied = occupy_a_worker(&session);
         let unit = TestUnit::new("late", exported(&session, &["late"]), |_| panic!("it starts"));
         main.define(unit.boxed()).unwrap();
         let answer = look_up_later(&session, request(&main, &["late"]));
@@ -192,7 +175,7 @@ fn cancelling_starts_nothing_and_fails_what_had_not_started() {
             move || session.close_with(Shutdown::Cancel)
         });
         until_closing(&session);
-        go_on.open();
+        occupied.let_go();
         closer.join().unwrap().unwrap();
         assert!(matches!(answer.recv().unwrap(), Err(LookupError::Closed)));
     });
@@ -201,23 +184,22 @@ fn cancelling_starts_nothing_and_fails_what_had_not_started() {
 #[test]
 fn cancelling_refuses_lookups_of_running_units_and_waits_for_them() {
     within_reason(|| {
-        let (session, main) = session_on(&pool(1));
+        let (session, main) = session_of(1);
         define_simple(&main, "inner", &["inner"]);
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let (start, wait, looks, dylib) = (started.clone(), go_on.clone(), session.clone(), main.clone());
+        let halt = Halt::default();
+        let (here, looks, dylib) = (halt.clone(), session.clone(), main.clone());
         let (told, answers) = mpsc::channel();
         session.dispatch(Task::new("looks", TaskPriority::Demanded, move || {
-            start.open();
-            wait.wait();
+            here.stop();
             told.send(looks.lookup_symbol(&order(&dylib), &looks.intern("inner"))).unwrap();
         }));
-        started.wait();
+        halt.reached();
         let closer = std::thread::spawn({
             let session = session.clone();
             move || session.close_with(Shutdown::Cancel)
         });
         until_closing(&session);
-        go_on.open();
+        halt.let_go();
         closer.join().unwrap().unwrap();
         assert!(matches!(answers.try_recv().expect("the close waited"), Err(LookupError::Closed)));
     });
@@ -226,19 +208,18 @@ fn cancelling_refuses_lookups_of_running_units_and_waits_for_them() {
 #[test]
 fn cancelling_hurries_a_close_that_drains() {
     within_reason(|| {
-        let (session, main) = session_on(&pool(2));
+        let (session, main) = session_of(2);
         let (told, answers) = mpsc::channel();
-        let (started, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
-        let (start, wait) = (started.clone(), go_on.clone());
+        let halt = Halt::default();
+        let here = halt.clone();
         let slow = TestUnit::new("slow", exported(&session, &["slow"]), move |responsibility| {
-            start.open();
-            wait.wait();
+            here.stop();
             drop(responsibility);
         });
         main.define(slow.boxed()).unwrap();
         define_blocking(&main, "waits", "slow", told);
         let _answer = look_up_later(&session, request(&main, &["waits"]));
-        started.wait();
+        halt.reached();
         let close = |shutdown| {
             let session = session.clone();
             std::thread::spawn(move || session.close_with(shutdown))
@@ -251,7 +232,7 @@ fn cancelling_hurries_a_close_that_drains() {
             matches!(answer, Err(LookupError::Closed)),
             "its wait ends while what it waits for still runs"
         );
-        go_on.open();
+        halt.let_go();
         drains.join().unwrap().unwrap();
         cancels.join().unwrap().unwrap();
     });
@@ -262,7 +243,7 @@ fn handles_may_be_dropped_in_any_order() {
     for order_of_drops in 0..24 {
         within_reason(move || {
             let dispatcher = pool(1);
-            let (session, main) = session_on(&dispatcher);
+            let (session, main) = session_on(dispatcher.clone());
             let tracker = main.create_tracker();
             let symbols: SymbolMap = [(session.intern("a"), at(1))].into_iter().collect();
             main.define_with_tracker(absolute_symbols(symbols), &tracker).unwrap();
@@ -308,7 +289,7 @@ fn resources_of_a_cancelled_session_are_removed_newest_dylib_first() {
 #[test]
 fn a_unit_above_another_on_its_stack_that_waits_again_and_again_is_sent_on_each_time() {
     within_reason(|| {
-        let (session, main) = session_on(&(Arc::new(InPlaceTaskDispatcher::default()) as _));
+        let (session, main) = session_of(0);
         let parked = ["p", "q", "r"].map(|name| define_parked(&main, name, &[name]));
         let (told, answers) = mpsc::channel();
         let inner = main.clone();

@@ -179,8 +179,7 @@ impl Interrupts {
     fn after(label: &'static str) -> (Arc<Self>, ExecutionSession, JitDylib) {
         let (inner, interruption) = (InPlaceTaskDispatcher::default(), Mutex::default());
         let this = Arc::new(Self { inner, label, interruption });
-        let session = ExecutionSession::builder().dispatcher(this.clone()).build();
-        let main = session.create_jit_dylib("main").unwrap();
+        let (session, main) = session_on(this.clone());
         (this, session, main)
     }
 

@@ -1,27 +1,18 @@
 //! Three threads do whatever a session allows, at random, on a pool of one worker; then it closes. Everybody who asked
 //! has been told once, and nobody was told an address that had been removed before he asked.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use protocol_tests::random::Random;
 use protocol_tests::*;
 use uruk_core::{
-    DefinitionGenerator, DependenceGroup, ExecutionSession, GenerateRequest, JitDylib, LookupRequest,
+    DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupRequest,
     MaterializationResponsibility, SymbolMap, absolute_symbols, shared_error,
 };
-use uruk_dispatch::WorkStealingTaskDispatcher;
 
 const NAMES: usize = 24;
-
-/// Numbers that look random and are the same each time.
-struct Dice(u64);
-
-impl Dice {
-    fn throw(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % sides
-    }
-}
 
 /// Defines what it is asked for, or refuses, or forgets the request.
 struct Moody(AtomicUsize);
@@ -72,29 +63,15 @@ fn materialize(responsibility: MaterializationResponsibility, fate: usize, needs
     }
     let definitions = addresses(responsibility.symbols());
     let resolved = match responsibility.notify_resolved(&definitions) {
-        Ok(resolved) => resolved.detach(),
+        Ok(resolved) => resolved,
         Err(refused) => {
             refused.fail();
             return;
         }
     };
-    let finishing = resolved.attach();
-    let session = finishing.session().clone();
     let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
-    let request = request(finishing.dylib(), &needs).until_resolved();
-    let parked = finishing.detach();
-    session.lookup_async(request, move |answer| {
-        let resolved = parked.attach();
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => return resolved.fail(Arc::new(error)),
-        };
-        let symbols = resolved.symbols().keys().cloned().collect();
-        let group = DependenceGroup { symbols, dependencies: answer.dependencies() };
-        if let Err(refused) = resolved.notify_emitted(vec![group]) {
-            refused.fail();
-        }
-    });
+    let needs = request(resolved.dylib(), &needs);
+    emit_depending_on(resolved, needs);
 }
 
 struct Tally {
@@ -102,13 +79,13 @@ struct Tally {
     told: AtomicUsize,
 }
 
-fn act(session: &ExecutionSession, main: &JitDylib, dice: &mut Dice, tally: &Arc<Tally>) {
-    let name = |dice: &mut Dice| format!("s{}", dice.throw(NAMES));
-    match dice.throw(10) {
+fn act(session: &ExecutionSession, main: &JitDylib, dice: &mut Random, tally: &Arc<Tally>) {
+    let name = |dice: &mut Random| format!("s{}", dice.below(NAMES));
+    match dice.below(10) {
         0..=3 => {
             let symbols = [name(dice), name(dice)];
-            let needs = (0..dice.throw(3)).map(|_| name(dice)).chain(["base".to_owned()]).collect();
-            let fate = dice.throw(14);
+            let needs = (0..dice.below(3)).map(|_| name(dice)).chain(["base".to_owned()]).collect();
+            let fate = dice.below(14);
             let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
             let unit = TestUnit::new("unit", exported(session, &symbols), move |responsibility| {
                 materialize(responsibility, fate, needs);
@@ -116,7 +93,7 @@ fn act(session: &ExecutionSession, main: &JitDylib, dice: &mut Dice, tally: &Arc
             let tracker = main.create_tracker();
             // Refused where a name is taken.
             let _ = main.define_with_tracker(unit.boxed(), &tracker);
-            if dice.throw(3) == 0 {
+            if dice.below(3) == 0 {
                 tracker.remove().unwrap();
             }
         }
@@ -142,16 +119,16 @@ fn act(session: &ExecutionSession, main: &JitDylib, dice: &mut Dice, tally: &Arc
         8 => {
             let _ = main.remove(&[session.intern(&name(dice))]);
         }
-        _ if dice.throw(40) == 0 => main.clear().unwrap(),
+        _ if dice.below(40) == 0 => main.clear().unwrap(),
         _ => {
-            let id = main.add_generator(Arc::new(Moody(AtomicUsize::new(dice.throw(4)))));
-            let _ = session.lookup_symbol(&order(main), &session.intern(&format!("base{}", dice.throw(4))));
+            let id = main.add_generator(Arc::new(Moody(AtomicUsize::new(dice.below(4)))));
+            let _ = session.lookup_symbol(&order(main), &session.intern(&format!("base{}", dice.below(4))));
             if let Some(id) = id {
                 main.remove_generator(id);
             }
         }
     }
-    if dice.throw(8) == 0 {
+    if dice.below(8) == 0 {
         let base: SymbolMap = [(session.intern("base"), at(7))].into_iter().collect();
         // Mostly it is there.
         let _ = main.define(absolute_symbols(base));
@@ -159,9 +136,7 @@ fn act(session: &ExecutionSession, main: &JitDylib, dice: &mut Dice, tally: &Arc
 }
 
 fn storm(seed: u64, workers: usize) {
-    let pool = WorkStealingTaskDispatcher::builder().workers(workers).build().unwrap();
-    let session = ExecutionSession::builder().dispatcher(Arc::new(pool)).build();
-    let main = session.create_jit_dylib("main").unwrap();
+    let (session, main) = session_of(workers);
     let versioned = session.create_jit_dylib("versioned").unwrap();
     let removed_below = AtomicU64::new(0);
     let tally = Arc::new(Tally { asked: AtomicUsize::new(0), told: AtomicUsize::new(0) });
@@ -169,7 +144,7 @@ fn storm(seed: u64, workers: usize) {
         for thread in 0..3 {
             let (session, main, tally) = (&session, &main, &tally);
             scope.spawn(move || {
-                let mut dice = Dice(seed * 3 + thread);
+                let mut dice = Random(seed * 3 + thread);
                 for _ in 0..400 {
                     act(session, main, &mut dice, tally);
                 }

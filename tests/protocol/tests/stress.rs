@@ -7,11 +7,13 @@
 
 use std::future::Future;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 use std::task::Context;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use protocol_tests::hammer::{hammer, stress_length};
+use protocol_tests::random::Random;
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
@@ -25,25 +27,9 @@ use uruk_dispatch::WorkStealingTaskDispatcher;
 const CLUSTER: usize = 100;
 const CLIENTS: usize = 8;
 
-/// A small generator whose whole state is its seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    fn priority(&mut self) -> TaskPriority {
-        [TaskPriority::Idle, TaskPriority::Speculative, TaskPriority::Lazy, TaskPriority::Demanded]
-            [self.below(4)]
-    }
+fn any_priority(random: &mut Random) -> TaskPriority {
+    [TaskPriority::Idle, TaskPriority::Speculative, TaskPriority::Lazy, TaskPriority::Demanded]
+        [random.below(4)]
 }
 
 /// What one round shares.
@@ -132,7 +118,7 @@ impl MaterializationUnit for Node {
     }
 
     fn priority(&self) -> TaskPriority {
-        Random(self.random.0 ^ 2).priority()
+        any_priority(&mut Random(self.random.0 ^ 2))
     }
 
     fn memory_bytes(&self) -> usize {
@@ -227,7 +213,7 @@ impl Round {
                 }
             }
             9..=12 => {
-                self.pool.wait_for_room(random.priority(), 1).expect("a client is no worker");
+                self.pool.wait_for_room(any_priority(random), 1).expect("a client is no worker");
                 asked();
                 let round = self.clone();
                 self.session.lookup_async(request(), move |answer| round.hear(answer));
@@ -258,8 +244,7 @@ fn round(seed: u64, units: usize) -> usize {
         builder = builder.speculative_queue_max(random.below(64)).idle_queue_max(random.below(64));
     }
     let pool = Arc::new(builder.build().expect("a small pool"));
-    let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
-    let main = session.create_jit_dylib("main").expect("the first");
+    let (session, main) = session_on(pool.clone());
     let round = Arc::new(Round {
         seed,
         units,
@@ -276,7 +261,7 @@ fn round(seed: u64, units: usize) -> usize {
     (0..round.trackers.len()).for_each(|cluster| round.define_cluster(cluster));
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            let (round, mut random) = (&round, Random(random.next()));
+            let (round, mut random) = (&round, random.split());
             scope.spawn(move || {
                 for _ in 0..units / 32 {
                     round.act(&mut random);
@@ -293,40 +278,20 @@ fn round(seed: u64, units: usize) -> usize {
     round.right.load(Ordering::Relaxed)
 }
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
-}
-
 /// Rounds until the time is over; one that hangs fails.
-fn hammer(limit: Duration, units: usize) {
-    let patience = Duration::from_secs(120 * number("URUK_PATIENCE").unwrap_or(1));
-    let begun = Instant::now();
-    let only = number("URUK_STRESS_SEED");
+fn hammer_with(limit: Duration, units: usize) {
     let mut right = 0;
-    for seed in only.unwrap_or(0).. {
-        let (send, receive) = mpsc::channel();
-        let runs = std::thread::spawn(move || send.send(round(seed, units)));
-        right += match receive.recv_timeout(patience) {
-            Ok(right) => right,
-            Err(mpsc::RecvTimeoutError::Timeout) => panic!("URUK_STRESS_SEED={seed} does not end"),
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                panic!("URUK_STRESS_SEED={seed}: {:?}", runs.join().map(drop))
-            }
-        };
-        if only.is_some() || begun.elapsed() > limit {
-            break;
-        }
-    }
+    hammer(limit, |seed| right += within("the round", Duration::from_secs(120), move || round(seed, units)));
     assert!(right > units / 10, "only {right} answers were right: nearly everything failed");
 }
 
 #[test]
 fn a_few_units_under_stress() {
-    hammer(Duration::from_secs(1), 2_000);
+    hammer_with(Duration::from_secs(1), 2_000);
 }
 
 #[test]
 #[ignore = "as long as URUK_STRESS_SECONDS says; run by `make stress`"]
 fn stress_a_hundred_thousand_units() {
-    hammer(Duration::from_secs(number("URUK_STRESS_SECONDS").unwrap_or(60)), 100_000);
+    hammer_with(stress_length(), 100_000);
 }

@@ -15,10 +15,9 @@ fn runtime(blocking_threads: usize) -> Runtime {
     Builder::new_current_thread().max_blocking_threads(blocking_threads).build().unwrap()
 }
 
-fn session_on(runtime: &Runtime) -> (ExecutionSession, JitDylib) {
+fn session_in(runtime: &Runtime) -> (ExecutionSession, JitDylib) {
     let dispatcher = TokioTaskDispatcher::new(runtime.handle().clone());
-    let session = ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
-    let main = session.create_jit_dylib("main").unwrap();
+    let (session, main) = session_on(Arc::new(dispatcher));
     (session, main)
 }
 
@@ -28,7 +27,7 @@ fn session_on(runtime: &Runtime) -> (ExecutionSession, JitDylib) {
 fn awaited_lookups_complete_although_units_take_long() {
     within_reason(|| {
         let runtime = runtime(4);
-        let (session, main) = session_on(&runtime);
+        let (session, main) = session_in(&runtime);
         let go_on = Arc::new(Latch::new());
         for index in 0..20 {
             let go_on = go_on.clone();
@@ -62,7 +61,7 @@ fn awaited_lookups_complete_although_units_take_long() {
 fn units_that_block_leave_the_reactor_alone() {
     within_reason(|| {
         let runtime = runtime(64);
-        let (session, main) = session_on(&runtime);
+        let (session, main) = session_in(&runtime);
         for index in 0..50 {
             let symbols = exported(&session, &[&format!("s{index}")]);
             let unit = TestUnit::new("unit", symbols, move |responsibility| {
@@ -88,7 +87,7 @@ fn units_that_block_leave_the_reactor_alone() {
 fn a_dropped_lookup_is_withdrawn_and_a_panic_is_told() {
     within_reason(|| {
         let runtime = runtime(1);
-        let (session, main) = session_on(&runtime);
+        let (session, main) = session_in(&runtime);
         let unit = TestUnit::new("bad", exported(&session, &["bad"]), |_| panic!("said the unit"));
         main.define(unit.boxed()).unwrap();
         let parked = define_parked(&main, "parked", &["a"]);
@@ -135,7 +134,7 @@ fn the_most_urgent_task_takes_the_next_thread() {
 fn a_runtime_that_ends_first_fails_what_is_queued() {
     within_reason(|| {
         let runtime = runtime(1);
-        let (session, main) = session_on(&runtime);
+        let (session, main) = session_in(&runtime);
         let (begun, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
         let (begins, waits) = (begun.clone(), go_on.clone());
         let unit = TestUnit::new("runs", exported(&session, &["runs"]), move |responsibility| {

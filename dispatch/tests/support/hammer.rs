@@ -1,0 +1,28 @@
+//! How long tests that hammer go on, and from which seed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// Calls `round` with one seed after another until `limit` is over, or with `URUK_STRESS_SEED` alone if it is set. If a round
+/// panics, says which.
+pub fn hammer(limit: Duration, mut round: impl FnMut(u64)) {
+    let only = number("URUK_STRESS_SEED");
+    let begun = Instant::now();
+    for seed in only.unwrap_or(0).. {
+        if catch_unwind(AssertUnwindSafe(|| round(seed))).is_err() {
+            panic!("URUK_STRESS_SEED={seed} repeats what has gone wrong");
+        }
+        if only.is_some() || begun.elapsed() > limit {
+            return;
+        }
+    }
+}
+
+/// How long `make stress` wants it: `URUK_STRESS_SECONDS`, or a minute.
+pub fn stress_length() -> Duration {
+    Duration::from_secs(number("URUK_STRESS_SECONDS").unwrap_or(60))
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}

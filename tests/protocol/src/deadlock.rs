@@ -1,0 +1,104 @@
+//! What tests of certain deadlocks share: units that block and tell, and the one cycle that somebody was told of.
+
+use std::sync::{Arc, mpsc};
+
+use uruk_core::{
+    DeadlockStep, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupError,
+    MaterializationResponsibility, SymbolName, Task, TaskPriority,
+};
+
+use crate::{TestUnit, exported, finish, order, set};
+
+/// Who was told of which error.
+pub type Told = mpsc::Receiver<(String, LookupError)>;
+
+/// How they say so.
+pub type Teller = mpsc::Sender<(String, LookupError)>;
+
+/// The workers of each pool that a cycle is tried on; none: in place.
+pub const WORKERS: [usize; 4] = [0, 1, 2, 4];
+
+/// Looks symbols of `main` up, blocking.
+pub fn look_up(main: &JitDylib, names: &[&str]) -> Result<(), LookupError> {
+    main.session().lookup(&order(main), set(main.session(), names)).map(drop)
+}
+
+/// The same as `who`, who tells of an error.
+pub fn look_up_as(who: &str, main: &JitDylib, names: &[&str], told: &Teller) -> Result<(), LookupError> {
+    let outcome = look_up(main, names);
+    if let Err(error) = &outcome {
+        told.send((who.to_owned(), error.clone())).expect("the test listens");
+    }
+    outcome
+}
+
+/// A unit of `symbol`, of the same name in capitals, which blocks in a lookup of `needs`.
+pub fn blocking_unit(session: &ExecutionSession, symbol: &str, needs: &[&str], told: &Teller) -> TestUnit {
+    let (told, name) = (told.clone(), symbol.to_uppercase());
+    let needs: Vec<String> = needs.iter().map(|&name| name.to_owned()).collect();
+    TestUnit::new(&name.clone(), exported(session, &[symbol]), move |responsibility| {
+        let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
+        let outcome = look_up_as(&name, responsibility.dylib(), &needs, &told);
+        finish_or_fail(responsibility, outcome);
+    })
+}
+
+/// Defines a [`blocking_unit`].
+pub fn define_blocking(main: &JitDylib, symbol: &str, needs: &[&str], told: &Teller) {
+    let unit = blocking_unit(main.session(), symbol, needs, told);
+    main.define(unit.boxed()).expect("nothing of the name is defined");
+}
+
+/// Finishes, or fails as what was needed did.
+pub fn finish_or_fail(responsibility: MaterializationResponsibility, outcome: Result<(), LookupError>) {
+    match outcome {
+        Ok(()) => finish(responsibility),
+        Err(error) => responsibility.fail(Arc::new(error)),
+    }
+}
+
+/// Leaves `run` behind for whoever runs this thread's tasks next: the lookup it blocks in.
+pub fn while_blocked(session: &ExecutionSession, run: impl FnOnce() + Send + 'static) {
+    session.dispatch(Task::new("late", TaskPriority::Demanded, run));
+}
+
+/// The symbols of the cycle of the one lookup that was told of it, from the least on, and who that was.
+pub fn the_cycle(told: &Told) -> (String, Vec<String>) {
+    let name = |step: &DeadlockStep| step.symbol().map_or("(generator)".to_owned(), SymbolName::to_string);
+    the_cycle_as(told, name)
+}
+
+/// The same with each step as `text` says it.
+pub fn the_cycle_as(told: &Told, text: impl Fn(&DeadlockStep) -> String) -> (String, Vec<String>) {
+    let errors: Vec<_> = told.try_iter().collect();
+    let mut cycles = errors.iter().filter_map(|(who, error)| match error {
+        LookupError::WouldDeadlock { path } => Some((who.clone(), path)),
+        _ => None,
+    });
+    let (who, path) = cycles.next().unwrap_or_else(|| panic!("no deadlock among {errors:?}"));
+    assert!(cycles.next().is_none(), "more than one was told: {errors:?}");
+    let mut cycle: Vec<String> = path.iter().map(text).collect();
+    let least = cycle.iter().enumerate().min_by_key(|(_, step)| *step).map_or(0, |(index, _)| index);
+    cycle.rotate_left(least);
+    (who, cycle)
+}
+
+/// A generator that looks `needs` up, blocking, whatever it is asked for, before it finishes; tells of an error.
+#[derive(Debug)]
+pub struct LooksUp {
+    /// The symbol.
+    pub needs: &'static str,
+    /// Whom it tells.
+    pub told: Teller,
+}
+
+impl DefinitionGenerator for LooksUp {
+    fn name(&self) -> &str {
+        "looks up"
+    }
+
+    fn generate(&self, request: GenerateRequest) {
+        let outcome = look_up_as(self.name(), request.dylib(), &[self.needs], &self.told);
+        request.finish(outcome.map_err(|error| Arc::new(error) as _));
+    }
+}

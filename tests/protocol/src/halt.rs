@@ -1,0 +1,46 @@
+//! Places where code under test stops until the test lets it go on.
+
+use std::sync::Arc;
+
+use uruk_core::sync::Latch;
+use uruk_core::{ExecutionSession, Task, TaskPriority};
+
+/// Where something stops until the test lets it go on. Clones are the same place.
+#[derive(Clone, Debug)]
+pub struct Halt {
+    reached: Arc<Latch>,
+    open: Arc<Latch>,
+}
+
+impl Default for Halt {
+    fn default() -> Self {
+        Self { reached: Arc::new(Latch::new()), open: Arc::new(Latch::new()) }
+    }
+}
+
+impl Halt {
+    /// Stops here, without a word to session or dispatcher, until it may go on.
+    pub fn stop(&self) {
+        self.reached.open();
+        self.open.wait();
+    }
+
+    /// Waits until somebody has come here.
+    pub fn reached(&self) {
+        self.reached.wait();
+    }
+
+    /// Lets all go on who are here, and who come later.
+    pub fn let_go(&self) {
+        self.open.open();
+    }
+}
+
+/// Has a task stop on a worker of the session's pool, and waits until it does.
+pub fn occupy_a_worker(session: &ExecutionSession) -> Halt {
+    let halt = Halt::default();
+    let here = halt.clone();
+    session.dispatch(Task::new("occupies a worker", TaskPriority::Demanded, move || here.stop()));
+    halt.reached();
+    halt
+}

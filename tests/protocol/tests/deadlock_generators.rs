@@ -1,0 +1,82 @@
+//! Generators in cycles of waits.
+
+use std::sync::{Arc, mpsc};
+
+use protocol_tests::deadlock::{LooksUp, WORKERS, define_blocking, look_up, the_cycle};
+use protocol_tests::*;
+use uruk_core::{
+    AliasTarget, DeadlockStep, DefinitionGenerator, GenerateRequest, LookupError, SymbolFlags, symbol_aliases,
+};
+
+#[test]
+fn a_generator_that_waits_for_itself_is_told() {
+    for workers in WORKERS {
+        within_reason(move || {
+            let (_session, main) = session_of(workers);
+            let (told_by, told) = mpsc::channel();
+            main.add_generator(Arc::new(LooksUp { needs: "missing too", told: told_by }));
+            look_up(&main, &["missing"]).unwrap_err();
+            assert_eq!(the_cycle(&told), ("looks up".into(), vec!["(generator)".into()]));
+        });
+    }
+}
+
+#[test]
+fn a_generator_that_waits_for_a_unit_that_waits_for_it_is_told() {
+    for workers in WORKERS {
+        within_reason(move || {
+            let (_session, main) = session_of(workers);
+            let (teller, told) = mpsc::channel();
+            define_blocking(&main, "a", &["missing"], &teller);
+            main.add_generator(Arc::new(LooksUp { needs: "a", told: teller }));
+            look_up(&main, &["a"]).unwrap_err();
+            assert_eq!(the_cycle(&told), ("looks up".into(), vec!["(generator)".into(), "a".into()]));
+        });
+    }
+}
+
+#[test]
+fn a_generator_whose_request_was_detached_is_waited_for() {
+    struct Detaches(mpsc::Sender<uruk_core::DetachedRequest>);
+    impl DefinitionGenerator for Detaches {
+        fn name(&self) -> &str {
+            "detaches"
+        }
+        fn generate(&self, request: GenerateRequest) {
+            let main = request.dylib().clone();
+            self.0.send(request.detach()).unwrap();
+            // Queued behind itself, and served once another thread has finished.
+            let _ = look_up(&main, &["missing too"]);
+        }
+    }
+    within_reason(|| {
+        let (_session, main) = session_of(2);
+        let (send, requests) = mpsc::channel();
+        main.add_generator(Arc::new(Detaches(send)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| look_up(&main, &["missing"]).unwrap_err());
+            for name in ["missing", "missing too"] {
+                let request = requests.recv().unwrap().attach();
+                assert_eq!(request.symbols().iter().next().unwrap().0.as_str(), name);
+                request.finish(Ok(()));
+            }
+        });
+    });
+}
+
+#[test]
+fn a_generator_that_waits_for_the_alias_it_is_asked_on_behalf_of_is_told() {
+    within_reason(|| {
+        let (session, main) = session();
+        let (teller, told) = mpsc::channel();
+        let target = AliasTarget { source: session.intern("x"), flags: SymbolFlags::EXPORTED };
+        main.define(symbol_aliases([(session.intern("a"), target)].into_iter().collect())).unwrap();
+        main.add_generator(Arc::new(LooksUp { needs: "a", told: teller }));
+        look_up(&main, &["a"]).unwrap_err();
+        let (_, error) = told.try_recv().unwrap();
+        let LookupError::WouldDeadlock { path } = &error else { panic!("{error}") };
+        let is_alias = |step: &DeadlockStep| matches!(step, DeadlockStep::AliasOf { .. });
+        let is_generator = |step: &DeadlockStep| matches!(step, DeadlockStep::Generator { .. });
+        assert!(path.len() == 2 && path.iter().any(is_alias) && path.iter().any(is_generator), "{error}");
+    });
+}
