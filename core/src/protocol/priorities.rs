@@ -522,8 +522,14 @@ fn own() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(prop_oneof![2 => Just(3usize), 1 => 0usize..4], NAMES)
 }
 
+/// As many as usual, or as a long run tries.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("URUK_HISTORIES").ok().and_then(|count| count.parse().ok());
+    ProptestConfig { cases: cases.unwrap_or(600), ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn priorities_are_those_of_a_model_that_computes_them_anew(
