@@ -417,8 +417,22 @@ impl History {
             for (name, expected) in expected.into_iter().enumerate() {
                 if let Some(priority) = self.priority_in_state(name) {
                     assert_eq!(priority, expected, "`{}`", self.names[name]);
+                    self.check_ticket(name, expected);
                 }
             }
+        }
+    }
+}
+
+impl History {
+    /// What is queued, and needed, lies there as urgent as it is.
+    fn check_ticket(&self, name: usize, expected: TaskPriority) {
+        let claimed = self.claims.iter().find(|claimed| self.name_of(claimed) == name);
+        let Some(claimed) = claimed.filter(|claimed| !self.begun.contains(&claimed.claim)) else { return };
+        let followers = self.state.claims[claimed.claim].followers.as_ref();
+        let ticketed = followers.and_then(|followers| followers.ticketed.as_ref());
+        if let Some(ticketed) = ticketed.filter(|_| self.state.is_wanted(claimed)) {
+            assert_eq!(ticketed.priority(), expected, "the ticket of `{}`", self.names[name]);
         }
     }
 }

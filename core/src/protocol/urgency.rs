@@ -252,9 +252,14 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn raise_claim(&mut self, claim: ClaimId, priority: TaskPriority, effects: &mut Effects<P>) -> usize {
-        let Some(row) = self.claims.get_mut(claim).filter(|claim| claim.priority < priority) else {
+        let Some(row) = self.claims.get_mut(claim) else { return 1 };
+        if row.priority >= priority {
+            // Nobody may have needed it for a while: then it was not told how little urgent it is.
+            if let Some(ticketed) = row.followers.as_ref().and_then(|followers| followers.ticketed.as_ref()) {
+                ticketed.set_priority(row.priority);
+            }
             return 1;
-        };
+        }
         row.priority = priority;
         let mut steps = 1;
         if let Some(Followers { ticketed, asked, origin, .. }) = row.followers.as_deref() {
