@@ -37,11 +37,14 @@ use std::fmt;
 
 use proptest::prelude::*;
 
+use super::settle::SLICE_STEPS;
 use driver::Harness;
 use end::{End, end};
 use operation::{Operation, Theme, operation};
 
 struct History {
+    /// How many steps the state takes in one slice.
+    slice: usize,
     operations: Vec<Operation>,
     end: End,
 }
@@ -49,6 +52,7 @@ struct History {
 /// One operation a line.
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "    in slices of {}", self.slice)?;
         self.operations.iter().try_for_each(|operation| writeln!(f, "    {operation:?}"))?;
         write!(f, "    {:?}", self.end)
     }
@@ -64,13 +68,14 @@ fn histories() -> impl Strategy<Value = History> {
         operations(Theme::Trackers),
         operations(Theme::Waits),
     ];
-    (operations, end()).prop_map(|(operations, end)| History { operations, end })
+    let slice = prop_oneof![Just(1usize), Just(3), Just(SLICE_STEPS)];
+    (slice, operations, end()).prop_map(|(slice, operations, end)| History { slice, operations, end })
 }
 
 #[test]
 fn random_histories_agree_with_a_naive_model() {
-    seeds::try_histories(300, &histories(), |History { operations, end }| {
-        let mut harness = Harness::new();
+    seeds::try_histories(300, &histories(), |History { slice, operations, end }| {
+        let mut harness = Harness::new(slice);
         for operation in &operations {
             harness.run(operation);
         }
