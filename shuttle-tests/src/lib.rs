@@ -7,6 +7,7 @@
 //! | `storm.rs` | three units that depend on each other, a generator, removal and failure together: each lookup ends once, with nothing that was never emitted |
 //! | `pool.rs` | units that block on each other, in random graphs without cycles, on a pool of few workers |
 //! | `blocking.rs` | units that wait in every way, with random priorities, on pools of any size and any limits: the same answers, always |
+//! | `priorities.rs` | units in random graphs, asked for at every priority, by lookups some of which are given up: the most urgent starts first |
 //!
 //! `make shuttle` runs them. A run is as long as `URUK_SHUTTLE_SECONDS` says, for each test; without it each test runs a fixed
 //! number of schedules. Scenario and schedule follow from one seed. A failing run prints the seed of the failing schedule:
@@ -15,4 +16,4 @@
 //! SHUTTLE_RANDOM_SEED=<seed> URUK_SHUTTLE_ITERATIONS=1 make shuttle TEST=ready
 //! ```
 //!
-//! replays exactly that one. It also prints the schedule itself, for shuttle's own tools.
+//! replays exactly that one. (`gate.rs` and `priorities.rs` print the seed of the whole run instead, which `URUK_SHUTTLE_SEED` sets.) It also prints the schedule itself, for shuttle's own tools.

@@ -1,7 +1,7 @@
 //! Alias: which alias waits for which row, so that a cycle of aliases is an error and not a wait.
 //!
-//! Each alias waits for one source, or for the lookup that asks generators for it. An edge to a source is there from the
-//! moment the alias's lookup is lodged until it ends; following edges from a source either comes to a row that is no alias, or back.
+//! Each alias waits for the lookup that finds its source, from the moment that begins to wait until it ends, and for the source
+//! itself once the lookup is lodged on it; following edges from a source either comes to a row that is no alias, or back.
 
 use std::collections::hash_map::Entry;
 
@@ -27,7 +27,7 @@ pub(crate) struct AliasEdges {
     sources: FxHashMap<RowId, RowId>,
     /// How many of these aliases have a row for their source.
     wanted: FxHashMap<RowId, usize>,
-    /// For each alias whose lookup is on its way past generators, that lookup.
+    /// For each alias whose lookup waits, at a generator or for rows, that lookup.
     sought: FxHashMap<RowId, QueryId>,
 }
 
@@ -37,24 +37,24 @@ impl AliasEdges {
         self.sources.get(&alias).copied()
     }
 
-    /// The lookup that is on its way to find what the alias waits for.
+    /// The lookup that the alias waits for: none of its unit goes on before that has all it asked for.
     pub(super) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
         self.sought.get(&alias).copied()
     }
 
-    /// How many aliases wait for a source that is known; how many for a lookup.
+    /// How many aliases wait for a source that is known; how many lookups they wait for.
     #[cfg(any(test, debug_assertions))]
     pub(super) fn len(&self) -> (usize, usize) {
         assert_eq!(self.wanted.values().sum::<usize>(), self.sources.len());
         (self.sources.len(), self.sought.len())
     }
 
-    /// The lookup has been suspended with these aliases.
-    pub(super) fn seek(&mut self, aliases: &[AliasEdge], query: QueryId) {
-        self.sought.extend(aliases.iter().map(|edge| (edge.alias, query)));
+    /// The lookup of these aliases waits.
+    pub(super) fn seek(&mut self, aliases: impl IntoIterator<Item = RowId>, query: QueryId) {
+        self.sought.extend(aliases.into_iter().map(|alias| (alias, query)));
     }
 
-    /// It is no longer.
+    /// A lookup that was suspended with these aliases is no longer.
     pub(super) fn seek_no_more(&mut self, aliases: &[AliasEdge]) {
         for AliasEdge { alias, .. } in aliases {
             self.sought.remove(alias);
@@ -115,6 +115,7 @@ impl<P: Payload> SessionState<P> {
     /// The lookup of these aliases has ended.
     pub(crate) fn forget_aliases(&mut self, aliases: &[RowId]) {
         for alias in aliases {
+            self.aliases.sought.remove(alias);
             self.aliases.remove(*alias);
         }
     }

@@ -78,6 +78,10 @@ impl<P: Payload> SessionState<P> {
                 ticketed.set_priority(priority);
             }
             steps += asked.len();
+            if !asked.is_empty() {
+                // Its turn to be lowered may have come before that of what it was raised for.
+                self.urgency.take_back(claim);
+            }
             for &query in asked {
                 let Some(query) = self.queries.get_mut(query).filter(|query| query.is_live()) else {
                     continue;

@@ -15,7 +15,7 @@ use crate::{LookupError, RequiredState};
 use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{QueryId, RowId};
-use super::query::{Lodged, Phase, Query};
+use super::query::{Lodged, Phase};
 use super::waits_for::{Node, WaitsFor};
 use super::{Payload, SessionState};
 
@@ -51,15 +51,10 @@ impl<P: Payload> SessionState<P> {
         if aliases.is_empty() || self.postpones(Look::Moved(query)) {
             return;
         }
-        if let Some(Query { phase: Phase::Suspended(_), .. }) = self.queries.get(query) {
-            // All of them wait for the same generator.
-            let mut served = Vec::new();
-            self.needed_by_query(query, &mut served);
-            served.into_iter().for_each(|served| self.end_deadlocks_through(served, effects));
-        } else {
-            let ready = |alias| Node::Row(alias, RequiredState::Ready);
-            aliases.into_iter().for_each(|alias| self.end_deadlocks_through(ready(alias), effects));
-        }
+        // What needs one of them Ready needs the source so; all of them need the lookup.
+        self.end_deadlocks_through(Node::Sought(query), effects);
+        let ready = |alias| Node::Row(alias, RequiredState::Ready);
+        aliases.into_iter().for_each(|alias| self.end_deadlocks_through(ready(alias), effects));
     }
 
     /// Rows of one group have been emitted and hang in the forest. Looks for a cycle if somebody blocked needs them.

@@ -95,7 +95,7 @@ impl<P: Payload> SessionState<P> {
             let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by, priority });
             self.note_asked(inherits_from, query);
             if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) {
-                self.aliases.seek(&suspended.search.aliases, query);
+                self.aliases.seek(suspended.search.aliases.iter().map(|edge| edge.alias), query);
             }
             self.advance(query, effects);
             return Some(query);
@@ -277,6 +277,7 @@ impl<P: Payload> SessionState<P> {
             self.complete(query, effects);
             return false;
         }
+        self.aliases.seek(lodged.aliases.iter().copied(), query);
         for entry in 0..lodged.entries.len() {
             self.lodge(query, entry);
         }

@@ -415,8 +415,22 @@ impl History {
             for (name, expected) in expected.into_iter().enumerate() {
                 if let Some(priority) = self.priority_in_state(name) {
                     assert_eq!(priority, expected, "`{}`", self.names[name]);
+                    self.check_ticket(name, expected);
                 }
             }
+        }
+    }
+}
+
+impl History {
+    /// What is queued, and needed, lies there as urgent as it is.
+    fn check_ticket(&self, name: usize, expected: TaskPriority) {
+        let claimed = self.claims.iter().find(|claimed| self.name_of(claimed) == name);
+        let Some(claimed) = claimed.filter(|claimed| !self.begun.contains(&claimed.claim)) else { return };
+        let followers = self.state.claims[claimed.claim].followers.as_ref();
+        let ticketed = followers.and_then(|followers| followers.ticketed.as_ref());
+        if let Some(ticketed) = ticketed.filter(|_| self.state.is_wanted(claimed)) {
+            assert_eq!(ticketed.priority(), expected, "the ticket of `{}`", self.names[name]);
         }
     }
 }
@@ -520,8 +534,14 @@ fn own() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(prop_oneof![2 => Just(3usize), 1 => 0usize..4], NAMES)
 }
 
+/// As many as usual, or as a long run tries.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("URUK_HISTORIES").ok().and_then(|count| count.parse().ok());
+    ProptestConfig { cases: cases.unwrap_or(600), ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn priorities_are_those_of_a_model_that_computes_them_anew(

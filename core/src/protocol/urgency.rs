@@ -84,12 +84,18 @@ pub(crate) struct Urgency {
 enum Needed {
     Row(RowId),
     Claim(ClaimId),
-    Query(QueryId),
+    /// On behalf of that claim.
+    Query(QueryId, ClaimId),
 }
 
 impl Urgency {
     pub(super) fn has_work(&self) -> bool {
         self.is_tracked && !(self.raising.is_empty() && self.doubted.is_empty())
+    }
+
+    /// Forgets what a claim has passed on to queries that has not come there: it is less urgent now.
+    pub(super) fn take_back(&mut self, claim: ClaimId) {
+        self.raising.retain(|(needed, _)| !matches!(needed, Needed::Query(_, of) if *of == claim));
     }
 
     fn note(&mut self, priority: TaskPriority) {
@@ -215,7 +221,7 @@ impl<P: Payload> SessionState<P> {
                 match needed {
                     Needed::Row(row) => self.raise_row(row, priority, effects),
                     Needed::Claim(claim) => self.raise_claim(claim, priority, effects),
-                    Needed::Query(query) => self.raise_query(query, priority),
+                    Needed::Query(query, _) => self.raise_query(query, priority),
                 }
             } else if let Some(row) = self.urgency.doubted.pop() {
                 self.reconsider(row, effects)
@@ -246,9 +252,14 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn raise_claim(&mut self, claim: ClaimId, priority: TaskPriority, effects: &mut Effects<P>) -> usize {
-        let Some(row) = self.claims.get_mut(claim).filter(|claim| claim.priority < priority) else {
+        let Some(row) = self.claims.get_mut(claim) else { return 1 };
+        if row.priority >= priority {
+            // Nobody may have needed it for a while: then it was not told how little urgent it is.
+            if let Some(ticketed) = row.followers.as_ref().and_then(|followers| followers.ticketed.as_ref()) {
+                ticketed.set_priority(row.priority);
+            }
             return 1;
-        };
+        }
         row.priority = priority;
         let mut steps = 1;
         if let Some(Followers { ticketed, asked, origin, .. }) = row.followers.as_deref() {
@@ -257,7 +268,7 @@ impl<P: Payload> SessionState<P> {
                 effects.more().raised.push(ticketed.clone());
             }
             steps += asked.len();
-            let followers = asked.iter().map(|&query| Needed::Query(query));
+            let followers = asked.iter().map(|&query| Needed::Query(query, claim));
             let followers = followers.chain(origin.map(Needed::Claim));
             self.urgency.raising.extend(followers.map(|needed| (needed, priority)));
         }

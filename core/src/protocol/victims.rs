@@ -9,9 +9,9 @@ use super::waits_for::Holdings;
 use super::{Payload, SessionState};
 use crate::session::SessionTag;
 use crate::{
-    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupError,
-    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
-    TaskPriority,
+    DeadlockStep, DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags,
+    LookupError, LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName,
+    SymbolStringPool, TaskPriority,
 };
 
 enum Numbers {}
@@ -209,6 +209,62 @@ fn aliases_that_come_to_a_generator_later_wait_for_whom_it_waits() {
     let edge = AliasEdge { alias: row, source: scene.name("x") };
     let search = Search { aliases: vec![edge], ..scene.search(&["x"]) };
     scene.state.lookup(search, 4, |_| "main".into(), &mut scene.effects).expect("it queues up");
+    assert_eq!(scene.told(), [(2, true)]);
+    scene.settle();
+}
+
+/// A unit of aliases takes its addresses when the lookup of its sources has all of them: whoever provides the last one must not
+/// need the first alias, though that is no alias of it.
+#[test]
+fn an_alias_waits_for_the_sources_of_those_beside_it() {
+    let mut scene = Scene::new();
+    for alias in ["alias", "beside"] {
+        scene.claim(None, alias);
+    }
+    let (first, last) = (scene.claim(None, "first"), scene.claim(None, "last"));
+    let edge = |scene: &Scene, alias: &str, source: &str| AliasEdge {
+        alias: scene.state.find(scene.dylib, &scene.name(alias)).unwrap(),
+        source: scene.name(source),
+    };
+    let aliases = vec![edge(&scene, "alias", "first"), edge(&scene, "beside", "last")];
+    let required_state = RequiredState::Resolved;
+    let search = Search { aliases, required_state, ..scene.search(&["first", "last"]) };
+    scene.state.lookup(search, 1, |_| "main".into(), &mut scene.effects).expect("it waits");
+    scene.block(2, last, &["alias"], false);
+    let told = scene.effects.completed.last().map(|completed| completed.outcome.as_ref());
+    let Some(Err(LookupError::WouldDeadlock { path })) = told else { panic!("{told:?}") };
+    let steps = path
+        .iter()
+        .map(|step| (step.symbol().unwrap().as_str(), matches!(step, DeadlockStep::AliasBeside { .. })));
+    assert_eq!(steps.collect::<Vec<_>>(), [("alias", true), ("last", false)]);
+    scene.effects.completed.clear();
+    // The source of the alias itself leads back as before.
+    scene.block(3, first, &["alias"], false);
+    assert_eq!(scene.told(), [(3, true)]);
+    scene.settle();
+}
+
+#[test]
+fn a_cycle_past_an_alias_whose_address_alone_is_needed_is_told() {
+    let mut scene = Scene::new();
+    for name in ["alias", "beside", "inner", "slow"] {
+        scene.claim(None, name);
+    }
+    let last = scene.claim(None, "last");
+    let seek = |scene: &mut Scene, handler: u32, edges: &[(&str, &str)]| {
+        let edge = |&(alias, source): &(&str, &str)| AliasEdge {
+            alias: scene.state.find(scene.dylib, &scene.name(alias)).unwrap(),
+            source: scene.name(source),
+        };
+        let aliases = edges.iter().map(edge).collect();
+        let sources: Vec<_> = edges.iter().map(|(_, source)| *source).collect();
+        let search = Search { aliases, required_state: RequiredState::Resolved, ..scene.search(&sources) };
+        scene.state.lookup(search, handler, |_| "main".into(), &mut scene.effects).expect("it waits");
+    };
+    seek(&mut scene, 1, &[("alias", "slow"), ("beside", "inner")]);
+    scene.block(2, last, &["alias"], false);
+    assert_eq!(scene.told(), []);
+    seek(&mut scene, 3, &[("inner", "last")]);
     assert_eq!(scene.told(), [(2, true)]);
     scene.settle();
 }

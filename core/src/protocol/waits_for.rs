@@ -10,7 +10,7 @@
 //! | blocked lookup → the lookup above it on the same thread's stack | a frame goes on when what it called returns |
 //! | emitted row → all its unexplored edges in the forest | Ready means that all of them are |
 //! | alias → its source | the alias takes its address from it, and depends on it |
-//! | alias → what its lookup waits for at a generator | only that lookup finds the source |
+//! | alias → all that the lookup of its source waits for, rows or a generator | its unit goes on when that lookup has all it asked for |
 //! | row → its unit, queued → the blocked thread whose task runs in that serial queue | tasks of a queue run one after another |
 //! | lookup at a generator → the blocked thread that holds the generator's request | a generator serves one lookup at a time |
 //!
@@ -101,6 +101,8 @@ pub(super) enum Node {
     Row(RowId, RequiredState),
     /// The emitted rows that can only become Ready together, by the forest's component.
     Together(u32),
+    /// The lookup that a unit of aliases waits for.
+    Sought(QueryId),
     /// A lookup suspended at a generator that serves this one.
     Served(GeneratorId, QueryId),
     /// The turn of a serial queue.
@@ -295,6 +297,7 @@ impl<P: Payload> SessionState<P> {
                 let ready = |row| Node::Row(row, RequiredState::Ready);
                 out.extend(self.forest.dependencies_of_component(component).map(ready));
             }
+            Node::Sought(query) => self.needed_by_query(query, out),
             Node::Served(_, query) => {
                 out.extend(self.waits_for.requests.get(&query).map(|&wait| Node::Wait(wait)))
             }
@@ -327,14 +330,8 @@ impl<P: Payload> SessionState<P> {
         let queue = self.claims.get(claim).and_then(|claim| claim.queued_in);
         let queue = queue.filter(|&queue| self.waits_for.is_blocked_in_turn(queue));
         out.extend(queue.map(Node::Turn));
-        match self.aliases.source_of(id) {
-            Some(source) => out.push(Node::Row(source, required)),
-            None => {
-                if let Some(query) = self.aliases.sought_by(id) {
-                    self.needed_by_query(query, out);
-                }
-            }
-        }
+        out.extend(self.aliases.source_of(id).map(|source| Node::Row(source, required)));
+        out.extend(self.aliases.sought_by(id).map(Node::Sought));
     }
 
     pub(super) fn needed_by_query(&self, id: QueryId, out: &mut Vec<Node>) {
@@ -359,11 +356,13 @@ impl<P: Payload> SessionState<P> {
     pub(super) fn watch_beyond(&mut self, node: Node) {
         let mut stack = Vec::new();
         self.needed_rows(node, &mut stack);
-        let mut components = FxHashSet::default();
+        // One of these stands between many rows.
+        let (mut components, mut lookups) = (FxHashSet::default(), FxHashSet::default());
         while let Some(node) = stack.pop() {
             match node {
                 Node::Row(row, _) if !self.waits_for.watched.insert(row) => {}
                 Node::Together(component) if !components.insert(component) => {}
+                Node::Sought(query) if !lookups.insert(query) => {}
                 node => {
                     let before = stack.len();
                     self.needed_rows(node, &mut stack);

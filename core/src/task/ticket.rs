@@ -89,7 +89,7 @@ impl Ticketed {
         self.priority.store(priority as u8, Ordering::Relaxed);
     }
 
-    fn priority(&self) -> TaskPriority {
+    pub(crate) fn priority(&self) -> TaskPriority {
         match self.priority.load(Ordering::Relaxed) {
             0 => TaskPriority::Idle,
             1 => TaskPriority::Speculative,

@@ -25,6 +25,7 @@ impl<P: Payload> SessionState<P> {
             assert_eq!(waiting.count(), lodged.outstanding, "{id:?} counts what it waits for");
             assert!(lodged.outstanding > 0, "{id:?} has everything and has not ended");
             aliases += lodged.aliases.len();
+            sought += lodged.aliases.len();
         }
         assert_eq!(self.aliases.len(), (aliases, sought), "aliases wait as long as their lookups");
         let mut listed = 0;

@@ -84,7 +84,10 @@ impl Harness {
             (LookupError::AliasCycle { cycle }, Wrong::AliasCycle(names)) => {
                 cycle.iter().map(|name| number_in(name.as_str())).eq(names.iter().copied())
             }
-            (LookupError::Generator { .. }, Wrong::Generator) | (LookupError::Closed, Wrong::Closed) => true,
+            (LookupError::Generator { .. }, Wrong::Generator)
+            | (LookupError::WouldDeadlock { .. }, Wrong::Deadlock)
+            | (LookupError::DeadlineExceeded { .. }, Wrong::Late)
+            | (LookupError::Closed, Wrong::Closed) => true,
             _ => false,
         }
     }
@@ -333,10 +336,15 @@ impl Harness {
             let state = &self.state.generators[self.ids.generators[number]];
             assert_eq!(state.occupant, generator.serves.map(|query| self.ids.queries[&query]));
         }
+        assert_eq!(self.state.waits_for.waits().count(), self.world.waits.len(), "blocked threads");
         assert!(self.responsibilities.keys().eq(self.world.duties.keys()), "responsibilities");
         for (number, responsibility) in &self.responsibilities {
             let requested = numbers_in(&self.state.requested(responsibility.claim));
             assert_eq!(requested, self.world.requested(*number), "requested of {responsibility:?}");
+            let holder = self.world.waits.values().find(|wait| wait.duties.contains(number));
+            let holder = holder.map(|wait| self.ids.queries[&wait.query]);
+            let blocked = self.state.waits_for.blocked_with(responsibility.claim);
+            assert_eq!(blocked, holder, "who is blocked with {responsibility:?}");
         }
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct Arrival {
     pub(super) known: bool,
     /// The name that stands for its initialisers.
     pub(super) initializer: Option<usize>,
+    /// The serial queue of its tasks.
+    pub(super) queue: Option<usize>,
 }
 
 impl World {
@@ -26,7 +28,7 @@ impl World {
         arrival: &Arrival,
         by_task: bool,
     ) -> Result<(), Refusal> {
-        let &Arrival { unit, ref symbols, known, initializer } = arrival;
+        let &Arrival { unit, ref symbols, known, initializer, queue } = arrival;
         let admitted = self.admit(dylib, tracker, by_task).and_then(|tracker| {
             let duplicates = self.duplicates(dylib, symbols);
             if duplicates.is_empty() { Ok(tracker) } else { Err(Refusal::Duplicate(duplicates)) }
@@ -51,7 +53,7 @@ impl World {
             match accepted.is_empty() {
                 true => drop(self.news.left.insert(unit, yielding)),
                 false => {
-                    let waiting = Unit { discarded: yielding, initializer: initialized };
+                    let waiting = Unit { discarded: yielding, initializer: initialized, queue };
                     self.units.insert(unit, waiting);
                 }
             }
@@ -112,7 +114,8 @@ impl World {
         let own = self.provided_by(Provider::Duty(number));
         self.duties.remove(&number);
         let unit = arrival.unit;
-        let waiting = Unit { initializer: arrival.initializer, discarded: BTreeSet::new() };
+        let Arrival { initializer, queue, .. } = *arrival;
+        let waiting = Unit { initializer, queue, discarded: BTreeSet::new() };
         self.units.insert(unit, waiting);
         for &definition in &own {
             let definition = self.definition(definition);
@@ -176,7 +179,7 @@ impl World {
             return true;
         }
         self.duties.remove(&number);
-        let waiting = Unit { discarded: duty.discarded, initializer: duty.initializer };
+        let waiting = Unit { discarded: duty.discarded, initializer: duty.initializer, queue: duty.queue };
         self.units.insert(duty.unit, waiting);
         for definition in own {
             let definition = self.definition(definition);

@@ -60,7 +60,7 @@ impl Harness {
         self.aliases.insert(unit, AliasUnit { sources: sources.clone(), from });
         let symbols = self.world.duties[&rest].covered.clone();
         let initializer = self.world.duties[&rest].initializer;
-        self.replace(rest, &Arrival { unit, symbols, known: false, initializer });
+        self.replace(rest, &Arrival { unit, symbols, known: false, initializer, queue: None });
     }
 
     fn look_up_for(&mut self, duty: usize, sources: &BTreeMap<usize, usize>, dylib: Searched) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::protocol::absolute::Addresses;
 use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
+use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
 use crate::{
     DefineError, ExecutorAddr, ExecutorSymbolDef, LookupKind, LookupSet, RequiredState, SymbolFlags,
@@ -14,7 +15,7 @@ use crate::{
 use super::define::{Arrival, address_of};
 use super::drive_aliases::AliasUnit;
 use super::drive_removal::lookup_flags;
-use super::driver::{Harness, Request, number_in, pick};
+use super::driver::{Harness, Integers, Request, number_in, pick};
 use super::operation::{Along, DYLIBS, Manner, NAMES, Source, Symbol};
 use super::world::{Phase, Query, Refusal, Searched, Walk};
 
@@ -25,8 +26,8 @@ impl Harness {
         tracker: Option<usize>,
         symbols: &[Symbol],
         source: &Source,
-        initializer: bool,
-        by_task: bool,
+        queue: Option<usize>,
+        [initializer, by_task]: [bool; 2],
     ) {
         let dylib = self.slots[slot];
         let tracker = tracker.and_then(|choice| self.tracker_of(dylib, choice));
@@ -40,7 +41,7 @@ impl Harness {
         }
         let known = matches!(source, Source::Known);
         let initializer = symbols.keys().next().copied().filter(|_| initializer && !known);
-        let arrival = Arrival { unit, symbols, known, initializer };
+        let arrival = Arrival { unit, symbols, known, initializer, queue };
         self.define_unit(dylib, tracker, &arrival, by_task);
     }
 
@@ -94,7 +95,7 @@ impl Harness {
             unit_name: self.unit_name(arrival.unit),
             symbols: self.flags_map(&arrival.symbols),
             initializer: arrival.initializer.map(|name| self.name(name)),
-            serial_queue: None,
+            serial_queue: arrival.queue.map(|queue| self.queues[queue].clone()),
             hints: Default::default(),
             priority: TaskPriority::Demanded,
             number: arrival.initializer.map(|_| arrival.unit as u64),
@@ -144,9 +145,20 @@ impl Harness {
         self.start_lookup(query, dylib, by_task);
     }
 
-    /// Gives the lookup's number.
-    pub(super) fn start_lookup(&mut self, query: Query, along: Option<usize>, by_task: bool) -> usize {
+    pub(super) fn start_lookup(&mut self, query: Query, along: Option<usize>, by_task: bool) {
         let mut effects = Effects::default();
+        self.lodge(query, along, by_task, &mut effects);
+        self.follow(effects);
+    }
+
+    /// Begins a lookup. Gives its number, and its id unless it has ended already.
+    pub(super) fn lodge(
+        &mut self,
+        query: Query,
+        along: Option<usize>,
+        by_task: bool,
+        effects: &mut Effects<Integers>,
+    ) -> (usize, Option<QueryId>) {
         let number = self.world.number();
         let mut symbols = LookupSet::new();
         for &(name, optional) in &query.symbols {
@@ -171,20 +183,21 @@ impl Harness {
             priority: None,
         };
         let searched: Vec<_> = query.order.iter().map(|(dylib, _)| self.dylib_name(*dylib)).collect();
-        let id = self.state.lookup(search, number, |position| searched[position].clone(), &mut effects);
+        let id = self.state.lookup(search, number, |position| searched[position].clone(), effects);
         if let Some(id) = id {
             self.ids.queries.insert(number, id);
         }
         self.world.look_up(number, query, by_task);
-        self.follow(effects);
-        number
+        (number, id)
     }
 
     /// Of a lookup that lives, or has ended.
     pub(super) fn withdraw(&mut self, choice: usize) {
         let mut queries: Vec<_> = self.world.queries.keys().copied().collect();
         queries.extend(self.ids.queries.last_key_value().map(|(number, _)| *number));
-        queries.retain(|query| !self.alias_lookups.contains_key(query));
+        // A blocked thread does not give up; it goes on.
+        queries
+            .retain(|query| !self.alias_lookups.contains_key(query) && self.world.wait_in(*query).is_none());
         if let Some(query) = pick(&queries, choice) {
             self.withdraw_one(query);
         }
@@ -226,7 +239,11 @@ impl Harness {
     }
 
     pub(super) fn finish_request(&mut self, choice: usize, defines: &[Symbol], succeeds: bool) {
-        if let Some(index) = choice.checked_rem(self.requests.len()) {
+        let is_held =
+            |request: &Request| self.world.waits.values().any(|wait| wait.requests.contains(&request.query));
+        let free: Vec<_> =
+            (0..self.requests.len()).filter(|&index| !is_held(&self.requests[index])).collect();
+        if let Some(index) = pick(&free, choice) {
             let request = self.requests.remove(index);
             self.generate(&request, defines, succeeds);
         }
@@ -240,7 +257,8 @@ impl Harness {
         };
         let symbols = Self::interface(&defines.iter().map(asked).collect::<Vec<_>>());
         let unit = self.world.number();
-        let arrival = Arrival { unit, symbols, known: unit.is_multiple_of(2), initializer: None };
+        let arrival =
+            Arrival { unit, symbols, known: unit.is_multiple_of(2), initializer: None, queue: None };
         self.define_unit(request.dylib, None, &arrival, true);
         let mut effects = Effects::default();
         let outcome = if succeeds { Ok(()) } else { Err(shared_error("it has none")) };

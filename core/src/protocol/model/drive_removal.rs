@@ -235,7 +235,7 @@ impl Harness {
                 let dylib = self.slots[*dylib];
                 let tracker = tracker.and_then(|choice| self.tracker_of(dylib, choice));
                 let (unit, symbols) = (self.world.number(), Self::interface(symbols));
-                let arrival = Arrival { unit, symbols, known: false, initializer: None };
+                let arrival = Arrival { unit, symbols, known: false, initializer: None, queue: None };
                 Change::Define { dylib, tracker, arrival, replaces: *replaces }
             }
             operation::Change::Remove { dylib, names } => {

@@ -21,6 +21,8 @@ impl Harness {
     pub(super) fn work(&mut self, choice: usize, groups: &[operation::Group], fault: Fault) {
         let Some(duty) = self.pick(choice, &[Step::Queued, Step::Begun, Step::Resolved]) else { return };
         match self.world.duties[&duty].step {
+            // It is not its turn while another's task is blocked.
+            Step::Queued if self.world.waits_for_turn(duty) => {}
             Step::Queued => self.begin(duty),
             Step::Begun => self.resolve_somehow(duty, fault),
             Step::Resolved => self.emit_somehow(duty, groups, fault),
@@ -224,7 +226,7 @@ impl Harness {
         self.follow(effects);
     }
 
-    pub(super) fn replace_one(&mut self, choice: usize, fault: Fault) {
+    pub(super) fn replace_one(&mut self, choice: usize, queue: Option<usize>, fault: Fault) {
         let Some(duty) = self.pick(choice, &[Step::Begun]) else { return };
         let mut symbols = self.world.duties[&duty].covered.clone();
         let initializer = self.world.duties[&duty].initializer;
@@ -240,7 +242,7 @@ impl Harness {
             }
         }
         let unit = self.world.number();
-        self.replace(duty, &Arrival { unit, symbols, known: false, initializer });
+        self.replace(duty, &Arrival { unit, symbols, known: false, initializer, queue });
     }
 
     pub(super) fn replace(&mut self, duty: usize, arrival: &Arrival) {

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::protocol::effects::Effects;
-use crate::protocol::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId, TrackerId};
+use crate::protocol::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId, TrackerId, WaitId};
 use crate::protocol::pending::PendingUnit;
 use crate::protocol::{Payload, SessionState};
-use crate::{SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool};
+use crate::{SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool};
 
 use super::drive_aliases::{AliasAnswer, AliasUnit};
-use super::operation::{DYLIBS, Manner, NAMES, Operation, Symbol};
+use super::operation::{DYLIBS, Manner, NAMES, Operation, QUEUES, Symbol};
 use super::world::{Step, World};
 
 /// Integers for everything: the model's numbers.
@@ -33,6 +33,7 @@ pub(super) struct Harness {
     pub(super) pool: SymbolStringPool,
     /// The dylib that was made last of each name; it may be gone.
     pub(super) slots: [usize; DYLIBS],
+    pub(super) queues: [SerialQueue; QUEUES],
     pub(super) ids: Ids,
     pub(super) responsibilities: BTreeMap<usize, Responsibility>,
     /// What generators have been asked and have not finished.
@@ -57,6 +58,7 @@ pub(super) struct Ids {
     pub(super) definitions: BTreeMap<usize, RowId>,
     pub(super) numbers: BTreeMap<RowId, usize>,
     pub(super) queries: BTreeMap<usize, QueryId>,
+    pub(super) waits: BTreeMap<usize, WaitId>,
     pub(super) generators: BTreeMap<usize, GeneratorId>,
     /// The dylibs of generators.
     pub(super) generates: BTreeMap<usize, usize>,
@@ -97,14 +99,17 @@ pub(super) enum Chore {
 }
 
 impl Harness {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(slice: usize) -> Self {
         let pool = SymbolStringPool::new();
+        let mut state = SessionState::new(true);
+        state.agenda.slice_steps = slice;
         let mut harness = Self {
-            state: SessionState::new(true),
+            state,
             world: World::default(),
             names: (0..NAMES).map(|name| pool.intern(&format!("s{name}"))).collect(),
             pool,
             slots: [0; DYLIBS],
+            queues: Default::default(),
             ids: Ids::default(),
             responsibilities: BTreeMap::new(),
             requests: Vec::new(),
@@ -136,18 +141,20 @@ impl Harness {
 
     fn apply(&mut self, operation: &Operation) {
         match operation {
-            Operation::Define { dylib, tracker, symbols, source, initializer, by_task } => {
-                self.define(*dylib, *tracker, symbols, source, *initializer, *by_task)
+            Operation::Define { dylib, tracker, symbols, source, queue, initializer, by_task } => {
+                self.define(*dylib, *tracker, symbols, source, *queue, [*initializer, *by_task])
             }
             Operation::LookUp { wanted, along, ready, flags_only, made_for, by_task } => {
                 self.look_up(wanted, along, *made_for, [*ready, *flags_only, *by_task])
             }
             Operation::Withdraw { query } => self.withdraw(*query),
+            Operation::Block(blocking) => self.block(blocking),
+            Operation::GoOn { wait, gives_up } => self.go_on(*wait, *gives_up),
             Operation::Work { duty, groups, fault } => self.work(*duty, groups, *fault),
             Operation::Fail { duty } => self.fail_one(*duty),
             Operation::Delegate { duty, names } => self.delegate_one(*duty, *names),
             Operation::DefineMore { duty, symbols } => self.define_more(*duty, symbols),
-            Operation::Replace { duty, fault } => self.replace_one(*duty, *fault),
+            Operation::Replace { duty, queue, fault } => self.replace_one(*duty, *queue, *fault),
             Operation::RemoveNames { definition, names } => self.remove_names(*definition, names),
             Operation::CreateTracker { dylib } => self.create_tracker(*dylib),
             Operation::RemoveTracker { tracker } => self.remove_tracker(*tracker),
@@ -176,13 +183,15 @@ impl Harness {
         self.state.settle_all(&mut effects);
         self.state.check();
         self.world.ripen();
+        self.agree_on_deadlocks(&effects);
         self.compare(effects);
     }
 
     /// One of the responsibilities that have come to one of these steps and are in nobody's hands.
     pub(super) fn pick(&self, choice: usize, steps: &[Step]) -> Option<usize> {
         let fits = |(number, responsibility): (&usize, &Responsibility)| {
-            let fits = !responsibility.is_busy && steps.contains(&self.world.duties[number].step);
+            let is_free = !responsibility.is_busy && !self.world.is_held(*number);
+            let fits = is_free && steps.contains(&self.world.duties[number].step);
             fits.then_some(*number)
         };
         let fitting: Vec<_> = self.responsibilities.iter().filter_map(fits).collect();

@@ -31,6 +31,7 @@ impl Harness {
             End::Remove => (0..DYLIBS).for_each(|slot| self.clear(self.slots[slot])),
             End::Fail => {}
         }
+        self.all_go_on();
         self.do_chores();
         // What one of these ends may wake the others.
         while !self.responsibilities.is_empty() || !self.requests.is_empty() || !self.world.queries.is_empty()

@@ -34,13 +34,14 @@ impl World {
 
     /// A unit that waits goes on its way, with a responsibility for what it covers; `member` is one of its definitions.
     fn claim(&mut self, unit: usize, duty: usize, member: usize, covered: BTreeMap<usize, SymbolFlags>) {
-        let Unit { discarded, initializer } = self.units.remove(&unit).expect("the unit waits");
+        let Unit { discarded, initializer, queue } = self.units.remove(&unit).expect("the unit waits");
         let Definition { dylib, tracker, .. } = self.definitions[&member];
         let symbols = covered.keys().copied().collect();
         let claimed = Claimed { duty, symbols, initializer, discarded: discarded.clone() };
         self.news.claimed.insert(unit, claimed);
         let step = Step::Queued;
-        let duty_of_it = Duty { unit, dylib, tracker, covered, initializer, discarded, step, lives: true };
+        let duty_of_it =
+            Duty { unit, dylib, tracker, covered, initializer, discarded, queue, step, lives: true };
         self.duties.insert(duty, duty_of_it);
     }
 

@@ -3,23 +3,25 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `world.rs` | the naive model: plain maps |
-//! | `define.rs`, `search.rs`, `materialize.rs`, `remove.rs` | its rules, each stated once, derived from what ORC documents and DESIGN adds |
+//! | `define.rs`, `search.rs`, `materialize.rs`, `remove.rs`, `waits.rs` | its rules, each stated once, derived from what ORC documents and DESIGN adds |
 //! | `follow.rs` | what follows: Ready, failed, answered, claimed, gone; computed from scratch after every operation |
-//! | `operation.rs` | what histories are made of |
+//! | `operation.rs`, `blocking.rs` | what histories are made of |
 //! | `driver.rs`, `drive_*.rs` | each operation, done to the state and to the model |
 //! | `compare.rs` | answers, errors with their first cause, states of all symbols, everything that leaves |
 //! | `end.rs` | the end, after which nothing is left |
 //! | `seeds.rs` | which histories are tried, and how to try one again |
 //!
 //! `check.rs` runs after each operation too. What follows is settled before the next operation begins; what comes between
-//! two slices of it is `slices.rs`'s to try. Blocked threads and their cycles are `victims.rs`'s and the deadlock tests'.
+//! two slices of it is `slices.rs`'s to try, and priorities are `priorities.rs`'s.
 
+mod blocking;
 mod compare;
 mod define;
 mod drive_aliases;
 mod drive_definitions;
 mod drive_removal;
 mod drive_responsibilities;
+mod drive_waits;
 mod driver;
 mod end;
 mod follow;
@@ -28,17 +30,21 @@ mod operation;
 mod remove;
 mod search;
 pub(super) mod seeds;
+mod waits;
 mod world;
 
 use std::fmt;
 
 use proptest::prelude::*;
 
+use super::settle::SLICE_STEPS;
 use driver::Harness;
 use end::{End, end};
 use operation::{Operation, Theme, operation};
 
 struct History {
+    /// How many steps the state takes in one slice.
+    slice: usize,
     operations: Vec<Operation>,
     end: End,
 }
@@ -46,6 +52,7 @@ struct History {
 /// One operation a line.
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "    in slices of {}", self.slice)?;
         self.operations.iter().try_for_each(|operation| writeln!(f, "    {operation:?}"))?;
         write!(f, "    {:?}", self.end)
     }
@@ -59,14 +66,16 @@ fn histories() -> impl Strategy<Value = History> {
         operations(Theme::Aliases),
         operations(Theme::Dylibs),
         operations(Theme::Trackers),
+        operations(Theme::Waits),
     ];
-    (operations, end()).prop_map(|(operations, end)| History { operations, end })
+    let slice = prop_oneof![Just(1usize), Just(3), Just(SLICE_STEPS)];
+    (slice, operations, end()).prop_map(|(slice, operations, end)| History { slice, operations, end })
 }
 
 #[test]
 fn random_histories_agree_with_a_naive_model() {
-    seeds::try_histories(300, &histories(), |History { operations, end }| {
-        let mut harness = Harness::new();
+    seeds::try_histories(300, &histories(), |History { slice, operations, end }| {
+        let mut harness = Harness::new(slice);
         for operation in &operations {
             harness.run(operation);
         }

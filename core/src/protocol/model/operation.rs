@@ -4,9 +4,13 @@ use proptest::prelude::*;
 
 use crate::SymbolFlags;
 
+use super::blocking::{Blocking, blocking};
+
 /// How many names there are for symbols, and for dylibs.
 pub(super) const NAMES: usize = 6;
 pub(super) const DYLIBS: usize = 4;
+/// How many serial queues there are.
+pub(super) const QUEUES: usize = 2;
 
 /// A symbol of a unit.
 #[derive(Clone, Debug)]
@@ -93,6 +97,7 @@ pub(super) enum Operation {
         tracker: Option<usize>,
         symbols: Vec<Symbol>,
         source: Source,
+        queue: Option<usize>,
         initializer: bool,
         by_task: bool,
     },
@@ -107,6 +112,12 @@ pub(super) enum Operation {
     },
     Withdraw {
         query: usize,
+    },
+    Block(Blocking),
+    /// A blocked thread goes on: one whose lookup has ended, or any.
+    GoOn {
+        wait: usize,
+        gives_up: bool,
     },
     /// The next step of a responsibility: it begins, is resolved, or is emitted in these groups.
     Work {
@@ -127,6 +138,7 @@ pub(super) enum Operation {
     },
     Replace {
         duty: usize,
+        queue: Option<usize>,
         fault: Fault,
     },
     /// Definitions of the dylib that some definition is in.
@@ -232,14 +244,19 @@ fn source(alias: u32) -> impl Strategy<Value = Source> {
     ]
 }
 
+fn queue() -> impl Strategy<Value = Option<usize>> {
+    prop::option::weighted(0.3, 0..QUEUES)
+}
+
 fn define(alias: u32) -> impl Strategy<Value = Operation> {
     let who = (0..DYLIBS, prop::option::of(0usize..8), symbols(), source(alias));
-    (who, prop::bool::weighted(0.2), any::<bool>()).prop_map(
-        |((dylib, tracker, symbols, source), initializer, by_task)| Operation::Define {
+    (who, queue(), prop::bool::weighted(0.2), any::<bool>()).prop_map(
+        |((dylib, tracker, symbols, source), queue, initializer, by_task)| Operation::Define {
             dylib,
             tracker,
             symbols,
             source,
+            queue,
             initializer,
             by_task,
         },
@@ -292,7 +309,8 @@ fn responsibility() -> impl Strategy<Value = Operation> {
         2 => duty.clone().prop_map(|duty| Operation::Fail { duty }),
         2 => (duty.clone(), any::<u8>()).prop_map(|(duty, names)| Operation::Delegate { duty, names }),
         2 => (duty.clone(), symbols()).prop_map(|(duty, symbols)| Operation::DefineMore { duty, symbols }),
-        2 => (duty.clone(), fault()).prop_map(|(duty, fault)| Operation::Replace { duty, fault }),
+        2 => (duty.clone(), queue(), fault())
+            .prop_map(|(duty, queue, fault)| Operation::Replace { duty, queue, fault }),
         1 => duty.prop_map(|duty| Operation::AddResourceOfDuty { duty }),
     ]
 }
@@ -366,24 +384,27 @@ pub(super) enum Theme {
     Aliases,
     Dylibs,
     Trackers,
+    Waits,
 }
 
 /// Any operation.
 pub(super) fn operation(theme: Theme) -> impl Strategy<Value = Operation> {
     let commit = (prop::collection::vec(change(), 1..4), any::<bool>())
         .prop_map(|(changes, by_task)| Operation::Commit { changes, by_task });
-    let (work, generating, dylib, alias, removing) = match theme {
-        Theme::Work => (240, 10, 15, 3, 30),
-        Theme::Generators => (120, 120, 20, 3, 20),
-        Theme::Aliases => (160, 10, 15, 30, 20),
-        Theme::Dylibs => (120, 15, 80, 5, 30),
-        Theme::Trackers => (150, 10, 10, 3, 180),
+    let (work, generating, dylib, alias, removing, waits) = match theme {
+        Theme::Work => (240, 10, 15, 3, 30, 15),
+        Theme::Generators => (120, 120, 20, 3, 20, 30),
+        Theme::Aliases => (160, 10, 15, 30, 20, 30),
+        Theme::Dylibs => (120, 15, 80, 5, 30, 15),
+        Theme::Trackers => (150, 10, 10, 3, 180, 30),
+        Theme::Waits => (140, 15, 5, 20, 5, 120),
     };
     prop_oneof![
         60 => define(alias),
         80 => look_up(),
         8 => (0usize..8).prop_map(|query| Operation::Withdraw { query }),
         work => responsibility(),
+        waits => blocking(),
         removing => removal(),
         dylib => dylibs(),
         generating => generators(),

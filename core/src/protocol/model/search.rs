@@ -86,6 +86,7 @@ impl World {
             return;
         };
         let (order, made_for, mut walk) = (order.clone(), *made_for, walk.clone());
+        self.moved.insert(number);
         while let Some(&(dylib, all)) = order.get(walk.position) {
             let sees = |name: usize| self.sight(dylib, name, all);
             walk.remaining.retain(|(name, _)| !matches!(sees(*name), Sight::Visible(_)));
@@ -104,6 +105,7 @@ impl World {
             if serves.is_some_and(|served| self.is_made_for(made_for, served)) {
                 return self.fail_query(number, Wrong::Generator);
             }
+            walk.at = Some(asked);
             let generator = self.generators.get_mut(&asked).expect("just seen");
             if serves.is_some() {
                 generator.queue.push_back(number);

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::SymbolFlags;
 
+use super::waits::Wait;
+
 /// All that is the case.
 #[derive(Clone, Debug, Default)]
 pub(super) struct World {
@@ -23,6 +25,10 @@ pub(super) struct World {
     /// Lookups that have not ended.
     pub(super) queries: BTreeMap<usize, Query>,
     pub(super) generators: BTreeMap<usize, Generator>,
+    /// Lookups in which threads are blocked that hold something.
+    pub(super) waits: BTreeMap<usize, Wait>,
+    /// Lookups that have come to where they wait since blocked threads were looked at.
+    pub(super) moved: BTreeSet<usize>,
     /// Everything that ever broke something.
     pub(super) events: BTreeMap<usize, Event>,
     /// Every definition there ever was: its name and what it needs.
@@ -106,6 +112,8 @@ pub(super) struct Unit {
     /// Names that other definitions have won.
     pub(super) discarded: BTreeSet<usize>,
     pub(super) initializer: Option<usize>,
+    /// The serial queue in which it waits for its turn once it is claimed.
+    pub(super) queue: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -118,6 +126,8 @@ pub(super) struct Duty {
     pub(super) initializer: Option<usize>,
     /// Of its unit, in case that comes back.
     pub(super) discarded: BTreeSet<usize>,
+    /// The same, and in which it waits until it begins.
+    pub(super) queue: Option<usize>,
     pub(super) step: Step,
     /// Not all of its symbols have been removed.
     pub(super) lives: bool,
@@ -166,6 +176,8 @@ pub(super) struct Walk {
     pub(super) remaining: Vec<(usize, bool)>,
     /// Generators of the dylib at the position that are still to be asked, as there were when it came there.
     pub(super) ahead: Option<VecDeque<usize>>,
+    /// The generator that was asked last, or that it waits to ask.
+    pub(super) at: Option<usize>,
 }
 
 /// A dylib, and whether hidden symbols are seen there.
@@ -222,6 +234,10 @@ pub(super) enum Wrong {
     Generator,
     DylibRemoved(usize),
     AliasCycle(Vec<usize>),
+    /// It would wait for itself.
+    Deadlock,
+    /// Its deadline has passed.
+    Late,
     Closed,
 }
 
