@@ -86,6 +86,8 @@ pub use leaf::refuse_wait_in_leaf;
 pub use lookup_result::LookupResult;
 pub use platform::{AddedUnit, Platform, UnitNumber};
 pub use query::{LookupRequest, SymbolFuture};
+#[cfg(uruk_loom)]
+pub use record::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
 pub use resource::{Resource, ResourceTracker};
 pub use responsibility::{
     DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,

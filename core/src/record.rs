@@ -43,10 +43,15 @@
 //! **Architecture Invariant:** what a reader answers is what the locked path would have answered at some
 //! moment between the reader's two looks at the gate.
 
+#[cfg(uruk_loom)]
+mod alone;
+mod array;
 mod definitions;
 mod many;
 mod map;
 mod names;
+mod room;
+mod shared;
 mod slot;
 mod table;
 mod word;
@@ -61,8 +66,10 @@ use crate::{ExecutionSession, SearchOrder, SymbolName};
 use definitions::Record;
 use map::Map;
 use names::{Names, NamesWriter, Recorded};
-use word::Word;
+use word::{Word, written};
 
+#[cfg(uruk_loom)]
+pub use alone::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
 pub(crate) use definitions::RecordedDefinition;
 #[cfg(any(test, debug_assertions))]
 pub(crate) use definitions::SEVERAL_AGAIN;
@@ -78,10 +85,10 @@ pub(crate) struct Records {
     dylib_changes: AtomicU64,
 }
 
-const CHANGING: usize = 1;
-const CLOSED: usize = 1 << 1;
-const REMOVING: usize = 1 << 2;
-const VERSION: usize = 1 << 3;
+const CHANGING: u64 = 1;
+const CLOSED: u64 = 1 << 1;
+const REMOVING: u64 = 1 << 2;
+const VERSION: u64 = 1 << 3;
 
 impl Records {
     pub(crate) fn new() -> Self {
@@ -125,7 +132,7 @@ impl Records {
         // anything of a change sees here that the gate has moved.
         // ordering[record-publish]: Acquire fence. Pairs with the Release fence in `precede_publication`; a reader that
         // is told an address sees what was done to make it Ready.
-        if !weakened("publish::reads_without_fence") {
+        if !weakened("table::reads_without_fence") {
             fence(Ordering::Acquire);
         }
         // Relaxed: the fence above orders it behind the reads of the records.
@@ -154,7 +161,7 @@ impl Records {
 
     /// Closes the gate until [`Records::end_change`]. Called under the session lock.
     pub(crate) fn start_change(&self) {
-        let gate = self.gate.written();
+        let gate = written(&self.gate);
         if !weakened("publish::gate_stays_open") {
             // Relaxed: the fence below orders it ahead of the changes.
             self.gate.store(gate | CHANGING, Ordering::Relaxed);
@@ -169,12 +176,12 @@ impl Records {
     pub(crate) fn close(&self) {
         self.start_change();
         // Relaxed: the end of the change makes it seen.
-        self.gate.store(self.gate.written() | CLOSED, Ordering::Relaxed);
+        self.gate.store(written(&self.gate) | CLOSED, Ordering::Relaxed);
     }
 
     /// Refuses readers while records tell of definitions that are gone. Called under the session lock.
     pub(crate) fn set_removing(&self, removing: bool) {
-        let gate = self.gate.written();
+        let gate = written(&self.gate);
         if (gate & REMOVING != 0) != removing {
             self.start_change();
             // Relaxed: the end of the change makes it seen.
@@ -184,7 +191,7 @@ impl Records {
 
     /// Opens the gate if it was closed. Called under the session lock, at the end of each transaction.
     pub(crate) fn end_change(&self) {
-        let gate = self.gate.written();
+        let gate = written(&self.gate);
         if gate & CHANGING != 0 {
             let version = if weakened("publish::version_stays") { 0 } else { VERSION };
             // ordering[record-gate]: Release. Pairs with the Acquire in `read`.
@@ -331,7 +338,7 @@ impl Recorder {
     /// Whether readers are refused because the session is closed, and because rows are being removed, for checks.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn refuses(&self) -> (bool, bool) {
-        let gate = self.gate.written();
+        let gate = written(&self.gate);
         (gate & CLOSED != 0, gate & REMOVING != 0)
     }
 

@@ -7,9 +7,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use rustc_hash::FxHashMap;
-
-use crate::protocol::ids::DylibId;
+use crate::protocol::ids::{DylibId, Id};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, SymbolFlags};
 
@@ -37,22 +35,13 @@ pub struct SearchOrder {
     /// Some of the dylibs belong to another session than the first.
     mixed: bool,
     /// Where each dylib stands, once there are more of them than are quickly walked over.
-    places: Option<FxHashMap<DylibId, Place>>,
+    places: Option<Places>,
     /// See [`SearchOrder::certain_until`].
     known: AtomicU64,
 }
 
-/// Where a dylib stands first.
-#[derive(Clone, Copy)]
-struct Place {
-    /// With any flags: there its exported symbols are seen.
-    exported: usize,
-    /// With all symbols matched: there its hidden symbols are seen, if anywhere.
-    all: Option<usize>,
-}
-
 /// So many dylibs are walked over as fast as an index finds one.
-const WALKED_MAX: usize = 8;
+const WALKED_MAX: usize = 4;
 
 /// The low bits of what is known hold one more than the first generating position, or 0 if none generates; those
 /// above hold the count of changes at which that was so. New orders hold 0: before the first change of all,
@@ -77,13 +66,11 @@ impl SearchOrder {
         self.known.store(0, Ordering::Relaxed);
         self.dylibs.push((dylib, flags));
         match &mut self.places {
-            Some(places) => note(places, self.dylibs.len() - 1, &self.dylibs),
-            None if self.dylibs.len() > WALKED_MAX => {
-                let mut places = FxHashMap::default();
-                (0..self.dylibs.len()).for_each(|position| note(&mut places, position, &self.dylibs));
-                self.places = Some(places);
+            Some(places) if places.has_room_for(self.dylibs.len()) => {
+                places.note(self.dylibs.len() - 1, &self.dylibs);
             }
-            None => {}
+            None if self.dylibs.len() <= WALKED_MAX => {}
+            _ => self.places = Some(Places::of(&self.dylibs)),
         }
     }
 
@@ -105,8 +92,7 @@ impl SearchOrder {
     pub(crate) fn position_of(&self, dylib: DylibId, flags: SymbolFlags) -> Option<usize> {
         let exported = flags.contains(SymbolFlags::EXPORTED);
         if let Some(places) = &self.places {
-            let place = places.get(&dylib)?;
-            return if exported { Some(place.exported) } else { place.all };
+            return places.find(dylib, exported);
         }
         let sees = |(candidate, flags): &(JitDylib, JitDylibLookupFlags)| {
             candidate.id() == dylib && (exported || *flags == JitDylibLookupFlags::MatchAllSymbols)
@@ -136,12 +122,78 @@ impl SearchOrder {
     }
 }
 
-/// Notes where the dylib at `position` stands, unless it stands further ahead as well.
-fn note(places: &mut FxHashMap<DylibId, Place>, position: usize, dylibs: &[(JitDylib, JitDylibLookupFlags)]) {
-    let (dylib, flags) = &dylibs[position];
-    let place = places.entry(dylib.id()).or_insert(Place { exported: position, all: None });
-    if *flags == JitDylibLookupFlags::MatchAllSymbols {
-        place.all.get_or_insert(position);
+/// Where each dylib of an order stands: open addressing by its index in the session, at most half full.
+#[derive(Clone)]
+struct Places {
+    /// A power of two of them.
+    entries: Box<[Place]>,
+    /// By so many bits a hash is too long.
+    shift: u32,
+}
+
+/// Where a dylib stands first.
+#[derive(Clone, Copy)]
+struct Place {
+    dylib: DylibId,
+    /// With any flags: there its exported symbols are seen. In an entry that is vacant, [`NOWHERE`].
+    exported: u32,
+    /// With all symbols matched: there its hidden symbols are seen, if anywhere.
+    all: u32,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Places {
+    fn of(dylibs: &[(JitDylib, JitDylibLookupFlags)]) -> Self {
+        // Twice as many may come before it is made anew.
+        let bits = (4 * dylibs.len()).next_power_of_two().ilog2();
+        let vacant = Place { dylib: DylibId::new(0, 0), exported: NOWHERE, all: NOWHERE };
+        let entries = vec![vacant; 1 << bits].into_boxed_slice();
+        let mut places = Self { entries, shift: u32::BITS.saturating_sub(bits) };
+        (0..dylibs.len()).for_each(|position| places.note(position, dylibs));
+        places
+    }
+
+    fn has_room_for(&self, dylibs: usize) -> bool {
+        2 * dylibs <= self.entries.len()
+    }
+
+    /// The first position at which the dylib's symbols are seen.
+    #[inline]
+    fn find(&self, dylib: DylibId, exported: bool) -> Option<usize> {
+        let place = &self.entries[self.entry_of(dylib)];
+        let position = if exported { place.exported } else { place.all };
+        (position != NOWHERE).then_some(position as usize)
+    }
+
+    /// Notes where the dylib at `position` stands, unless it stands further ahead as well.
+    fn note(&mut self, position: usize, dylibs: &[(JitDylib, JitDylibLookupFlags)]) {
+        let (dylib, flags) = &dylibs[position];
+        // One that stands further back than can be said is not found here, so lookups that need it take the lock.
+        let Some(here) = u32::try_from(position).ok().filter(|here| *here != NOWHERE) else { return };
+        let entry = self.entry_of(dylib.id());
+        let place = &mut self.entries[entry];
+        place.dylib = dylib.id();
+        place.exported = place.exported.min(here);
+        if *flags == JitDylibLookupFlags::MatchAllSymbols {
+            place.all = place.all.min(here);
+        }
+    }
+
+    /// The entry of a dylib, or the one that it would get.
+    #[inline]
+    fn entry_of(&self, dylib: DylibId) -> usize {
+        // Dylibs that were created one after the other, or at equal distances, lie apart then.
+        let home = dylib.index().wrapping_mul(0x9E37_79B9) >> self.shift;
+        let mask = self.entries.len() - 1;
+        let mut entry = home as usize & mask;
+        loop {
+            let place = &self.entries[entry];
+            if place.dylib == dylib || place.exported == NOWHERE {
+                return entry;
+            }
+            entry = (entry + 1) & mask;
+        }
     }
 }
 
@@ -221,5 +273,51 @@ impl<'a> IntoIterator for &'a SearchOrder {
 
     fn into_iter(self) -> Self::IntoIter {
         self.dylibs.iter()
+    }
+}
+
+#[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
+mod tests {
+    use super::*;
+
+    const DYLIBS: usize = 2_000;
+
+    /// What [`SearchOrder::position_of`] finds, by a walk.
+    fn walked(order: &SearchOrder, dylib: DylibId, flags: SymbolFlags) -> Option<usize> {
+        order.iter().position(|(candidate, sees)| {
+            candidate.id() == dylib
+                && (flags.contains(SymbolFlags::EXPORTED) || *sees == JitDylibLookupFlags::MatchAllSymbols)
+        })
+    }
+
+    /// Orders of all lengths, of dylibs that were created one after the other, far apart, or in any order and twice.
+    #[test]
+    fn dylibs_are_found_where_a_walk_finds_them() {
+        let session = ExecutionSession::new();
+        let dylib = |number| session.create_jit_dylib(&format!("d{number}")).expect("it is new");
+        let dylibs: Vec<JitDylib> = (0..DYLIBS).map(dylib).collect();
+        let mut random = 5u64;
+        let mut next = move |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % below
+        };
+        for len in [0, 1, WALKED_MAX, WALKED_MAX + 1, 9, 17, 100, 600] {
+            for stride in [Some(1), Some(3), Some(16), Some(64), Some(512), None] {
+                let mut order = SearchOrder::new();
+                for position in 0..len {
+                    let number = stride.map_or_else(|| next(DYLIBS), |stride| position * stride % DYLIBS);
+                    let flags = match next(2) {
+                        0 => JitDylibLookupFlags::MatchExportedSymbolsOnly,
+                        _ => JitDylibLookupFlags::MatchAllSymbols,
+                    };
+                    order.push(dylibs[number].clone(), flags);
+                }
+                for (dylib, flags) in dylibs.iter().flat_map(|dylib| {
+                    [SymbolFlags::EXPORTED, SymbolFlags::empty()].map(|flags| (dylib.id(), flags))
+                }) {
+                    assert_eq!(order.position_of(dylib, flags), walked(&order, dylib, flags));
+                }
+            }
+        }
     }
 }

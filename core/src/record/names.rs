@@ -87,7 +87,7 @@ impl Names {
     /// How many names there are in the map.
     fn count_several(&self, count: usize) {
         // Relaxed: see `several_answer`.
-        self.several_names.store(count, Ordering::Relaxed);
+        self.several_names.store(count as u64, Ordering::Relaxed);
     }
 }
 
@@ -111,6 +111,12 @@ impl NamesWriter {
         self.single.take_discarded()
     }
 
+    /// How many slots there are, for models.
+    #[cfg(uruk_loom)]
+    pub(super) fn room(&self) -> usize {
+        self.single.room()
+    }
+
     /// What is recorded of a name.
     pub(super) fn look<R>(
         &self,
@@ -129,7 +135,7 @@ impl NamesWriter {
 
     /// Records the only definition of a name of which nothing is recorded.
     pub(super) fn insert_single(&mut self, names: &Names, name: &SymbolName, definition: RecordedDefinition) {
-        if slot::fits(name.identity() as u64, &definition) {
+        if slot::fits(name, &definition) {
             self.single.insert(&names.single, name, &definition);
         } else {
             self.insert_several(names, name, Record::One(definition));
@@ -146,7 +152,7 @@ impl NamesWriter {
     ) {
         let was_single = self.single.get(name).is_some();
         match record {
-            Some(Record::One(definition)) if slot::fits(name.identity() as u64, &definition) => {
+            Some(Record::One(definition)) if slot::fits(name, &definition) => {
                 close();
                 self.remove(names, name);
                 self.single.insert(&names.single, name, &definition);

@@ -11,13 +11,14 @@
 //! that whoever has read a mixture of two definitions is told.
 
 use crate::protocol::ids::{DylibId, Id, RowId};
-use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::atomic::{Ordering, fence};
 use crate::sync::weakened;
-use crate::{ExecutorAddr, SymbolFlags};
+use crate::{ExecutorAddr, SymbolFlags, SymbolName};
 
 use super::definitions::RecordedDefinition;
+use super::word::{Word, written};
 
-pub(super) type Slot = [AtomicU64; 4];
+pub(super) type Slot = [Word; 4];
 
 /// The name of a slot without a definition, behind which none of the names that belong before it is found.
 pub(super) const VACANT: u64 = 0;
@@ -29,8 +30,24 @@ const FLAG_BITS: u32 = u8::BITS;
 const DYLIB_BITS: u32 = 24;
 
 /// Whether a slot can hold the definition. All but those of a session with millions of dylibs do.
-pub(super) fn fits(identity: u64, definition: &RecordedDefinition) -> bool {
-    identity > GRAVE && definition.is_ready && definition.dylib.index() < 1 << DYLIB_BITS
+pub(super) fn fits(name: &SymbolName, definition: &RecordedDefinition) -> bool {
+    identity_of(name) > GRAVE && definition.is_ready && definition.dylib.index() < 1 << DYLIB_BITS
+}
+
+/// What makes a name itself. A model replays its orders, in which addresses must have no part.
+#[inline]
+pub(super) fn identity_of(name: &SymbolName) -> u64 {
+    #[cfg(any(uruk_loom, uruk_shuttle))]
+    return identity_of_text(name.as_str());
+    #[cfg(not(any(uruk_loom, uruk_shuttle)))]
+    return name.identity() as u64;
+}
+
+#[cfg(any(uruk_loom, uruk_shuttle))]
+pub(super) fn identity_of_text(text: &str) -> u64 {
+    use std::hash::BuildHasher;
+    // Neither of the marks.
+    rustc_hash::FxBuildHasher.hash_one(text) | 2
 }
 
 /// Fills a vacant slot.
@@ -39,9 +56,12 @@ pub(super) fn fill([name, row, dylib, address]: &Slot, identity: u64, definition
     let place = u64::from(id.index()) << FLAG_BITS | u64::from(flags.bits());
     // ordering[record-change]: Release fence. Pairs with the Acquire fence in `read`; whoever sees any of the words below sees
     // that the gate was closed since its first look, even if another thread cleared the slot. Model:
-    // loom-tests/tests/publish.rs.
-    if !weakened("publish::fills_without_fence") {
+    // loom-tests/tests/table.rs.
+    if !weakened("table::fills_without_fence") {
         fence(Ordering::Release);
+    }
+    if weakened("table::names_first") {
+        name.store(identity, Ordering::Release);
     }
     // Relaxed: the name makes them seen; and a change, which nobody may trust, is told by the gate.
     row.store(pack(row_id), Ordering::Relaxed);
@@ -66,17 +86,32 @@ pub(super) fn name_of([name, ..]: &Slot) -> u64 {
     name.load(Ordering::Acquire)
 }
 
+/// The same for the writer.
+#[inline]
+pub(super) fn written_name_of([name, ..]: &Slot) -> u64 {
+    written(name)
+}
+
 /// The definition in a slot, once its name was read.
 #[inline]
 pub(super) fn definition_in([_, row, dylib, address]: &Slot) -> RecordedDefinition {
     // Relaxed: the name that was read comes before them.
-    let place = dylib.load(Ordering::Relaxed);
-    let index = (place as u32) >> FLAG_BITS;
+    definition(row.load(Ordering::Relaxed), dylib.load(Ordering::Relaxed), address.load(Ordering::Relaxed))
+}
+
+/// The same for the writer.
+#[inline]
+pub(super) fn written_definition_in([_, row, dylib, address]: &Slot) -> RecordedDefinition {
+    definition(written(row), written(dylib), written(address))
+}
+
+#[inline]
+fn definition(row: u64, dylib: u64, address: u64) -> RecordedDefinition {
     RecordedDefinition {
-        dylib: DylibId::new(index, (place >> 32) as u32),
-        row: unpack(row.load(Ordering::Relaxed)),
-        address: ExecutorAddr::new(address.load(Ordering::Relaxed)),
-        flags: SymbolFlags::from_bits_retain(place as u8),
+        dylib: DylibId::new((dylib as u32) >> FLAG_BITS, (dylib >> 32) as u32),
+        row: unpack(row),
+        address: ExecutorAddr::new(address),
+        flags: SymbolFlags::from_bits_retain(dylib as u8),
         is_ready: true,
     }
 }

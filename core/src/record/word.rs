@@ -1,44 +1,60 @@
 //! A word that one thread at a time writes, and any thread reads.
 
-use crate::sync::atomic::{AtomicUsize, Ordering};
-
 #[cfg(any(uruk_loom, uruk_shuttle))]
-use crate::sync::Hidden;
+pub(super) use model::{Word, written};
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
+pub(super) use real::{Word, written};
 
-/// The word, and in models what its writer knows of it.
-///
-/// Of all accesses before a store, loom tries orders with the last one alone. If the writer read the word before it writes it,
-/// that would be the writer's own, and a reader's would be forgotten.
-#[derive(Debug, Default)]
-pub(super) struct Word {
-    word: AtomicUsize,
-    #[cfg(any(uruk_loom, uruk_shuttle))]
-    written: Hidden<usize>,
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
+mod real {
+    use crate::sync::atomic::{AtomicU64, Ordering};
+
+    pub(in crate::record) type Word = AtomicU64;
+
+    /// For the writer: what it wrote last.
+    #[inline]
+    pub(in crate::record) fn written(word: &Word) -> u64 {
+        // Relaxed: whoever may write now has the lock under which it was written.
+        word.load(Ordering::Relaxed)
+    }
 }
 
-impl Word {
-    /// For readers.
-    #[inline]
-    pub(super) fn load(&self, order: Ordering) -> usize {
-        self.word.load(order)
+#[cfg(any(uruk_loom, uruk_shuttle))]
+mod model {
+    use crate::sync::Hidden;
+    use crate::sync::atomic::{AtomicU64, Ordering};
+
+    /// The word, and what its writer knows of it.
+    ///
+    /// Of all accesses before a store, loom tries orders with the last one alone. If the writer read the word before it
+    /// writes it, that would be the writer's own, and a reader's would be forgotten.
+    #[derive(Debug, Default)]
+    pub(in crate::record) struct Word {
+        word: AtomicU64,
+        written: Hidden<u64>,
+    }
+
+    impl Word {
+        /// For readers.
+        pub(in crate::record) fn load(&self, order: Ordering) -> u64 {
+            self.word.load(order)
+        }
+
+        /// For the writer.
+        pub(in crate::record) fn store(&self, value: u64, order: Ordering) {
+            self.written.with(|written| *written = value);
+            self.word.store(value, order);
+        }
+
+        /// Nobody may be looking at it any more.
+        #[cfg(uruk_loom)]
+        pub(in crate::record) fn end(&mut self) {
+            self.word.with_mut(|_| ());
+        }
     }
 
     /// For the writer: what it wrote last.
-    #[cfg(not(any(uruk_loom, uruk_shuttle)))]
-    pub(super) fn written(&self) -> usize {
-        // Relaxed: whoever may write now has the lock under which it was written.
-        self.word.load(Ordering::Relaxed)
-    }
-
-    #[cfg(any(uruk_loom, uruk_shuttle))]
-    pub(super) fn written(&self) -> usize {
-        self.written.with(|written| *written)
-    }
-
-    /// For the writer.
-    pub(super) fn store(&self, value: usize, order: Ordering) {
-        #[cfg(any(uruk_loom, uruk_shuttle))]
-        self.written.with(|written| *written = value);
-        self.word.store(value, order);
+    pub(in crate::record) fn written(word: &Word) -> u64 {
+        word.written.with(|written| *written)
     }
 }
