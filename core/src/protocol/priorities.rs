@@ -429,7 +429,7 @@ impl History {
         let Some(claimed) = claimed.filter(|claimed| !self.begun.contains(&claimed.claim)) else { return };
         let followers = self.state.claims[claimed.claim].followers.as_ref();
         let ticketed = followers.and_then(|followers| followers.ticketed.as_ref());
-        if let Some(ticketed) = ticketed.filter(|_| self.state.is_wanted(claimed)) {
+        if let Some(ticketed) = ticketed.filter(|_| self.state.is_wanted(claimed.claim)) {
             assert_eq!(ticketed.priority(), expected, "the ticket of `{}`", self.names[name]);
         }
     }

@@ -47,7 +47,11 @@ fn stress(length: Duration) {
             let metrics = dispatcher.metrics();
             // Relaxed: the shutdown has waited for all of them.
             assert_eq!(ended.load(Ordering::Relaxed) as u64, metrics.finished, "{threads} threads");
-            assert_eq!((metrics.queued.total(), metrics.blocked, metrics.spares), (0, 0, 0), "{threads} threads");
+            assert_eq!(
+                (metrics.queued.total(), metrics.blocked, metrics.spares),
+                (0, 0, 0),
+                "{threads} threads"
+            );
         }
     });
 }
