@@ -10,6 +10,7 @@ use super::drive_definitions::numbers_in;
 use super::drive_removal::by_number;
 use super::driver::{Chore, Harness, Integers, Request, Responsibility, number_in};
 use super::operation::Manner;
+use super::waits::Wait;
 use super::world::*;
 
 impl Harness {
@@ -335,6 +336,8 @@ impl Harness {
             assert_eq!(state.occupant, generator.serves.map(|query| self.ids.queries[&query]));
         }
         assert_eq!(self.state.waits_for.waits().count(), self.world.waits.len(), "blocked threads");
+        let held = self.world.waits.values().map(Wait::holds);
+        assert_eq!(self.state.waits_for.held(), held.sum(), "what blocked threads hold");
         assert!(self.responsibilities.keys().eq(self.world.duties.keys()), "responsibilities");
         for (number, responsibility) in &self.responsibilities {
             let requested = numbers_in(&self.state.requested(responsibility.claim));

@@ -16,8 +16,7 @@ impl Harness {
     /// A thread that holds something blocks in a lookup.
     pub(super) fn block(&mut self, blocking: &Blocking) {
         let wait = self.holdings(blocking);
-        let holds_nothing = wait.duties.is_empty() && wait.requests.is_empty() && wait.turns.is_empty();
-        if holds_nothing && wait.below.is_none() {
+        if wait.holds() == 0 && wait.below.is_none() {
             // Nobody can wait for it, and the session does not know.
             return;
         }
