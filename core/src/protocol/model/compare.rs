@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::effects::{ClaimedUnit, Completed, Effects, Generation, Leftover};
 use crate::protocol::row::{self, RowState};
-use crate::{ExecutorAddr, Failure, FailureCause, LookupError, SymbolLookupFlags};
+use crate::{ExecutorAddr, Failure, FailureCause, LookupError, SymbolLookupFlags, Why, WhyState};
 
 use super::drive_definitions::numbers_in;
 use super::drive_removal::by_number;
@@ -59,8 +59,10 @@ impl Harness {
                         "the state says {error:?}, the model {wrongs:?} by {:?}",
                         self.explained(wrongs)
                     );
-                    if let LookupError::Failed(failure) = &error {
-                        self.tell_of(failure);
+                    match &error {
+                        LookupError::Failed(failure) => self.tell_of(failure),
+                        LookupError::DeadlineExceeded { waiting } => self.tell_why(waiting),
+                        _ => {}
                     }
                 }
                 (outcome, _) => panic!("the state says {outcome:?}, the model {expected:?}"),
@@ -150,6 +152,15 @@ impl Harness {
         if let FailureCause::Unit(error) = &failure.cause {
             let number = number_in(&error.to_string());
             self.world.events.get_mut(&number).expect("it happened").told = true;
+        }
+    }
+
+    /// The same by an explanation.
+    fn tell_why(&mut self, whys: &[Why]) {
+        for why in whys {
+            if let WhyState::Failed(failure) = &why.state {
+                self.tell_of(failure);
+            }
         }
     }
 

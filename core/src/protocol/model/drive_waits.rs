@@ -164,7 +164,7 @@ impl Harness {
             DeadlockStep::Generator { dylib, generator } => {
                 let asks = |query: &Query| match &query.phase {
                     Phase::Walking(Walk { at: Some(at), .. }) => match self.world.generators.get(at) {
-                        Some(asked) => number_in(generator) == *at && is_named(dylib, asked.dylib),
+                        Some(asked) => **generator == format!("g{at}") && is_named(dylib, asked.dylib),
                         None => &**generator == "(removed)",
                     },
                     _ => false,
