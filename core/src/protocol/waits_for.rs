@@ -168,6 +168,12 @@ impl WaitsFor {
         self.waits.iter().map(|(wait, _)| wait)
     }
 
+    /// How much blocked threads hold.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(super) fn held(&self) -> usize {
+        self.claims.len() + self.requests.len() + self.sections.len()
+    }
+
     #[cfg(any(test, debug_assertions))]
     pub(super) fn watches(&self, row: RowId) -> bool {
         self.watched.contains(&row)

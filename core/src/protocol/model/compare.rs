@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::protocol::effects::{Completed, Effects, Generation, Leftover};
 use crate::protocol::pending::PendingUnit;
 use crate::protocol::row::{self, RowState};
-use crate::{ExecutorAddr, Failure, FailureCause, LookupError, SymbolLookupFlags};
+use crate::{ExecutorAddr, Failure, FailureCause, LookupError, SymbolLookupFlags, Why, WhyState};
 
 use super::drive_definitions::numbers_in;
 use super::drive_removal::by_number;
 use super::driver::{Chore, Harness, Integers, Request, Responsibility, number_in};
 use super::operation::Manner;
+use super::waits::Wait;
 use super::world::*;
 
 impl Harness {
@@ -60,8 +61,10 @@ impl Harness {
                         "the state says {error:?}, the model {wrongs:?} by {:?}",
                         self.explained(wrongs)
                     );
-                    if let LookupError::Failed(failure) = &error {
-                        self.tell_of(failure);
+                    match &error {
+                        LookupError::Failed(failure) => self.tell_of(failure),
+                        LookupError::DeadlineExceeded { waiting } => self.tell_why(waiting),
+                        _ => {}
                     }
                 }
                 (outcome, _) => panic!("the state says {outcome:?}, the model {expected:?}"),
@@ -151,6 +154,15 @@ impl Harness {
         if let FailureCause::Unit(error) = &failure.cause {
             let number = number_in(&error.to_string());
             self.world.events.get_mut(&number).expect("it happened").told = true;
+        }
+    }
+
+    /// The same by an explanation.
+    fn tell_why(&mut self, whys: &[Why]) {
+        for why in whys {
+            if let WhyState::Failed(failure) = &why.state {
+                self.tell_of(failure);
+            }
         }
     }
 
@@ -337,6 +349,8 @@ impl Harness {
             assert_eq!(state.occupant, generator.serves.map(|query| self.ids.queries[&query]));
         }
         assert_eq!(self.state.waits_for.waits().count(), self.world.waits.len(), "blocked threads");
+        let held = self.world.waits.values().map(Wait::holds);
+        assert_eq!(self.state.waits_for.held(), held.sum(), "what blocked threads hold");
         assert!(self.responsibilities.keys().eq(self.world.duties.keys()), "responsibilities");
         for (number, responsibility) in &self.responsibilities {
             let requested = numbers_in(&self.state.requested(responsibility.claim));

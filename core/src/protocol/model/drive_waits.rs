@@ -16,8 +16,7 @@ impl Harness {
     /// A thread that holds something blocks in a lookup.
     pub(super) fn block(&mut self, blocking: &Blocking) {
         let wait = self.holdings(blocking);
-        let holds_nothing = wait.duties.is_empty() && wait.requests.is_empty() && wait.turns.is_empty();
-        if holds_nothing && wait.below.is_none() {
+        if wait.holds() == 0 && wait.below.is_none() {
             // Nobody can wait for it, and the session does not know.
             return;
         }
@@ -165,7 +164,7 @@ impl Harness {
             DeadlockStep::Generator { dylib, generator } => {
                 let asks = |query: &Query| match &query.phase {
                     Phase::Walking(Walk { at: Some(at), .. }) => match self.world.generators.get(at) {
-                        Some(asked) => number_in(generator) == *at && is_named(dylib, asked.dylib),
+                        Some(asked) => **generator == format!("g{at}") && is_named(dylib, asked.dylib),
                         None => &**generator == "(removed)",
                     },
                     _ => false,

@@ -397,7 +397,7 @@ pub(super) fn operation(theme: Theme) -> impl Strategy<Value = Operation> {
         Theme::Aliases => (160, 10, 15, 30, 20, 30),
         Theme::Dylibs => (120, 15, 80, 5, 30, 15),
         Theme::Trackers => (150, 10, 10, 3, 180, 30),
-        Theme::Waits => (140, 15, 5, 20, 5, 120),
+        Theme::Waits => (140, 45, 5, 20, 5, 120),
     };
     prop_oneof![
         60 => define(alias),

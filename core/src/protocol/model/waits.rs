@@ -44,6 +44,13 @@ pub(super) enum Node {
     Wait(usize),
 }
 
+impl Wait {
+    /// How many things the thread has in its hands.
+    pub(super) fn holds(&self) -> usize {
+        self.duties.len() + self.requests.len() + self.turns.len()
+    }
+}
+
 impl World {
     /// A thread blocks.
     pub(super) fn begin_wait(&mut self, number: usize, wait: Wait) {
