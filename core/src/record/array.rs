@@ -219,7 +219,7 @@ mod tests {
         for step in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let name = 2 + (random >> 40);
-            if there.len() < LEN * 3 / 4 && (random >> 33) % 2 == 0 {
+            if there.len() < LEN * 3 / 4 && (random >> 33).is_multiple_of(2) {
                 array.insert(name, &definition(name));
                 there.push(name);
             } else if !there.is_empty() {
