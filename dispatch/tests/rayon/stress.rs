@@ -34,7 +34,7 @@ fn stress(length: Duration) {
         for threads in 1..=3 {
             let seed = 3 * seed + threads as u64;
             let pool = host(threads);
-            let dispatcher = if seed % 2 == 0 { inside(&pool) } else { limited(&pool) };
+            let dispatcher = if seed.is_multiple_of(2) { inside(&pool) } else { limited(&pool) };
             let ended = Arc::new(AtomicUsize::new(0));
             let roots: Vec<_> = (0..8).map(|root| grow(&dispatcher, &ended, seed * 8 + root, 4)).collect();
             pool.scope(|scope| {
