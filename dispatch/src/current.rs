@@ -1,6 +1,6 @@
 //! Which worker the running thread is, and the slot it holds while it runs a task.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use uruk_core::sync::Arc;
@@ -76,9 +76,9 @@ impl Worker {
         self.slot.borrow().is_some()
     }
 
-    /// Looks at the slot, if the thread holds one.
-    pub(crate) fn with_slot<R>(&self, f: impl FnOnce(&Local<Queued>) -> R) -> Option<R> {
-        self.slot.borrow().as_ref().map(f)
+    /// The slot, if the thread holds one.
+    pub(crate) fn slot(&self) -> Ref<'_, Option<Local<Queued>>> {
+        self.slot.borrow()
     }
 }
 

@@ -44,6 +44,9 @@ pub struct Metrics {
     pub finished: u64,
     /// Tasks that ended in a panic.
     pub panicked: u64,
+    /// Tasks that went before all others because they were turns of serial queues, [handed over](uruk_core::Task::is_handed_over) and
+    /// demanded.
+    pub turns: u64,
     /// Tasks taken from another worker's queue. All were demanded: others wait in queues that are nobody's own.
     pub stolen: u64,
     /// Times that a thread went to sleep for want of work.
@@ -114,6 +117,7 @@ pub(crate) struct Stripe {
     pub(crate) started: [Counter; PRIORITIES],
     pub(crate) finished: [Counter; PRIORITIES],
     pub(crate) panicked: Counter,
+    pub(crate) turns: Counter,
     pub(crate) stolen: Counter,
     pub(crate) slept: Counter,
     pub(crate) waits: [WaitCounters; PRIORITIES],
@@ -171,6 +175,7 @@ impl Counters {
             waits: PerPriority(waits),
             finished: finished.iter().sum(),
             panicked: self.sum(|stripe| &stripe.panicked),
+            turns: self.sum(|stripe| &stripe.turns),
             stolen: self.sum(|stripe| &stripe.stolen),
             slept: self.sum(|stripe| &stripe.slept),
             replaced: PerPriority(std::array::from_fn(|p| self.replaced[p].get())),

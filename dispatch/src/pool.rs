@@ -242,9 +242,13 @@ impl Pool {
         self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= self.floor()))
     }
 
-    /// Demanded tasks of a worker go to its own deque, all others to the shared queues. Gives the highest priority of all.
+    /// Turns go to the lane, demanded tasks of a worker to its own deque, all others to the shared queues. Gives the highest
+    /// priority of all.
     fn enqueue(&self, tasks: impl Iterator<Item = Task>) -> TaskPriority {
         let worker = current::worker_of(self);
+        let slot = worker.as_ref().map(|worker| worker.slot());
+        let slot = slot.as_deref().and_then(Option::as_ref);
+        let stripe = slot.map_or_else(|| self.counters.outside(), |slot| self.counters.slot(slot.slot()));
         let mut highest = TaskPriority::Idle;
         // One look at the clock for all of them.
         let now = self.stopwatch.now();
@@ -252,18 +256,13 @@ impl Pool {
             let priority = task.priority();
             highest = highest.max(priority);
             self.limits.queue(&task);
-            let mut task = Some(Queued::new(task, now));
-            if priority == TaskPriority::Demanded
-                && let Some(worker) = &worker
-            {
-                worker.with_slot(|slot| {
-                    self.counters.slot(slot.slot()).queued[priority as usize].increment();
-                    slot.push(task.take().expect("a task is queued once"));
-                });
-            }
-            if let Some(task) = task {
-                self.counters.outside().queued[priority as usize].increment();
-                self.queues.inject(priority, task);
+            stripe.queued[priority as usize].increment();
+            let is_turn = is_turn(&task);
+            let task = Queued::new(task, now);
+            match slot {
+                _ if is_turn => self.queues.hand_over(task),
+                Some(slot) if priority == TaskPriority::Demanded => slot.push(task),
+                _ => self.queues.inject(priority, task),
             }
         }
         highest
@@ -387,6 +386,12 @@ impl Drop for Blocked<'_> {
             self.worker.no_longer_surplus();
         }
     }
+}
+
+/// Whether a task goes before all others: it is a turn that was handed over, and demanded. What is queued in the background goes by its
+/// priority alone.
+pub(crate) fn is_turn(task: &Task) -> bool {
+    task.is_handed_over() && task.priority() == TaskPriority::Demanded
 }
 
 /// Drops a task, which fails what it owned.

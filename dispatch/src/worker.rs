@@ -18,7 +18,7 @@ use uruk_core::{Task, TaskPriority};
 use crate::current::Worker;
 use crate::limits::Charge;
 use crate::metrics::{Queued, Stripe};
-use crate::pool::{Pool, Vacated};
+use crate::pool::{Pool, Vacated, is_turn};
 use crate::queues::{Local, Origin};
 
 /// Runs tasks until the pool has closed and nothing is queued, or until this thread is one too many.
@@ -88,7 +88,7 @@ fn search(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Qu
 }
 
 fn look_everywhere(pool: &Pool, slot: &mut Local<Queued>) -> Option<Queued> {
-    // The own deque first: a slot comes with what a predecessor left in it.
+    // The own deque before the shared one: a slot comes with what a predecessor left in it.
     if let Some(task) = slot.next(&pool.queues) {
         return Some(task);
     }
@@ -131,6 +131,9 @@ fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, queued: Queued) -> bo
     let charge = pool.limits.start(&task);
     worker.charge.set(charge);
     stripe.started[task.priority() as usize].increment();
+    if is_turn(&task) {
+        stripe.turns.increment();
+    }
     if let Some(waited_us) = waited_us {
         stripe.waits[task.priority() as usize].count(waited_us);
     }

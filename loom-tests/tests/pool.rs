@@ -26,11 +26,12 @@
 //! | `pool::lifts_without_a_look` | `dispatch/src/sleep.rs` | `a_thread_that_retires_calls_for_what_its_task_held_back` |
 //! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits.rs` | `a_producer_that_waits_for_room_gets_it` |
 //! | `pool::room_tells_nobody` | `dispatch/src/limits.rs` | `memory_that_is_released_makes_room` |
+//! | `pool::overlooks_turns`: the looks forget the lane | `dispatch/src/queues.rs` | `a_turn_that_is_handed_over_wakes_a_worker` |
 #![cfg(uruk_loom)]
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch};
-use uruk_core::{Task, TaskDispatcher, TaskPriority};
+use uruk_core::{InPlaceTaskDispatcher, SerialQueue, Task, TaskDispatcher, TaskPriority};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 use uruk_dispatch::sleep::{Sleep, Wake};
 
@@ -216,6 +217,62 @@ fn memory_that_is_released_makes_room() {
         }
         pool.wait_for_room(TaskPriority::Speculative).expect("no worker");
         pool.shutdown();
+    });
+}
+
+/// Puts `run` behind a turn of this thread's; who calls what is returned ends that, and hands over to the pool.
+fn turn_behind_this_thread(
+    pool: &Arc<WorkStealingTaskDispatcher>,
+    run: impl FnOnce() + Send + 'static,
+) -> impl FnOnce() {
+    let (queue, here) = (SerialQueue::new(), Arc::new(InPlaceTaskDispatcher::default()));
+    let (first, second): (Arc<dyn TaskDispatcher>, Arc<dyn TaskDispatcher>) = (here.clone(), pool.clone());
+    queue.dispatch(&first, Task::new("first", TaskPriority::Demanded, || ())).expect("it is open");
+    queue.dispatch(&second, Task::new("second", TaskPriority::Demanded, run)).expect("it waits");
+    move || here.run_ready()
+}
+
+/// ```text
+///  worker:      looks, finds nothing ─ counts itself as sleeping ─ looks again, in the lane too
+///  this thread: push to the lane ─ notify: sees a searcher, wakes nobody
+/// ```
+#[test]
+fn a_turn_that_is_handed_over_wakes_a_worker() {
+    model(|| {
+        let pool = pool(1);
+        let done = Arc::new(Latch::new());
+        let hand_over = turn_behind_this_thread(&pool, {
+            let done = done.clone();
+            move || done.open()
+        });
+        dispatch(&pool, || ());
+        hand_over();
+        done.wait();
+        pool.shutdown();
+    });
+}
+
+/// ```text
+///  closer: shutdown      this thread: hands over ─ admitted, and run by the pool; or refused, and run here
+/// ```
+#[test]
+fn a_turn_that_is_handed_over_during_shutdown_is_run_once() {
+    model(|| {
+        let pool = pool(1);
+        let ran = Arc::new(AtomicUsize::new(0));
+        let hand_over = turn_behind_this_thread(&pool, {
+            let ran = ran.clone();
+            move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let closer = loom::thread::spawn({
+            let pool = pool.clone();
+            move || pool.shutdown()
+        });
+        hand_over();
+        closer.join().expect("the closer ends");
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
     });
 }
 

@@ -22,7 +22,10 @@
 
 use std::collections::VecDeque;
 
-use uruk_core::Task;
+use uruk_core::{Task, TaskPriority};
+
+use crate::pool::is_turn;
+use crate::queues::TURNS_IN_A_ROW_MAX;
 
 use super::RayonMetrics;
 
@@ -60,6 +63,10 @@ pub(super) enum Who {
 pub(super) struct Board {
     /// By priority, the least urgent first.
     queues: [VecDeque<Task>; 4],
+    /// Turns of serial queues, which go first (`queues.rs` says why), and how many of them went since anything else did that is
+    /// demanded.
+    turns: VecDeque<Task>,
+    turns_in_a_row: u32,
     pub(super) host_threads: usize,
     pub(super) tickets: usize,
     pub(super) honoured: usize,
@@ -84,6 +91,8 @@ impl Board {
     pub(super) fn new(host_threads: usize) -> Self {
         Self {
             queues: Default::default(),
+            turns: VecDeque::new(),
+            turns_in_a_row: 0,
             host_threads,
             tickets: 0,
             honoured: 0,
@@ -102,7 +111,9 @@ impl Board {
 
     pub(super) fn push(&mut self, tasks: impl Iterator<Item = Task>) -> Orders {
         for task in tasks {
-            self.queues[task.priority() as usize].push_back(task);
+            let queue =
+                if is_turn(&task) { &mut self.turns } else { &mut self.queues[task.priority() as usize] };
+            queue.push_back(task);
         }
         self.orders()
     }
@@ -243,7 +254,7 @@ impl Board {
 
     /// Takes a task that nobody would run: the least urgent, the latest.
     pub(super) fn take_back(&mut self) -> Option<Task> {
-        self.queues.iter_mut().find_map(VecDeque::pop_back)
+        self.queues.iter_mut().chain([&mut self.turns]).find_map(VecDeque::pop_back)
     }
 
     /// How many tasks were ever taken to be run.
@@ -256,17 +267,28 @@ impl Board {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.queues.iter().map(VecDeque::len).sum()
+        self.queues.iter().chain([&self.turns]).map(VecDeque::len).sum()
     }
 
     fn pop(&mut self) -> Option<Task> {
-        let task = self.queues.iter_mut().rev().find_map(VecDeque::pop_front)?;
+        let task = self.pop_turn().or_else(|| self.queues.iter_mut().rev().find_map(VecDeque::pop_front))?;
         self.metrics.started += 1;
         if self.waiting() == 0 {
             self.turned_away = 0;
             self.stalled = false;
         }
         Some(task)
+    }
+
+    /// Takes a turn, unless something else that is demanded has to come first.
+    fn pop_turn(&mut self) -> Option<Task> {
+        let others_wait = !self.queues[TaskPriority::Demanded as usize].is_empty();
+        if self.turns.is_empty() || (others_wait && self.turns_in_a_row >= TURNS_IN_A_ROW_MAX) {
+            self.turns_in_a_row = 0;
+            return None;
+        }
+        self.turns_in_a_row += 1;
+        self.turns.pop_front()
     }
 
     fn ended(&mut self, panicked: bool) -> Orders {

@@ -1,8 +1,10 @@
 //! Random histories of the board, with threads that do as they are told, against what it promises.
 
-use uruk_core::{Task, TaskPriority};
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{SerialQueue, Task, TaskDispatcher, TaskPriority};
 
 use super::board::{Board, Call, Orders, Who};
+use crate::queues::TURNS_IN_A_ROW_MAX;
 
 /// What a spare is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,4 +247,58 @@ fn what_relied_on_a_refused_spare_is_not_deserted() {
     assert!(!board.start_failed());
     assert!(board.take_back().is_some());
     assert!(board.call_if_deserted().is_none());
+}
+
+/// Keeps what it is given.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Vec<Task>>);
+
+impl TaskDispatcher for Kept {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        self.0.lock().push(task);
+        Ok(())
+    }
+
+    fn shutdown(&self) {}
+}
+
+/// A turn that one task of a serial queue has handed over to the next.
+fn turn(priority: TaskPriority) -> Task {
+    let (kept, queue) = (Arc::new(Kept::default()), SerialQueue::new());
+    let dispatcher: Arc<dyn TaskDispatcher> = kept.clone();
+    for label in ["before", "turn"] {
+        queue.dispatch(&dispatcher, Task::new(label, priority, || ())).expect("it takes everything");
+    }
+    let take = || kept.0.lock().pop().expect("one at a time");
+    take().run();
+    let turn = take();
+    assert!(turn.is_handed_over());
+    turn
+}
+
+#[test]
+fn turns_go_first_and_starve_nobody() {
+    let mut board = Board::new(1);
+    let other = |label| Task::new(label, TaskPriority::Demanded, || ());
+    let others = [other("first"), other("second"), Task::new("lazy", TaskPriority::Lazy, || ())];
+    let turns = (0..2 * TURNS_IN_A_ROW_MAX + 2).map(|_| turn(TaskPriority::Demanded));
+    let _orders = board.push(others.into_iter().chain([turn(TaskPriority::Lazy)]).chain(turns));
+    let mut taken = Vec::new();
+    while board.waiting() > 0 {
+        let task = board.take_for_ticket().expect("one waits");
+        taken.push(task.label().to_owned());
+        let _orders = board.ticket_ended(false);
+    }
+    let in_a_row = || std::iter::repeat_n("turn", TURNS_IN_A_ROW_MAX as usize);
+    let expected = in_a_row().chain(["first"]).chain(in_a_row());
+    let expected: Vec<_> = expected.chain(["second", "turn", "turn", "lazy", "turn"]).collect();
+    assert_eq!(taken, expected);
+}
+
+#[test]
+fn a_turn_can_be_taken_back() {
+    let mut board = Board::new(1);
+    let _orders = board.push(std::iter::once(turn(TaskPriority::Demanded)));
+    assert_eq!(board.waiting(), 1);
+    assert!(board.take_back().is_some() && board.take_back().is_none());
 }
