@@ -20,7 +20,7 @@ use crate::limits::{Bounds, Limits};
 use crate::metrics::{Counters, Metrics, Queued, Stopwatch};
 use crate::queues::{Local, Queues};
 use crate::sleep::{Sleep, Wake};
-use crate::threads::Threads;
+use crate::threads::{NotStarted, Threads};
 use crate::worker;
 
 /// The shared state of a pool.
@@ -285,12 +285,13 @@ impl Pool {
                 self.counters.started_threads.increment();
                 true
             }
-            Err(error) => {
+            Err(reason) => {
                 self.counters.ended_threads.increment();
-                self.counters.refused_threads.increment();
                 let vacated = hand_over.lock().take().expect("no thread was started to take it");
                 self.put_back(vacated.slot);
                 let somebody_left = self.sleep.start_failed();
+                let NotStarted::Refused(error) = reason else { return true };
+                self.counters.refused_threads.increment();
                 tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
                 somebody_left
             }
@@ -399,5 +400,39 @@ pub(crate) fn give_up(task: Task) {
     let label = task.keep_label();
     if let Err(message) = worker::catch(|| drop(task)) {
         tracing::error!(task = &*label, message, "dropping a task that could not be run panicked");
+    }
+}
+
+#[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
+mod tests {
+    use super::*;
+
+    fn pool(slots: usize) -> Arc<Pool> {
+        let bounds =
+            Bounds { queued_max: [usize::MAX; 2], memory_bytes_max: usize::MAX, background_workers_max: 1 };
+        Arc::new(Pool::new(slots, "test".to_owned(), 1 << 20, bounds, false))
+    }
+
+    fn task() -> Task {
+        Task::new("test", TaskPriority::Demanded, || ())
+    }
+
+    /// ```text
+    ///  late dispatch:  admitted ─ push ............................................. calls for a thread
+    ///  other dispatch:                  push ─ starts a thread, which runs both
+    ///  shutdown:                                                          joins it
+    /// ```
+    #[test]
+    fn no_thread_starts_after_the_last_one_was_joined() {
+        let pool = pool(2);
+        assert!(pool.gate.enter(1));
+        let highest = pool.enqueue(std::iter::once(task()));
+        pool.dispatch(task()).expect("the pool is open");
+        pool.shutdown();
+        let before = pool.metrics();
+        assert_eq!((before.finished, before.threads), (2, 0));
+        assert!(pool.call_for(highest), "its task needs nobody any more");
+        assert_eq!(pool.metrics(), before);
+        assert_eq!(pool.sleep.counts().vacant, 2);
     }
 }

@@ -204,13 +204,14 @@ impl Board {
         self.called = self.called.saturating_sub(1);
     }
 
-    /// A spare could not be started. Says whether anybody is left who could run what is queued.
-    pub(super) fn start_failed(&mut self) -> bool {
+    /// A spare could not be started, as the operating system refused it or, after the end of all, because it is too late. Says whether
+    /// anybody is left who could run what is queued.
+    pub(super) fn start_failed(&mut self, refused: bool) -> bool {
         self.idle -= 1;
         self.called = self.called.saturating_sub(1);
         self.metrics.spares -= 1;
         self.metrics.started_threads -= 1;
-        self.metrics.refused_threads += 1;
+        self.metrics.refused_threads += u64::from(refused);
         self.is_attended()
     }
 
