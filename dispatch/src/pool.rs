@@ -86,11 +86,12 @@ impl Pool {
     /// A task comes back if the pool is closed, or if no thread could be had; in the second case not
     /// necessarily this one, but one that would have had to wait for a thread as well.
     pub(crate) fn dispatch(self: &Arc<Self>, task: Task) -> Result<(), Task> {
-        if !self.gate.enter(1) {
+        let worker = current::worker_of(self);
+        if !self.admit(worker.as_deref(), 1) {
             return Err(task);
         }
-        let highest = self.enqueue(std::iter::once(task));
-        if self.call_for(highest) {
+        let highest = self.enqueue(worker.as_deref(), std::iter::once(task));
+        if self.call_for(worker.as_deref(), highest) {
             return Ok(());
         }
         // Nothing to take means that a thread appeared after all.
@@ -102,11 +103,12 @@ impl Pool {
     /// One searcher is called for all of them: who finds one calls the next while more are waiting.
     pub(crate) fn dispatch_all(self: &Arc<Self>, tasks: &mut Vec<Task>) {
         let count = tasks.len();
-        if count == 0 || !self.gate.enter(count) {
+        let worker = current::worker_of(self);
+        if count == 0 || !self.admit(worker.as_deref(), count) {
             return;
         }
-        let highest = self.enqueue(tasks.drain(..));
-        if !self.call_for(highest) {
+        let highest = self.enqueue(worker.as_deref(), tasks.drain(..));
+        if !self.call_for(worker.as_deref(), highest) {
             tasks.extend(std::iter::from_fn(|| self.take_unstarted()).take(count));
         }
     }
@@ -236,19 +238,26 @@ impl Pool {
         Metrics { workers: self.slots, parked, ..self.counters.snapshot() }
     }
 
-    /// Sees to it that somebody looks for what has been queued, unless a limit holds all of it back. Says whether anybody is
-    /// left to run it.
-    fn call_for(self: &Arc<Self>, highest: TaskPriority) -> bool {
+    fn admit(&self, worker: Option<&Worker>, count: usize) -> bool {
+        worker.map_or_else(|| self.gate.enter(count), |worker| self.gate.enter_from(&worker.places, count))
+    }
+
+    /// Sees to it that somebody looks for what `worker`, or a thread that is none, has queued, unless a limit holds all of it back.
+    /// Says whether anybody is left to run it.
+    fn call_for(self: &Arc<Self>, worker: Option<&Worker>, highest: TaskPriority) -> bool {
+        if self.slots == 1 && worker.is_some_and(Worker::holds_slot) {
+            // There is nobody else to look, and this thread will.
+            return true;
+        }
         self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= self.floor()))
     }
 
     /// Turns go to the lane, demanded tasks of a worker to its own deque, all others to the shared queues. Gives the highest
     /// priority of all.
-    fn enqueue(&self, tasks: impl Iterator<Item = Task>) -> TaskPriority {
-        let worker = current::worker_of(self);
-        let slot = worker.as_ref().map(|worker| worker.slot());
+    fn enqueue(&self, worker: Option<&Worker>, tasks: impl Iterator<Item = Task>) -> TaskPriority {
+        let slot = worker.map(Worker::slot);
         let slot = slot.as_deref().and_then(Option::as_ref);
-        let stripe = slot.map_or_else(|| self.counters.outside(), |slot| self.counters.slot(slot.slot()));
+        let tally = self.counters.of(slot.map(Local::slot));
         let mut highest = TaskPriority::Idle;
         // One look at the clock for all of them.
         let now = self.stopwatch.now();
@@ -256,7 +265,7 @@ impl Pool {
             let priority = task.priority();
             highest = highest.max(priority);
             self.limits.queue(&task);
-            stripe.queued[priority as usize].increment();
+            tally.count(|stripe| &stripe.queued[priority as usize]);
             let is_turn = is_turn(&task);
             let task = Queued::new(task, now);
             match slot {
@@ -339,7 +348,7 @@ impl Pool {
     /// Takes a queued task out of the pool's care.
     fn take_unstarted(&self) -> Option<Task> {
         let task = self.queues.take_any()?.task;
-        self.counters.outside().queued[task.priority() as usize].decrement();
+        self.counters.of(None).discount(|stripe| &stripe.queued[task.priority() as usize]);
         self.limits.give_up(&task);
         self.gate.leave();
         Some(task)
@@ -361,6 +370,9 @@ impl<'a> Blocked<'a> {
         let lifted = outer == 0 && {
             pool.counters.blocks_begun.increment();
             worker.no_longer_surplus();
+            if !weakened("pool::keeps_places_while_it_blocks") {
+                pool.gate.give_back(&worker.places);
+            }
             pool.limits.pause(worker.charge.get())
         };
         (Self { pool, worker }, lifted)
@@ -426,12 +438,12 @@ mod tests {
     fn no_thread_starts_after_the_last_one_was_joined() {
         let pool = pool(2);
         assert!(pool.gate.enter(1));
-        let highest = pool.enqueue(std::iter::once(task()));
+        let highest = pool.enqueue(None, std::iter::once(task()));
         pool.dispatch(task()).expect("the pool is open");
         pool.shutdown();
         let before = pool.metrics();
         assert_eq!((before.finished, before.threads), (2, 0));
-        assert!(pool.call_for(highest), "its task needs nobody any more");
+        assert!(pool.call_for(None, highest), "its task needs nobody any more");
         assert_eq!(pool.metrics(), before);
         assert_eq!(pool.sleep.counts().vacant, 2);
     }

@@ -160,12 +160,15 @@ impl<T> Local<T> {
             return Some(turn);
         }
         self.taken += 1;
-        let shared = (self.taken >= OWN_IN_A_ROW_MAX).then(|| {
+        if self.taken >= OWN_IN_A_ROW_MAX {
             self.taken = 0;
             // A single item: a batch would be invisible while it moves, and this slot does not count as searching.
-            queues.take_injected(TaskPriority::Demanded)
-        });
-        let item = shared.flatten().or_else(|| self.deque.pop());
+            if let Some(item) = queues.take_injected(TaskPriority::Demanded) {
+                self.turns = 0;
+                return Some(item);
+            }
+        }
+        let item = self.deque.pop();
         if item.is_some() {
             self.turns = 0;
         }

@@ -12,12 +12,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use uruk_core::sync::Arc;
+use uruk_core::sync::{Arc, weakened};
 use uruk_core::{Task, TaskPriority};
 
 use crate::current::Worker;
 use crate::limits::Charge;
-use crate::metrics::{Queued, Stripe};
+use crate::metrics::{Queued, Tally};
 use crate::pool::{Pool, Vacated, is_turn};
 use crate::queues::{Local, Origin};
 
@@ -27,51 +27,53 @@ use crate::queues::{Local, Origin};
 pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
     let worker = Worker::enter(pool.clone(), number);
     vacated.tell();
-    let mut found = search(&pool, vacated.slot);
-    while let Some((task, slot)) = found {
-        let stripe = pool.counters.slot(slot.slot());
-        worker.lend(slot);
-        let lifted = run_task(&pool, &worker, stripe, task);
-        // A task that blocked gave the slot away. If all slots are taken meanwhile, this thread is a spare, and retires.
-        found = match worker.take().or_else(|| pool.occupy_as_replacement()) {
-            Some(slot) => {
-                worker.no_longer_surplus();
-                next(&pool, slot)
-            }
-            None => {
-                pool.counters.ended_threads.increment();
-                worker.no_longer_surplus();
-                pool.look_if(lifted);
-                None
-            }
-        };
+    let mut found = search(&pool, &worker, vacated.slot);
+    while let Some(task) = found {
+        let lifted = run_task(&pool, &worker, task);
+        found = next(&pool, &worker, lifted);
     }
     Worker::leave();
     pool.thread_ended(number);
 }
 
-/// Takes the next task: at work before, at work after. Nothing if the thread has given up its slot and must end.
-fn next(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Queued>)> {
-    match slot.next(&pool.queues) {
-        Some(task) => Some((task, slot)),
-        None => {
-            pool.sleep.start_searching();
-            search(pool, slot)
-        }
+/// Takes the next task: at work before, at work after. Nothing if the thread has given up its slot and must end; then it sees to a
+/// limit that the task before may have `lifted`.
+fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
+    // A task that blocked gave the slot away. If all slots are taken meanwhile, this thread is a spare, and retires.
+    if !worker.holds_slot() {
+        let Some(slot) = pool.occupy_as_replacement() else {
+            pool.gate.give_back(&worker.places);
+            pool.counters.ended_threads.increment();
+            worker.no_longer_surplus();
+            pool.look_if(lifted);
+            return None;
+        };
+        worker.lend(slot);
     }
+    worker.no_longer_surplus();
+    if let Some(task) = worker.next() {
+        return Some(task);
+    }
+    let slot = worker.take()?;
+    if !weakened("pool::keeps_places_while_it_searches") {
+        pool.gate.give_back(&worker.places);
+    }
+    pool.sleep.start_searching();
+    search(pool, worker, slot)
 }
 
 /// Takes a task from anywhere, sleeping until there is one: searching before, at work after.
-fn search(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Queued>)> {
+fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>) -> Option<Queued> {
     loop {
-        if let Some(task) = look_everywhere(pool, &mut slot) {
+        let tally = pool.counters.of(Some(slot.slot()));
+        if let Some(task) = look_everywhere(pool, tally, &mut slot) {
             pool.follow(pool.sleep.found(|| pool.any_startable()));
-            return Some((task, slot));
+            worker.lend(slot);
+            return Some(task);
         }
         if !pool.gate.is_closed() {
-            let stripe = pool.counters.slot(slot.slot());
             if pool.sleep.sleep(|| pool.any_startable() || pool.gate.is_closed()) {
-                stripe.slept.increment();
+                tally.count(|stripe| &stripe.slept);
             }
             continue;
         }
@@ -87,14 +89,14 @@ fn search(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Qu
     }
 }
 
-fn look_everywhere(pool: &Pool, slot: &mut Local<Queued>) -> Option<Queued> {
+fn look_everywhere(pool: &Pool, tally: Tally<'_>, slot: &mut Local<Queued>) -> Option<Queued> {
     // The own deque before the shared one: a slot comes with what a predecessor left in it.
     if let Some(task) = slot.next(&pool.queues) {
         return Some(task);
     }
     if let Some((task, origin)) = pool.queues.search_demanded(slot) {
         if origin == Origin::Stolen {
-            pool.counters.slot(slot.slot()).stolen.increment();
+            tally.count(|stripe| &stripe.stolen);
         }
         return Some(task);
     }
@@ -125,31 +127,37 @@ fn look_lower(pool: &Pool) -> Option<Queued> {
 }
 
 /// Says whether another task may be able to start because this one has ended.
-fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, queued: Queued) -> bool {
+fn run_task(pool: &Pool, worker: &Worker, queued: Queued) -> bool {
     let waited_us = pool.stopwatch.waited_us(&queued);
     let task = queued.task;
     let charge = pool.limits.start(&task);
+    let priority = charge.priority as usize;
     worker.charge.set(charge);
-    stripe.started[task.priority() as usize].increment();
+    let tally = pool.counters.of(worker.slot_number());
+    tally.count(|stripe| &stripe.started[priority]);
     if is_turn(&task) {
-        stripe.turns.increment();
+        tally.count(|stripe| &stripe.turns);
     }
     if let Some(waited_us) = waited_us {
-        stripe.waits[task.priority() as usize].count(waited_us);
+        tally.count_wait(charge.priority, waited_us);
     }
-    if run_traced(task) {
-        stripe.panicked.increment();
+    let panicked = run_traced(task);
+    // It may have lost its slot, or have another.
+    let tally = pool.counters.of(worker.slot_number());
+    if panicked {
+        tally.count(|stripe| &stripe.panicked);
     }
-    stripe.finished[charge.priority as usize].increment();
+    tally.count(|stripe| &stripe.finished[priority]);
     worker.charge.set(Charge::NONE);
     let lifted = pool.limits.end(charge);
-    pool.gate.leave();
+    worker.places.keep();
     lifted
 }
 
 /// Runs a task inside its span, and tells of its panic; says whether there was one.
 pub(crate) fn run_traced(task: Task) -> bool {
-    let label = task.keep_label();
+    // Mostly nobody listens.
+    let label = tracing::enabled!(tracing::Level::ERROR).then(|| task.keep_label());
     let traced = || {
         // Subscribers are code of the embedder as well.
         let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
@@ -158,7 +166,7 @@ pub(crate) fn run_traced(task: Task) -> bool {
     let Err(message) = catch(traced) else { return false };
     let tell = || {
         tracing::error!(
-            task = &*label,
+            task = label.as_deref(),
             message,
             "a task panicked; what it owned has failed, the dispatcher goes on"
         );

@@ -26,6 +26,8 @@
 //! | `pool::lifts_without_a_look` | `dispatch/src/sleep.rs` | `a_thread_that_retires_calls_for_what_its_task_held_back` |
 //! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits.rs` | `a_producer_that_waits_for_room_gets_it` |
 //! | `pool::room_tells_nobody` | `dispatch/src/limits.rs` | `memory_that_is_released_makes_room` |
+//! | `pool::keeps_places_while_it_searches`: a worker that finds nothing at hand still counts for tasks that have ended | `dispatch/src/worker.rs` | `shutdown_ends_a_sleeping_worker` |
+//! | `pool::keeps_places_while_it_blocks`: the same of one that blocks | `dispatch/src/pool.rs` | `a_task_that_follows_another_may_shut_its_pool_down` |
 //! | `pool::overlooks_turns`: the looks forget the lane | `dispatch/src/queues.rs` | `a_turn_that_is_handed_over_wakes_a_worker` |
 #![cfg(uruk_loom)]
 
@@ -366,6 +368,27 @@ fn a_task_may_shut_its_pool_down() {
             let pool = pool.clone();
             move || pool.shutdown()
         });
+        pool.shutdown();
+    });
+}
+
+/// The second is found at hand by the worker that has run the first, which has not been counted out then.
+#[test]
+fn a_task_that_follows_another_may_shut_its_pool_down() {
+    model(|| {
+        let pool = pool(1);
+        let second_runs = Arc::new(Latch::new());
+        dispatch(&pool, {
+            let (pool, second_runs) = (pool.clone(), second_runs.clone());
+            move || {
+                let closes = pool.clone();
+                dispatch(&pool, move || {
+                    second_runs.open();
+                    closes.shutdown();
+                });
+            }
+        });
+        second_runs.wait();
         pool.shutdown();
     });
 }
