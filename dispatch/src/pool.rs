@@ -17,7 +17,7 @@ use uruk_core::{Task, TaskPriority, WaitError};
 use crate::current::{self, Worker};
 use crate::gate::Gate;
 use crate::limits::{Bounds, Limits};
-use crate::metrics::{Counters, Metrics, Queued, Stopwatch};
+use crate::metrics::{Counters, Metrics, Queued, Stamp, Stopwatch};
 use crate::queues::{Local, Queues};
 use crate::sleep::{Sleep, Wake};
 use crate::threads::{NotStarted, Threads};
@@ -90,8 +90,11 @@ impl Pool {
         if !self.admit(worker.as_deref(), 1) {
             return Err(task);
         }
-        let highest = self.enqueue(worker.as_deref(), std::iter::once(task));
-        if self.call_for(worker.as_deref(), highest) {
+        // Not through an iterator, which would move the task once more.
+        let slot = worker.as_deref().map(Worker::slot);
+        let priority = self.push(slot.as_deref().and_then(Option::as_ref), task, self.stopwatch.now());
+        drop(slot);
+        if self.call_for(worker.as_deref(), priority) {
             return Ok(());
         }
         // Nothing to take means that a thread appeared after all.
@@ -252,29 +255,29 @@ impl Pool {
         self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= self.floor()))
     }
 
-    /// Turns go to the lane, demanded tasks of a worker to its own deque, all others to the shared queues. Gives the highest
-    /// priority of all.
+    /// Queues all of them. Gives the highest priority.
     fn enqueue(&self, worker: Option<&Worker>, tasks: impl Iterator<Item = Task>) -> TaskPriority {
         let slot = worker.map(Worker::slot);
         let slot = slot.as_deref().and_then(Option::as_ref);
-        let tally = self.counters.of(slot.map(Local::slot));
-        let mut highest = TaskPriority::Idle;
         // One look at the clock for all of them.
         let now = self.stopwatch.now();
-        for task in tasks {
-            let priority = task.priority();
-            highest = highest.max(priority);
-            self.limits.queue(&task);
-            tally.count(|stripe| &stripe.queued[priority as usize]);
-            let is_turn = is_turn(&task);
-            let task = Queued::new(task, now);
-            match slot {
-                _ if is_turn => self.queues.hand_over(task),
-                Some(slot) if priority == TaskPriority::Demanded => slot.push(task),
-                _ => self.queues.inject(priority, task),
-            }
+        tasks.map(|task| self.push(slot, task, now)).max().unwrap_or(TaskPriority::Idle)
+    }
+
+    /// Turns go to the lane, demanded tasks of who holds a slot to its own deque, all others to the shared queues. Gives the priority.
+    #[inline]
+    fn push(&self, slot: Option<&Local<Queued>>, task: Task, now: Stamp) -> TaskPriority {
+        let priority = task.priority();
+        self.limits.queue(&task);
+        self.counters.of(slot.map(Local::slot)).count(|stripe| &stripe.queued[priority as usize]);
+        let is_turn = is_turn(&task);
+        let task = Queued::new(task, now);
+        match slot {
+            _ if is_turn => self.queues.hand_over(task),
+            Some(slot) if priority == TaskPriority::Demanded => slot.push(task),
+            _ => self.queues.inject(priority, task),
         }
-        highest
+        priority
     }
 
     fn start_thread(self: &Arc<Self>) -> bool {

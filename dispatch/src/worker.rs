@@ -158,7 +158,10 @@ fn run_task(pool: &Pool, worker: &Worker, queued: Queued) -> bool {
 pub(crate) fn run_traced(task: Task) -> bool {
     // Mostly nobody listens.
     let label = tracing::enabled!(tracing::Level::ERROR).then(|| task.keep_label());
+    let mut task = Some(task);
+    // Lent, not moved: a task is large, and each closure on the way would move it again.
     let traced = || {
+        let Some(task) = task.take() else { return };
         // Subscribers are code of the embedder as well.
         let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
         span.in_scope(|| task.run());
