@@ -33,6 +33,8 @@ pub(crate) struct Worker {
     pub(crate) surplus: Cell<bool>,
     /// What the running task counts for.
     pub(crate) charge: Cell<Charge>,
+    /// Whether the last task that it began was demanded.
+    pub(crate) ran_demanded: Cell<bool>,
     /// Of tasks that have ended, while it goes on with others.
     pub(crate) places: Places,
 }
@@ -47,6 +49,7 @@ impl Worker {
             blocks: Cell::new(0),
             surplus: Cell::new(false),
             charge: Cell::new(Charge::NONE),
+            ran_demanded: Cell::new(false),
             places: Places::default(),
         });
         CURRENT.with(|current| *current.borrow_mut() = Some(worker.clone()));

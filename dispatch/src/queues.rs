@@ -127,6 +127,12 @@ impl<T> Queues<T> {
             || !self.turns.is_empty() && !weakened("pool::overlooks_turns")
     }
 
+    /// Whether items in the background wait in the shared queues, and nothing there that is more urgent.
+    pub fn only_background_waits(&self) -> bool {
+        let [idle, speculative, urgent @ ..] = &self.injectors;
+        !(idle.is_empty() && speculative.is_empty()) && urgent.iter().all(Injector::is_empty)
+    }
+
     /// Whether an item of this priority lies in the shared queue.
     pub fn any_injected(&self, priority: TaskPriority) -> bool {
         !self.injectors[priority as usize].is_empty()
@@ -212,6 +218,19 @@ mod tests {
         locals[0].push("own");
         assert!(queues.any_waiting(TaskPriority::Demanded));
         assert_eq!(queues.take_injected(TaskPriority::Speculative), Some("speculative"));
+    }
+
+    #[test]
+    fn the_background_waits_alone_where_nothing_more_urgent_is_shared() {
+        let (queues, _locals) = Queues::new(1);
+        assert!(!queues.only_background_waits());
+        queues.inject(TaskPriority::Idle, "idle");
+        assert!(queues.only_background_waits());
+        queues.inject(TaskPriority::Lazy, "lazy");
+        assert!(!queues.only_background_waits());
+        assert_eq!(queues.take_injected(TaskPriority::Lazy), Some("lazy"));
+        queues.inject(TaskPriority::Demanded, "demanded");
+        assert!(!queues.only_background_waits());
     }
 
     #[test]

@@ -3,6 +3,10 @@
 //! A worker takes tasks only while it holds a slot. It lends the slot to each task it runs; a task that blocks gives
 //! the slot away, and then the thread goes on only if it finds another.
 //!
+//! A worker that turns from what is demanded to the background lets other threads have its processor first. The thread that a demanded
+//! task has answered may be waiting for just that one, onto which the system has put it when it was woken; it would wait there for
+//! milliseconds, while nobody waits for the task that the worker is about to start.
+//!
 //! **Architecture Invariant:** tasks run one after another from this loop, never inside each other, and a panic
 //! of one ends neither the loop nor the thread.
 
@@ -12,7 +16,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use uruk_core::sync::{Arc, weakened};
+use uruk_core::sync::{Arc, thread, weakened};
 use uruk_core::{Task, TaskPriority};
 
 use crate::current::Worker;
@@ -53,6 +57,10 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     worker.no_longer_surplus();
     if let Some(task) = worker.next() {
         return Some(task);
+    }
+    if worker.ran_demanded.take() && pool.queues.only_background_waits() {
+        // Before the slot counts as searching: nobody relies on a thread that others keep from its processor.
+        thread::yield_now();
     }
     let slot = worker.take()?;
     if !weakened("pool::keeps_places_while_it_searches") {
@@ -133,6 +141,7 @@ fn run_task(pool: &Pool, worker: &Worker, queued: Queued) -> bool {
     let charge = pool.limits.start(&task);
     let priority = charge.priority as usize;
     worker.charge.set(charge);
+    worker.ran_demanded.set(charge.priority == TaskPriority::Demanded);
     let tally = pool.counters.of(worker.slot_number());
     tally.count(|stripe| &stripe.started[priority]);
     if is_turn(&task) {

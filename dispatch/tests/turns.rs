@@ -64,8 +64,7 @@ impl Scene {
             thread::yield_now();
         }
         self.pool.shutdown();
-        let order = self.log.lock().clone();
-        order
+        self.log.lock().clone()
     }
 }
 
