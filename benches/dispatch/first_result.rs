@@ -3,6 +3,11 @@
 //! What is left is the way to a worker: the end of a task that runs already, of which each spends [`TASK`]. It must not grow with
 //! the number of tasks that are queued. `first_result` looks up symbols that nobody has asked for; `raised_result` those
 //! whose units are the last of the queue, so that the lookup has to make them urgent.
+//!
+//! Where other programs keep the processors busy, `raised_result` tells more of them than of us: the thread that looks up is answered
+//! within two tasks, and then waits for a processor, milliseconds if it was put onto that of the worker. A worker that turns
+//! from what is demanded to the background therefore yields; without that it took
+//! 3 ms behind 300 tasks.
 
 use std::time::{Duration, Instant};
 

@@ -58,6 +58,10 @@ pub(crate) use section::{Outside, leave_all};
 /// Two short holds of the queue's lock for each task, and one ticket through a dispatcher; one more where a more urgent task
 /// arrives before the chosen one has started.
 ///
+/// A ticket that one task hands over to the next [says so](Task::is_handed_over), and a pool starts it before what else is demanded:
+/// so a queue with much to do waits for no other work between two of its tasks. In place, tickets run in the order in which they
+/// were dispatched, as everything does there.
+///
 /// Source: what ORC's `ThreadSafeContext` does with a lock, under which threads sleep.
 #[derive(Clone)]
 pub struct SerialQueue(Arc<Shared>);
@@ -249,16 +253,21 @@ struct Chosen {
 
 impl Chosen {
     fn dispatch(self, queue: &SerialQueue) -> Result<(), Task> {
-        let Self { number, label, priority, runs_when_refused, hints, dispatcher } = self;
+        let dispatcher = self.dispatcher.clone();
+        dispatcher.dispatch(self.ticket(queue))
+    }
+
+    fn ticket(self, queue: &SerialQueue) -> Task {
+        let Self { number, label, priority, runs_when_refused, hints, dispatcher: _ } = self;
         let ticket = Ticket { queue: queue.clone(), number: Some(number), label, priority };
         let task = Task::of(priority, Box::new(ticket)).with_hints(hints);
-        dispatcher.dispatch(if runs_when_refused { task.run_when_refused() } else { task })
+        if runs_when_refused { task.run_when_refused() } else { task }
     }
 
     /// The same between two tasks, where nobody is to be told of an error.
     fn hand_over(self, queue: &SerialQueue) -> HandedOver {
         let dispatcher = self.dispatcher.clone();
-        let refused = match crate::panics::guard(|| self.dispatch(queue)) {
+        let refused = match crate::panics::guard(|| dispatcher.dispatch(self.ticket(queue).handed_over())) {
             Ok(Ok(())) => None,
             Ok(Err(mut refused)) => {
                 let ticket = refused.work_mut().as_ticket().and_then(Ticket::take);

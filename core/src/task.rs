@@ -49,6 +49,8 @@ pub struct Task {
     priority: TaskPriority,
     /// It tells somebody something that must be told even when no dispatcher takes it.
     runs_when_refused: bool,
+    /// It is the turn of a task that has waited in a serial queue.
+    handed_over: bool,
     /// Whose other tasks must not run at the same time.
     serial_queue: Option<SerialQueue>,
     hints: Hints,
@@ -96,7 +98,8 @@ impl Task {
     }
 
     pub(crate) fn of(priority: TaskPriority, work: Box<dyn Work>) -> Self {
-        Self { priority, runs_when_refused: false, serial_queue: None, hints: Hints::default(), work }
+        let hints = Hints::default();
+        Self { priority, runs_when_refused: false, handed_over: false, serial_queue: None, hints, work }
     }
 
     /// What to call the task in traces.
@@ -165,6 +168,20 @@ impl Task {
 
     pub(crate) fn runs_when_refused(&self) -> bool {
         self.runs_when_refused
+    }
+
+    pub(crate) fn handed_over(mut self) -> Self {
+        self.handed_over = true;
+        self
+    }
+
+    /// Whether it is the turn of a task that has waited in a [`SerialQueue`] and was handed over by the one before it.
+    ///
+    /// A dispatcher that starts such a task before what else it has queued of the same priority keeps the queue moving: whatever
+    /// is queued there waits for one turn after another, and for a way through the dispatcher with each of them. One that does
+    /// not is right as well.
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over
     }
 
     /// Makes it a task of `queue`: [`ExecutionSession::dispatch`](crate::ExecutionSession::dispatch) has it run when no other

@@ -1,10 +1,11 @@
 //! Which worker the running thread is, and the slot it holds while it runs a task.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use uruk_core::sync::Arc;
 
+use crate::gate::Places;
 use crate::limits::Charge;
 use crate::metrics::Queued;
 use crate::pool::Pool;
@@ -24,7 +25,7 @@ pub fn current_worker() -> Option<usize> {
 pub(crate) struct Worker {
     pub(crate) pool: Arc<Pool>,
     pub(crate) number: usize,
-    /// The slot, while a task runs and has not blocked. The worker's loop holds it otherwise.
+    /// The slot, while it is at work. The worker's loop holds it while it searches; a task that blocks gives it away.
     slot: RefCell<Option<Local<Queued>>>,
     /// How many calls of `Pool::blocking` the thread is inside of.
     pub(crate) blocks: Cell<usize>,
@@ -32,6 +33,10 @@ pub(crate) struct Worker {
     pub(crate) surplus: Cell<bool>,
     /// What the running task counts for.
     pub(crate) charge: Cell<Charge>,
+    /// Whether the last task that it began was demanded.
+    pub(crate) ran_demanded: Cell<bool>,
+    /// Of tasks that have ended, while it goes on with others.
+    pub(crate) places: Places,
 }
 
 impl Worker {
@@ -44,6 +49,8 @@ impl Worker {
             blocks: Cell::new(0),
             surplus: Cell::new(false),
             charge: Cell::new(Charge::NONE),
+            ran_demanded: Cell::new(false),
+            places: Places::default(),
         });
         CURRENT.with(|current| *current.borrow_mut() = Some(worker.clone()));
         worker
@@ -61,7 +68,7 @@ impl Worker {
         }
     }
 
-    /// Lays down the slot for the task that runs next.
+    /// Lays down the slot for the tasks that run next.
     pub(crate) fn lend(&self, slot: Local<Queued>) {
         *self.slot.borrow_mut() = Some(slot);
     }
@@ -76,9 +83,19 @@ impl Worker {
         self.slot.borrow().is_some()
     }
 
-    /// Looks at the slot, if the thread holds one.
-    pub(crate) fn with_slot<R>(&self, f: impl FnOnce(&Local<Queued>) -> R) -> Option<R> {
-        self.slot.borrow().as_ref().map(f)
+    /// The number of the slot, if the thread holds one.
+    pub(crate) fn slot_number(&self) -> Option<usize> {
+        self.slot.borrow().as_ref().map(Local::slot)
+    }
+
+    /// Takes the next task without a search, if the thread holds a slot and there is one.
+    pub(crate) fn next(&self) -> Option<Queued> {
+        self.slot.borrow_mut().as_mut()?.next(&self.pool.queues)
+    }
+
+    /// The slot, if the thread holds one.
+    pub(crate) fn slot(&self) -> Ref<'_, Option<Local<Queued>>> {
+        self.slot.borrow()
     }
 }
 

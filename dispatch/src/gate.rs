@@ -6,8 +6,14 @@
 //!
 //! ```text
 //!  bit 0      closed
-//!  bits 1..   tasks admitted and not yet ended
+//!  bits 1..   tasks admitted and not yet ended, and places that workers keep
 //! ```
+//!
+//! A worker whose task has ended keeps its [place](Places) while it goes on with another that it finds at hand, for what that one will
+//! dispatch: so most tasks do not touch the word, which all threads share. Kept places hold up nobody who waits here, since
+//! they are given back before the worker searches, blocks or ends, and until then a task of its own is counted as well.
+
+use std::cell::Cell;
 
 use crossbeam_utils::CachePadded;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +26,17 @@ pub(crate) struct Gate {
     inside: Mutex<Inside>,
     /// A task ended after the closing, or one more of them waits for the others.
     progressed: Condvar,
+}
+
+/// Tasks of the running thread that have ended and are counted still.
+#[derive(Debug, Default)]
+pub(crate) struct Places(Cell<usize>);
+
+impl Places {
+    /// A task has ended.
+    pub(crate) fn keep(&self) {
+        self.0.set(self.0.get() + 1);
+    }
 }
 
 /// Tasks that wait inside themselves for all *other* tasks to end.
@@ -55,6 +72,27 @@ impl Gate {
         admitted
     }
 
+    /// The same for a worker that runs a task, in places that it has kept as far as there are any.
+    pub(crate) fn enter_from(&self, places: &Places, count: usize) -> bool {
+        let kept = places.0.get();
+        let used = kept.min(count);
+        // The look at the flag may be out of date by the time the task is queued: then the places were still counted when the gate was
+        // closed, and the task is waited for as if it had come before.
+        let admitted = if used == count { !self.is_closed() } else { self.enter(count - used) };
+        if admitted {
+            places.0.set(kept - used);
+        }
+        admitted
+    }
+
+    /// Counts out the tasks whose places were kept.
+    pub(crate) fn give_back(&self, places: &Places) {
+        let kept = places.0.take();
+        if kept > 0 {
+            self.leave_many(kept);
+        }
+    }
+
     /// One admitted task has ended, or was given back.
     pub(crate) fn leave(&self) {
         self.leave_many(1);
@@ -78,7 +116,7 @@ impl Gate {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        // Relaxed: a thread about to sleep has passed the fence of `sleep.rs` before it asks.
+        // Relaxed: a thread about to sleep has passed the fence of `sleep.rs` before it asks; for others see `enter_from`.
         self.word.load(Ordering::Relaxed) & CLOSED != 0
     }
 
@@ -124,6 +162,22 @@ mod tests {
         assert_eq!(gate.pending(), 1);
         gate.leave();
         gate.wait_for_all();
+    }
+
+    #[test]
+    fn a_kept_place_is_counted_until_it_is_given_back_and_admits_one_task() {
+        let (gate, places) = (Gate::new(), Places::default());
+        assert!(gate.enter(2));
+        places.keep();
+        assert_eq!(gate.pending(), 2);
+        assert!(gate.enter_from(&places, 2), "one in its place, and one more");
+        assert_eq!(gate.pending(), 3);
+        places.keep();
+        gate.close();
+        assert!(!gate.enter_from(&places, 1) && !gate.enter_from(&places, 2));
+        gate.give_back(&places);
+        gate.give_back(&places);
+        assert_eq!(gate.pending(), 2);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the pool counts about itself.
 //!
-//! Counters are striped over slots, so that counting costs an uncontended addition; a snapshot adds them up.
+//! Counters are striped over slots, so that counting costs what adding to a number of one's own does; a snapshot adds them up.
 //! Nothing depends on them: they order nothing, and a snapshot taken while tasks run may be a few tasks
 //! off. Model builds leave them out.
 
@@ -15,7 +15,7 @@ use uruk_core::TaskPriority;
 use crate::queues::PRIORITIES;
 
 pub use waits::WaitHistogram;
-pub(crate) use waits::{Queued, Stopwatch, WaitCounters};
+pub(crate) use waits::{Queued, Stamp, Stopwatch, WaitCounters};
 
 /// A snapshot of the pool's counters.
 ///
@@ -44,6 +44,9 @@ pub struct Metrics {
     pub finished: u64,
     /// Tasks that ended in a panic.
     pub panicked: u64,
+    /// Tasks that went before all others because they were turns of serial queues, [handed over](uruk_core::Task::is_handed_over) and
+    /// demanded.
+    pub turns: u64,
     /// Tasks taken from another worker's queue. All were demanded: others wait in queues that are nobody's own.
     pub stolen: u64,
     /// Times that a thread went to sleep for want of work.
@@ -107,13 +110,39 @@ pub(crate) struct Counters {
     pub(crate) refused_threads: Counter,
 }
 
-/// The counters of one slot; written by its holder.
+/// A stripe, and whether nobody else writes to it while the running thread does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally<'a> {
+    stripe: &'a Stripe,
+    is_own: bool,
+}
+
+impl Tally<'_> {
+    /// Adds one to a counter.
+    pub(crate) fn count(self, of: impl FnOnce(&Stripe) -> &Counter) {
+        let counter = of(self.stripe);
+        if self.is_own { counter.increment_alone() } else { counter.increment() }
+    }
+
+    /// Takes one from a counter.
+    pub(crate) fn discount(self, of: impl FnOnce(&Stripe) -> &Counter) {
+        of(self.stripe).decrement();
+    }
+
+    /// Counts how long a task waited.
+    pub(crate) fn count_wait(self, priority: TaskPriority, wait_us: u32) {
+        self.stripe.waits[priority as usize].count(wait_us);
+    }
+}
+
+/// The counters of one slot, written by its holder alone; or of no slot.
 #[derive(Debug, Default)]
 pub(crate) struct Stripe {
     pub(crate) queued: [Counter; PRIORITIES],
     pub(crate) started: [Counter; PRIORITIES],
     pub(crate) finished: [Counter; PRIORITIES],
     pub(crate) panicked: Counter,
+    pub(crate) turns: Counter,
     pub(crate) stolen: Counter,
     pub(crate) slept: Counter,
     pub(crate) waits: [WaitCounters; PRIORITIES],
@@ -134,14 +163,10 @@ impl Counters {
         }
     }
 
-    /// The counters of a slot.
-    pub(crate) fn slot(&self, slot: usize) -> &Stripe {
-        &self.stripes[slot]
-    }
-
-    /// The counters of threads that hold no slot.
-    pub(crate) fn outside(&self) -> &Stripe {
-        &self.stripes[self.stripes.len() - 1]
+    /// The counters of the slot that the running thread holds, or of all threads that hold none.
+    pub(crate) fn of(&self, slot: Option<usize>) -> Tally<'_> {
+        let stripe = &self.stripes[slot.unwrap_or(self.stripes.len() - 1)];
+        Tally { stripe, is_own: slot.is_some() }
     }
 
     /// Adds up what is striped; the caller fills in the gauges that live elsewhere.
@@ -171,6 +196,7 @@ impl Counters {
             waits: PerPriority(waits),
             finished: finished.iter().sum(),
             panicked: self.sum(|stripe| &stripe.panicked),
+            turns: self.sum(|stripe| &stripe.turns),
             stolen: self.sum(|stripe| &stripe.stolen),
             slept: self.sum(|stripe| &stripe.slept),
             replaced: PerPriority(std::array::from_fn(|p| self.replaced[p].get())),
@@ -200,6 +226,13 @@ impl Counter {
         self.value.fetch_add(1, uruk_core::sync::atomic::Ordering::Relaxed);
     }
 
+    /// The same by the only thread that writes to it: costs no locked instruction, of which a task would take several.
+    fn increment_alone(&self) {
+        // Relaxed: as above. Who wrote to it before us has handed us its slot through a lock.
+        let before = self.value.load(uruk_core::sync::atomic::Ordering::Relaxed);
+        self.value.store(before.wrapping_add(1), uruk_core::sync::atomic::Ordering::Relaxed);
+    }
+
     pub(crate) fn decrement(&self) {
         // Relaxed: as above. Wraps within a stripe, not in the sum.
         self.value.fetch_sub(1, uruk_core::sync::atomic::Ordering::Relaxed);
@@ -215,6 +248,8 @@ impl Counter {
 #[cfg(any(uruk_loom, uruk_shuttle))]
 impl Counter {
     pub(crate) fn increment(&self) {}
+
+    fn increment_alone(&self) {}
 
     pub(crate) fn decrement(&self) {}
 

@@ -19,10 +19,10 @@ use uruk_core::{LimitReached, Task, TaskPriority, WaitError};
 use crate::current::{self, Worker};
 use crate::gate::Gate;
 use crate::limits::Limits;
-use crate::metrics::{Counters, Metrics, Queued, Stopwatch};
+use crate::metrics::{Counters, Metrics, Queued, Stamp, Stopwatch};
 use crate::queues::{Local, Queues};
 use crate::sleep::{Sleep, Wake};
-use crate::threads::Threads;
+use crate::threads::{NotStarted, Threads};
 use crate::worker;
 
 /// The shared state of a pool.
@@ -88,11 +88,15 @@ impl Pool {
     /// A task comes back if the pool is closed, or if no thread could be had; in the second case not
     /// necessarily this one, but one that would have had to wait for a thread as well.
     pub(crate) fn dispatch(self: &Arc<Self>, task: Task) -> Result<(), Task> {
-        if !self.gate.enter(1) {
+        let worker = current::worker_of(self);
+        if !self.admit(worker.as_deref(), 1) {
             return Err(task);
         }
-        let highest = self.enqueue(std::iter::once(task));
-        if self.call_for(highest) {
+        // Not through an iterator, which would move the task once more.
+        let slot = worker.as_deref().map(Worker::slot);
+        let priority = self.push(slot.as_deref().and_then(Option::as_ref), task, self.stopwatch.now());
+        drop(slot);
+        if self.call_for(worker.as_deref(), priority) {
             return Ok(());
         }
         // Nothing to take means that a thread appeared after all.
@@ -104,11 +108,12 @@ impl Pool {
     /// One searcher is called for all of them: who finds one calls the next while more are waiting.
     pub(crate) fn dispatch_all(self: &Arc<Self>, tasks: &mut Vec<Task>) {
         let count = tasks.len();
-        if count == 0 || !self.gate.enter(count) {
+        let worker = current::worker_of(self);
+        if count == 0 || !self.admit(worker.as_deref(), count) {
             return;
         }
-        let highest = self.enqueue(tasks.drain(..));
-        if !self.call_for(highest) {
+        let highest = self.enqueue(worker.as_deref(), tasks.drain(..));
+        if !self.call_for(worker.as_deref(), highest) {
             tasks.extend(std::iter::from_fn(|| self.take_unstarted()).take(count));
         }
     }
@@ -259,38 +264,44 @@ impl Pool {
         Metrics { workers: self.slots, parked, ..self.counters.snapshot() }
     }
 
-    /// Sees to it that somebody looks for what has been queued, unless a limit holds all of it back. Says whether anybody is
-    /// left to run it.
-    fn call_for(self: &Arc<Self>, highest: TaskPriority) -> bool {
+    fn admit(&self, worker: Option<&Worker>, count: usize) -> bool {
+        worker.map_or_else(|| self.gate.enter(count), |worker| self.gate.enter_from(&worker.places, count))
+    }
+
+    /// Sees to it that somebody looks for what `worker`, or a thread that is none, has queued, unless a limit holds all of it back.
+    /// Says whether anybody is left to run it.
+    fn call_for(self: &Arc<Self>, worker: Option<&Worker>, highest: TaskPriority) -> bool {
+        if self.slots == 1 && worker.is_some_and(Worker::holds_slot) {
+            // There is nobody else to look, and this thread will.
+            return true;
+        }
         let floor = || self.limits.floor_but_for_time(|| self.sleep.all_idle());
         self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= floor()))
     }
 
-    /// Demanded tasks of a worker go to its own deque, all others to the shared queues. Gives the highest priority of all.
-    fn enqueue(&self, tasks: impl Iterator<Item = Task>) -> TaskPriority {
-        let worker = current::worker_of(self);
-        let mut highest = TaskPriority::Idle;
+    /// Queues all of them. Gives the highest priority.
+    fn enqueue(&self, worker: Option<&Worker>, tasks: impl Iterator<Item = Task>) -> TaskPriority {
+        let slot = worker.map(Worker::slot);
+        let slot = slot.as_deref().and_then(Option::as_ref);
         // One look at the clock for all of them.
         let now = self.stopwatch.now();
-        for task in tasks {
-            let priority = task.priority();
-            highest = highest.max(priority);
-            self.limits.queue(&task);
-            let mut task = Some(Queued::new(task, now));
-            if priority == TaskPriority::Demanded
-                && let Some(worker) = &worker
-            {
-                worker.with_slot(|slot| {
-                    self.counters.slot(slot.slot()).queued[priority as usize].increment();
-                    slot.push(task.take().expect("a task is queued once"));
-                });
-            }
-            if let Some(task) = task {
-                self.counters.outside().queued[priority as usize].increment();
-                self.queues.inject(priority, task);
-            }
+        tasks.map(|task| self.push(slot, task, now)).max().unwrap_or(TaskPriority::Idle)
+    }
+
+    /// Turns go to the lane, demanded tasks of who holds a slot to its own deque, all others to the shared queues. Gives the priority.
+    #[inline]
+    fn push(&self, slot: Option<&Local<Queued>>, task: Task, now: Stamp) -> TaskPriority {
+        let priority = task.priority();
+        self.limits.queue(&task);
+        self.counters.of(slot.map(Local::slot)).count(|stripe| &stripe.queued[priority as usize]);
+        let is_turn = is_turn(&task);
+        let task = Queued::new(task, now);
+        match slot {
+            _ if is_turn => self.queues.hand_over(task),
+            Some(slot) if priority == TaskPriority::Demanded => slot.push(task),
+            _ => self.queues.inject(priority, task),
         }
-        highest
+        priority
     }
 
     fn start_thread(self: &Arc<Self>) -> bool {
@@ -310,12 +321,13 @@ impl Pool {
                 self.counters.started_threads.increment();
                 true
             }
-            Err(error) => {
+            Err(reason) => {
                 self.counters.ended_threads.increment();
-                self.counters.refused_threads.increment();
                 let vacated = hand_over.lock().take().expect("no thread was started to take it");
                 self.put_back(vacated.slot);
                 let somebody_left = self.sleep.start_failed();
+                let NotStarted::Refused(error) = reason else { return true };
+                self.counters.refused_threads.increment();
                 tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
                 somebody_left
             }
@@ -363,7 +375,7 @@ impl Pool {
     /// Takes a queued task out of the pool's care.
     fn take_unstarted(&self) -> Option<Task> {
         let task = self.queues.take_any()?.task;
-        self.counters.outside().queued[task.priority() as usize].decrement();
+        self.counters.of(None).discount(|stripe| &stripe.queued[task.priority() as usize]);
         self.limits.give_up(&task);
         self.gate.leave();
         Some(task)
@@ -385,6 +397,9 @@ impl<'a> Blocked<'a> {
         let lifted = outer == 0 && {
             pool.counters.blocks_begun.increment();
             worker.no_longer_surplus();
+            if !weakened("pool::keeps_places_while_it_blocks") {
+                pool.gate.give_back(&worker.places);
+            }
             pool.limits.pause(worker.charge.get())
         };
         (Self { pool, worker }, lifted)
@@ -413,10 +428,50 @@ impl Drop for Blocked<'_> {
     }
 }
 
+/// Whether a task goes before all others: it is a turn that was handed over, and demanded. What is queued in the background goes by its
+/// priority alone.
+pub(crate) fn is_turn(task: &Task) -> bool {
+    task.is_handed_over() && task.priority() == TaskPriority::Demanded
+}
+
 /// Drops a task, which fails what it owned.
 pub(crate) fn give_up(task: Task) {
     let label = task.keep_label();
     if let Err(message) = worker::catch(|| drop(task)) {
         tracing::error!(task = &*label, message, "dropping a task that could not be run panicked");
+    }
+}
+
+#[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::limits::BoundsWanted;
+
+    fn pool(slots: usize) -> Arc<Pool> {
+        let limits = BoundsWanted::default().of(slots);
+        Arc::new(Pool::new(slots, "test".to_owned(), 1 << 20, limits, false))
+    }
+
+    fn task() -> Task {
+        Task::new("test", TaskPriority::Demanded, || ())
+    }
+
+    /// ```text
+    ///  late dispatch:  admitted ─ push ............................................. calls for a thread
+    ///  other dispatch:                  push ─ starts a thread, which runs both
+    ///  shutdown:                                                          joins it
+    /// ```
+    #[test]
+    fn no_thread_starts_after_the_last_one_was_joined() {
+        let pool = pool(2);
+        assert!(pool.gate.enter(1));
+        let highest = pool.enqueue(None, std::iter::once(task()));
+        pool.dispatch(task()).expect("the pool is open");
+        pool.shutdown();
+        let before = pool.metrics();
+        assert_eq!((before.finished, before.threads), (2, 0));
+        assert!(pool.call_for(None, highest), "its task needs nobody any more");
+        assert_eq!(pool.metrics(), before);
+        assert_eq!(pool.sleep.counts().vacant, 2);
     }
 }

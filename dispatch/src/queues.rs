@@ -1,4 +1,8 @@
-//! Where tasks wait: a deque per slot for demanded tasks, an injector per priority for all others.
+//! Where tasks wait: a deque per slot for demanded tasks, an injector per priority for all others, a lane for turns.
+//!
+//! Turns that one task of a serial queue hands over to the next wait in the *lane*, from which every slot takes before it looks anywhere
+//! else: whatever waits in that queue can go on with that turn only, while of all else any slot can take any. But a queue that is
+//! fed for ever starves nobody: after [`TURNS_IN_A_ROW_MAX`] turns a slot takes something else that is demanded, if any waits.
 //!
 //! This is the seam that models replace: `crossbeam-deque` is invisible to loom and shuttle, so a model build puts
 //! locked queues (`queues/model.rs`) behind the same names and checks parking and shutdown, not the deque.
@@ -14,10 +18,13 @@ use model::{Injector, Stealer, Worker};
 
 use crossbeam_deque::Steal;
 use uruk_core::TaskPriority;
+use uruk_core::sync::weakened;
 
 /// Every place where an item of the pool can wait, seen by all threads.
 #[derive(Debug)]
 pub struct Queues<T> {
+    /// The lane.
+    turns: Injector<T>,
     /// One per priority, indexed by [`TaskPriority`] as a number.
     injectors: [Injector<T>; PRIORITIES],
     /// One per slot; what it steals from belongs to whoever holds the slot's [`Local`].
@@ -31,6 +38,8 @@ pub struct Local<T> {
     deque: Worker<T>,
     /// Items taken from this slot's own deque since the shared queue was last looked at.
     taken: u32,
+    /// Turns taken since anything else that is demanded was taken or looked for everywhere.
+    turns: u32,
     /// Where the next round of stealing starts; moves on so that no neighbour is favoured.
     victim: usize,
 }
@@ -42,6 +51,8 @@ pub enum Origin {
     Injected,
     /// In the deque of another slot.
     Stolen,
+    /// In the lane.
+    HandedOver,
 }
 
 /// How many kinds of [`TaskPriority`] there are.
@@ -55,16 +66,21 @@ const DESCENDING: [TaskPriority; PRIORITIES] =
 /// cannot starve what came from outside. A prime, so that it does not fall into step with batches.
 const OWN_IN_A_ROW_MAX: u32 = 61;
 
+/// Turns that a slot takes in a row while something else that is demanded waits. So turns have most of each slot, which makes up for their
+/// running one at a time, and the rest goes on at an eighth of its pace at worst.
+pub const TURNS_IN_A_ROW_MAX: u32 = 7;
+
 impl<T> Queues<T> {
     /// Creates the queues of `slots` slots and the private end of each.
     pub fn new(slots: usize) -> (Self, Vec<Local<T>>) {
         let locals: Vec<_> = (0..slots)
             // First in, first out: results arrive in the order in which they were asked for, and what
             // waits longest is what thieves take.
-            .map(|slot| Local { slot, deque: Worker::new_fifo(), taken: 0, victim: slot + 1 })
+            .map(|slot| Local { slot, deque: Worker::new_fifo(), taken: 0, turns: 0, victim: slot + 1 })
             .collect();
         let stealers = locals.iter().map(|local| local.deque.stealer()).collect();
-        (Self { injectors: std::array::from_fn(|_| Injector::new()), stealers }, locals)
+        let injectors = std::array::from_fn(|_| Injector::new());
+        (Self { turns: Injector::new(), injectors, stealers }, locals)
     }
 
     /// Adds an item for anyone to take.
@@ -72,14 +88,21 @@ impl<T> Queues<T> {
         self.injectors[priority as usize].push(item);
     }
 
-    /// Looks for a demanded item outside the slot's own deque.
+    /// Adds a demanded item to the lane.
+    pub fn hand_over(&self, item: T) {
+        self.turns.push(item);
+    }
+
+    /// Looks for a demanded item outside the slot's own deque, in the lane last: the slot comes from there, or has taken its share.
     ///
-    /// They come in batches: the first is returned, the others move into the slot's own deque, where other slots can
+    /// Injected ones come in batches: the first is returned, the others move into the slot's own deque, where other slots can
     /// steal them.
     pub fn search_demanded(&self, local: &mut Local<T>) -> Option<(T, Origin)> {
+        local.turns = 0;
         insist(|| self.injectors[TaskPriority::Demanded as usize].steal_batch_and_pop(&local.deque))
             .map(|item| (item, Origin::Injected))
             .or_else(|| self.steal(local).map(|item| (item, Origin::Stolen)))
+            .or_else(|| local.take_turn(self).map(|item| (item, Origin::HandedOver)))
     }
 
     /// Takes the oldest injected item of one priority.
@@ -92,14 +115,22 @@ impl<T> Queues<T> {
 
     /// Takes any item at all. For a pool that has no thread left to run it.
     pub fn take_any(&self) -> Option<T> {
-        let injected = DESCENDING.iter().find_map(|&priority| self.take_injected(priority));
-        injected.or_else(|| self.stealers.iter().find_map(|stealer| insist(|| stealer.steal())))
+        let turn = insist(|| self.turns.steal());
+        let shared = turn.or_else(|| DESCENDING.iter().find_map(|&priority| self.take_injected(priority)));
+        shared.or_else(|| self.stealers.iter().find_map(|stealer| insist(|| stealer.steal())))
     }
 
     /// Whether an item of at least the priority `floor` was waiting anywhere at some moment during the call.
     pub fn any_waiting(&self, floor: TaskPriority) -> bool {
         self.injectors[floor as usize..].iter().any(|injector| !injector.is_empty())
             || self.stealers.iter().any(|stealer| !stealer.is_empty())
+            || !self.turns.is_empty() && !weakened("pool::overlooks_turns")
+    }
+
+    /// Whether items in the background wait in the shared queues, and nothing there that is more urgent.
+    pub fn only_background_waits(&self) -> bool {
+        let [idle, speculative, urgent @ ..] = &self.injectors;
+        !(idle.is_empty() && speculative.is_empty()) && urgent.iter().all(Injector::is_empty)
     }
 
     /// Whether an item of this priority lies in the shared queue.
@@ -129,17 +160,35 @@ impl<T> Local<T> {
         self.deque.push(item);
     }
 
-    /// Takes the next item without a search: the slot's oldest own one, or now and then a shared one.
+    /// Takes the next item without a search: a turn that was handed over, the slot's oldest own one, or now and then a shared one.
     pub fn next(&mut self, queues: &Queues<T>) -> Option<T> {
+        if let Some(turn) = self.take_turn(queues) {
+            return Some(turn);
+        }
         self.taken += 1;
         if self.taken >= OWN_IN_A_ROW_MAX {
             self.taken = 0;
             // A single item: a batch would be invisible while it moves, and this slot does not count as searching.
             if let Some(item) = queues.take_injected(TaskPriority::Demanded) {
+                self.turns = 0;
                 return Some(item);
             }
         }
-        self.deque.pop()
+        let item = self.deque.pop();
+        if item.is_some() {
+            self.turns = 0;
+        }
+        item
+    }
+
+    /// Takes a turn, unless something else has to come first.
+    fn take_turn(&mut self, queues: &Queues<T>) -> Option<T> {
+        if self.turns >= TURNS_IN_A_ROW_MAX || queues.turns.is_empty() {
+            return None;
+        }
+        let turn = insist(|| queues.turns.steal())?;
+        self.turns += 1;
+        Some(turn)
     }
 }
 
@@ -169,6 +218,19 @@ mod tests {
         locals[0].push("own");
         assert!(queues.any_waiting(TaskPriority::Demanded));
         assert_eq!(queues.take_injected(TaskPriority::Speculative), Some("speculative"));
+    }
+
+    #[test]
+    fn the_background_waits_alone_where_nothing_more_urgent_is_shared() {
+        let (queues, _locals) = Queues::new(1);
+        assert!(!queues.only_background_waits());
+        queues.inject(TaskPriority::Idle, "idle");
+        assert!(queues.only_background_waits());
+        queues.inject(TaskPriority::Lazy, "lazy");
+        assert!(!queues.only_background_waits());
+        assert_eq!(queues.take_injected(TaskPriority::Lazy), Some("lazy"));
+        queues.inject(TaskPriority::Demanded, "demanded");
+        assert!(!queues.only_background_waits());
     }
 
     #[test]
@@ -212,12 +274,70 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_goes_before_what_was_queued_earlier() {
+        let (queues, mut locals) = Queues::new(2);
+        locals[0].push("own");
+        queues.inject(TaskPriority::Demanded, "outside");
+        queues.hand_over("turn");
+        assert_eq!(locals[0].next(&queues), Some("turn"));
+        queues.hand_over("turn");
+        assert_eq!(locals[1].next(&queues), Some("turn"));
+        assert_eq!(locals[0].next(&queues), Some("own"));
+        assert_eq!(locals[0].next(&queues), None);
+    }
+
+    #[test]
+    fn a_turn_that_waits_is_demanded() {
+        let (queues, _locals) = Queues::new(1);
+        queues.hand_over("turn");
+        assert!(queues.any_waiting(TaskPriority::Demanded));
+        assert_eq!(queues.take_any(), Some("turn"));
+        assert!(!queues.any_waiting(TaskPriority::Idle));
+    }
+
+    /// How many turns a slot takes before it gives something else, from a lane that is never empty.
+    fn turns_before(other: &str, queues: &Queues<&'static str>, local: &mut Local<&'static str>) -> u32 {
+        for before in 0.. {
+            queues.hand_over("turn");
+            let item = local.next(queues).or_else(|| queues.search_demanded(local).map(|(item, _)| item));
+            if item == Some(other) {
+                return before;
+            }
+            assert_eq!(item, Some("turn"));
+        }
+        unreachable!("u32 is large")
+    }
+
+    #[test]
+    fn turns_starve_neither_own_items_nor_shared_ones_nor_those_of_a_neighbour() {
+        let (queues, mut locals) = Queues::new(2);
+        locals[0].push("own");
+        locals[1].push("neighbour's");
+        queues.inject(TaskPriority::Demanded, "shared");
+        for other in ["own", "shared", "neighbour's"] {
+            assert_eq!(turns_before(other, &queues, &mut locals[0]), TURNS_IN_A_ROW_MAX);
+        }
+    }
+
+    #[test]
+    fn turns_go_on_if_nothing_else_waits() {
+        let (queues, mut locals) = Queues::new(1);
+        for _ in 0..=2 * TURNS_IN_A_ROW_MAX {
+            queues.hand_over("turn");
+            let local = &mut locals[0];
+            let item = local.next(&queues).or_else(|| queues.search_demanded(local).map(|(item, _)| item));
+            assert_eq!(item, Some("turn"));
+        }
+    }
+
+    #[test]
     fn anything_left_can_be_taken_back() {
         let (queues, locals) = Queues::new(2);
         locals[1].push("own");
         queues.inject(TaskPriority::Idle, "idle");
+        queues.hand_over("turn");
         let mut taken: Vec<_> = std::iter::from_fn(|| queues.take_any()).collect();
         taken.sort_unstable();
-        assert_eq!(taken, ["idle", "own"]);
+        assert_eq!(taken, ["idle", "own", "turn"]);
     }
 }

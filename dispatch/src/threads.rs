@@ -19,6 +19,18 @@ struct Book {
     seats: Vec<Seat>,
     /// Threads whose number has gone to another before they were joined; they are at their very end.
     leaving: Vec<JoinHandle<()>>,
+    /// Somebody has joined all threads: there will be none any more.
+    over: bool,
+}
+
+/// Why no thread was started.
+#[derive(Debug)]
+pub(crate) enum NotStarted {
+    /// All have been joined, so nothing is queued, nor will be. Who asks for a thread now was told to before what he had queued was
+    /// run by another.
+    Over,
+    /// What the operating system said.
+    Refused(io::Error),
 }
 
 #[derive(Debug)]
@@ -38,15 +50,19 @@ impl Threads {
     /// Starts a thread that runs `body` with its number.
     ///
     /// # Errors
-    /// What the operating system said; `body` is dropped.
-    pub(crate) fn start(&self, body: impl FnOnce(usize) + Send + 'static) -> io::Result<()> {
+    /// [`NotStarted`]; `body` is dropped.
+    pub(crate) fn start(&self, body: impl FnOnce(usize) + Send + 'static) -> Result<(), NotStarted> {
         let mut book = self.book.lock();
+        if book.over {
+            return Err(NotStarted::Over);
+        }
         let number = book.free_number();
         // Under the lock, so that the thread cannot end before it has been entered in the book.
         let handle = thread::Builder::new()
             .name(format!("{}-{number}", self.name_prefix))
             .stack_size(self.stack_size_bytes)
-            .spawn(move || body(number))?;
+            .spawn(move || body(number))
+            .map_err(NotStarted::Refused)?;
         book.seat(number, handle);
         Ok(())
     }
@@ -60,12 +76,13 @@ impl Threads {
         }
     }
 
-    /// Waits until every thread has ended, except the calling one.
+    /// Waits until every thread has ended, except the calling one. No task may be left, nor come: none is started any more.
     ///
     /// Threads that another caller joins already are not waited for.
     pub(crate) fn join_all(&self) {
         let handles: Vec<_> = {
             let mut book = self.book.lock();
+            book.over = true;
             let seated = book.seats.iter_mut().map(|seat| std::mem::replace(seat, Seat::Joining));
             let mut handles: Vec<_> = seated.filter_map(Seat::into_handle).collect();
             handles.append(&mut book.leaving);

@@ -3,6 +3,10 @@
 //! A worker takes tasks only while it holds a slot. It lends the slot to each task it runs; a task that blocks gives
 //! the slot away, and then the thread goes on only if it finds another.
 //!
+//! A worker that turns from what is demanded to the background lets other threads have its processor first. The thread that a demanded
+//! task has answered may be waiting for just that one, onto which the system has put it when it was woken; it would wait there for
+//! milliseconds, while nobody waits for the task that the worker is about to start.
+//!
 //! **Architecture Invariant:** tasks run one after another from this loop, never inside each other, and a panic
 //! of one ends neither the loop nor the thread.
 
@@ -12,13 +16,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use uruk_core::sync::Arc;
+use uruk_core::sync::{Arc, thread, weakened};
 use uruk_core::{Task, TaskPriority};
 
 use crate::current::Worker;
 use crate::limits::Charge;
-use crate::metrics::{Queued, Stripe};
-use crate::pool::{Pool, Vacated};
+use crate::metrics::{Queued, Tally};
+use crate::pool::{Pool, Vacated, is_turn};
 use crate::queues::{Local, Origin};
 
 /// Runs tasks until the pool has closed and nothing is queued, or until this thread is one too many.
@@ -27,52 +31,58 @@ use crate::queues::{Local, Origin};
 pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
     let worker = Worker::enter(pool.clone(), number);
     vacated.tell();
-    let mut found = search(&pool, vacated.slot);
-    while let Some((task, slot)) = found {
-        let stripe = pool.counters.slot(slot.slot());
-        worker.lend(slot);
-        let lifted = run_task(&pool, &worker, stripe, task);
-        // A task that blocked gave the slot away. If all slots are taken meanwhile, this thread is a spare, and retires.
-        found = match worker.take().or_else(|| pool.occupy_as_replacement()) {
-            Some(slot) => {
-                worker.no_longer_surplus();
-                next(&pool, slot)
-            }
-            None => {
-                pool.counters.ended_threads.increment();
-                worker.no_longer_surplus();
-                pool.look_if(lifted);
-                None
-            }
-        };
+    let mut found = search(&pool, &worker, vacated.slot);
+    while let Some(task) = found {
+        let lifted = run_task(&pool, &worker, task);
+        found = next(&pool, &worker, lifted);
     }
     Worker::leave();
     pool.thread_ended(number);
 }
 
-/// Takes the next task: at work before, at work after. Nothing if the thread has given up its slot and must end.
-fn next(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Queued>)> {
-    match slot.next(&pool.queues) {
-        Some(task) => Some((task, slot)),
-        None => {
-            pool.sleep.start_searching();
-            search(pool, slot)
-        }
+/// Takes the next task: at work before, at work after. Nothing if the thread has given up its slot and must end; then it sees to a
+/// limit that the task before may have `lifted`.
+fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
+    // A task that blocked gave the slot away. If all slots are taken meanwhile, this thread is a spare, and retires.
+    if !worker.holds_slot() {
+        let Some(slot) = pool.occupy_as_replacement() else {
+            pool.gate.give_back(&worker.places);
+            pool.counters.ended_threads.increment();
+            worker.no_longer_surplus();
+            pool.look_if(lifted);
+            return None;
+        };
+        worker.lend(slot);
     }
+    worker.no_longer_surplus();
+    if let Some(task) = worker.next() {
+        return Some(task);
+    }
+    if worker.ran_demanded.take() && pool.queues.only_background_waits() {
+        // Before the slot counts as searching: nobody relies on a thread that others keep from its processor.
+        thread::yield_now();
+    }
+    let slot = worker.take()?;
+    if !weakened("pool::keeps_places_while_it_searches") {
+        pool.gate.give_back(&worker.places);
+    }
+    pool.sleep.start_searching();
+    search(pool, worker, slot)
 }
 
 /// Takes a task from anywhere, sleeping until there is one: searching before, at work after.
-fn search(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Queued>)> {
+fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>) -> Option<Queued> {
     loop {
-        if let Some(task) = look_everywhere(pool, &mut slot) {
+        let tally = pool.counters.of(Some(slot.slot()));
+        if let Some(task) = look_everywhere(pool, tally, &mut slot) {
             pool.follow(pool.sleep.found(|| pool.any_startable()));
-            return Some((task, slot));
+            worker.lend(slot);
+            return Some(task);
         }
         if !pool.gate.is_closed() {
-            let stripe = pool.counters.slot(slot.slot());
             let reason = || pool.any_startable_now() || pool.gate.is_closed();
             if pool.sleep.sleep_within(reason, || pool.patience()) {
-                stripe.slept.increment();
+                tally.count(|stripe| &stripe.slept);
             }
             continue;
         }
@@ -88,14 +98,14 @@ fn search(pool: &Arc<Pool>, mut slot: Local<Queued>) -> Option<(Queued, Local<Qu
     }
 }
 
-fn look_everywhere(pool: &Pool, slot: &mut Local<Queued>) -> Option<Queued> {
-    // The own deque first: a slot comes with what a predecessor left in it.
+fn look_everywhere(pool: &Pool, tally: Tally<'_>, slot: &mut Local<Queued>) -> Option<Queued> {
+    // The own deque before the shared one: a slot comes with what a predecessor left in it.
     if let Some(task) = slot.next(&pool.queues) {
         return Some(task);
     }
     if let Some((task, origin)) = pool.queues.search_demanded(slot) {
         if origin == Origin::Stolen {
-            pool.counters.slot(slot.slot()).stolen.increment();
+            tally.count(|stripe| &stripe.stolen);
         }
         return Some(task);
     }
@@ -126,29 +136,42 @@ fn look_lower(pool: &Pool) -> Option<Queued> {
 }
 
 /// Says whether another task may be able to start because this one has ended.
-fn run_task(pool: &Pool, worker: &Worker, stripe: &Stripe, queued: Queued) -> bool {
+fn run_task(pool: &Pool, worker: &Worker, queued: Queued) -> bool {
     let waited_us = pool.stopwatch.waited_us(&queued);
     let task = queued.task;
     let charge = pool.limits.start(&task);
+    let priority = charge.priority as usize;
     worker.charge.set(charge);
-    stripe.started[task.priority() as usize].increment();
+    worker.ran_demanded.set(charge.priority == TaskPriority::Demanded);
+    let tally = pool.counters.of(worker.slot_number());
+    tally.count(|stripe| &stripe.started[priority]);
+    if is_turn(&task) {
+        tally.count(|stripe| &stripe.turns);
+    }
     if let Some(waited_us) = waited_us {
-        stripe.waits[task.priority() as usize].count(waited_us);
+        tally.count_wait(charge.priority, waited_us);
     }
-    if run_traced(task) {
-        stripe.panicked.increment();
+    let panicked = run_traced(task);
+    // It may have lost its slot, or have another.
+    let tally = pool.counters.of(worker.slot_number());
+    if panicked {
+        tally.count(|stripe| &stripe.panicked);
     }
-    stripe.finished[charge.priority as usize].increment();
+    tally.count(|stripe| &stripe.finished[priority]);
     worker.charge.set(Charge::NONE);
     let lifted = pool.limits.end(charge);
-    pool.gate.leave();
+    worker.places.keep();
     lifted
 }
 
 /// Runs a task inside its span, and tells of its panic; says whether there was one.
 pub(crate) fn run_traced(task: Task) -> bool {
-    let label = task.keep_label();
+    // Mostly nobody listens.
+    let label = tracing::enabled!(tracing::Level::ERROR).then(|| task.keep_label());
+    let mut task = Some(task);
+    // Lent, not moved: a task is large, and each closure on the way would move it again.
     let traced = || {
+        let Some(task) = task.take() else { return };
         // Subscribers are code of the embedder as well.
         let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
         span.in_scope(|| task.run());
@@ -156,7 +179,7 @@ pub(crate) fn run_traced(task: Task) -> bool {
     let Err(message) = catch(traced) else { return false };
     let tell = || {
         tracing::error!(
-            task = &*label,
+            task = label.as_deref(),
             message,
             "a task panicked; what it owned has failed, the dispatcher goes on"
         );

@@ -26,11 +26,14 @@
 //! | `pool::lifts_without_a_look` | `dispatch/src/sleep.rs` | `a_thread_that_retires_calls_for_what_its_task_held_back` |
 //! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits/room.rs` | `a_producer_that_waits_for_room_gets_it` |
 //! | `pool::room_tells_nobody` | `dispatch/src/limits/room.rs` | `memory_that_is_released_makes_room` |
+//! | `pool::keeps_places_while_it_searches`: a worker that finds nothing at hand still counts for tasks that have ended | `dispatch/src/worker.rs` | `shutdown_ends_a_sleeping_worker` |
+//! | `pool::keeps_places_while_it_blocks`: the same of one that blocks | `dispatch/src/pool.rs` | `a_task_that_follows_another_may_shut_its_pool_down` |
+//! | `pool::overlooks_turns`: the looks forget the lane | `dispatch/src/queues.rs` | `a_turn_that_is_handed_over_wakes_a_worker` |
 #![cfg(uruk_loom)]
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch};
-use uruk_core::{Task, TaskDispatcher, TaskPriority};
+use uruk_core::{InPlaceTaskDispatcher, SerialQueue, Task, TaskDispatcher, TaskPriority};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 use uruk_dispatch::sleep::{Sleep, Wake};
 
@@ -219,6 +222,62 @@ fn memory_that_is_released_makes_room() {
     });
 }
 
+/// Puts `run` behind a turn of this thread's; who calls what is returned ends that, and hands over to the pool.
+fn turn_behind_this_thread(
+    pool: &Arc<WorkStealingTaskDispatcher>,
+    run: impl FnOnce() + Send + 'static,
+) -> impl FnOnce() {
+    let (queue, here) = (SerialQueue::new(), Arc::new(InPlaceTaskDispatcher::default()));
+    let (first, second): (Arc<dyn TaskDispatcher>, Arc<dyn TaskDispatcher>) = (here.clone(), pool.clone());
+    queue.dispatch(&first, Task::new("first", TaskPriority::Demanded, || ())).expect("it is open");
+    queue.dispatch(&second, Task::new("second", TaskPriority::Demanded, run)).expect("it waits");
+    move || here.run_ready()
+}
+
+/// ```text
+///  worker:      looks, finds nothing ─ counts itself as sleeping ─ looks again, in the lane too
+///  this thread: push to the lane ─ notify: sees a searcher, wakes nobody
+/// ```
+#[test]
+fn a_turn_that_is_handed_over_wakes_a_worker() {
+    model(|| {
+        let pool = pool(1);
+        let done = Arc::new(Latch::new());
+        let hand_over = turn_behind_this_thread(&pool, {
+            let done = done.clone();
+            move || done.open()
+        });
+        dispatch(&pool, || ());
+        hand_over();
+        done.wait();
+        pool.shutdown();
+    });
+}
+
+/// ```text
+///  closer: shutdown      this thread: hands over ─ admitted, and run by the pool; or refused, and run here
+/// ```
+#[test]
+fn a_turn_that_is_handed_over_during_shutdown_is_run_once() {
+    model(|| {
+        let pool = pool(1);
+        let ran = Arc::new(AtomicUsize::new(0));
+        let hand_over = turn_behind_this_thread(&pool, {
+            let ran = ran.clone();
+            move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let closer = loom::thread::spawn({
+            let pool = pool.clone();
+            move || pool.shutdown()
+        });
+        hand_over();
+        closer.join().expect("the closer ends");
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+    });
+}
+
 /// ```text
 ///  worker:  looks, finds nothing, sleeps          closer: closes, wakes all, joins
 /// ```
@@ -309,6 +368,27 @@ fn a_task_may_shut_its_pool_down() {
             let pool = pool.clone();
             move || pool.shutdown()
         });
+        pool.shutdown();
+    });
+}
+
+/// The second is found at hand by the worker that has run the first, which has not been counted out then.
+#[test]
+fn a_task_that_follows_another_may_shut_its_pool_down() {
+    model(|| {
+        let pool = pool(1);
+        let second_runs = Arc::new(Latch::new());
+        dispatch(&pool, {
+            let (pool, second_runs) = (pool.clone(), second_runs.clone());
+            move || {
+                let closes = pool.clone();
+                dispatch(&pool, move || {
+                    second_runs.open();
+                    closes.shutdown();
+                });
+            }
+        });
+        second_runs.wait();
         pool.shutdown();
     });
 }

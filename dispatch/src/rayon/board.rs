@@ -30,6 +30,8 @@ use uruk_core::{Task, TaskPriority};
 
 use crate::limits::{Charge, Limits};
 use crate::metrics::PerPriority;
+use crate::pool::is_turn;
+use crate::queues::TURNS_IN_A_ROW_MAX;
 
 use super::RayonMetrics;
 
@@ -67,6 +69,10 @@ pub(super) enum Who {
 pub(super) struct Board {
     /// By priority, the least urgent first.
     queues: [VecDeque<Task>; 4],
+    /// Turns of serial queues, which go first (`queues.rs` says why), and how many of them went since anything else did that is
+    /// demanded.
+    turns: VecDeque<Task>,
+    turns_in_a_row: u32,
     limits: Arc<Limits>,
     pub(super) host_threads: usize,
     pub(super) tickets: usize,
@@ -94,6 +100,8 @@ impl Board {
     pub(super) fn new(host_threads: usize, limits: Arc<Limits>) -> Self {
         Self {
             queues: Default::default(),
+            turns: VecDeque::new(),
+            turns_in_a_row: 0,
             limits,
             host_threads,
             tickets: 0,
@@ -115,7 +123,9 @@ impl Board {
     pub(super) fn push(&mut self, tasks: impl Iterator<Item = Task>) -> Orders {
         for task in tasks {
             self.limits.queue(&task);
-            self.queues[task.priority() as usize].push_back(task);
+            let queue =
+                if is_turn(&task) { &mut self.turns } else { &mut self.queues[task.priority() as usize] };
+            queue.push_back(task);
         }
         self.orders()
     }
@@ -220,13 +230,14 @@ impl Board {
         self.called = self.called.saturating_sub(1);
     }
 
-    /// A spare could not be started. Says whether anybody is left who could run what is queued.
-    pub(super) fn start_failed(&mut self) -> bool {
+    /// A spare could not be started, as the operating system refused it or, after the end of all, because it is too late. Says whether
+    /// anybody is left who could run what is queued.
+    pub(super) fn start_failed(&mut self, refused: bool) -> bool {
         self.idle -= 1;
         self.called = self.called.saturating_sub(1);
         self.metrics.spares -= 1;
         self.metrics.started_threads -= 1;
-        self.metrics.refused_threads += 1;
+        self.metrics.refused_threads += u64::from(refused);
         self.is_attended()
     }
 
@@ -264,7 +275,7 @@ impl Board {
 
     /// Takes a task that nobody would run: the least urgent, the latest.
     pub(super) fn take_back(&mut self) -> Option<Task> {
-        let task = self.queues.iter_mut().find_map(VecDeque::pop_back)?;
+        let task = self.queues.iter_mut().chain([&mut self.turns]).find_map(VecDeque::pop_back)?;
         self.limits.give_up(&task);
         Some(task)
     }
@@ -275,13 +286,13 @@ impl Board {
     }
 
     pub(super) fn metrics(&self) -> RayonMetrics {
-        let queued = PerPriority(std::array::from_fn(|priority| self.queues[priority].len()));
+        let queued = PerPriority(self.queued());
         RayonMetrics { queued, blocked: self.blocked, ..self.metrics }
     }
 
     /// How many tasks are queued.
     pub(super) fn waiting(&self) -> usize {
-        self.queues.iter().map(VecDeque::len).sum()
+        self.queues.iter().chain([&self.turns]).map(VecDeque::len).sum()
     }
 
     /// How many of them may start now.
@@ -295,7 +306,7 @@ impl Board {
     }
 
     fn startable_above(&self, floor: TaskPriority) -> usize {
-        let [idle, speculative, lazy, demanded] = std::array::from_fn(|priority| self.queues[priority].len());
+        let [idle, speculative, lazy, demanded] = self.queued();
         match floor {
             TaskPriority::Demanded => demanded,
             TaskPriority::Lazy => demanded + lazy,
@@ -305,19 +316,23 @@ impl Board {
         }
     }
 
+    /// By priority; turns are demanded.
+    fn queued(&self) -> [usize; 4] {
+        let mut queued = self.queues.each_ref().map(VecDeque::len);
+        queued[TaskPriority::Demanded as usize] += self.turns.len();
+        queued
+    }
+
     fn floor(&self) -> TaskPriority {
         self.limits.floor(|| self.at_work == 0)
     }
 
     fn pop(&mut self) -> Option<(Task, Charge)> {
-        let floor = self.floor() as usize;
-        let priority =
-            (floor..self.queues.len()).rev().find(|&priority| !self.queues[priority].is_empty())?;
-        if priority < TaskPriority::Lazy as usize && !self.limits.reserve() {
-            return None;
-        }
-        let task = self.queues[priority].pop_front()?;
-        let charge = self.limits.start(&task);
+        let task = match self.pop_turn() {
+            Some(turn) => turn,
+            None => self.pop_startable()?,
+        };
+        let (priority, charge) = (task.priority() as usize, self.limits.start(&task));
         self.at_work += 1;
         self.metrics.started.0[priority] += 1;
         self.metrics.running.0[priority] += 1;
@@ -326,6 +341,25 @@ impl Board {
             self.stalled = false;
         }
         Some((task, charge))
+    }
+
+    /// Takes the most urgent that no limit holds back.
+    fn pop_startable(&mut self) -> Option<Task> {
+        let startable = self.floor() as usize..self.queues.len();
+        let priority = startable.rev().find(|&priority| !self.queues[priority].is_empty())?;
+        let is_free = priority >= TaskPriority::Lazy as usize || self.limits.reserve();
+        if is_free { self.queues[priority].pop_front() } else { None }
+    }
+
+    /// Takes a turn, unless something else that is demanded has to come first.
+    fn pop_turn(&mut self) -> Option<Task> {
+        let others_wait = !self.queues[TaskPriority::Demanded as usize].is_empty();
+        if self.turns.is_empty() || (others_wait && self.turns_in_a_row >= TURNS_IN_A_ROW_MAX) {
+            self.turns_in_a_row = 0;
+            return None;
+        }
+        self.turns_in_a_row += 1;
+        self.turns.pop_front()
     }
 
     fn ended(&mut self, charge: Charge, panicked: bool) -> Orders {

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use uruk_core::sync::{Arc, Mutex};
-use uruk_core::{Task, TaskPriority};
+use uruk_core::{SerialQueue, Task, TaskDispatcher, TaskPriority};
 
 use crate::limits::{BoundsWanted, Charge};
 
 use super::board::{Board, Call, Orders, Who};
+use crate::queues::TURNS_IN_A_ROW_MAX;
 
 /// What a spare is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,9 +287,9 @@ fn a_refused_spare_leaves_the_host_unless_all_of_it_is_blocked() {
     let mut board = board(1, unlimited());
     let task = || std::iter::once(Task::new("test", TaskPriority::Lazy, || ()));
     assert_eq!(board.push(task()).call, Call::Start);
-    assert!(board.start_failed(), "the host's thread is left");
+    assert!(board.start_failed(true), "the host's thread is left");
     assert_eq!(board.begin_wait(Who::Host, None).call, Call::Start);
-    assert!(!board.start_failed());
+    assert!(!board.start_failed(true));
     assert_eq!((board.metrics().spares, board.metrics().refused_threads), (0, 2));
 }
 
@@ -300,11 +301,11 @@ fn what_relied_on_a_refused_spare_is_not_deserted() {
     assert_eq!(board.push(task()).call, Call::Start);
     assert_eq!(board.push(task()).call, Call::Nobody, "the second caller relies on the first");
     assert!(board.call_if_deserted().is_none(), "a spare is on its way");
-    assert!(!board.start_failed());
+    assert!(!board.start_failed(true));
     assert!(board.take_back().is_some(), "the first caller gets as many back as it gave");
     let orders = board.call_if_deserted().expect("one is left, and nobody for it");
     assert_eq!((orders.tickets, orders.call), (0, Call::Start));
-    assert!(!board.start_failed());
+    assert!(!board.start_failed(true));
     assert!(board.take_back().is_some());
     assert!(board.call_if_deserted().is_none());
 }
@@ -346,4 +347,58 @@ fn a_spare_looks_at_the_clock_for_what_time_holds_back() {
     passes(1);
     board.look_at_clock(board.taken());
     assert!(board.take_for_spare().is_some());
+}
+
+/// Keeps what it is given.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Vec<Task>>);
+
+impl TaskDispatcher for Kept {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        self.0.lock().push(task);
+        Ok(())
+    }
+
+    fn shutdown(&self) {}
+}
+
+/// A turn that one task of a serial queue has handed over to the next.
+fn turn(priority: TaskPriority) -> Task {
+    let (kept, queue) = (Arc::new(Kept::default()), SerialQueue::new());
+    let dispatcher: Arc<dyn TaskDispatcher> = kept.clone();
+    for label in ["before", "turn"] {
+        queue.dispatch(&dispatcher, Task::new(label, priority, || ())).expect("it takes everything");
+    }
+    let take = || kept.0.lock().pop().expect("one at a time");
+    take().run();
+    let turn = take();
+    assert!(turn.is_handed_over());
+    turn
+}
+
+#[test]
+fn turns_go_first_and_starve_nobody() {
+    let mut board = board(1, unlimited());
+    let other = |label| Task::new(label, TaskPriority::Demanded, || ());
+    let others = [other("first"), other("second"), Task::new("lazy", TaskPriority::Lazy, || ())];
+    let turns = (0..2 * TURNS_IN_A_ROW_MAX + 2).map(|_| turn(TaskPriority::Demanded));
+    let _orders = board.push(others.into_iter().chain([turn(TaskPriority::Lazy)]).chain(turns));
+    let mut taken = Vec::new();
+    while board.waiting() > 0 {
+        let (task, charge) = board.take_for_ticket().expect("one waits");
+        taken.push(task.label().to_owned());
+        let _orders = board.ticket_ended(charge, false);
+    }
+    let in_a_row = || std::iter::repeat_n("turn", TURNS_IN_A_ROW_MAX as usize);
+    let expected = in_a_row().chain(["first"]).chain(in_a_row());
+    let expected: Vec<_> = expected.chain(["second", "turn", "turn", "lazy", "turn"]).collect();
+    assert_eq!(taken, expected);
+}
+
+#[test]
+fn a_turn_can_be_taken_back() {
+    let mut board = board(1, unlimited());
+    let _orders = board.push(std::iter::once(turn(TaskPriority::Demanded)));
+    assert_eq!(board.waiting(), 1);
+    assert!(board.take_back().is_some() && board.take_back().is_none());
 }

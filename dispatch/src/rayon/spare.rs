@@ -4,6 +4,7 @@ use uruk_core::sync::{Arc, MutexGuard};
 
 use super::board::{Board, Who};
 use super::{PATIENCE, Shared};
+use crate::threads::NotStarted;
 
 /// After how many times [`PATIENCE`] without anything to do a spare retires.
 const QUIET_MAX: u32 = 10;
@@ -18,8 +19,10 @@ impl Shared {
                 shared.threads.ended(number);
             }
         };
-        let Err(error) = self.threads.start(body) else { return true };
-        let somebody_left = self.board.lock().start_failed();
+        let Err(reason) = self.threads.start(body) else { return true };
+        let refused = matches!(reason, NotStarted::Refused(_));
+        let somebody_left = self.board.lock().start_failed(refused);
+        let NotStarted::Refused(error) = reason else { return true };
         tracing::warn!(%error, somebody_left, "the operating system refused to start a spare thread");
         somebody_left
     }
