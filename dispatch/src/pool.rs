@@ -285,11 +285,16 @@ impl Pool {
         let slot = slot.as_deref().and_then(Option::as_ref);
         // One look at the clock for all of them.
         let now = self.stopwatch.now();
-        tasks.map(|task| self.push(slot, task, now)).max().unwrap_or(TaskPriority::Idle)
+        let mut highest = TaskPriority::Idle;
+        for task in tasks {
+            highest = highest.max(self.push(slot, task, now));
+        }
+        highest
     }
 
     /// Turns go to the lane, demanded tasks of who holds a slot to its own deque, all others to the shared queues. Gives the priority.
-    #[inline]
+    // Always: a call would move the task once more, and batches are where it counts.
+    #[inline(always)]
     fn push(&self, slot: Option<&Local<Queued>>, task: Task, now: Stamp) -> TaskPriority {
         let priority = task.priority();
         self.limits.queue(&task);

@@ -58,14 +58,14 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     if let Some(task) = worker.next() {
         return Some(task);
     }
+    if !weakened("pool::keeps_places_while_it_searches") {
+        pool.gate.give_back(&worker.places);
+    }
     if worker.ran_demanded.take() && pool.queues.only_background_waits() {
         // Before the slot counts as searching: nobody relies on a thread that others keep from its processor.
         thread::yield_now();
     }
     let slot = worker.take()?;
-    if !weakened("pool::keeps_places_while_it_searches") {
-        pool.gate.give_back(&worker.places);
-    }
     pool.sleep.start_searching();
     search(pool, worker, slot)
 }
