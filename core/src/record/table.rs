@@ -108,6 +108,12 @@ mod real {
             slot.or_else(|| self.older.as_ref()?.find(identity)).map(slot::definition_in)
         }
 
+        /// Reads something of the slot where a name belongs.
+        pub(in crate::record) fn look_at(&self, name: &SymbolName) -> usize {
+            let slot = self.newest.slots().get(self.newest.home(name.identity() as u64));
+            slot.map_or(0, |slot| slot::name_of(slot) as usize)
+        }
+
         /// Adds a definition of a name that has none.
         pub(in crate::record) fn insert(
             &mut self,
@@ -468,6 +474,10 @@ mod model {
     pub(in crate::record) enum Discarded {}
 
     impl Writer {
+        pub(in crate::record) fn look_at(&self, _: &SymbolName) -> usize {
+            0
+        }
+
         pub(in crate::record) fn len(&self) -> usize {
             self.0.len()
         }
