@@ -142,7 +142,7 @@ fn emit_all(engine: Engine, graph: &Graph) -> Sample {
 }
 
 /// The same walk without the engine: what reading and dropping the units' own memory costs in that order.
-pub(crate) fn walk_all(engine: Engine, graph: &Graph) -> Sample {
+fn walk_all(engine: Engine, graph: &Graph) -> Sample {
     let mut sample = Sample::default();
     let units = Units::new(engine, graph.len());
     units.define();
