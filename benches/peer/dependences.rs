@@ -51,8 +51,9 @@ fn shape(scale: Scale, case: &str, order: &str, graph: &Graph) {
 /// Emits one graph in orders of all kinds: what it costs does not depend on them.
 fn orders(scale: Scale, n: usize) {
     let mut graph = Graph::random_topological(n);
-    let mut costs = Vec::new();
+    let (mut costs, mut floors) = (Vec::new(), Vec::new());
     let mut samples = Vec::new();
+    let per_operation = |sample: &Sample| sample.wall.as_nanos() as f64 / n as f64;
     for order in 0..10 {
         match order {
             0 => {}
@@ -60,14 +61,21 @@ fn orders(scale: Scale, n: usize) {
             seed => graph.shuffle(seed),
         }
         let of_order = repeat(scale.few(), |_| emit_all(Engine::in_place(), &graph));
-        costs.push(median(of_order.iter().map(|sample| sample.wall.as_nanos() as f64 / n as f64).collect()));
+        costs.push(median(of_order.iter().map(per_operation).collect()));
+        let floor = repeat(scale.few(), |_| walk_all(Engine::silent(false), &graph));
+        floors.push(median(floor.iter().map(per_operation).collect()));
         samples.extend(of_order);
     }
+    let least = |figures: &[f64]| figures.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |figures: &[f64]| figures.iter().copied().fold(0.0, f64::max);
     for sample in &mut samples {
         sample.extra("orders", costs.len() as f64);
-        sample.extra("order_ns_per_op_min", costs.iter().copied().fold(f64::INFINITY, f64::min));
+        sample.extra("order_ns_per_op_min", least(&costs));
         sample.extra("order_ns_per_op_median", median(costs.clone()));
-        sample.extra("order_ns_per_op_max", costs.iter().copied().fold(0.0, f64::max));
+        sample.extra("order_ns_per_op_max", most(&costs));
+        sample.extra("floor_ns_per_op_min", least(&floors));
+        sample.extra("floor_ns_per_op_median", median(floors.clone()));
+        sample.extra("floor_ns_per_op_max", most(&floors));
     }
     Row { case: "dep_orders", parameters: vec![], n, threads: 1, operations: n }.report(&samples);
 }
@@ -130,6 +138,22 @@ fn emit_all(engine: Engine, graph: &Graph) -> Sample {
     let begun = Instant::now();
     drop(units.engine);
     sample.extra("teardown_ms", millis(begun.elapsed()));
+    sample
+}
+
+/// The same walk without the engine: what reading and dropping the units' own memory costs in that order.
+fn walk_all(engine: Engine, graph: &Graph) -> Sample {
+    let mut sample = Sample::default();
+    let units = Units::new(engine, graph.len());
+    units.define();
+    units.engine.session.lookup_async(units.request(&units.names), Answer::default().handler());
+    let mut luggage = units.park(graph).into_luggage();
+    sample.time(|| {
+        for &unit in &graph.order {
+            let luggage = luggage[unit].take().expect("a unit is emitted once");
+            std::hint::black_box(luggage.look());
+        }
+    });
     sample
 }
 

@@ -3,7 +3,8 @@
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
     DependenceGroup, Dependency, Detached, JitDylib, LookupRequest, LookupResult, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, ResolvedResponsibility, SymbolMap, SymbolName,
+    MaterializationResponsibility, MaterializationUnit, ResolvedResponsibility, SymbolFlagsMap, SymbolMap,
+    SymbolName,
 };
 
 use crate::graph::Graph;
@@ -78,6 +79,19 @@ impl Parked {
         resolved.notify_emitted(groups).unwrap_or_else(|refused| panic!("refused: {refused}"));
     }
 
+    /// What [`Self::emit`] takes along of each unit, without the engine: as much memory in the same places. The
+    /// responsibilities themselves are dropped.
+    pub(crate) fn into_luggage(self) -> Vec<Option<Luggage>> {
+        let pack = |waiting: Option<Waiting>| {
+            let Waiting { responsibility, address, groups } = waiting?;
+            let responsibility = responsibility.attach();
+            let covered = responsibility.symbols().clone();
+            drop(responsibility);
+            Some(Luggage { covered, instead: Default::default(), address, groups })
+        };
+        self.0.into_iter().map(pack).collect()
+    }
+
     fn resolve_keeping_groups(&mut self, index: usize) -> (ResolvedResponsibility, Vec<DependenceGroup>) {
         let waiting = self.0[index].take().expect("a unit is emitted once");
         let resolved = waiting
@@ -86,6 +100,24 @@ impl Parked {
             .notify_resolved(&waiting.address)
             .unwrap_or_else(|refused| panic!("refused: {refused}"));
         (resolved, waiting.groups)
+    }
+}
+
+/// What is read and dropped when a unit is emitted, whatever the engine does.
+pub(crate) struct Luggage {
+    covered: SymbolFlagsMap,
+    /// The rest of a responsibility.
+    instead: [usize; (size_of::<Waiting>() - size_of::<[SymbolMap; 2]>()) / size_of::<usize>() - 3],
+    address: SymbolMap,
+    groups: Vec<DependenceGroup>,
+}
+
+impl Luggage {
+    /// Looks at all of it, as an emission has to.
+    pub(crate) fn look(&self) -> usize {
+        let dependencies = |group: &DependenceGroup| group.symbols.len() + group.dependencies.len();
+        let groups: usize = self.groups.iter().map(dependencies).sum();
+        self.instead.iter().sum::<usize>() + self.covered.len() + self.address.len() + groups
     }
 }
 

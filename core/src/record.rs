@@ -263,6 +263,11 @@ impl Recorder {
         }
     }
 
+    /// Reads something of the place where the only definition of a name would be recorded.
+    pub(crate) fn look_at(&self, name: &SymbolName) -> usize {
+        self.names.look_at(name)
+    }
+
     /// The only definition of its name became Ready.
     pub(crate) fn publish_alone(&mut self, name: &SymbolName, definition: RecordedDefinition) {
         self.names.insert_single(&self.records.names, name, definition);

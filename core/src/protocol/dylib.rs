@@ -137,6 +137,7 @@ impl<P: Payload> SessionState<P> {
             flags,
             own_priority: TaskPriority::Demanded,
             priority: TaskPriority::Demanded,
+            is_wanted_resolved: false,
             state,
         });
         self.link_to_tracker(row, tracker);

@@ -116,7 +116,10 @@ impl<P: Payload> SessionState<P> {
             return nodes;
         }
         for &dependency in &group.dependencies {
-            self.claim(dependency, Some(priority), effects);
+            // What anybody can wait on has been claimed.
+            if self.rows[dependency].waiting().is_none() {
+                self.claim(dependency, Some(priority), effects);
+            }
             self.raise(dependency, priority);
             let forest = &mut self.forest;
             if let Some(waiting) = self.rows[dependency].waiting_mut() {

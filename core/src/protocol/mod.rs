@@ -93,7 +93,7 @@ use initializers::Initializers;
 use names::NameIndex;
 use pending::Parcel;
 use query::Query;
-use row::Row;
+use row::RowSlab;
 use settle::Agenda;
 use slab::Slab;
 use transfer::Tracker;
@@ -120,7 +120,7 @@ pub(crate) struct SessionState<P: Payload> {
     stage: Stage,
     dylibs: Slab<DylibId, Dylib>,
     dylib_names: FxHashMap<Arc<str>, DylibId>,
-    rows: Slab<RowId, Row>,
+    rows: RowSlab,
     names: NameIndex,
     /// What lookups of Ready symbols read without the lock.
     records: Recorder,

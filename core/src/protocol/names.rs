@@ -18,8 +18,8 @@ use crate::SymbolName;
 
 use super::ids::{DylibId, Id, RowId};
 use super::places::PlaceTable;
-use super::row::{Links, Row};
-use super::slab::{NONE, Slab};
+use super::row::{Links, Row, RowSlab};
+use super::slab::NONE;
 
 /// The rows of each name.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl NameIndex {
     }
 
     /// The first row of the list of `name`.
-    pub(crate) fn first(&self, name: &SymbolName, rows: &Slab<RowId, Row>) -> Option<u32> {
+    pub(crate) fn first(&self, name: &SymbolName, rows: &RowSlab) -> Option<u32> {
         let hash = hash(name);
         self.first[shard(hash)].find(spread(hash), |row| rows.at(row).name == *name)
     }
@@ -48,7 +48,7 @@ impl NameIndex {
         &self,
         dylib: DylibId,
         name: &SymbolName,
-        rows: &Slab<RowId, Row>,
+        rows: &RowSlab,
         lives: impl Fn(&Row) -> bool,
     ) -> Option<u32> {
         let first = self.first(name, rows)?;
@@ -61,7 +61,7 @@ impl NameIndex {
         first: u32,
         dylib: DylibId,
         name: &SymbolName,
-        rows: &Slab<RowId, Row>,
+        rows: &RowSlab,
         lives: impl Fn(&Row) -> bool,
     ) -> Option<u32> {
         let row = rows.at(first);
@@ -79,7 +79,7 @@ impl NameIndex {
     }
 
     /// Adds a row that is in no list yet, behind the first one of its name.
-    pub(crate) fn insert(&mut self, row: RowId, rows: &mut Slab<RowId, Row>) {
+    pub(crate) fn insert(&mut self, row: RowId, rows: &mut RowSlab) {
         let (name, dylib, index) = (&rows[row].name, rows[row].dylib, row.index());
         let hash = hash(name);
         let Some(first) = self.first(name, rows) else {
@@ -95,7 +95,7 @@ impl NameIndex {
     }
 
     /// Takes a row out of the list of its name; gives a neighbour, if it had one.
-    pub(crate) fn remove(&mut self, row: RowId, rows: &mut Slab<RowId, Row>) -> Option<u32> {
+    pub(crate) fn remove(&mut self, row: RowId, rows: &mut RowSlab) -> Option<u32> {
         let Row { namesakes: Links { previous, next }, ref name, dylib, .. } = rows[row];
         match (previous, next) {
             (NONE, NONE) => {

@@ -224,11 +224,14 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn lodge(&mut self, query: QueryId, entry: usize) {
         let entry = u32::try_from(entry).expect("a lookup asks for fewer than four billion symbols");
         let here = Lodging { query: query.index(), entry };
-        let entry = &mut lodged_at(&mut self.queries, here).entries[entry as usize];
+        let lodged = lodged_at(&mut self.queries, here);
+        let (entry, required_state) = (&mut lodged.entries[entry as usize], lodged.required_state);
         if !entry.waits() {
             return;
         }
-        let Some(waiting) = self.rows[entry.row].waiting_mut() else { return };
+        let row = &mut self.rows[entry.row];
+        row.is_wanted_resolved |= required_state == RequiredState::Resolved;
+        let Some(waiting) = row.waiting_mut() else { return };
         let next = std::mem::replace(&mut waiting.queries, here);
         entry.progress = Progress::Waiting { previous: Lodging::NONE, next };
         if !next.is_none() {

@@ -21,28 +21,39 @@ use crate::{ExecutorAddr, SymbolFlags, SymbolName, TaskPriority};
 
 use super::ids::{ClaimId, DylibId, FailureId, RowId, TrackerId, UnitId};
 use super::query::Lodging;
-use super::slab::NONE;
+use super::slab::{NONE, Slab, TwoLines};
 use super::waiting_on::NodeId;
 
+/// The definitions of a session.
+pub(crate) type RowSlab = Slab<RowId, Row, TwoLines>;
+
 /// One definition of a symbol.
+///
+/// What an emission reads of the rows it depends on comes first, and fills a line of the cache with the slot's generation.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Row {
     pub(crate) name: SymbolName,
-    /// The unit that provides it, for errors.
-    pub(crate) unit_name: SymbolName,
     pub(crate) dylib: DylibId,
-    pub(crate) tracker: TrackerId,
-    /// The neighbours in the list of the tracker's rows.
-    pub(crate) links: Links,
-    /// The neighbours in the list of all dylibs' definitions of the name.
-    pub(crate) namesakes: Links,
+    pub(crate) state: RowState,
     pub(crate) flags: SymbolFlags,
     /// What its unit says of itself, once somebody has looked for it (`urgency.rs`).
     pub(crate) own_priority: TaskPriority,
     /// How urgent the row is once it is emitted; before that its claim is.
     pub(crate) priority: TaskPriority,
-    pub(crate) state: RowState,
+    /// A query that wants no more than the address has been lodged on it.
+    pub(crate) is_wanted_resolved: bool,
+    pub(crate) tracker: TrackerId,
+    /// The neighbours in the list of all dylibs' definitions of the name.
+    pub(crate) namesakes: Links,
+    /// The unit that provides it, for errors.
+    pub(crate) unit_name: SymbolName,
+    /// The neighbours in the list of the tracker's rows.
+    pub(crate) links: Links,
 }
+
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(std::mem::offset_of!(Row, flags) <= 64 - size_of::<u64>(), "see Row");
 
 /// How far a definition has come: each state carries exactly the data that exists in it.
 #[derive(Debug)]

@@ -40,7 +40,9 @@ use crate::sync::weakened;
 
 use super::effects::Effects;
 use super::fail::Fallen;
-use super::ids::{QueryId, RowId, TrackerId};
+use super::ids::{Id, QueryId, RowId, TrackerId};
+use super::query::{Lodging, Phase};
+use super::row::Row;
 use super::waiting_on::{Counters, Settled};
 use super::{Payload, SessionState};
 
@@ -51,6 +53,12 @@ pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 
 /// So many slices a thread takes after others have added to its work, before the next to add some takes over: a few
 /// milliseconds. In models this shall happen at once.
 pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 16 };
+
+/// Of so many rows that become Ready the memory is asked for at once: what the processor's first cache holds easily.
+const AHEAD: usize = 32;
+
+/// Fewer than this are not worth a look ahead.
+const AHEAD_MIN: usize = 4;
 
 /// Which of all the threads that ever attended to the work of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,13 +228,52 @@ impl<P: Payload> SessionState<P> {
         let steps = budget.div_ceil(2);
         let more = self.forest.advance(steps, &mut settled);
         *budget = budget.saturating_sub(if more { steps } else { 1 } + settled.len());
-        for change in settled.drain(..) {
-            match change {
-                Settled::Ready(row) => self.make_ready(row, effects),
-                Settled::Failed { payload, via } => self.spread_to(payload, via, effects),
+        for changes in settled.chunks(AHEAD) {
+            self.look_ahead(changes);
+            for &change in changes {
+                match change {
+                    Settled::Ready(row) => self.make_ready(row, effects),
+                    Settled::Failed { payload, via } => self.spread_to(payload, via, effects),
+                }
             }
         }
+        settled.clear();
         self.settled = settled;
+    }
+
+    /// Reads what the next rows that become Ready will read and write: memory far apart, for which the processor waits
+    /// once for all of them if it is asked for it at once, and for each by itself otherwise.
+    fn look_ahead(&self, changes: &[Settled<RowId>]) {
+        if changes.len() < AHEAD_MIN {
+            return;
+        }
+        let rows = || {
+            let ready = |change: &Settled<RowId>| match *change {
+                Settled::Ready(row) => self.rows.get(row),
+                Settled::Failed { .. } => None,
+            };
+            changes.iter().filter_map(ready)
+        };
+        let seen: usize = rows().map(|row| row.name.identity()).fold(0, usize::wrapping_add);
+        std::hint::black_box(seen);
+        let waiting = |row: &Row| {
+            let lodging = row.waiting().map_or(Lodging::NONE, |waiting| waiting.queries);
+            self.look_at_lodging(lodging).wrapping_add(self.records.look_at(&row.name))
+        };
+        std::hint::black_box(rows().map(waiting).fold(0, usize::wrapping_add));
+    }
+
+    /// Reads something of a query's entry.
+    fn look_at_lodging(&self, lodging: Lodging) -> usize {
+        if lodging.is_none() {
+            return 0;
+        }
+        match &self.queries.at(lodging.query).phase {
+            Phase::Lodged(lodged) => {
+                lodged.entries.get(lodging.entry as usize).map_or(0, |entry| entry.row.index() as usize)
+            }
+            Phase::Suspended(_) => 0,
+        }
     }
 
     /// Lets go of what removed rows had to say of failures, none of which spreads any more.

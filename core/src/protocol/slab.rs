@@ -16,8 +16,10 @@ use std::ops::{Index, IndexMut};
 use super::ids::Id;
 
 /// Holds entities of one kind. What it takes follows how many there are, up and down.
-pub(crate) struct Slab<I, T> {
-    chunks: Vec<Vec<Slot<T>>>,
+///
+/// Slots lie at least as `A` is aligned.
+pub(crate) struct Slab<I, T, A = ()> {
+    chunks: Vec<Vec<Slot<T, A>>>,
     /// What insertion and removal know of each chunk, apart from the slots that everybody reads.
     rooms: Vec<Room>,
     /// Chunks with room and memory. Some may have become full or empty since.
@@ -33,7 +35,10 @@ pub(crate) struct Slab<I, T> {
     id: PhantomData<fn() -> I>,
 }
 
-struct Slot<T> {
+/// The generation comes first: what an entity begins with shares its cache line.
+#[repr(C)]
+struct Slot<T, A> {
+    align: [A; 0],
     generation: u32,
     content: Content<T>,
 }
@@ -54,6 +59,11 @@ struct Room {
     is_listed: bool,
 }
 
+/// An alignment: two lines of the cache, which processors fetch together.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct TwoLines;
+
 /// No index: the end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -64,7 +74,7 @@ fn place_of(index: u32) -> (usize, usize) {
     ((index >> OFFSET_BITS) as usize, index as usize % CHUNK)
 }
 
-impl<I: Id, T> Slab<I, T> {
+impl<I: Id, T, A> Slab<I, T, A> {
     pub(crate) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
@@ -89,7 +99,7 @@ impl<I: Id, T> Slab<I, T> {
         let offset = match room.free {
             NONE => {
                 let generation = self.fresh_generation;
-                slots.push(Slot { generation, content: Content::Live(value) });
+                slots.push(Slot { align: [], generation, content: Content::Live(value) });
                 slots.len() - 1
             }
             free => {
@@ -191,7 +201,9 @@ impl<I: Id, T> Slab<I, T> {
     pub(crate) fn get(&self, id: I) -> Option<&T> {
         let (number, offset) = place_of(id.index());
         match self.chunks.get(number)?.get(offset) {
-            Some(Slot { generation, content: Content::Live(value) }) if *generation == id.generation() => {
+            Some(Slot { generation, content: Content::Live(value), .. })
+                if *generation == id.generation() =>
+            {
                 Some(value)
             }
             _ => None,
@@ -201,7 +213,9 @@ impl<I: Id, T> Slab<I, T> {
     pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
         let (number, offset) = place_of(id.index());
         match self.chunks.get_mut(number)?.get_mut(offset) {
-            Some(Slot { generation, content: Content::Live(value) }) if *generation == id.generation() => {
+            Some(Slot { generation, content: Content::Live(value), .. })
+                if *generation == id.generation() =>
+            {
                 Some(value)
             }
             _ => None,
@@ -216,7 +230,7 @@ impl<I: Id, T> Slab<I, T> {
     pub(crate) fn id_at(&self, index: u32) -> Option<I> {
         let (number, offset) = place_of(index);
         match self.chunks.get(number)?.get(offset) {
-            Some(Slot { generation, content: Content::Live(_) }) => Some(I::new(index, *generation)),
+            Some(Slot { generation, content: Content::Live(_), .. }) => Some(I::new(index, *generation)),
             _ => None,
         }
     }
@@ -266,7 +280,7 @@ impl<I: Id, T> Slab<I, T> {
 }
 
 /// For ids that must be live: a stale one is a bug in the protocol.
-impl<I: Id + fmt::Debug, T> Index<I> for Slab<I, T> {
+impl<I: Id + fmt::Debug, T, A> Index<I> for Slab<I, T, A> {
     type Output = T;
 
     fn index(&self, id: I) -> &T {
@@ -274,13 +288,13 @@ impl<I: Id + fmt::Debug, T> Index<I> for Slab<I, T> {
     }
 }
 
-impl<I: Id + fmt::Debug, T> IndexMut<I> for Slab<I, T> {
+impl<I: Id + fmt::Debug, T, A> IndexMut<I> for Slab<I, T, A> {
     fn index_mut(&mut self, id: I) -> &mut T {
         self.get_mut(id).unwrap_or_else(|| panic!("{id:?} is stale"))
     }
 }
 
-impl<I, T> fmt::Debug for Slab<I, T> {
+impl<I, T, A> fmt::Debug for Slab<I, T, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slab").field("live", &self.live).finish_non_exhaustive()
     }

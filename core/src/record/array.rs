@@ -55,6 +55,11 @@ impl Array {
         home(identity, self.len())
     }
 
+    /// For the writer: reads something of the slot where a name belongs, which is near from then on.
+    pub(super) fn look_at(&self, identity: u64) -> usize {
+        self.slots().get(self.home(identity)).map_or(0, |slot| slot::written_name_of(slot) as usize)
+    }
+
     /// For readers.
     #[inline]
     pub(super) fn find(&self, identity: u64) -> Option<&Slot> {

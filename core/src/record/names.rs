@@ -103,6 +103,10 @@ impl NamesWriter {
         self.single.len() + self.several
     }
 
+    pub(super) fn look_at(&self, name: &SymbolName) -> usize {
+        self.single.look_at(name)
+    }
+
     pub(super) fn reserve(&mut self, names: &Names, further: usize) {
         self.single.reserve(&names.single, further);
     }

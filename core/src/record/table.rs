@@ -104,6 +104,11 @@ impl Writer {
         slot.or_else(|| self.older.as_ref()?.find_written(identity)).map(slot::written_definition_in)
     }
 
+    /// Reads something of the slot where a name belongs.
+    pub(super) fn look_at(&self, name: &SymbolName) -> usize {
+        self.newest.look_at(slot::identity_of(name))
+    }
+
     /// Adds a definition of a name that has none.
     pub(super) fn insert(&mut self, table: &Table, name: &SymbolName, definition: &RecordedDefinition) {
         self.move_some(table);

@@ -1,6 +1,7 @@
 //! Where nodes and edges live, and the lists they are threaded in.
 //!
-//! Nodes and edges sit in two pools (`pool.rs`): no allocation per node or edge, no pointers.
+//! Nodes and edges sit in two pools (`pool.rs`): no allocation per node or edge, no pointers. Generations lie apart from
+//! the nodes (`ages.rs`).
 //!
 //! | list | form | entered at |
 //! |---|---|---|
@@ -15,6 +16,7 @@
 use std::num::NonZeroU32;
 
 use super::NodeId;
+use super::ages::Ages;
 use super::pool::Pool;
 use crate::protocol::ids::RowId;
 
@@ -37,7 +39,6 @@ pub(super) enum Standing {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Node<P> {
-    pub(super) generation: NonZeroU32,
     pub(super) standing: Standing,
     /// This symbol fell. Its component may go on without it.
     pub(super) failed: bool,
@@ -85,17 +86,17 @@ pub(super) struct Edge {
 pub(super) struct Arena<P> {
     pub(super) nodes: Pool<Node<P>>,
     pub(super) edges: Pool<Edge>,
+    ages: Ages,
 }
 
 impl<P: Copy> Arena<P> {
     pub(super) const fn new() -> Self {
-        Self { nodes: Pool::new(), edges: Pool::new() }
+        Self { nodes: Pool::new(), edges: Pool::new(), ages: Ages::new() }
     }
 
     /// A node alone in its component and its group.
     pub(super) fn allocate(&mut self, payload: P, standing: Standing) -> u32 {
-        let mut node = Node {
-            generation: NonZeroU32::MIN,
+        let blank = Node {
             standing: Standing::Free,
             failed: false,
             group_failed: false,
@@ -113,13 +114,16 @@ impl<P: Copy> Arena<P> {
             dependants: NONE,
             payload,
         };
-        let index = self
-            .nodes
-            .take(|age| Node { generation: NonZeroU32::new(age).unwrap_or(NonZeroU32::MIN), ..node });
-        let generation = self.nodes[index].generation;
-        (node.generation, node.up) = (generation, NodeId { index, generation });
-        (node.standing, node.component, node.group) = (standing, index, index);
-        self.nodes[index] = node;
+        let mut made = None;
+        let index = self.nodes.take(|age| {
+            made = Some(age);
+            blank
+        });
+        if let Some(age) = made {
+            self.ages.make(index, self.nodes.chunk_len(index), age);
+        }
+        let up = self.ages.id(index);
+        self.nodes[index] = Node { standing, up, component: index, group: index, ..blank };
         index
     }
 
@@ -129,19 +133,24 @@ impl<P: Copy> Arena<P> {
         debug_assert!(node.standing != Standing::Free, "a node is freed once");
         node.standing = Standing::Free;
         // A place whose generations are used up stays out of use.
-        let generation = node.generation.checked_add(1);
-        node.generation = generation.unwrap_or(node.generation);
-        self.nodes.give_back(index, generation.map(NonZeroU32::get));
+        let age = self.ages.end(index);
+        self.nodes.give_back(index, age);
+        if self.nodes.chunk_len(index) == 0 {
+            self.ages.forget(index);
+        }
     }
 
     pub(super) fn id(&self, index: u32) -> NodeId {
-        NodeId { index, generation: self.nodes[index].generation }
+        self.ages.id(index)
     }
 
     pub(super) fn is_alive(&self, id: NodeId) -> bool {
-        self.nodes
-            .get(id.index)
-            .is_some_and(|node| node.generation == id.generation && node.standing != Standing::Free)
+        self.ages.is_alive(id)
+    }
+
+    /// The head of the list of dependants at `index`, if there is memory.
+    pub(super) fn head_at(&self, index: u32) -> u32 {
+        self.nodes.get(index).map_or(NONE, |node| node.dependants)
     }
 
     /// The representative of a live node's component; none when the component is Ready and partly freed.
@@ -307,6 +316,7 @@ impl<P: Copy> Arena<P> {
 
     /// Takes the first edge off the ring that ends at `last`; gives it and the new last edge.
     #[must_use]
+    #[inline]
     pub(super) fn pop_edge(&mut self, last: u32) -> (u32, u32) {
         if last == NONE {
             return (NONE, NONE);

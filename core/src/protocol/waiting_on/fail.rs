@@ -7,7 +7,7 @@
 use crate::sync::weakened;
 
 use super::arena::{NONE, Standing, TOLD};
-use super::{NodeId, NodeState, Settled, WaitingForest};
+use super::{Settled, WaitingForest};
 
 impl<P: Copy> WaitingForest<P> {
     /// Marks one standing node and queues it, so that its dependants are told. A component whose last
@@ -51,16 +51,8 @@ impl<P: Copy> WaitingForest<P> {
         }
     }
 
-    /// A group that was emitted with a failed dependency, although it should have been refused, fails.
-    pub(super) fn fail_with_failed_dependency(&mut self, leader: u32, dependencies: &[NodeId]) {
-        let failed = dependencies.iter().find(|&&dependency| self.state(dependency) == NodeState::Failed);
-        if let Some(dependency) = failed {
-            self.fail_group(leader, self.arena.nodes[dependency.index].payload);
-        }
-    }
-
     /// Fails all symbols of the group whose edges start at `leader`.
-    fn fail_group(&mut self, leader: u32, via: P) {
+    pub(super) fn fail_group(&mut self, leader: u32, via: P) {
         if std::mem::replace(&mut self.arena.nodes[leader].group_failed, true) {
             return;
         }

@@ -55,6 +55,7 @@
 //!
 //! **Architecture Invariant:** the state between two calls satisfies `check.rs`.
 
+mod ages;
 mod arena;
 #[cfg(all(test, not(uruk_loom)))]
 mod check;
@@ -191,12 +192,21 @@ impl<P: Copy> WaitingForest<P> {
     /// O(members + dependencies).
     pub(crate) fn emit(&mut self, members: &[NodeId], dependencies: &[NodeId]) {
         let Some(leader) = members.first().map(|member| member.index) else { return };
+        self.look_ahead(members, dependencies);
         let group = self.unite_group(leader, members);
+        let (mut edges, mut failed) = (Edges { unexplored: NONE, internal: NONE }, None);
         for &dependency in dependencies {
-            self.store_edge(leader, group, dependency);
+            if self.store_edge(leader, group, dependency, &mut edges) {
+                failed = failed.or(Some(dependency));
+            }
         }
+        let node = &mut self.arena.nodes[group];
+        (node.unexplored, node.internal) = (edges.unexplored, edges.internal);
         self.arena.link_last(&mut self.worklist, group);
-        self.fail_with_failed_dependency(leader, dependencies);
+        // It should have been refused.
+        if let Some(dependency) = failed {
+            self.fail_group(leader, self.arena.nodes[dependency.index].payload);
+        }
     }
 
     /// Fails a node: one that is not emitted, or an emitted symbol that is removed while it waits.
@@ -329,7 +339,7 @@ impl<P: Copy> WaitingForest<P> {
 
     /// Memory that is no longer needed, to be dropped outside the lock.
     pub(crate) fn take_discarded(&mut self) -> Option<Discarded<P>> {
-        let Arena { nodes, edges } = &mut self.arena;
+        let Arena { nodes, edges, .. } = &mut self.arena;
         let discards = !(nodes.discarded.is_empty() && edges.discarded.is_empty());
         discards
             .then(|| Discarded(std::mem::take(&mut nodes.discarded), std::mem::take(&mut edges.discarded)))
@@ -361,22 +371,49 @@ impl<P: Copy> WaitingForest<P> {
         group
     }
 
-    /// Stores an edge of the group that `leader` stands for, unless it leads to what is Ready.
-    fn store_edge(&mut self, leader: u32, group: u32, dependency: NodeId) {
-        if self.state(dependency) == NodeState::Gone {
-            return;
+    /// Reads the nodes before anything is decided by what is in them: they lie far apart, and the processor waits for all
+    /// of them at once.
+    fn look_ahead(&self, members: &[NodeId], dependencies: &[NodeId]) {
+        let heads = members.iter().chain(dependencies).map(|node| self.arena.head_at(node.index));
+        std::hint::black_box(heads.fold(0, u32::wrapping_add));
+    }
+
+    /// Stores an edge of the group that `leader` stands for among its `edges`, unless it leads to what is Ready. Says
+    /// whether it leads to what has failed.
+    fn store_edge(&mut self, leader: u32, group: u32, dependency: NodeId, edges: &mut Edges) -> bool {
+        if !self.arena.is_alive(dependency) {
+            return false;
+        }
+        let Node { standing, failed, .. } = self.arena.nodes[dependency.index];
+        let is_root = standing == Standing::Unemitted;
+        // What is not emitted is alone in its component.
+        let component = if is_root { Some(dependency.index) } else { self.arena.find(dependency.index) };
+        let is_ready =
+            || component.is_none_or(|component| self.arena.nodes[component].standing == Standing::Ready);
+        if !failed && !is_root && is_ready() {
+            return false;
         }
         self.counters.edges += 1;
         let edge = self.arena.allocate_edge(leader, dependency);
-        let node = &mut self.arena.nodes[group];
-        let (unexplored, internal) = (node.unexplored, node.internal);
         // An edge within the group has nothing to explore; a failure may still come along it.
-        if self.arena.find(dependency.index) == Some(group) {
-            self.arena.nodes[group].internal = self.arena.push_edge(internal, edge);
-        } else {
-            self.arena.nodes[group].unexplored = self.arena.push_edge(unexplored, edge);
+        if component == Some(group) {
+            edges.internal = self.arena.push_edge(edges.internal, edge);
+            return failed;
         }
+        let last = self.arena.push_edge(edges.unexplored, edge);
+        // What is not emitted is a root, under which the group can hang without a look for one: that comes first. In a
+        // ring that is entered at its last edge what is appended is the first, unless it becomes the last.
+        if !is_root || edges.unexplored == NONE {
+            edges.unexplored = last;
+        }
+        failed
     }
+}
+
+/// The lists of a group's edges, each by its last one.
+struct Edges {
+    unexplored: u32,
+    internal: u32,
 }
 
 impl<P: Copy> Default for WaitingForest<P> {

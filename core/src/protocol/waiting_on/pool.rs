@@ -36,6 +36,8 @@ pub(super) struct Pool<T> {
 struct Room {
     /// A bit for each place that is free.
     free: [u64; WORDS],
+    /// None of the words before this one has a bit.
+    lowest: u8,
     live: u16,
     /// Whether the chunk is in one of the lists of chunks with room.
     is_listed: bool,
@@ -43,6 +45,24 @@ struct Room {
     is_worn: bool,
     /// The largest age that any of its places had.
     age: u32,
+}
+
+impl Room {
+    /// The first word with a free place.
+    fn word_with_room(&mut self) -> Option<usize> {
+        while let Some(&word) = self.free.get(usize::from(self.lowest)) {
+            if word != 0 {
+                return Some(usize::from(self.lowest));
+            }
+            self.lowest += 1;
+        }
+        None
+    }
+
+    /// These places are free from now on.
+    fn set_free(&mut self, free: [u64; WORDS]) {
+        (self.free, self.lowest) = (free, 0);
+    }
 }
 
 const OFFSET_BITS: u32 = 9;
@@ -53,13 +73,13 @@ const FIRST: usize = 16;
 /// Indices from here on mean something else.
 const END: u32 = u32::MAX << OFFSET_BITS;
 
-fn place_of(index: u32) -> (usize, usize) {
+pub(super) fn place_of(index: u32) -> (usize, usize) {
     ((index >> OFFSET_BITS) as usize, index as usize % CHUNK)
 }
 
 /// A room of `length` places, all of them free.
 fn all_free(length: usize) -> [u64; WORDS] {
-    let mut free = [0; WORDS];
+    let mut free = [0u64; WORDS];
     (0..length).for_each(|place| free[place / 64] |= 1 << (place % 64));
     free
 }
@@ -87,7 +107,7 @@ impl<T: Copy> Pool<T> {
         }
         room.live += 1;
         self.live += 1;
-        let word = room.free.iter().position(|&word| word != 0).expect("an open chunk has room");
+        let word = room.word_with_room().expect("an open chunk has room");
         let bit = room.free[word].trailing_zeros();
         room.free[word] &= room.free[word] - 1;
         (number << OFFSET_BITS) + word as u32 * u64::BITS + bit
@@ -100,6 +120,7 @@ impl<T: Copy> Pool<T> {
         match age {
             Some(age) => {
                 room.free[offset / 64] |= 1 << (offset % 64);
+                room.lowest = room.lowest.min((offset / 64) as u8);
                 room.age = room.age.max(age);
             }
             None => room.is_worn = true,
@@ -118,7 +139,7 @@ impl<T: Copy> Pool<T> {
     fn chunk_with_room(&mut self, blank: impl FnOnce(u32) -> T) -> u32 {
         while let Some(&number) = self.open.last() {
             let room = &mut self.rooms[number as usize];
-            if room.free != [0; WORDS] {
+            if room.word_with_room().is_some() {
                 return number;
             }
             self.open.pop();
@@ -136,7 +157,7 @@ impl<T: Copy> Pool<T> {
             let mut longer = vec![blank(self.rooms[0].age); CHUNK];
             longer[..used].copy_from_slice(first);
             self.discarded.push(std::mem::replace(first, longer.into_boxed_slice()));
-            self.rooms[0].free = all_free(CHUNK);
+            self.rooms[0].set_free(all_free(CHUNK));
             self.rooms[0].free[0] &= !0 << used;
             self.rooms[0].is_listed = true;
             self.open.push(0);
@@ -145,7 +166,7 @@ impl<T: Copy> Pool<T> {
         let number = self.released.pop().unwrap_or_else(|| self.add_chunk());
         let length = if number == 0 && self.chunks.len() == 1 { FIRST } else { CHUNK };
         let room = &mut self.rooms[number as usize];
-        room.free = all_free(length);
+        room.set_free(all_free(length));
         room.is_listed = true;
         self.chunks[number as usize] = vec![blank(room.age); length].into_boxed_slice();
         self.open.push(number);
@@ -156,7 +177,14 @@ impl<T: Copy> Pool<T> {
         let number = self.chunks.len() as u32;
         assert!(number < END >> OFFSET_BITS, "the forest holds fewer than four billion nodes, and edges");
         self.chunks.push(Box::default());
-        self.rooms.push(Room { free: [0; WORDS], live: 0, is_listed: false, is_worn: false, age: 0 });
+        self.rooms.push(Room {
+            free: [0; WORDS],
+            lowest: 0,
+            live: 0,
+            is_listed: false,
+            is_worn: false,
+            age: 0,
+        });
         number
     }
 
@@ -172,7 +200,7 @@ impl<T: Copy> Pool<T> {
             return;
         }
         self.discarded.push(std::mem::take(&mut self.chunks[number as usize]));
-        room.free = [0; WORDS];
+        room.set_free([0; WORDS]);
         // One that is listed is found to be without memory when it is its turn.
         if !room.is_listed && !room.is_worn {
             room.is_listed = true;
@@ -183,6 +211,11 @@ impl<T: Copy> Pool<T> {
     pub(super) fn get(&self, index: u32) -> Option<&T> {
         let (number, offset) = place_of(index);
         self.chunks.get(number)?.get(offset)
+    }
+
+    /// How many places the chunk around `index` has memory for.
+    pub(super) fn chunk_len(&self, index: u32) -> usize {
+        self.chunks.get(place_of(index).0).map_or(0, |chunk| chunk.len())
     }
 
     /// How many places are in use.

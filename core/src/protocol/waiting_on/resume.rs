@@ -9,32 +9,39 @@ impl<P: Copy> WaitingForest<P> {
     /// Explores the edges of a component that is in no ring. Afterwards it hangs somewhere, is Ready, or
     /// is back on the worklist because the budget is used up.
     pub(super) fn resume(&mut self, mut component: u32, budget: &mut usize) {
+        // The component's own list is out of date meanwhile: while it hangs nowhere nobody looks at it.
+        let mut last = self.arena.nodes[component].unexplored;
         while *budget > 0 {
-            let (edge, rest) = self.arena.pop_edge(self.arena.nodes[component].unexplored);
-            if edge == NONE {
+            if last == NONE {
+                self.arena.nodes[component].unexplored = NONE;
                 self.make_ready(component);
                 return;
             }
             *budget -= 1;
             self.counters.edge_visits += 1;
+            let edge = self.arena.edges[last].next;
             let Some(target) = self.component_of_target(edge) else {
-                self.arena.nodes[component].unexplored = rest;
+                (_, last) = self.arena.pop_edge(last);
                 self.arena.free_edge(edge);
                 continue;
             };
             let blind = weakened("emit::looks_for_no_root");
             if target != component && (blind || self.root(target) != component) {
-                self.keep_first(component, edge, rest);
+                // The edge stays, to be explored first when the component resumes.
+                self.arena.nodes[component].unexplored = last;
                 self.hang(component, target);
                 return;
             }
-            self.arena.nodes[component].unexplored = rest;
-            let internal = self.arena.nodes[component].internal;
-            self.arena.nodes[component].internal = self.arena.push_edge(internal, edge);
+            (_, last) = self.arena.pop_edge(last);
+            let internal = self.arena.push_edge(self.arena.nodes[component].internal, edge);
+            let node = &mut self.arena.nodes[component];
+            (node.unexplored, node.internal) = (last, internal);
             if target != component {
                 component = self.contract(component, target, budget);
+                last = self.arena.nodes[component].unexplored;
             }
         }
+        self.arena.nodes[component].unexplored = last;
         self.arena.link_first(&mut self.worklist, component);
     }
 
@@ -81,16 +88,10 @@ impl<P: Copy> WaitingForest<P> {
     }
 
     /// The component an edge leads to; none if it is Ready.
+    #[inline]
     pub(super) fn component_of_target(&mut self, edge: u32) -> Option<u32> {
         let edge = &self.arena.edges[edge];
         if edge.previous_dependant == TOLD { None } else { self.component_of(edge.target) }
-    }
-
-    /// Puts back the edge that the component hangs by, to be explored first when it resumes.
-    fn keep_first(&mut self, component: u32, edge: u32, rest: u32) {
-        // Appended to a ring that is entered at its last edge: before the first and after the last.
-        let last = self.arena.push_edge(rest, edge);
-        self.arena.nodes[component].unexplored = if rest == NONE { last } else { rest };
     }
 
     fn hang(&mut self, component: u32, target: u32) {
@@ -132,6 +133,7 @@ impl<P: Copy> WaitingForest<P> {
     }
 
     /// The component of a node; none if it is Ready or gone.
+    #[inline]
     fn component_of(&mut self, node: NodeId) -> Option<u32> {
         if !self.arena.is_alive(node) {
             return None;
