@@ -99,12 +99,10 @@ pub(super) enum Chore {
 }
 
 impl Harness {
-    pub(super) fn new(slice: usize) -> Self {
+    pub(super) fn new() -> Self {
         let pool = SymbolStringPool::new();
-        let mut state = SessionState::new(true);
-        state.agenda.slice_steps = slice;
         let mut harness = Self {
-            state,
+            state: SessionState::new(true),
             world: World::default(),
             names: (0..NAMES).map(|name| pool.intern(&format!("s{name}"))).collect(),
             pool,

@@ -37,14 +37,11 @@ use std::fmt;
 
 use proptest::prelude::*;
 
-use super::settle::SLICE_STEPS;
 use driver::Harness;
 use end::{End, end};
 use operation::{Operation, Theme, operation};
 
 struct History {
-    /// How many steps the state takes in one slice.
-    slice: usize,
     operations: Vec<Operation>,
     end: End,
 }
@@ -52,7 +49,6 @@ struct History {
 /// One operation a line.
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "    in slices of {}", self.slice)?;
         self.operations.iter().try_for_each(|operation| writeln!(f, "    {operation:?}"))?;
         write!(f, "    {:?}", self.end)
     }
@@ -68,14 +64,13 @@ fn histories() -> impl Strategy<Value = History> {
         operations(Theme::Trackers),
         operations(Theme::Waits),
     ];
-    let slice = prop_oneof![Just(1usize), Just(3), Just(SLICE_STEPS)];
-    (slice, operations, end()).prop_map(|(slice, operations, end)| History { slice, operations, end })
+    (operations, end()).prop_map(|(operations, end)| History { operations, end })
 }
 
 #[test]
 fn random_histories_agree_with_a_naive_model() {
-    seeds::try_histories(300, &histories(), |History { slice, operations, end }| {
-        let mut harness = Harness::new(slice);
+    seeds::try_histories(300, &histories(), |History { operations, end }| {
+        let mut harness = Harness::new();
         for operation in &operations {
             harness.run(operation);
         }

@@ -103,7 +103,11 @@ impl World {
     pub(super) fn leads(&self, from: &[Node], to: &[Node], told: usize) -> bool {
         let counts = |wait: usize| wait == told || self.stays(wait);
         let is_emitted = |node: &Node| match node {
-            Node::Definition(number, _) => self.definitions[number].standing == Standing::Emitted,
+            // What was Ready may be gone.
+            Node::Definition(number, _) => self
+                .definitions
+                .get(number)
+                .is_some_and(|definition| definition.standing == Standing::Emitted),
             _ => false,
         };
         let depends = from.iter().any(is_emitted);
