@@ -103,10 +103,16 @@ impl Entry {
         if !waiting.counts() {
             return;
         }
-        if begins {
-            self.dispatcher.begins_to_wait(waiting);
-        } else if self.task.leaves_queue() {
-            self.dispatcher.waits_no_more(waiting);
+        let counts = || match begins {
+            true => self.dispatcher.begins_to_wait(waiting),
+            false if self.task.leaves_queue() => self.dispatcher.waits_no_more(waiting),
+            false => {}
+        };
+        if let Err(message) = crate::panics::guard(counts) {
+            tracing::error!(
+                message = &*message,
+                "a dispatcher panicked while it counted what waits for its turn"
+            );
         }
     }
 }

@@ -411,6 +411,9 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
 
     /// A task of this dispatcher begins to wait for its turn in a [`SerialQueue`]. When that comes, a task that
     /// [is a turn](Task::is_turn) is dispatched for it. For dispatchers with limits; not told of what counts for nothing.
+    ///
+    /// A dispatcher that hands tasks on to another one forwards this and [`waits_no_more`](Self::waits_no_more): what the other has
+    /// counted in would never be counted out.
     fn begins_to_wait(&self, _task: Waiting) {}
 
     /// It waits no more, because it begins or goes. Or a task that was dispatched here has nothing left to do, since another one

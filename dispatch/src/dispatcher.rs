@@ -20,8 +20,8 @@ use crate::sleep::SLOTS_MAX;
 /// Dropping it shuts it down; dropped by one of its own tasks, it closes without waiting.
 ///
 /// # Concurrency
-/// Tasks start in order of [`TaskPriority`](uruk_core::TaskPriority), and within one priority about in the order of dispatch. Tasks
-/// that a task dispatches with the highest priority stay with its worker until another one steals them.
+/// Tasks start in order of [`TaskPriority`](uruk_core::TaskPriority), and within one priority about in the order of dispatch, but
+/// for demanded turns that one task of a [`SerialQueue`](uruk_core::SerialQueue) hands over to the next: they go first. Tasks that a task dispatches with the highest priority stay with its worker until another one steals them.
 ///
 /// # Examples
 /// ```

@@ -365,10 +365,10 @@ impl Limits {
         if bytes == 0 {
             return false;
         }
-        self.lower(&[(&self.memory_bytes, bytes)]);
+        // Of several that end at once one has gone below the limit, and knows it by what its own change has found.
+        let before = self.lower(&[(&self.memory_bytes, bytes)]);
         let max = self.bounds.memory_bytes_max;
-        let after = self.memory_bytes.get();
-        after < max && after.saturating_add(bytes) >= max
+        before >= max && before.saturating_sub(bytes) < max
     }
 
     fn waiting_levels(&self, in_serial_queue: bool) -> &[Level; BACKGROUND] {

@@ -299,10 +299,10 @@ impl Pool {
         let priority = task.priority();
         self.limits.queue(&task);
         self.counters.of(slot.map(Local::slot)).count(|stripe| &stripe.queued[priority as usize]);
-        let is_turn = is_turn(&task);
+        let goes_first = goes_first(&task);
         let task = Queued::new(task, now);
         match slot {
-            _ if is_turn => self.queues.hand_over(task),
+            _ if goes_first => self.queues.hand_over(task),
             Some(slot) if priority == TaskPriority::Demanded => slot.push(task),
             _ => self.queues.inject(priority, task),
         }
@@ -435,7 +435,7 @@ impl Drop for Blocked<'_> {
 
 /// Whether a task goes before all others: it is a turn that was handed over, and demanded. What is queued in the background goes by its
 /// priority alone.
-pub(crate) fn is_turn(task: &Task) -> bool {
+pub(crate) fn goes_first(task: &Task) -> bool {
     task.is_handed_over() && task.priority() == TaskPriority::Demanded
 }
 

@@ -77,8 +77,8 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// Dropping it shuts it down; dropped by one of its own tasks, it closes without waiting.
 ///
 /// # Concurrency
-/// Tasks start in order of [`TaskPriority`](uruk_core::TaskPriority), and within one priority in the order of dispatch. Lookups
-/// block the thread that makes them, as everywhere: jobs of the host that rayon has put beneath one on the same stack wait
+/// Tasks start in order of [`TaskPriority`](uruk_core::TaskPriority), and within one priority in the order of dispatch, but for
+/// demanded turns of serial queues, which go first. Lookups block the thread that makes them, as everywhere: jobs of the host that rayon has put beneath one on the same stack wait
 /// with it. A job of the host that waits by other means (a channel, a mutex, `block_on`) for something that tasks bring about
 /// should say so with `session.blocking(..)`; if it does not, tasks start some milliseconds later.
 ///

@@ -22,7 +22,7 @@ use uruk_core::{Task, TaskPriority};
 use crate::current::Worker;
 use crate::limits::Charge;
 use crate::metrics::{Queued, Tally};
-use crate::pool::{Pool, Vacated, is_turn};
+use crate::pool::{Pool, Vacated, goes_first};
 use crate::queues::{Local, Origin};
 
 /// Runs tasks until the pool has closed and nothing is queued, or until this thread is one too many.
@@ -145,7 +145,7 @@ fn run_task(pool: &Pool, worker: &Worker, queued: Queued) -> bool {
     worker.ran_demanded.set(charge.priority == TaskPriority::Demanded);
     let tally = pool.counters.of(worker.slot_number());
     tally.count(|stripe| &stripe.started[priority]);
-    if is_turn(&task) {
+    if goes_first(&task) {
         tally.count(|stripe| &stripe.turns);
     }
     if let Some(waited_us) = waited_us {
@@ -166,13 +166,12 @@ fn run_task(pool: &Pool, worker: &Worker, queued: Queued) -> bool {
 
 /// Runs a task inside its span, and tells of its panic; says whether there was one.
 pub(crate) fn run_traced(task: Task) -> bool {
-    // Mostly nobody listens.
-    let label = tracing::enabled!(tracing::Level::ERROR).then(|| task.keep_label());
-    let mut task = Some(task);
     // Lent, not moved: a task is large, and each closure on the way would move it again.
+    let (mut task, mut label) = (Some(task), None);
     let traced = || {
         let Some(task) = task.take() else { return };
-        // Subscribers are code of the embedder as well.
+        // Subscribers are code of the embedder as well. Mostly nobody listens.
+        label = tracing::enabled!(tracing::Level::ERROR).then(|| task.keep_label());
         let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
         span.in_scope(|| task.run());
     };

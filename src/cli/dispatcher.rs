@@ -6,7 +6,7 @@
 //! compiled on the thread that asks.
 
 use uruk::core::sync::{Arc, Latch, Mutex};
-use uruk::core::{InPlaceTaskDispatcher, Task, TaskDispatcher, WaitError};
+use uruk::core::{InPlaceTaskDispatcher, Task, TaskDispatcher, WaitError, Waiting};
 use uruk::dispatch::{BuildError, WorkStealingTaskDispatcher};
 
 /// A work-stealing pool that can be given up for in-place dispatch.
@@ -64,6 +64,18 @@ impl TaskDispatcher for RetiringDispatcher {
         match self.pool() {
             Some(pool) => pool.blocking(block),
             None => self.in_place.blocking(block),
+        }
+    }
+
+    fn begins_to_wait(&self, task: Waiting) {
+        if let Some(pool) = self.pool() {
+            pool.begins_to_wait(task);
+        }
+    }
+
+    fn waits_no_more(&self, task: Waiting) {
+        if let Some(pool) = self.pool() {
+            pool.waits_no_more(task);
         }
     }
 

@@ -31,10 +31,14 @@ impl Level {
         }
     }
 
-    /// Says whether the count is watched, and has fallen.
-    pub(super) fn subtract(&self, count: usize) -> bool {
+    /// Gives the count before, and says whether it is watched and has fallen.
+    pub(super) fn subtract(&self, count: usize) -> (usize, bool) {
+        if count == 0 {
+            return (self.get(), false);
+        }
         // Relaxed: as above.
-        count > 0 && self.0.fetch_sub(count * ONE, Ordering::Relaxed) & WATCHED != 0
+        let before = self.0.fetch_sub(count * ONE, Ordering::Relaxed);
+        (usize::try_from(before.cast_signed() >> 1).unwrap_or(0), before & WATCHED != 0)
     }
 
     pub(super) fn watch(&self) {

@@ -74,13 +74,18 @@ impl Limits {
         self.call_producers(&[]);
     }
 
-    /// Lowers counts that a producer may watch.
-    pub(super) fn lower(&self, changes: &[(&Level, usize)]) {
+    /// Lowers counts that a producer may watch. Gives what the last of them was before.
+    pub(super) fn lower(&self, changes: &[(&Level, usize)]) -> usize {
         // All of them, before anybody is called.
-        let watched = changes.iter().fold(false, |watched, (level, count)| level.subtract(*count) || watched);
+        let (mut before, mut watched) = (0, false);
+        for (level, count) in changes {
+            let (was, is_watched) = level.subtract(*count);
+            (before, watched) = (was, watched || is_watched);
+        }
         if watched {
             self.call_producers(changes);
         }
+        before
     }
 
     /// Wakes everybody who waits for room: each looks for itself, and watches again.

@@ -30,7 +30,7 @@ use uruk_core::{Task, TaskPriority};
 
 use crate::limits::{Charge, Limits};
 use crate::metrics::PerPriority;
-use crate::pool::is_turn;
+use crate::pool::goes_first;
 use crate::queues::TURNS_IN_A_ROW_MAX;
 
 use super::RayonMetrics;
@@ -124,7 +124,7 @@ impl Board {
         for task in tasks {
             self.limits.queue(&task);
             let queue =
-                if is_turn(&task) { &mut self.turns } else { &mut self.queues[task.priority() as usize] };
+                if goes_first(&task) { &mut self.turns } else { &mut self.queues[task.priority() as usize] };
             queue.push_back(task);
         }
         self.orders()
