@@ -382,9 +382,9 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let Some(number) = self.number.take() else { return };
         let Some(entry) = self.queue.0.state.lock().begin(number) else { return };
-        entry.counts(false);
         let queue = self.queue.clone();
         let goes = Task::new(self.label.clone(), self.priority, move || {
+            entry.counts(false);
             let handed_over = match weakened("serial_queue::dropped_ticket_hands_nothing_over") {
                 true => HandedOver::default(),
                 false => queue.hand_over(),

@@ -417,7 +417,7 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     fn begins_to_wait(&self, _task: Waiting) {}
 
     /// It waits no more, because it begins or goes. Or a task that was dispatched here has nothing left to do, since another one
-    /// has taken its work; it counts no more, although it is still queued.
+    /// has taken its work; it counts no more, although it is still queued. Called on any thread that runs tasks.
     fn waits_no_more(&self, _task: Waiting) {}
 
     /// Stops taking tasks; returns when no task is queued or running any more (called from one of its

@@ -80,7 +80,7 @@ impl<P: Payload> SessionState<P> {
             steps += asked.len();
             if !asked.is_empty() {
                 // Its turn to be lowered may have come before that of what it was raised for.
-                self.urgency.take_back(claim);
+                steps += self.urgency.take_back(claim);
             }
             for &query in asked {
                 let Some(query) = self.queries.get_mut(query).filter(|query| query.is_live()) else {

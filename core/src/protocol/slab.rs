@@ -7,7 +7,8 @@
 //!
 //! **Invariant:** an id is never valid again once its entity was removed. A place that is reused gets the next
 //! generation; one whose chunk was given back and made again starts from a generation that is larger than
-//! any of the chunks that are gone ever had.
+//! any of the chunks that are gone ever had. A place that has had all generations is worn: it stays free, and the memory of
+//! its chunk stays.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -74,6 +75,12 @@ fn place_of(index: u32) -> (usize, usize) {
     ((index >> OFFSET_BITS) as usize, index as usize % CHUNK)
 }
 
+impl Room {
+    fn is_worn(&self) -> bool {
+        self.generation == u32::MAX
+    }
+}
+
 impl<I: Id, T, A> Slab<I, T, A> {
     pub(crate) const fn new() -> Self {
         Self {
@@ -91,7 +98,7 @@ impl<I: Id, T, A> Slab<I, T, A> {
     pub(crate) fn insert(&mut self, value: T) -> I {
         let number = self.chunk_with_room();
         let (slots, room) = (&mut self.chunks[number], &mut self.rooms[number]);
-        if room.live == 0 && !slots.is_empty() {
+        if room.live == 0 && !slots.is_empty() && !room.is_worn() {
             self.spare -= 1;
         }
         room.live += 1;
@@ -136,17 +143,20 @@ impl<I: Id, T, A> Slab<I, T, A> {
             return None;
         }
         let room = &mut self.rooms[number];
-        slot.generation = slot.generation.wrapping_add(1);
-        room.generation = room.generation.max(slot.generation);
-        let taken = replace(&mut slot.content, Content::Free { next: room.free });
-        room.free = offset as u32;
         room.live -= 1;
         self.live -= 1;
+        let Some(generation) = slot.generation.checked_add(1) else {
+            return Some(replace(&mut slot.content, Content::Free { next: NONE }));
+        };
+        slot.generation = generation;
+        room.generation = room.generation.max(generation);
+        let taken = replace(&mut slot.content, Content::Free { next: room.free });
+        room.free = offset as u32;
         if !room.is_listed {
             room.is_listed = true;
             self.open.push(number as u32);
         }
-        if room.live == 0 {
+        if room.live == 0 && !room.is_worn() {
             self.release(number);
         }
         Some(taken)
@@ -159,7 +169,7 @@ impl<I: Id, T, A> Slab<I, T, A> {
             if self.chunks[number].capacity() == 0 {
                 self.open.pop();
                 self.released.push(number as u32);
-            } else if self.rooms[number].live as usize == CHUNK {
+            } else if self.rooms[number].free == NONE && self.chunks[number].len() == CHUNK {
                 self.open.pop();
                 self.rooms[number].is_listed = false;
             } else {
@@ -316,6 +326,23 @@ mod tests {
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get(second), Some(&"second"));
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn a_place_that_has_had_all_generations_is_used_no_more() {
+        let mut slab: Slab<RowId, usize> = Slab::new();
+        slab.fresh_generation = u32::MAX - 1;
+        let mut gone = Vec::new();
+        for round in 0..6 {
+            let ids: Vec<_> = (0..2 * CHUNK).map(|value| slab.insert(value + round)).collect();
+            assert!(ids.iter().all(|id| !gone.contains(id)), "an id is given once");
+            for (value, &id) in ids.iter().enumerate() {
+                assert_eq!(slab.remove(id), Some(value + round));
+            }
+            assert!(gone.iter().chain(&ids).all(|&id| slab.get(id).is_none()));
+            gone.extend(ids);
+        }
+        assert_eq!(slab.len(), 0);
     }
 
     #[test]

@@ -93,9 +93,11 @@ impl Urgency {
         self.is_tracked && !(self.raising.is_empty() && self.doubted.is_empty())
     }
 
-    /// Forgets what a claim has passed on to queries that has not come there: it is less urgent now.
-    pub(super) fn take_back(&mut self, claim: ClaimId) {
+    /// Forgets what a claim has passed on to queries that has not come there: it is less urgent now. Gives the steps it took.
+    pub(super) fn take_back(&mut self, claim: ClaimId) -> usize {
+        let steps = self.raising.len();
         self.raising.retain(|(needed, _)| !matches!(needed, Needed::Query(_, of) if *of == claim));
+        steps
     }
 
     fn note(&mut self, priority: TaskPriority) {

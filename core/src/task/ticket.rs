@@ -146,7 +146,10 @@ impl Ticketed {
             if void & bit(priority) != 0 {
                 let (memory_bytes, in_serial_queue) =
                     (self.hints.memory_bytes(), self.serial_queue.is_some());
-                dispatcher.waits_no_more(Waiting { priority, memory_bytes, in_serial_queue });
+                let void = Waiting { priority, memory_bytes, in_serial_queue };
+                if let Err(message) = crate::panics::guard(|| dispatcher.waits_no_more(void)) {
+                    tracing::error!(message = &*message, "a dispatcher panicked over a ticket that is void");
+                }
             }
         }
     }

@@ -7,7 +7,10 @@ use protocol_tests::halt::Halt;
 use protocol_tests::kept::{Drops, Log, kept, task, urgent};
 use protocol_tests::*;
 use uruk_core::sync::Latch;
-use uruk_core::{LookupError, SerialQueue, Shutdown, TaskDispatcher, TaskPriority, absolute_symbols};
+use uruk_core::{
+    InPlaceTaskDispatcher, LookupError, SerialQueue, Shutdown, Task, TaskDispatcher, TaskPriority, Waiting,
+    absolute_symbols,
+};
 
 #[test]
 fn a_task_that_panics_hands_over() {
@@ -203,4 +206,44 @@ fn a_task_that_closes_its_session_leaves_its_turn_to_those_who_wait_for_it() {
             assert_eq!(log.taken(), ["next", "closed"]);
         });
     }
+}
+
+/// Runs tasks in place, and panics whenever it is told that one waits no more.
+#[derive(Debug, Default)]
+struct Miscounts(InPlaceTaskDispatcher);
+
+impl TaskDispatcher for Miscounts {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        self.0.dispatch(task)
+    }
+
+    fn run_ready(&self) {
+        self.0.run_ready();
+    }
+
+    fn waits_no_more(&self, _: Waiting) {
+        panic!("on purpose");
+    }
+
+    fn shutdown(&self) {
+        self.0.shutdown();
+    }
+}
+
+#[test]
+fn a_dispatcher_that_panics_while_it_counts_stops_no_queue() {
+    within_reason(|| {
+        let dispatcher: Arc<dyn TaskDispatcher> = Arc::new(Miscounts::default());
+        let (queue, ran) = (SerialQueue::new(), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..3 {
+            let ran = ran.clone();
+            let run = move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+            };
+            queue.dispatch(&dispatcher, Task::new("test", TaskPriority::Idle, run)).unwrap();
+        }
+        dispatcher.run_ready();
+        assert_eq!((ran.load(Ordering::Relaxed), queue.waiting()), (3, 0));
+        dispatcher.shutdown();
+    });
 }
