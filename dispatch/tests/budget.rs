@@ -49,6 +49,15 @@ impl Scene {
         *self.now.lock() += Duration::from_millis(ms);
     }
 
+    /// Lets time pass until the latch is open. How much that takes nobody can say: a thread that is interrupted before its task
+    /// ends, or blocks, is at work meanwhile.
+    fn passes_until(&self, latch: &Latch) {
+        while !latch.is_open() {
+            self.passes(1000);
+            thread::yield_now();
+        }
+    }
+
     /// Runs some tasks to their end, so that whatever could start before it has, and workers have slept and woken.
     fn goes_on(&self) {
         for priority in [Demanded, Lazy, Demanded] {
@@ -71,8 +80,7 @@ fn background_work_waits_until_its_share_is_there_and_nothing_else_does() {
         scene.takes(Lazy, 100).wait();
         scene.goes_on();
         assert!(!next.is_open());
-        scene.passes(1000);
-        next.wait();
+        scene.passes_until(&next);
         scene.pool.shutdown();
     }
 }
@@ -115,8 +123,7 @@ fn a_blocked_task_costs_nothing_and_what_it_waits_for_starts_in_time() {
         }
     });
     begun.wait();
-    scene.passes(10_000);
-    over.wait();
+    scene.passes_until(&over);
     scene.pool.shutdown();
     assert_eq!(scene.pool.metrics().finished, 2);
 }
