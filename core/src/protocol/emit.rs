@@ -165,7 +165,8 @@ impl<P: Payload> SessionState<P> {
         for &row in &rows {
             match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
                 // The usual symbol: no other has asked for it yet.
-                Some((Some(of), Some(Waiting { node: None, .. }))) if of == claim => {
+                Some((Some(of), Some(&Waiting { node: None, queries }))) if of == claim => {
+                    self.look_ahead_in_query(queries);
                     self.make_ready(row, effects)
                 }
                 Some((Some(of), _)) if of == claim => self.emit_group(&[row], &[], priority, effects),
