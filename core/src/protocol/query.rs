@@ -193,8 +193,18 @@ impl<P: Payload> SessionState<P> {
             lodged.outstanding -= 1;
             let has_all = lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol");
             if has_all && !lodged.ended {
+                // The usual row has one query.
+                if cursor.is_none() && satisfied.is_empty() {
+                    if let Some(query) = self.queries.id_at(here.query) {
+                        self.complete(query, effects);
+                    }
+                    return;
+                }
                 satisfied.push(here.query);
             }
+        }
+        if satisfied.is_empty() {
+            return;
         }
         for index in satisfied {
             if let Some(query) = self.queries.id_at(index) {

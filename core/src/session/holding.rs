@@ -9,11 +9,9 @@
 
 use std::cell::RefCell;
 
-use crate::TaskPriority;
 use crate::protocol::ids::{ClaimId, QueryId, WaitId};
 use crate::protocol::urgency::Asker;
 use crate::protocol::waits_for::Holdings;
-use crate::responsibility::Duty;
 use crate::serial_queue::SerialQueueId;
 use crate::sync::thread_local;
 
@@ -163,11 +161,14 @@ pub fn thread_is_engaged() -> bool {
 /// A frame of the embedder's code on this thread, until it is dropped.
 pub(super) struct OnStack(());
 
-/// Notes that a frame begins.
-pub(super) fn enter() -> OnStack {
+/// Notes that a frame begins, and which unit it materializes, if any, which was that urgent when it began.
+pub(super) fn enter(materializes: Option<(SessionTag, Asker)>) -> OnStack {
     with(|thread| {
         thread.frames_begun += 1;
         thread.frames.push(thread.frames_begun);
+        if let Some((session, asker)) = materializes {
+            thread.units.push((thread.frames_begun, session, asker));
+        }
     });
     OnStack(())
 }
@@ -179,11 +180,6 @@ impl Drop for OnStack {
             thread.units.pop_if(|(unit, ..)| Some(*unit) == frame);
         });
     }
-}
-
-/// Notes that the innermost frame materializes a unit, which was that urgent when it began.
-pub(super) fn materializes(duty: &Duty, priority: TaskPriority) {
-    answers(duty.session().tag(), Asker { claim: duty.claim, priority });
 }
 
 /// Notes that the innermost frame goes on with what `asker` has asked for.
