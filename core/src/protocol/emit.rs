@@ -192,9 +192,10 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         row.advance(RowState::Ready { address });
+        let flags = row.flags;
         self.publish(id);
         if !weakened("lodge::ready_tells_nobody") {
-            self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+            self.tell_lodged(waiting.queries, RequiredState::Ready, address, flags, effects);
         }
         self.observe_ready(id, effects);
     }

@@ -279,7 +279,8 @@ impl<P: Payload> SessionState<P> {
         let next = lodging.entry as usize + AHEAD_OF_QUERY;
         let Some(entries) = lodged.entries.get(next..) else { return };
         let entries = entries.iter().take(AHEAD_OF_QUERY).filter(|entry| entry.waits());
-        let seen = entries.map(|entry| self.records.look_at(&entry.name));
+        // The name's count too: whoever names the symbol in its answer changes it.
+        let seen = entries.map(|entry| self.records.look_at(&entry.name).wrapping_add(entry.name.handles()));
         std::hint::black_box(seen.fold(0, usize::wrapping_add));
     }
 
@@ -320,6 +321,7 @@ impl<P: Payload> SessionState<P> {
         self.agenda.steps += steps;
     }
 
+    #[inline]
     fn finish_hold(&mut self, effects: &mut Effects<P>) {
         // Hardly any transaction leaves something.
         if let Some(memory) = self.forest.take_discarded() {

@@ -10,8 +10,8 @@ use crate::protocol::urgency::Asker;
 use crate::responsibility::{Duty, DutyBox, MaterializationResponsibility, Step};
 use crate::sync::{Arc, thread_local};
 
-use super::{ExecutionSession, SessionTag};
 use super::drain::{Excuse, Outstanding, Wait};
+use super::{ExecutionSession, SessionTag};
 
 /// One call of the embedder's code on this thread.
 struct Frame {
@@ -89,35 +89,37 @@ fn run_in_frame<R>(
     let mut on_behalf_of = Some(on_behalf_of);
     // While the thread is torn down there is no place for a frame; its panics then fail duties without a message.
     let pushed = THIS_THREAD.try_with(|thread| {
-        let frame = on_behalf_of.take().map(|on_behalf_of| Frame { on_behalf_of, began_unwinding, excuse: Excuse::None });
+        let frame = on_behalf_of.take().map(|on_behalf_of| Frame {
+            on_behalf_of,
+            began_unwinding,
+            excuse: Excuse::None,
+        });
         thread.borrow_mut().frames.extend(frame);
     });
     let on_stack = super::holding::enter(unit);
     let result = crate::panics::guard(code);
     drop(on_stack);
-    let mut dropped = Vec::new();
+    let mut dropped = None;
     if pushed.is_ok() {
         let _ = THIS_THREAD.try_with(|thread| {
             let mut thread = thread.borrow_mut();
             on_behalf_of = thread.frames.pop().map(|frame| frame.on_behalf_of);
             if !thread.dropped.is_empty() {
                 let beneath = thread.frames.len();
-                dropped = thread.dropped.extract_if(.., |(of, _)| *of == beneath).collect();
+                dropped = Some(thread.dropped.extract_if(.., |(of, _)| *of == beneath).collect::<Vec<_>>());
             }
         });
     }
-    let failed = dropped.len();
-    if failed > 0 {
-        fail_all(dropped, &result, began_unwinding);
-    }
+    let failed = dropped.map_or(0, |dropped| fail_all(dropped, &result, began_unwinding));
     (result, failed, on_behalf_of)
 }
 
-/// Fails what was dropped inside a frame while it unwound.
+/// Fails what was dropped inside a frame while it unwound; says how much that was.
 #[cold]
-fn fail_all<R>(dropped: Vec<(usize, DutyBox)>, result: &Result<R, Arc<str>>, began_unwinding: bool) {
+fn fail_all<R>(dropped: Vec<(usize, DutyBox)>, result: &Result<R, Arc<str>>, began_unwinding: bool) -> usize {
+    let failed = dropped.len();
     // The task is still counted, and in no frame: what this brings about runs after it.
-    let _held_back = crate::in_place::hold_back_all();
+    let _held_back = (failed > 0).then(crate::in_place::hold_back_all);
     for (_, mut duty) in dropped {
         duty.fail(match result {
             Err(message) => FailureCause::Panicked(message.clone()),
@@ -126,6 +128,7 @@ fn fail_all<R>(dropped: Vec<(usize, DutyBox)>, result: &Result<R, Arc<str>>, beg
             Ok(_) => FailureCause::Panicked("a panic that the unit caught itself".into()),
         });
     }
+    failed
 }
 
 /// Keeps a handle of `session` at hand while this thread runs many of its tasks one after another: each takes it for its
@@ -199,9 +202,9 @@ pub(super) fn fail_dropped() {
     for (began_unwinding, mut duty) in dropped.into_iter().flatten() {
         duty.fail(match began_unwinding {
             true => FailureCause::Abandoned,
-            false => {
-                FailureCause::Panicked("a panic whose message was not known when its thread had to wait".into())
-            }
+            false => FailureCause::Panicked(
+                "a panic whose message was not known when its thread had to wait".into(),
+            ),
         });
     }
 }

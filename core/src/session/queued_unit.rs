@@ -1,15 +1,13 @@
 //! Queued units: handed to the dispatcher, not begun.
 
 use crate::protocol::claim::Begin;
-use crate::protocol::pending::PendingUnit;
+use crate::protocol::pending::{Extras, PendingUnit};
 use crate::protocol::urgency::Asker;
 use crate::responsibility::{Duty, DutyBox};
 use crate::sync::{Arc, weakened};
 use crate::task::Work;
 use crate::task::ticket::Ticketed;
-use crate::{
-    FailureCause, JitDylib, SessionError, SymbolName, Task, TaskDispatcher, TaskLabel, TaskPriority, leaf,
-};
+use crate::{FailureCause, JitDylib, SessionError, Task, TaskDispatcher, TaskLabel, TaskPriority, leaf};
 
 use super::drain::Outstanding;
 use super::hand_on::run_soon;
@@ -73,8 +71,8 @@ const HAS_BEGUN: &str = "what has begun is not handed on any more";
 /// A unit that begins: apart from the duty for its symbols.
 struct Begun {
     unit: Unit,
-    /// What the unit is to `discard`.
-    discarded: Vec<SymbolName>,
+    /// What the unit is to `discard` is among them.
+    extras: Option<Box<Extras>>,
     duty: DutyBox,
     priority: TaskPriority,
     is_leaf: bool,
@@ -142,13 +140,13 @@ impl QueuedUnit {
     /// Takes a claimed unit apart. Its memory becomes that of the duty, which keeps `session`.
     #[inline]
     fn begin(mut self: Box<Self>, session: ExecutionSession) -> Begun {
-        let PendingUnit { unit, claim, dylib, dylib_name, name, symbols, extras, priority, hints, .. } =
-            self.take_pending();
-        let (initializer, discarded) =
-            extras.map(|extras| (extras.initializer, extras.discarded)).unwrap_or_default();
+        let PendingUnit {
+            unit, claim, dylib, dylib_name, name, symbols, mut extras, priority, hints, ..
+        } = self.take_pending();
+        let initializer = extras.as_mut().and_then(|extras| extras.initializer.take());
         let dylib = JitDylib::new(session, dylib, dylib_name);
         self.0 = Stage::Begun(Duty::new(dylib, claim, name, symbols, initializer));
-        Begun { unit, discarded, duty: DutyBox::in_place_of(self), priority, is_leaf: hints.is_leaf() }
+        Begun { unit, extras, duty: DutyBox::in_place_of(self), priority, is_leaf: hints.is_leaf() }
     }
 }
 
@@ -238,7 +236,7 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
         }
     };
     let handle = frame::take_spare(session);
-    let Begun { unit, discarded, duty, priority, is_leaf } = begun.begin(handle);
+    let Begun { unit, extras, duty, priority, is_leaf } = begun.begin(handle);
     let asker = Asker { claim: duty.claim, priority };
     // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
     let run = move || {
@@ -247,7 +245,9 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
         let leaf = is_leaf.then(|| duty.unit_name.clone().into());
         leaf::run_if(leaf, || {
             let (mut unit, responsibility) = (unit, frame::attach(duty));
-            discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
+            if let Some(extras) = extras {
+                extras.discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
+            }
             unit.materialize(responsibility);
         });
     };
