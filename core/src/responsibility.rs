@@ -38,7 +38,7 @@ use crate::{
     ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
 };
 
-pub(crate) use duty::Duty;
+pub(crate) use duty::{Duty, DutyBox};
 
 /// The duty to give each symbol of a claimed unit an address.
 ///
@@ -51,7 +51,7 @@ pub(crate) use duty::Duty;
 /// Source: ORC `MaterializationResponsibility`, its first half.
 #[derive(Debug)]
 pub struct MaterializationResponsibility {
-    duty: Duty,
+    duty: DutyBox,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -60,7 +60,7 @@ pub struct MaterializationResponsibility {
 /// Source: ORC `MaterializationResponsibility`, its second half.
 #[derive(Debug)]
 pub struct ResolvedResponsibility {
-    duty: Duty,
+    duty: DutyBox,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -201,7 +201,7 @@ impl ResolvedResponsibility {
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
     #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
-        let Duty { ref dylib, claim, unit_name: ref unit, symbols: ref covered, .. } = self.duty;
+        let Duty { ref dylib, claim, unit_name: ref unit, symbols: ref covered, .. } = *self.duty;
         let session = dylib.session();
         let span = tracing::debug_span!("symbols.emit", unit = %unit, symbols = covered.len());
         let _entered = span.enter();
@@ -288,7 +288,7 @@ macro_rules! common_methods {
         }
 
         impl Step for $type {
-            fn from_duty(mut duty: Duty) -> Self {
+            fn from_duty(mut duty: DutyBox) -> Self {
                 duty.hold();
                 Self { duty, not_send: PhantomData }
             }
@@ -309,7 +309,7 @@ common_methods!(ResolvedResponsibility);
 /// deadlock.
 #[derive(Debug)]
 pub struct Detached<T: Step> {
-    duty: Duty,
+    duty: DutyBox,
     step: PhantomData<fn() -> T>,
 }
 
@@ -328,7 +328,7 @@ impl<T: Step> Detached<T> {
 /// Implemented by the two steps of a responsibility; not for other types.
 pub trait Step: sealed::Sealed {
     #[doc(hidden)]
-    fn from_duty(duty: Duty) -> Self;
+    fn from_duty(duty: DutyBox) -> Self;
     #[doc(hidden)]
     fn duty_mut(&mut self) -> &mut Duty;
 }

@@ -16,7 +16,7 @@ pub(crate) mod holding;
 mod lock_holds;
 mod metrics;
 mod overload;
-mod queued_unit;
+pub(crate) mod queued_unit;
 mod ready;
 pub(crate) mod removal;
 mod slices;

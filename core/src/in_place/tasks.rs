@@ -3,6 +3,8 @@
 //! A shutdown called from a task never waits for that task, nor for one that itself waits in a shutdown: two tasks of two
 //! threads that close the same dispatcher both return. One called from outside waits for all of them.
 
+use std::rc::Rc;
+
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Latch, Mutex, weakened};
 
@@ -88,8 +90,29 @@ impl Tasks {
         latch
     }
 
+    /// Counts `count` tasks in, unless the dispatcher is closed.
+    fn enter(&self, count: usize) -> bool {
+        // Relaxed: see `close`. Refused tasks are counted for a moment and count themselves out again.
+        let admitted = self.word.fetch_add(count * ONE_TASK, Ordering::Relaxed) & CLOSED == 0;
+        if !admitted {
+            self.leave(count);
+        }
+        admitted
+    }
+
+    /// So many tasks are over.
+    fn leave(&self, count: usize) {
+        // ordering[in-place-drained]: Release. Pairs with the Acquire in `open_drained`; what the task did comes
+        // before the end of the shutdown that waits for it.
+        if self.word.fetch_sub(count * ONE_TASK, Ordering::Release) & CLOSED != 0
+            && !weakened("in_place::last_task_tells_nobody")
+        {
+            self.open_drained(&mut self.waiting.lock());
+        }
+    }
+
     fn open_drained(&self, waiting: &mut Vec<Closer>) {
-        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Counted::drop`; whoever sees that the tasks
+        // ordering[in-place-drained]: Acquire. Pairs with the Release in `leave`; whoever sees that the tasks
         // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
         let acquire =
             if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
@@ -106,42 +129,41 @@ impl Tasks {
 }
 
 /// A task that has not ended.
-pub(super) struct Counted(Arc<Tasks>);
+pub(super) enum Counted {
+    Alone(Arc<Tasks>),
+    /// One of many that were dispatched at once, none of which leaves its thread.
+    OneOf(Rc<Arc<Tasks>>),
+}
 
 impl Counted {
     /// Counts a task in, unless the dispatcher is closed.
     pub(super) fn enter(tasks: &Arc<Tasks>) -> Option<Self> {
-        Self::enter_many(tasks, 1)?.next()
+        tasks.enter(1).then(|| Self::Alone(tasks.clone()))
     }
 
     /// Counts `count` tasks in at once, unless the dispatcher is closed.
     pub(super) fn enter_many(tasks: &Arc<Tasks>, count: usize) -> Option<impl Iterator<Item = Self>> {
-        // Relaxed: see `Tasks::close`. Refused tasks are counted for a moment and count themselves out again.
-        let before = tasks.word.fetch_add(count * ONE_TASK, Ordering::Relaxed);
-        let mut counted = std::iter::repeat_with(|| Self(tasks.clone())).take(count);
-        if before & CLOSED == 0 {
-            return Some(counted);
+        let shared = tasks.enter(count).then(|| Rc::new(tasks.clone()))?;
+        Some(std::iter::repeat_with(move || Self::OneOf(shared.clone())).take(count))
+    }
+
+    fn tasks(&self) -> &Arc<Tasks> {
+        match self {
+            Self::Alone(tasks) => tasks,
+            Self::OneOf(tasks) => tasks,
         }
-        counted.by_ref().for_each(drop);
-        None
     }
 }
 
 impl Counted {
     /// Which dispatcher counts it; to be compared only.
     pub(super) fn dispatcher(&self) -> *const Tasks {
-        Arc::as_ptr(&self.0)
+        Arc::as_ptr(self.tasks())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // ordering[in-place-drained]: Release. Pairs with the Acquire in `Tasks::open_drained`; what the task did comes
-        // before the end of the shutdown that waits for it.
-        if self.0.word.fetch_sub(ONE_TASK, Ordering::Release) & CLOSED != 0
-            && !weakened("in_place::last_task_tells_nobody")
-        {
-            self.0.open_drained(&mut self.0.waiting.lock());
-        }
+        self.tasks().leave(1);
     }
 }

@@ -68,17 +68,19 @@ impl<P: Payload> SessionState<P> {
         };
         let Some(unit) = self.units.remove(unit) else { return };
         let &PendingUnit { own_priority, ref symbols, .. } = unit.as_ref();
-        let rows = match symbols.len() {
-            1 => Rows::from_slice(&[row]),
-            _ => symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
+        let is_alone = symbols.len() == 1;
+        let rows = match is_alone {
+            true => Rows::from_buf_and_len([row, row], 1),
+            false => symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
         };
         let carried = rows.len();
         let priority = need.unwrap_or(own_priority);
         let (queued_in, begun, followers) = (None, None, None);
         let claim = Claim { dylib, tracker, rows, carried, queued_in, begun, priority, followers };
         let claim = self.claims.insert(claim);
-        for &named in &self.claims[claim].rows {
-            if named == row || !weakened("lookup::claims_one_symbol_of_the_unit") {
+        self.rows[row].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
+        if !is_alone && !weakened("lookup::claims_one_symbol_of_the_unit") {
+            for &named in self.claims[claim].rows.iter().filter(|&&named| named != row) {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }

@@ -165,7 +165,8 @@ impl<P: Payload> SessionState<P> {
         for &row in &rows {
             match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
                 // The usual symbol: no other has asked for it yet.
-                Some((Some(of), Some(Waiting { node: None, .. }))) if of == claim => {
+                Some((Some(of), Some(&Waiting { node: None, queries }))) if of == claim => {
+                    self.look_ahead_in_query(queries);
                     self.make_ready(row, effects)
                 }
                 Some((Some(of), _)) if of == claim => self.emit_group(&[row], &[], priority, effects),
@@ -191,9 +192,10 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         row.advance(RowState::Ready { address });
+        let flags = row.flags;
         self.publish(id);
         if !weakened("lodge::ready_tells_nobody") {
-            self.satisfy(id, waiting.queries, RequiredState::Ready, effects);
+            self.tell_lodged(waiting.queries, RequiredState::Ready, address, flags, effects);
         }
         self.observe_ready(id, effects);
     }

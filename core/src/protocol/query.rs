@@ -171,10 +171,20 @@ impl<P: Payload> SessionState<P> {
         reached: RequiredState,
         effects: &mut Effects<P>,
     ) {
-        if first.is_none() {
-            return;
+        if let Some((address, flags)) = address_and_flags(&self.rows[row]) {
+            self.tell_lodged(first, reached, address, flags, effects);
         }
-        let Some((address, flags)) = address_and_flags(&self.rows[row]) else { return };
+    }
+
+    /// The same, by whoever has the row's address and flags at hand.
+    pub(crate) fn tell_lodged(
+        &mut self,
+        first: Lodging,
+        reached: RequiredState,
+        address: ExecutorAddr,
+        flags: SymbolFlags,
+        effects: &mut Effects<P>,
+    ) {
         let mut cursor = first;
         let mut satisfied: SmallVec<[u32; 4]> = SmallVec::new();
         while !cursor.is_none() {
@@ -193,8 +203,18 @@ impl<P: Payload> SessionState<P> {
             lodged.outstanding -= 1;
             let has_all = lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol");
             if has_all && !lodged.ended {
+                // The usual row has one query.
+                if cursor.is_none() && satisfied.is_empty() {
+                    if let Some(query) = self.queries.id_at(here.query) {
+                        self.complete(query, effects);
+                    }
+                    return;
+                }
                 satisfied.push(here.query);
             }
+        }
+        if satisfied.is_empty() {
+            return;
         }
         for index in satisfied {
             if let Some(query) = self.queries.id_at(index) {

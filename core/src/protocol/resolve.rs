@@ -28,18 +28,20 @@ impl<P: Payload> SessionState<P> {
         let rows = &self.claims[claim].rows;
         let mut tally = Tally::default();
         // The usual unit has one symbol, which is no list.
-        let (one, many) = match rows[..] {
-            [row] => (self.resolution(row, claim, covered, addresses, &mut tally), None),
-            _ => {
-                let resolution = |&row: &RowId| self.resolution(row, claim, covered, addresses, &mut tally);
-                (None, Some(rows.iter().filter_map(resolution).collect::<Vec<_>>()))
+        if let [row] = rows[..] {
+            let resolved = self.resolution(row, claim, covered, addresses, &mut tally);
+            tally.check(unit, covered, addresses)?;
+            self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
+            if let Some(resolved) = resolved {
+                self.set_resolved(claim, resolved, effects);
             }
-        };
-        if !tally.is_as_promised(covered, addresses) {
-            validate(unit, covered, addresses)?;
+            return Ok(());
         }
+        let resolution = |&row: &RowId| self.resolution(row, claim, covered, addresses, &mut tally);
+        let resolved: Vec<_> = rows.iter().filter_map(resolution).collect();
+        tally.check(unit, covered, addresses)?;
         self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
-        for resolved in one.into_iter().chain(many.into_iter().flatten()) {
+        for resolved in resolved {
             self.set_resolved(claim, resolved, effects);
         }
         Ok(())
@@ -87,7 +89,7 @@ impl<P: Payload> SessionState<P> {
         row_state.advance(RowState::Resolved { claim, address, waiting });
         // Mostly nobody does, and who waits for more need not be looked at.
         if row_state.is_wanted_resolved || weakened("lodge::addresses_answer_everybody") {
-            self.satisfy(row, waiting.queries, RequiredState::Resolved, effects);
+            self.tell_lodged(waiting.queries, RequiredState::Resolved, address, flags, effects);
         }
     }
 }
@@ -103,9 +105,18 @@ struct Tally {
 }
 
 impl Tally {
-    /// Whether the addresses are certainly what was promised.
-    fn is_as_promised(&self, covered: &SymbolFlagsMap, addresses: &SymbolMap) -> bool {
-        !self.disagrees && self.rows == covered.len() && self.given == addresses.len()
+    /// Says what is wrong with the addresses if they are not what was promised.
+    #[inline]
+    fn check(
+        &self,
+        unit: &SymbolName,
+        covered: &SymbolFlagsMap,
+        addresses: &SymbolMap,
+    ) -> Result<(), ResolveError> {
+        match !self.disagrees && self.rows == covered.len() && self.given == addresses.len() {
+            true => Ok(()),
+            false => validate(unit, covered, addresses),
+        }
     }
 }
 

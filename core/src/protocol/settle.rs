@@ -57,6 +57,9 @@ pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle
 /// Of so many rows that become Ready the memory is asked for at once: what the processor's first cache holds easily.
 const AHEAD: usize = 32;
 
+/// Of so many symbols that were asked for together and become Ready one by one.
+const AHEAD_OF_QUERY: usize = 16;
+
 /// Fewer than this are not worth a look ahead.
 const AHEAD_MIN: usize = 4;
 
@@ -263,6 +266,24 @@ impl<P: Payload> SessionState<P> {
         std::hint::black_box(rows().map(waiting).fold(0, usize::wrapping_add));
     }
 
+    /// Does the same now and then for the symbols of a query that become Ready each by itself: what was asked for together is
+    /// mostly emitted in the order of the question. `lodging` is where one does now.
+    ///
+    /// Without this the place of a record costs a sixth of the time of a unit that does nothing.
+    #[inline]
+    pub(super) fn look_ahead_in_query(&self, lodging: Lodging) {
+        if lodging.is_none() || !(lodging.entry as usize).is_multiple_of(AHEAD_OF_QUERY) {
+            return;
+        }
+        let Phase::Lodged(lodged) = &self.queries.at(lodging.query).phase else { return };
+        let next = lodging.entry as usize + AHEAD_OF_QUERY;
+        let Some(entries) = lodged.entries.get(next..) else { return };
+        let entries = entries.iter().take(AHEAD_OF_QUERY).filter(|entry| entry.waits());
+        // The name's count too: whoever names the symbol in its answer changes it.
+        let seen = entries.map(|entry| self.records.look_at(&entry.name).wrapping_add(entry.name.handles()));
+        std::hint::black_box(seen.fold(0, usize::wrapping_add));
+    }
+
     /// Reads something of a query's entry.
     fn look_at_lodging(&self, lodging: Lodging) -> usize {
         if lodging.is_none() {
@@ -300,6 +321,7 @@ impl<P: Payload> SessionState<P> {
         self.agenda.steps += steps;
     }
 
+    #[inline]
     fn finish_hold(&mut self, effects: &mut Effects<P>) {
         // Hardly any transaction leaves something.
         if let Some(memory) = self.forest.take_discarded() {

@@ -95,6 +95,8 @@ impl<I: Id, T, A> Slab<I, T, A> {
         }
     }
 
+    /// Inlined, so that a value is made where it is to lie: a copy of one that was just written waits for the writes.
+    #[inline(always)]
     pub(crate) fn insert(&mut self, value: T) -> I {
         let number = self.chunk_with_room();
         let (slots, room) = (&mut self.chunks[number], &mut self.rooms[number]);

@@ -24,7 +24,7 @@
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Latch, Mutex, weakened};
 
-use super::ExecutionSession;
+use super::{ExecutionSession, frame};
 
 /// Counts the tasks of a session that have not ended, in one word:
 ///
@@ -182,7 +182,7 @@ impl ExecutionSession {
         // Relaxed: nothing is read on the strength of the count but the count itself. A task that counts
         // itself in while another closes comes from a task that is counted already.
         self.0.drain.word.fetch_add(ONE_TASK, Ordering::Relaxed);
-        Outstanding(self.clone())
+        Outstanding::of(self.clone())
     }
 
     /// Counts tasks in before they are made. Under the session lock, so that a close that begins after the transaction
@@ -210,7 +210,7 @@ impl Coming<'_> {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
-                Outstanding(self.session.clone())
+                Outstanding::of(self.session.clone())
             }
             None => self.session.outstanding(),
         }
@@ -226,21 +226,39 @@ impl Drop for Coming<'_> {
 }
 
 /// A task that has not ended.
-pub(super) struct Outstanding(ExecutionSession);
+pub(super) struct Outstanding(
+    /// Taken when it ends.
+    Option<ExecutionSession>,
+);
 
 impl Outstanding {
+    fn of(session: ExecutionSession) -> Self {
+        Self(Some(session))
+    }
+
+    #[inline]
     pub(super) fn session(&self) -> &ExecutionSession {
-        &self.0
+        self.0.as_ref().expect("a task has its session until it ends")
+    }
+
+    /// Counts the task out, and leaves its handle for the next one of this thread.
+    pub(super) fn end(mut self) {
+        if let Some(session) = self.0.take() {
+            session.0.drain.count_out(1);
+            frame::leave_spare(session);
+        }
     }
 
     /// The task begins to wait for its turn in a serial queue, or does so no more.
     pub(super) fn waits_for_turn(&self, waits: bool) {
-        self.0.0.drain.count_turn(waits);
+        self.session().0.drain.count_turn(waits);
     }
 }
 
 impl Drop for Outstanding {
     fn drop(&mut self) {
-        self.0.0.drain.count_out(1);
+        if let Some(session) = &self.0 {
+            session.0.drain.count_out(1);
+        }
     }
 }

@@ -6,11 +6,12 @@
 use std::cell::RefCell;
 
 use crate::FailureCause;
-use crate::responsibility::{Duty, MaterializationResponsibility, Step};
+use crate::protocol::urgency::Asker;
+use crate::responsibility::{Duty, DutyBox, MaterializationResponsibility, Step};
 use crate::sync::{Arc, thread_local};
 
-use super::ExecutionSession;
 use super::drain::{Excuse, Outstanding, Wait};
+use super::{ExecutionSession, SessionTag};
 
 /// One call of the embedder's code on this thread.
 struct Frame {
@@ -19,8 +20,6 @@ struct Frame {
     began_unwinding: bool,
     /// Why a close of the session need not wait for the frame's task at the moment.
     excuse: Excuse,
-    /// Duties that were dropped inside it while the thread was unwinding.
-    dropped: Vec<Duty>,
 }
 
 /// The session on whose behalf a frame runs.
@@ -40,22 +39,41 @@ impl OnBehalfOf {
     }
 }
 
+/// What a thread knows of the frames on its stack.
+#[derive(Default)]
+struct ThisThread {
+    frames: Vec<Frame>,
+    /// Duties that were dropped inside frames while the thread was unwinding, each with the number of frames beneath its own.
+    dropped: Vec<(usize, DutyBox)>,
+    /// A handle for the next task of the session whose tasks this thread may be about to run.
+    spare: Option<Spare>,
+}
+
+struct Spare {
+    of: SessionTag,
+    /// None while a task has it.
+    handle: Option<ExecutionSession>,
+}
+
 thread_local! {
-    static FRAMES: RefCell<Vec<Frame>> = RefCell::default();
+    static THIS_THREAD: RefCell<ThisThread> = RefCell::default();
 }
 
 /// Runs `code` of the embedder on behalf of `session`; a panic comes back as its message, after it has
 /// failed the symbols of every responsibility it dropped.
 pub(super) fn run<R>(session: &ExecutionSession, code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
-    run_in_frame(OnBehalfOf::Session(session.clone()), code).0
+    run_in_frame(OnBehalfOf::Session(session.clone()), None, code).0
 }
 
-/// The same for a whole task; also how many responsibilities have failed for the panic, and the task's count.
-pub(super) fn run_task<R>(
+/// The same for a task that materializes a unit; also how many responsibilities have failed for the panic, and the task's
+/// count.
+pub(super) fn run_unit<R>(
     outstanding: Outstanding,
+    unit: Asker,
     code: impl FnOnce() -> R,
 ) -> (Result<R, Arc<str>>, usize, Option<Outstanding>) {
-    let (result, failed, on_behalf_of) = run_in_frame(OnBehalfOf::Task(outstanding), code);
+    let unit = (outstanding.session().tag(), unit);
+    let (result, failed, on_behalf_of) = run_in_frame(OnBehalfOf::Task(outstanding), Some(unit), code);
     match on_behalf_of {
         Some(OnBehalfOf::Task(outstanding)) => (result, failed, Some(outstanding)),
         _ => (result, failed, None),
@@ -64,78 +82,146 @@ pub(super) fn run_task<R>(
 
 fn run_in_frame<R>(
     on_behalf_of: OnBehalfOf,
+    unit: Option<(SessionTag, Asker)>,
     code: impl FnOnce() -> R,
 ) -> (Result<R, Arc<str>>, usize, Option<OnBehalfOf>) {
     let began_unwinding = std::thread::panicking();
-    let mut frame = Some(Frame { on_behalf_of, began_unwinding, excuse: Excuse::None, dropped: Vec::new() });
+    let mut on_behalf_of = Some(on_behalf_of);
     // While the thread is torn down there is no place for a frame; its panics then fail duties without a message.
-    let pushed = FRAMES.try_with(|frames| frames.borrow_mut().extend(frame.take())).is_ok();
-    let on_stack = super::holding::enter();
+    let pushed = THIS_THREAD.try_with(|thread| {
+        let frame = on_behalf_of.take().map(|on_behalf_of| Frame {
+            on_behalf_of,
+            began_unwinding,
+            excuse: Excuse::None,
+        });
+        thread.borrow_mut().frames.extend(frame);
+    });
+    let on_stack = super::holding::enter(unit);
     let result = crate::panics::guard(code);
     drop(on_stack);
-    if pushed {
-        frame = FRAMES.try_with(|frames| frames.borrow_mut().pop()).unwrap_or(None);
+    let mut dropped = None;
+    if pushed.is_ok() {
+        let _ = THIS_THREAD.try_with(|thread| {
+            let mut thread = thread.borrow_mut();
+            on_behalf_of = thread.frames.pop().map(|frame| frame.on_behalf_of);
+            if !thread.dropped.is_empty() {
+                let beneath = thread.frames.len();
+                dropped = Some(thread.dropped.extract_if(.., |(of, _)| *of == beneath).collect::<Vec<_>>());
+            }
+        });
     }
-    let Some(Frame { on_behalf_of, dropped, .. }) = frame else { return (result, 0, None) };
+    let failed = dropped.map_or(0, |dropped| fail_all(dropped, &result, began_unwinding));
+    (result, failed, on_behalf_of)
+}
+
+/// Fails what was dropped inside a frame while it unwound; says how much that was.
+#[cold]
+fn fail_all<R>(dropped: Vec<(usize, DutyBox)>, result: &Result<R, Arc<str>>, began_unwinding: bool) -> usize {
     let failed = dropped.len();
     // The task is still counted, and in no frame: what this brings about runs after it.
     let _held_back = (failed > 0).then(crate::in_place::hold_back_all);
-    for mut duty in dropped {
-        duty.fail(match &result {
+    for (_, mut duty) in dropped {
+        duty.fail(match result {
             Err(message) => FailureCause::Panicked(message.clone()),
             Ok(_) if began_unwinding => FailureCause::Abandoned,
             // The embedder caught the panic itself and kept the message.
             Ok(_) => FailureCause::Panicked("a panic that the unit caught itself".into()),
         });
     }
-    (result, failed, Some(on_behalf_of))
+    failed
+}
+
+/// Keeps a handle of `session` at hand while this thread runs many of its tasks one after another: each takes it for its
+/// responsibility, and leaves its own for the next. Until the guard is dropped.
+pub(super) fn keep_spare(session: &ExecutionSession) -> impl Drop {
+    let spare = Spare { of: session.tag(), handle: Some(session.clone()) };
+    Keeps { outer: THIS_THREAD.try_with(|thread| thread.borrow_mut().spare.replace(spare)).unwrap_or(None) }
+}
+
+/// The handle that is kept, if it is one of `session`, or another one.
+pub(super) fn take_spare(session: &ExecutionSession) -> ExecutionSession {
+    let spare = THIS_THREAD.try_with(|thread| {
+        let mut thread = thread.borrow_mut();
+        let spare = thread.spare.as_mut().filter(|spare| spare.of == session.tag())?;
+        spare.handle.take()
+    });
+    spare.unwrap_or(None).unwrap_or_else(|| session.clone())
+}
+
+/// Leaves the handle of a task that is over for the next one, or lets it go.
+pub(super) fn leave_spare(handle: ExecutionSession) {
+    let mut handle = Some(handle);
+    // If it is not kept it is dropped here, where nothing is borrowed.
+    let _ = THIS_THREAD.try_with(|thread| {
+        let mut thread = thread.borrow_mut();
+        if let Some(spare) = &mut thread.spare
+            && spare.handle.is_none()
+            && handle.as_ref().is_some_and(|handle| handle.tag() == spare.of)
+        {
+            spare.handle = handle.take();
+        }
+    });
+}
+
+/// Until it is dropped the thread keeps a handle.
+struct Keeps {
+    /// The one it kept before.
+    outer: Option<Spare>,
+}
+
+impl Drop for Keeps {
+    fn drop(&mut self) {
+        let outer = self.outer.take();
+        // Dropped when nothing is borrowed: whoever keeps it has one beside.
+        let kept = THIS_THREAD.try_with(|thread| std::mem::replace(&mut thread.borrow_mut().spare, outer));
+        drop(kept);
+    }
 }
 
 /// Whether this thread is inside any frame, of whatever session.
 pub(crate) fn is_inside_any() -> bool {
-    FRAMES.try_with(|frames| !frames.borrow().is_empty()).unwrap_or(false)
+    THIS_THREAD.try_with(|thread| !thread.borrow().frames.is_empty()).unwrap_or(false)
 }
 
 /// How many frames of `session` this thread is inside of.
 pub(super) fn depth_of(session: &ExecutionSession) -> usize {
-    let of_session = |frames: &RefCell<Vec<Frame>>| {
-        frames.borrow().iter().filter(|frame| frame.on_behalf_of.session() == session).count()
+    let of_session = |thread: &RefCell<ThisThread>| {
+        thread.borrow().frames.iter().filter(|frame| frame.on_behalf_of.session() == session).count()
     };
-    FRAMES.try_with(of_session).unwrap_or(0)
+    THIS_THREAD.try_with(of_session).unwrap_or(0)
 }
 
 /// Fails what was dropped inside this thread's frames while it unwound, before it waits: it might be for these symbols.
 pub(super) fn fail_dropped() {
-    let dropped = FRAMES.try_with(|frames| {
-        let mut frames = frames.borrow_mut();
-        let taken = |frame: &mut Frame| (frame.began_unwinding, std::mem::take(&mut frame.dropped));
-        frames.iter_mut().map(taken).collect::<Vec<_>>()
+    let dropped = THIS_THREAD.try_with(|thread| {
+        let ThisThread { frames, dropped, .. } = &mut *thread.borrow_mut();
+        let taken = std::mem::take(dropped).into_iter();
+        let taken = taken.map(|(beneath, duty)| (frames[beneath].began_unwinding, duty));
+        taken.collect::<Vec<_>>()
     });
-    for (began_unwinding, dropped) in dropped.into_iter().flatten() {
-        for mut duty in dropped {
-            duty.fail(match began_unwinding {
-                true => FailureCause::Abandoned,
-                false => FailureCause::Panicked(
-                    "a panic whose message was not known when its thread had to wait".into(),
-                ),
-            });
-        }
+    for (began_unwinding, mut duty) in dropped.into_iter().flatten() {
+        duty.fail(match began_unwinding {
+            true => FailureCause::Abandoned,
+            false => FailureCause::Panicked(
+                "a panic whose message was not known when its thread had to wait".into(),
+            ),
+        });
     }
 }
 
 /// Leaves `duty`, which is dropped while the thread unwinds, with the innermost frame; `false` if there is none.
 pub(crate) fn defer_to_unwinding_frame(duty: &mut Duty) -> bool {
-    let deferred = FRAMES.try_with(|frames| {
-        let mut frames = frames.borrow_mut();
-        let frame = frames.last_mut()?;
-        frame.dropped.push(duty.move_out());
+    let deferred = THIS_THREAD.try_with(|thread| {
+        let mut thread = thread.borrow_mut();
+        let beneath = thread.frames.len().checked_sub(1)?;
+        thread.dropped.push((beneath, duty.move_out()));
         Some(())
     });
     matches!(deferred, Ok(Some(())))
 }
 
 /// A responsibility on the frame that materializes its unit.
-pub(super) fn attach(duty: Duty) -> MaterializationResponsibility {
+pub(super) fn attach(duty: DutyBox) -> MaterializationResponsibility {
     MaterializationResponsibility::from_duty(duty)
 }
 
@@ -147,10 +233,10 @@ pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
         Wait::Lookup => frame.on_behalf_of.session() == session && frame.excuse != Excuse::Close,
         Wait::Close => frame.excuse != Excuse::Close,
     };
-    let excused = FRAMES.try_with(|frames| {
+    let excused = THIS_THREAD.try_with(|thread| {
         let mut excused = Vec::new();
-        for (index, frame) in frames.borrow_mut().iter_mut().enumerate().filter(|(_, frame)| concerns(frame))
-        {
+        let frames = &mut thread.borrow_mut().frames;
+        for (index, frame) in frames.iter_mut().enumerate().filter(|(_, frame)| concerns(frame)) {
             let before = frame.excuse;
             frame.excuse = frame.on_behalf_of.session().0.drain.excuse(before, wait);
             excused.push((index, before));
@@ -170,8 +256,8 @@ impl Drop for Waits {
     fn drop(&mut self) {
         let excused = std::mem::take(&mut self.excused);
         // A thread that is torn down has no frames left that could count.
-        let _ = FRAMES.try_with(|frames| {
-            let mut frames = frames.borrow_mut();
+        let _ = THIS_THREAD.try_with(|thread| {
+            let frames = &mut thread.borrow_mut().frames;
             for (index, before) in excused {
                 let frame = &mut frames[index];
                 frame.excuse = frame.on_behalf_of.session().0.drain.restore(frame.excuse, before);

@@ -21,6 +21,7 @@ impl ExecutionSession {
     /// Nothing here runs code of the embedder: that is enqueued as tasks of its own, behind the units, and
     /// starts at the earliest in `run_ready`, when everything has been handed over.
     pub(super) fn hand_on(&self, effects: Handed<'_>) {
+        let _spare = (effects.effects.claimed.len() > 1).then(|| frame::keep_spare(self));
         self.pass_on(effects);
         self.run_ready();
     }

@@ -9,11 +9,9 @@
 
 use std::cell::RefCell;
 
-use crate::TaskPriority;
 use crate::protocol::ids::{ClaimId, QueryId, WaitId};
 use crate::protocol::urgency::Asker;
 use crate::protocol::waits_for::Holdings;
-use crate::responsibility::Duty;
 use crate::serial_queue::SerialQueueId;
 use crate::sync::thread_local;
 
@@ -39,15 +37,20 @@ struct ThisThread {
     /// What the thread holds; places of what it gave back are reused.
     held: Vec<Option<HeldHere>>,
     free: Vec<usize>,
-    /// The numbers of the frames on the thread's stack, outermost first. Frame 0 is the thread itself.
-    frames: Vec<u64>,
-    /// The units that frames materialize, or answer on behalf of, each with its frame.
-    units: Vec<(u64, SessionTag, Asker)>,
+    /// The frames on the thread's stack, outermost first.
+    frames: Vec<FrameHere>,
     frames_begun: u64,
     /// How much the thread has ever taken.
     taken: u64,
     /// The lookups the thread is blocked in and the protocol knows of, outermost first.
     levels: Vec<Level>,
+}
+
+struct FrameHere {
+    /// Frame 0 is the thread itself, and in no list.
+    number: u64,
+    /// The unit that it materializes, or answers on behalf of.
+    unit: Option<(SessionTag, Asker)>,
 }
 
 struct HeldHere {
@@ -111,8 +114,13 @@ impl Hold {
     /// Notes that it no longer does. To be called on the thread that took it.
     pub(crate) fn give_back(self) {
         with(|thread| {
-            thread.held[self.0] = None;
-            thread.free.push(self.0);
+            // Mostly it is the newest.
+            if self.0 + 1 == thread.held.len() {
+                thread.held.pop();
+            } else {
+                thread.held[self.0] = None;
+                thread.free.push(self.0);
+            }
             if thread.free.len() == thread.held.len() {
                 thread.held.clear();
                 thread.free.clear();
@@ -123,7 +131,7 @@ impl Hold {
 
 impl ThisThread {
     fn innermost(&self) -> u64 {
-        self.frames.last().copied().unwrap_or(0)
+        self.frames.last().map_or(0, |frame| frame.number)
     }
 
     /// What frames that are still on the stack hold of the session and have not told at an earlier level.
@@ -135,7 +143,10 @@ impl ThisThread {
         let mut holdings = Holdings { below: below.and_then(|level| level.wait), ..Holdings::default() };
         for held in self.held.iter().flatten().filter(|held| held.session.is_none_or(|of| of == session)) {
             let told = below.is_some_and(|level| held.number <= level.taken);
-            if told || (held.frame > 0 && self.frames.binary_search(&held.frame).is_err()) {
+            if told
+                || (held.frame > 0
+                    && self.frames.binary_search_by_key(&held.frame, |frame| frame.number).is_err())
+            {
                 continue;
             }
             match held.what {
@@ -163,40 +174,32 @@ pub fn thread_is_engaged() -> bool {
 /// A frame of the embedder's code on this thread, until it is dropped.
 pub(super) struct OnStack(());
 
-/// Notes that a frame begins.
-pub(super) fn enter() -> OnStack {
+/// Notes that a frame begins, and which unit it materializes, if any, which was that urgent when it began.
+#[inline]
+pub(super) fn enter(materializes: Option<(SessionTag, Asker)>) -> OnStack {
     with(|thread| {
         thread.frames_begun += 1;
-        thread.frames.push(thread.frames_begun);
+        thread.frames.push(FrameHere { number: thread.frames_begun, unit: materializes });
     });
     OnStack(())
 }
 
 impl Drop for OnStack {
     fn drop(&mut self) {
-        with(|thread| {
-            let frame = thread.frames.pop();
-            thread.units.pop_if(|(unit, ..)| Some(*unit) == frame);
-        });
+        with(|thread| thread.frames.pop());
     }
-}
-
-/// Notes that the innermost frame materializes a unit, which was that urgent when it began.
-pub(super) fn materializes(duty: &Duty, priority: TaskPriority) {
-    answers(duty.session().tag(), Asker { claim: duty.claim, priority });
 }
 
 /// Notes that the innermost frame goes on with what `asker` has asked for.
 pub(super) fn answers(session: SessionTag, asker: Asker) {
-    with(|thread| thread.units.push((thread.innermost(), session, asker)));
+    with(|thread| thread.frames.last_mut().map(|frame| frame.unit = Some((session, asker))));
 }
 
 /// The unit of the session on whose behalf this thread asks, if it asks from a unit's own frame or from an answer to it.
 pub(super) fn asks(session: SessionTag) -> Option<Asker> {
     with(|thread| {
-        let innermost = thread.innermost();
-        let unit = thread.units.last().filter(|(frame, tag, _)| (*frame, *tag) == (innermost, session));
-        unit.map(|(.., asker)| *asker)
+        let (tag, asker) = thread.frames.last()?.unit?;
+        (tag == session).then_some(asker)
     })
     .flatten()
 }

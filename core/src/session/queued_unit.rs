@@ -1,60 +1,112 @@
 //! Queued units: handed to the dispatcher, not begun.
 
 use crate::protocol::claim::Begin;
-use crate::protocol::pending::PendingUnit;
-use crate::responsibility::Duty;
+use crate::protocol::pending::{Extras, PendingUnit};
+use crate::protocol::urgency::Asker;
+use crate::responsibility::{Duty, DutyBox};
 use crate::sync::{Arc, weakened};
 use crate::task::Work;
 use crate::task::ticket::Ticketed;
-use crate::{FailureCause, JitDylib, SessionError, SymbolName, Task, TaskDispatcher, TaskLabel, leaf};
+use crate::{FailureCause, JitDylib, SessionError, Task, TaskDispatcher, TaskLabel, TaskPriority, leaf};
 
 use super::drain::Outstanding;
 use super::hand_on::run_soon;
-use super::{ExecutionSession, Unit, frame, holding};
+use super::{ExecutionSession, Unit, frame};
 
-/// A unit in the memory in which it goes to a worker. Dropping it unrun, once it is on its way, fails its symbols.
-///
-/// It is made when the unit is defined, and from there to its start only a pointer to it moves.
-pub(crate) struct QueuedUnit {
-    /// Taken when it runs.
-    pending: Option<PendingUnit<Unit>>,
-    /// Once it is on its way: counts the task until the unit has run, or its symbols have failed.
-    outstanding: Option<Outstanding>,
+/// The memory of a unit, from its definition until its responsibility is over: only a pointer to it moves. Dropping a unit
+/// unrun, once it is on its way, fails its symbols.
+pub(crate) struct QueuedUnit(Stage);
+
+enum Stage {
+    /// It has not begun.
+    Waits {
+        pending: PendingUnit<Unit>,
+        /// Once it is on its way: counts the task until the unit has run, or its symbols have failed.
+        outstanding: Option<Outstanding>,
+    },
+    /// It has, and this is the duty for its symbols.
+    Begun(Duty),
+    /// It is gone to where it came from, or out.
+    Gone,
 }
+
+// As large as what allocators give out fast.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<QueuedUnit>() <= 112);
 
 impl From<PendingUnit<Unit>> for Box<QueuedUnit> {
     fn from(pending: PendingUnit<Unit>) -> Self {
-        Self::new(QueuedUnit { pending: Some(pending), outstanding: None })
+        Self::new(QueuedUnit(Stage::Waits { pending, outstanding: None }))
     }
 }
 
 impl From<Box<QueuedUnit>> for PendingUnit<Unit> {
     fn from(mut queued: Box<QueuedUnit>) -> Self {
-        queued.pending.take().expect(NOT_BEGUN)
+        queued.take_pending()
     }
 }
 
 impl AsRef<PendingUnit<Unit>> for Box<QueuedUnit> {
+    #[inline]
     fn as_ref(&self) -> &PendingUnit<Unit> {
-        self.pending.as_ref().expect(NOT_BEGUN)
+        match &self.0 {
+            Stage::Waits { pending, .. } => pending,
+            Stage::Begun(_) | Stage::Gone => panic!("{HAS_BEGUN}"),
+        }
     }
 }
 
 impl AsMut<PendingUnit<Unit>> for Box<QueuedUnit> {
+    #[inline]
     fn as_mut(&mut self) -> &mut PendingUnit<Unit> {
-        self.pending.as_mut().expect(NOT_BEGUN)
+        match &mut self.0 {
+            Stage::Waits { pending, .. } => pending,
+            Stage::Begun(_) | Stage::Gone => panic!("{HAS_BEGUN}"),
+        }
     }
 }
 
-/// Why there is a unit in it.
-const NOT_BEGUN: &str = "what is taken out of it is not handed on any more";
+const HAS_BEGUN: &str = "what has begun is not handed on any more";
+
+/// A unit that begins: apart from the duty for its symbols.
+struct Begun {
+    unit: Unit,
+    /// What the unit is to `discard` is among them.
+    extras: Option<Box<Extras>>,
+    duty: DutyBox,
+    priority: TaskPriority,
+    is_leaf: bool,
+}
 
 impl QueuedUnit {
+    pub(crate) fn of_duty(duty: Duty) -> Self {
+        Self(Stage::Begun(duty))
+    }
+
+    #[inline]
+    pub(crate) fn duty(&self) -> &Duty {
+        match &self.0 {
+            Stage::Begun(duty) => duty,
+            Stage::Waits { .. } | Stage::Gone => panic!("{HAS_NOT_BEGUN}"),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn duty_mut(&mut self) -> &mut Duty {
+        match &mut self.0 {
+            Stage::Begun(duty) => duty,
+            Stage::Waits { .. } | Stage::Gone => panic!("{HAS_NOT_BEGUN}"),
+        }
+    }
+
     /// What the dispatcher is given: the unit itself, or a ticket for it.
-    pub(super) fn into_task(mut self: Box<Self>, outstanding: Outstanding) -> Task {
-        self.outstanding = Some(outstanding);
-        let pending: &PendingUnit<Unit> = self.as_ref();
+    pub(super) fn into_task(mut self: Box<Self>, counted: Outstanding) -> Task {
+        let Stage::Waits { pending, outstanding } = &mut self.0 else { panic!("{HAS_BEGUN}") };
+        *outstanding = Some(counted);
         let (priority, hints) = (pending.priority, pending.hints);
+        if pending.extras.is_none() {
+            return Task::of(priority, self).with_hints(hints);
+        }
         let (ticketed, queue) = (pending.ticketed().cloned(), pending.serial_queue().cloned());
         match ticketed {
             None => queue.iter().fold(Task::of(priority, self).with_hints(hints), Task::in_queue),
@@ -62,15 +114,50 @@ impl QueuedUnit {
         }
     }
 
-    /// What is left to do about a unit that was on its way.
-    fn take(&mut self) -> Option<(PendingUnit<Unit>, Outstanding)> {
-        self.pending.take().zip(self.outstanding.take())
+    fn outstanding(&self) -> Option<&Outstanding> {
+        match &self.0 {
+            Stage::Waits { outstanding, .. } => outstanding.as_ref(),
+            Stage::Begun(_) | Stage::Gone => None,
+        }
+    }
+
+    #[inline]
+    fn take_outstanding(&mut self) -> Option<Outstanding> {
+        match &mut self.0 {
+            Stage::Waits { outstanding, .. } => outstanding.take(),
+            Stage::Begun(_) | Stage::Gone => None,
+        }
+    }
+
+    #[inline]
+    fn take_pending(&mut self) -> PendingUnit<Unit> {
+        match std::mem::replace(&mut self.0, Stage::Gone) {
+            Stage::Waits { pending, .. } => pending,
+            Stage::Begun(_) | Stage::Gone => panic!("{HAS_BEGUN}"),
+        }
+    }
+
+    /// Takes a claimed unit apart. Its memory becomes that of the duty, which keeps `session`.
+    #[inline]
+    fn begin(mut self: Box<Self>, session: ExecutionSession) -> Begun {
+        let PendingUnit {
+            unit, claim, dylib, dylib_name, name, symbols, mut extras, priority, hints, ..
+        } = self.take_pending();
+        let initializer = extras.as_mut().and_then(|extras| extras.initializer.take());
+        let dylib = JitDylib::new(session, dylib, dylib_name);
+        self.0 = Stage::Begun(Duty::new(dylib, claim, name, symbols, initializer));
+        Begun { unit, extras, duty: DutyBox::in_place_of(self), priority, is_leaf: hints.is_leaf() }
     }
 }
 
+const HAS_NOT_BEGUN: &str = "a responsibility has the duty of a unit that has begun";
+
 impl Work for QueuedUnit {
     fn label(&self) -> &str {
-        self.pending.as_ref().map_or("", |pending| pending.name.as_str())
+        match &self.0 {
+            Stage::Waits { pending, .. } => pending.name.as_str(),
+            Stage::Begun(_) | Stage::Gone => "",
+        }
     }
 
     fn keep_label(&self) -> TaskLabel {
@@ -82,22 +169,22 @@ impl Work for QueuedUnit {
     }
 
     fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
-        let Some(outstanding) = &self.outstanding else { return Box::new(Err) };
+        let Some(outstanding) = self.outstanding() else { return Box::new(Err) };
         let session = outstanding.session().clone();
         Box::new(move |task| session.offer(task).map(|()| session.run_ready()))
     }
 
     fn dispatcher(&self) -> Option<Arc<dyn TaskDispatcher>> {
-        self.outstanding.as_ref().map(|outstanding| outstanding.session().dispatcher().clone())
+        self.outstanding().map(|outstanding| outstanding.session().dispatcher().clone())
     }
 
     fn waits_for_turn(&self, waits: bool) {
-        self.outstanding.iter().for_each(|outstanding| outstanding.waits_for_turn(waits));
+        self.outstanding().into_iter().for_each(|outstanding| outstanding.waits_for_turn(waits));
     }
 
     /// Runs the unit, and then, when it is counted no more, what was left to this thread meanwhile.
     fn run(mut self: Box<Self>) {
-        let Some(outstanding) = self.outstanding.take() else { return };
+        let Some(outstanding) = self.take_outstanding() else { return };
         materialize(self, outstanding);
         crate::in_place::run_ready();
     }
@@ -105,11 +192,12 @@ impl Work for QueuedUnit {
 
 impl Drop for QueuedUnit {
     fn drop(&mut self) {
-        // It goes with its session, or was never on its way.
-        let Some((pending, outstanding)) = self.take() else { return };
-        run_soon(self.keep_label(), move || {
+        // Otherwise it goes with its session, or was never on its way, or its duty answers for itself.
+        let Some(outstanding) = self.take_outstanding() else { return };
+        let queued = Box::new(Self(std::mem::replace(&mut self.0, Stage::Gone)));
+        run_soon(queued.keep_label(), move || {
             let session = outstanding.session();
-            let (unit, _, mut duty) = session.duty_of(pending);
+            let Begun { unit, mut duty, .. } = queued.begin(session.clone());
             duty.fail(FailureCause::NotDispatched);
             if let Err(message) = frame::run(session, move || drop(unit)) {
                 let place = "the drop of a unit";
@@ -147,45 +235,42 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
             }
         }
     };
-    let begun: PendingUnit<Unit> = begun.into();
-    let (priority, leaf) = (begun.priority, begun.hints.is_leaf().then(|| begun.name.clone().into()));
-    let (mut unit, discarded, duty) = session.duty_of(begun);
-    let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name(), %priority);
+    let handle = frame::take_spare(session);
+    let Begun { unit, extras, duty, priority, is_leaf } = begun.begin(handle);
+    let asker = Asker { claim: duty.claim, priority };
     // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
     let run = move || {
-        holding::materializes(&duty, priority);
-        let responsibility = frame::attach(duty);
-        let _entered = span.entered();
-        discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
-        unit.materialize(responsibility);
+        let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name(), %priority);
+        let _entered = span.enter();
+        let leaf = is_leaf.then(|| duty.unit_name.clone().into());
+        leaf::run_if(leaf, || {
+            let (mut unit, responsibility) = (unit, frame::attach(duty));
+            if let Some(extras) = extras {
+                extras.discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
+            }
+            unit.materialize(responsibility);
+        });
     };
-    let (ended, failed, outstanding) = frame::run_task(outstanding, || leaf::run_if(leaf, run));
+    let (ended, failed, outstanding) = frame::run_unit(outstanding, asker, run);
+    let Some(outstanding) = outstanding else { return };
     // One that had finished or parked its responsibility has no symbol left to fail.
-    if let (Err(message), 0, Some(outstanding)) = (ended, failed, outstanding) {
+    if let (Err(message), 0) = (ended, failed) {
         let error = SessionError::Panicked { place: "a unit", message };
         outstanding.session().report_from_task(error);
     }
+    outstanding.end();
 }
 
 /// Dispatches a unit anew that was demanded when it was dispatched, and is not any more.
 fn begin_later(mut queued: Box<QueuedUnit>, ticketed: &Arc<Ticketed>, outstanding: Outstanding) {
     let session = outstanding.session().clone();
-    queued.outstanding = Some(outstanding);
+    if let Stage::Waits { outstanding: counted, .. } = &mut queued.0 {
+        *counted = Some(outstanding);
+    }
     let ticket = ticketed.hold(queued);
     // A dispatcher that takes no more tasks still runs those it has.
     if let Err(refused) = session.offer(ticket) {
         refused.run();
     }
     session.run_ready();
-}
-
-impl ExecutionSession {
-    /// Takes a claimed unit apart: the unit, what it is to `discard`, and the duty for its symbols.
-    fn duty_of(&self, pending: PendingUnit<Unit>) -> (Unit, Vec<SymbolName>, Duty) {
-        let PendingUnit { unit, claim, dylib, dylib_name, name: unit_name, symbols, extras, .. } = pending;
-        let (initializer, discarded) =
-            extras.map(|extras| (extras.initializer, extras.discarded)).unwrap_or_default();
-        let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
-        (unit, discarded, Duty { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None })
-    }
 }
