@@ -3,6 +3,7 @@
 //! **Architecture Invariant:** [`ExecutionSession::transact`] is the only function that takes the
 //! session lock, and no code of the embedder, no drop of its values included, runs inside it.
 
+pub(crate) mod answers;
 mod blocked;
 mod blocking;
 mod builder;
@@ -43,6 +44,7 @@ use crate::{
     SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
+use answers::Answers;
 use builder::{Held, Observer, Reporter};
 use deadline::Clock;
 use drain::{Drain, Wait};
@@ -90,6 +92,7 @@ struct Inner {
     reporter: Option<Reporter>,
     platform: Option<Arc<dyn Platform>>,
     drain: Drain,
+    answers: Answers,
     held: Option<Held>,
     clock: Clock,
     /// When the session was made, if it notes when units begin.
@@ -151,7 +154,7 @@ impl ExecutionSession {
             let attendance = state.finish_transaction(effects).map(|attendance| (attendance, self.coming(1)));
             // They are large: what leaves nothing moves nothing.
             if !effects.is_empty() {
-                left = Some(self.counting(std::mem::take(effects)));
+                left = Some(self.counting(effects));
             }
             (result, attendance)
         });

@@ -5,12 +5,14 @@ use std::fmt;
 use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
 use crate::protocol::query::Answer;
-use crate::query::{BlockedLookup, Completion};
-use crate::sync::{Arc, weakened};
+use crate::query::{Completion, Outcome};
+use crate::sync::weakened;
 use crate::{
     Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, TaskPriority, WaitError,
 };
 
+use super::answers::Asked;
+use super::holding::Blocking;
 use super::{ExecutionSession, holding};
 
 impl ExecutionSession {
@@ -37,7 +39,7 @@ impl ExecutionSession {
         // Whoever asks: what a thread blocks for is what it needs to go on.
         search.priority = Some(TaskPriority::Demanded);
         let refusal = self.refuses_waits();
-        let blocked = Arc::new(BlockedLookup::default());
+        let asked = Asked::new();
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let wait_span = tracing::debug_span!("lookup.wait", of = %Few(&search));
         let (blocking, holdings) = holding::about_to_block(self).unzip();
@@ -55,7 +57,7 @@ impl ExecutionSession {
                 }
                 let Some(search) = search.take() else { return Ok(None) };
                 let name = |position: usize| order[position].0.shared_name();
-                let completion = Completion::Blocked(blocked.clone());
+                let completion = Completion::Blocked(asked.waiter());
                 let query = match expired {
                     true => state.lookup_too_late(search, completion, name, effects),
                     false => state.lookup(search, completion, name, effects),
@@ -69,20 +71,48 @@ impl ExecutionSession {
             })
         });
         drop(held_back);
-        let waiting = wait_span.enter();
-        let (query, waited) = match (lodged, deadline) {
-            (Err(refused), _) => (None, Err(refused)),
-            (Ok(query), None) => (query, self.wait(&blocked.latch).map(|()| true)),
-            (Ok(query), Some(deadline)) => (query, self.wait_until(&blocked.latch, deadline)),
+        let outcome = match lodged {
+            Err(refused) => Err(refused.into()),
+            Ok(query) => match asked.answer() {
+                // In place this thread has mostly run what it asks for.
+                Ok(outcome) => outcome,
+                Err(asked) => {
+                    let _waiting = wait_span.enter();
+                    return self.wait_for_others(asked, query, deadline, blocking);
+                }
+            },
         };
-        drop(waiting);
         drop(blocking);
-        if let (Ok(false), Some(query)) = (&waited, query) {
+        if deadline.is_some() {
+            // What was held back lies in this thread's queue still.
+            crate::in_place::run_ready();
+        }
+        outcome
+    }
+
+    /// Waits for an answer that this thread has not given itself, running what only it can run meanwhile.
+    #[inline(never)]
+    fn wait_for_others(
+        &self,
+        asked: Asked,
+        query: Option<QueryId>,
+        deadline: Option<Deadline>,
+        blocking: Option<Blocking<'_>>,
+    ) -> Outcome {
+        let (answers, waiter) = (&self.0.answers, asked.waiter());
+        let met = answers.meet(asked);
+        let waited = match (&met, deadline) {
+            (Ok(_), _) => Ok(true),
+            (Err(latch), None) => self.wait(latch).map(|()| true),
+            (Err(latch), Some(deadline)) => self.wait_until(latch, deadline),
+        };
+        drop(blocking);
+        if let (Ok(false), Some(query), Err(latch)) = (&waited, query, &met) {
             // The answer may have come meanwhile, and is as good.
             self.transact(|state, effects| state.expire(query, effects));
             // Whoever ended the query may still be on its way with the answer, and does not block before it is there.
             if !weakened("deadline::takes_what_is_not_there_yet") {
-                blocked.latch.wait();
+                latch.wait();
             }
         }
         if deadline.is_some() {
@@ -90,13 +120,16 @@ impl ExecutionSession {
             crate::in_place::run_ready();
         }
         if let Err(error) = waited {
-            if let Some(query) = query {
-                self.transact(|state, effects| state.withdraw(query, effects));
-            }
+            let withdrawn =
+                query.is_some_and(|query| self.transact(|state, effects| state.withdraw(query, effects)));
             // The answer may have come between the refusal and the withdrawal; either is true then.
+            answers.give_up(waiter, !withdrawn);
             return Err(error.into());
         }
-        blocked.take().unwrap_or(Err(LookupError::Closed))
+        match met {
+            Ok(outcome) => outcome,
+            Err(_) => answers.take(waiter).unwrap_or(Err(LookupError::Closed)),
+        }
     }
 }
 

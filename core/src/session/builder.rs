@@ -12,6 +12,7 @@ use crate::{
     TaskDispatcher,
 };
 
+use super::answers::Answers;
 use super::deadline::Clock;
 use super::drain::Drain;
 use super::lock_holds::HoldMeter;
@@ -128,6 +129,7 @@ impl ExecutionSessionBuilder {
             observer: self.observer,
             reporter: self.reporter,
             drain: Drain::default(),
+            answers: Answers::default(),
             platform: self.platform,
             held: self.held,
             clock,
