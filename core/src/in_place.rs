@@ -94,19 +94,20 @@ impl InPlaceTaskDispatcher {
         if !begins.unwrap_or(false) {
             return Err(task);
         }
-        let outcome = match Counted::enter(&self.tasks) {
-            Some(counted) => {
+        let outcome = match self.tasks.enter(1) {
+            true => {
                 let _panic = crate::panics::guard(|| task.run());
-                Ok(counted)
+                Ok(())
             }
-            None => Err(task),
+            false => Err(task),
         };
         let has_more = with(|thread| {
             thread.running.pop();
             thread.depth -= 1;
             !(thread.queue.is_empty() && thread.deferred.is_empty() && thread.owed.is_empty())
         });
-        drop(outcome?);
+        outcome?;
+        self.tasks.end(1);
         if has_more.unwrap_or(false) {
             run_ready();
         }

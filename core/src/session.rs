@@ -25,6 +25,8 @@ mod why;
 
 use std::fmt;
 
+use crossbeam_utils::CachePadded;
+
 use crate::hints::Hints;
 use crate::protocol::absolute::Addresses;
 use crate::protocol::alias::AliasEdge;
@@ -79,7 +81,8 @@ pub struct ExecutionSession(Arc<Inner>);
 struct Inner {
     /// No other session of this process has, had or will have it.
     tag: SessionTag,
-    state: Mutex<Locked>,
+    /// Apart from what all threads read, like all that they write.
+    state: CachePadded<Mutex<Locked>>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
     /// What units about to start read instead of the state.
@@ -91,8 +94,8 @@ struct Inner {
     observer: Option<Observer>,
     reporter: Option<Reporter>,
     platform: Option<Arc<dyn Platform>>,
-    drain: Drain,
-    answers: Answers,
+    drain: CachePadded<Drain>,
+    answers: CachePadded<Answers>,
     held: Option<Held>,
     clock: Clock,
     /// When the session was made, if it notes when units begin.

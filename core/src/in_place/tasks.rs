@@ -3,6 +3,8 @@
 //! A shutdown called from a task never waits for that task, nor for one that itself waits in a shutdown: two tasks of two
 //! threads that close the same dispatcher both return. One called from outside waits for all of them.
 
+use crossbeam_utils::CachePadded;
+
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Latch, Mutex, weakened};
 
@@ -17,7 +19,8 @@ use super::with;
 /// | `2n + 1` | n tasks, closed: the count only falls |
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    word: AtomicUsize,
+    /// Apart from what others read: every task of every thread moves it.
+    word: CachePadded<AtomicUsize>,
     /// Who waits in a shutdown.
     waiting: Mutex<Vec<Closer>>,
 }
@@ -105,29 +108,43 @@ impl Tasks {
     }
 }
 
+impl Tasks {
+    /// Counts `count` tasks in, unless the dispatcher is closed; says whether it is not.
+    pub(super) fn enter(&self, count: usize) -> bool {
+        // Relaxed: see `Tasks::close`. Refused tasks are counted for a moment and then out again.
+        let is_open = self.word.fetch_add(count * ONE_TASK, Ordering::Relaxed) & CLOSED == 0;
+        if !is_open {
+            self.end(count);
+        }
+        is_open
+    }
+
+    /// Counts tasks out.
+    pub(super) fn end(&self, count: usize) {
+        // ordering[in-place-drained]: Release. Pairs with the Acquire in `Tasks::open_drained`; what the task did comes
+        // before the end of the shutdown that waits for it.
+        if self.word.fetch_sub(count * ONE_TASK, Ordering::Release) & CLOSED != 0
+            && !weakened("in_place::last_task_tells_nobody")
+        {
+            self.open_drained(&mut self.waiting.lock());
+        }
+    }
+}
+
 /// A task that has not ended.
 pub(super) struct Counted(Arc<Tasks>);
 
 impl Counted {
     /// Counts a task in, unless the dispatcher is closed.
     pub(super) fn enter(tasks: &Arc<Tasks>) -> Option<Self> {
-        Self::enter_many(tasks, 1)?.next()
+        tasks.enter(1).then(|| Self(tasks.clone()))
     }
 
     /// Counts `count` tasks in at once, unless the dispatcher is closed.
     pub(super) fn enter_many(tasks: &Arc<Tasks>, count: usize) -> Option<impl Iterator<Item = Self>> {
-        // Relaxed: see `Tasks::close`. Refused tasks are counted for a moment and count themselves out again.
-        let before = tasks.word.fetch_add(count * ONE_TASK, Ordering::Relaxed);
-        let mut counted = std::iter::repeat_with(|| Self(tasks.clone())).take(count);
-        if before & CLOSED == 0 {
-            return Some(counted);
-        }
-        counted.by_ref().for_each(drop);
-        None
+        tasks.enter(count).then(|| std::iter::repeat_with(|| Self(tasks.clone())).take(count))
     }
-}
 
-impl Counted {
     /// Which dispatcher counts it; to be compared only.
     pub(super) fn dispatcher(&self) -> *const Tasks {
         Arc::as_ptr(&self.0)
@@ -136,12 +153,6 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // ordering[in-place-drained]: Release. Pairs with the Acquire in `Tasks::open_drained`; what the task did comes
-        // before the end of the shutdown that waits for it.
-        if self.0.word.fetch_sub(ONE_TASK, Ordering::Release) & CLOSED != 0
-            && !weakened("in_place::last_task_tells_nobody")
-        {
-            self.0.open_drained(&mut self.0.waiting.lock());
-        }
+        self.0.end(1);
     }
 }

@@ -99,7 +99,8 @@ impl Asked {
 
     /// The answer, if this thread has given it.
     pub(super) fn answer(mut self) -> Result<Outcome, Self> {
-        let innermost = |(asked, answer): &mut (WaiterId, _)| *asked == self.waiter && Option::is_some(answer);
+        let innermost =
+            |(asked, answer): &mut (WaiterId, _)| *asked == self.waiter && Option::is_some(answer);
         match with(|thread| thread.asked.pop_if(innermost)).flatten() {
             Some((_, Some(outcome))) => {
                 self.is_listed = false;
