@@ -76,6 +76,44 @@ fn with<R>(operation: impl FnOnce(&mut InPlaceThread) -> R) -> Option<R> {
     IN_PLACE.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
 }
 
+impl InPlaceTaskDispatcher {
+    /// Runs a task as `dispatch` and then `run_ready` would, if that is this thread's next one and nothing of ours is beneath:
+    /// the usual unit is queued nowhere. Gives it back otherwise.
+    pub(crate) fn run_at_once(&self, task: Task) -> Result<(), Task> {
+        let begins = with(|thread| {
+            let is_free = thread.depth == 0
+                && thread.queue.is_empty()
+                && thread.held_back == 0
+                && thread.owed.is_empty();
+            if is_free {
+                thread.depth = 1;
+                thread.running.push(Running { from: Arc::as_ptr(&self.tasks), closes: false });
+            }
+            is_free
+        });
+        if !begins.unwrap_or(false) {
+            return Err(task);
+        }
+        let outcome = match self.tasks.enter(1) {
+            Some(stripe) => {
+                let _panic = crate::panics::guard(|| task.run());
+                Ok(stripe)
+            }
+            None => Err(task),
+        };
+        let has_more = with(|thread| {
+            thread.running.pop();
+            thread.depth -= 1;
+            !(thread.queue.is_empty() && thread.deferred.is_empty() && thread.owed.is_empty())
+        });
+        self.tasks.end(outcome?, 1);
+        if has_more.unwrap_or(false) {
+            run_ready();
+        }
+        Ok(())
+    }
+}
+
 impl TaskDispatcher for InPlaceTaskDispatcher {
     fn dispatch(&self, task: Task) -> Result<(), Task> {
         let Some(counted) = Counted::enter(&self.tasks) else { return Err(task) };
@@ -93,6 +131,10 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
 
     fn run_ready(&self) {
         run_ready();
+    }
+
+    fn in_place(&self) -> Option<&InPlaceTaskDispatcher> {
+        Some(self)
     }
 
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {

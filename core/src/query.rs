@@ -7,8 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use crate::protocol::ids::QueryId;
 use crate::protocol::query::Answer;
+use crate::session::answers::WaiterId;
 use crate::session::deadline::too_late;
-use crate::sync::{Arc, Latch, Mutex, weakened};
+use crate::sync::{Arc, Mutex, weakened};
 use crate::{
     Deadline, ExecutionSession, LookupError, LookupKind, LookupResult, LookupSet, RequiredState, SearchOrder,
     TaskPriority,
@@ -79,8 +80,8 @@ pub(crate) type Outcome = Result<Answer, LookupError>;
 
 /// Who is told when a query ends.
 pub(crate) enum Completion {
-    /// A thread of ours that waits. Told at once: no code of the embedder runs.
-    Blocked(Arc<BlockedLookup>),
+    /// A thread of ours that waits (`session/answers.rs`). Told at once: no code of the embedder runs.
+    Blocked(WaiterId),
     /// Code of the embedder.
     Handler(Box<dyn FnOnce(Result<LookupResult, LookupError>) + Send>),
     /// A future; its waker is code of the embedder.
@@ -94,32 +95,6 @@ impl fmt::Debug for Completion {
             Self::Handler(_) => "Handler",
             Self::Future(_) => "Future",
         })
-    }
-}
-
-/// Where a blocked thread finds its answer.
-#[derive(Debug, Default)]
-pub(crate) struct BlockedLookup {
-    outcome: Mutex<Option<Outcome>>,
-    pub(crate) latch: Latch,
-}
-
-impl BlockedLookup {
-    pub(crate) fn finish(&self, outcome: Outcome) {
-        if weakened("lookup::wakes_before_it_answers") {
-            self.latch.open();
-        }
-        *self.outcome.lock() = Some(outcome);
-        self.latch.open();
-    }
-
-    /// The answer, if it is there.
-    pub(crate) fn take(self: Arc<Self>) -> Option<Outcome> {
-        // Whoever has answered is mostly gone by now, and then there is nobody to lock out.
-        match Arc::try_unwrap(self) {
-            Ok(alone) => alone.outcome.into_inner(),
-            Err(shared) => shared.outcome.lock().take(),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! **Architecture Invariant:** [`ExecutionSession::transact`] is the only function that takes the
 //! session lock, and no code of the embedder, no drop of its values included, runs inside it.
 
+pub(crate) mod answers;
 mod blocked;
 mod blocking;
 mod builder;
@@ -24,6 +25,8 @@ mod why;
 
 use std::fmt;
 
+use crossbeam_utils::CachePadded;
+
 use crate::hints::Hints;
 use crate::protocol::absolute::Addresses;
 use crate::protocol::alias::AliasEdge;
@@ -43,6 +46,7 @@ use crate::{
     SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
+use answers::Answers;
 use builder::{Held, Observer, Reporter};
 use deadline::Clock;
 use drain::{Drain, Wait};
@@ -77,7 +81,8 @@ pub struct ExecutionSession(Arc<Inner>);
 struct Inner {
     /// No other session of this process has, had or will have it.
     tag: SessionTag,
-    state: Mutex<Locked>,
+    /// Apart from what all threads read, like all that they write.
+    state: CachePadded<Mutex<Locked>>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
     /// What units about to start read instead of the state.
@@ -89,7 +94,8 @@ struct Inner {
     observer: Option<Observer>,
     reporter: Option<Reporter>,
     platform: Option<Arc<dyn Platform>>,
-    drain: Drain,
+    drain: CachePadded<Drain>,
+    answers: CachePadded<Answers>,
     held: Option<Held>,
     clock: Clock,
     /// When the session was made, if it notes when units begin.
@@ -151,7 +157,7 @@ impl ExecutionSession {
             let attendance = state.finish_transaction(effects).map(|attendance| (attendance, self.coming(1)));
             // They are large: what leaves nothing moves nothing.
             if !effects.is_empty() {
-                left = Some(self.counting(std::mem::take(effects)));
+                left = Some(self.counting(effects));
             }
             (result, attendance)
         });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::hints::Hints;
 use crate::serial_queue::{Outside, Ticket};
 use crate::sync::{Arc, Latch};
-use crate::{LimitReached, SerialQueue, SymbolName, WaitError, leaf};
+use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, SymbolName, WaitError, leaf};
 
 pub use waiting::Waiting;
 
@@ -357,6 +357,13 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// Called by the session after it has handed over all its tasks, with no lock held. A dispatcher
     /// without threads of its own runs its tasks here.
     fn run_ready(&self) {}
+
+    /// The dispatcher itself, if it runs tasks on the threads that dispatch them: a task that nothing comes before need not be
+    /// queued then.
+    #[doc(hidden)]
+    fn in_place(&self) -> Option<&InPlaceTaskDispatcher> {
+        None
+    }
 
     /// Blocks until `latch` is open. A pool whose worker blocks here sees to it that another runs.
     ///

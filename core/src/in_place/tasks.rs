@@ -5,21 +5,24 @@
 
 use std::rc::Rc;
 
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Latch, Mutex, weakened};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, Latch, Mutex, Stripe, Striped, weakened};
 
 use super::with;
 
-/// Counts the dispatcher's tasks that have not ended, on all threads, in one word: the lowest bit says
-/// that no more are taken.
+/// Counts the dispatcher's tasks that have not ended, on all threads. A task is counted in one word from its beginning to its
+/// end; which one is the choice of the thread that dispatches it, so that threads that have nothing else to do with each other
+/// do not meet here. The lowest bit of a word says that no more are taken.
 ///
 /// | word | meaning |
 /// |---|---|
 /// | `2n` | n tasks, open |
 /// | `2n + 1` | n tasks, closed: the count only falls |
+///
+/// Once all words are closed, their sum only falls as well, and whoever takes part of it away looks at the rest.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    word: AtomicUsize,
+    words: Striped,
     /// Who waits in a shutdown.
     waiting: Mutex<Vec<Closer>>,
 }
@@ -84,39 +87,24 @@ impl Tasks {
         let latch = Arc::new(Latch::new());
         let mut waiting = self.waiting.lock();
         waiting.push(Closer { tasks: beneath.uncounted.len(), inside: beneath.any, latch: latch.clone() });
-        // Relaxed: count and bit are one word, so either this sees the task gone or the task sees the bit.
-        self.word.fetch_or(CLOSED, Ordering::Relaxed);
+        for word in self.words.iter() {
+            // Relaxed: count and bit are one word, so either this sees the task gone or the task sees the bit. A task that has seen
+            // it looks at the other words after this, by the lock, and sees there what this has.
+            word.fetch_or(CLOSED, Ordering::Relaxed);
+            if weakened("in_place::closes_one_word") {
+                break;
+            }
+        }
         self.open_drained(&mut waiting);
         latch
     }
 
-    /// Counts `count` tasks in, unless the dispatcher is closed.
-    fn enter(&self, count: usize) -> bool {
-        // Relaxed: see `close`. Refused tasks are counted for a moment and count themselves out again.
-        let admitted = self.word.fetch_add(count * ONE_TASK, Ordering::Relaxed) & CLOSED == 0;
-        if !admitted {
-            self.leave(count);
-        }
-        admitted
-    }
-
-    /// So many tasks are over.
-    fn leave(&self, count: usize) {
-        // ordering[in-place-drained]: Release. Pairs with the Acquire in `open_drained`; what the task did comes
-        // before the end of the shutdown that waits for it.
-        if self.word.fetch_sub(count * ONE_TASK, Ordering::Release) & CLOSED != 0
-            && !weakened("in_place::last_task_tells_nobody")
-        {
-            self.open_drained(&mut self.waiting.lock());
-        }
-    }
-
     fn open_drained(&self, waiting: &mut Vec<Closer>) {
-        // ordering[in-place-drained]: Acquire. Pairs with the Release in `leave`; whoever sees that the tasks
+        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Counted::drop`; whoever sees that the tasks
         // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
         let acquire =
             if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
-        let left = self.word.load(acquire) / ONE_TASK;
+        let left: usize = self.words.iter().map(|word| word.load(acquire) / ONE_TASK).sum();
         let closing: usize = waiting.iter().map(|closer| closer.tasks).sum();
         waiting.retain(|closer| {
             let drained = left <= if closer.inside { closing } else { 0 };
@@ -128,42 +116,65 @@ impl Tasks {
     }
 }
 
-/// A task that has not ended.
+impl Tasks {
+    /// Counts `count` tasks in, unless the dispatcher is closed; says where.
+    pub(super) fn enter(&self, count: usize) -> Option<Stripe> {
+        let stripe = Stripe::here();
+        // Relaxed: see `Tasks::close`. Refused tasks are counted for a moment and then out again.
+        if self.words[stripe].fetch_add(count * ONE_TASK, Ordering::Relaxed) & CLOSED == 0 {
+            return Some(stripe);
+        }
+        self.end(stripe, count);
+        None
+    }
+
+    /// Counts tasks out where they were counted in.
+    pub(super) fn end(&self, stripe: Stripe, count: usize) {
+        // ordering[in-place-drained]: Release. Pairs with the Acquire in `Tasks::open_drained`; what the task did comes
+        // before the end of the shutdown that waits for it.
+        if self.words[stripe].fetch_sub(count * ONE_TASK, Ordering::Release) & CLOSED != 0
+            && !weakened("in_place::last_task_tells_nobody")
+        {
+            self.open_drained(&mut self.waiting.lock());
+        }
+    }
+}
+
+/// A task that has not ended, and where it is counted.
 pub(super) enum Counted {
-    Alone(Arc<Tasks>),
+    Alone(Arc<Tasks>, Stripe),
     /// One of many that were dispatched at once, none of which leaves its thread.
-    OneOf(Rc<Arc<Tasks>>),
+    OneOf(Rc<Arc<Tasks>>, Stripe),
 }
 
 impl Counted {
     /// Counts a task in, unless the dispatcher is closed.
     pub(super) fn enter(tasks: &Arc<Tasks>) -> Option<Self> {
-        tasks.enter(1).then(|| Self::Alone(tasks.clone()))
+        tasks.enter(1).map(|stripe| Self::Alone(tasks.clone(), stripe))
     }
 
     /// Counts `count` tasks in at once, unless the dispatcher is closed.
     pub(super) fn enter_many(tasks: &Arc<Tasks>, count: usize) -> Option<impl Iterator<Item = Self>> {
-        let shared = tasks.enter(count).then(|| Rc::new(tasks.clone()))?;
-        Some(std::iter::repeat_with(move || Self::OneOf(shared.clone())).take(count))
+        let (stripe, shared) = (tasks.enter(count)?, Rc::new(tasks.clone()));
+        Some(std::iter::repeat_with(move || Self::OneOf(shared.clone(), stripe)).take(count))
     }
 
-    fn tasks(&self) -> &Arc<Tasks> {
+    fn place(&self) -> (&Arc<Tasks>, Stripe) {
         match self {
-            Self::Alone(tasks) => tasks,
-            Self::OneOf(tasks) => tasks,
+            Self::Alone(tasks, stripe) => (tasks, *stripe),
+            Self::OneOf(tasks, stripe) => (tasks, *stripe),
         }
     }
-}
 
-impl Counted {
     /// Which dispatcher counts it; to be compared only.
     pub(super) fn dispatcher(&self) -> *const Tasks {
-        Arc::as_ptr(self.tasks())
+        Arc::as_ptr(self.place().0)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.tasks().leave(1);
+        let (tasks, stripe) = self.place();
+        tasks.end(stripe, 1);
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | define, replace | `define.rs` | rows appear, `NeverSearched`; weak ones yield |
 //! | define addresses | `absolute.rs` | the same without a unit; a search makes them Ready at once |
-//! | lookup | `lookup.rs` | names are matched, units claimed, the query lodged |
+//! | lookup | `lookup.rs`, `lookup_one.rs` | names are matched, units claimed, the query lodged |
 //! | generate | `generate.rs` | what is missing is asked of generators; lookups suspend and resume |
 //! | claim, begin, delegate | `claim.rs` | a unit leaves its rows, and may come back before it starts |
 //! | resolve | `resolve.rs` | addresses are recorded |
@@ -47,6 +47,7 @@ mod initializers;
 mod link_order;
 mod look;
 pub(crate) mod lookup;
+pub(crate) mod lookup_one;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
 mod names;

@@ -139,14 +139,15 @@ pub(crate) struct Found {
 }
 
 impl<P: Payload> SessionState<P> {
-    /// Ends a query without an answer, because nobody wants one any more.
+    /// Ends a query without an answer, because nobody wants one any more. Says whether it had not ended before.
     ///
     /// # Cost
     /// One step for each of its symbols, in slices if there are many.
-    pub(crate) fn withdraw(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        let Some((handler, symbols)) = self.take_out(query) else { return };
+    pub(crate) fn withdraw(&mut self, query: QueryId, effects: &mut Effects<P>) -> bool {
+        let Some((handler, symbols)) = self.take_out(query) else { return false };
         effects.leave(Leftover::Handler(handler));
         self.observe(effects, || EventKind::Withdrawn { symbols });
+        true
     }
 
     /// Ends a query with an error. One that comes too late leaves through `effects`: it may hold the last

@@ -100,7 +100,7 @@ impl Urgency {
         steps
     }
 
-    fn note(&mut self, priority: TaskPriority) {
+    pub(super) fn note(&mut self, priority: TaskPriority) {
         self.is_tracked |= priority < TaskPriority::Demanded;
     }
 }

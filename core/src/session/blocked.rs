@@ -2,16 +2,22 @@
 
 use std::fmt;
 
+use crate::protocol::SessionState;
+use crate::protocol::effects::Effects;
 use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
+use crate::protocol::lookup_one::Sought;
 use crate::protocol::query::Answer;
-use crate::query::{BlockedLookup, Completion};
-use crate::sync::{Arc, weakened};
+use crate::query::{Completion, Outcome};
+use crate::sync::weakened;
 use crate::{
-    Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, TaskPriority, WaitError,
+    Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, SymbolName, TaskPriority,
+    WaitError,
 };
 
-use super::{ExecutionSession, holding};
+use super::answers::Asked;
+use super::holding::Blocking;
+use super::{ExecutionSession, Live, holding};
 
 impl ExecutionSession {
     /// Looks `symbols` up under the lock, and waits for what is not there yet.
@@ -27,6 +33,36 @@ impl ExecutionSession {
         self.wait_for_answer(order, search, deadline)
     }
 
+    /// The same for one symbol.
+    pub(super) fn lookup_one_locked(
+        &self,
+        order: &SearchOrder,
+        name: &SymbolName,
+    ) -> Result<Answer, LookupError> {
+        if !order.is_of(self) || self.refuses_waits().is_some() {
+            return self.lookup_locked(order, LookupSet::one(name.clone()), None);
+        }
+        let span = tracing::debug_span!("session.lookup", symbols = 1);
+        let _entered = span.enter();
+        let wait_span = tracing::debug_span!("lookup.wait", of = %name);
+        let priority = Some(TaskPriority::Demanded);
+        let (by_task, asked_by) = (self.in_task(), holding::asks(self.tag()));
+        let sought = Sought { name: name.clone(), by_task, asked_by, priority };
+        self.block(1, &wait_span, None, |state, completion, effects| {
+            let dylibs = || order.iter().map(|(dylib, flags)| (dylib.id(), *flags));
+            match state.lookup_one(sought, dylibs(), completion, effects) {
+                Ok(query) => Ok(Some(query)),
+                Err((Sought { name, .. }, completion)) => {
+                    let (dylibs, symbols) = (dylibs().collect(), LookupSet::one(name));
+                    let search =
+                        Search { order: dylibs, symbols, by_task, asked_by, priority, ..Search::default() };
+                    let name = |position: usize| order[position].0.shared_name();
+                    Ok(state.lookup(search, completion, name, effects))
+                }
+            }
+        })
+    }
+
     /// Lodges a search and waits for its answer.
     pub(crate) fn wait_for_answer(
         &self,
@@ -37,52 +73,97 @@ impl ExecutionSession {
         // Whoever asks: what a thread blocks for is what it needs to go on.
         search.priority = Some(TaskPriority::Demanded);
         let refusal = self.refuses_waits();
-        let blocked = Arc::new(BlockedLookup::default());
-        let lodge_span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let wait_span = tracing::debug_span!("lookup.wait", of = %Few(&search));
-        let (blocking, holdings) = holding::about_to_block(self).unzip();
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
-        // In place nothing runs before the wait, which looks at the clock.
-        let held_back = deadline.map(|_| crate::in_place::hold_back());
+        let symbols = search.symbols.len();
         // What is refused is dropped without the lock.
         let mut search = Some(search);
-        let lodged: Result<Option<QueryId>, WaitError> = lodge_span.in_scope(|| {
+        self.block(symbols, &wait_span, deadline, |state, completion, effects| {
+            if let (Some(refusal), Some(search)) = (&refusal, &mut search)
+                && !state.ends_at_once(search)
+            {
+                return Err(refusal.clone());
+            }
+            let Some(search) = search.take() else { return Ok(None) };
+            let name = |position: usize| order[position].0.shared_name();
+            Ok(match expired {
+                true => state.lookup_too_late(search, completion, name, effects),
+                false => state.lookup(search, completion, name, effects),
+            })
+        })
+    }
+
+    /// Waits for the answer of what `lodge` asks under the lock, if it does not refuse to.
+    #[inline]
+    fn block(
+        &self,
+        symbols: usize,
+        wait_span: &tracing::Span,
+        deadline: Option<Deadline>,
+        lodge: impl FnOnce(
+            &mut SessionState<Live>,
+            Completion,
+            &mut Effects<Live>,
+        ) -> Result<Option<QueryId>, WaitError>,
+    ) -> Outcome {
+        let asked = Asked::new();
+        let lodge_span = tracing::debug_span!("lookup.lodge", symbols);
+        let (blocking, holdings) = holding::about_to_block(self).unzip();
+        // In place nothing runs before the wait, which looks at the clock.
+        let held_back = deadline.map(|_| crate::in_place::hold_back());
+        let lodged = lodge_span.in_scope(|| {
             self.transact(|state, effects| {
-                if let (Some(refusal), Some(search)) = (&refusal, &mut search)
-                    && !state.ends_at_once(search)
-                {
-                    return Err(refusal.clone());
-                }
-                let Some(search) = search.take() else { return Ok(None) };
-                let name = |position: usize| order[position].0.shared_name();
-                let completion = Completion::Blocked(blocked.clone());
-                let query = match expired {
-                    true => state.lookup_too_late(search, completion, name, effects),
-                    false => state.lookup(search, completion, name, effects),
-                };
-                let Some(query) = query else { return Ok(None) };
-                if let Some(mut holdings) = holdings {
+                let query = lodge(state, Completion::Blocked(asked.waiter()), effects)?;
+                if let (Some(query), Some(mut holdings)) = (query, holdings) {
                     holdings.ends_by_itself = deadline.is_some();
                     holding::known_as(state.begin_wait(query, holdings, effects));
                 }
-                Ok(Some(query))
+                Ok(query)
             })
         });
         drop(held_back);
-        let waiting = wait_span.enter();
-        let (query, waited) = match (lodged, deadline) {
-            (Err(refused), _) => (None, Err(refused)),
-            (Ok(query), None) => (query, self.wait(&blocked.latch).map(|()| true)),
-            (Ok(query), Some(deadline)) => (query, self.wait_until(&blocked.latch, deadline)),
+        let outcome = match lodged {
+            Err(refused) => Err(LookupError::Wait(refused)),
+            Ok(query) => match asked.answer() {
+                // In place this thread has mostly run what it asks for.
+                Ok(outcome) => outcome,
+                Err(asked) => {
+                    let _waiting = wait_span.enter();
+                    return self.wait_for_others(asked, query, deadline, blocking);
+                }
+            },
         };
-        drop(waiting);
         drop(blocking);
-        if let (Ok(false), Some(query)) = (&waited, query) {
+        if deadline.is_some() {
+            // What was held back lies in this thread's queue still.
+            crate::in_place::run_ready();
+        }
+        outcome
+    }
+
+    /// Waits for an answer that this thread has not given itself, running what only it can run meanwhile.
+    #[inline(never)]
+    fn wait_for_others(
+        &self,
+        asked: Asked,
+        query: Option<QueryId>,
+        deadline: Option<Deadline>,
+        blocking: Option<Blocking<'_>>,
+    ) -> Outcome {
+        let (answers, waiter) = (&self.0.answers, asked.waiter());
+        let met = answers.meet(asked);
+        let waited = match (&met, deadline) {
+            (Ok(_), _) => Ok(true),
+            (Err(latch), None) => self.wait(latch).map(|()| true),
+            (Err(latch), Some(deadline)) => self.wait_until(latch, deadline),
+        };
+        drop(blocking);
+        if let (Ok(false), Some(query), Err(latch)) = (&waited, query, &met) {
             // The answer may have come meanwhile, and is as good.
             self.transact(|state, effects| state.expire(query, effects));
             // Whoever ended the query may still be on its way with the answer, and does not block before it is there.
             if !weakened("deadline::takes_what_is_not_there_yet") {
-                blocked.latch.wait();
+                latch.wait();
             }
         }
         if deadline.is_some() {
@@ -90,13 +171,16 @@ impl ExecutionSession {
             crate::in_place::run_ready();
         }
         if let Err(error) = waited {
-            if let Some(query) = query {
-                self.transact(|state, effects| state.withdraw(query, effects));
-            }
+            let withdrawn =
+                query.is_some_and(|query| self.transact(|state, effects| state.withdraw(query, effects)));
             // The answer may have come between the refusal and the withdrawal; either is true then.
+            answers.give_up(waiter, !withdrawn);
             return Err(error.into());
         }
-        blocked.take().unwrap_or(Err(LookupError::Closed))
+        match met {
+            Ok(outcome) => outcome,
+            Err(_) => answers.take(waiter).unwrap_or(Err(LookupError::Closed)),
+        }
     }
 }
 

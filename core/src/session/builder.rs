@@ -12,6 +12,7 @@ use crate::{
     TaskDispatcher,
 };
 
+use super::answers::Answers;
 use super::deadline::Clock;
 use super::drain::Drain;
 use super::lock_holds::HoldMeter;
@@ -121,13 +122,14 @@ impl ExecutionSessionBuilder {
             tag: SessionTag(unique()),
             records: state.records(),
             losses: state.losses(),
-            state: Mutex::new(Locked { state, effects: Effects::default() }),
+            state: Mutex::new(Locked { state, effects: Effects::default() }).into(),
             absolute_symbols: pool.intern(ABSOLUTE_SYMBOLS),
             pool,
             dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),
             observer: self.observer,
             reporter: self.reporter,
-            drain: Drain::default(),
+            drain: Drain::default().into(),
+            answers: Answers::default().into(),
             platform: self.platform,
             held: self.held,
             clock,

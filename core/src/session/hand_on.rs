@@ -6,10 +6,11 @@ use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
 use crate::protocol::effects::{Completed, Effects, Generation, Leftover, MoreEffects};
 use crate::protocol::urgency::Asker;
-use crate::query::Completion;
+use crate::query::{Completion, Outcome};
 use crate::task::Work;
 use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, TaskPriority};
 
+use super::answers::WaiterId;
 use super::drain::{Coming, Outstanding};
 use super::queued_unit::QueuedUnit;
 use super::{ExecutionSession, Live, frame, holding};
@@ -21,16 +22,53 @@ impl ExecutionSession {
     /// Nothing here runs code of the embedder: that is enqueued as tasks of its own, behind the units, and
     /// starts at the earliest in `run_ready`, when everything has been handed over.
     pub(super) fn hand_on(&self, effects: Handed<'_>) {
-        let _spare = (effects.effects.claimed.len() > 1).then(|| frame::keep_spare(self));
-        self.pass_on(effects);
-        self.run_ready();
+        match effects {
+            // Nothing was enqueued.
+            Handed::Answer(waiter, outcome) => self.0.answers.give(waiter, outcome),
+            Handed::Unit(unit, mut coming) => self.start_unit(unit.into_task(coming.next())),
+            Handed::All(ref all, _) => {
+                let _spare = (all.claimed.len() > 1).then(|| frame::keep_spare(self));
+                self.pass_on(effects);
+                self.run_ready();
+            }
+        }
     }
 
-    /// Counts the tasks that effects will be. To be called under the lock: see [`Coming`].
-    pub(super) fn counting(&self, effects: Effects<Live>) -> Handed<'_> {
-        let is_blocked =
-            |completed: &&Completed<Completion>| matches!(completed.handler, Completion::Blocked(_));
-        let blocked = effects.completed.iter().filter(is_blocked).count();
+    /// Starts the only task that follows from a transaction, or enqueues it.
+    fn start_unit(&self, task: Task) {
+        let refused = match self.0.dispatcher.in_place() {
+            Some(dispatcher) if task.serial_queue().is_none() => dispatcher.run_at_once(task),
+            _ => Err(task),
+        };
+        if let Err(task) = refused {
+            let held_back = crate::in_place::hold_back();
+            self.enqueue(task);
+            drop(held_back);
+            self.run_ready();
+        }
+    }
+
+    /// Counts the tasks that effects will be, and takes the effects. To be called under the lock: see [`Coming`].
+    pub(super) fn counting(&self, effects: &mut Effects<Live>) -> Handed<'_> {
+        // What a lookup that is made and waited for in place leaves, twice.
+        if effects.names_released == 0 && effects.look_at_more().is_none() {
+            match (&mut effects.claimed, &mut effects.completed) {
+                (claimed, completed) if claimed.len() == 1 && completed.is_empty() => {
+                    if let Some(unit) = claimed.pop() {
+                        return Handed::Unit(unit, self.coming(1));
+                    }
+                }
+                (claimed, completed) if claimed.is_empty() && completed.len() == 1 => {
+                    if let Completion::Blocked(waiter) = completed[0].handler
+                        && let Some(completed) = completed.pop()
+                    {
+                        return Handed::Answer(waiter, completed.outcome);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let blocked = effects.completed.iter().filter(|completed| is_blocked(completed)).count();
         let more = effects.look_at_more().map_or(0, |more| {
             let seen = self.0.observer.is_some() && !more.events.is_empty();
             let told = self.0.platform.is_some() && !more.initializers_gone.is_empty();
@@ -38,7 +76,7 @@ impl ExecutionSession {
             single + more.tasks.len() + more.generations.len()
         });
         let coming = self.coming(effects.claimed.len() + effects.completed.len() - blocked + more);
-        Handed { effects, coming }
+        Handed::All(std::mem::take(effects), coming)
     }
 
     /// Lets this thread run what it was left with, if nothing of ours is beneath.
@@ -54,8 +92,13 @@ impl ExecutionSession {
     ///
     /// Whatever the dispatcher does: if it panics over a task, the rest is enqueued all the same; and what it drops runs no
     /// code of the embedder before the caller has finished.
-    pub(super) fn pass_on(&self, Handed { mut effects, mut coming }: Handed<'_>) {
+    pub(super) fn pass_on(&self, handed: Handed<'_>) {
         let _held_back = crate::in_place::hold_back();
+        let (mut effects, mut coming) = match handed {
+            Handed::Answer(waiter, outcome) => return self.0.answers.give(waiter, outcome),
+            Handed::Unit(unit, mut coming) => return self.enqueue(unit.into_task(coming.next())),
+            Handed::All(effects, coming) => (effects, coming),
+        };
         let mut more = effects.take_more();
         let Effects { claimed, completed, names_released, .. } = effects;
         if !claimed.is_empty() {
@@ -116,7 +159,7 @@ impl ExecutionSession {
         let mut told = Vec::new();
         for completed in completed {
             match completed.handler {
-                Completion::Blocked(blocked) => blocked.finish(completed.outcome),
+                Completion::Blocked(waiter) => self.0.answers.give(waiter, completed.outcome),
                 _ => told.push(completed),
             }
         }
@@ -243,9 +286,16 @@ const BATCH_MAX: usize = 64;
 const A_DROP: &str = "a drop of the embedder's value";
 
 /// Effects on their way, with the count of the tasks that they will be.
-pub(super) struct Handed<'a> {
-    effects: Effects<Live>,
-    coming: Coming<'a>,
+pub(super) enum Handed<'a> {
+    /// No more than the answer of a blocked lookup.
+    Answer(WaiterId, Outcome),
+    /// No more than a unit.
+    Unit(Box<QueuedUnit>, Coming<'a>),
+    All(Effects<Live>, Coming<'a>),
+}
+
+fn is_blocked(completed: &Completed<Completion>) -> bool {
+    matches!(completed.handler, Completion::Blocked(_))
 }
 
 /// A task of the embedder.

@@ -60,7 +60,7 @@ impl ExecutionSession {
         {
             return Ok(ready);
         }
-        let found = self.lookup_locked(order, LookupSet::one(name.clone()), None)?;
+        let found = self.lookup_one_locked(order, name)?;
         found.into_found().next().map(|found| found.definition).ok_or(LookupError::Closed)
     }
 

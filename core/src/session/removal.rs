@@ -79,7 +79,7 @@ impl ExecutionSession {
                 }
                 let mut effects = Effects::default();
                 state.help(&mut effects);
-                Some(self.counting(effects))
+                Some(self.counting(&mut effects))
             });
             let Some(effects) = brought else { break };
             self.pass_on(effects);

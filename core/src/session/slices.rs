@@ -28,7 +28,7 @@ impl ExecutionSession {
             let (more, effects) = self.locked(|locked| {
                 let mut effects = Effects::default();
                 let more = locked.state.slice(attendance, &mut effects);
-                (more, self.counting(effects))
+                (more, self.counting(&mut effects))
             });
             self.pass_on(effects);
             if !more {

@@ -1,0 +1,99 @@
+//! Lookup of one symbol that is found at sight: what `lookup.rs` does for any number of them, without lists.
+//!
+//! Most threads that block ask for one symbol, and mostly for one that a unit is to provide or is providing.
+//!
+//! **Architecture Invariant:** a lookup that is made here does what [`SessionState::lookup`] would do. One that is not as usual is left
+//! to that, and has changed nothing.
+
+use crate::{JitDylibLookupFlags, RequiredState, SymbolFlags, SymbolName, TaskPriority};
+
+use super::effects::Effects;
+use super::ids::{DylibId, QueryId, RowId};
+use super::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
+use super::row::{RowState, Source};
+use super::urgency::Asker;
+use super::{Payload, SessionState};
+
+/// A symbol that shall become Ready.
+///
+/// Whoever makes it has touched the name's count: that is nothing to be waited for under a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Sought {
+    pub(crate) name: SymbolName,
+    /// See [`Search`](super::lookup::Search) for this and what follows.
+    pub(crate) by_task: bool,
+    pub(crate) asked_by: Option<Asker>,
+    /// None leaves the unit at its own, whoever asks.
+    pub(crate) priority: Option<TaskPriority>,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// Looks one symbol up, if its lookup will wait for a unit and for nothing else. Gives back what it was given otherwise.
+    pub(crate) fn lookup_one(
+        &mut self,
+        sought: Sought,
+        order: impl Iterator<Item = (DylibId, JitDylibLookupFlags)>,
+        handler: P::Handler,
+        effects: &mut Effects<P>,
+    ) -> Result<QueryId, (Sought, P::Handler)> {
+        let Some(row) = self.at_sight(&sought, order) else { return Err((sought, handler)) };
+        let Sought { name, asked_by, priority, .. } = sought;
+        if let Some(priority) = priority {
+            self.urgency.note(priority);
+        }
+        self.claim(row, priority, effects);
+        let progress = Progress::Waiting { previous: Lodging::NONE, next: Lodging::NONE };
+        let query = self.queries.insert(Query {
+            handler: Some(handler),
+            phase: Phase::Lodged(Lodged {
+                required_state: RequiredState::Ready,
+                outstanding: 1,
+                entries: Entries::from_buf([Entry { name, row, progress }]),
+                aliases: Vec::new(),
+                ended: false,
+            }),
+            asked_by: asked_by.map(|asker| asker.claim),
+            priority,
+        });
+        self.lodge(query, 0);
+        self.raise_entries(query);
+        self.wait_moved(query, effects);
+        Ok(query)
+    }
+
+    /// The row of the symbol, if nothing could come before it and it is on its way to be Ready or can be sent.
+    fn at_sight(
+        &self,
+        sought: &Sought,
+        order: impl Iterator<Item = (DylibId, JitDylibLookupFlags)>,
+    ) -> Option<RowId> {
+        if !self.admits(sought.by_task) {
+            return None;
+        }
+        let first = self.names.first(&sought.name, &self.rows)?;
+        let mut seen = None;
+        for (id, flags) in order {
+            // Every dylib of the order must be there.
+            let dylib = self.dylibs.get(id)?;
+            if seen.is_some() {
+                continue;
+            }
+            let lives = |row: &_| !self.is_condemned(row);
+            let sees = |&index: &u32| {
+                flags == JitDylibLookupFlags::MatchAllSymbols
+                    || self.rows.at(index).flags.contains(SymbolFlags::EXPORTED)
+            };
+            seen = self.names.find_among(first, id, &sought.name, &self.rows, lives).filter(sees);
+            if seen.is_none() && !dylib.generators.is_empty() {
+                return None;
+            }
+        }
+        let index = seen?;
+        let row = self.rows.at(index);
+        let is_usual = match row.state {
+            RowState::NeverSearched { source: Source::Unit(_) } | RowState::Returned { .. } => true,
+            _ => row.waiting().is_some(),
+        };
+        if is_usual && !row.is_for_side_effects_only() { self.rows.id_at(index) } else { None }
+    }
+}

@@ -1,0 +1,267 @@
+//! Answers of blocked lookups, on their way to the threads that wait for them.
+//!
+//! A blocked lookup has a number, by which whoever ends it finds the thread that waits. Mostly that is the same thread: in place it runs
+//! what it waits for. Then the answer stays on the thread, and no other hears of the lookup. Otherwise the two meet at
+//! a *place* of the session, which the first to come makes and the last to come takes away:
+//!
+//! | place | made by | taken away by |
+//! |---|---|---|
+//! | `Waits` | the waiter, which found no answer | itself, if nobody will answer any more |
+//! | `Answer` | who ends the lookup, where `Waits` was or nothing | the waiter |
+//! | `GivenUp` | the waiter, where `Waits` was and an answer is on its way | who ends the lookup |
+
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+
+use crate::query::Outcome;
+use crate::sync::{Arc, Latch, Mutex, thread_local, unique, weakened};
+
+/// The number of a blocked lookup in its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WaiterId(u64);
+
+/// Where threads that wait and threads that answer meet.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    places: Mutex<FxHashMap<WaiterId, Place>>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Waits(Arc<Latch>),
+    Answer(Outcome),
+    GivenUp,
+}
+
+/// A lookup whose answer this thread may give itself, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Asked {
+    waiter: WaiterId,
+    /// The thread has it in its list.
+    is_listed: bool,
+}
+
+#[derive(Default)]
+struct ThisThread {
+    /// The lookups that this thread has begun and not waited for yet, outermost first, each with its answer once that is there.
+    asked: Vec<(WaiterId, Option<Outcome>)>,
+    /// Numbers that are this thread's to give.
+    next: u64,
+    left: u64,
+}
+
+thread_local! {
+    static THIS_THREAD: RefCell<ThisThread> = RefCell::default();
+}
+
+/// How many numbers a thread takes at once. Threads that took them one by one would meet at the count.
+const NUMBERS: u64 = 1 << 16;
+
+/// Borrows this thread's part for a moment, in which no code of the embedder runs. None while the thread is being
+/// torn down: its answers take the way of those from other threads.
+fn with<R>(operation: impl FnOnce(&mut ThisThread) -> R) -> Option<R> {
+    THIS_THREAD.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
+}
+
+impl ThisThread {
+    fn number(&mut self) -> u64 {
+        if self.left == 0 {
+            (self.next, self.left) = (unique() * NUMBERS, NUMBERS);
+        }
+        self.left -= 1;
+        self.next + self.left
+    }
+
+    fn remove(&mut self, waiter: WaiterId) -> Option<Outcome> {
+        // The innermost, almost always.
+        let place = self.asked.iter().rposition(|(asked, _)| *asked == waiter)?;
+        self.asked.remove(place).1
+    }
+}
+
+impl Asked {
+    /// A lookup is about to begin.
+    pub(super) fn new() -> Self {
+        let listed = with(|thread| {
+            let waiter = WaiterId(thread.number());
+            thread.asked.push((waiter, None));
+            waiter
+        });
+        let is_listed = listed.is_some();
+        Self { waiter: listed.unwrap_or_else(|| WaiterId(unique() * NUMBERS)), is_listed }
+    }
+
+    /// By what number it is known.
+    pub(super) fn waiter(&self) -> WaiterId {
+        self.waiter
+    }
+
+    /// The answer, if this thread has given it.
+    pub(super) fn answer(mut self) -> Result<Outcome, Self> {
+        let innermost =
+            |(asked, answer): &mut (WaiterId, _)| *asked == self.waiter && Option::is_some(answer);
+        match with(|thread| thread.asked.pop_if(innermost)).flatten() {
+            Some((_, Some(outcome))) => {
+                self.is_listed = false;
+                Ok(outcome)
+            }
+            _ => Err(self),
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if self.is_listed {
+            // What is dropped may be the embedder's.
+            let unheard = with(|thread| thread.remove(self.waiter));
+            drop(unheard);
+        }
+    }
+}
+
+impl Answers {
+    /// Gives a blocked lookup its answer, and wakes its thread if that sleeps already.
+    pub(super) fn give(&self, waiter: WaiterId, outcome: Outcome) {
+        let mut outcome = Some(outcome);
+        with(|thread| {
+            let own = thread.asked.iter_mut().rev().find(|(asked, _)| *asked == waiter);
+            own.into_iter().for_each(|(_, answer)| *answer = outcome.take());
+        });
+        outcome.into_iter().for_each(|outcome| self.send(waiter, outcome));
+    }
+
+    /// The same for one that another thread waits for.
+    fn send(&self, waiter: WaiterId, outcome: Outcome) {
+        let mut places = self.places.lock();
+        if weakened("lookup::wakes_before_it_answers")
+            && let Some(Place::Waits(latch)) = places.get(&waiter)
+        {
+            let latch = latch.clone();
+            drop(places);
+            latch.open();
+            places = self.places.lock();
+        }
+        // What nobody wants to hear is dropped without the lock.
+        let (latch, _unheard) = match places.remove(&waiter) {
+            Some(Place::GivenUp) => (None, Some(outcome)),
+            before => {
+                places.insert(waiter, Place::Answer(outcome));
+                (before, None)
+            }
+        };
+        drop(places);
+        if let Some(Place::Waits(latch)) = latch {
+            latch.open();
+        }
+    }
+
+    /// The answer of a lookup that this thread has not answered itself, if it is there, or what opens when it is.
+    pub(super) fn meet(&self, asked: Asked) -> Result<Outcome, Arc<Latch>> {
+        let waiter = asked.waiter;
+        // From now on its own answer comes the same way.
+        drop(asked);
+        let mut places = self.places.lock();
+        match places.remove(&waiter) {
+            Some(Place::Answer(outcome)) => Ok(outcome),
+            _ => {
+                if weakened("lookup::waits_where_the_answer_is_not_seen") {
+                    drop(places);
+                    places = self.places.lock();
+                }
+                let latch = Arc::new(Latch::new());
+                places.insert(waiter, Place::Waits(latch.clone()));
+                Err(latch)
+            }
+        }
+    }
+
+    /// The answer, once the latch is open.
+    pub(super) fn take(&self, waiter: WaiterId) -> Option<Outcome> {
+        match self.places.lock().remove(&waiter) {
+            Some(Place::Answer(outcome)) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Nobody waits any more. If the lookup has ended, its answer may be on its way.
+    pub(super) fn give_up(&self, waiter: WaiterId, has_ended: bool) {
+        let mut places = self.places.lock();
+        let before = places.remove(&waiter);
+        if has_ended && matches!(before, Some(Place::Waits(_))) {
+            places.insert(waiter, Place::GivenUp);
+        }
+        drop(places);
+        drop(before);
+    }
+}
+
+#[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::LookupError;
+    use crate::sync::thread;
+
+    fn closed() -> Outcome {
+        Err(LookupError::Closed)
+    }
+
+    fn is_closed(outcome: &Outcome) -> bool {
+        matches!(outcome, Err(LookupError::Closed))
+    }
+
+    #[test]
+    fn what_a_thread_answers_itself_nobody_else_hears_of() {
+        let answers = Answers::default();
+        let (outer, inner) = (Asked::new(), Asked::new());
+        answers.give(outer.waiter(), closed());
+        let inner = inner.answer().expect_err("it was not answered");
+        answers.give(inner.waiter(), closed());
+        assert!(answers.places.lock().is_empty());
+        assert!(is_closed(&inner.answer().expect("it was answered")));
+        assert!(is_closed(&outer.answer().expect("it was answered")));
+    }
+
+    #[test]
+    fn an_answer_from_another_thread_is_found_before_the_wait_and_after_it() {
+        let answers = Arc::new(Answers::default());
+        let answered = |waiter| {
+            let answers = answers.clone();
+            thread::spawn(move || answers.give(waiter, closed())).join().expect("no panic");
+        };
+        let asked = Asked::new();
+        answered(asked.waiter());
+        let asked = asked.answer().expect_err("it is not this thread's answer");
+        assert!(is_closed(&answers.meet(asked).expect("it is there")));
+
+        let asked = Asked::new();
+        let waiter = asked.waiter();
+        let latch = answers.meet(asked).expect_err("there is none");
+        answered(waiter);
+        latch.wait();
+        assert!(is_closed(&answers.take(waiter).expect("it is there")));
+        assert!(answers.places.lock().is_empty());
+    }
+
+    /// Whether the answer was given before, is on its way, or never comes.
+    #[test]
+    fn nothing_is_left_of_a_lookup_that_was_given_up() {
+        let answers = Answers::default();
+        let waiter = || {
+            let asked = Asked::new();
+            let waiter = asked.waiter();
+            let _latch = answers.meet(asked).expect_err("there is no answer");
+            waiter
+        };
+        let before = waiter();
+        answers.give(before, closed());
+        answers.give_up(before, true);
+        let after = waiter();
+        answers.give_up(after, true);
+        answers.give(after, closed());
+        answers.give_up(waiter(), false);
+        assert!(answers.places.lock().is_empty());
+        assert!(with(|thread| thread.asked.is_empty()).expect("the thread lives"));
+    }
+}
