@@ -21,7 +21,7 @@ use crate::gate::Gate;
 use crate::limits::Limits;
 use crate::metrics::{Counters, Metrics, Queued, Stamp, Stopwatch};
 use crate::queues::{Local, Queues};
-use crate::sleep::{Sleep, Wake};
+use crate::sleep::{Sleep, Waits, Wake};
 use crate::threads::{NotStarted, Threads};
 use crate::worker;
 
@@ -174,6 +174,17 @@ impl Pool {
         self.any_above(|| self.floor())
     }
 
+    /// What the tasks wait for that are queued and held back by no limit but time. One that has `lifted` a limit does not rely on
+    /// those who watch: what they wait for may be there sooner than they know.
+    pub(crate) fn waiting(&self, lifted: bool) -> Waits {
+        let by_time = self.limits.are_about_time() && !lifted;
+        match self.any_startable() {
+            true if by_time && !self.any_startable_now() => Waits::ForTime,
+            true => Waits::ForSomebody,
+            false => Waits::Nothing,
+        }
+    }
+
     /// For how long at most a thread may sleep that has found nothing to start: not for ever, if only time holds something back.
     pub(crate) fn patience(&self) -> Option<Duration> {
         if !self.limits.are_about_time() || !self.queues.any_waiting(TaskPriority::Idle) {
@@ -182,8 +193,13 @@ impl Pool {
         self.limits.patience(|| self.sleep.all_idle())
     }
 
+    /// Whether a task waits of a priority that is not below the floor.
+    ///
+    /// The floor may change before the second look. If it rises, somebody is called in vain. If it falls, a task is overlooked that
+    /// could start now: whoever let it fall looks after that by the rules of `sleep/README.md`, or searches, and is not this
+    /// thread. What it then sees includes whatever this look had in its past.
     fn any_above(&self, floor: impl FnOnce() -> TaskPriority) -> bool {
-        // Mostly nothing waits, or all may start: then the limits need not be asked twice.
+        // Mostly nothing waits, or all may start: then the queues need not be asked twice.
         self.queues.any_waiting(TaskPriority::Idle)
             && match floor() {
                 TaskPriority::Idle => true,
@@ -275,8 +291,20 @@ impl Pool {
             // There is nobody else to look, and this thread will.
             return true;
         }
-        let floor = || self.limits.floor_but_for_time(|| self.sleep.all_idle());
-        self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= floor()))
+        self.follow(self.sleep.notify_if(|| self.holds_back(highest)))
+    }
+
+    /// What a task of this priority has to wait for.
+    fn holds_back(&self, priority: TaskPriority) -> Waits {
+        if priority == TaskPriority::Demanded {
+            Waits::ForSomebody
+        } else if priority < self.limits.floor_but_for_time(|| self.sleep.all_idle()) {
+            Waits::Nothing
+        } else if self.limits.are_about_time() && priority < self.floor() {
+            Waits::ForTime
+        } else {
+            Waits::ForSomebody
+        }
     }
 
     /// Queues all of them. Gives the highest priority.

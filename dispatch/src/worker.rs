@@ -31,7 +31,7 @@ use crate::queues::{Local, Origin};
 pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
     let worker = Worker::enter(pool.clone(), number);
     vacated.tell();
-    let mut found = search(&pool, &worker, vacated.slot);
+    let mut found = search(&pool, &worker, vacated.slot, false);
     while let Some(task) = found {
         let lifted = run_task(&pool, &worker, task);
         found = next(&pool, &worker, lifted);
@@ -67,15 +67,16 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     }
     let slot = worker.take()?;
     pool.sleep.start_searching();
-    search(pool, worker, slot)
+    search(pool, worker, slot, lifted)
 }
 
-/// Takes a task from anywhere, sleeping until there is one: searching before, at work after.
-fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>) -> Option<Queued> {
+/// Takes a task from anywhere, sleeping until there is one: searching before, at work after. The task before may have `lifted` a
+/// limit.
+fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>, mut lifted: bool) -> Option<Queued> {
     loop {
         let tally = pool.counters.of(Some(slot.slot()));
         if let Some(task) = look_everywhere(pool, tally, &mut slot) {
-            pool.follow(pool.sleep.found(|| pool.any_startable()));
+            pool.follow(pool.sleep.found(|| pool.waiting(lifted)));
             worker.lend(slot);
             return Some(task);
         }
@@ -83,6 +84,8 @@ fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>) -> Option<
             let reason = || pool.any_startable_now() || pool.gate.is_closed();
             if pool.sleep.sleep_within(reason, || pool.patience()) {
                 tally.count(|stripe| &stripe.slept);
+                // What it has lifted it knew when it fell asleep, and has watched itself if there was anything to watch for.
+                lifted = false;
             }
             continue;
         }
