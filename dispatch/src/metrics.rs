@@ -51,6 +51,8 @@ pub struct Metrics {
     pub stolen: u64,
     /// Times that a thread went to sleep for want of work.
     pub slept: u64,
+    /// Times that a thread let others have its processor, after something demanded and before what nobody waits for.
+    pub yielded: u64,
     /// Times that another thread took the slot of a blocked one, by the priority of the blocked task.
     pub replaced: PerPriority<u64>,
     /// How long tasks waited between their dispatch and their start, in microseconds; empty unless
@@ -145,6 +147,7 @@ pub(crate) struct Stripe {
     pub(crate) turns: Counter,
     pub(crate) stolen: Counter,
     pub(crate) slept: Counter,
+    pub(crate) yielded: Counter,
     pub(crate) waits: [WaitCounters; PRIORITIES],
 }
 
@@ -199,6 +202,7 @@ impl Counters {
             turns: self.sum(|stripe| &stripe.turns),
             stolen: self.sum(|stripe| &stripe.stolen),
             slept: self.sum(|stripe| &stripe.slept),
+            yielded: self.sum(|stripe| &stripe.yielded),
             replaced: PerPriority(std::array::from_fn(|p| self.replaced[p].get())),
             started_threads: self.started_threads.get(),
             refused_threads: self.refused_threads.get(),

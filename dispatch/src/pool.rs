@@ -11,7 +11,7 @@
 //! `sleep` counts the slot as vacant, and taken after, so that whoever may take one finds one. No user code runs
 //! under either lock (`vacated`, `threads`).
 
-use std::time::Duration;
+mod look;
 
 use uruk_core::sync::{Arc, Mutex, weakened};
 use uruk_core::{LimitReached, Task, TaskPriority, WaitError};
@@ -21,7 +21,7 @@ use crate::gate::Gate;
 use crate::limits::Limits;
 use crate::metrics::{Counters, Metrics, Queued, Stamp, Stopwatch};
 use crate::queues::{Local, Queues};
-use crate::sleep::{Sleep, Waits, Wake};
+use crate::sleep::{Sleep, Wake};
 use crate::threads::{NotStarted, Threads};
 use crate::worker;
 
@@ -53,7 +53,7 @@ impl Vacated {
     /// Tells those who watch this thread, which has taken the slot, if it replaces another.
     pub(crate) fn tell(&self) {
         if self.blocked.is_some() {
-            tracing::debug!(slot = self.slot.slot(), "replaces a blocked worker");
+            worker::tell(|| tracing::debug!(slot = self.slot.slot(), "replaces a blocked worker"));
         }
     }
 }
@@ -164,61 +164,6 @@ impl Pool {
         self.blocking(|| self.limits.wait_for_room(priority, count, || self.gate.is_closed()))
     }
 
-    /// Whether a task is queued that no limit holds back, or none but time: somebody has to look at the clock then.
-    pub(crate) fn any_startable(&self) -> bool {
-        self.any_above(|| self.limits.floor_but_for_time(|| self.sleep.all_idle()))
-    }
-
-    /// Whether one is queued that no limit holds back.
-    pub(crate) fn any_startable_now(&self) -> bool {
-        self.any_above(|| self.floor())
-    }
-
-    /// What the tasks wait for that are queued and held back by no limit but time. One that has `lifted` a limit does not rely on
-    /// those who watch: what they wait for may be there sooner than they know.
-    pub(crate) fn waiting(&self, lifted: bool) -> Waits {
-        let by_time = self.limits.are_about_time() && !lifted;
-        match self.any_startable() {
-            true if by_time && !self.any_startable_now() => Waits::ForTime,
-            true => Waits::ForSomebody,
-            false => Waits::Nothing,
-        }
-    }
-
-    /// For how long at most a thread may sleep that has found nothing to start: not for ever, if only time holds something back.
-    pub(crate) fn patience(&self) -> Option<Duration> {
-        if !self.limits.are_about_time() || !self.queues.any_waiting(TaskPriority::Idle) {
-            return None;
-        }
-        self.limits.patience(|| self.sleep.all_idle())
-    }
-
-    /// Whether a task waits of a priority that is not below the floor.
-    ///
-    /// The floor may change before the second look. If it rises, somebody is called in vain. If it falls, a task is overlooked that
-    /// could start now: whoever let it fall looks after that by the rules of `sleep/README.md`, or searches, and is not this
-    /// thread. What it then sees includes whatever this look had in its past.
-    fn any_above(&self, floor: impl FnOnce() -> TaskPriority) -> bool {
-        // Mostly nothing waits, or all may start: then the queues need not be asked twice.
-        self.queues.any_waiting(TaskPriority::Idle)
-            && match floor() {
-                TaskPriority::Idle => true,
-                floor => self.queues.any_waiting(floor),
-            }
-    }
-
-    /// The lowest priority of which a task may start now.
-    pub(crate) fn floor(&self) -> TaskPriority {
-        self.limits.floor(|| self.sleep.all_idle())
-    }
-
-    /// To be called by a thread that may have `lifted` a limit and holds no slot, so that it will not search.
-    pub(crate) fn look_if(self: &Arc<Self>, lifted: bool) {
-        if lifted {
-            self.follow(self.sleep.lifted(|| self.any_startable()));
-        }
-    }
-
     /// Refuses tasks from now on, and lets threads end once nothing is queued. Does not wait.
     pub(crate) fn close(&self) {
         if self.gate.close() {
@@ -291,20 +236,7 @@ impl Pool {
             // There is nobody else to look, and this thread will.
             return true;
         }
-        self.follow(self.sleep.notify_if(|| self.holds_back(highest)))
-    }
-
-    /// What a task of this priority has to wait for.
-    fn holds_back(&self, priority: TaskPriority) -> Waits {
-        if priority == TaskPriority::Demanded {
-            Waits::ForSomebody
-        } else if priority < self.limits.floor_but_for_time(|| self.sleep.all_idle()) {
-            Waits::Nothing
-        } else if self.limits.are_about_time() && priority < self.floor() {
-            Waits::ForTime
-        } else {
-            Waits::ForSomebody
-        }
+        self.follow(self.sleep.notify_if(|| self.waits_for(highest)))
     }
 
     /// Queues all of them. Gives the highest priority.
@@ -361,7 +293,9 @@ impl Pool {
                 let somebody_left = self.sleep.start_failed();
                 let NotStarted::Refused(error) = reason else { return true };
                 self.counters.refused_threads.increment();
-                tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
+                worker::tell(|| {
+                    tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
+                });
                 somebody_left
             }
         }
@@ -471,7 +405,9 @@ pub(crate) fn goes_first(task: &Task) -> bool {
 pub(crate) fn give_up(task: Task) {
     let label = task.keep_label();
     if let Err(message) = worker::catch(|| drop(task)) {
-        tracing::error!(task = &*label, message, "dropping a task that could not be run panicked");
+        worker::tell(|| {
+            tracing::error!(task = &*label, message, "dropping a task that could not be run panicked")
+        });
     }
 }
 

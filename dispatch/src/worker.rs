@@ -61,11 +61,12 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     if !weakened("pool::keeps_places_while_it_searches") {
         pool.gate.give_back(&worker.places);
     }
+    let slot = worker.take()?;
     if worker.ran_demanded.take() && pool.queues.only_background_waits() {
+        pool.counters.of(Some(slot.slot())).count(|stripe| &stripe.yielded);
         // Before the slot counts as searching: nobody relies on a thread that others keep from its processor.
         thread::yield_now();
     }
-    let slot = worker.take()?;
     pool.sleep.start_searching();
     search(pool, worker, slot, lifted)
 }
@@ -179,16 +180,19 @@ pub(crate) fn run_traced(task: Task) -> bool {
         span.in_scope(|| task.run());
     };
     let Err(message) = catch(traced) else { return false };
-    let tell = || {
+    tell(|| {
         tracing::error!(
             task = label.as_deref(),
             message,
             "a task panicked; what it owned has failed, the dispatcher goes on"
         );
-    };
-    // Who panics over that cannot be told of it.
-    let _ = catch(tell);
+    });
     true
+}
+
+/// Tells whoever watches of something. Subscribers are code of the embedder; one that panics over it cannot be told of that.
+pub(crate) fn tell(event: impl FnOnce()) {
+    let _ = catch(event);
 }
 
 /// Runs user code; turns its panic into the panic's message.

@@ -7,6 +7,7 @@ use uruk_core::sync::{Arc, MutexGuard};
 use super::board::{Board, Watch, Who};
 use super::{PATIENCE, Shared};
 use crate::threads::NotStarted;
+use crate::worker;
 
 /// After how long without anything to do a spare retires.
 const QUIET_MAX: Duration = PATIENCE.saturating_mul(10);
@@ -26,7 +27,9 @@ impl Shared {
         let (somebody_left, tickets) = self.board.lock().start_failed(refused);
         self.spawn(tickets);
         let NotStarted::Refused(error) = reason else { return true };
-        tracing::warn!(%error, somebody_left, "the operating system refused to start a spare thread");
+        worker::tell(|| {
+            tracing::warn!(%error, somebody_left, "the operating system refused to start a spare thread");
+        });
         somebody_left
     }
 
