@@ -122,8 +122,16 @@ pub(crate) struct Tally<'a> {
 impl Tally<'_> {
     /// Adds one to a counter.
     pub(crate) fn count(self, of: impl FnOnce(&Stripe) -> &Counter) {
-        let counter = of(self.stripe);
-        if self.is_own { counter.increment_alone() } else { counter.increment() }
+        of(self.stripe).add(1, self.is_own);
+    }
+
+    /// Counts so many tasks of each priority that are about to be queued.
+    pub(crate) fn count_queued(self, tasks: [u64; PRIORITIES]) {
+        for (counter, count) in self.stripe.queued.iter().zip(tasks) {
+            if count > 0 {
+                counter.add(count, self.is_own);
+            }
+        }
     }
 
     /// Takes one from a counter.
@@ -230,11 +238,17 @@ impl Counter {
         self.value.fetch_add(1, uruk_core::sync::atomic::Ordering::Relaxed);
     }
 
-    /// The same by the only thread that writes to it: costs no locked instruction, of which a task would take several.
-    fn increment_alone(&self) {
-        // Relaxed: as above. Who wrote to it before us has handed us its slot through a lock.
-        let before = self.value.load(uruk_core::sync::atomic::Ordering::Relaxed);
-        self.value.store(before.wrapping_add(1), uruk_core::sync::atomic::Ordering::Relaxed);
+    /// The same many times. By the only thread that writes to it that costs no locked instruction, of which a task would take several.
+    fn add(&self, count: u64, alone: bool) {
+        use uruk_core::sync::atomic::Ordering;
+        if alone {
+            // Relaxed: as above. Who wrote to it before us has handed us its slot through a lock.
+            let before = self.value.load(Ordering::Relaxed);
+            self.value.store(before.wrapping_add(count), Ordering::Relaxed);
+        } else {
+            // Relaxed: as above.
+            self.value.fetch_add(count, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn decrement(&self) {
@@ -253,7 +267,7 @@ impl Counter {
 impl Counter {
     pub(crate) fn increment(&self) {}
 
-    fn increment_alone(&self) {}
+    fn add(&self, _count: u64, _alone: bool) {}
 
     pub(crate) fn decrement(&self) {}
 

@@ -20,7 +20,7 @@ use crate::current::{self, Worker};
 use crate::gate::Gate;
 use crate::limits::Limits;
 use crate::metrics::{Counters, Metrics, Queued, Stamp, Stopwatch};
-use crate::queues::{Local, Queues};
+use crate::queues::{Local, PRIORITIES, Queues};
 use crate::sleep::{Sleep, Wake};
 use crate::threads::{NotStarted, Threads};
 use crate::worker;
@@ -92,9 +92,12 @@ impl Pool {
         if !self.admit(worker.as_deref(), 1) {
             return Err(task);
         }
-        // Not through an iterator, which would move the task once more.
+        // By itself: through a list the task would be moved once more.
         let slot = worker.as_deref().map(Worker::slot);
-        let priority = self.push(slot.as_deref().and_then(Option::as_ref), task, self.stopwatch.now());
+        let local = slot.as_deref().and_then(Option::as_ref);
+        let priority = task.priority();
+        self.counters.of(local.map(Local::slot)).count(|stripe| &stripe.queued[priority as usize]);
+        self.push(local, task, self.stopwatch.now());
         drop(slot);
         if self.call_for(worker.as_deref(), priority) {
             return Ok(());
@@ -112,7 +115,7 @@ impl Pool {
         if count == 0 || !self.admit(worker.as_deref(), count) {
             return;
         }
-        let highest = self.enqueue(worker.as_deref(), tasks.drain(..));
+        let highest = self.enqueue(worker.as_deref(), tasks);
         if !self.call_for(worker.as_deref(), highest) {
             tasks.extend(std::iter::from_fn(|| self.take_unstarted()).take(count));
         }
@@ -240,25 +243,28 @@ impl Pool {
     }
 
     /// Queues all of them. Gives the highest priority.
-    fn enqueue(&self, worker: Option<&Worker>, tasks: impl Iterator<Item = Task>) -> TaskPriority {
+    fn enqueue(&self, worker: Option<&Worker>, tasks: &mut Vec<Task>) -> TaskPriority {
         let slot = worker.map(Worker::slot);
         let slot = slot.as_deref().and_then(Option::as_ref);
-        // One look at the clock for all of them.
+        // One look at the clock for all of them, and one count.
         let now = self.stopwatch.now();
+        let mut counts = [0; PRIORITIES];
         let mut highest = TaskPriority::Idle;
-        for task in tasks {
-            highest = highest.max(self.push(slot, task, now));
+        for task in &*tasks {
+            counts[task.priority() as usize] += 1;
+            highest = highest.max(task.priority());
         }
+        self.counters.of(slot.map(Local::slot)).count_queued(counts);
+        tasks.drain(..).for_each(|task| self.push(slot, task, now));
         highest
     }
 
-    /// Turns go to the lane, demanded tasks of who holds a slot to its own deque, all others to the shared queues. Gives the priority.
+    /// Turns go to the lane, demanded tasks of who holds a slot to its own deque, all others to the shared queues. It is counted.
     // Always: a call would move the task once more, and batches are where it counts.
     #[inline(always)]
-    fn push(&self, slot: Option<&Local<Queued>>, task: Task, now: Stamp) -> TaskPriority {
+    fn push(&self, slot: Option<&Local<Queued>>, task: Task, now: Stamp) {
         let priority = task.priority();
         self.limits.queue(&task);
-        self.counters.of(slot.map(Local::slot)).count(|stripe| &stripe.queued[priority as usize]);
         let goes_first = goes_first(&task);
         let task = Queued::new(task, now);
         match slot {
@@ -266,7 +272,6 @@ impl Pool {
             Some(slot) if priority == TaskPriority::Demanded => slot.push(task),
             _ => self.queues.inject(priority, task),
         }
-        priority
     }
 
     fn start_thread(self: &Arc<Self>) -> bool {
@@ -434,7 +439,7 @@ mod tests {
     fn no_thread_starts_after_the_last_one_was_joined() {
         let pool = pool(2);
         assert!(pool.gate.enter(1));
-        let highest = pool.enqueue(None, std::iter::once(task()));
+        let highest = pool.enqueue(None, &mut vec![task()]);
         pool.dispatch(task()).expect("the pool is open");
         pool.shutdown();
         let before = pool.metrics();
