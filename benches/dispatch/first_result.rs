@@ -5,10 +5,12 @@
 //! whose units are the last of the queue, so that the lookup has to make them urgent.
 //!
 //! Where other programs keep the processors busy, `raised_result` tells more of them than of us: the thread that looks up is answered
-//! within two tasks, and then waits for a processor, milliseconds if it was put onto that of the worker. A worker that turns
-//! from what is demanded to the background therefore yields; without that it took
-//! 3 ms behind 300 tasks.
+//! within two tasks, and then waits for a processor, milliseconds if it was put onto that of the worker. So the case also tells
+//! when the wanted unit began (`begun_after_ns`, `begun_after_ns_of_1000`): that is what the scheduler has done, and the rest is the
+//! system's. A worker that turns from what is demanded to the background yields; without that it took 3 ms behind 300 tasks.
 
+use std::cell::RefCell;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use uruk_core::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +24,7 @@ use uruk_dispatch::WorkStealingTaskDispatcher;
 
 use crate::Case;
 use crate::measure::{Measured, Scale, Taken, processor_time};
+use crate::measuring::median;
 
 /// How long a task that nobody waits for takes.
 const TASK: Duration = Duration::from_micros(20);
@@ -51,7 +54,14 @@ pub(crate) fn cases() -> Vec<Case> {
         name: "raised_result",
         threads,
         operation: "a lookup of a symbol whose unit is among the last of so many speculative ones of 20 us",
-        run: Box::new(move |scale| vec![many_beside_few(scale, RAISED, |queued| raised(threads, queued))]),
+        run: Box::new(move |scale| {
+            let begun = [const { RefCell::new(Vec::new()) }; 2];
+            let measured = many_beside_few(scale, RAISED, |queued| {
+                raised(threads, queued, &mut begun[usize::from(queued == FEW)].borrow_mut())
+            });
+            let [many, few] = begun.map(|begun| median(begun.into_inner()));
+            vec![measured.extra("begun_after_ns", many).extra("begun_after_ns_of_1000", few)]
+        }),
     };
     vec![first(1), first(2), raised(1), raised(2)]
 }
@@ -74,18 +84,21 @@ fn first(threads: usize, queued: usize) -> Taken {
     engine.look_up_each(&names)
 }
 
-fn raised(threads: usize, queued: usize) -> Taken {
+/// Adds to `begun` after how many nanoseconds each of the wanted units began.
+fn raised(threads: usize, queued: usize, begun: &mut Vec<f64>) -> Taken {
     let cpu = processor_time();
     // One lookup an engine: whoever waits for the last of a queue that is worked off in order finds the others Ready.
-    let each = (0..RAISED).map(|_| raise_last(threads, queued)).collect();
+    let each = (0..RAISED).map(|_| raise_last(threads, queued, begun)).collect();
     Taken::median(each, processor_time() - cpu)
 }
 
-fn raise_last(threads: usize, queued: usize) -> Duration {
+fn raise_last(threads: usize, queued: usize, begun_after: &mut Vec<f64>) -> Duration {
     let engine = Engine::new(threads);
     let names = engine.names("queued", queued);
-    for name in &names {
-        let unit = SpeculativeUnit { inner: NoopUnit(name.clone()), over: engine.over.clone() };
+    let wanted_began = Arc::new(OnceLock::new());
+    for (index, name) in names.iter().enumerate() {
+        let began = (index == queued - 1).then(|| wanted_began.clone());
+        let unit = SpeculativeUnit { inner: NoopUnit(name.clone()), over: engine.over.clone(), began };
         engine.main.define(Box::new(unit)).expect("names are distinct");
     }
     let all = LookupRequest::new(engine.order.clone(), LookupSet::required(names.iter().cloned()));
@@ -93,6 +106,8 @@ fn raise_last(threads: usize, queued: usize) -> Duration {
     let begun = Instant::now();
     engine.look_up(&names[queued - 1]);
     let taken = begun.elapsed();
+    let began = wanted_began.get().expect("it is there");
+    begun_after.push(began.saturating_duration_since(begun).as_nanos() as f64);
     engine.end();
     taken
 }
@@ -185,6 +200,8 @@ impl MaterializationUnit for NoopUnit {
 struct SpeculativeUnit {
     inner: NoopUnit,
     over: Arc<AtomicBool>,
+    /// To be told when it begins.
+    began: Option<Arc<OnceLock<Instant>>>,
 }
 
 impl MaterializationUnit for SpeculativeUnit {
@@ -201,6 +218,9 @@ impl MaterializationUnit for SpeculativeUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        if let Some(began) = &self.began {
+            began.get_or_init(Instant::now);
+        }
         spend(TASK, &self.over);
         Box::new(self.inner).materialize(responsibility);
     }

@@ -142,7 +142,8 @@ impl WorkStealingTaskDispatcherBuilder {
 
     /// How many speculative tasks may wait for their start, in the pool's queues and in [serial ones](uruk_core::SerialQueue), before
     /// those who would bring about more are [told](TaskDispatcher::admits) or [wait](TaskDispatcher::wait_for_room). Any number
-    /// unless set. What waits behind a blocked task in serial queues alone holds nobody back.
+    /// unless set. What waits behind a blocked task in serial queues alone holds nobody back, and neither does what waits behind a
+    /// task that another dispatcher runs.
     ///
     /// A task that is dispatched is queued whatever the limit: what has been claimed must run. So threads that ask at the same
     /// moment may exceed it by what each of them brings about.

@@ -16,7 +16,9 @@
 //! - Time passes, and with it what limits time; once the dispatcher is closed, nothing does.
 //! - A producer that waits for room waits only while something of its priority is queued here, or waits in a serial queue and a
 //!   *turn* is queued or at work: a task of some serial queue. So it waits only for what will start, and for turns that end or
-//!   block. What waits behind a turn that is blocked, perhaps by that very producer, keeps nobody waiting.
+//!   block. What waits behind a turn that is blocked, perhaps by that very producer, keeps nobody waiting. Nor does what waits behind
+//!   the turn of a task that another dispatcher runs, since nobody here would hear that it blocks: tasks of a queue that several
+//!   dispatchers share keep producers waiting only while the turn is here.
 //!
 //! **What counts once.** A task that waits in a serial queue counts from its arrival to its start; the turns that are dispatched
 //! for it, and those that were overtaken, count for nothing while they are queued. Of the tickets of a unit that becomes more

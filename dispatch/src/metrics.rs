@@ -51,6 +51,8 @@ pub struct Metrics {
     pub stolen: u64,
     /// Times that a thread went to sleep for want of work.
     pub slept: u64,
+    /// Times that a thread let others have its processor, after something demanded and before what nobody waits for.
+    pub yielded: u64,
     /// Times that another thread took the slot of a blocked one, by the priority of the blocked task.
     pub replaced: PerPriority<u64>,
     /// How long tasks waited between their dispatch and their start, in microseconds; empty unless
@@ -120,8 +122,16 @@ pub(crate) struct Tally<'a> {
 impl Tally<'_> {
     /// Adds one to a counter.
     pub(crate) fn count(self, of: impl FnOnce(&Stripe) -> &Counter) {
-        let counter = of(self.stripe);
-        if self.is_own { counter.increment_alone() } else { counter.increment() }
+        of(self.stripe).add(1, self.is_own);
+    }
+
+    /// Counts so many tasks of each priority that are about to be queued.
+    pub(crate) fn count_queued(self, tasks: [u64; PRIORITIES]) {
+        for (counter, count) in self.stripe.queued.iter().zip(tasks) {
+            if count > 0 {
+                counter.add(count, self.is_own);
+            }
+        }
     }
 
     /// Takes one from a counter.
@@ -145,6 +155,7 @@ pub(crate) struct Stripe {
     pub(crate) turns: Counter,
     pub(crate) stolen: Counter,
     pub(crate) slept: Counter,
+    pub(crate) yielded: Counter,
     pub(crate) waits: [WaitCounters; PRIORITIES],
 }
 
@@ -199,6 +210,7 @@ impl Counters {
             turns: self.sum(|stripe| &stripe.turns),
             stolen: self.sum(|stripe| &stripe.stolen),
             slept: self.sum(|stripe| &stripe.slept),
+            yielded: self.sum(|stripe| &stripe.yielded),
             replaced: PerPriority(std::array::from_fn(|p| self.replaced[p].get())),
             started_threads: self.started_threads.get(),
             refused_threads: self.refused_threads.get(),
@@ -226,11 +238,17 @@ impl Counter {
         self.value.fetch_add(1, uruk_core::sync::atomic::Ordering::Relaxed);
     }
 
-    /// The same by the only thread that writes to it: costs no locked instruction, of which a task would take several.
-    fn increment_alone(&self) {
-        // Relaxed: as above. Who wrote to it before us has handed us its slot through a lock.
-        let before = self.value.load(uruk_core::sync::atomic::Ordering::Relaxed);
-        self.value.store(before.wrapping_add(1), uruk_core::sync::atomic::Ordering::Relaxed);
+    /// The same many times. By the only thread that writes to it that costs no locked instruction, of which a task would take several.
+    fn add(&self, count: u64, alone: bool) {
+        use uruk_core::sync::atomic::Ordering;
+        if alone {
+            // Relaxed: as above. Who wrote to it before us has handed us its slot through a lock.
+            let before = self.value.load(Ordering::Relaxed);
+            self.value.store(before.wrapping_add(count), Ordering::Relaxed);
+        } else {
+            // Relaxed: as above.
+            self.value.fetch_add(count, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn decrement(&self) {
@@ -249,7 +267,7 @@ impl Counter {
 impl Counter {
     pub(crate) fn increment(&self) {}
 
-    fn increment_alone(&self) {}
+    fn add(&self, _count: u64, _alone: bool) {}
 
     pub(crate) fn decrement(&self) {}
 

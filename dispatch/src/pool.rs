@@ -11,7 +11,7 @@
 //! `sleep` counts the slot as vacant, and taken after, so that whoever may take one finds one. No user code runs
 //! under either lock (`vacated`, `threads`).
 
-use std::time::Duration;
+mod look;
 
 use uruk_core::sync::{Arc, Mutex, weakened};
 use uruk_core::{LimitReached, Task, TaskPriority, WaitError};
@@ -20,7 +20,7 @@ use crate::current::{self, Worker};
 use crate::gate::Gate;
 use crate::limits::Limits;
 use crate::metrics::{Counters, Metrics, Queued, Stamp, Stopwatch};
-use crate::queues::{Local, Queues};
+use crate::queues::{Local, PRIORITIES, Queues};
 use crate::sleep::{Sleep, Wake};
 use crate::threads::{NotStarted, Threads};
 use crate::worker;
@@ -53,7 +53,7 @@ impl Vacated {
     /// Tells those who watch this thread, which has taken the slot, if it replaces another.
     pub(crate) fn tell(&self) {
         if self.blocked.is_some() {
-            tracing::debug!(slot = self.slot.slot(), "replaces a blocked worker");
+            worker::tell(|| tracing::debug!(slot = self.slot.slot(), "replaces a blocked worker"));
         }
     }
 }
@@ -92,9 +92,12 @@ impl Pool {
         if !self.admit(worker.as_deref(), 1) {
             return Err(task);
         }
-        // Not through an iterator, which would move the task once more.
+        // By itself: through a list the task would be moved once more.
         let slot = worker.as_deref().map(Worker::slot);
-        let priority = self.push(slot.as_deref().and_then(Option::as_ref), task, self.stopwatch.now());
+        let local = slot.as_deref().and_then(Option::as_ref);
+        let priority = task.priority();
+        self.counters.of(local.map(Local::slot)).count(|stripe| &stripe.queued[priority as usize]);
+        self.push(local, task, self.stopwatch.now());
         drop(slot);
         if self.call_for(worker.as_deref(), priority) {
             return Ok(());
@@ -112,7 +115,7 @@ impl Pool {
         if count == 0 || !self.admit(worker.as_deref(), count) {
             return;
         }
-        let highest = self.enqueue(worker.as_deref(), tasks.drain(..));
+        let highest = self.enqueue(worker.as_deref(), tasks);
         if !self.call_for(worker.as_deref(), highest) {
             tasks.extend(std::iter::from_fn(|| self.take_unstarted()).take(count));
         }
@@ -162,45 +165,6 @@ impl Pool {
         count: usize,
     ) -> Result<(), WaitError> {
         self.blocking(|| self.limits.wait_for_room(priority, count, || self.gate.is_closed()))
-    }
-
-    /// Whether a task is queued that no limit holds back, or none but time: somebody has to look at the clock then.
-    pub(crate) fn any_startable(&self) -> bool {
-        self.any_above(|| self.limits.floor_but_for_time(|| self.sleep.all_idle()))
-    }
-
-    /// Whether one is queued that no limit holds back.
-    pub(crate) fn any_startable_now(&self) -> bool {
-        self.any_above(|| self.floor())
-    }
-
-    /// For how long at most a thread may sleep that has found nothing to start: not for ever, if only time holds something back.
-    pub(crate) fn patience(&self) -> Option<Duration> {
-        if !self.limits.are_about_time() || !self.queues.any_waiting(TaskPriority::Idle) {
-            return None;
-        }
-        self.limits.patience(|| self.sleep.all_idle())
-    }
-
-    fn any_above(&self, floor: impl FnOnce() -> TaskPriority) -> bool {
-        // Mostly nothing waits, or all may start: then the limits need not be asked twice.
-        self.queues.any_waiting(TaskPriority::Idle)
-            && match floor() {
-                TaskPriority::Idle => true,
-                floor => self.queues.any_waiting(floor),
-            }
-    }
-
-    /// The lowest priority of which a task may start now.
-    pub(crate) fn floor(&self) -> TaskPriority {
-        self.limits.floor(|| self.sleep.all_idle())
-    }
-
-    /// To be called by a thread that may have `lifted` a limit and holds no slot, so that it will not search.
-    pub(crate) fn look_if(self: &Arc<Self>, lifted: bool) {
-        if lifted {
-            self.follow(self.sleep.lifted(|| self.any_startable()));
-        }
     }
 
     /// Refuses tasks from now on, and lets threads end once nothing is queued. Does not wait.
@@ -275,30 +239,32 @@ impl Pool {
             // There is nobody else to look, and this thread will.
             return true;
         }
-        let floor = || self.limits.floor_but_for_time(|| self.sleep.all_idle());
-        self.follow(self.sleep.notify_if(|| highest == TaskPriority::Demanded || highest >= floor()))
+        self.follow(self.sleep.notify_if(|| self.waits_for(highest)))
     }
 
     /// Queues all of them. Gives the highest priority.
-    fn enqueue(&self, worker: Option<&Worker>, tasks: impl Iterator<Item = Task>) -> TaskPriority {
+    fn enqueue(&self, worker: Option<&Worker>, tasks: &mut Vec<Task>) -> TaskPriority {
         let slot = worker.map(Worker::slot);
         let slot = slot.as_deref().and_then(Option::as_ref);
-        // One look at the clock for all of them.
+        // One look at the clock for all of them, and one count.
         let now = self.stopwatch.now();
+        let mut counts = [0; PRIORITIES];
         let mut highest = TaskPriority::Idle;
-        for task in tasks {
-            highest = highest.max(self.push(slot, task, now));
+        for task in &*tasks {
+            counts[task.priority() as usize] += 1;
+            highest = highest.max(task.priority());
         }
+        self.counters.of(slot.map(Local::slot)).count_queued(counts);
+        tasks.drain(..).for_each(|task| self.push(slot, task, now));
         highest
     }
 
-    /// Turns go to the lane, demanded tasks of who holds a slot to its own deque, all others to the shared queues. Gives the priority.
+    /// Turns go to the lane, demanded tasks of who holds a slot to its own deque, all others to the shared queues. It is counted.
     // Always: a call would move the task once more, and batches are where it counts.
     #[inline(always)]
-    fn push(&self, slot: Option<&Local<Queued>>, task: Task, now: Stamp) -> TaskPriority {
+    fn push(&self, slot: Option<&Local<Queued>>, task: Task, now: Stamp) {
         let priority = task.priority();
         self.limits.queue(&task);
-        self.counters.of(slot.map(Local::slot)).count(|stripe| &stripe.queued[priority as usize]);
         let goes_first = goes_first(&task);
         let task = Queued::new(task, now);
         match slot {
@@ -306,7 +272,6 @@ impl Pool {
             Some(slot) if priority == TaskPriority::Demanded => slot.push(task),
             _ => self.queues.inject(priority, task),
         }
-        priority
     }
 
     fn start_thread(self: &Arc<Self>) -> bool {
@@ -333,7 +298,9 @@ impl Pool {
                 let somebody_left = self.sleep.start_failed();
                 let NotStarted::Refused(error) = reason else { return true };
                 self.counters.refused_threads.increment();
-                tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
+                worker::tell(|| {
+                    tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
+                });
                 somebody_left
             }
         }
@@ -443,7 +410,9 @@ pub(crate) fn goes_first(task: &Task) -> bool {
 pub(crate) fn give_up(task: Task) {
     let label = task.keep_label();
     if let Err(message) = worker::catch(|| drop(task)) {
-        tracing::error!(task = &*label, message, "dropping a task that could not be run panicked");
+        worker::tell(|| {
+            tracing::error!(task = &*label, message, "dropping a task that could not be run panicked")
+        });
     }
 }
 
@@ -470,7 +439,7 @@ mod tests {
     fn no_thread_starts_after_the_last_one_was_joined() {
         let pool = pool(2);
         assert!(pool.gate.enter(1));
-        let highest = pool.enqueue(None, std::iter::once(task()));
+        let highest = pool.enqueue(None, &mut vec![task()]);
         pool.dispatch(task()).expect("the pool is open");
         pool.shutdown();
         let before = pool.metrics();

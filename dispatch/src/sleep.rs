@@ -29,11 +29,24 @@ pub enum Wake {
     Start,
 }
 
+/// What a look has found in the queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// Nothing that may start, now or as time passes.
+    Nothing,
+    /// Only items that may start once enough time has passed.
+    ForTime,
+    /// Something that may start now.
+    ForSomebody,
+}
+
 /// How many slots are in each state; what is missing to their number is at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Held by a thread that waits for a token.
     pub sleeping: u64,
+    /// Those of them whose thread waits no longer than time holds something back.
+    pub watching: u64,
     /// Held by a thread that looks for an item.
     pub searching: u64,
     /// Held by nobody.
@@ -46,6 +59,7 @@ pub const SLOTS_MAX: usize = FIELD as usize;
 const SLEEPING: u64 = 1;
 const SEARCHING: u64 = 1 << 16;
 const VACANT: u64 = 1 << 32;
+const WATCHING: u64 = 1 << 48;
 const FIELD: u64 = 0xffff;
 
 impl Sleep {
@@ -66,25 +80,26 @@ impl Sleep {
     /// # Cost
     /// One fence and one load unless somebody has to be woken or started.
     pub fn notify(&self) -> Wake {
-        self.notify_if(|| true)
+        self.notify_if(|| Waits::ForSomebody)
     }
 
-    /// The same for an item that a limit may hold back; `may_be_taken` says whether none does, and is asked behind the fence.
-    /// If one does, whoever lifts it looks.
-    pub fn notify_if(&self, may_be_taken: impl FnOnce() -> bool) -> Wake {
+    /// The same for an item that a limit may hold back; what it `waits` for is asked behind the fence. If that is a limit, whoever
+    /// lifts it looks; if it is time, whoever watches does.
+    pub fn notify_if(&self, waits: impl FnOnce() -> Waits) -> Wake {
         if !weakened("pool::notifies_without_fence") {
             // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either the look that
             // follows that one sees our push, or our load sees the change of the word that precedes it. Model:
             // loom-tests/tests/pool.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
             fence(Ordering::SeqCst);
         }
-        if !may_be_taken() {
+        let waits = waits();
+        if waits == Waits::Nothing {
             return Wake::Nobody;
         }
         let mut word = self.load();
         loop {
             let counts = Counts::of(word);
-            let (next, wake) = if counts.searching > 0 {
+            let (next, wake) = if counts.searching > 0 || (waits == Waits::ForTime && counts.watching > 0) {
                 return Wake::Nobody;
             } else if counts.sleeping > 0 {
                 (word - SLEEPING + SEARCHING, Wake::Woken)
@@ -111,26 +126,27 @@ impl Sleep {
         self.counts.fetch_add(SEARCHING, Ordering::Relaxed);
     }
 
-    /// Searching → at work. `waiting` says whether an item waits in any queue.
-    pub fn found(&self, waiting: impl FnOnce() -> bool) -> Wake {
+    /// Searching → at work. `waiting` says what the items in all queues wait for.
+    pub fn found(&self, waiting: impl FnOnce() -> Waits) -> Wake {
         let before = self.change(|word| word - SEARCHING);
-        if Counts::of(before).searching == 1
-            && look_after(waiting, weakened("pool::last_searcher_leaves_without_a_look"))
-        {
-            return self.notify();
+        if Counts::of(before).searching > 1 {
+            return Wake::Nobody;
         }
-        Wake::Nobody
+        match look_after(waiting, weakened("pool::last_searcher_leaves_without_a_look")) {
+            Some(waits) => self.notify_if(|| waits),
+            None => Wake::Nobody,
+        }
     }
 
     /// A limit has been lifted by a thread that holds no slot. `waiting` says whether an item waits in any queue that may
-    /// be taken now.
+    /// be taken now, or as time passes: those who watch may have to look sooner than they thought.
     pub fn lifted(&self, waiting: impl FnOnce() -> bool) -> Wake {
-        if look_after(waiting, weakened("pool::lifts_without_a_look")) { self.notify() } else { Wake::Nobody }
+        self.notify_after(waiting, weakened("pool::lifts_without_a_look"))
     }
 
     /// Whether no slot is at work.
     pub fn all_idle(&self) -> bool {
-        let Counts { sleeping, searching, vacant } = self.counts();
+        let Counts { sleeping, searching, vacant, .. } = self.counts();
         sleeping + searching + vacant == self.slots
     }
 
@@ -143,35 +159,44 @@ impl Sleep {
         self.sleep_within(reason, || None)
     }
 
-    /// The same, for no longer than `patience` says, which is asked when there is no reason: time may become one.
+    /// The same, for no longer than `patience` says, which is asked when there is no reason: time may become one. Such a thread
+    /// *watches*, and as long as it does nobody else is called for what time alone holds back.
     pub fn sleep_within(
         &self,
         reason: impl FnOnce() -> bool,
         patience: impl FnOnce() -> Option<Duration>,
     ) -> bool {
         self.change(|word| word - SEARCHING + SLEEPING);
-        if look_after(reason, weakened("pool::sleeps_without_a_second_look"))
+        if look_after(reason, weakened("pool::sleeps_without_a_second_look")) == Some(true)
             && self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
         {
             return false;
         }
         // Either nothing waits, or someone has already taken this thread off the count and owes it a token.
         match patience() {
-            Some(patience) if !self.take_token_within(patience) => {
-                // As above. One that is off the count already must not leave its token to another.
-                if weakened("budget::leaves_while_it_counts_as_asleep") {
-                    return true;
-                }
-                if !self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
-                    && !weakened("budget::leaves_its_token_to_another")
-                {
-                    self.take_token();
-                }
-            }
-            Some(_) => {}
+            Some(patience) => self.watch(patience),
             None => self.take_token(),
         }
         true
+    }
+
+    /// Waits for a token, but no longer than `patience` says.
+    fn watch(&self, patience: Duration) {
+        self.change(|word| word + WATCHING);
+        if !self.take_token_within(patience) {
+            // As in `sleep_within`. One that is off the count already must not leave its token to another.
+            if weakened("budget::leaves_while_it_counts_as_asleep") {
+                return;
+            }
+            if !self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
+                && !weakened("budget::leaves_its_token_to_another")
+            {
+                self.take_token();
+            }
+        }
+        if !weakened("budget::watches_while_it_is_awake") {
+            self.change(|word| word - WATCHING);
+        }
     }
 
     /// At work → vacant: the thread is about to block. `waiting` says whether an item waits in any queue.
@@ -179,18 +204,14 @@ impl Sleep {
     /// The slot must lie in the pool's list before this is called.
     pub fn vacate(&self, waiting: impl FnOnce() -> bool) -> Wake {
         self.change(|word| word + VACANT);
-        if look_after(waiting, weakened("pool::vacates_without_a_look")) {
-            self.notify()
-        } else {
-            Wake::Nobody
-        }
+        self.notify_after(waiting, weakened("pool::vacates_without_a_look"))
     }
 
     /// Searching → vacant: the thread is about to end. Says whether an item waits that nobody may have been told
     /// about; then the thread tries to [`Sleep::occupy`] a slot again.
     pub fn stop(&self, waiting: impl FnOnce() -> bool) -> bool {
         self.change(|word| word - SEARCHING + VACANT);
-        look_after(waiting, weakened("pool::stops_without_a_look"))
+        look_after(waiting, weakened("pool::stops_without_a_look")).unwrap_or(false)
     }
 
     /// Vacant → at work, if a slot is vacant. The caller then takes one from the pool's list.
@@ -262,6 +283,11 @@ impl Sleep {
         false
     }
 
+    /// Notifies if a look says that something waits.
+    fn notify_after(&self, waiting: impl FnOnce() -> bool, blind: bool) -> Wake {
+        if look_after(waiting, blind) == Some(true) { self.notify() } else { Wake::Nobody }
+    }
+
     fn issue_tokens(&self, count: u64) {
         if count == 0 {
             return;
@@ -301,18 +327,19 @@ impl Counts {
             sleeping: (word / SLEEPING) & FIELD,
             searching: (word / SEARCHING) & FIELD,
             vacant: (word / VACANT) & FIELD,
+            watching: (word / WATCHING) & FIELD,
         }
     }
 }
 
 /// Looks for a reason after the word has been changed. `blind` is the run of a model that skips the look.
-fn look_after(look: impl FnOnce() -> bool, blind: bool) -> bool {
+fn look_after<R>(look: impl FnOnce() -> R, blind: bool) -> Option<R> {
     if blind {
-        return false;
+        return None;
     }
     // ordering[parking-dekker]: SeqCst. Pairs with the fence in `notify`, and in `wake_all`.
     fence(Ordering::SeqCst);
-    look()
+    Some(look())
 }
 
 #[cfg(all(test, not(uruk_loom)))]
@@ -320,8 +347,10 @@ mod tests {
     use super::*;
     use uruk_core::sync::{Arc, thread};
 
+    use Waits::{ForSomebody, ForTime, Nothing};
+
     fn counts(sleeping: u64, searching: u64, vacant: u64) -> Counts {
-        Counts { sleeping, searching, vacant }
+        Counts { sleeping, searching, vacant, watching: 0 }
     }
 
     /// A protocol with one slot in each of `sleeping`, `searching`, `at_work`, and `vacant` more, without threads.
@@ -335,10 +364,11 @@ mod tests {
     #[test]
     fn the_table_of_transitions_holds() {
         type Step = fn(&Sleep);
-        let table: [(&str, Step, Counts); 10] = [
+        let table: [(&str, Step, Counts); 11] = [
             ("start_searching", |s| s.start_searching(), counts(1, 2, 1)),
-            ("found, others search", |s| assert_eq!(s.found(|| true), Wake::Woken), counts(0, 1, 1)),
-            ("found, nothing waits", |s| assert_eq!(s.found(|| false), Wake::Nobody), counts(1, 0, 1)),
+            ("found, others wait", |s| assert_eq!(s.found(|| ForSomebody), Wake::Woken), counts(0, 1, 1)),
+            ("found, time is waited for", |s| assert_eq!(s.found(|| ForTime), Wake::Woken), counts(0, 1, 1)),
+            ("found, nothing waits", |s| assert_eq!(s.found(|| Nothing), Wake::Nobody), counts(1, 0, 1)),
             ("second thoughts", |s| assert!(!s.sleep(|| true)), counts(1, 1, 1)),
             ("vacate", |s| assert_eq!(s.vacate(|| true), Wake::Nobody), counts(1, 1, 2)),
             ("stop", |s| assert!(s.stop(|| true)), counts(1, 0, 2)),
@@ -359,9 +389,20 @@ mod tests {
         let sleep = staged(1, 0, 1, 0);
         assert_eq!(sleep.notify(), Wake::Woken);
         assert_eq!(sleep.notify(), Wake::Nobody, "the woken thread searches already");
-        assert_eq!(sleep.found(|| true), Wake::Start);
-        assert_eq!(sleep.found(|| true), Wake::Nobody, "every slot is at work");
+        assert_eq!(sleep.found(|| ForSomebody), Wake::Start);
+        assert_eq!(sleep.found(|| ForSomebody), Wake::Nobody, "every slot is at work");
         assert_eq!(sleep.counts(), counts(0, 0, 0));
+    }
+
+    #[test]
+    fn nobody_is_called_for_what_time_holds_back_while_somebody_watches() {
+        // Two sleep, one of whom watches; one searches, one is at work.
+        let sleep = staged(2, 1, 0, 1);
+        sleep.counts.fetch_add(WATCHING, Ordering::Relaxed);
+        assert_eq!(sleep.found(|| ForTime), Wake::Nobody);
+        assert_eq!(sleep.notify_if(|| ForTime), Wake::Nobody);
+        assert_eq!(sleep.notify_if(|| ForSomebody), Wake::Woken);
+        assert_eq!(sleep.counts(), Counts { watching: 1, ..counts(1, 1, 0) });
     }
 
     #[test]

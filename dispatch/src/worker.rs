@@ -31,7 +31,7 @@ use crate::queues::{Local, Origin};
 pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
     let worker = Worker::enter(pool.clone(), number);
     vacated.tell();
-    let mut found = search(&pool, &worker, vacated.slot);
+    let mut found = search(&pool, &worker, vacated.slot, false);
     while let Some(task) = found {
         let lifted = run_task(&pool, &worker, task);
         found = next(&pool, &worker, lifted);
@@ -61,21 +61,23 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     if !weakened("pool::keeps_places_while_it_searches") {
         pool.gate.give_back(&worker.places);
     }
+    let slot = worker.take()?;
     if worker.ran_demanded.take() && pool.queues.only_background_waits() {
+        pool.counters.of(Some(slot.slot())).count(|stripe| &stripe.yielded);
         // Before the slot counts as searching: nobody relies on a thread that others keep from its processor.
         thread::yield_now();
     }
-    let slot = worker.take()?;
     pool.sleep.start_searching();
-    search(pool, worker, slot)
+    search(pool, worker, slot, lifted)
 }
 
-/// Takes a task from anywhere, sleeping until there is one: searching before, at work after.
-fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>) -> Option<Queued> {
+/// Takes a task from anywhere, sleeping until there is one: searching before, at work after. The task before may have `lifted` a
+/// limit.
+fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>, mut lifted: bool) -> Option<Queued> {
     loop {
         let tally = pool.counters.of(Some(slot.slot()));
         if let Some(task) = look_everywhere(pool, tally, &mut slot) {
-            pool.follow(pool.sleep.found(|| pool.any_startable()));
+            pool.follow(pool.sleep.found(|| pool.waiting(lifted)));
             worker.lend(slot);
             return Some(task);
         }
@@ -83,6 +85,8 @@ fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>) -> Option<
             let reason = || pool.any_startable_now() || pool.gate.is_closed();
             if pool.sleep.sleep_within(reason, || pool.patience()) {
                 tally.count(|stripe| &stripe.slept);
+                // What it has lifted it knew when it fell asleep, and has watched itself if there was anything to watch for.
+                lifted = false;
             }
             continue;
         }
@@ -176,16 +180,19 @@ pub(crate) fn run_traced(task: Task) -> bool {
         span.in_scope(|| task.run());
     };
     let Err(message) = catch(traced) else { return false };
-    let tell = || {
+    tell(|| {
         tracing::error!(
             task = label.as_deref(),
             message,
             "a task panicked; what it owned has failed, the dispatcher goes on"
         );
-    };
-    // Who panics over that cannot be told of it.
-    let _ = catch(tell);
+    });
     true
+}
+
+/// Tells whoever watches of something. Subscribers are code of the embedder; one that panics over it cannot be told of that.
+pub(crate) fn tell(event: impl FnOnce()) {
+    let _ = catch(event);
 }
 
 /// Runs user code; turns its panic into the panic's message.

@@ -105,6 +105,28 @@ fn many_tasks_of_the_background_all_run_as_time_passes() {
     scene.pool.shutdown();
 }
 
+/// Somebody looks at the clock for what time holds back; no task that comes meanwhile wakes another thread over it.
+#[test]
+fn what_time_holds_back_wakes_nobody_over_and_over() {
+    const ROUNDS: u64 = 1000;
+    let scene = scene(4, 1);
+    scene.takes(Speculative, 60_000).wait();
+    scene.goes_on();
+    let held = scene.takes(Idle, 0);
+    for _ in 0..ROUNDS {
+        scene.takes(Demanded, 0).wait();
+        // The worker is on its way to sleep.
+        while scene.pool.metrics().parked < scene.pool.metrics().threads {
+            thread::yield_now();
+        }
+    }
+    // One worker takes the task, and sleeps again; the rest looks at the clock ten times a second.
+    let slept = scene.pool.metrics().slept;
+    assert!(slept < ROUNDS * 3 / 2, "{slept} sleeps after {ROUNDS} single tasks: threads wake for nothing");
+    assert!(!held.is_open());
+    scene.pool.shutdown();
+}
+
 /// The task that waits is of the background itself, and what it waits for has to be paid for.
 #[test]
 fn a_blocked_task_costs_nothing_and_what_it_waits_for_starts_in_time() {

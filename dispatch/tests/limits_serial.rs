@@ -227,3 +227,26 @@ fn a_turn_that_blocks_lets_producers_go_on() {
     producer.join().unwrap();
     scene.ends(2);
 }
+
+/// A queue of two dispatchers. The turn that the tasks wait for may block on whatever, and this one would not hear of it.
+#[test]
+fn what_waits_behind_a_turn_elsewhere_holds_nobody_back() {
+    let scene = scene(1, |builder| builder.speculative_queue_max(1));
+    let elsewhere: Arc<dyn TaskDispatcher> =
+        Arc::new(WorkStealingTaskDispatcher::builder().workers(1).build().unwrap());
+    let (turn, task) = held(Demanded, 0);
+    scene.queue.dispatch(&elsewhere, task).unwrap();
+    turn.begun.wait();
+    scene.queue_some(3, Speculative, 0);
+    assert_eq!(scene.level(Speculative), None);
+    scene.pool.wait_for_room(Speculative, 1).unwrap();
+    // Once the turn is here it does.
+    let (here, task) = held(Demanded, 0);
+    scene.queue(task);
+    turn.end.open();
+    here.begun.wait();
+    assert_eq!(scene.level(Speculative), Some(3));
+    here.end.open();
+    elsewhere.shutdown();
+    scene.ends(3);
+}

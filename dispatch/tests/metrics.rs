@@ -54,3 +54,36 @@ fn waits_are_not_measured_unless_somebody_asks() {
     pool.shutdown();
     assert_eq!(pool.metrics().waits[Demanded].count(), 0);
 }
+
+/// What runs while tasks of these priorities are queued one after another, on one worker.
+fn yields(first: TaskPriority, queued: &[TaskPriority]) -> u64 {
+    let pool = WorkStealingTaskDispatcher::builder().workers(1).build().unwrap();
+    let [begun, go_on] = [(); 2].map(|()| Arc::new(Latch::new()));
+    let (begins, waits) = (begun.clone(), go_on.clone());
+    let task = Task::new("first", first, move || {
+        begins.open();
+        waits.wait();
+    });
+    pool.dispatch(task).unwrap();
+    begun.wait();
+    for &priority in queued {
+        pool.dispatch(Task::new("queued", priority, || ())).unwrap();
+    }
+    go_on.open();
+    pool.shutdown();
+    pool.metrics().yielded
+}
+
+/// The thread that waits for what is demanded may be waiting for the worker's processor too.
+#[test]
+fn a_worker_yields_when_it_turns_from_what_is_demanded_to_what_nobody_waits_for() {
+    for background in [Idle, Speculative] {
+        assert_eq!(yields(Demanded, &[background]), 1);
+        assert_eq!(yields(Demanded, &[background, background]), 1, "the second comes after the first");
+        assert_eq!(yields(Demanded, &[background, Demanded, Demanded]), 1, "when nothing demanded is left");
+        assert_eq!(yields(background, &[Demanded, background]), 1);
+        assert_eq!(yields(Demanded, &[Lazy, background]), 0, "a first call waits for the next");
+        assert_eq!(yields(background, &[background]), 0);
+    }
+    assert_eq!(yields(Demanded, &[Demanded, Lazy]), 0);
+}

@@ -2,8 +2,8 @@
 //! whole process's.
 #![cfg(not(any(uruk_loom, uruk_shuttle)))]
 
-use uruk_core::sync::Arc;
-use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use uruk_core::sync::{Arc, Latch, thread};
 use uruk_core::{Task, TaskDispatcher, TaskPriority};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -14,22 +14,45 @@ use patience::within_reason;
 
 const TASKS: usize = 300;
 
-/// Panics over each third span and each event, which tells of a panic.
+/// Panics over each third span, and over each event; or when it is asked whether it wants them.
 #[derive(Default)]
 struct Panics {
     spans: AtomicUsize,
 }
 
-impl tracing::Subscriber for Panics {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
+/// Whether it panics when it is asked, and not later.
+static WHEN_ASKED: AtomicBool = AtomicBool::new(false);
 
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+impl Panics {
+    /// The number of a span, which is none of those over which it panics.
+    fn number(&self) -> usize {
         // Relaxed: only the number counts.
         let number = self.spans.fetch_add(1, Ordering::Relaxed);
         assert!(!number.is_multiple_of(3), "a subscriber's own affair");
-        tracing::span::Id::from_u64(number as u64)
+        number
+    }
+}
+
+impl tracing::Subscriber for Panics {
+    /// It is to be asked each time.
+    fn register_callsite(&self, _: &tracing::Metadata<'_>) -> tracing::subscriber::Interest {
+        tracing::subscriber::Interest::sometimes()
+    }
+
+    fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
+        // Relaxed: set between the dispatchers, whose threads have ended or not begun.
+        if !WHEN_ASKED.load(Ordering::Relaxed) {
+            return true;
+        }
+        assert!(!of.is_event(), "a subscriber's own affair");
+        if of.name() == "dispatch.run" {
+            self.number();
+        }
+        false
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(self.number() as u64)
     }
 
     fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
@@ -78,26 +101,55 @@ fn none_is_stranded(dispatcher: &dyn TaskDispatcher, metrics: impl Fn() -> (u64,
     // Relaxed, both: after the shutdown.
     let (ran, dropped) = (fates.ran.load(Ordering::Relaxed), fates.dropped.load(Ordering::Relaxed));
     assert_eq!(dropped, TASKS, "what a task owns goes with it");
-    // A third does not begin, a third panics when it has run.
-    assert_eq!((ran, metrics()), (TASKS / 3 * 2, (TASKS as u64, TASKS as u64 / 3 * 2)));
+    // A third does not begin, a third panics when it has run, if its span has an end.
+    let thirds = if WHEN_ASKED.load(Ordering::Relaxed) { 1 } else { 2 };
+    assert_eq!((ran, metrics()), (TASKS / 3 * 2, (TASKS as u64, TASKS as u64 / 3 * thirds)));
+}
+
+/// Each task blocks or panics over its span. Who blocks is replaced, and that is told too, by a thread that has the slot in its hands.
+fn each_is_replaced(pool: &Arc<WorkStealingTaskDispatcher>) {
+    let go_on = Arc::new(Latch::new());
+    for _ in 0..TASKS / 10 {
+        let (inner, go_on) = (pool.clone(), go_on.clone());
+        let waits = move || inner.wait(&go_on).expect("a thread can be had");
+        pool.dispatch(Task::new("waits", TaskPriority::Demanded, waits)).expect("it is open");
+    }
+    while pool.metrics().queued.total() > 0 {
+        thread::yield_now();
+    }
+    go_on.open();
+    pool.shutdown();
+    let metrics = pool.metrics();
+    assert!(metrics.replaced.total() > 0);
+    assert_eq!((metrics.finished, metrics.running.total()), (TASKS as u64 / 10, 0));
 }
 
 /// One test, so that the spans of one dispatcher come after those of another.
 #[test]
 fn a_subscriber_that_panics_strands_no_task() {
     tracing::subscriber::set_global_default(Panics::default()).expect("the first of this process");
-    within_reason(|| {
-        for workers in [1, 2] {
-            let pool = WorkStealingTaskDispatcher::builder().workers(workers).build().expect("a small pool");
-            none_is_stranded(&pool, || (pool.metrics().finished, pool.metrics().panicked));
-        }
-        #[cfg(feature = "rayon")]
-        for threads in [1, 2] {
-            let host =
-                rayon_core::ThreadPoolBuilder::new().num_threads(threads).build().expect("a small pool");
-            let inside = uruk_dispatch::RayonTaskDispatcher::in_pool(Arc::new(host));
-            let inside = inside.build().expect("the host has threads");
-            none_is_stranded(&inside, || (inside.metrics().finished, inside.metrics().panicked));
-        }
-    });
+    for when_asked in [false, true] {
+        // Relaxed: see where it is read.
+        WHEN_ASKED.store(when_asked, Ordering::Relaxed);
+        within_reason(strands_no_task);
+    }
+}
+
+fn strands_no_task() {
+    let pool = |workers| {
+        let builder = WorkStealingTaskDispatcher::builder().workers(workers).stack_size_bytes(256 << 10);
+        Arc::new(builder.build().expect("a small pool"))
+    };
+    for workers in [1, 2] {
+        let pools = [pool(workers), pool(workers)];
+        none_is_stranded(&*pools[0], || (pools[0].metrics().finished, pools[0].metrics().panicked));
+        each_is_replaced(&pools[1]);
+    }
+    #[cfg(feature = "rayon")]
+    for threads in [1, 2] {
+        let host = rayon_core::ThreadPoolBuilder::new().num_threads(threads).build().expect("a small pool");
+        let inside = uruk_dispatch::RayonTaskDispatcher::in_pool(Arc::new(host));
+        let inside = inside.build().expect("the host has threads");
+        none_is_stranded(&inside, || (inside.metrics().finished, inside.metrics().panicked));
+    }
 }

@@ -8,7 +8,7 @@
 //! Models have no clock: time is over as soon as it is asked for, and the order of steps is explored.
 //!
 //! Proven, in every order within the preemption bound: the count says of each sleeper once that it sleeps, every sleeper wakes that
-//! is called, and no token is left over.
+//! is called, and no token is left over; for what time holds back somebody is called unless somebody watches.
 //!
 //! **Fails if** one of these steps is left out:
 //!
@@ -16,6 +16,7 @@
 //! |---|---|---|
 //! | `budget::leaves_while_it_counts_as_asleep`: who was not called in time goes on and stays on the count | `dispatch/src/sleep.rs` | `time_is_over_while_somebody_calls` |
 //! | `budget::leaves_its_token_to_another`: who was called too late does not take the token that was issued for it | `dispatch/src/sleep.rs` | `time_is_over_while_somebody_calls` |
+//! | `budget::watches_while_it_is_awake`: who has watched counts as watching when it goes on | `dispatch/src/sleep.rs` | `who_watches_is_relied_on_only_while_it_does` |
 #![cfg(uruk_loom)]
 
 use std::time::Duration;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use loom_tests::stage::model_within;
 use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, thread};
-use uruk_dispatch::sleep::{Counts, Sleep, Wake};
+use uruk_dispatch::sleep::{Counts, Sleep, Waits, Wake};
 
 loom_tests::catches_its_weakenings!();
 
@@ -84,5 +85,34 @@ fn one_whose_time_is_over_leaves_the_others_asleep() {
         sleep.wake_all();
         patient.join().expect("no panic");
         assert_eq!(sleep.counts(), Counts { searching: 2, ..Counts::default() });
+    });
+}
+
+/// What is pushed must wait for time. The watcher takes something else when it wakes.
+///
+/// ```text
+///  watcher:   watches ─ wakes, searches ─ takes what is at hand: calls another, if it sees what was pushed
+///  producer:  pushes ─ calls somebody, unless somebody watches
+/// ```
+#[test]
+fn who_watches_is_relied_on_only_while_it_does() {
+    model_within(3, || {
+        let sleep = Arc::new(Sleep::new(2));
+        assert!(sleep.occupy());
+        sleep.start_searching();
+        let pushed = Arc::new(AtomicBool::new(false));
+        let producer = thread::spawn({
+            let (sleep, pushed) = (sleep.clone(), pushed.clone());
+            move || {
+                // Relaxed, here and below: the protocol's own fences are what is checked.
+                pushed.store(true, Ordering::Relaxed);
+                sleep.notify_if(|| Waits::ForTime)
+            }
+        });
+        sleep.sleep_within(|| false, || Some(Duration::ZERO));
+        let look = || if pushed.load(Ordering::Relaxed) { Waits::ForTime } else { Waits::Nothing };
+        let by_watcher = sleep.found(look);
+        let by_producer = producer.join().expect("no panic");
+        assert!([by_watcher, by_producer].contains(&Wake::Start), "{by_watcher:?}, {by_producer:?}");
     });
 }

@@ -13,15 +13,19 @@
 //! Everything that lifts a limit is a change of the board, or calls [`Board::look`].
 //!
 //! *Permitted* are as many spares at once as threads that are not spares are blocked, and besides one for each ticket that was
-//! turned away, or one if the host was found stalled, until a ticket takes a task. None is started beyond that, but for the
-//! one that looks at the clock. So spares never outnumber blocked threads by more than the host has threads, and waits that have
+//! turned away, or one if the host was found stalled, until a ticket takes a task. None is started beyond that, but for one
+//! that looks at the clock. So spares never outnumber blocked threads by more than the host has threads, and waits that have
 //! just ended.
 //!
 //! **What holds** whenever the lock is free, and the orders of all calls have been followed:
 //!
-//! - tasks that wait and threads of the host without a ticket do not exist together, but for tickets turned away;
-//! - if tasks wait, or would if it were not for time, a spare is serving or idle, which includes looking at the clock. Otherwise the start of one has failed; then
-//!   the host has a thread that is not blocked here, or the caller has been told that nobody is left.
+//! - tasks that wait and threads of the host without a ticket do not exist together, but for tickets turned away, and for tasks that
+//!   time alone has held back until now: an idle spare is about to look;
+//! - if tasks wait, a spare is serving or idle, which includes looking at the clock; if time alone holds some back, and they may come
+//!   to start without a change of the board, one is idle. Otherwise the start of one has failed. Then the host has a thread that
+//!   is not blocked here, or the caller has been told that nobody is left; and time holds nothing back until a spare is there.
+
+mod watch;
 
 use std::collections::VecDeque;
 
@@ -34,6 +38,8 @@ use crate::pool::goes_first;
 use crate::queues::TURNS_IN_A_ROW_MAX;
 
 use super::RayonMetrics;
+
+pub(super) use watch::Watch;
 
 /// What is to be done once the lock is free.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,6 +87,8 @@ pub(super) struct Board {
     turned_away: usize,
     /// Nothing was taken for a while.
     stalled: bool,
+    /// No spare could be had to look at the clock, so time holds nothing back.
+    clockless: bool,
     pub(super) blocked: usize,
     /// The host's own threads among them.
     blocked_of_host: usize,
@@ -108,6 +116,7 @@ impl Board {
             honoured: 0,
             turned_away: 0,
             stalled: false,
+            clockless: false,
             blocked: 0,
             blocked_of_host: 0,
             blocked_spares: 0,
@@ -158,12 +167,13 @@ impl Board {
     pub(super) fn turn_away(&mut self) -> Orders {
         self.tickets -= 1;
         self.metrics.turned_away += 1;
-        if self.startable() == 0 {
+        let startable = self.startable();
+        if startable == 0 {
             return Orders { tickets: 0, call: Call::Nobody };
         }
         self.turned_away = (self.turned_away + 1).min(self.host_threads);
         // No ticket in its place: the same thread might come to that one too, again and again.
-        Orders { tickets: 0, call: self.call() }
+        Orders { tickets: 0, call: self.call(startable) }
     }
 
     /// Whether a spare that holds no task may take one.
@@ -178,7 +188,8 @@ impl Board {
         self.serving += 1;
         self.metrics.started_by_spares += 1;
         // Where more are permitted, each calls the next.
-        Some((task, charge, Orders { tickets: 0, call: self.call() }))
+        let startable = self.startable();
+        Some((task, charge, Orders { tickets: 0, call: self.call(startable) }))
     }
 
     /// The task of a spare has ended.
@@ -228,17 +239,20 @@ impl Board {
     /// A spare that waited, or was started, has come to look.
     pub(super) fn arrived(&mut self) {
         self.called = self.called.saturating_sub(1);
+        self.clockless = false;
     }
 
     /// A spare could not be started, as the operating system refused it or, after the end of all, because it is too late. Says whether
-    /// anybody is left who could run what is queued.
-    pub(super) fn start_failed(&mut self, refused: bool) -> bool {
+    /// anybody is left who could run what is queued, and how many tickets to spawn for what nobody looks at the clock for.
+    pub(super) fn start_failed(&mut self, refused: bool) -> (bool, usize) {
         self.idle -= 1;
         self.called = self.called.saturating_sub(1);
         self.metrics.spares -= 1;
         self.metrics.started_threads -= 1;
         self.metrics.refused_threads += u64::from(refused);
-        self.is_attended()
+        self.clockless = self.idle == 0;
+        let startable = self.startable();
+        (self.is_attended(), self.issue_tickets(startable))
     }
 
     /// Something is queued, no ticket will come to it, and no spare is there: calls one.
@@ -250,13 +264,6 @@ impl Board {
     /// Whether a spare is there, or a thread of the host that is not blocked here.
     fn is_attended(&self) -> bool {
         self.idle + self.serving > 0 || self.blocked_of_host < self.host_threads
-    }
-
-    /// An idle spare has waited for a while, since `taken` tasks had been taken.
-    pub(super) fn look_at_clock(&mut self, taken: u64) {
-        if self.startable() > 0 && self.taken() == taken {
-            self.stalled = true;
-        }
     }
 
     /// Whether an idle spare ends, and is counted no more. `quiet`: it has had nothing to do for long.
@@ -324,7 +331,8 @@ impl Board {
     }
 
     fn floor(&self) -> TaskPriority {
-        self.limits.floor(|| self.at_work == 0)
+        let all_idle = || self.at_work == 0;
+        if self.clockless { self.limits.floor_but_for_time(all_idle) } else { self.limits.floor(all_idle) }
     }
 
     fn pop(&mut self) -> Option<(Task, Charge)> {
@@ -378,22 +386,28 @@ impl Board {
     }
 
     fn orders(&mut self) -> Orders {
-        let wanted = (self.startable() + self.honoured).min(self.host_threads);
-        let tickets = wanted.saturating_sub(self.tickets);
-        self.tickets += tickets;
-        Orders { tickets, call: self.call() }
+        // One look for both: time may pass between two.
+        let startable = self.startable();
+        Orders { tickets: self.issue_tickets(startable), call: self.call(startable) }
     }
 
-    /// Calls one spare if one more may serve, or if none is there to look at the clock.
-    fn call(&mut self) -> Call {
-        let waiting = self.startable();
-        let wanted = self.permitted().saturating_sub(self.serving).min(waiting);
+    /// Counts the tickets that are missing for so many tasks that may start.
+    fn issue_tickets(&mut self, startable: usize) -> usize {
+        let wanted = (startable + self.honoured).min(self.host_threads);
+        let missing = wanted.saturating_sub(self.tickets);
+        self.tickets += missing;
+        missing
+    }
+
+    /// Calls one spare if one more may serve, or if none is there to look at the clock. So many tasks may start.
+    fn call(&mut self, startable: usize) -> Call {
+        let wanted = self.permitted().saturating_sub(self.serving).min(startable);
         if wanted > self.called {
             self.called += 1;
             if self.called <= self.idle {
                 return Call::Wake;
             }
-        } else if self.idle + self.serving > 0 || (waiting == 0 && self.startable_in_time() == 0) {
+        } else if self.is_watched(startable) {
             return Call::Nobody;
         } else {
             self.called += 1;

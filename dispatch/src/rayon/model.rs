@@ -7,7 +7,8 @@ use uruk_core::{SerialQueue, Task, TaskDispatcher, TaskPriority};
 
 use crate::limits::{BoundsWanted, Charge};
 
-use super::board::{Board, Call, Orders, Who};
+use super::PATIENCE;
+use super::board::{Board, Call, Orders, Watch, Who};
 use crate::queues::TURNS_IN_A_ROW_MAX;
 
 /// What a spare is doing.
@@ -40,12 +41,21 @@ struct World {
     blocked_on_host: Vec<Charge>,
     foreign_waits: usize,
     spares: Vec<Spare>,
+    /// What the board takes for the time, if that limits anything.
+    now: Option<Now>,
     random: u64,
 }
 
+type Now = Arc<Mutex<Instant>>;
+
 impl World {
-    fn new(host_threads: usize, bounds: BoundsWanted, seed: u64) -> Self {
+    fn new(host_threads: usize, mut bounds: BoundsWanted, seed: u64) -> Self {
+        let now = bounds.background_percent_max.map(|_| Now::new(Mutex::new(Instant::now())));
+        if let Some(clock) = now.clone() {
+            bounds.clock = Arc::new(move || *clock.lock());
+        }
         Self {
+            now,
             board: board(host_threads, bounds),
             spawned: 0,
             on_host: Vec::new(),
@@ -75,7 +85,9 @@ impl World {
             Call::Start => {
                 self.spares.push(Spare::Looks);
                 let unblocked = self.board.idle + self.board.serving;
-                assert!(unblocked <= self.board.permitted().max(1), "one too many: {:?}", self.board);
+                let looks_at_clock = self.now.is_some() && self.board.idle == 1;
+                let permitted = unblocked <= self.board.permitted().max(1) || looks_at_clock;
+                assert!(permitted, "one too many: {:?}", self.board);
             }
         }
     }
@@ -109,8 +121,33 @@ impl World {
         }
     }
 
+    /// So much time passes, in which spares wait that nobody calls; says whether there are any.
+    fn passes(&mut self, time: Duration) -> bool {
+        let asleep: Vec<_> =
+            (0..self.spares.len()).filter(|&spare| self.spares[spare] == Spare::Asleep).collect();
+        let mut watches: Vec<_> = asleep.iter().map(|_| Watch::default()).collect();
+        let mut waits = time;
+        for watch in &mut watches {
+            waits = waits.min(self.board.begin_watch(watch));
+        }
+        if let Some(now) = &self.now {
+            *now.lock() += waits;
+        }
+        for (&index, watch) in asleep.iter().zip(&mut watches) {
+            let orders = self.board.look_at_clock(watch);
+            self.follow(orders);
+            self.board.arrived();
+            self.spares[index] = Spare::Looks;
+        }
+        !asleep.is_empty()
+    }
+
     fn step(&mut self) {
-        match self.below(10) {
+        match self.below(if self.now.is_some() { 11 } else { 10 }) {
+            10 => {
+                let time = Duration::from_millis(self.below(40) as u64);
+                self.passes(time);
+            }
             0 => {
                 let count = 1 + self.below(4);
                 self.push(count);
@@ -207,12 +244,14 @@ impl World {
         assert!(board.tickets <= board.host_threads);
         let in_time = board.startable_in_time();
         assert!(in_time == 0 || board.idle + board.serving > 0, "somebody looks at the clock");
+        let at_work = self.on_host.len() + board.serving;
+        let held_by_time = in_time > waiting && at_work == 0;
+        assert!(!held_by_time || board.idle > 0, "somebody is free to: {board:?}");
         // No spare that could step in at once has to wait for the clock.
         let permitted = waiting > 0 && board.serving < board.permitted();
         assert!(!permitted || looking > 0, "{board:?}");
         assert!(asleep <= board.host_threads, "{board:?}");
         // Nothing is held back for ever: a limit is held by what runs, and ends.
-        let at_work = self.on_host.len() + board.serving;
         assert!(at_work > 0 || in_time > 0 || board.waiting() == 0, "{board:?}");
     }
 
@@ -234,11 +273,7 @@ impl World {
             } else if let Some(index) = self.spare_in(|spare| spare == Spare::Looks) {
                 self.look(index);
             } else {
-                let index =
-                    self.spare_in(|spare| spare == Spare::Asleep).expect("somebody looks at the clock");
-                let taken = self.board.taken();
-                self.board.look_at_clock(taken);
-                self.look(index);
+                assert!(self.passes(PATIENCE), "somebody looks at the clock");
             }
             self.check();
         }
@@ -260,9 +295,10 @@ fn whatever_happens_somebody_is_called_and_everything_is_taken() {
         unlimited(),
         BoundsWanted::default(),
         BoundsWanted { memory_bytes_max: 1, background_workers_max: Some(2), ..BoundsWanted::default() },
+        BoundsWanted { background_percent_max: Some(30), ..unlimited() },
     ];
-    for seed in 0..300 {
-        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 3].clone(), seed);
+    for seed in 0..400 {
+        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 4].clone(), seed);
         for _ in 0..400 {
             world.step();
             world.check();
@@ -287,9 +323,9 @@ fn a_refused_spare_leaves_the_host_unless_all_of_it_is_blocked() {
     let mut board = board(1, unlimited());
     let task = || std::iter::once(Task::new("test", TaskPriority::Lazy, || ()));
     assert_eq!(board.push(task()).call, Call::Start);
-    assert!(board.start_failed(true), "the host's thread is left");
+    assert_eq!(board.start_failed(true), (true, 0), "the host's thread is left");
     assert_eq!(board.begin_wait(Who::Host, None).call, Call::Start);
-    assert!(!board.start_failed(true));
+    assert_eq!(board.start_failed(true), (false, 0));
     assert_eq!((board.metrics().spares, board.metrics().refused_threads), (0, 2));
 }
 
@@ -301,11 +337,11 @@ fn what_relied_on_a_refused_spare_is_not_deserted() {
     assert_eq!(board.push(task()).call, Call::Start);
     assert_eq!(board.push(task()).call, Call::Nobody, "the second caller relies on the first");
     assert!(board.call_if_deserted().is_none(), "a spare is on its way");
-    assert!(!board.start_failed(true));
+    assert_eq!(board.start_failed(true), (false, 0));
     assert!(board.take_back().is_some(), "the first caller gets as many back as it gave");
     let orders = board.call_if_deserted().expect("one is left, and nobody for it");
     assert_eq!((orders.tickets, orders.call), (0, Call::Start));
-    assert!(!board.start_failed(true));
+    assert_eq!(board.start_failed(true), (false, 0));
     assert!(board.take_back().is_some());
     assert!(board.call_if_deserted().is_none());
 }
@@ -323,30 +359,98 @@ fn what_a_limit_holds_back_calls_nobody_until_it_is_lifted() {
     assert_eq!(board.take_for_ticket().expect("its place").0.priority(), TaskPriority::Speculative);
 }
 
-#[test]
-fn a_spare_looks_at_the_clock_for_what_time_holds_back() {
-    let now = Arc::new(Mutex::new(Instant::now()));
-    let passes = |ms| *now.lock() += Duration::from_millis(ms);
+/// A board whose background has a quarter of two threads, by a clock that says what it is told.
+fn quarter_of_two() -> (Board, impl Fn(u64)) {
+    let now = Now::new(Mutex::new(Instant::now()));
     let clock = now.clone();
-    let bounds = BoundsWanted { clock: Arc::new(move || *clock.lock()), ..BoundsWanted::default() };
-    let mut board = board(2, BoundsWanted { background_percent_max: Some(25), ..bounds });
-    let task = || std::iter::once(Task::new("test", TaskPriority::Idle, || ()));
-    assert_eq!(board.push(task()), Orders { tickets: 1, call: Call::Start });
+    let bounds = BoundsWanted { clock: Arc::new(move || *clock.lock()), ..unlimited() };
+    let bounds = BoundsWanted { background_percent_max: Some(25), ..bounds };
+    (board(2, bounds), move |ms| *now.lock() += Duration::from_millis(ms))
+}
+
+fn idle() -> impl Iterator<Item = Task> {
+    std::iter::once(Task::new("test", TaskPriority::Idle, || ()))
+}
+
+/// Takes a task that a ticket runs for 10 ms; half of that is left to be paid, which takes 10 ms more.
+fn spend(board: &mut Board, passes: impl Fn(u64)) {
     let (_, charge) = board.take_for_ticket().expect("nothing was spent");
-    board.arrived();
-    assert!(board.retires(true), "nothing is left to look at the clock for");
     passes(10);
-    // A worker was taken, and half of one was free.
     assert_eq!(board.ticket_ended(charge, false), Orders { tickets: 0, call: Call::Nobody });
-    assert_eq!(board.push(task()), Orders { tickets: 0, call: Call::Start });
+}
+
+#[test]
+fn a_spare_looks_at_the_clock_and_the_host_gets_what_time_has_held_back() {
+    let (mut board, passes) = quarter_of_two();
+    assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start });
     board.arrived();
-    assert!(!board.is_permitted() && !board.retires(true));
+    spend(&mut board, &passes);
+    assert!(board.retires(true), "nothing is left to look at the clock for");
+    assert_eq!(board.push(idle()), Orders { tickets: 0, call: Call::Start });
+    board.arrived();
+    let mut watch = Watch::default();
+    assert_eq!(board.begin_watch(&mut watch), Duration::from_millis(10), "no longer than it takes");
     passes(9);
-    board.look_at_clock(board.taken());
+    assert_eq!(board.look_at_clock(&mut watch), Orders { tickets: 0, call: Call::Nobody });
     assert!(!board.is_permitted() && !board.retires(true));
+    assert_eq!(board.begin_watch(&mut watch), Duration::from_millis(1));
     passes(1);
-    board.look_at_clock(board.taken());
+    assert_eq!(board.look_at_clock(&mut watch), Orders { tickets: 1, call: Call::Nobody });
+    assert!(!board.is_permitted(), "the host has not had its time");
+    assert_eq!(board.begin_watch(&mut watch), PATIENCE);
+    passes(20);
+    assert_eq!(board.look_at_clock(&mut watch), Orders { tickets: 0, call: Call::Wake });
+    assert!(board.take_for_spare().is_some(), "it has not come to its ticket");
+}
+
+/// However often a spare looks at the clock for the one, the host is found stalled over the other.
+#[test]
+fn what_time_holds_back_hides_no_stalled_host() {
+    let (mut board, passes) = quarter_of_two();
+    assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start });
+    board.arrived();
+    spend(&mut board, &passes);
+    let both = idle().chain([Task::new("test", TaskPriority::Demanded, || ())]);
+    assert_eq!(board.push(both), Orders { tickets: 1, call: Call::Nobody });
+    let mut watch = Watch::default();
+    for ms in [10, 20] {
+        assert!(!board.is_permitted());
+        assert_eq!(board.begin_watch(&mut watch), Duration::from_millis(ms));
+        passes(ms);
+        let _tickets = board.look_at_clock(&mut watch);
+    }
+    assert!(board.is_permitted());
+}
+
+/// A spare that serves may do so for long.
+#[test]
+fn a_second_spare_looks_at_the_clock_while_one_serves() {
+    let (mut board, passes) = quarter_of_two();
+    assert_eq!(board.begin_wait(Who::Foreign, None).call, Call::Nobody);
+    assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start });
+    board.arrived();
+    spend(&mut board, &passes);
+    let demanded = std::iter::once(Task::new("test", TaskPriority::Demanded, || ()));
+    assert_eq!(board.push(demanded), Orders { tickets: 1, call: Call::Wake });
     assert!(board.take_for_spare().is_some());
+    assert_eq!(board.push(idle()), Orders { tickets: 0, call: Call::Start });
+}
+
+/// Nobody would look at the clock for it.
+#[test]
+fn time_holds_nothing_back_where_no_spare_can_be_had() {
+    let (mut board, passes) = quarter_of_two();
+    assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start });
+    board.arrived();
+    spend(&mut board, &passes);
+    assert!(board.retires(true));
+    assert_eq!(board.push(idle()), Orders { tickets: 0, call: Call::Start });
+    assert_eq!(board.start_failed(true), (true, 1));
+    let (_, charge) = board.take_for_ticket().expect("time holds nothing back");
+    assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start }, "it is tried again");
+    board.arrived();
+    assert!(board.take_for_ticket().is_none(), "time does again");
+    assert_eq!(board.ticket_ended(charge, false), Orders { tickets: 0, call: Call::Nobody });
 }
 
 /// Keeps what it is given.

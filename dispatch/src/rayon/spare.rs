@@ -1,13 +1,16 @@
 //! Threads of our own, which take tasks in the place of threads that are blocked.
 
+use std::time::Duration;
+
 use uruk_core::sync::{Arc, MutexGuard};
 
-use super::board::{Board, Who};
+use super::board::{Board, Watch, Who};
 use super::{PATIENCE, Shared};
 use crate::threads::NotStarted;
+use crate::worker;
 
-/// After how many times [`PATIENCE`] without anything to do a spare retires.
-const QUIET_MAX: u32 = 10;
+/// After how long without anything to do a spare retires.
+const QUIET_MAX: Duration = PATIENCE.saturating_mul(10);
 
 impl Shared {
     /// Starts the spare that the board has counted. Says whether anybody is left who could run what is queued.
@@ -21,9 +24,12 @@ impl Shared {
         };
         let Err(reason) = self.threads.start(body) else { return true };
         let refused = matches!(reason, NotStarted::Refused(_));
-        let somebody_left = self.board.lock().start_failed(refused);
+        let (somebody_left, tickets) = self.board.lock().start_failed(refused);
+        self.spawn(tickets);
         let NotStarted::Refused(error) = reason else { return true };
-        tracing::warn!(%error, somebody_left, "the operating system refused to start a spare thread");
+        worker::tell(|| {
+            tracing::warn!(%error, somebody_left, "the operating system refused to start a spare thread");
+        });
         somebody_left
     }
 
@@ -31,20 +37,24 @@ impl Shared {
     fn serve(self: &Arc<Self>) {
         let mut board = self.board.lock();
         board.arrived();
-        let mut quiet = 0;
-        while !board.retires(quiet >= QUIET_MAX) {
+        let mut watch = Watch::default();
+        while !board.retires(watch.quiet >= QUIET_MAX) {
             if board.is_permitted() {
                 board = self.serve_once(board);
-                quiet = 0;
+                watch = Watch::default();
                 continue;
             }
-            let taken = board.taken();
-            let (locked, timed_out) = self.called.wait_timeout(board, PATIENCE);
+            let patience = board.begin_watch(&mut watch);
+            let (locked, timed_out) = self.called.wait_timeout(board, patience);
             board = locked;
             board.arrived();
             if timed_out {
-                quiet += 1;
-                board.look_at_clock(taken);
+                let orders = board.look_at_clock(&mut watch);
+                drop(board);
+                self.follow(orders);
+                board = self.board.lock();
+                // It may have called itself.
+                board.arrived();
             }
         }
     }

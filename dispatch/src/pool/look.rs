@@ -1,0 +1,81 @@
+//! Looks: what of the queued tasks may start, and what the rest waits for.
+
+use std::time::Duration;
+
+use uruk_core::TaskPriority;
+use uruk_core::sync::Arc;
+
+use crate::sleep::Waits;
+
+use super::Pool;
+
+impl Pool {
+    /// Whether a task is queued that no limit holds back, or none but time: somebody has to look at the clock then.
+    pub(crate) fn any_startable(&self) -> bool {
+        self.any_above(|| self.limits.floor_but_for_time(|| self.sleep.all_idle()))
+    }
+
+    /// Whether one is queued that no limit holds back.
+    pub(crate) fn any_startable_now(&self) -> bool {
+        self.any_above(|| self.floor())
+    }
+
+    /// What the tasks wait for that are queued and held back by no limit but time. One that has `lifted` a limit does not rely on
+    /// those who watch: what they wait for may be there sooner than they know.
+    pub(crate) fn waiting(&self, lifted: bool) -> Waits {
+        let by_time = self.limits.are_about_time() && !lifted;
+        match self.any_startable() {
+            true if by_time && !self.any_startable_now() => Waits::ForTime,
+            true => Waits::ForSomebody,
+            false => Waits::Nothing,
+        }
+    }
+
+    /// For how long at most a thread may sleep that has found nothing to start: not for ever, if only time holds something back.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        if !self.limits.are_about_time() || !self.queues.any_waiting(TaskPriority::Idle) {
+            return None;
+        }
+        self.limits.patience(|| self.sleep.all_idle())
+    }
+
+    /// Whether a task waits of a priority that is not below the floor.
+    ///
+    /// The floor may change before the second look. If it rises, somebody is called in vain. If it falls, a task may be overlooked
+    /// that could start now. A limit that is lifted made it fall: whoever lifted that looks or searches after it
+    /// (`sleep/README.md`), and finds what was queued by now, or who queues it later finds the limit lifted. Or time did: then
+    /// this look was the one before a sleep, which asks how long it may last after it, and it may not last at all.
+    fn any_above(&self, floor: impl FnOnce() -> TaskPriority) -> bool {
+        // Mostly nothing waits, or all may start: then the queues need not be asked twice.
+        self.queues.any_waiting(TaskPriority::Idle)
+            && match floor() {
+                TaskPriority::Idle => true,
+                floor => self.queues.any_waiting(floor),
+            }
+    }
+
+    /// The lowest priority of which a task may start now.
+    pub(crate) fn floor(&self) -> TaskPriority {
+        self.limits.floor(|| self.sleep.all_idle())
+    }
+
+    /// To be called by a thread that may have `lifted` a limit and holds no slot, so that it will not search.
+    pub(crate) fn look_if(self: &Arc<Self>, lifted: bool) {
+        if lifted {
+            self.follow(self.sleep.lifted(|| self.any_startable()));
+        }
+    }
+
+    /// What a task of this priority has to wait for.
+    pub(super) fn waits_for(&self, priority: TaskPriority) -> Waits {
+        if priority == TaskPriority::Demanded {
+            Waits::ForSomebody
+        } else if priority < self.limits.floor_but_for_time(|| self.sleep.all_idle()) {
+            Waits::Nothing
+        } else if self.limits.are_about_time() && priority < self.floor() {
+            Waits::ForTime
+        } else {
+            Waits::ForSomebody
+        }
+    }
+}
