@@ -114,7 +114,6 @@ impl MaterializationResponsibility {
     /// inside [`Refused`]; `unit` has been dropped then.
     ///
     /// Source: ORC `MaterializationResponsibility::replace`.
-    #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn replace(mut self, unit: Box<dyn MaterializationUnit>) -> Result<(), Refused<Self, DefineError>> {
         let session = self.duty.session().clone();
         let (definition, unit) = session.describe(unit);
@@ -163,7 +162,6 @@ impl MaterializationResponsibility {
     /// Linear in the symbols, during one hold of the session's lock.
     ///
     /// Source: ORC `MaterializationResponsibility::notifyResolved`.
-    #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_resolved(
         self,
         addresses: &SymbolMap,
@@ -199,7 +197,6 @@ impl ResolvedResponsibility {
     /// in slices of about a thousand steps.
     ///
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
-    #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
         let Duty { ref dylib, claim, unit_name: ref unit, symbols: ref covered, .. } = *self.duty;
         let session = dylib.session();

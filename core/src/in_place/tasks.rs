@@ -132,8 +132,11 @@ impl Tasks {
 pub(super) enum Counted {
     Alone(Arc<Tasks>),
     /// One of many that were dispatched at once, none of which leaves its thread.
-    OneOf(Rc<Arc<Tasks>>),
+    OneOf(Rc<Batch>),
 }
+
+/// Shares one reference to the counter among tasks of one thread, which need no atomic one each.
+pub(super) struct Batch(Arc<Tasks>);
 
 impl Counted {
     /// Counts a task in, unless the dispatcher is closed.
@@ -143,14 +146,14 @@ impl Counted {
 
     /// Counts `count` tasks in at once, unless the dispatcher is closed.
     pub(super) fn enter_many(tasks: &Arc<Tasks>, count: usize) -> Option<impl Iterator<Item = Self>> {
-        let shared = tasks.enter(count).then(|| Rc::new(tasks.clone()))?;
+        let shared = tasks.enter(count).then(|| Rc::new(Batch(tasks.clone())))?;
         Some(std::iter::repeat_with(move || Self::OneOf(shared.clone())).take(count))
     }
 
     fn tasks(&self) -> &Arc<Tasks> {
         match self {
             Self::Alone(tasks) => tasks,
-            Self::OneOf(tasks) => tasks,
+            Self::OneOf(batch) => &batch.0,
         }
     }
 }
