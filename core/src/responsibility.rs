@@ -170,13 +170,13 @@ impl MaterializationResponsibility {
         let unit = &self.duty.unit_name;
         let span = tracing::debug_span!("symbols.resolve", unit = %unit, symbols = covered.len());
         let _entered = span.enter();
-        match self
-            .duty
-            .session()
-            .transact(|state, effects| state.resolve(claim, unit, covered, addresses, effects))
-        {
+        // An error is large, and rare: what is moved on the way out of the lock is a pointer.
+        let outcome = self.duty.session().transact(|state, effects| {
+            state.resolve(claim, unit, covered, addresses, effects).map_err(Box::new)
+        });
+        match outcome {
             Ok(()) => Ok(ResolvedResponsibility { duty: self.duty, not_send: PhantomData }),
-            Err(error) => Err(Refused::new(self, error)),
+            Err(error) => Err(Refused::new(self, *error)),
         }
     }
 }
@@ -207,16 +207,20 @@ impl ResolvedResponsibility {
         };
         let outcome = match groups.iter().find(foreign) {
             Some(DependenceGroup { symbols, .. }) => {
-                Err(EmitError::ForeignDependency { unit: unit.clone(), dependants: symbols.clone() })
+                let dependants = symbols.clone();
+                Err(Box::new(EmitError::ForeignDependency { unit: unit.clone(), dependants }))
             }
-            None => session.transact(|state, effects| state.emit(claim, unit, covered, &groups, effects)),
+            // See `notify_resolved`.
+            None => session.transact(|state, effects| {
+                state.emit(claim, unit, covered, &groups, effects).map_err(Box::new)
+            }),
         };
         match outcome {
             Ok(()) => {
                 self.duty.settle();
                 Ok(())
             }
-            Err(error) => Err(Refused::new(self, error)),
+            Err(error) => Err(Refused::new(self, *error)),
         }
     }
 }

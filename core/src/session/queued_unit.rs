@@ -100,6 +100,7 @@ impl QueuedUnit {
     }
 
     /// What the dispatcher is given: the unit itself, or a ticket for it.
+    #[inline]
     pub(super) fn into_task(mut self: Box<Self>, counted: Outstanding) -> Task {
         let Stage::Waits { pending, outstanding } = &mut self.0 else { panic!("{HAS_BEGUN}") };
         *outstanding = Some(counted);
