@@ -106,8 +106,8 @@ impl Parked {
 /// What is read and dropped when a unit is emitted, whatever the engine does.
 pub(crate) struct Luggage {
     covered: SymbolFlagsMap,
-    /// The rest of a responsibility.
-    instead: [usize; (size_of::<Waiting>() - size_of::<[SymbolMap; 2]>()) / size_of::<usize>() - 3],
+    /// The rest of a responsibility, which lies where its unit did.
+    instead: Box<[usize; 20]>,
     address: SymbolMap,
     groups: Vec<DependenceGroup>,
 }

@@ -114,7 +114,6 @@ impl MaterializationResponsibility {
     /// inside [`Refused`]; `unit` has been dropped then.
     ///
     /// Source: ORC `MaterializationResponsibility::replace`.
-    #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn replace(mut self, unit: Box<dyn MaterializationUnit>) -> Result<(), Refused<Self, DefineError>> {
         let session = self.duty.session().clone();
         let (definition, unit) = session.describe(unit);
@@ -163,7 +162,6 @@ impl MaterializationResponsibility {
     /// Linear in the symbols, during one hold of the session's lock.
     ///
     /// Source: ORC `MaterializationResponsibility::notifyResolved`.
-    #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_resolved(
         self,
         addresses: &SymbolMap,
@@ -172,13 +170,13 @@ impl MaterializationResponsibility {
         let unit = &self.duty.unit_name;
         let span = tracing::debug_span!("symbols.resolve", unit = %unit, symbols = covered.len());
         let _entered = span.enter();
-        match self
-            .duty
-            .session()
-            .transact(|state, effects| state.resolve(claim, unit, covered, addresses, effects))
-        {
+        // An error is large, and rare: what is moved on the way out of the lock is a pointer.
+        let outcome = self.duty.session().transact(|state, effects| {
+            state.resolve(claim, unit, covered, addresses, effects).map_err(Box::new)
+        });
+        match outcome {
             Ok(()) => Ok(ResolvedResponsibility { duty: self.duty, not_send: PhantomData }),
-            Err(error) => Err(Refused::new(self, error)),
+            Err(error) => Err(Refused::new(self, *error)),
         }
     }
 }
@@ -199,7 +197,6 @@ impl ResolvedResponsibility {
     /// in slices of about a thousand steps.
     ///
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
-    #[expect(clippy::result_large_err, reason = "a refusal gives the responsibility back by value")]
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
         let Duty { ref dylib, claim, unit_name: ref unit, symbols: ref covered, .. } = *self.duty;
         let session = dylib.session();
@@ -210,16 +207,20 @@ impl ResolvedResponsibility {
         };
         let outcome = match groups.iter().find(foreign) {
             Some(DependenceGroup { symbols, .. }) => {
-                Err(EmitError::ForeignDependency { unit: unit.clone(), dependants: symbols.clone() })
+                let dependants = symbols.clone();
+                Err(Box::new(EmitError::ForeignDependency { unit: unit.clone(), dependants }))
             }
-            None => session.transact(|state, effects| state.emit(claim, unit, covered, &groups, effects)),
+            // See `notify_resolved`.
+            None => session.transact(|state, effects| {
+                state.emit(claim, unit, covered, &groups, effects).map_err(Box::new)
+            }),
         };
         match outcome {
             Ok(()) => {
                 self.duty.settle();
                 Ok(())
             }
-            Err(error) => Err(Refused::new(self, error)),
+            Err(error) => Err(Refused::new(self, *error)),
         }
     }
 }

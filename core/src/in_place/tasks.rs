@@ -144,8 +144,11 @@ impl Tasks {
 pub(super) enum Counted {
     Alone(Arc<Tasks>, Stripe),
     /// One of many that were dispatched at once, none of which leaves its thread.
-    OneOf(Rc<Arc<Tasks>>, Stripe),
+    OneOf(Rc<Batch>),
 }
+
+/// Shares one reference to the counter among tasks of one thread, which need no atomic one each.
+pub(super) struct Batch(Arc<Tasks>, Stripe);
 
 impl Counted {
     /// Counts a task in, unless the dispatcher is closed.
@@ -155,14 +158,14 @@ impl Counted {
 
     /// Counts `count` tasks in at once, unless the dispatcher is closed.
     pub(super) fn enter_many(tasks: &Arc<Tasks>, count: usize) -> Option<impl Iterator<Item = Self>> {
-        let (stripe, shared) = (tasks.enter(count)?, Rc::new(tasks.clone()));
-        Some(std::iter::repeat_with(move || Self::OneOf(shared.clone(), stripe)).take(count))
+        let batch = Rc::new(Batch(tasks.clone(), tasks.enter(count)?));
+        Some(std::iter::repeat_with(move || Self::OneOf(batch.clone())).take(count))
     }
 
     fn place(&self) -> (&Arc<Tasks>, Stripe) {
         match self {
             Self::Alone(tasks, stripe) => (tasks, *stripe),
-            Self::OneOf(tasks, stripe) => (tasks, *stripe),
+            Self::OneOf(batch) => (&batch.0, batch.1),
         }
     }
 

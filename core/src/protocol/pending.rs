@@ -1,7 +1,7 @@
 //! Pending units: what a unit is from its definition until it begins.
 //!
 //! A unit lies in one piece of memory from its definition on. While it waits in its rows the state has it; whoever claims
-//! it moves a pointer, and notes there for what.
+//! it moves a pointer, and notes there for what. When it begins, the memory becomes that of its responsibility.
 
 use crate::hints::Hints;
 use crate::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) struct Extras {
     pub(crate) ticketed: Option<Arc<Ticketed>>,
 }
 
-// With its count as a task it is as large as what allocators give out fast.
+// See `QueuedUnit`, which holds it.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<PendingUnit<crate::session::Unit>>() <= 96);
 

@@ -214,6 +214,7 @@ impl<P: Payload> SessionState<P> {
                 satisfied.push(here.query);
             }
         }
+        // Mostly more is outstanding.
         if satisfied.is_empty() {
             return;
         }

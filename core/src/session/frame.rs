@@ -89,12 +89,9 @@ fn run_in_frame<R>(
     let mut on_behalf_of = Some(on_behalf_of);
     // While the thread is torn down there is no place for a frame; its panics then fail duties without a message.
     let pushed = THIS_THREAD.try_with(|thread| {
-        let frame = on_behalf_of.take().map(|on_behalf_of| Frame {
-            on_behalf_of,
-            began_unwinding,
-            excuse: Excuse::None,
-        });
-        thread.borrow_mut().frames.extend(frame);
+        if let Some(on_behalf_of) = on_behalf_of.take() {
+            thread.borrow_mut().frames.push(Frame { on_behalf_of, began_unwinding, excuse: Excuse::None });
+        }
     });
     let on_stack = super::holding::enter(unit);
     let result = crate::panics::guard(code);

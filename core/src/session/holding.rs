@@ -93,18 +93,18 @@ impl Hold {
         Self::take_of(None, Held::Section(queue))
     }
 
+    #[inline]
     fn take_of(session: Option<SessionTag>, what: Held) -> Option<Self> {
         with(|thread| {
             thread.taken += 1;
             let (frame, number) = (thread.innermost(), thread.taken);
-            let held = Some(HeldHere { session, what, frame, number });
             match thread.free.pop() {
                 Some(place) => {
-                    thread.held[place] = held;
+                    thread.held[place] = Some(HeldHere { session, what, frame, number });
                     Self(place)
                 }
                 None => {
-                    thread.held.push(held);
+                    thread.held.push(Some(HeldHere { session, what, frame, number }));
                     Self(thread.held.len() - 1)
                 }
             }

@@ -1,4 +1,4 @@
-//! Queued units: handed to the dispatcher, not begun.
+//! Queued units: handed to the dispatcher, not begun; and their memory, in which their responsibility goes on.
 
 use crate::protocol::claim::Begin;
 use crate::protocol::pending::{Extras, PendingUnit};
@@ -30,7 +30,7 @@ enum Stage {
     Gone,
 }
 
-// As large as what allocators give out fast.
+// With what an allocator adds, as large as what it gives out fast.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<QueuedUnit>() <= 112);
 
@@ -100,6 +100,7 @@ impl QueuedUnit {
     }
 
     /// What the dispatcher is given: the unit itself, or a ticket for it.
+    #[inline]
     pub(super) fn into_task(mut self: Box<Self>, counted: Outstanding) -> Task {
         let Stage::Waits { pending, outstanding } = &mut self.0 else { panic!("{HAS_BEGUN}") };
         *outstanding = Some(counted);
