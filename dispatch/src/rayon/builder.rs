@@ -75,7 +75,7 @@ impl RayonTaskDispatcherBuilder {
     }
 
     /// How much of the time of as many threads as the host has, in percent, speculative and idle tasks may take. Without a limit
-    /// unless set, or with 100.
+    /// unless set, or with 100; and for as long as the system refuses the spare that would look at the clock for them.
     pub fn background_percent_max(mut self, percent: u32) -> Self {
         self.bounds.background_percent_max = Some(percent);
         self
