@@ -260,17 +260,21 @@ pub(crate) fn hold_back() -> impl Drop {
 /// For a thread that is counted as a task and in no frame: a handler that runs above it, and closes the session, would wait
 /// for it for ever.
 pub(crate) fn hold_back_all() -> impl Drop {
-    with(|thread| thread.held_back += 1);
-    HeldBack { _level: Level::enter() }
+    with(|thread| {
+        thread.held_back += 1;
+        thread.depth += 1;
+    });
+    HeldBack
 }
 
-struct HeldBack {
-    _level: Level,
-}
+struct HeldBack;
 
 impl Drop for HeldBack {
     fn drop(&mut self) {
-        with(|thread| thread.held_back -= 1);
+        with(|thread| {
+            thread.held_back -= 1;
+            thread.depth -= 1;
+        });
     }
 }
 

@@ -99,6 +99,8 @@ pub use session::{
     thread_is_engaged,
 };
 pub use symbol::flags::SymbolFlags;
+#[cfg(uruk_loom)]
+pub use symbol::follow_counts;
 pub use symbol::map::{IntoIter as NameMapIntoIter, Iter as NameMapIter, NameMap};
 pub use symbol::name::{SymbolName, SymbolStringPool};
 pub use symbol::set::{

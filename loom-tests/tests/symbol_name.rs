@@ -9,21 +9,24 @@
 //!
 //! Proven, in every order of the locks: whoever holds the text "f" at one moment holds one name, with that text;
 //! a sweep takes only names without a handle, and one after the last handle takes them all. Counts change outside
-//! the locks, but what decides is read under them (`core/src/symbol/name.rs`, "Why sweeping the dead cannot race").
+//! the locks, but what decides is read under them (`core/src/symbol/name.rs`, "Why sweeping the dead cannot race"). A text
+//! is freed once, behind everything that was read of it (`core/src/symbol/text.rs`).
 //!
 //! **Fails if** this step is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `symbol_name::found_and_taken_in_two_steps`: the lock is let go between finding a name and counting the new handle | `core/src/symbol/name.rs` | `a_name_found_is_not_swept_before_it_is_counted` |
+//! | `symbol_name::leaves_unordered`: a handle is let go without Release | `core/src/symbol/text.rs` | `what_was_read_of_a_name_comes_before_it_is_freed` |
+//! | `symbol_name::frees_unordered`: the last handle frees without Acquire | `core/src/symbol/text.rs` | `what_was_read_of_a_name_comes_before_it_is_freed` |
 #![cfg(uruk_loom)]
 
-use uruk_core::SymbolStringPool;
 use uruk_core::sync::thread;
+use uruk_core::{SymbolStringPool, follow_counts};
 
 #[test]
 fn a_name_found_is_not_swept_before_it_is_counted() {
-    loom::model(|| {
+    model(|| {
         let pool = SymbolStringPool::new();
         let leaver = thread::spawn({
             let (name, pool) = (pool.intern("f"), pool.clone());
@@ -41,7 +44,7 @@ fn a_name_found_is_not_swept_before_it_is_counted() {
 
 #[test]
 fn a_sweep_spares_what_was_interned_meanwhile() {
-    loom::model(|| {
+    model(|| {
         let pool = SymbolStringPool::new();
         drop(pool.intern("f"));
         let sweeper = thread::spawn({
@@ -58,7 +61,7 @@ fn a_sweep_spares_what_was_interned_meanwhile() {
 
 #[test]
 fn two_threads_that_hold_one_text_hold_one_name() {
-    loom::model(|| {
+    model(|| {
         let pool = SymbolStringPool::new();
         let other = thread::spawn({
             let pool = pool.clone();
@@ -75,6 +78,43 @@ fn two_threads_that_hold_one_text_hold_one_name() {
         assert_eq!(pool.reclaim(), 1);
         assert!(pool.is_empty());
     });
+}
+
+#[test]
+fn what_was_read_of_a_name_comes_before_it_is_freed() {
+    model(|| {
+        let pool = SymbolStringPool::new();
+        let name = pool.intern("f");
+        let reader = thread::spawn({
+            let name = name.clone();
+            move || assert_eq!(name.as_str(), "f")
+        });
+        // Whoever comes last frees it: the pool, this thread or the reader.
+        drop(pool);
+        drop(name);
+        reader.join().expect("the reader ends");
+    });
+}
+
+#[test]
+fn a_name_is_swept_behind_what_was_read_of_it() {
+    model(|| {
+        let pool = SymbolStringPool::new();
+        let reader = thread::spawn({
+            let name = pool.intern("f");
+            move || assert_eq!(name.clone().as_str(), "f")
+        });
+        let swept = pool.reclaim();
+        assert_eq!(pool.len(), 1 - swept);
+        reader.join().expect("the reader ends");
+        assert_eq!(pool.reclaim(), 1 - swept);
+    });
+}
+
+/// Counts are part of these models, if of no others.
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    follow_counts();
+    loom::model(run);
 }
 
 loom_tests::catches_its_weakenings!();

@@ -21,6 +21,7 @@ use super::fail::Fallen;
 use super::ids::{DylibId, RowId, TrackerId};
 use super::row::{Row, RowState, Waiting};
 use super::slab::NONE;
+use super::transfer::Tracker;
 use super::waiting_on::NodeState;
 use super::{Payload, SessionState};
 
@@ -75,18 +76,23 @@ impl<P: Payload> SessionState<P> {
         tracker: TrackerId,
         effects: &mut Effects<P>,
     ) -> Vec<P::Resource> {
-        if !self.tracker_lives(tracker) {
-            return Vec::new();
-        }
-        if !self.is_small(tracker) {
+        let first_row = match self.trackers.get(tracker) {
+            Some(state) if !self.tracker_is_condemned(tracker) => state.first_row,
+            _ => return Vec::new(),
+        };
+        if !self.is_small(first_row) {
             let resources = self.condemn(tracker);
             self.settle_removals(effects);
             return resources;
         }
         let resources = self.take_from_dylib(tracker);
-        while let Some(row) = self.rows.id_at(self.trackers[tracker].first_row) {
+        let mut first_row = self.rows.id_at(first_row);
+        while let Some(row) = first_row {
+            let is_last = self.rows[row].links.next == NONE;
             self.count_steps(1);
             self.remove_row(row, Tell::Nothing, effects);
+            // Mostly there is one.
+            first_row = if is_last { None } else { self.rows.id_at(self.trackers[tracker].first_row) };
         }
         if !weakened("remove::tracker_lives_on") {
             self.trackers.discard(tracker);
@@ -148,10 +154,9 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Whether a tracker has so few rows that one transaction removes them all, with itself.
-    fn is_small(&self, tracker: TrackerId) -> bool {
+    /// Whether a tracker has so few rows, from its first one on, that one transaction removes them all, with itself.
+    fn is_small(&self, mut row: u32) -> bool {
         let room = SMALL_MAX.min(self.agenda.slice_steps.saturating_sub(1));
-        let mut row = self.trackers[tracker].first_row;
         for _ in 0..room {
             if row == NONE {
                 return true;
@@ -181,8 +186,10 @@ impl<P: Payload> SessionState<P> {
         if self.dylibs[dylib].default_tracker == tracker {
             self.dylibs[dylib].default_tracker = self.create_tracker_in(dylib);
         }
-        self.unlink_tracker(tracker);
-        std::mem::take(&mut self.trackers[tracker].resources)
+        let Tracker { links, resources, .. } = &mut self.trackers[tracker];
+        let (links, resources) = (*links, std::mem::take(resources));
+        self.close_gap(links, dylib);
+        resources
     }
 
     /// Works off what was just condemned, or at least hides it from lookups without the lock.

@@ -4,7 +4,7 @@ use crate::sync::weakened;
 
 use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, DylibId, Id, RowId, TrackerId};
-use super::row::Links;
+use super::row::{Links, Row};
 use super::slab::NONE;
 use super::{Payload, SessionState};
 use crate::sync::Arc;
@@ -71,7 +71,12 @@ impl<P: Payload> SessionState<P> {
 
     /// Takes a tracker out of its dylib's list.
     pub(crate) fn unlink_tracker(&mut self, tracker: TrackerId) {
-        let Tracker { dylib, links: Links { previous, next }, .. } = self.trackers[tracker];
+        let Tracker { dylib, links, .. } = self.trackers[tracker];
+        self.close_gap(links, dylib);
+    }
+
+    /// Closes the gap in a dylib's list between the neighbours of a tracker.
+    pub(super) fn close_gap(&mut self, Links { previous, next }: Links, dylib: DylibId) {
         if next != NONE {
             self.trackers.at_mut(next).links.previous = previous;
         }
@@ -179,15 +184,16 @@ impl<P: Payload> SessionState<P> {
     }
 
     pub(crate) fn unlink_from_tracker(&mut self, row: RowId) {
-        let (tracker, Links { previous, next }) = (self.rows[row].tracker, self.rows[row].links);
-        self.trackers[tracker].rows -= 1;
+        let Row { tracker, links: Links { previous, next }, .. } = self.rows[row];
+        let tracker = &mut self.trackers[tracker];
+        tracker.rows -= 1;
+        if previous == NONE {
+            tracker.first_row = next;
+        } else {
+            self.rows.at_mut(previous).links.next = next;
+        }
         if next != NONE {
             self.rows.at_mut(next).links.previous = previous;
-        }
-        if previous != NONE {
-            self.rows.at_mut(previous).links.next = next;
-        } else {
-            self.trackers[tracker].first_row = next;
         }
     }
 

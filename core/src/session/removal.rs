@@ -63,7 +63,8 @@ impl ExecutionSession {
         }
         drop(held_back);
         if removal.is_none() {
-            self.run_ready();
+            // What was handed on is owed to the dispatcher; mostly there was nothing.
+            crate::in_place::run_ready();
         }
         (result, removal)
     }
@@ -84,5 +85,6 @@ impl ExecutionSession {
             let Some(effects) = brought else { break };
             self.pass_on(effects);
         }
+        self.run_ready();
     }
 }

@@ -1,7 +1,13 @@
 //! Vocabulary of symbols: their names, what they are, and sets of them.
 
+mod count;
 pub(crate) mod flags;
 pub(crate) mod map;
 pub(crate) mod name;
 pub(crate) mod set;
 mod table;
+mod text;
+mod window;
+
+#[cfg(uruk_loom)]
+pub use count::follow_counts;

@@ -1,10 +1,13 @@
 //! Interned symbol names and the pool they live in.
 //!
-//! A name is one reference-counted piece of text; the pool holds one reference to each and hands out
-//! clones, so two handles of one pool spell the same text exactly when they are the same pointer.
+//! A name is one reference-counted piece of text (`text.rs`). The pool has each text once and gives out handles of it, so two
+//! handles of one pool spell the same text exactly when they are the same pointer.
 //!
 //! - The pool is cut into shards by hash, each a small table under its own lock, so that threads meet
 //!   only when they intern names of one shard at one moment. The lock is held for a probe.
+//! - Of what it takes to intern a name that exists and to let it go again, two steps are atomic: taking the shard's lock,
+//!   and counting the handle that goes. The one that comes is counted under the lock by a plain store, and the lock is let
+//!   go by another (`sync/brief.rs`). With an atomic step for each, it takes half as long again.
 //! - Cloning, comparing, hashing and dropping a [`SymbolName`] never touches the pool. Looking a name
 //!   up by reference in a map touches not even its count.
 //! - Names that only the pool still holds are **dead**. A shard that runs full sweeps them out before
@@ -14,9 +17,9 @@
 //! # Why sweeping the dead cannot race
 //!
 //! The last handle may be dropped on one thread while another interns the same text. A handle comes
-//! from another handle or from the pool. While the count says that the pool holds the only reference,
+//! from another handle or from the pool. While the counts say that the pool holds the only reference,
 //! there is no handle to clone, and the pool gives out new ones only under the shard's lock. The sweep
-//! reads the count under that lock, so what it finds dead stays dead until it is gone; what it finds
+//! reads the counts under that lock, so what it finds dead stays dead until it is gone; what it finds
 //! alive a moment before the last handle goes is left to the next sweep. Dropping a handle needs no
 //! lock. Model: `loom-tests/tests/symbol_name.rs`.
 //!
@@ -27,19 +30,19 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use arcstr::ArcStr;
 use crossbeam_utils::CachePadded;
 use rustc_hash::FxBuildHasher;
 
 use super::table::{NameTable, Slot};
+use super::text::{Handle, Pooled};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::sync::{Arc, Mutex, weakened};
+use crate::sync::{Arc, BriefMutex, weakened};
 
 /// The interned name of a symbol: one pointer, compared and hashed by identity.
 ///
 /// Equality and hashing look at the pointer and cost O(1); ordering and formatting look at the text.
 /// Two names of one [`SymbolStringPool`] are equal exactly when their texts are. Names of different
-/// pools are never equal, even with equal texts (the empty name excepted): their order is then that of
+/// pools are never equal, even with equal texts: their order is then that of
 /// their addresses, so that `cmp` and `==` agree. Because hashing sees addresses, the iteration order
 /// of a hash map of names differs from run to run; sort by name where order shows.
 ///
@@ -59,7 +62,7 @@ use crate::sync::{Arc, Mutex, weakened};
 /// Source: ORC `SymbolStringPtr`.
 #[doc(alias = "SymbolStringPtr")]
 #[derive(Clone)]
-pub struct SymbolName(ArcStr);
+pub struct SymbolName(Handle);
 
 impl SymbolName {
     /// The text.
@@ -69,14 +72,14 @@ impl SymbolName {
     }
 
     /// How many handles there are, the pool's among them: a hint, as others may come and go meanwhile.
-    pub(crate) fn handles(&self) -> usize {
-        ArcStr::strong_count(&self.0).unwrap_or(usize::MAX)
+    pub(crate) fn handles(&self) -> u64 {
+        self.0.owners()
     }
 
     /// Where the text lies: what makes the name itself.
     #[inline]
     pub(crate) fn identity(&self) -> usize {
-        self.0.as_str().as_ptr().addr()
+        self.0.address()
     }
 }
 
@@ -148,7 +151,7 @@ impl fmt::Display for SymbolName {
 pub struct SymbolStringPool(Arc<PoolState>);
 
 struct PoolState {
-    shards: Box<[CachePadded<Mutex<NameTable>>]>,
+    shards: Box<[CachePadded<BriefMutex<NameTable>>]>,
     /// Names whose release was announced since the last full sweep.
     released: AtomicUsize,
     /// How many of those make it worth while to ask whether to sweep again.
@@ -163,7 +166,7 @@ impl SymbolStringPool {
     pub fn new() -> Self {
         // First sizes differ, so that the tables grow one after another and not all at once.
         let table = |shard| NameTable::with_homes(HOMES_MIN + shard % 8);
-        let shards = (0..SHARDS).map(|shard| CachePadded::new(Mutex::new(table(shard)))).collect();
+        let shards = (0..SHARDS).map(|shard| CachePadded::new(BriefMutex::new(table(shard)))).collect();
         Self(Arc::new(PoolState {
             shards,
             released: AtomicUsize::new(0),
@@ -176,6 +179,9 @@ impl SymbolStringPool {
     /// # Concurrency
     /// Callable from any thread; locks the part of the table that the text belongs to, and nothing else.
     ///
+    /// # Panics
+    /// If the text takes 4 GiB or more.
+    ///
     /// Source: ORC `SymbolStringPool::intern`.
     pub fn intern(&self, text: &str) -> SymbolName {
         let (place, tag) = place_of(text);
@@ -186,7 +192,7 @@ impl SymbolStringPool {
                     drop(shard);
                     shard = self.0.shards[place].lock();
                 }
-                SymbolName(shard.name(index).clone())
+                SymbolName(shard.name(index).give())
             }
             Slot::Vacant(index) => insert(&mut shard, index, tag, text),
         }
@@ -195,9 +201,9 @@ impl SymbolStringPool {
     /// Gives the name that spells `text` if the pool has it, and leaves the pool as it is.
     pub fn get(&self, text: &str) -> Option<SymbolName> {
         let (shard, tag) = place_of(text);
-        let shard = self.0.shards[shard].lock();
+        let mut shard = self.0.shards[shard].lock();
         match shard.find(tag, text) {
-            Slot::Held(index) => Some(SymbolName(shard.name(index).clone())),
+            Slot::Held(index) => Some(SymbolName(shard.name(index).give())),
             Slot::Vacant(_) => None,
         }
     }
@@ -272,9 +278,10 @@ fn insert(shard: &mut NameTable, mut index: usize, tag: u32, text: &str) -> Symb
         let Slot::Vacant(moved) = shard.find(tag, text) else { unreachable!("making room adds no name") };
         index = moved;
     }
-    let name = ArcStr::from(text);
-    shard.insert(index, tag, name.clone());
-    SymbolName(name)
+    let mut name = Pooled::new(text);
+    let handle = name.give();
+    shard.insert(index, tag, name);
+    SymbolName(handle)
 }
 
 /// Makes room in a shard that is full: sweeps it if many of its names are dead, grows it otherwise.
@@ -286,7 +293,7 @@ fn insert(shard: &mut NameTable, mut index: usize, tag: u32, text: &str) -> Symb
 fn make_room(shard: &mut NameTable) {
     const SAMPLE: usize = 32;
     let sampled = shard.len().min(SAMPLE);
-    let dead = shard.iter().take(SAMPLE).filter(|name| is_dead(name)).count();
+    let dead = shard.iter().take(SAMPLE).filter(|name| name.is_dead()).count();
     if dead * 4 > sampled {
         sweep(shard);
     } else {
@@ -297,14 +304,9 @@ fn make_room(shard: &mut NameTable) {
 /// Frees the names that only the pool holds. The caller holds the shard's lock, see the module's head.
 fn sweep(shard: &mut NameTable) -> usize {
     let before = shard.len();
-    let live = shard.iter().filter(|name| !is_dead(name)).count();
-    shard.rebuild(NameTable::homes_for(live).max(HOMES_MIN), |name| !is_dead(name));
+    let live = shard.iter().filter(|name| !name.is_dead()).count();
+    shard.rebuild(NameTable::homes_for(live).max(HOMES_MIN), |name| !name.is_dead());
     before - shard.len()
-}
-
-/// Whether the table's reference is the only one. The empty name is static and counts nothing.
-fn is_dead(name: &ArcStr) -> bool {
-    ArcStr::strong_count(name) == Some(1)
 }
 
 /// Where a text belongs: the low half of its hash chooses the shard, the high half is the tag.

@@ -19,13 +19,15 @@
 //!   they would save one byte of those and move each name six times on the way to a million instead of four, which
 //!   costs 10 of 100 ns.
 
-use arcstr::ArcStr;
+use super::text::Pooled;
+use super::window::{WINDOW, ending, equal};
 
 /// Names by text, each with the 32-bit tag that the caller derives from its hash.
 #[derive(Default)]
 pub(super) struct NameTable {
+    /// A whole window of holes ends each table.
     tags: Vec<u32>,
-    names: Vec<Option<ArcStr>>,
+    names: Vec<Option<Pooled>>,
     len: usize,
     /// How many slots are homes. Beyond them lies the overflow of the last run.
     homes: usize,
@@ -36,9 +38,6 @@ pub(super) enum Slot {
     Held(usize),
     Vacant(usize),
 }
-
-/// Tags compared at once; so many holes end each table, so that every window is whole.
-const WINDOW: usize = 8;
 
 impl NameTable {
     /// Creates a table whose first size is `homes`.
@@ -62,16 +61,16 @@ impl NameTable {
         len + len / 2
     }
 
-    pub(super) fn name(&self, index: usize) -> &ArcStr {
-        self.names[index].as_ref().expect("a slot that `find` reports as held holds a name")
+    pub(super) fn name(&mut self, index: usize) -> &mut Pooled {
+        self.names[index].as_mut().expect("a slot that `find` reports as held holds a name")
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &ArcStr> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Pooled> {
         self.names.iter().flatten()
     }
 
     /// Looks for `text` among the names with `tag`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, tag: u32, text: &str) -> Slot {
         let mut at = home(tag, self.homes);
         // A name that sits elsewhere does so because its home was taken. Said by `names` and not by
@@ -81,16 +80,15 @@ impl NameTable {
         }
         loop {
             let window = self.tags[at..].first_chunk::<WINDOW>().expect("holes end the table");
-            let mut equal = mask(window, |other| other == tag);
-            while equal != 0 {
-                let index = at + equal.trailing_zeros() as usize;
-                if self.names[index].as_deref() == Some(text) {
+            let mut candidates = equal(window, tag);
+            while candidates != 0 {
+                let index = at + candidates.trailing_zeros() as usize;
+                if self.names[index].as_ref().is_some_and(|name| name.as_str() == text) {
                     return Slot::Held(index);
                 }
-                equal &= equal - 1;
+                candidates &= candidates - 1;
             }
-            // A hole becomes the largest number, so this is "a hole or a larger tag".
-            let end = mask(window, |other| other.wrapping_sub(1) >= tag);
+            let end = ending(window, tag);
             if end != 0 {
                 return Slot::Vacant(at + end.trailing_zeros() as usize);
             }
@@ -99,7 +97,7 @@ impl NameTable {
     }
 
     /// Puts `name` where `find` said that it belongs; the rest of its run moves up by one.
-    pub(super) fn insert(&mut self, index: usize, tag: u32, name: ArcStr) {
+    pub(super) fn insert(&mut self, index: usize, tag: u32, name: Pooled) {
         let (mut tag, mut name) = (tag, Some(name));
         let mut end = index;
         while tag != 0 {
@@ -112,7 +110,7 @@ impl NameTable {
     }
 
     /// Moves the names that `keep` wants to a table of `homes` slots, in one pass; drops the others.
-    pub(super) fn rebuild(&mut self, homes: usize, mut keep: impl FnMut(&ArcStr) -> bool) {
+    pub(super) fn rebuild(&mut self, homes: usize, mut keep: impl FnMut(&Pooled) -> bool) {
         let slots = homes + WINDOW;
         let tags = std::mem::replace(&mut self.tags, vec![0; slots]);
         let names = std::mem::take(&mut self.names);
@@ -145,16 +143,6 @@ impl NameTable {
 #[inline]
 fn home(tag: u32, homes: usize) -> usize {
     ((u64::from(tag) * homes as u64) >> 32) as usize
-}
-
-/// One bit for each tag of the window that `test` accepts. Written so that it compiles to vector code.
-#[inline]
-fn mask(window: &[u32; WINDOW], test: impl Fn(u32) -> bool) -> u32 {
-    let mut mask = 0;
-    for (bit, &tag) in window.iter().enumerate() {
-        mask |= u32::from(test(tag)) << bit;
-    }
-    mask
 }
 
 #[cfg(test)]
@@ -195,17 +183,17 @@ mod tests {
                 let text = format!("{tag:x}.{text}");
                 match operation {
                     0 => {
-                        table.rebuild(NameTable::homes_for(table.len()).max(3), |name| !name.ends_with('3'));
+                        table.rebuild(NameTable::homes_for(table.len()).max(3), |name| !name.as_str().ends_with('3'));
                         model.retain(|text: &String, _| !text.ends_with('3'));
                     }
                     _ => match table.find(tag, &text) {
                         Slot::Held(index) => {
                             prop_assert!(model.contains_key(&text));
-                            prop_assert_eq!(table.name(index), &text);
+                            prop_assert_eq!(table.name(index).as_str(), &text);
                         }
                         Slot::Vacant(index) => {
                             prop_assert!(!model.contains_key(&text));
-                            table.insert(index, tag, ArcStr::from(text.as_str()));
+                            table.insert(index, tag, Pooled::new(&text));
                             model.insert(text, tag);
                         }
                     },

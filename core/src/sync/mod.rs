@@ -11,7 +11,7 @@
 //! `clippy.toml` refuses the direct paths elsewhere.
 //!
 //! **Architecture Invariant:** no other module of this workspace names `std::sync::atomic`,
-//! `std::thread::spawn`, `parking_lot`, `loom` or `shuttle`.
+//! `std::thread::spawn`, `parking_lot`, `spin`, `loom` or `shuttle`.
 //!
 //! [`Arc`] is the standard one in all builds: loom's cannot hold `dyn Trait`, and what the models
 //! check is the protocol, not reference counting.
@@ -25,6 +25,7 @@ mod real;
 #[cfg(uruk_shuttle)]
 mod scheduled;
 
+mod brief;
 mod latch;
 mod serial;
 mod stripes;
@@ -50,6 +51,7 @@ pub use shuttle::thread_local;
 #[cfg(not(any(uruk_loom, uruk_shuttle)))]
 pub use std::thread_local;
 
+pub use brief::BriefMutex;
 #[cfg(any(uruk_loom, uruk_shuttle))]
 pub use hidden::Hidden;
 pub use latch::Latch;

@@ -1,0 +1,145 @@
+//! A lock for moments: taken by one atomic step, let go by a plain store.
+//!
+//! [`Mutex`](super::Mutex) has to look, when it is let go, whether somebody sleeps on it, which takes a second atomic step: as
+//! much time again as all that is done under a lock which is held for one probe of a table. On this one nobody sleeps. Whoever
+//! does not get it at once queues on a second lock, and the first of that queue looks at this one again and again.
+//!
+//! ```text
+//!   word free? ──take it──▶ a moment ──store──▶ free
+//!        └─no─▶ queue: lock ─▶ first: look, then let others run, then sleep a little ─▶ take the word, let the queue go
+//! ```
+//!
+//! **Architecture Invariant:** a thread that waits here takes no processor from the holder: one of them looks, ever more
+//! seldom, and the others are asleep.
+
+#[cfg(any(uruk_loom, uruk_shuttle))]
+pub use model::BriefMutex;
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
+pub use real::BriefMutex;
+
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
+mod real {
+    use std::time::Duration;
+
+    use crossbeam_utils::Backoff;
+    use spin::mutex::{SpinMutex, SpinMutexGuard};
+
+    use crate::sync::Mutex;
+
+    /// A mutual exclusion lock for what takes a moment; without poison, not recursive.
+    #[derive(Debug, Default)]
+    pub struct BriefMutex<T> {
+        value: SpinMutex<T>,
+        /// Held by the one waiter that looks whether the value is free.
+        queue: Mutex<()>,
+    }
+
+    /// How long a waiter sleeps between two looks when letting others run did not help: they may be less urgent than it is.
+    const NAP: Duration = Duration::from_micros(50);
+
+    impl<T> BriefMutex<T> {
+        /// Creates an unlocked lock.
+        pub const fn new(value: T) -> Self {
+            Self { value: SpinMutex::new(value), queue: Mutex::new(()) }
+        }
+
+        /// Waits for the lock.
+        #[inline]
+        pub fn lock(&self) -> SpinMutexGuard<'_, T> {
+            match self.value.try_lock() {
+                Some(guard) => guard,
+                None => self.wait(),
+            }
+        }
+
+        #[cold]
+        fn wait(&self) -> SpinMutexGuard<'_, T> {
+            let _first = self.queue.lock();
+            let backoff = Backoff::new();
+            loop {
+                if !self.value.is_locked()
+                    && let Some(guard) = self.value.try_lock()
+                {
+                    return guard;
+                }
+                if backoff.is_completed() {
+                    nap();
+                } else {
+                    backoff.snooze();
+                }
+            }
+        }
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nobody wakes who waits here; parking would take a wake from others"
+    )]
+    fn nap() {
+        std::thread::sleep(NAP);
+    }
+}
+
+#[cfg(any(uruk_loom, uruk_shuttle))]
+mod model {
+    use crate::sync::{Mutex, MutexGuard};
+
+    /// What a model has to know of it: a lock.
+    #[derive(Debug, Default)]
+    pub struct BriefMutex<T>(Mutex<T>);
+
+    impl<T> BriefMutex<T> {
+        /// Creates an unlocked lock.
+        pub fn new(value: T) -> Self {
+            Self(Mutex::new(value))
+        }
+
+        /// Waits for the lock.
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock()
+        }
+    }
+}
+
+#[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::sync::{Arc, thread};
+
+    #[test]
+    fn one_thread_at_a_time_is_inside() {
+        let count = Arc::new(BriefMutex::new((0u64, 0u64)));
+        let threads = [(); 4].map(|()| {
+            let count = count.clone();
+            thread::spawn(move || {
+                for step in 0..20_000 {
+                    let mut inside = count.lock();
+                    inside.0 += 1;
+                    if step % 1000 == 0 {
+                        thread::yield_now();
+                    }
+                    inside.1 += 1;
+                    assert_eq!(inside.0, inside.1);
+                }
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(*count.lock(), (80_000, 80_000));
+    }
+
+    #[test]
+    fn who_comes_while_it_is_held_for_long_gets_it_in_the_end() {
+        let lock = Arc::new(BriefMutex::new(()));
+        let held = lock.lock();
+        let waiters = [(); 3].map(|()| {
+            let lock = lock.clone();
+            thread::spawn(move || drop(lock.lock()))
+        });
+        let patience = std::time::Instant::now() + std::time::Duration::from_millis(5);
+        while std::time::Instant::now() < patience {
+            thread::yield_now();
+        }
+        drop(held);
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    }
+}
