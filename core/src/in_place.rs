@@ -95,19 +95,18 @@ impl InPlaceTaskDispatcher {
             return Err(task);
         }
         let outcome = match self.tasks.enter(1) {
-            true => {
+            Some(stripe) => {
                 let _panic = crate::panics::guard(|| task.run());
-                Ok(())
+                Ok(stripe)
             }
-            false => Err(task),
+            None => Err(task),
         };
         let has_more = with(|thread| {
             thread.running.pop();
             thread.depth -= 1;
             !(thread.queue.is_empty() && thread.deferred.is_empty() && thread.owed.is_empty())
         });
-        outcome?;
-        self.tasks.end(1);
+        self.tasks.end(outcome?, 1);
         if has_more.unwrap_or(false) {
             run_ready();
         }

@@ -4,8 +4,10 @@
 //!  thread 1                                     thread 2
 //!  transact: match, claim the unit, lodge       transact: match, lodge: the unit is claimed
 //!  run the unit: resolve ─ emit                  ⋮
-//!    transact: Ready, both queries end          wait on the latch
-//!    store the answer ─ open the latch     ──▶  take the answer
+//!    transact: Ready, both queries end          no answer? leave a latch, wait
+//!    its own answer stays on the thread           ⋮
+//!    store the other, and find a latch or not
+//!    open the latch                        ──▶  take the answer
 //! ```
 //!
 //! A claim moves the unit out, and all its symbols to Materializing: whoever comes for any of them lodges.
@@ -18,7 +20,8 @@
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `lookup::claims_one_symbol_of_the_unit`: the unit's other symbols stay as they were | `core/src/protocol/claim.rs` | `two_lookups_of_one_unit_materialize_it_once` |
-//! | `lookup::wakes_before_it_answers`: the latch opens before the answer is stored | `core/src/query.rs` | `two_lookups_of_one_unit_materialize_it_once` |
+//! | `lookup::waits_where_the_answer_is_not_seen`: the answer may come between a waiter's look for it and the latch it leaves | `core/src/session/answers.rs` | `two_lookups_of_one_unit_materialize_it_once` |
+//! | `lookup::wakes_before_it_answers`: the latch opens before the answer is stored | `core/src/session/answers.rs` | `two_lookups_of_one_unit_materialize_it_once` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, definition, model};

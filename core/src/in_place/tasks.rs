@@ -3,24 +3,24 @@
 //! A shutdown called from a task never waits for that task, nor for one that itself waits in a shutdown: two tasks of two
 //! threads that close the same dispatcher both return. One called from outside waits for all of them.
 
-use crossbeam_utils::CachePadded;
-
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Latch, Mutex, weakened};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, Latch, Mutex, Stripe, Striped, weakened};
 
 use super::with;
 
-/// Counts the dispatcher's tasks that have not ended, on all threads, in one word: the lowest bit says
-/// that no more are taken.
+/// Counts the dispatcher's tasks that have not ended, on all threads. A task is counted in one word from its beginning to its
+/// end; which one is the choice of the thread that dispatches it, so that threads that have nothing else to do with each other
+/// do not meet here. The lowest bit of a word says that no more are taken.
 ///
 /// | word | meaning |
 /// |---|---|
 /// | `2n` | n tasks, open |
 /// | `2n + 1` | n tasks, closed: the count only falls |
+///
+/// Once all words are closed, their sum only falls as well, and whoever takes part of it away looks at the rest.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    /// Apart from what others read: every task of every thread moves it.
-    word: CachePadded<AtomicUsize>,
+    words: Striped,
     /// Who waits in a shutdown.
     waiting: Mutex<Vec<Closer>>,
 }
@@ -85,8 +85,14 @@ impl Tasks {
         let latch = Arc::new(Latch::new());
         let mut waiting = self.waiting.lock();
         waiting.push(Closer { tasks: beneath.uncounted.len(), inside: beneath.any, latch: latch.clone() });
-        // Relaxed: count and bit are one word, so either this sees the task gone or the task sees the bit.
-        self.word.fetch_or(CLOSED, Ordering::Relaxed);
+        for word in self.words.iter() {
+            // Relaxed: count and bit are one word, so either this sees the task gone or the task sees the bit. A task that has seen
+            // it looks at the other words after this, by the lock, and sees there what this has.
+            word.fetch_or(CLOSED, Ordering::Relaxed);
+            if weakened("in_place::closes_one_word") {
+                break;
+            }
+        }
         self.open_drained(&mut waiting);
         latch
     }
@@ -96,7 +102,7 @@ impl Tasks {
         // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
         let acquire =
             if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
-        let left = self.word.load(acquire) / ONE_TASK;
+        let left: usize = self.words.iter().map(|word| word.load(acquire) / ONE_TASK).sum();
         let closing: usize = waiting.iter().map(|closer| closer.tasks).sum();
         waiting.retain(|closer| {
             let drained = left <= if closer.inside { closing } else { 0 };
@@ -109,21 +115,22 @@ impl Tasks {
 }
 
 impl Tasks {
-    /// Counts `count` tasks in, unless the dispatcher is closed; says whether it is not.
-    pub(super) fn enter(&self, count: usize) -> bool {
+    /// Counts `count` tasks in, unless the dispatcher is closed; says where.
+    pub(super) fn enter(&self, count: usize) -> Option<Stripe> {
+        let stripe = Stripe::here();
         // Relaxed: see `Tasks::close`. Refused tasks are counted for a moment and then out again.
-        let is_open = self.word.fetch_add(count * ONE_TASK, Ordering::Relaxed) & CLOSED == 0;
-        if !is_open {
-            self.end(count);
+        if self.words[stripe].fetch_add(count * ONE_TASK, Ordering::Relaxed) & CLOSED == 0 {
+            return Some(stripe);
         }
-        is_open
+        self.end(stripe, count);
+        None
     }
 
-    /// Counts tasks out.
-    pub(super) fn end(&self, count: usize) {
+    /// Counts tasks out where they were counted in.
+    pub(super) fn end(&self, stripe: Stripe, count: usize) {
         // ordering[in-place-drained]: Release. Pairs with the Acquire in `Tasks::open_drained`; what the task did comes
         // before the end of the shutdown that waits for it.
-        if self.word.fetch_sub(count * ONE_TASK, Ordering::Release) & CLOSED != 0
+        if self.words[stripe].fetch_sub(count * ONE_TASK, Ordering::Release) & CLOSED != 0
             && !weakened("in_place::last_task_tells_nobody")
         {
             self.open_drained(&mut self.waiting.lock());
@@ -132,17 +139,18 @@ impl Tasks {
 }
 
 /// A task that has not ended.
-pub(super) struct Counted(Arc<Tasks>);
+pub(super) struct Counted(Arc<Tasks>, Stripe);
 
 impl Counted {
     /// Counts a task in, unless the dispatcher is closed.
     pub(super) fn enter(tasks: &Arc<Tasks>) -> Option<Self> {
-        tasks.enter(1).then(|| Self(tasks.clone()))
+        tasks.enter(1).map(|stripe| Self(tasks.clone(), stripe))
     }
 
     /// Counts `count` tasks in at once, unless the dispatcher is closed.
     pub(super) fn enter_many(tasks: &Arc<Tasks>, count: usize) -> Option<impl Iterator<Item = Self>> {
-        tasks.enter(count).then(|| std::iter::repeat_with(|| Self(tasks.clone())).take(count))
+        let stripe = tasks.enter(count)?;
+        Some(std::iter::repeat_with(move || Self(tasks.clone(), stripe)).take(count))
     }
 
     /// Which dispatcher counts it; to be compared only.
@@ -153,6 +161,6 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.end(1);
+        self.0.end(self.1, 1);
     }
 }

@@ -15,9 +15,11 @@ use super::urgency::Asker;
 use super::{Payload, SessionState};
 
 /// A symbol that shall become Ready.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sought<'a> {
-    pub(crate) name: &'a SymbolName,
+///
+/// Whoever makes it has touched the name's count: that is nothing to be waited for under a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Sought {
+    pub(crate) name: SymbolName,
     /// See [`Search`](super::lookup::Search) for this and what follows.
     pub(crate) by_task: bool,
     pub(crate) asked_by: Option<Asker>,
@@ -26,15 +28,15 @@ pub(crate) struct Sought<'a> {
 }
 
 impl<P: Payload> SessionState<P> {
-    /// Looks one symbol up, if its lookup will wait for a unit and for nothing else. Gives the handler back otherwise.
+    /// Looks one symbol up, if its lookup will wait for a unit and for nothing else. Gives back what it was given otherwise.
     pub(crate) fn lookup_one(
         &mut self,
-        sought: Sought<'_>,
+        sought: Sought,
         order: impl Iterator<Item = (DylibId, JitDylibLookupFlags)>,
         handler: P::Handler,
         effects: &mut Effects<P>,
-    ) -> Result<QueryId, P::Handler> {
-        let Some(row) = self.at_sight(sought, order) else { return Err(handler) };
+    ) -> Result<QueryId, (Sought, P::Handler)> {
+        let Some(row) = self.at_sight(&sought, order) else { return Err((sought, handler)) };
         let Sought { name, asked_by, priority, .. } = sought;
         if let Some(priority) = priority {
             self.urgency.note(priority);
@@ -46,7 +48,7 @@ impl<P: Payload> SessionState<P> {
             phase: Phase::Lodged(Lodged {
                 required_state: RequiredState::Ready,
                 outstanding: 1,
-                entries: Entries::from_buf([Entry { name: name.clone(), row, progress }]),
+                entries: Entries::from_buf([Entry { name, row, progress }]),
                 aliases: Vec::new(),
                 ended: false,
             }),
@@ -62,13 +64,13 @@ impl<P: Payload> SessionState<P> {
     /// The row of the symbol, if nothing could come before it and it is on its way to be Ready or can be sent.
     fn at_sight(
         &self,
-        sought: Sought<'_>,
+        sought: &Sought,
         order: impl Iterator<Item = (DylibId, JitDylibLookupFlags)>,
     ) -> Option<RowId> {
         if !self.admits(sought.by_task) {
             return None;
         }
-        let first = self.names.first(sought.name, &self.rows)?;
+        let first = self.names.first(&sought.name, &self.rows)?;
         let mut seen = None;
         for (id, flags) in order {
             // Every dylib of the order must be there.
@@ -81,7 +83,7 @@ impl<P: Payload> SessionState<P> {
                 flags == JitDylibLookupFlags::MatchAllSymbols
                     || self.rows.at(index).flags.contains(SymbolFlags::EXPORTED)
             };
-            seen = self.names.find_among(first, id, sought.name, &self.rows, lives).filter(sees);
+            seen = self.names.find_among(first, id, &sought.name, &self.rows, lives).filter(sees);
             if seen.is_none() && !dylib.generators.is_empty() {
                 return None;
             }

@@ -196,3 +196,72 @@ impl Answers {
         drop(before);
     }
 }
+
+#[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::LookupError;
+    use crate::sync::thread;
+
+    fn closed() -> Outcome {
+        Err(LookupError::Closed)
+    }
+
+    fn is_closed(outcome: &Outcome) -> bool {
+        matches!(outcome, Err(LookupError::Closed))
+    }
+
+    #[test]
+    fn what_a_thread_answers_itself_nobody_else_hears_of() {
+        let answers = Answers::default();
+        let (outer, inner) = (Asked::new(), Asked::new());
+        answers.give(outer.waiter(), closed());
+        let inner = inner.answer().expect_err("it was not answered");
+        answers.give(inner.waiter(), closed());
+        assert!(answers.places.lock().is_empty());
+        assert!(is_closed(&inner.answer().expect("it was answered")));
+        assert!(is_closed(&outer.answer().expect("it was answered")));
+    }
+
+    #[test]
+    fn an_answer_from_another_thread_is_found_before_the_wait_and_after_it() {
+        let answers = Arc::new(Answers::default());
+        let answered = |waiter| {
+            let answers = answers.clone();
+            thread::spawn(move || answers.give(waiter, closed())).join().expect("no panic");
+        };
+        let asked = Asked::new();
+        answered(asked.waiter());
+        let asked = asked.answer().expect_err("it is not this thread's answer");
+        assert!(is_closed(&answers.meet(asked).expect("it is there")));
+
+        let asked = Asked::new();
+        let waiter = asked.waiter();
+        let latch = answers.meet(asked).expect_err("there is none");
+        answered(waiter);
+        latch.wait();
+        assert!(is_closed(&answers.take(waiter).expect("it is there")));
+        assert!(answers.places.lock().is_empty());
+    }
+
+    /// Whether the answer was given before, is on its way, or never comes.
+    #[test]
+    fn nothing_is_left_of_a_lookup_that_was_given_up() {
+        let answers = Answers::default();
+        let waiter = || {
+            let asked = Asked::new();
+            let waiter = asked.waiter();
+            let _latch = answers.meet(asked).expect_err("there is no answer");
+            waiter
+        };
+        let before = waiter();
+        answers.give(before, closed());
+        answers.give_up(before, true);
+        let after = waiter();
+        answers.give_up(after, true);
+        answers.give(after, closed());
+        answers.give_up(waiter(), false);
+        assert!(answers.places.lock().is_empty());
+        assert!(with(|thread| thread.asked.is_empty()).expect("the thread lives"));
+    }
+}

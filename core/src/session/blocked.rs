@@ -45,23 +45,17 @@ impl ExecutionSession {
         let span = tracing::debug_span!("session.lookup", symbols = 1);
         let _entered = span.enter();
         let wait_span = tracing::debug_span!("lookup.wait", of = %name);
-        let (by_task, asked_by) = (self.in_task(), holding::asks(self.tag()));
         let priority = Some(TaskPriority::Demanded);
+        let (by_task, asked_by) = (self.in_task(), holding::asks(self.tag()));
+        let sought = Sought { name: name.clone(), by_task, asked_by, priority };
         self.block(1, &wait_span, None, |state, completion, effects| {
-            let sought = Sought { name, by_task, asked_by, priority };
             let dylibs = || order.iter().map(|(dylib, flags)| (dylib.id(), *flags));
             match state.lookup_one(sought, dylibs(), completion, effects) {
                 Ok(query) => Ok(Some(query)),
-                Err(completion) => {
-                    let (order_of_ids, symbols) = (dylibs().collect(), LookupSet::one(name.clone()));
-                    let search = Search {
-                        order: order_of_ids,
-                        symbols,
-                        by_task,
-                        asked_by,
-                        priority,
-                        ..Search::default()
-                    };
+                Err((Sought { name, .. }, completion)) => {
+                    let (dylibs, symbols) = (dylibs().collect(), LookupSet::one(name));
+                    let search =
+                        Search { order: dylibs, symbols, by_task, asked_by, priority, ..Search::default() };
                     let name = |position: usize| order[position].0.shared_name();
                     Ok(state.lookup(search, completion, name, effects))
                 }

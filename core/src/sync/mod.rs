@@ -27,6 +27,7 @@ mod scheduled;
 
 mod latch;
 mod serial;
+mod stripes;
 
 #[cfg(uruk_loom)]
 pub use model::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
@@ -54,3 +55,4 @@ pub use hidden::Hidden;
 pub use latch::Latch;
 pub(crate) use serial::unique;
 pub use std::sync::{Arc, Weak};
+pub(crate) use stripes::{Stripe, Striped};

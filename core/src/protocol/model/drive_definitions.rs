@@ -217,7 +217,7 @@ impl Harness {
         if *required_state != RequiredState::Ready || !aliases.is_empty() {
             return None;
         }
-        let sought = Sought { name, by_task: *by_task, asked_by: None, priority: None };
+        let sought = Sought { name: name.clone(), by_task: *by_task, asked_by: None, priority: None };
         self.state.lookup_one(sought, search.order.iter().copied(), number, effects).ok()
     }
 
