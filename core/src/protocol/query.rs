@@ -123,6 +123,12 @@ impl Answer {
         self.entries.len()
     }
 
+    /// The symbol of an answer about one, if it has an address.
+    #[inline]
+    pub(crate) fn into_one(mut self) -> Option<Found> {
+        self.entries.pop()?.into_found(self.flags_only)
+    }
+
     /// The symbols that have an address, or all if their flags were asked for.
     pub(crate) fn into_found(self) -> impl Iterator<Item = Found> {
         let flags_only = self.flags_only;

@@ -61,7 +61,7 @@ impl ExecutionSession {
             return Ok(ready);
         }
         let found = self.lookup_one_locked(order, name)?;
-        found.into_found().next().map(|found| found.definition).ok_or(LookupError::Closed)
+        found.into_one().map(|found| found.definition).ok_or(LookupError::Closed)
     }
 
     /// Looks up required symbols and blocks until all are Ready; gives their definitions in the order of `names`.
