@@ -280,7 +280,8 @@ impl<P: Payload> SessionState<P> {
         let Some(entries) = lodged.entries.get(next..) else { return };
         let entries = entries.iter().take(AHEAD_OF_QUERY).filter(|entry| entry.waits());
         // The name's count too: whoever names the symbol in its answer changes it.
-        let seen = entries.map(|entry| self.records.look_at(&entry.name).wrapping_add(entry.name.handles()));
+        let seen = entries
+            .map(|entry| self.records.look_at(&entry.name).wrapping_add(entry.name.handles() as usize));
         std::hint::black_box(seen.fold(0, usize::wrapping_add));
     }
 
