@@ -87,7 +87,7 @@ impl Parked {
             let responsibility = responsibility.attach();
             let covered = responsibility.symbols().clone();
             drop(responsibility);
-            Some(Luggage { covered, instead: Default::default(), address, groups })
+            Some(Luggage { duty: Box::new(Duty { covered, instead: Default::default() }), address, groups })
         };
         self.0.into_iter().map(pack).collect()
     }
@@ -105,19 +105,27 @@ impl Parked {
 
 /// What is read and dropped when a unit is emitted, whatever the engine does.
 pub(crate) struct Luggage {
-    covered: SymbolFlagsMap,
-    /// The rest of a responsibility, which lies where its unit did.
-    instead: Box<[usize; 20]>,
+    duty: Box<Duty>,
     address: SymbolMap,
     groups: Vec<DependenceGroup>,
 }
+
+/// What a responsibility points to.
+struct Duty {
+    covered: SymbolFlagsMap,
+    /// The rest of it.
+    instead: [usize; DUTY_WORDS - size_of::<SymbolFlagsMap>() / size_of::<usize>()],
+}
+
+/// The memory of a unit in words, which becomes that of its responsibility.
+const DUTY_WORDS: usize = 14;
 
 impl Luggage {
     /// Looks at all of it, as an emission has to.
     pub(crate) fn look(&self) -> usize {
         let dependencies = |group: &DependenceGroup| group.symbols.len() + group.dependencies.len();
         let groups: usize = self.groups.iter().map(dependencies).sum();
-        self.instead.iter().sum::<usize>() + self.covered.len() + self.address.len() + groups
+        self.duty.instead.iter().sum::<usize>() + self.duty.covered.len() + self.address.len() + groups
     }
 }
 
