@@ -73,10 +73,9 @@ impl ThisThread {
         self.next + self.left
     }
 
-    fn remove(&mut self, waiter: WaiterId) -> Option<Outcome> {
-        // The innermost, almost always.
-        let place = self.asked.iter().rposition(|(asked, _)| *asked == waiter)?;
-        self.asked.remove(place).1
+    /// Where a lookup is in the list: last, unless others were begun on top of it.
+    fn place_of(&self, waiter: WaiterId) -> Option<usize> {
+        self.asked.iter().rposition(|(asked, _)| *asked == waiter)
     }
 }
 
@@ -99,14 +98,16 @@ impl Asked {
 
     /// The answer, if this thread has given it.
     pub(super) fn answer(mut self) -> Result<Outcome, Self> {
-        let innermost =
-            |(asked, answer): &mut (WaiterId, _)| *asked == self.waiter && Option::is_some(answer);
-        match with(|thread| thread.asked.pop_if(innermost)).flatten() {
-            Some((_, Some(outcome))) => {
+        let answered = with(|thread| {
+            let place = thread.place_of(self.waiter).filter(|&place| thread.asked[place].1.is_some())?;
+            thread.asked.remove(place).1
+        });
+        match answered.flatten() {
+            Some(outcome) => {
                 self.is_listed = false;
                 Ok(outcome)
             }
-            _ => Err(self),
+            None => Err(self),
         }
     }
 }
@@ -115,7 +116,10 @@ impl Drop for Asked {
     fn drop(&mut self) {
         if self.is_listed {
             // What is dropped may be the embedder's.
-            let unheard = with(|thread| thread.remove(self.waiter));
+            let unheard = with(|thread| {
+                let place = thread.place_of(self.waiter)?;
+                Some(thread.asked.remove(place))
+            });
             drop(unheard);
         }
     }
@@ -126,8 +130,9 @@ impl Answers {
     pub(super) fn give(&self, waiter: WaiterId, outcome: Outcome) {
         let mut outcome = Some(outcome);
         with(|thread| {
-            let own = thread.asked.iter_mut().rev().find(|(asked, _)| *asked == waiter);
-            own.into_iter().for_each(|(_, answer)| *answer = outcome.take());
+            if let Some(place) = thread.place_of(waiter) {
+                thread.asked[place].1 = outcome.take();
+            }
         });
         outcome.into_iter().for_each(|outcome| self.send(waiter, outcome));
     }
