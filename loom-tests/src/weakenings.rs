@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a weakened model may explore before it counts as blind.
-const EXPLORATION_MAX: Duration = Duration::from_secs(60);
+const EXPLORATION_MAX: Duration = Duration::from_secs(180);
 
 /// Panics of loom's that say that a model is too large, or not deterministic, and nothing of what it models.
 const LIMITS: [&str; 3] = ["exceeded maximum number of branches", "internal error", "not match the expected"];
