@@ -8,10 +8,10 @@ use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
 use crate::protocol::ids::RowId;
-use crate::protocol::query::{Answer, Found};
+use crate::protocol::query::{Answer, FoundEntries};
 use crate::record::RecordedDefinition;
 use crate::session::SessionTag;
-use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolLookupFlags, SymbolMap, SymbolName};
+use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolMap, SymbolName};
 
 /// What a lookup answers: the definition of each symbol it was asked for, in the order in which it was asked.
 ///
@@ -22,13 +22,20 @@ use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolLookupFlags, SymbolM
 /// by name.
 #[derive(Clone, Debug)]
 pub struct LookupResult {
-    /// As many names as definitions.
-    names: LookupSet,
-    definitions: Vec<Definition>,
+    symbols: Symbols,
     /// Tells dependency tokens of this session from those of others.
     session: SessionTag,
     /// Positions by name, made when they are first wanted.
     index: OnceLock<HashTable<u32>>,
+}
+
+/// What was found, as it was collected: nothing is copied for the answer.
+#[derive(Clone, Debug)]
+enum Symbols {
+    /// By the ready path, for the names of the lookup set: as many as definitions.
+    Recorded { names: LookupSet, definitions: Vec<Definition> },
+    /// By the locked path.
+    Found(FoundEntries),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,46 +44,61 @@ struct Definition {
     symbol: ExecutorSymbolDef,
 }
 
+impl Symbols {
+    fn len(&self) -> usize {
+        match self {
+            Self::Recorded { definitions, .. } => definitions.len(),
+            Self::Found(entries) => entries.len(),
+        }
+    }
+
+    fn get(&self, position: usize) -> Option<(&SymbolName, RowId, &ExecutorSymbolDef)> {
+        match self {
+            Self::Recorded { names, definitions } => {
+                let (name, _) = names.0.get(position)?;
+                definitions.get(position).map(|definition| (name, definition.row, &definition.symbol))
+            }
+            Self::Found(entries) => entries.get(position),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&SymbolName, RowId, &ExecutorSymbolDef)> {
+        (0..self.len()).filter_map(|position| self.get(position))
+    }
+
+    fn names_equal(&self, position: u32, name: &SymbolName) -> bool {
+        self.get(position as usize).is_some_and(|(other, ..)| other == name)
+    }
+
+    /// The first position of each name.
+    fn index(&self) -> HashTable<u32> {
+        let mut index = HashTable::with_capacity(self.len());
+        for ((name, ..), position) in self.iter().zip(0..) {
+            let hash_at = |&other: &u32| self.get(other as usize).map_or(0, |(name, ..)| hash(name));
+            index.entry(hash(name), |&other| self.names_equal(other, name), hash_at).or_insert(position);
+        }
+        index
+    }
+}
+
 /// An answer of so few symbols is walked over as fast as an index finds one.
 const WALKED_MAX: usize = 8;
 
 impl LookupResult {
     /// The answer of the locked path.
     pub(crate) fn new(answer: Answer, session: SessionTag) -> Self {
-        let mut result = Self::with_room(answer.len(), session);
-        result.names.0.reserve_exact(answer.len());
-        for Found { name, row, definition } in answer.into_found() {
-            result.names.0.push((name, SymbolLookupFlags::RequiredSymbol));
-            result.definitions.push(Definition { row, symbol: definition });
-        }
-        result
+        Self { symbols: Symbols::Found(answer.into_entries()), session, index: OnceLock::new() }
     }
 
-    /// An empty answer with room for `symbols` definitions, whose names follow with `name`.
-    pub(crate) fn with_room(symbols: usize, session: SessionTag) -> Self {
-        Self {
-            names: LookupSet::new(),
-            definitions: Vec::with_capacity(symbols),
-            session,
-            index: OnceLock::new(),
-        }
-    }
-
-    pub(crate) fn push(&mut self, definition: &RecordedDefinition) {
-        self.definitions.push(Definition { row: definition.row, symbol: definition.symbol() });
-    }
-
-    /// The names of what was pushed.
-    #[must_use]
-    pub(crate) fn name(mut self, names: LookupSet) -> Self {
-        debug_assert_eq!(names.len(), self.definitions.len());
-        self.names = names;
-        self
+    /// The answer of the ready path: the definitions that `ready` found for `names`, in their order.
+    pub(crate) fn of_ready(names: LookupSet, ready: ReadyDefinitions, session: SessionTag) -> Self {
+        debug_assert_eq!(names.len(), ready.0.len());
+        Self { symbols: Symbols::Recorded { names, definitions: ready.0 }, session, index: OnceLock::new() }
     }
 
     /// The definition of `name`.
     pub fn get(&self, name: &SymbolName) -> Option<ExecutorSymbolDef> {
-        self.definition(name).map(|definition| definition.symbol)
+        self.definition(name).map(|(_, symbol)| *symbol)
     }
 
     /// Whether `name` was found.
@@ -86,58 +108,64 @@ impl LookupResult {
 
     /// The token by which an emission may depend on the definition of `name`.
     pub fn dependency(&self, name: &SymbolName) -> Option<Dependency> {
-        self.definition(name).map(|definition| self.token(definition))
+        self.definition(name).map(|(row, _)| self.token(row))
     }
 
     /// The tokens of all definitions, in the order of the names.
     pub fn dependencies(&self) -> Vec<Dependency> {
-        self.definitions.iter().map(|definition| self.token(definition)).collect()
+        self.symbols.iter().map(|(_, row, _)| self.token(row)).collect()
     }
 
     /// The names found, with their definitions, in the order in which they were asked for.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&SymbolName, ExecutorSymbolDef)> {
-        self.names.0.iter().zip(&self.definitions).map(|((name, _), definition)| (name, definition.symbol))
+        (0..self.len()).map(|position| {
+            let (name, _, symbol) = self.symbols.get(position).expect("there are so many symbols");
+            (name, *symbol)
+        })
     }
 
     /// How many symbols were found.
     pub fn len(&self) -> usize {
-        self.definitions.len()
+        self.symbols.len()
     }
 
     /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
-        self.definitions.is_empty()
+        self.len() == 0
     }
 
-    fn token(&self, definition: &Definition) -> Dependency {
-        Dependency { row: definition.row, session: self.session }
+    fn token(&self, row: RowId) -> Dependency {
+        Dependency { row, session: self.session }
     }
 
-    fn definition(&self, name: &SymbolName) -> Option<&Definition> {
-        let names = &self.names.0;
-        let position = if names.len() <= WALKED_MAX {
-            names.iter().position(|(other, _)| other == name)?
+    fn definition(&self, name: &SymbolName) -> Option<(RowId, &ExecutorSymbolDef)> {
+        let found = if self.len() <= WALKED_MAX {
+            self.symbols.iter().find(|(other, ..)| *other == name)?
         } else {
-            let index = self.index.get_or_init(|| index_of(names));
-            *index.find(hash(name), |&position| names[position as usize].0 == *name)? as usize
+            let index = self.index.get_or_init(|| self.symbols.index());
+            let position = index.find(hash(name), |&position| self.symbols.names_equal(position, name))?;
+            self.symbols.get(*position as usize)?
         };
-        self.definitions.get(position)
+        Some((found.1, found.2))
     }
-}
-
-/// The first position of each name.
-fn index_of(names: &[(SymbolName, SymbolLookupFlags)]) -> HashTable<u32> {
-    let mut index = HashTable::with_capacity(names.len());
-    let hash_at = |&position: &u32| hash(&names[position as usize].0);
-    for ((name, _), position) in names.iter().zip(0..) {
-        let same = |&other: &u32| names[other as usize].0 == *name;
-        index.entry(hash(name), same, hash_at).or_insert(position);
-    }
-    index
 }
 
 fn hash(name: &SymbolName) -> u64 {
     FxBuildHasher.hash_one(name)
+}
+
+/// What the ready path has found so far.
+pub(crate) struct ReadyDefinitions(Vec<Definition>);
+
+impl ReadyDefinitions {
+    /// None, with room for so many.
+    pub(crate) fn with_room(symbols: usize) -> Self {
+        Self(Vec::with_capacity(symbols))
+    }
+
+    pub(crate) fn push(&mut self, definition: &RecordedDefinition) {
+        self.0.push(Definition { row: definition.row, symbol: definition.symbol() });
+    }
 }
 
 impl Index<&SymbolName> for LookupResult {
@@ -147,7 +175,7 @@ impl Index<&SymbolName> for LookupResult {
     /// If the symbol was not found.
     fn index(&self, name: &SymbolName) -> &ExecutorSymbolDef {
         match self.definition(name) {
-            Some(definition) => &definition.symbol,
+            Some((_, symbol)) => symbol,
             None => panic!("the lookup has not found `{name}`"),
         }
     }
@@ -155,8 +183,14 @@ impl Index<&SymbolName> for LookupResult {
 
 impl From<LookupResult> for SymbolMap {
     fn from(result: LookupResult) -> Self {
-        let LookupResult { names, definitions, .. } = result;
-        let names = names.into_iter().map(|(name, _)| name);
-        names.zip(definitions.into_iter().map(|definition| definition.symbol)).collect()
+        match result.symbols {
+            Symbols::Recorded { names, definitions } => {
+                let names = names.into_iter().map(|(name, _)| name);
+                names.zip(definitions.into_iter().map(|definition| definition.symbol)).collect()
+            }
+            Symbols::Found(entries) => {
+                entries.into_iter().map(|found| (found.name, found.definition)).collect()
+            }
+        }
     }
 }

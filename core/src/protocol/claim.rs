@@ -19,7 +19,7 @@ use super::urgency::Followers;
 use super::why::Begun;
 use super::{Payload, SessionState};
 
-/// A responsibility's side of the state.
+/// A responsibility's side of the state. With its place in the slab it fills one line of the cache.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) dylib: DylibId,
@@ -28,15 +28,50 @@ pub(crate) struct Claim {
     /// Every row that carries the claim; and rows that did, until they were removed or delegated.
     pub(crate) rows: Rows,
     /// How many rows carry the claim.
-    pub(crate) carried: usize,
-    /// The queue in which the unit's task waits for its turn, until the unit begins.
-    pub(crate) queued_in: Option<SerialQueueId>,
-    /// When and where the unit began, if that is noted.
-    pub(crate) begun: Option<Box<Begun>>,
+    pub(crate) carried: u32,
     /// The highest among the needs for its symbols (`urgency.rs`).
     pub(crate) priority: TaskPriority,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few claims have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// The queue in which the unit's task waits for its turn, until the unit begins.
+    queued_in: Option<SerialQueueId>,
+    /// When and where the unit began, if that is noted.
+    begun: Option<Box<Begun>>,
     /// What the priority passes on to.
-    pub(crate) followers: Option<Box<Followers>>,
+    followers: Followers,
+}
+
+impl Claim {
+    /// The queue in which the unit's task waits for its turn.
+    pub(super) fn queued_in(&self) -> Option<SerialQueueId> {
+        self.rare.as_ref()?.queued_in
+    }
+
+    /// When and where the unit began, if that is noted.
+    pub(super) fn begun(&self) -> Option<&Begun> {
+        self.rare.as_ref()?.begun.as_deref()
+    }
+
+    /// What the priority passes on to, if to anything.
+    pub(super) fn followers(&self) -> Option<&Followers> {
+        self.rare.as_ref().map(|rare| &rare.followers)
+    }
+
+    pub(super) fn followers_mut(&mut self) -> &mut Followers {
+        &mut self.rare.get_or_insert_default().followers
+    }
+
+    /// Notes where the unit is: in a queue, or begun.
+    fn set_place(&mut self, queued_in: Option<SerialQueueId>, begun: Option<Box<Begun>>) {
+        if self.rare.is_some() || queued_in.is_some() || begun.is_some() {
+            let rare = self.rare.get_or_insert_default();
+            (rare.queued_in, rare.begun) = (queued_in, begun);
+        }
+    }
 }
 
 /// Whether a claimed unit starts.
@@ -51,6 +86,11 @@ pub(crate) enum Begin<P> {
 
 /// A few rows, mostly one.
 pub(crate) type Rows = SmallVec<[RowId; 2]>;
+
+/// How many they are: no more than there are ids.
+fn count_of(rows: &[RowId]) -> u32 {
+    u32::try_from(rows.len()).expect("a session holds fewer than four billion rows")
+}
 
 impl<P: Payload> SessionState<P> {
     /// Moves the unit that waits in `row` out of its rows: all of them are Materializing from now on.
@@ -73,10 +113,9 @@ impl<P: Payload> SessionState<P> {
             true => Rows::from_buf_and_len([row, row], 1),
             false => symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
         };
-        let carried = rows.len();
+        let carried = count_of(&rows);
         let priority = need.unwrap_or(own_priority);
-        let (queued_in, begun, followers) = (None, None, None);
-        let claim = Claim { dylib, tracker, rows, carried, queued_in, begun, priority, followers };
+        let claim = Claim { dylib, tracker, rows, carried, priority, rare: None };
         let claim = self.claims.insert(claim);
         self.rows[row].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
         if !is_alone && !weakened("lookup::claims_one_symbol_of_the_unit") {
@@ -93,8 +132,7 @@ impl<P: Payload> SessionState<P> {
         let unit = parcel.as_mut();
         let queued_in = unit.serial_queue().map(SerialQueue::id);
         let row = &mut self.claims[claim];
-        row.begun = None;
-        row.queued_in = queued_in;
+        row.set_place(queued_in, None);
         unit.claim = claim;
         unit.priority = row.priority;
         unit.losses = if self.stage.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() };
@@ -140,8 +178,7 @@ impl<P: Payload> SessionState<P> {
                 (claimed.priority, claimed.losses) = (row.priority, self.losses.count());
                 return Begin::Later(parcel, ticketed);
             }
-            row.begun = here;
-            row.queued_in = None;
+            row.set_place(None, here);
             return Begin::Now(parcel);
         }
         self.put_back(parcel, effects);
@@ -196,14 +233,14 @@ impl<P: Payload> SessionState<P> {
 
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
-        let Claim { dylib, tracker, ref begun, priority, .. } = *self.live_claim(claim)?;
-        let (begun, mut rows) = (begun.clone(), Rows::new());
-        let (followers, queued_in) = (Some(Box::new(Followers::of_delegate(claim))), None);
-        let rows_of_it = Rows::new();
-        let delegated =
-            Claim { dylib, tracker, rows: rows_of_it, carried: 0, queued_in, begun, priority, followers };
+        let from = self.live_claim(claim)?;
+        let Claim { dylib, tracker, priority, .. } = *from;
+        let (begun, followers) = (from.begun().cloned().map(Box::new), Followers::of_delegate(claim));
+        let rare = Some(Box::new(Rare { queued_in: None, begun, followers }));
+        let mut rows = Rows::new();
+        let delegated = Claim { dylib, tracker, rows: Rows::new(), carried: 0, priority, rare };
         let delegate = self.claims.insert(delegated);
-        self.claims[claim].followers.get_or_insert_default().has_delegated = true;
+        self.claims[claim].followers_mut().has_delegated = true;
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };
             rows.push(row);
@@ -214,12 +251,12 @@ impl<P: Payload> SessionState<P> {
             }
         }
         let left = &mut self.claims[claim];
-        left.carried -= rows.len();
+        left.carried -= count_of(&rows);
         // Now and then, so that a claim may be taken apart symbol by symbol.
-        if left.rows.len() > 2 * left.carried {
+        if left.rows.len() > 2 * left.carried as usize {
             self.claims[claim].rows = self.rows_of_claim(claim);
         }
-        self.claims[delegate].carried = rows.len();
+        self.claims[delegate].carried = count_of(&rows);
         self.claims[delegate].rows = rows;
         Some(delegate)
     }

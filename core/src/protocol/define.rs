@@ -163,7 +163,7 @@ impl<P: Payload> SessionState<P> {
             let row = self.insert_row(dylib, tracker, name.clone(), unit_name, flags, state);
             self.claims[claim].rows.push(row);
         }
-        self.claims[claim].carried += symbols.len();
+        self.claims[claim].carried += u32::try_from(symbols.len()).expect("each has got a row");
         self.observe_definition(dylib, unit_name, symbols.keys(), effects);
         Ok(symbols)
     }

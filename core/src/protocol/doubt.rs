@@ -39,7 +39,7 @@ impl<P: Payload> SessionState<P> {
         }
         match self.rows.get(row).map(|row| &row.state) {
             Some(&(RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. })) => {
-                if self.claims[claim].followers.as_ref().is_some_and(|followers| followers.has_delegated) {
+                if self.claims[claim].followers().is_some_and(|followers| followers.has_delegated) {
                     return 1;
                 }
                 let rows = self.rows_of_claim(claim);
@@ -72,7 +72,7 @@ impl<P: Payload> SessionState<P> {
         };
         row.priority = priority;
         let mut steps = 1;
-        if let Some(Followers { ticketed, asked, .. }) = row.followers.as_deref() {
+        if let Some(Followers { ticketed, asked, .. }) = row.followers() {
             // A unit that nobody needs goes back to its rows when its turn comes, and that may as well be soon.
             if let (Some(ticketed), Some(_)) = (ticketed, needed) {
                 ticketed.set_priority(priority);
@@ -162,7 +162,7 @@ impl<P: Payload> SessionState<P> {
             );
         }
         for (_, claim) in self.claims.iter() {
-            let Some(Followers { asked, origin, .. }) = claim.followers.as_deref() else { continue };
+            let Some(Followers { asked, origin, .. }) = claim.followers() else { continue };
             for query in asked.iter().filter_map(|&query| self.queries.get(query)) {
                 let follows = !query.is_live() || query.priority >= Some(claim.priority);
                 assert!(follows, "what a unit asks for is as urgent as the unit");

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use crate::sync::weakened;
 use crate::{
-    DependenceGroup, Dependency, EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName,
-    TaskPriority,
+    DependenceGroup, Dependency, EmitError, EventKind, ExecutorSymbolDef, RequiredState, SymbolFlagsMap,
+    SymbolName, TaskPriority,
 };
 
 use super::claim::{Claim, Rows};
@@ -192,10 +192,10 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         row.advance(RowState::Ready { address });
-        let flags = row.flags;
+        let found = ExecutorSymbolDef::new(address, row.flags);
         self.publish(id);
         if !weakened("lodge::ready_tells_nobody") {
-            self.tell_lodged(waiting.queries, RequiredState::Ready, address, flags, effects);
+            self.tell_lodged(waiting.queries, RequiredState::Ready, found, effects);
         }
         self.observe_ready(id, effects);
     }

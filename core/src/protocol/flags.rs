@@ -1,6 +1,6 @@
 //! Flags: what symbols are, found as any lookup finds them, without claiming anything.
 
-use crate::{ExecutorAddr, LookupError, SymbolLookupFlags};
+use crate::{ExecutorAddr, ExecutorSymbolDef, LookupError, SymbolLookupFlags};
 
 use super::ids::RowId;
 use super::lookup::Search;
@@ -20,7 +20,7 @@ impl<P: Payload> SessionState<P> {
             match row {
                 Some(row) => {
                     let (address, flags) = (ExecutorAddr::NULL, self.rows[*row].flags);
-                    let progress = Progress::Found { address, flags };
+                    let progress = Progress::Found(ExecutorSymbolDef::new(address, flags));
                     found.push(Entry { name: name.clone(), row: *row, progress });
                 }
                 None if *lookup_flags == SymbolLookupFlags::RequiredSymbol => missing.push(name.clone()),

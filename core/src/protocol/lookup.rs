@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use crate::sync::weakened;
 use crate::{
-    JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib, SymbolFlags,
-    SymbolLookupFlags, SymbolName, TaskPriority,
+    ExecutorSymbolDef, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib,
+    SymbolFlags, SymbolLookupFlags, SymbolName, TaskPriority,
 };
 
 use super::alias::AliasEdge;
@@ -256,6 +256,7 @@ impl<P: Payload> SessionState<P> {
         let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
         let aliases = refused.map_or_else(|| self.add_aliases(search, rows), Err)?;
         self.records.expect(matches.unready);
+        effects.claimed.reserve(matches.unready);
         let required_state = search.required_state;
         let symbols = std::mem::take(&mut search.symbols.0);
         let (mut entries, mut outstanding) = (Entries::with_capacity(rows.len()), 0);
@@ -331,12 +332,12 @@ impl<P: Payload> SessionState<P> {
         let row = &self.rows[row];
         match row.state {
             RowState::Ready { address } if !weakened("lodge::overlooks_what_is_ready") => {
-                Progress::Found { address, flags: row.flags }
+                Progress::Found(ExecutorSymbolDef::new(address, row.flags))
             }
             RowState::Resolved { address, .. } | RowState::Emitted { address, .. }
                 if required_state == RequiredState::Resolved =>
             {
-                Progress::Found { address, flags: row.flags }
+                Progress::Found(ExecutorSymbolDef::new(address, row.flags))
             }
             _ => Progress::Waiting { previous: Lodging::NONE, next: Lodging::NONE },
         }

@@ -427,7 +427,7 @@ impl History {
     fn check_ticket(&self, name: usize, expected: TaskPriority) {
         let claimed = self.claims.iter().find(|claimed| self.name_of(claimed) == name);
         let Some(claimed) = claimed.filter(|claimed| !self.begun.contains(&claimed.claim)) else { return };
-        let followers = self.state.claims[claimed.claim].followers.as_ref();
+        let followers = self.state.claims[claimed.claim].followers();
         let ticketed = followers.and_then(|followers| followers.ticketed.as_ref());
         if let Some(ticketed) = ticketed.filter(|_| self.state.is_wanted(claimed.claim)) {
             assert_eq!(ticketed.priority(), expected, "the ticket of `{}`", self.names[name]);

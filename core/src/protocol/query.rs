@@ -10,8 +10,7 @@ use smallvec::SmallVec;
 
 use crate::sync::weakened;
 use crate::{
-    EventKind, ExecutorAddr, ExecutorSymbolDef, LookupError, RequiredState, SymbolFlags, SymbolName,
-    TaskPriority,
+    EventKind, ExecutorSymbolDef, LookupError, RequiredState, SymbolFlags, SymbolName, TaskPriority,
 };
 
 use super::effects::{Effects, Leftover};
@@ -72,7 +71,7 @@ pub(crate) struct Lodged {
 pub(crate) type Entries = SmallVec<[Entry; 1]>;
 
 /// One symbol of a query.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) name: SymbolName,
     pub(crate) row: RowId,
@@ -80,12 +79,12 @@ pub(crate) struct Entry {
 }
 
 /// Whether an entry is still in its row's list.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Progress {
     /// In the list, between these neighbours.
     Waiting { previous: Lodging, next: Lodging },
     /// Far enough.
-    Found { address: ExecutorAddr, flags: SymbolFlags },
+    Found(ExecutorSymbolDef),
 }
 
 /// An entry's place: which query, which of its entries.
@@ -118,21 +117,47 @@ impl Answer {
         Self { entries, flags_only: true }
     }
 
-    /// How many symbols it is about; some of them may have no address.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// The symbol of an answer about one, if it has an address.
     #[inline]
     pub(crate) fn into_one(mut self) -> Option<Found> {
         self.entries.pop()?.into_found(self.flags_only)
     }
 
+    /// The entries of the symbols that have an address, or all if their flags were asked for.
+    pub(crate) fn into_entries(mut self) -> FoundEntries {
+        self.entries.retain(|entry| entry.found(self.flags_only).is_some());
+        FoundEntries(self.entries)
+    }
+
     /// The symbols that have an address, or all if their flags were asked for.
     pub(crate) fn into_found(self) -> impl Iterator<Item = Found> {
         let flags_only = self.flags_only;
         self.entries.into_iter().filter_map(move |entry| entry.into_found(flags_only))
+    }
+}
+
+/// The entries of an answer, without those that found nothing. An answer of ten thousand symbols keeps the memory in which
+/// they were collected.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundEntries(Entries);
+
+impl FoundEntries {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn get(&self, position: usize) -> Option<(&SymbolName, RowId, &ExecutorSymbolDef)> {
+        let entry = self.0.get(position)?;
+        Some((&entry.name, entry.row, entry.found(true)?))
+    }
+}
+
+impl IntoIterator for FoundEntries {
+    type Item = Found;
+    type IntoIter = std::iter::FilterMap<smallvec::IntoIter<[Entry; 1]>, fn(Entry) -> Option<Found>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter().filter_map(|entry| entry.into_found(true))
     }
 }
 
@@ -178,18 +203,17 @@ impl<P: Payload> SessionState<P> {
         reached: RequiredState,
         effects: &mut Effects<P>,
     ) {
-        if let Some((address, flags)) = address_and_flags(&self.rows[row]) {
-            self.tell_lodged(first, reached, address, flags, effects);
+        if let Some(found) = found_at(&self.rows[row]) {
+            self.tell_lodged(first, reached, found, effects);
         }
     }
 
-    /// The same, by whoever has the row's address and flags at hand.
+    /// The same, by whoever has at hand what there is to tell.
     pub(crate) fn tell_lodged(
         &mut self,
         first: Lodging,
         reached: RequiredState,
-        address: ExecutorAddr,
-        flags: SymbolFlags,
+        found: ExecutorSymbolDef,
         effects: &mut Effects<P>,
     ) {
         let mut cursor = first;
@@ -206,7 +230,7 @@ impl<P: Payload> SessionState<P> {
                 self.unlink(here);
                 lodged = lodged_at(&mut self.queries, here);
             }
-            lodged.entries[here.entry as usize].progress = Progress::Found { address, flags };
+            lodged.entries[here.entry as usize].progress = Progress::Found(found);
             lodged.outstanding -= 1;
             let has_all = lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol");
             if has_all && !lodged.ended {
@@ -383,7 +407,7 @@ impl Lodged {
     pub(crate) fn next_of(&self, here: Lodging) -> Lodging {
         match self.entries[here.entry as usize].progress {
             Progress::Waiting { next, .. } => next,
-            Progress::Found { .. } => Lodging::NONE,
+            Progress::Found(_) => Lodging::NONE,
         }
     }
 }
@@ -394,26 +418,25 @@ impl Entry {
         matches!(self.progress, Progress::Waiting { .. })
     }
 
-    /// The entry as part of the answer. Symbols without an address are not.
+    /// What was found, if that is part of the answer. Symbols without an address are not.
+    fn found(&self, flags_only: bool) -> Option<&ExecutorSymbolDef> {
+        let Progress::Found(definition) = &self.progress else { return None };
+        let has_no_address = definition.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+        (flags_only || !has_no_address).then_some(definition)
+    }
+
     fn into_found(self, flags_only: bool) -> Option<Found> {
-        match self.progress {
-            Progress::Found { address, flags }
-                if flags_only || !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) =>
-            {
-                let definition = ExecutorSymbolDef::new(address, flags);
-                Some(Found { name: self.name, row: self.row, definition })
-            }
-            _ => None,
-        }
+        let definition = *self.found(flags_only)?;
+        Some(Found { name: self.name, row: self.row, definition })
     }
 }
 
 /// What a query may be told of a row, once it has an address.
-fn address_and_flags(row: &Row) -> Option<(ExecutorAddr, SymbolFlags)> {
+fn found_at(row: &Row) -> Option<ExecutorSymbolDef> {
     match row.state {
         RowState::Resolved { address, .. }
         | RowState::Emitted { address, .. }
-        | RowState::Ready { address } => Some((address, row.flags)),
+        | RowState::Ready { address } => Some(ExecutorSymbolDef::new(address, row.flags)),
         _ => None,
     }
 }

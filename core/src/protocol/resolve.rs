@@ -1,7 +1,8 @@
 //! Resolve: addresses are recorded, and lookups that wanted no more than that are answered.
 
 use crate::{
-    EventKind, ExecutorAddr, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName,
+    EventKind, ExecutorAddr, ExecutorSymbolDef, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap,
+    SymbolMap, SymbolName,
 };
 
 use super::effects::Effects;
@@ -89,7 +90,8 @@ impl<P: Payload> SessionState<P> {
         row_state.advance(RowState::Resolved { claim, address, waiting });
         // Mostly nobody does, and who waits for more need not be looked at.
         if row_state.is_wanted_resolved || weakened("lodge::addresses_answer_everybody") {
-            self.tell_lodged(waiting.queries, RequiredState::Resolved, address, flags, effects);
+            let found = ExecutorSymbolDef::new(address, flags);
+            self.tell_lodged(waiting.queries, RequiredState::Resolved, found, effects);
         }
     }
 }

@@ -120,7 +120,7 @@ impl Claim {
         hints: Hints,
     ) -> Arc<Ticketed> {
         let ticketed = Ticketed::new(unit.clone(), self.priority, queue.cloned(), hints);
-        self.followers.get_or_insert_default().ticketed = Some(ticketed.clone());
+        self.followers_mut().ticketed = Some(ticketed.clone());
         ticketed
     }
 }
@@ -147,7 +147,7 @@ impl<P: Payload> SessionState<P> {
             return;
         }
         let Some(claim) = claim.and_then(|claim| self.claims.get_mut(claim)) else { return };
-        let asked = &mut claim.followers.get_or_insert_default().asked;
+        let asked = &mut claim.followers_mut().asked;
         // What has ended makes room before the list grows; where most still waits it grows all the same.
         if asked.len() == asked.capacity() {
             asked.retain(|&query| self.queries.contains(query));
@@ -257,14 +257,14 @@ impl<P: Payload> SessionState<P> {
         let Some(row) = self.claims.get_mut(claim) else { return 1 };
         if row.priority >= priority {
             // Nobody may have needed it for a while: then it was not told how little urgent it is.
-            if let Some(ticketed) = row.followers.as_ref().and_then(|followers| followers.ticketed.as_ref()) {
+            if let Some(ticketed) = row.followers().and_then(|followers| followers.ticketed.as_ref()) {
                 ticketed.set_priority(row.priority);
             }
             return 1;
         }
         row.priority = priority;
         let mut steps = 1;
-        if let Some(Followers { ticketed, asked, origin, .. }) = row.followers.as_deref() {
+        if let Some(Followers { ticketed, asked, origin, .. }) = row.followers() {
             if let Some(ticketed) = ticketed {
                 ticketed.set_priority(priority);
                 effects.more().raised.push(ticketed.clone());

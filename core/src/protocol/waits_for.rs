@@ -41,6 +41,7 @@ use crate::RequiredState;
 use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
 
+use super::claim::Claim;
 use super::effects::Effects;
 use super::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
 use super::look::Look;
@@ -333,7 +334,7 @@ impl<P: Payload> SessionState<P> {
         }
         let Some(claim) = row.claim() else { return };
         out.extend(self.waits_for.claims.get(&claim).map(|&wait| Node::Wait(wait)));
-        let queue = self.claims.get(claim).and_then(|claim| claim.queued_in);
+        let queue = self.claims.get(claim).and_then(Claim::queued_in);
         let queue = queue.filter(|&queue| self.waits_for.is_blocked_in_turn(queue));
         out.extend(queue.map(Node::Turn));
         out.extend(self.aliases.source_of(id).map(|source| Node::Row(source, required)));

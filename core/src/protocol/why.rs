@@ -195,11 +195,11 @@ impl<P: Payload> SessionState<P> {
     /// Whether the unit is known not to have begun.
     fn is_queued(&self, claim: ClaimId) -> bool {
         let claim = &self.claims[claim];
-        claim.queued_in.is_some() || self.notes_units && claim.begun.is_none()
+        claim.queued_in().is_some() || self.notes_units && claim.begun().is_none()
     }
 
     fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {
-        let begun = self.claims[claim].begun.as_deref();
+        let begun = self.claims[claim].begun();
         let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
         let blocked_in = self.waits_for.blocked_with(claim).map(|query| self.symbols_of(query, detail));
         let mut asked_for = WaitedFor::default();

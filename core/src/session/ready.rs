@@ -1,6 +1,7 @@
 //! Lookups as clients make them: answered by the records if everything is Ready, lodged under the session lock
 //! otherwise.
 
+use crate::lookup_result::ReadyDefinitions;
 use crate::query::{Completion, FutureSlot};
 use crate::record::RecordedDefinition;
 use crate::sync::Arc;
@@ -137,10 +138,10 @@ impl ExecutionSession {
         if symbols.is_empty() {
             return Err(symbols);
         }
-        let mut ready = LookupResult::with_room(symbols.len(), self.tag());
+        let mut ready = ReadyDefinitions::with_room(symbols.len());
         let names = symbols.0.iter().map(|(name, _)| name);
         match self.0.records.read(self, order, names, |definition| ready.push(definition)) {
-            true => Ok(ready.name(symbols)),
+            true => Ok(LookupResult::of_ready(symbols, ready, self.tag())),
             false => Err(symbols),
         }
     }

@@ -57,8 +57,16 @@ impl<P: Payload> SessionState<P> {
             }
         }
         for (id, claim) in self.claims.iter() {
-            assert_eq!(carried.get(&id).copied().unwrap_or(0), claim.carried, "a claim counts its rows");
-            assert_eq!(self.rows_of_claim(id).len(), claim.carried, "a claim knows the rows that carry it");
+            assert_eq!(
+                carried.get(&id).copied().unwrap_or(0),
+                claim.carried as usize,
+                "a claim counts its rows"
+            );
+            assert_eq!(
+                self.rows_of_claim(id).len(),
+                claim.carried as usize,
+                "a claim knows the rows that carry it"
+            );
             assert!(
                 claim.carried == 0 || self.trackers.contains(claim.tracker),
                 "{id:?} has lost its tracker"
