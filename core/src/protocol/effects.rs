@@ -13,8 +13,8 @@ use crate::{
 };
 
 use super::Payload;
+use super::answer::Answer;
 use super::ids::{DylibId, GeneratorId, QueryId, RowId};
-use super::query::Answer;
 use super::urgency::Asker;
 use super::waiting_on::Discarded;
 

@@ -2,9 +2,10 @@
 
 use crate::{ExecutorAddr, ExecutorSymbolDef, LookupError, SymbolLookupFlags};
 
+use super::answer::Answer;
 use super::ids::RowId;
 use super::lookup::Search;
-use super::query::{Answer, Entries, Entry, Progress};
+use super::query::{Entries, Entry, Progress};
 use super::{Payload, SessionState};
 
 impl<P: Payload> SessionState<P> {

@@ -26,6 +26,7 @@
 
 pub(crate) mod absolute;
 pub(crate) mod alias;
+pub(crate) mod answer;
 #[cfg(all(test, not(uruk_loom)))]
 mod between_slices;
 #[cfg(any(test, debug_assertions))]

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use crate::protocol::SessionState;
+use crate::protocol::answer::Answer;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
 use crate::protocol::lookup_one::Sought;
-use crate::protocol::query::Answer;
 use crate::query::{Completion, Outcome};
 use crate::sync::weakened;
 use crate::{
