@@ -7,11 +7,11 @@
 //! **Architecture Invariant:** no hook runs under the session lock.
 
 use crate::protocol::define::Definition;
-use crate::session::Unit;
 use crate::sync::{Arc, unique};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
-    ResourceTracker, SearchOrder, SessionError, SharedError, SymbolFlagsMap, SymbolName, shared_error,
+    MaterializationUnit, ResourceTracker, SearchOrder, SessionError, SharedError, SymbolFlagsMap, SymbolName,
+    shared_error,
 };
 
 /// Is told of the dylibs and units of a session.
@@ -172,7 +172,7 @@ impl ExecutionSession {
         platform: &Arc<dyn Platform>,
         dylib: &JitDylib,
         tracker: Option<&ResourceTracker>,
-        unit: Unit,
+        unit: Box<dyn MaterializationUnit>,
     ) -> Result<(), DefineError> {
         let (mut definition, unit) = self.describe(unit);
         self.announce(platform, dylib, tracker, &mut definition)?;

@@ -25,6 +25,8 @@ mod why;
 
 use std::fmt;
 
+use sync_wrapper::SyncWrapper;
+
 use crossbeam_utils::CachePadded;
 
 use crate::hints::Hints;
@@ -120,8 +122,8 @@ pub(crate) struct SessionTag(u64);
 /// What a live session's state carries.
 pub(crate) enum Live {}
 
-/// A unit as live sessions carry it.
-pub(crate) type Unit = Box<dyn MaterializationUnit>;
+/// A unit as live sessions carry it: nobody looks at one before it is taken out.
+pub(crate) type Unit = SyncWrapper<Box<dyn MaterializationUnit>>;
 
 impl Payload for Live {
     type Unit = Unit;
@@ -324,10 +326,7 @@ impl ExecutionSession {
     }
 
     /// Asks a unit what it is, before any lock is taken.
-    pub(crate) fn describe(
-        &self,
-        unit: Box<dyn MaterializationUnit>,
-    ) -> (Definition, Box<dyn MaterializationUnit>) {
+    pub(crate) fn describe(&self, unit: Box<dyn MaterializationUnit>) -> (Definition, Unit) {
         let mut interface = unit.interface();
         if let Some(initializer) = interface.initializer.take() {
             interface = interface.with_initializer(initializer);
@@ -342,7 +341,7 @@ impl ExecutionSession {
             number: None,
             by_task: self.in_task(),
         };
-        (definition, unit)
+        (definition, SyncWrapper::new(unit))
     }
 
     fn unit_name(&self, unit: &dyn MaterializationUnit) -> SymbolName {

@@ -144,8 +144,8 @@ impl Transaction {
 
     /// The units that the steps would define, in their order.
     pub fn into_units(self) -> Vec<Box<dyn MaterializationUnit>> {
-        let unit = |change| match change {
-            Change::Define { unit, .. } | Change::Redefine { unit, .. } => Some(unit),
+        let unit = |change: Change<Unit>| match change {
+            Change::Define { unit, .. } | Change::Redefine { unit, .. } => Some(unit.into_inner()),
             _ => None,
         };
         self.changes.into_iter().filter_map(unit).collect()
@@ -268,7 +268,7 @@ impl Transaction {
         mut self,
         dylib: &JitDylib,
         tracker: Option<&ResourceTracker>,
-        unit: Unit,
+        unit: Box<dyn MaterializationUnit>,
         overrides: Override,
     ) -> Self {
         let (definition, unit) = self.session.describe(unit);

@@ -100,7 +100,7 @@ impl Tasks {
     }
 
     fn open_drained(&self, waiting: &mut Vec<Closer>) {
-        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Counted::drop`; whoever sees that the tasks
+        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Tasks::end`; whoever sees that the tasks
         // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
         let acquire =
             if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };

@@ -162,8 +162,13 @@ impl Answers {
         }
     }
 
-    /// The answer of a lookup that this thread has not answered itself, if it is there, or what opens when it is.
+    /// The answer of a lookup, if it is there, or what opens when it is.
     pub(super) fn meet(&self, asked: Asked) -> Result<Outcome, Arc<Latch>> {
+        // It may have come since the last look: what watches the wait runs code of the embedder, who may run others' tasks there.
+        let asked = match asked.answer() {
+            Ok(outcome) => return Ok(outcome),
+            Err(asked) => asked,
+        };
         let waiter = asked.waiter;
         // From now on its own answer comes the same way.
         drop(asked);

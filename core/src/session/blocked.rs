@@ -15,7 +15,7 @@ use crate::{
     WaitError,
 };
 
-use super::answers::Asked;
+use super::answers::{Asked, WaiterId};
 use super::holding::Blocking;
 use super::{ExecutionSession, Live, holding};
 
@@ -127,10 +127,7 @@ impl ExecutionSession {
             Ok(query) => match asked.answer() {
                 // In place this thread has mostly run what it asks for.
                 Ok(outcome) => outcome,
-                Err(asked) => {
-                    let _waiting = wait_span.enter();
-                    return self.wait_for_others(asked, query, deadline, blocking);
-                }
+                Err(asked) => return self.wait_for_others(asked, query, wait_span, deadline, blocking),
             },
         };
         drop(blocking);
@@ -147,17 +144,20 @@ impl ExecutionSession {
         &self,
         asked: Asked,
         query: Option<QueryId>,
+        wait_span: &tracing::Span,
         deadline: Option<Deadline>,
         blocking: Option<Blocking<'_>>,
     ) -> Outcome {
-        let (answers, waiter) = (&self.0.answers, asked.waiter());
+        let answers = &self.0.answers;
+        let waiter = Waiter { session: self, number: asked.waiter(), query, is_heard: false };
+        let waiting = wait_span.enter();
         let met = answers.meet(asked);
         let waited = match (&met, deadline) {
             (Ok(_), _) => Ok(true),
             (Err(latch), None) => self.wait(latch).map(|()| true),
             (Err(latch), Some(deadline)) => self.wait_until(latch, deadline),
         };
-        drop(blocking);
+        drop((waiting, blocking));
         if let (Ok(false), Some(query), Err(latch)) = (&waited, query, &met) {
             // The answer may have come meanwhile, and is as good.
             self.transact(|state, effects| state.expire(query, effects));
@@ -170,16 +170,35 @@ impl ExecutionSession {
             // What was held back and has not run lies in this thread's queue still.
             crate::in_place::run_ready();
         }
-        if let Err(error) = waited {
-            let withdrawn =
-                query.is_some_and(|query| self.transact(|state, effects| state.withdraw(query, effects)));
-            // The answer may have come between the refusal and the withdrawal; either is true then.
-            answers.give_up(waiter, !withdrawn);
-            return Err(error.into());
-        }
-        match met {
-            Ok(outcome) => outcome,
-            Err(_) => answers.take(waiter).unwrap_or(Err(LookupError::Closed)),
+        // The answer may come between a refusal and the withdrawal; either is true then.
+        waited?;
+        waiter.hear(met.ok())
+    }
+}
+
+/// A thread that waits for an answer. If it does so no more, because it may not or unwinds, the lookup is withdrawn.
+struct Waiter<'a> {
+    session: &'a ExecutionSession,
+    number: WaiterId,
+    query: Option<QueryId>,
+    /// The answer was taken.
+    is_heard: bool,
+}
+
+impl Waiter<'_> {
+    /// The answer, which the thread has or is there.
+    fn hear(mut self, met: Option<Outcome>) -> Outcome {
+        self.is_heard = true;
+        met.or_else(|| self.session.0.answers.take(self.number)).unwrap_or(Err(LookupError::Closed))
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if !self.is_heard {
+            let withdraw = |query| self.session.transact(|state, effects| state.withdraw(query, effects));
+            let withdrawn = self.query.is_some_and(withdraw);
+            self.session.0.answers.give_up(self.number, !withdrawn);
         }
     }
 }

@@ -241,7 +241,7 @@ impl ExecutionSession {
             Leftover::Unit { mut unit, dylib, dylib_name, discarded } => {
                 let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
                 crate::panics::guard(move || {
-                    discarded.iter().for_each(|symbol| unit.discard(&dylib, symbol));
+                    discarded.iter().for_each(|symbol| unit.get_mut().discard(&dylib, symbol));
                     drop(unit);
                 })
             }

@@ -245,7 +245,7 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
         let _entered = span.enter();
         let leaf = is_leaf.then(|| duty.unit_name.clone().into());
         leaf::run_if(leaf, || {
-            let (mut unit, responsibility) = (unit, frame::attach(duty));
+            let (mut unit, responsibility) = (unit.into_inner(), frame::attach(duty));
             if let Some(extras) = extras {
                 extras.discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
             }
