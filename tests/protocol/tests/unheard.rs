@@ -1,11 +1,11 @@
 //! Blocked lookups and code of the embedder between their steps: an answer is neither lost nor left lying.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use protocol_tests::*;
-use uruk_core::sync::Latch;
+use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
     Detached, ExecutionSession, MaterializationResponsibility, ResolvedResponsibility, Task, TaskDispatcher,
     WaitError,
@@ -27,7 +27,7 @@ impl tracing::Subscriber for WaitsToo {
     fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
         let id = self.spans.fetch_add(1, Ordering::Relaxed) + 1;
         if span.metadata().name() == "lookup.wait" {
-            self.waits.lock().unwrap().push(id);
+            self.waits.lock().push(id);
         }
         tracing::span::Id::from_u64(id)
     }
@@ -39,7 +39,7 @@ impl tracing::Subscriber for WaitsToo {
     fn event(&self, _: &tracing::Event<'_>) {}
 
     fn enter(&self, id: &tracing::span::Id) {
-        let is_wait = self.waits.lock().unwrap().contains(&id.into_u64());
+        let is_wait = self.waits.lock().contains(&id.into_u64());
         if is_wait && !self.has_waited.swap(true, Ordering::Relaxed) {
             self.session.blocking(|| ()).unwrap();
         }
@@ -77,7 +77,7 @@ struct PanicsInWait(Mutex<Vec<Task>>);
 
 impl PanicsInWait {
     fn next(&self) -> Option<Task> {
-        self.0.lock().unwrap().pop()
+        self.0.lock().pop()
     }
 
     fn run_all(&self) {
@@ -87,7 +87,7 @@ impl PanicsInWait {
 
 impl TaskDispatcher for PanicsInWait {
     fn dispatch(&self, task: Task) -> Result<(), Task> {
-        self.0.lock().unwrap().push(task);
+        self.0.lock().push(task);
         Ok(())
     }
 
