@@ -193,7 +193,8 @@ impl WorkStealingTaskDispatcherBuilder {
     }
 
     /// What time it is, for [`Self::background_percent_max`]. The system's clock unless said otherwise. Asked without locks, on
-    /// any thread.
+    /// any thread: those too on which others rely, which have just taken work or are about to look for some. So it has to answer at
+    /// once. One that waits, for a task above all, stalls the pool.
     pub fn clock(mut self, clock: Arc<dyn Fn() -> Instant + Send + Sync>) -> Self {
         self.bounds.clock = clock;
         self

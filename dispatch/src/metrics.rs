@@ -219,8 +219,10 @@ impl Counters {
     }
 
     fn sum(&self, counter: impl Fn(&Stripe) -> &Counter) -> u64 {
-        // Wrapping: a thread that moved between slots may have taken from one stripe what it added to another.
-        self.stripes.iter().fold(0, |sum, stripe| sum.wrapping_add(counter(stripe).get()))
+        // Wrapping: what was added to one stripe may have been taken from another. That is the last one, to which those count who hold
+        // no slot; it is read first. A task that is queued and given up in between then counts as queued: read the other way it would
+        // be taken from a sum to which it was never added, and that wraps to an absurd number.
+        self.stripes.iter().rev().fold(0, |sum, stripe| sum.wrapping_add(counter(stripe).get()))
     }
 }
 

@@ -144,7 +144,10 @@ impl Pool {
         let Some(worker) = current::worker_of(self) else { return Ok(block()) };
         let (blocked, lifted) = Blocked::begin(self, &worker);
         match worker.take() {
-            Some(slot) => self.vacate(&worker, slot)?,
+            Some(slot) => {
+                self.vacate(&worker, slot)?;
+                self.rouse_if(lifted);
+            }
             // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
             None => self.look_if(lifted),
         }

@@ -266,9 +266,10 @@ impl Shared {
 
     fn close(&self) {
         self.gate.close();
+        // Before anybody is called: who looks now finds that time holds nothing back any more.
+        self.limits.close();
         self.board.lock().close();
         self.called.notify_all();
-        self.limits.close();
     }
 
     fn shutdown(self: &Arc<Self>) {

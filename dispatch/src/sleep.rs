@@ -92,14 +92,19 @@ impl Sleep {
             // loom-tests/tests/pool.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
             fence(Ordering::SeqCst);
         }
-        let waits = waits();
+        self.call(waits(), false)
+    }
+
+    /// `lifted`: those who sleep may rely on what holds no more, and nobody who searches will tell them.
+    fn call(&self, waits: Waits, lifted: bool) -> Wake {
         if waits == Waits::Nothing {
             return Wake::Nobody;
         }
         let mut word = self.load();
         loop {
             let counts = Counts::of(word);
-            let (next, wake) = if counts.searching > 0 || (waits == Waits::ForTime && counts.watching > 0) {
+            let is_cared_for = counts.searching > 0 || (waits == Waits::ForTime && counts.watching > 0);
+            let (next, wake) = if is_cared_for && !(lifted && counts.sleeping > 0) {
                 return Wake::Nobody;
             } else if counts.sleeping > 0 {
                 (word - SLEEPING + SEARCHING, Wake::Woken)
@@ -138,10 +143,16 @@ impl Sleep {
         }
     }
 
-    /// A limit has been lifted by a thread that holds no slot. `waiting` says whether an item waits in any queue that may
-    /// be taken now, or as time passes: those who watch may have to look sooner than they thought.
+    /// A limit has been lifted by a thread that holds no slot, or goes on with something else. `waiting` says whether an item waits in
+    /// any queue that may be taken now, or as time passes: those who watch may have to look sooner than they thought.
+    ///
+    /// So one who sleeps is called even beside a searcher, who may find something else. Not only if one is counted as watching:
+    /// that it is after it has asked how long it may wait.
     pub fn lifted(&self, waiting: impl FnOnce() -> bool) -> Wake {
-        self.notify_after(waiting, weakened("pool::lifts_without_a_look"))
+        match look_after(waiting, weakened("pool::lifts_without_a_look")) {
+            Some(true) => self.call(Waits::ForSomebody, !weakened("budget::leaves_it_to_a_searcher")),
+            _ => Wake::Nobody,
+        }
     }
 
     /// Whether no slot is at work.
@@ -403,6 +414,21 @@ mod tests {
         assert_eq!(sleep.notify_if(|| ForTime), Wake::Nobody);
         assert_eq!(sleep.notify_if(|| ForSomebody), Wake::Woken);
         assert_eq!(sleep.counts(), Counts { watching: 1, ..counts(1, 1, 0) });
+    }
+
+    /// A searcher may find something else, and then leaves what time holds back to those who watch.
+    #[test]
+    fn who_has_lifted_a_limit_calls_one_who_sleeps_even_beside_a_searcher() {
+        let sleep = staged(1, 2, 0, 0);
+        sleep.counts.fetch_add(WATCHING, Ordering::Relaxed);
+        assert_eq!(sleep.found(|| ForTime), Wake::Nobody);
+        assert_eq!(sleep.lifted(|| false), Wake::Nobody, "nothing is held back");
+        assert_eq!(sleep.lifted(|| true), Wake::Woken);
+        assert_eq!(sleep.lifted(|| true), Wake::Nobody, "nobody sleeps any more");
+        assert_eq!(sleep.counts(), Counts { watching: 1, ..counts(0, 2, 0) });
+        // Nor does it rely on being counted as watching.
+        assert_eq!(staged(1, 1, 0, 1).lifted(|| true), Wake::Woken);
+        assert_eq!(staged(0, 1, 1, 1).lifted(|| true), Wake::Nobody, "a searcher is as good as a new thread");
     }
 
     #[test]

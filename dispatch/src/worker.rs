@@ -24,6 +24,7 @@ use crate::limits::Charge;
 use crate::metrics::{Queued, Tally};
 use crate::pool::{Pool, Vacated, goes_first};
 use crate::queues::{Local, Origin};
+use crate::sleep::Wake;
 
 /// Runs tasks until the pool has closed and nothing is queued, or until this thread is one too many.
 ///
@@ -56,6 +57,7 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     }
     worker.no_longer_surplus();
     if let Some(task) = worker.next() {
+        pool.rouse_if(lifted);
         return Some(task);
     }
     if !weakened("pool::keeps_places_while_it_searches") {
@@ -77,7 +79,10 @@ fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>, mut lifted
     loop {
         let tally = pool.counters.of(Some(slot.slot()));
         if let Some(task) = look_everywhere(pool, tally, &mut slot) {
-            pool.follow(pool.sleep.found(|| pool.waiting(lifted)));
+            let wake = pool.sleep.found(|| pool.waiting());
+            pool.follow(wake);
+            // Beside another searcher it has not looked, and who watches was not called for what time holds back.
+            pool.rouse_if(lifted && wake == Wake::Nobody);
             worker.lend(slot);
             return Some(task);
         }

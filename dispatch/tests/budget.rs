@@ -2,6 +2,7 @@
 //! concerned.
 #![cfg(not(any(uruk_loom, uruk_shuttle)))]
 
+use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
@@ -153,6 +154,112 @@ fn a_blocked_task_costs_nothing_and_what_it_waits_for_starts_in_time() {
     scene.passes_until(&over);
     scene.pool.shutdown();
     assert_eq!(scene.pool.metrics().finished, 2);
+}
+
+/// How a task of the background ends, or nearly, whose thread then does not look for what time holds back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum GoesOn {
+    WithItsOwn,
+    WithWhatItFinds,
+    Blocks,
+}
+
+/// ```text
+///  spender:   a task of the background ............................. ends or blocks: spends no more ─ goes on with something else
+///  searcher:  a task ......................... searches: is held in its look at the clock
+///  sleeper:           sleeps: time holds a task back ............................................... has to be called
+/// ```
+///
+/// Who is called is held as well, so that it is still awake when the one who called it looks.
+#[test]
+fn who_spends_less_calls_one_who_sleeps_even_beside_a_searcher() {
+    for goes_on in [GoesOn::WithItsOwn, GoesOn::WithWhatItFinds, GoesOn::Blocks] {
+        let now = Arc::new(Mutex::new(Instant::now()));
+        let (hold, release, searches) = (latch(), latch(), latch());
+        let (spender, searcher) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
+        let clock = {
+            let (now, hold, release, searches) =
+                (now.clone(), hold.clone(), release.clone(), searches.clone());
+            let (test, spender, searcher) = (current().id(), spender.clone(), searcher.clone());
+            move || {
+                let here = current().id();
+                let is_free = here == test || *spender.lock() == Some(here);
+                if hold.is_open() && !is_free {
+                    if *searcher.lock() == Some(here) {
+                        searches.open();
+                    }
+                    release.wait();
+                }
+                *now.lock()
+            }
+        };
+        let builder = WorkStealingTaskDispatcher::builder().workers(3).stack_size_bytes(256 << 10);
+        let builder = builder.background_workers_max(3).background_percent_max(10).clock(Arc::new(clock));
+        let pool = Arc::new(builder.build().unwrap());
+        let scene = Scene { pool, now };
+        let (asleep, looked, ended) = (Arc::new(AtomicUsize::new(usize::MAX)), latch(), latch());
+        let look = {
+            let (pool, asleep, looked, ended) =
+                (scene.pool.clone(), asleep.clone(), looked.clone(), ended.clone());
+            move || {
+                // Relaxed: the latch orders it.
+                asleep.store(pool.metrics().parked, Ordering::Relaxed);
+                looked.open();
+                ended.wait();
+            }
+        };
+
+        let (begun, go) = (latch(), latch());
+        scene.dispatch(Speculative, {
+            let (pool, now, spender) = (scene.pool.clone(), scene.now.clone(), spender.clone());
+            let (begun, go, look) = (begun.clone(), go.clone(), look.clone());
+            move || {
+                *spender.lock() = Some(current().id());
+                *now.lock() += Duration::from_millis(1);
+                begun.open();
+                go.wait();
+                match goes_on {
+                    GoesOn::WithItsOwn => pool.dispatch(Task::new("own", Demanded, look)).unwrap(),
+                    GoesOn::WithWhatItFinds => {}
+                    GoesOn::Blocks => pool.blocking(look).unwrap(),
+                }
+            }
+        });
+        begun.wait();
+        let go_searching = note_thread(&scene, &searcher);
+        let held = scene.takes(Idle, 0);
+        while scene.pool.metrics().parked == 0 {
+            thread::yield_now();
+        }
+        hold.open();
+        go_searching.open();
+        searches.wait();
+        if goes_on == GoesOn::WithWhatItFinds {
+            scene.dispatch(Demanded, look);
+        }
+        go.open();
+        looked.wait();
+        assert!(!held.is_open());
+        assert_eq!(asleep.load(Ordering::Relaxed), 0, "{goes_on:?}");
+        release.open();
+        ended.open();
+        scene.pool.shutdown();
+    }
+}
+
+/// Begins a task that notes its thread, and ends when the latch is opened.
+fn note_thread(scene: &Scene, into: &Arc<Mutex<Option<ThreadId>>>) -> Arc<Latch> {
+    let (begun, go) = (latch(), latch());
+    scene.dispatch(Demanded, {
+        let (into, begun, go) = (into.clone(), begun.clone(), go.clone());
+        move || {
+            *into.lock() = Some(current().id());
+            begun.open();
+            go.wait();
+        }
+    });
+    begun.wait();
+    go
 }
 
 #[test]

@@ -8,7 +8,8 @@
 //! Models have no clock: time is over as soon as it is asked for, and the order of steps is explored.
 //!
 //! Proven, in every order within the preemption bound: the count says of each sleeper once that it sleeps, every sleeper wakes that
-//! is called, and no token is left over; for what time holds back somebody is called unless somebody watches.
+//! is called, and no token is left over; for what time holds back somebody is called unless somebody watches; who sleeps for
+//! longer than it would by now is called.
 //!
 //! **Fails if** one of these steps is left out:
 //!
@@ -17,6 +18,7 @@
 //! | `budget::leaves_while_it_counts_as_asleep`: who was not called in time goes on and stays on the count | `dispatch/src/sleep.rs` | `time_is_over_while_somebody_calls` |
 //! | `budget::leaves_its_token_to_another`: who was called too late does not take the token that was issued for it | `dispatch/src/sleep.rs` | `time_is_over_while_somebody_calls` |
 //! | `budget::watches_while_it_is_awake`: who has watched counts as watching when it goes on | `dispatch/src/sleep.rs` | `who_watches_is_relied_on_only_while_it_does` |
+//! | `budget::leaves_it_to_a_searcher`: who has lifted a limit calls nobody beside a searcher | `dispatch/src/sleep.rs` | `who_has_lifted_a_limit_calls_a_sleeper_beside_a_searcher` |
 #![cfg(uruk_loom)]
 
 use std::time::Duration;
@@ -114,5 +116,35 @@ fn who_watches_is_relied_on_only_while_it_does() {
         let by_watcher = sleep.found(look);
         let by_producer = producer.join().expect("no panic");
         assert!([by_watcher, by_producer].contains(&Wake::Start), "{by_watcher:?}, {by_producer:?}");
+    });
+}
+
+/// A patience that is out of date is without end here; one that is not is over at once. Two search, and one of them goes on to do so.
+///
+/// ```text
+///  sleeper: counts itself as sleeping ─ asks how long it may wait ─ waits
+///  lifter:  lifts ─ takes what is at hand ─ calls a sleeper, if there is one
+/// ```
+#[test]
+fn who_has_lifted_a_limit_calls_a_sleeper_beside_a_searcher() {
+    model_within(3, || {
+        let sleep = Arc::new(Sleep::new(3));
+        for _ in 0..3 {
+            assert!(sleep.occupy());
+            sleep.start_searching();
+        }
+        let lifted = Arc::new(AtomicBool::new(false));
+        let lifter = thread::spawn({
+            let (sleep, lifted) = (sleep.clone(), lifted.clone());
+            move || {
+                // Relaxed, here and below: the protocol's own fences are what is checked.
+                lifted.store(true, Ordering::Relaxed);
+                assert_eq!(sleep.found(|| Waits::ForTime), Wake::Nobody, "another searches");
+                sleep.lifted(|| true)
+            }
+        });
+        sleep.sleep_within(|| false, || lifted.load(Ordering::Relaxed).then_some(Duration::ZERO));
+        assert_ne!(lifter.join().expect("no panic"), Wake::Start, "no slot is vacant");
+        assert_eq!(sleep.counts(), Counts { searching: 2, ..Counts::default() });
     });
 }

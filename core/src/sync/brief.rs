@@ -9,8 +9,11 @@
 //!        └─no─▶ queue: lock ─▶ first: look, then let others run, then sleep a little ─▶ take the word, let the queue go
 //! ```
 //!
-//! **Architecture Invariant:** a thread that waits here takes no processor from the holder: one of them looks, ever more
-//! seldom, and the others are asleep.
+//! **Architecture Invariant:** a thread that waits here takes no processor from the holder: one of them looks, in between lets
+//! others run and at last sleeps for 50 microseconds at a time, and the others are asleep.
+//!
+//! It is not fair, and has to be free most of the time: whoever comes takes it before those who queue, and the one that looks finds it
+//! free only by luck if others hold it in turns without a pause. What is held for long, or by many, wants a [`Mutex`](super::Mutex).
 
 #[cfg(any(uruk_loom, uruk_shuttle))]
 pub use model::BriefMutex;

@@ -20,10 +20,9 @@ impl Pool {
         self.any_above(|| self.floor())
     }
 
-    /// What the tasks wait for that are queued and held back by no limit but time. One that has `lifted` a limit does not rely on
-    /// those who watch: what they wait for may be there sooner than they know.
-    pub(crate) fn waiting(&self, lifted: bool) -> Waits {
-        let by_time = self.limits.are_about_time() && !lifted;
+    /// What the tasks wait for that are queued and held back by no limit but time.
+    pub(crate) fn waiting(&self) -> Waits {
+        let by_time = self.limits.are_about_time();
         match self.any_startable() {
             true if by_time && !self.any_startable_now() => Waits::ForTime,
             true => Waits::ForSomebody,
@@ -64,6 +63,18 @@ impl Pool {
         if lifted {
             self.follow(self.sleep.lifted(|| self.any_startable()));
         }
+    }
+
+    /// To be called by a thread that may have `lifted` a limit and goes on with something else than a search. Those who sleep until
+    /// time has passed may have to look sooner than they know. What is not about time needs nobody else: a searcher finds it.
+    pub(crate) fn rouse_if(self: &Arc<Self>, lifted: bool) {
+        if !lifted || !self.limits.are_about_time() {
+            return;
+        }
+        let background_waits =
+            || [TaskPriority::Idle, TaskPriority::Speculative].iter().any(|&p| self.queues.any_injected(p));
+        let time_alone = || self.limits.floor_but_for_time(|| self.sleep.all_idle()) == TaskPriority::Idle;
+        self.follow(self.sleep.lifted(|| background_waits() && time_alone()));
     }
 
     /// What a task of this priority has to wait for.

@@ -270,7 +270,9 @@ impl Board {
     pub(super) fn retires(&mut self, quiet: bool) -> bool {
         let nothing_waits = self.startable_in_time() == 0;
         let surplus = self.idle > self.host_threads.max(1) && !self.is_permitted();
-        let retires = surplus || (nothing_waits && (quiet || self.closed)) || (quiet && self.idle > 1);
+        // One that was called serves, however long it has been quiet: nobody else was called for that.
+        let spare = quiet && self.idle > 1 && !self.is_permitted();
+        let retires = surplus || spare || (nothing_waits && (quiet || self.closed));
         self.idle -= usize::from(retires);
         self.metrics.spares -= usize::from(retires);
         retires

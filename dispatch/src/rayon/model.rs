@@ -108,14 +108,15 @@ impl World {
         if those.is_empty() { None } else { Some(those[self.below(those.len())]) }
     }
 
-    /// What a spare does from looking to the next time it lets go of the lock.
+    /// What a spare does from looking to the next time it lets go of the lock, in the order of `Shared::serve`.
     fn look(&mut self, index: usize) {
         self.board.arrived();
-        if let Some((_, charge, orders)) = self.board.take_for_spare() {
+        let quiet = self.below(4) == 0;
+        if self.board.retires(quiet) {
+            self.spares.remove(index);
+        } else if let Some((_, charge, orders)) = self.board.take_for_spare() {
             self.spares[index] = Spare::Runs(charge);
             self.follow(orders);
-        } else if self.board.retires(false) {
-            self.spares.remove(index);
         } else {
             self.spares[index] = Spare::Asleep;
         }
