@@ -27,6 +27,7 @@
 //! | `close::counts_without_acquire`: `session-drained` is Relaxed at its reading end | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
 //! | `close::task_that_waits_tells_nobody`: a task that comes to wait in a lookup is not looked at | `core/src/session/drain.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
 //! | `close::round_ends_no_queries`: tasks that wait in lookups are left there | `core/src/session/close.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
+//! | `close::takes_what_was_idle_for_idle`: a close goes on when all tasks were excused a moment ago, and one has moved on since | `core/src/session/drain.rs` | `a_task_that_has_its_answer_is_waited_for` |
 //! | `close::overtakes_what_is_handed_on`: what a thread has claimed is counted when it is enqueued | `core/src/session/drain.rs` | `what_another_thread_hands_on_is_waited_for` |
 //! | `close::overtakes_removals`: a close ends without a look at who removes resources | `core/src/session/close.rs` | `a_close_waits_for_who_removes_resources` |
 //! | `close::second_call_does_not_wait`: a call that finds the session closing returns at once | `core/src/session/close.rs` | `whoever_has_closed_finds_it_closed` |
@@ -193,6 +194,33 @@ fn a_task_that_waits_for_what_is_parked_goes_on() {
         drop(future);
         let responsibility = parked.lock().take();
         drop(responsibility);
+    });
+}
+
+/// ```text
+///  main: lookup ─ outer unit: lookup ─ inner unit ─ goes on with the answer ─ emit          another: close
+/// ```
+///
+/// When the inner task ends, the outer one is excused: it still waits. With its answer there, it does not.
+#[test]
+fn a_task_that_has_its_answer_is_waited_for() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let [outer, inner] = ["outer", "inner"].map(|name| stage.session.intern(name));
+        stage.define(&[&inner], resolve_and_emit);
+        stage.define(&[&outer], {
+            let stage = stage.clone();
+            move |responsibility| {
+                stage.lookup(&inner).expect("what a task asks for is served");
+                resolve_and_emit(responsibility);
+            }
+        });
+        let closer = thread::spawn({
+            let stage = stage.clone();
+            move || stage.session.close().expect("there is no resource")
+        });
+        found_or_closed(stage.lookup(&outer));
+        closer.join().expect("no panic");
     });
 }
 

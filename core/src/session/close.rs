@@ -3,7 +3,7 @@
 use crate::sync::weakened;
 use crate::{CloseError, JitDylib, RemoveError, SharedError};
 
-use super::drain::Wait;
+use super::drain::{Left, Wait};
 use super::{ExecutionSession, frame};
 
 /// What becomes of the work of a session that closes.
@@ -89,16 +89,15 @@ impl ExecutionSession {
         loop {
             let idle = self.0.drain.start_round();
             self.run_ready();
-            let waited = {
+            let left = {
                 let _waits = frame::waits(self, Wait::Close);
-                self.wait_for(&idle)
+                // A wait refused for its depth leaves the rest to fail with everything else.
+                self.wait_for(&idle).map_or(Left::Nothing, |()| self.0.drain.end_round())
             };
-            // A wait refused for its depth leaves the rest to fail with everything else.
-            if waited.is_err() || !self.0.drain.end_round() {
-                return;
-            }
-            if !weakened("close::round_ends_no_queries") {
-                self.end_queries();
+            match left {
+                Left::Nothing => return,
+                Left::InLookups if !weakened("close::round_ends_no_queries") => self.end_queries(),
+                Left::InLookups | Left::Moving => {}
             }
         }
     }

@@ -60,6 +60,17 @@ struct Waiting {
 const ONE_TASK: usize = 2;
 const WAITED_FOR: usize = 1;
 
+/// What a close finds of a session that was idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing that a round would send on.
+    Nothing,
+    /// Tasks that wait in lookups for which nobody works any more.
+    InLookups,
+    /// A task that has moved on since.
+    Moving,
+}
+
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
@@ -92,12 +103,19 @@ impl Drain {
         latch
     }
 
-    /// Whether tasks wait in lookups, for which nobody works any more. From now on they count as moving: the caller ends
-    /// their queries.
-    pub(super) fn end_round(&self) -> bool {
+    /// What is left when the latch of a round has opened, which may be a while ago. Tasks that wait in lookups count as moving
+    /// from now on: the caller ends their queries.
+    pub(super) fn end_round(&self) -> Left {
         let mut waiting = self.waiting.lock();
+        // The answer that a task waited for may have come just before the end of the task that gave it.
+        if !self.is_idle(&waiting) && !weakened("close::takes_what_was_idle_for_idle") {
+            return Left::Moving;
+        }
         waiting.round += 1;
-        std::mem::take(&mut waiting.in_lookups) > 0
+        match std::mem::take(&mut waiting.in_lookups) {
+            0 => Left::Nothing,
+            _ => Left::InLookups,
+        }
     }
 
     /// A task with the excuse `before` begins to wait; gives its new one.
@@ -146,7 +164,7 @@ impl Drain {
 
     /// So many tasks are over.
     fn count_out(&self, count: usize) {
-        // ordering[session-drained]: Release. Pairs with the Acquire in `Drain::open_if_idle`; what the task did
+        // ordering[session-drained]: Release. Pairs with the Acquire in `Drain::is_idle`; what the task did
         // comes before the end of the close that waits for it.
         if self.word.fetch_sub(count * ONE_TASK, Ordering::Release) & WAITED_FOR != 0
             && !weakened("close::last_task_tells_nobody")
@@ -156,6 +174,16 @@ impl Drain {
     }
 
     fn open_if_idle(&self, waiting: &mut Waiting) {
+        if waiting.idle.is_some()
+            && self.is_idle(waiting)
+            && let Some(latch) = waiting.idle.take()
+        {
+            latch.open();
+        }
+    }
+
+    /// Whether every task that has not ended is excused.
+    fn is_idle(&self, waiting: &Waiting) -> bool {
         let in_queues = match weakened("serial_queue::close_takes_who_waits_for_a_turn_to_move") {
             true => 0,
             false => waiting.in_queues,
@@ -166,13 +194,7 @@ impl Drain {
         // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
         let acquire =
             if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
-        if waiting.idle.is_some()
-            && round_helps
-            && self.word.load(acquire) / ONE_TASK <= excused
-            && let Some(latch) = waiting.idle.take()
-        {
-            latch.open();
-        }
+        round_helps && self.word.load(acquire) / ONE_TASK <= excused
     }
 }
 
