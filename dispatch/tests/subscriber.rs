@@ -66,7 +66,8 @@ impl tracing::Subscriber for Panics {
     fn enter(&self, _: &tracing::span::Id) {}
 
     fn exit(&self, span: &tracing::span::Id) {
-        assert!(span.into_u64() % 3 != 1, "a subscriber's own affair");
+        // A second panic on the way of a first would end the process, whoever called.
+        assert!(std::thread::panicking() || span.into_u64() % 3 != 1, "a subscriber's own affair");
     }
 }
 
