@@ -25,9 +25,8 @@ mod why;
 
 use std::fmt;
 
-use sync_wrapper::SyncWrapper;
-
 use crossbeam_utils::CachePadded;
+use sync_wrapper::SyncWrapper;
 
 use crate::hints::Hints;
 use crate::protocol::absolute::Addresses;

@@ -99,24 +99,6 @@ impl Tasks {
         latch
     }
 
-    fn open_drained(&self, waiting: &mut Vec<Closer>) {
-        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Tasks::end`; whoever sees that the tasks
-        // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
-        let acquire =
-            if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
-        let left: usize = self.words.iter().map(|word| word.load(acquire) / ONE_TASK).sum();
-        let closing: usize = waiting.iter().map(|closer| closer.tasks).sum();
-        waiting.retain(|closer| {
-            let drained = left <= if closer.inside { closing } else { 0 };
-            if drained {
-                closer.latch.open();
-            }
-            !drained
-        });
-    }
-}
-
-impl Tasks {
     /// Counts `count` tasks in, unless the dispatcher is closed; says where.
     pub(super) fn enter(&self, count: usize) -> Option<Stripe> {
         let stripe = Stripe::here();
@@ -137,6 +119,22 @@ impl Tasks {
         {
             self.open_drained(&mut self.waiting.lock());
         }
+    }
+
+    fn open_drained(&self, waiting: &mut Vec<Closer>) {
+        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Tasks::end`; whoever sees that the tasks
+        // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
+        let acquire =
+            if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
+        let left: usize = self.words.iter().map(|word| word.load(acquire) / ONE_TASK).sum();
+        let closing: usize = waiting.iter().map(|closer| closer.tasks).sum();
+        waiting.retain(|closer| {
+            let drained = left <= if closer.inside { closing } else { 0 };
+            if drained {
+                closer.latch.open();
+            }
+            !drained
+        });
     }
 }
 

@@ -27,8 +27,8 @@ pub(crate) struct Slab<I, T, A = ()> {
     open: Vec<u32>,
     /// Chunks without memory.
     released: Vec<u32>,
-    /// How many chunks have memory and no entity. Some are kept, so that a slab that goes up and down does not make and free
-    /// chunks each time.
+    /// How many chunks have memory and no entity: one is kept, so that a slab that goes up and down by one does not
+    /// make and free a chunk each time.
     spare: usize,
     /// The first generation of slots that are new.
     fresh_generation: u32,
@@ -70,10 +70,6 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 const OFFSET_BITS: u32 = 9;
 const CHUNK: usize = 1 << OFFSET_BITS;
-
-/// So many empty chunks keep their memory: those of a lookup of a few thousand symbols. Each that is freed has the C library
-/// look through all the small pieces that were freed since the last.
-const SPARE_MAX: usize = 1;
 
 fn place_of(index: u32) -> (usize, usize) {
     ((index >> OFFSET_BITS) as usize, index as usize % CHUNK)
@@ -202,10 +198,10 @@ impl<I: Id, T, A> Slab<I, T, A> {
         number
     }
 
-    /// A chunk has become empty: gives its memory back, unless few are.
+    /// A chunk has become empty: gives its memory back, unless it is the only empty one.
     fn release(&mut self, number: usize) {
-        if self.spare < SPARE_MAX {
-            self.spare += 1;
+        if self.spare == 0 {
+            self.spare = 1;
             return;
         }
         self.chunks[number] = Vec::new();
