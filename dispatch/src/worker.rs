@@ -176,15 +176,17 @@ fn run_task(pool: &Pool, worker: &Worker, queued: Queued) -> bool {
 /// Runs a task inside its span, and tells of its panic; says whether there was one.
 pub(crate) fn run_traced(task: Task) -> bool {
     // Lent, not moved: a task is large, and each closure on the way would move it again.
-    let (mut task, mut label) = (Some(task), None);
+    let (mut task, mut label, mut ended) = (Some(task), None, Ok(()));
     let traced = || {
         let Some(task) = task.take() else { return };
         // Subscribers are code of the embedder as well. Mostly nobody listens.
         label = tracing::enabled!(tracing::Level::ERROR).then(|| task.keep_label());
         let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
-        span.in_scope(|| task.run());
+        // Caught inside, so that the span is left while nothing unwinds: a subscriber that panics over that, too, ends no process.
+        span.in_scope(|| ended = catch(|| task.run()));
     };
-    let Err(message) = catch(traced) else { return false };
+    let told = catch(traced);
+    let Err(message) = ended.and(told) else { return false };
     tell(|| {
         tracing::error!(
             task = label.as_deref(),
