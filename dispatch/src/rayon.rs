@@ -79,7 +79,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// # Concurrency
 /// Tasks start in order of [`TaskPriority`](uruk_core::TaskPriority), and within one priority in the order of dispatch, but for
 /// demanded turns of serial queues, which go first. Lookups block the thread that makes them, as everywhere: jobs of the host that rayon has put beneath one on the same stack wait
-/// with it. A job of the host that waits by other means (a channel, a mutex, `block_on`) for something that tasks bring about
+/// with it. If a unit is beneath, one that waits in `join` or `scope`, and the lookup needs that unit, the lookup is told
+/// ([`LookupError::WouldDeadlock`](uruk_core::LookupError::WouldDeadlock)); a job that blocks there by other means hangs, as it would
+/// in rayon without us. A job of the host that waits by other means (a channel, a mutex, `block_on`) for something that tasks bring about
 /// should say so with `session.blocking(..)`; if it does not, tasks start some milliseconds later.
 ///
 /// A unit that waits for the host's pool (`pool.install(..)`) depends on the host's threads, as that is what it asks for. On one of
