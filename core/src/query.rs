@@ -34,8 +34,9 @@ pub struct LookupRequest {
     /// nobody's behalf leaves each unit it needs at [its own](crate::MaterializationUnit::priority). A thread that
     /// blocks in a lookup always demands.
     ///
-    /// Speculative and idle lookups on no unit's behalf are refused with [`LookupError::Overloaded`] while the dispatcher has as much
-    /// of such work as it may; [`ExecutionSession::wait_for_room`] waits until it has less.
+    /// Speculative and idle lookups on no unit's behalf, and those that say nothing of it and would start only such units, are refused with
+    /// [`LookupError::Overloaded`] while the dispatcher has as much of such work as it may;
+    /// [`ExecutionSession::wait_for_room`] waits until it has less.
     pub priority: Option<TaskPriority>,
 }
 

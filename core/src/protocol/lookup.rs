@@ -140,6 +140,21 @@ impl<P: Payload> SessionState<P> {
         !may_generate && (ends || self.refuse(search, &rows).is_some())
     }
 
+    /// The most urgent, by what they say of themselves, among the units that a lookup would claim; none if it would claim
+    /// none, or asks generators first. Changes nothing of the state.
+    pub(crate) fn urgency_of_what_it_claims(&self, search: &mut Search) -> Option<TaskPriority> {
+        self.take_link_order(search);
+        if search.flags_only || search.order.iter().any(|(id, _)| !self.dylibs.contains(*id)) {
+            return None;
+        }
+        let Matches { rows, may_generate: false, .. } = self.match_all(search) else { return None };
+        if self.refuse(search, &rows).is_some() {
+            return None;
+        }
+        let units = rows.iter().flatten().filter_map(|&row| self.units.get(self.rows[row].unit()?));
+        units.map(|unit| unit.as_ref().own_priority).max()
+    }
+
     /// Fills in what is to be searched, if that is some dylib's link order as it is now.
     fn take_link_order(&self, search: &mut Search) {
         let Some(dylib) = search.along.take() else { return };

@@ -73,6 +73,27 @@ fn a_producer_in_the_background_is_refused_before_it_claims_anything() {
     session.close().unwrap();
 }
 
+/// A unit that says of itself that nobody waits for it was queued beyond any bound, if its lookup said nothing.
+#[test]
+fn a_lookup_that_says_nothing_is_refused_if_all_that_it_would_bring_about_is_background() {
+    let (pool, session, main, go_on) = occupied();
+    for (name, priority) in [("a", Speculative), ("b", Speculative), ("c", Lazy), ("d", Idle)] {
+        let unit = TestUnit::new(name, exported(&session, &[name]), finish).with_priority(priority);
+        main.define(unit.boxed()).unwrap();
+    }
+    let answers = [&["a"][..], &["b"], &["b", "c"], &["d"], &["a"]]
+        .map(|names| look_up_later(&session, request(&main, names)));
+    assert!(pool.admits(Speculative, 1).is_err());
+    go_on.open();
+    let [first, refused, mixed, other_kind, begun] = answers.map(|answer| answer.recv().unwrap());
+    assert!(first.is_ok() && mixed.is_ok() && other_kind.is_ok() && begun.is_ok());
+    assert!(
+        matches!(refused, Err(LookupError::Overloaded { priority: Speculative, .. })),
+        "a second one would be queued: {refused:?}"
+    );
+    session.close().unwrap();
+}
+
 /// One that is wanted holds all the memory that there may be; as soon as it ends, the other is admitted.
 #[test]
 fn a_refusal_for_memory_says_so() {
