@@ -57,7 +57,8 @@ pub trait Platform: Send + Sync {
     /// The initializer of a unit that `unit_adding` was told of, and had no objection to, is not defined any more:
     /// it was removed, with its tracker or alone, or lost against another definition, or the unit was refused.
     ///
-    /// Told once for each such unit that has an initializer, after the fact; never before its `unit_adding`.
+    /// Told once for each such unit that has an initializer, after the fact; never before its `unit_adding`. A panic goes to the
+    /// session's error reporter, and the other units that went with this one are told of all the same.
     ///
     /// Source: ORC `Platform::notifyRemoving`, which is told of trackers.
     #[doc(alias = "notifyRemoving")]

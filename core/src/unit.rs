@@ -65,7 +65,9 @@ pub trait MaterializationUnit: Send {
 
     /// Another definition of `symbol` has won: the unit need not define it any more.
     ///
-    /// Called before `materialize`, or before the unit is dropped if nothing of it is left.
+    /// Called before `materialize`, or before the unit is dropped if nothing of it is left. After a panic the unit still hears of its
+    /// other losses. It is dropped then, and if something of it is left that fails with the panic's message; what else panics,
+    /// or all of it where nothing is left to fail, goes to the session's error reporter.
     fn discard(&mut self, dylib: &JitDylib, symbol: &SymbolName);
 }
 
