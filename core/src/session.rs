@@ -309,15 +309,18 @@ impl ExecutionSession {
             let unit = self.intern(unit.name());
             return Err(DefineError::ForeignTracker { unit, dylib: dylib.shared_name() });
         }
-        if let Some(platform) = self.platform() {
-            return self.define_on_platform(platform, dylib, tracker, unit);
-        }
         let id_in = |state: &SessionState<Live>| tracker.map(|tracker| tracker.id_in(state));
         if let Some(symbols) = unit.known_addresses() {
             let addresses = Addresses { unit_name: self.unit_name(&*unit), symbols, by_task: self.in_task() };
+            if let Some(platform) = self.platform() {
+                self.announce_addresses(platform, dylib, tracker, &addresses)?;
+            }
             return self.transact(|state, effects| {
                 state.define_addresses(dylib.id(), id_in(state), addresses, effects)
             });
+        }
+        if let Some(platform) = self.platform() {
+            return self.define_on_platform(platform, dylib, tracker, unit);
         }
         let (mut definition, unit) = self.describe(unit);
         definition.number = definition.initializer.is_some().then(unique);
