@@ -13,6 +13,7 @@ mod drain;
 mod flags;
 pub(crate) mod frame;
 mod hand_on;
+mod handing;
 pub(crate) mod holding;
 mod lock_holds;
 mod metrics;

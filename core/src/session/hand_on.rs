@@ -13,7 +13,7 @@ use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, 
 use super::answers::WaiterId;
 use super::drain::{Coming, Outstanding};
 use super::queued_unit::QueuedUnit;
-use super::{ExecutionSession, Live, frame, holding};
+use super::{ExecutionSession, Live, frame, handing, holding};
 use crate::sync::Arc;
 
 impl ExecutionSession {
@@ -93,7 +93,7 @@ impl ExecutionSession {
     /// Whatever the dispatcher does: if it panics over a task, the rest is enqueued all the same; and what it drops runs no
     /// code of the embedder before the caller has finished.
     pub(super) fn pass_on(&self, handed: Handed<'_>) {
-        let _held_back = crate::in_place::hold_back();
+        let (_held_back, _handing) = (crate::in_place::hold_back(), handing::begins());
         let (mut effects, mut coming) = match handed {
             Handed::Answer(waiter, outcome) => return self.0.answers.give(waiter, outcome),
             Handed::Unit(unit, mut coming) => return self.enqueue(unit.into_task(coming.next())),
