@@ -72,7 +72,8 @@ pub use metrics::SessionMetrics;
 /// reads Ready symbols is such a value itself and may be gone by then. Whatever finds, publishes or removes something
 /// Ready panics in that case, and a panic in such a destructor ends the process.
 ///
-/// The last handle that goes frees what is left: units are dropped unrun, resources without being told. What lies in the session
+/// The last handle that goes frees what is left: units are dropped unrun, resources without being told. A drop that panics then does
+/// so in whoever lets the handle go, and a second one beside it ends the process. What lies in the session
 /// and holds a handle itself keeps all of it: a unit, generator, resource or platform of the embedder that does, and lookups that
 /// nothing answers. [`close`](Self::close) what shall surely be gone. Units and generators of this crate hold none.
 ///

@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 use protocol_tests::on::{On, failure_of};
 use protocol_tests::*;
 use uruk_core::{
-    AddedUnit, EventKind, ExecutionSession, FailureCause, JitDylib, Platform, SharedError, SymbolFlags,
-    SymbolFlagsMap, UnitNumber,
+    AddedUnit, DefinitionGenerator, EventKind, ExecutionSession, FailureCause, GenerateRequest, JitDylib,
+    Platform, SharedError, SymbolFlags, SymbolFlagsMap, UnitNumber,
 };
 
 on_every_dispatcher! {
@@ -17,6 +17,7 @@ on_every_dispatcher! {
     a_unit_that_panics_over_a_loss_hears_of_the_others_before_it_goes,
     a_unit_that_panics_over_a_loss_hears_of_the_others_and_does_not_begin,
     a_unit_whose_drop_panics_beside_its_loss_ends_no_process,
+    values_whose_drops_panic_go_each_by_itself,
 }
 
 /// What was reported, in the order of its text: tasks may end in any.
@@ -92,6 +93,7 @@ fn an_observer_that_panics_over_an_event_sees_the_others(on: On) {
 }
 
 /// Panics when it is dropped, with this message.
+#[derive(Debug)]
 struct PanicsWhenDropped(&'static str);
 
 impl Drop for PanicsWhenDropped {
@@ -164,4 +166,40 @@ fn a_unit_whose_drop_panics_beside_its_loss_ends_no_process(on: On) {
     assert_eq!(heard(&told), ["a"]);
     assert!(matches!(failure_of(answer), FailureCause::Panicked(message) if &*message == "a was dear"));
     assert_eq!(sorted(&reports), [UNIT_DROPS]);
+}
+
+/// Units that never began, and a generator.
+fn values_whose_drops_panic_go_each_by_itself(on: On) {
+    const UNITS: usize = 3;
+    let (session, main, reports) = on.reporting_session();
+    for number in 0..UNITS {
+        let owned = PanicsWhenDropped("a unit does not go quietly");
+        let name = format!("unit {number}");
+        let unit = TestUnit::new(&name, exported(&session, &[&name]), finish);
+        let unit = unit.on_discard(move |_| {
+            let _ = &owned;
+        });
+        main.define(unit.boxed()).unwrap();
+    }
+    main.clear().unwrap();
+    let generator = main.add_generator(Arc::new(Idle(PanicsWhenDropped("a generator does not go quietly"))));
+    assert!(main.remove_generator(generator.unwrap()));
+    session.close().unwrap();
+    let unit = "a drop of the embedder's value panicked: a unit does not go quietly";
+    let generator = "a drop of the embedder's value panicked: a generator does not go quietly";
+    assert_eq!(sorted(&reports), [generator, unit, unit, unit]);
+}
+
+/// Generates nothing.
+#[derive(Debug)]
+struct Idle(#[expect(dead_code, reason = "held to be dropped")] PanicsWhenDropped);
+
+impl DefinitionGenerator for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn generate(&self, request: GenerateRequest) {
+        request.finish(Ok(()));
+    }
 }
