@@ -91,12 +91,17 @@ impl JitDylib {
             .collect()
     }
 
-    /// Replaces the link order.
+    /// Replaces the link order by exactly this one.
+    ///
+    /// The dylib itself stands where `order` names it, and nowhere if that does not: [`SearchOrder::behind`] makes an order
+    /// that begins with it. A dylib that is named twice stands there twice, which is of use if its exported symbols are to be found
+    /// further ahead than its others.
     ///
     /// # Errors
-    /// If a dylib belongs to another session or was removed.
+    /// If a dylib belongs to another session or was removed. The order is as it was then.
     ///
-    /// Source: ORC `JITDylib::setLinkOrder`.
+    /// Source: ORC `JITDylib::setLinkOrder`, with `LinkAgainstThisJITDylibFirst` off; there it is on unless said otherwise.
+    #[doc(alias = "setLinkOrder")]
     pub fn set_link_order(&self, order: impl Into<SearchOrder>) -> Result<(), DylibError> {
         let order = order.into();
         let ids = self.session.own_order(&order).map_err(|name| DylibError::Foreign { name })?;
@@ -105,12 +110,13 @@ impl JitDylib {
             .map_err(|removed| self.removed_error(removed, |position| order[position].0.name.clone()))
     }
 
-    /// Appends `dylib` to the link order unless it is there already.
+    /// Appends `dylib` to the link order unless it is there already, with whatever flags.
     ///
     /// # Errors
     /// If `dylib` belongs to another session or was removed.
     ///
     /// Source: ORC `JITDylib::addToLinkOrder`.
+    #[doc(alias = "addToLinkOrder")]
     pub fn add_to_link_order(&self, dylib: &JitDylib, flags: JitDylibLookupFlags) -> Result<(), DylibError> {
         if dylib.session != self.session {
             return Err(DylibError::Foreign { name: dylib.name.clone() });
@@ -120,9 +126,34 @@ impl JitDylib {
             .map_err(|removed| self.removed_error(removed, |_| dylib.name.clone()))
     }
 
-    /// Takes `dylib` out of the link order, if it is there.
+    /// Puts `new` into the link order in the place of `old`, and says whether `old` was there; nothing changes if not.
     ///
-    /// Source: ORC `JITDylib::removeFromLinkOrder`.
+    /// The order names neither twice afterwards: the first place of `old` is the one that counts, and where else `new` stood it
+    /// stands no more. With `old` as `new` only its flags change.
+    ///
+    /// # Errors
+    /// If `old` or `new` belongs to another session, or `new` or the dylib itself was removed.
+    ///
+    /// Source: ORC `JITDylib::replaceInLinkOrder`, which leaves `new` in its other places.
+    #[doc(alias = "replaceInLinkOrder")]
+    pub fn replace_in_link_order(
+        &self,
+        old: &JitDylib,
+        new: &JitDylib,
+        flags: JitDylibLookupFlags,
+    ) -> Result<bool, DylibError> {
+        if let Some(foreign) = [old, new].into_iter().find(|dylib| dylib.session != self.session) {
+            return Err(DylibError::Foreign { name: foreign.name.clone() });
+        }
+        self.session
+            .transact(|state, _| state.replace_in_link_order(self.id, old.id, new.id, flags))
+            .map_err(|removed| self.removed_error(removed, |_| new.name.clone()))
+    }
+
+    /// Takes `dylib` out of the link order wherever it stands there.
+    ///
+    /// Source: ORC `JITDylib::removeFromLinkOrder`, which takes out its first place only.
+    #[doc(alias = "removeFromLinkOrder")]
     pub fn remove_from_link_order(&self, dylib: &JitDylib) {
         // The id of another session's dylib may be that of one of ours.
         if dylib.session == self.session {

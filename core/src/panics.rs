@@ -17,7 +17,20 @@ pub(crate) fn guard<R>(code: impl FnOnce() -> R) -> Result<R, Arc<str>> {
     catch_unwind(AssertUnwindSafe(code)).map_err(message_of)
 }
 
-/// The same with the payload, for a panic that is to go on later.
+/// Runs `code` of the embedder with each of `pieces`, a panic over one notwithstanding; `panicked` hears the messages.
+pub(crate) fn guard_each<T>(
+    pieces: impl IntoIterator<Item = T>,
+    mut code: impl FnMut(T),
+    mut panicked: impl FnMut(Arc<str>),
+) {
+    let mut pieces = pieces.into_iter();
+    // One guard for all of them, and another for those behind a panic.
+    while let Err(message) = guard(|| pieces.by_ref().for_each(&mut code)) {
+        panicked(message);
+    }
+}
+
+/// The same as [`guard`] with the payload, for a panic that is to go on later.
 pub(crate) fn catch<R>(code: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
     if cfg!(any(uruk_loom, uruk_shuttle)) {
         return Ok(code());
@@ -58,6 +71,21 @@ mod tests {
     fn the_message_of_a_panic_comes_back() {
         assert_eq!(&*guard(|| panic!("number {}", 7)).unwrap_err(), "number 7");
         assert_eq!(guard(|| 3).unwrap(), 3);
+    }
+
+    #[test]
+    fn every_piece_has_its_turn_whatever_panics() {
+        let (mut seen, mut messages) = (Vec::new(), Vec::new());
+        let code = |piece: u32| {
+            seen.push(piece);
+            assert!(piece.is_multiple_of(2), "number {piece}");
+        };
+        guard_each(1..=5, code, |message| messages.push(message));
+        assert_eq!(seen, [1, 2, 3, 4, 5]);
+        assert_eq!(
+            messages.iter().map(|message| &**message).collect::<Vec<_>>(),
+            ["number 1", "number 3", "number 5"]
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! **Architecture Invariant:** no hook runs under the session lock.
 
+use crate::protocol::absolute::Addresses;
 use crate::protocol::define::Definition;
 use crate::sync::{Arc, unique};
 use crate::{
@@ -57,7 +58,8 @@ pub trait Platform: Send + Sync {
     /// The initializer of a unit that `unit_adding` was told of, and had no objection to, is not defined any more:
     /// it was removed, with its tracker or alone, or lost against another definition, or the unit was refused.
     ///
-    /// Told once for each such unit that has an initializer, after the fact; never before its `unit_adding`.
+    /// Told once for each such unit that has an initializer, after the fact; never before its `unit_adding`. A panic goes to the
+    /// session's error reporter, and the other units that went with this one are told of all the same.
     ///
     /// Source: ORC `Platform::notifyRemoving`, which is told of trackers.
     #[doc(alias = "notifyRemoving")]
@@ -198,12 +200,25 @@ impl ExecutionSession {
         let number = unique();
         let Definition { unit_name: name, symbols, initializer, .. } = &*definition;
         let initializer = initializer.as_ref();
-        let unit = AddedUnit { number: UnitNumber(number), dylib, tracker, name, symbols, initializer };
-        if let Err(source) = asked(|| platform.unit_adding(&unit)) {
-            return Err(DefineError::Platform { unit: name.clone(), dylib: dylib.shared_name(), source });
-        }
+        tell(
+            platform,
+            &AddedUnit { number: UnitNumber(number), dylib, tracker, name, symbols, initializer },
+        )?;
         definition.number = initializer.is_some().then_some(number);
         Ok(())
+    }
+
+    /// Tells the platform of a unit of nothing but addresses. Without an initializer there is nothing to take back.
+    pub(crate) fn announce_addresses(
+        &self,
+        platform: &Arc<dyn Platform>,
+        dylib: &JitDylib,
+        tracker: Option<&ResourceTracker>,
+        addresses: &Addresses,
+    ) -> Result<(), DefineError> {
+        let symbols = addresses.symbols.iter().map(|(name, definition)| (name.clone(), definition.flags));
+        let (symbols, name, number) = (&symbols.collect(), &addresses.unit_name, UnitNumber(unique()));
+        tell(platform, &AddedUnit { number, dylib, tracker, name, symbols, initializer: None })
     }
 
     /// Tells the platform that a unit it was told of has not been defined after all.
@@ -214,6 +229,15 @@ impl ExecutionSession {
             self.report(SessionError::Panicked { place: "the session's platform", message });
         }
     }
+}
+
+/// Tells a platform of a unit that is about to be defined.
+fn tell(platform: &Arc<dyn Platform>, unit: &AddedUnit<'_>) -> Result<(), DefineError> {
+    asked(|| platform.unit_adding(unit)).map_err(|source| DefineError::Platform {
+        unit: unit.name.clone(),
+        dylib: unit.dylib.shared_name(),
+        source,
+    })
 }
 
 /// What a hook says; a panic is an objection.

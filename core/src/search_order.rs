@@ -59,6 +59,34 @@ impl SearchOrder {
         Self::from([(dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)])
     }
 
+    /// The same order behind `first`, whose hidden symbols are seen too; as it is, if it begins with `first` already.
+    ///
+    /// So a dylib finds its own symbols before those of others: `main.set_link_order(order.behind(&main))`. Where else `first`
+    /// stands it stays, and nothing more is found there.
+    ///
+    /// # Examples
+    /// ```
+    /// # use uruk_core::{ExecutionSession, JitDylibLookupFlags, SearchOrder};
+    /// # let session = ExecutionSession::new();
+    /// # let (main, library) = (session.create_jit_dylib("main")?, session.create_jit_dylib("library")?);
+    /// let order = SearchOrder::from([(library, JitDylibLookupFlags::MatchExportedSymbolsOnly)]);
+    /// main.set_link_order(order.behind(&main))?;
+    /// assert_eq!(main.link_order()[0].0, main);
+    /// # Ok::<(), uruk_core::DylibError>(())
+    /// ```
+    ///
+    /// Source: ORC `JITDylib::setLinkOrder`, whose `LinkAgainstThisJITDylibFirst` does the same.
+    #[doc(alias = "LinkAgainstThisJITDylibFirst")]
+    #[must_use]
+    pub fn behind(self, first: &JitDylib) -> Self {
+        if self.dylibs.first().is_some_and(|(dylib, _)| dylib == first) {
+            return self;
+        }
+        let mut order = Self::of(first);
+        order.extend(self);
+        order
+    }
+
     /// Appends a dylib.
     pub fn push(&mut self, dylib: JitDylib, flags: JitDylibLookupFlags) {
         self.mixed |= self.dylibs.first().is_some_and(|(first, _)| first.session() != dylib.session());

@@ -13,6 +13,7 @@ mod drain;
 mod flags;
 pub(crate) mod frame;
 mod hand_on;
+mod handing;
 pub(crate) mod holding;
 mod lock_holds;
 mod metrics;
@@ -71,7 +72,8 @@ pub use metrics::SessionMetrics;
 /// reads Ready symbols is such a value itself and may be gone by then. Whatever finds, publishes or removes something
 /// Ready panics in that case, and a panic in such a destructor ends the process.
 ///
-/// The last handle that goes frees what is left: units are dropped unrun, resources without being told. What lies in the session
+/// The last handle that goes frees what is left: units are dropped unrun, resources without being told. A drop that panics then does
+/// so in whoever lets the handle go, and a second one beside it ends the process. What lies in the session
 /// and holds a handle itself keeps all of it: a unit, generator, resource or platform of the embedder that does, and lookups that
 /// nothing answers. [`close`](Self::close) what shall surely be gone. Units and generators of this crate hold none.
 ///
@@ -309,15 +311,18 @@ impl ExecutionSession {
             let unit = self.intern(unit.name());
             return Err(DefineError::ForeignTracker { unit, dylib: dylib.shared_name() });
         }
-        if let Some(platform) = self.platform() {
-            return self.define_on_platform(platform, dylib, tracker, unit);
-        }
         let id_in = |state: &SessionState<Live>| tracker.map(|tracker| tracker.id_in(state));
         if let Some(symbols) = unit.known_addresses() {
             let addresses = Addresses { unit_name: self.unit_name(&*unit), symbols, by_task: self.in_task() };
+            if let Some(platform) = self.platform() {
+                self.announce_addresses(platform, dylib, tracker, &addresses)?;
+            }
             return self.transact(|state, effects| {
                 state.define_addresses(dylib.id(), id_in(state), addresses, effects)
             });
+        }
+        if let Some(platform) = self.platform() {
+            return self.define_on_platform(platform, dylib, tracker, unit);
         }
         let (mut definition, unit) = self.describe(unit);
         definition.number = definition.initializer.is_some().then(unique);

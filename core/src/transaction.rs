@@ -109,7 +109,7 @@ impl Transaction {
         transaction
     }
 
-    /// Replaces the link order of `dylib`.
+    /// Replaces the link order of `dylib` by exactly this one, as [`JitDylib::set_link_order`] does.
     pub fn set_link_order(self, dylib: &JitDylib, order: SearchOrder) -> Self {
         let ids = self.session.own_order(&order);
         let linked: Vec<_> = order.iter().map(|(dylib, _)| dylib.shared_name()).collect();
@@ -123,6 +123,22 @@ impl Transaction {
         let foreign = (*added.session() != self.session).then(|| added.shared_name());
         let change = Change::AddToLinkOrder { dylib: dylib.id(), added: added.id(), flags };
         self.add_linking(dylib, change, vec![added.shared_name()], foreign)
+    }
+
+    /// Puts `new` into the link order of `dylib` in the place of `old`, if that is there, as
+    /// [`JitDylib::replace_in_link_order`] would at this place.
+    #[doc(alias = "replaceInLinkOrder")]
+    pub fn replace_in_link_order(
+        self,
+        dylib: &JitDylib,
+        old: &JitDylib,
+        new: &JitDylib,
+        flags: JitDylibLookupFlags,
+    ) -> Self {
+        let foreign = [old, new].into_iter().find(|other| *other.session() != self.session);
+        let foreign = foreign.map(JitDylib::shared_name);
+        let change = Change::ReplaceInLinkOrder { dylib: dylib.id(), old: old.id(), new: new.id(), flags };
+        self.add_linking(dylib, change, vec![new.shared_name()], foreign)
     }
 
     /// Takes `removed` out of the link order of `dylib`, if it is there.

@@ -22,9 +22,14 @@ pub trait MaterializationUnit: Send {
 
     /// Gives away the addresses of the unit's symbols, if they are all there is to it.
     ///
-    /// Asked first when the unit is defined. A unit that answers is dropped: its symbols are defined under its name at
-    /// these addresses and Ready when somebody looks them up, each by itself, without a task. Neither
-    /// [`interface`](Self::interface) nor [`discard`](Self::discard) is called then.
+    /// Asked first when the unit is defined by [`JitDylib::define`] or [`JitDylib::define_with_tracker`]. A unit that answers is
+    /// dropped: its symbols are defined under its name at these addresses and Ready when somebody looks them up, each by itself,
+    /// without a task. Nothing but its name is asked for then: [`interface`](Self::interface), [`discard`](Self::discard) and
+    /// [`materialize`](Self::materialize) are not called.
+    ///
+    /// Not asked in a [`Transaction`](crate::Transaction), which may have to give the unit back whole, nor of a unit that takes the
+    /// place of another ([`replace`](crate::MaterializationResponsibility::replace)), whose symbols are claimed already: there it is
+    /// described, claimed and materialized as any other.
     fn known_addresses(&mut self) -> Option<SymbolMap> {
         None
     }
@@ -65,7 +70,9 @@ pub trait MaterializationUnit: Send {
 
     /// Another definition of `symbol` has won: the unit need not define it any more.
     ///
-    /// Called before `materialize`, or before the unit is dropped if nothing of it is left.
+    /// Called before `materialize`, or before the unit is dropped if nothing of it is left. After a panic the unit still hears of its
+    /// other losses. It is dropped then, and if something of it is left that fails with the panic's message; what else panics,
+    /// or all of it where nothing is left to fail, goes to the session's error reporter.
     fn discard(&mut self, dylib: &JitDylib, symbol: &SymbolName);
 }
 

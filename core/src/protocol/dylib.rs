@@ -95,6 +95,25 @@ impl<P: Payload> SessionState<P> {
         Ok(())
     }
 
+    /// Puts `new` where `old` stands first in the link order; says whether it stands there. Both stand nowhere else then.
+    pub(crate) fn replace_in_link_order(
+        &mut self,
+        dylib: DylibId,
+        old: DylibId,
+        new: DylibId,
+        flags: JitDylibLookupFlags,
+    ) -> Result<bool, RemovedDylib> {
+        if !self.dylibs.contains(new) {
+            return Err(RemovedDylib::InOrder(0));
+        }
+        let order = &mut self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?.link_order;
+        let Some(place) = order.iter().position(|(id, _)| *id == old) else { return Ok(false) };
+        order[place] = (new, flags);
+        let mut position = 0..;
+        order.retain(|(id, _)| position.next() == Some(place) || (*id != old && *id != new));
+        Ok(true)
+    }
+
     /// Takes a dylib out of the link order of another.
     pub(crate) fn remove_from_link_order(&mut self, dylib: DylibId, removed: DylibId) {
         if let Some(dylib) = self.dylibs.get_mut(dylib) {

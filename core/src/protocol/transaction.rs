@@ -38,6 +38,8 @@ pub(crate) enum Change<U> {
     SetLinkOrder { dylib: DylibId, order: Vec<(DylibId, JitDylibLookupFlags)> },
     /// A dylib's link order grows.
     AddToLinkOrder { dylib: DylibId, added: DylibId, flags: JitDylibLookupFlags },
+    /// In a dylib's link order one takes the place of another.
+    ReplaceInLinkOrder { dylib: DylibId, old: DylibId, new: DylibId, flags: JitDylibLookupFlags },
     /// A dylib's link order shrinks.
     RemoveFromLinkOrder { dylib: DylibId, removed: DylibId },
 }
@@ -127,6 +129,10 @@ impl<P: Payload> SessionState<P> {
                 let set = self.add_to_link_order(dylib, added, flags);
                 assert!(set.is_ok(), "a link order that the plan admitted was refused: {set:?}");
             }
+            Change::ReplaceInLinkOrder { dylib, old, new, flags } => {
+                let set = self.replace_in_link_order(dylib, old, new, flags);
+                assert!(set.is_ok(), "a link order that the plan admitted was refused: {set:?}");
+            }
             Change::RemoveFromLinkOrder { dylib, removed } => self.remove_from_link_order(dylib, removed),
         }
     }
@@ -199,7 +205,8 @@ impl<'s, P: Payload> Plan<'s, P> {
                     None => Ok(()),
                 }
             }
-            Change::AddToLinkOrder { dylib, added, .. } => {
+            Change::AddToLinkOrder { dylib, added, .. }
+            | Change::ReplaceInLinkOrder { dylib, new: added, .. } => {
                 self.must_have(*dylib)?;
                 match self.state.dylibs.contains(*added) {
                     true => Ok(()),

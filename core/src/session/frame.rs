@@ -11,7 +11,7 @@ use crate::responsibility::{Duty, DutyBox, MaterializationResponsibility, Step};
 use crate::sync::{Arc, thread_local};
 
 use super::drain::{Excuse, Outstanding, Wait};
-use super::{ExecutionSession, SessionTag};
+use super::{ExecutionSession, SessionTag, handing};
 
 /// One call of the embedder's code on this thread.
 struct Frame {
@@ -225,6 +225,7 @@ pub(super) fn attach(duty: DutyBox) -> MaterializationResponsibility {
 /// Says that this thread waits, until the guard is dropped: in a lookup of `session`, which ends when that session
 /// closes, or in a close, which is no session's work.
 pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
+    handing::assert_done();
     let concerns = |frame: &Frame| match wait {
         // One that lies beneath and waits in a lookup as well: that excuse may be of a round that is over.
         Wait::Lookup => frame.on_behalf_of.session() == session && frame.excuse != Excuse::Close,

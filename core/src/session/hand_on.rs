@@ -13,7 +13,7 @@ use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, 
 use super::answers::WaiterId;
 use super::drain::{Coming, Outstanding};
 use super::queued_unit::QueuedUnit;
-use super::{ExecutionSession, Live, frame, holding};
+use super::{ExecutionSession, Live, frame, handing, holding};
 use crate::sync::Arc;
 
 impl ExecutionSession {
@@ -93,7 +93,7 @@ impl ExecutionSession {
     /// Whatever the dispatcher does: if it panics over a task, the rest is enqueued all the same; and what it drops runs no
     /// code of the embedder before the caller has finished.
     pub(super) fn pass_on(&self, handed: Handed<'_>) {
-        let _held_back = crate::in_place::hold_back();
+        let (_held_back, _handing) = (crate::in_place::hold_back(), handing::begins());
         let (mut effects, mut coming) = match handed {
             Handed::Answer(waiter, outcome) => return self.0.answers.give(waiter, outcome),
             Handed::Unit(unit, mut coming) => return self.enqueue(unit.into_task(coming.next())),
@@ -133,22 +133,19 @@ impl ExecutionSession {
         if !events.is_empty()
             && let Some(observer) = self.0.observer.clone()
         {
-            let tell = move |_: &ExecutionSession| events.iter().for_each(|event| observer(event));
-            self.enqueue(user_task(coming.next(), "session.observe", "the session's observer", tell));
+            let tell = move |_: &ExecutionSession, event| observer(&event);
+            let (label, place) = ("session.observe", "the session's observer");
+            self.enqueue(user_calls(coming.next(), label, place, events, tell));
         }
         if !leftovers.is_empty() {
-            let release = move |session: &ExecutionSession| {
-                leftovers.into_iter().for_each(|leftover| session.let_go(leftover));
-            };
-            self.enqueue(user_task(coming.next(), "session.release", A_DROP, release));
+            self.enqueue(user_calls(coming.next(), "session.release", A_DROP, leftovers, Self::let_go));
         }
         if !initializers_gone.is_empty()
             && let Some(platform) = self.0.platform.clone()
         {
-            let tell = move |_: &ExecutionSession| {
-                initializers_gone.into_iter().for_each(|unit| platform.unit_removed(UnitNumber(unit)));
-            };
-            self.enqueue(user_task(coming.next(), "platform.unit_removed", "the session's platform", tell));
+            let (label, place) = ("platform.unit_removed", "the session's platform");
+            let tell = move |_: &ExecutionSession, unit| platform.unit_removed(UnitNumber(unit));
+            self.enqueue(user_calls(coming.next(), label, place, initializers_gone, tell));
         }
         // Last: nobody waits for it.
         drop((memory, records));
@@ -235,24 +232,20 @@ impl ExecutionSession {
         }));
     }
 
-    /// Drops a value of the embedder; a unit hears first what has become of its symbols.
+    /// Drops a value of the embedder; a unit hears first what has become of its symbols. A panic of the drop is the caller's.
     fn let_go(&self, leftover: Leftover<Live>) {
-        let released = match leftover {
+        match leftover {
             Leftover::Unit { mut unit, dylib, dylib_name, discarded } => {
                 let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
-                crate::panics::guard(move || {
-                    discarded.iter().for_each(|symbol| unit.get_mut().discard(&dylib, symbol));
-                    drop(unit);
-                })
+                crate::panics::guard_each(
+                    &discarded,
+                    |symbol| unit.get_mut().discard(&dylib, symbol),
+                    |message| self.report(SessionError::Panicked { place: A_DISCARD, message }),
+                );
+                drop(unit);
             }
-            Leftover::Unheard(failure) => {
-                self.report(SessionError::Failed(failure));
-                Ok(())
-            }
-            other => crate::panics::guard(move || drop(other)),
-        };
-        if let Err(message) = released {
-            self.report(SessionError::Panicked { place: A_DROP, message });
+            Leftover::Unheard(failure) => self.report(SessionError::Failed(failure)),
+            other => drop(other),
         }
     }
 
@@ -284,6 +277,9 @@ const BATCH_MAX: usize = 64;
 
 /// Whose code runs when a value of the embedder goes.
 const A_DROP: &str = "a drop of the embedder's value";
+
+/// Whose code runs when a unit is told what it has lost.
+pub(super) const A_DISCARD: &str = "a unit's `discard`";
 
 /// Effects on their way, with the count of the tasks that they will be.
 pub(super) enum Handed<'a> {
@@ -332,7 +328,36 @@ fn user_task(
     place: &'static str,
     code: impl FnOnce(&ExecutionSession) + Send + 'static,
 ) -> Task {
-    let mut told = Told { label, place, code: Some((code, outstanding)) };
+    told_task(label, outstanding, move |outstanding| run_embedders(outstanding, place, code))
+}
+
+/// The same, called with each of `pieces`: a call that panics takes no other with it.
+fn user_calls<T: Send + 'static>(
+    outstanding: Outstanding,
+    label: &'static str,
+    place: &'static str,
+    pieces: Vec<T>,
+    call: impl FnMut(&ExecutionSession, T) + Send + 'static,
+) -> Task {
+    told_task(label, outstanding, move |outstanding| {
+        let (mut pieces, mut call) = (pieces.into_iter(), Some(call));
+        // One frame for all of them, and another for those behind a panic.
+        run_embedders_until(outstanding, place, |session| {
+            if let Some(call) = &mut call {
+                pieces.by_ref().for_each(|piece| call(session, piece));
+            }
+            // It may be the last that keeps what it calls.
+            drop(call.take());
+        });
+    })
+}
+
+fn told_task(
+    label: &'static str,
+    outstanding: Outstanding,
+    run: impl FnOnce(Outstanding) + Send + 'static,
+) -> Task {
+    let mut told = Told { label, run: Some((run, outstanding)) };
     Task::new(label, TaskPriority::Demanded, move || told.run()).run_when_refused()
 }
 
@@ -371,32 +396,45 @@ impl Drop for CountedTask {
 
 /// Code of the embedder on its way to a worker. Dropped unrun, it runs on the thread that dropped it: a dispatcher
 /// may let go of any task, but whoever waits to be told must be.
-struct Told<F: FnOnce(&ExecutionSession) + Send + 'static> {
+struct Told<F: FnOnce(Outstanding) + Send + 'static> {
     label: &'static str,
-    place: &'static str,
     /// Taken when it runs. The count tells of the task until the code has run.
-    code: Option<(F, Outstanding)>,
+    run: Option<(F, Outstanding)>,
 }
 
-impl<F: FnOnce(&ExecutionSession) + Send + 'static> Told<F> {
+impl<F: FnOnce(Outstanding) + Send + 'static> Told<F> {
     fn run(&mut self) {
-        let Some((code, outstanding)) = self.code.take() else { return };
-        run_embedders(outstanding, self.place, code);
+        self.run.take().into_iter().for_each(|(run, outstanding)| run(outstanding));
     }
 }
 
-impl<F: FnOnce(&ExecutionSession) + Send + 'static> Drop for Told<F> {
+impl<F: FnOnce(Outstanding) + Send + 'static> Drop for Told<F> {
     fn drop(&mut self) {
-        let Some(code) = self.code.take() else { return };
-        let mut told = Self { label: self.label, place: self.place, code: Some(code) };
+        let Some(run) = self.run.take() else { return };
+        let mut told = Self { label: self.label, run: Some(run) };
         run_soon(self.label, move || told.run());
     }
 }
 
 /// Runs a task's code of the embedder, and then, when it is counted no more, what was left to this thread meanwhile.
 fn run_embedders(outstanding: Outstanding, place: &'static str, code: impl FnOnce(&ExecutionSession)) {
+    let mut code = Some(code);
+    run_embedders_until(outstanding, place, |session| {
+        if let Some(code) = code.take() {
+            code(session);
+        }
+    });
+}
+
+/// The same with code that goes on where a panic has left it, until it ends without one. Each time in a frame of its own,
+/// for a task has one frame at a time.
+fn run_embedders_until(
+    outstanding: Outstanding,
+    place: &'static str,
+    mut code: impl FnMut(&ExecutionSession),
+) {
     let session = outstanding.session();
-    if let Err(message) = frame::run(session, || code(session)) {
+    while let Err(message) = frame::run(session, || code(session)) {
         session.report_from_task(SessionError::Panicked { place, message });
     }
     drop(outstanding);

@@ -18,7 +18,8 @@ pub struct SessionMetrics {
     pub failure_steps: u64,
     /// Claimed units that were given back before they started, because everybody who wanted them has withdrawn.
     pub withdrawn_units: u64,
-    /// The most steps of long consequences that one hold of the session's lock has taken.
+    /// The most steps of long consequences that one hold of the session's lock has taken. What is not worked off in slices, as the
+    /// symbols of one unit when that fails, is not counted; [`ExecutionSession::take_lock_holds`] measures it.
     pub hold_steps_max: usize,
 }
 

@@ -7,10 +7,13 @@ use crate::responsibility::{Duty, DutyBox};
 use crate::sync::{Arc, weakened};
 use crate::task::Work;
 use crate::task::ticket::Ticketed;
-use crate::{FailureCause, JitDylib, SessionError, Task, TaskDispatcher, TaskLabel, TaskPriority, leaf};
+use crate::{
+    FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskDispatcher, TaskLabel,
+    TaskPriority, leaf,
+};
 
 use super::drain::Outstanding;
-use super::hand_on::run_soon;
+use super::hand_on::{A_DISCARD, run_soon};
 use super::{ExecutionSession, Unit, frame};
 
 /// The memory of a unit, from its definition until its responsibility is over: only a pointer to it moves. Dropping a unit
@@ -151,6 +154,9 @@ impl QueuedUnit {
     }
 }
 
+/// Whose code runs when a unit goes that was to begin.
+const A_UNITS_DROP: &str = "the drop of a unit";
+
 const HAS_NOT_BEGUN: &str = "a responsibility has the duty of a unit that has begun";
 
 impl Work for QueuedUnit {
@@ -201,8 +207,7 @@ impl Drop for QueuedUnit {
             let Begun { unit, mut duty, .. } = queued.begin(session.clone());
             duty.fail(FailureCause::NotDispatched);
             if let Err(message) = frame::run(session, move || drop(unit)) {
-                let place = "the drop of a unit";
-                session.report_from_task(SessionError::Panicked { place, message });
+                session.report_from_task(SessionError::Panicked { place: A_UNITS_DROP, message });
             }
         });
     }
@@ -247,7 +252,7 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
         leaf::run_if(leaf, || {
             let (mut unit, responsibility) = (unit.into_inner(), frame::attach(duty));
             if let Some(extras) = extras {
-                extras.discarded.iter().for_each(|symbol| unit.discard(responsibility.dylib(), symbol));
+                unit = tell_lost(unit, &extras.discarded, responsibility.dylib());
             }
             unit.materialize(responsibility);
         });
@@ -260,6 +265,31 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
         outstanding.session().report_from_task(error);
     }
     outstanding.end();
+}
+
+/// Tells a unit that is about to materialize which symbols it has lost. If it panics over one it hears of the rest and goes, for
+/// it may believe that it still has to define what it has lost: the first panic goes on, and the others are reported.
+fn tell_lost(
+    mut unit: Box<dyn MaterializationUnit>,
+    discarded: &[SymbolName],
+    dylib: &JitDylib,
+) -> Box<dyn MaterializationUnit> {
+    let report = |place, message| dylib.session().report(SessionError::Panicked { place, message });
+    let mut first = None;
+    crate::panics::guard_each(
+        discarded,
+        |symbol| unit.discard(dylib, symbol),
+        |message| match &first {
+            None => first = Some(message),
+            Some(_) => report(A_DISCARD, message),
+        },
+    );
+    let Some(message) = first else { return unit };
+    // Not while that panic unwinds: another one, of the drop, would end the process.
+    if let Err(message) = crate::panics::guard(move || drop(unit)) {
+        report(A_UNITS_DROP, message);
+    }
+    std::panic::resume_unwind(Box::new(String::from(&*message)))
 }
 
 /// Dispatches a unit anew that was demanded when it was dispatched, and is not any more.

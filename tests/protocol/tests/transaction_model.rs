@@ -26,6 +26,7 @@ enum Step {
     Link { dylib: usize, to: usize },
     Unlink { dylib: usize, from: usize },
     SetLinkOrder { dylib: usize, twice: bool },
+    Relink { dylib: usize, old: usize, new: usize },
 }
 
 #[derive(Clone, Debug)]
@@ -45,7 +46,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (dylib.clone(), names).prop_map(|(dylib, names)| Step::Remove { dylib, names }),
         1 => dylib.clone().prop_map(|dylib| Step::RemoveTracker { dylib }),
         1 => (dylib.clone(), other.clone()).prop_map(|(dylib, to)| Step::Link { dylib, to }),
-        1 => (dylib.clone(), other).prop_map(|(dylib, from)| Step::Unlink { dylib, from }),
+        1 => (dylib.clone(), other.clone()).prop_map(|(dylib, from)| Step::Unlink { dylib, from }),
+        1 => (dylib.clone(), other.clone(), other).prop_map(|(dylib, old, new)| Step::Relink { dylib, old, new }),
         1 => (dylib, any::<bool>()).prop_map(|(dylib, twice)| Step::SetLinkOrder { dylib, twice }),
     ]
 }
@@ -144,6 +146,15 @@ impl Model {
             Step::Unlink { dylib, from } => self.links[dylib].retain(|&other| other != from),
             Step::SetLinkOrder { dylib, twice } => {
                 self.links[dylib] = vec![1 - dylib; 1 + usize::from(twice)]
+            }
+            Step::Relink { dylib, old, new } => {
+                let links = &mut self.links[dylib];
+                if let Some(place) = links.iter().position(|&other| other == old) {
+                    let other = |other: &usize| ![old, new].contains(other);
+                    let ahead = links[..place].iter().copied().filter(other);
+                    let behind = links[place..].iter().copied().filter(other);
+                    *links = ahead.chain([new]).chain(behind).collect();
+                }
             }
         }
         Some(())
@@ -246,6 +257,9 @@ impl Stage {
                 Step::SetLinkOrder { dylib, twice } => {
                     let order = vec![(dylibs[1 - dylib].clone(), flags); 1 + usize::from(twice)].into();
                     transaction.set_link_order(&dylibs[dylib], order)
+                }
+                Step::Relink { dylib, old, new } => {
+                    transaction.replace_in_link_order(&dylibs[dylib], &dylibs[old], &dylibs[new], flags)
                 }
             };
         }
