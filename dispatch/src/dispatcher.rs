@@ -158,14 +158,15 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
-    /// How much memory tasks may [hold](Task::memory_bytes) that have started, or are demanded, and have not ended. Any amount
-    /// unless set.
+    /// How much memory tasks may [hold](Task::memory_bytes) that run. Any amount unless set.
     ///
-    /// While there is as much or more, only demanded tasks start. Who would bring about work in the background is told or
-    /// waits once a task of its priority waits for its start; and for them, what tasks in the background hold that wait counts too.
-    /// What demanded tasks hold counts and may exceed it by any amount; the
-    /// others exceed it by what the last to start hold, one for each worker. If no task is at work, blocked ones
-    /// aside, one starts in any case: so it delays nothing for ever.
+    /// While it is as much or more, only demanded tasks start. What demanded tasks hold counts and may exceed it by any amount; the
+    /// others exceed it by what the last to start hold, one for each worker. A task that is blocked does not count as long as it is,
+    /// for it gives nothing back before what it waits for has run, which may be in the background: so the limit delays that for no
+    /// longer than tasks run that are not blocked, and what blocked tasks hold comes on top, for each thread that is blocked.
+    ///
+    /// Who would bring about work in the background is told or waits once a task of its priority waits for its start. For them all of
+    /// it counts: what tasks hold that run or are blocked, and those that wait for their start, but for lazy ones.
     pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
         self.bounds.memory_bytes_max = bytes;
         self
@@ -274,8 +275,8 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
     }
 
     fn waits_no_more(&self, task: Waiting) {
-        let lifted = self.pool.limits.wait_no_more(task);
-        self.pool.look_if(lifted);
+        // It lifts no limit on what may start.
+        self.pool.limits.wait_no_more(task);
     }
 
     fn shutdown(&self) {

@@ -350,10 +350,8 @@ impl TaskDispatcher for RayonTaskDispatcher {
     }
 
     fn waits_no_more(&self, task: Waiting) {
-        if self.shared.limits.wait_no_more(task) {
-            let orders = self.shared.board.lock().look();
-            self.shared.follow(orders);
-        }
+        // It lifts no limit on what may start.
+        self.shared.limits.wait_no_more(task);
     }
 
     fn shutdown(&self) {

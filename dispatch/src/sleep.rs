@@ -155,12 +155,6 @@ impl Sleep {
         }
     }
 
-    /// Whether no slot is at work.
-    pub fn all_idle(&self) -> bool {
-        let Counts { sleeping, searching, vacant, .. } = self.counts();
-        sleeping + searching + vacant == self.slots
-    }
-
     /// Searching → sleeping → searching. Returns when there is reason to search again, and says whether
     /// the thread waited for it.
     ///

@@ -26,6 +26,7 @@
 //! | `pool::lifts_without_a_look` | `dispatch/src/sleep.rs` | `a_thread_that_retires_calls_for_what_its_task_held_back` |
 //! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits/room.rs` | `a_producer_that_waits_for_room_gets_it` |
 //! | `pool::room_tells_nobody` | `dispatch/src/limits/room.rs` | `memory_that_is_released_makes_room` |
+//! | `pool::blocked_tasks_hold_starts_back`: what they hold counts against what they wait for | `dispatch/src/limits.rs` | `what_a_blocked_task_holds_keeps_nothing_from_its_start` |
 //! | `pool::keeps_places_while_it_searches`: a worker that finds nothing at hand still counts for tasks that have ended | `dispatch/src/worker.rs` | `shutdown_ends_a_sleeping_worker` |
 //! | `pool::keeps_places_while_it_blocks`: the same of one that blocks | `dispatch/src/pool.rs` | `a_task_that_follows_another_may_shut_its_pool_down` |
 //! | `pool::overlooks_turns`: the looks forget the lane | `dispatch/src/queues.rs` | `a_turn_that_is_handed_over_wakes_a_worker` |
@@ -218,6 +219,27 @@ fn memory_that_is_released_makes_room() {
             pool.dispatch(task.holding_bytes(1)).expect("the pool is open");
         }
         pool.wait_for_room(TaskPriority::Speculative, 1).expect("no worker");
+        pool.shutdown();
+    });
+}
+
+/// ```text
+///  worker:       runs a task that holds all memory; that blocks ─ less is held, its slot is vacant ─ looks
+///  replacement:  takes what the task waits for, which may start now
+/// ```
+#[test]
+fn what_a_blocked_task_holds_keeps_nothing_from_its_start() {
+    model(|| {
+        let pool = WorkStealingTaskDispatcher::builder().workers(1).memory_bytes_max(1).build();
+        let pool = Arc::new(pool.expect("a small pool"));
+        let made = Arc::new(Latch::new());
+        let waits = Task::new("waits", TaskPriority::Speculative, {
+            let (pool, made) = (pool.clone(), made.clone());
+            move || pool.wait(&made).expect("a thread can be had")
+        });
+        pool.dispatch(waits.holding_bytes(1)).expect("the pool is open");
+        let makes = Task::new("makes", TaskPriority::Speculative, move || made.open());
+        pool.dispatch(makes.holding_bytes(1)).expect("the pool is open");
         pool.shutdown();
     });
 }

@@ -60,8 +60,9 @@ impl RayonTaskDispatcherBuilder {
         self
     }
 
-    /// How much memory tasks may [hold](uruk_core::Task::memory_bytes) that have started, or are demanded, and have not ended; beyond it only
-    /// demanded tasks start. Any amount unless set.
+    /// How much memory tasks may [hold](uruk_core::Task::memory_bytes) that run; beyond it only demanded tasks start. Any amount unless
+    /// set. What blocked tasks hold, or tasks that wait for their start, counts for producers alone; see
+    /// [`WorkStealingTaskDispatcherBuilder::memory_bytes_max`](crate::WorkStealingTaskDispatcherBuilder::memory_bytes_max).
     pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
         self.bounds.memory_bytes_max = bytes;
         self
