@@ -14,7 +14,7 @@
 mod look;
 
 use uruk_core::sync::{Arc, Mutex, weakened};
-use uruk_core::{LimitReached, Task, TaskPriority, WaitError};
+use uruk_core::{LimitReached, Task, TaskPriority, WaitError, refuse_wait_in_leaf};
 
 use crate::current::{self, Worker};
 use crate::gate::Gate;
@@ -180,9 +180,13 @@ impl Pool {
         }
     }
 
-    /// Closes, and waits until every admitted task has ended; see `TaskDispatcher::shutdown`.
+    /// Closes, and waits until every admitted task has ended; see `TaskDispatcher::shutdown`. A leaf waits for nothing: what is queued
+    /// is run all the same, by threads that end then.
     pub(crate) fn shutdown(self: &Arc<Self>) {
         self.close();
+        if refuse_wait_in_leaf().is_err() {
+            return;
+        }
         if current::worker_of(self).is_some() {
             // The slot goes to another thread, since queued tasks may be left and this may be the only one.
             if self.blocking(|| self.gate.wait_for_others()).is_err() {

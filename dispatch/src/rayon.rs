@@ -274,6 +274,10 @@ impl Shared {
 
     fn shutdown(self: &Arc<Self>) {
         self.close();
+        // A leaf waits for nothing; what is queued is run all the same.
+        if refuse_wait_in_leaf().is_err() {
+            return;
+        }
         let inside = here::is_inside_task_of(self);
         let wait = || if inside { self.gate.wait_for_others() } else { self.gate.wait_for_all() };
         if self.blocking(wait).is_err() {
