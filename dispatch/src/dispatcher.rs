@@ -1,5 +1,6 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
+use std::io;
 use std::time::Instant;
 
 use uruk_core::sync::{Arc, Latch};
@@ -10,6 +11,7 @@ use crate::limits::BoundsWanted;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::sleep::SLOTS_MAX;
+use crate::threads::{Permits, Threads};
 
 /// Runs tasks on a pool of threads that take work from each other, and replaces threads that block.
 ///
@@ -53,6 +55,7 @@ pub struct WorkStealingTaskDispatcherBuilder {
     thread_name_prefix: String,
     bounds: BoundsWanted,
     measure_waits: bool,
+    permits: Permits,
 }
 
 /// Why a dispatcher was not built.
@@ -94,6 +97,7 @@ impl WorkStealingTaskDispatcher {
             thread_name_prefix: "uruk-worker".to_owned(),
             bounds: BoundsWanted::default(),
             measure_waits: false,
+            permits: Permits::default(),
         }
     }
 
@@ -208,6 +212,13 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
+    /// Asks before each thread, whose start it may refuse as the operating system might. For tests.
+    #[doc(hidden)]
+    pub fn before_each_thread(mut self, asked: Arc<dyn Fn() -> io::Result<()> + Send + Sync>) -> Self {
+        self.permits = Permits(Some(asked));
+        self
+    }
+
     /// Builds the pool. Starts no thread.
     ///
     /// # Errors
@@ -219,13 +230,8 @@ impl WorkStealingTaskDispatcherBuilder {
         if self.thread_name_prefix.contains('\0') {
             return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
         }
-        let pool = Pool::new(
-            self.workers,
-            self.thread_name_prefix,
-            self.stack_size_bytes,
-            self.bounds.of(self.workers),
-            self.measure_waits,
-        );
+        let threads = Threads::new(self.thread_name_prefix, self.stack_size_bytes, self.permits);
+        let pool = Pool::new(self.workers, threads, self.bounds.of(self.workers), self.measure_waits);
         Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })
     }
 }

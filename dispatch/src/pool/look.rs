@@ -58,23 +58,24 @@ impl Pool {
         self.limits.floor()
     }
 
-    /// To be called by a thread that may have `lifted` a limit and holds no slot, so that it will not search.
-    pub(crate) fn look_if(self: &Arc<Self>, lifted: bool) {
-        if lifted {
-            self.follow(self.sleep.lifted(|| self.any_startable()));
-        }
+    /// To be called by a thread that may have `lifted` a limit and holds no slot, so that it will not search. Says whether anybody is
+    /// left to run what may start now: if not, no thread could be started, and this one must.
+    #[must_use]
+    pub(crate) fn look_if(self: &Arc<Self>, lifted: bool) -> bool {
+        !lifted || self.follow(self.sleep.lifted(|| self.any_startable()))
     }
 
     /// To be called by a thread that may have `lifted` a limit and goes on with something else than a search. Those who sleep until
-    /// time has passed may have to look sooner than they know. What is not about time needs nobody else: a searcher finds it.
-    pub(crate) fn rouse_if(self: &Arc<Self>, lifted: bool) {
+    /// time has passed may have to look sooner than they know. What is not about time needs nobody else: a searcher finds it. Says
+    /// whether anybody is left, as above; a thread that holds a slot is, and need not ask.
+    pub(crate) fn rouse_if(self: &Arc<Self>, lifted: bool) -> bool {
         if !lifted || !self.limits.are_about_time() {
-            return;
+            return true;
         }
         let background_waits =
             || [TaskPriority::Idle, TaskPriority::Speculative].iter().any(|&p| self.queues.any_injected(p));
         let time_alone = || self.limits.floor_but_for_time() == TaskPriority::Idle;
-        self.follow(self.sleep.lifted(|| background_waits() && time_alone()));
+        self.follow(self.sleep.lifted(|| background_waits() && time_alone()))
     }
 
     /// What a task of this priority has to wait for.

@@ -10,7 +10,7 @@ use uruk_core::sync::{Arc, Condvar, Mutex};
 use crate::dispatcher::{BuildError, STACK_SIZE_BYTES};
 use crate::gate::Gate;
 use crate::limits::BoundsWanted;
-use crate::threads::Threads;
+use crate::threads::{Permits, Threads};
 
 use super::board::Board;
 use super::{RayonTaskDispatcher, Shared};
@@ -97,7 +97,7 @@ impl RayonTaskDispatcherBuilder {
             limits,
             called: Condvar::new(),
             gate: Gate::new(),
-            threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes),
+            threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes, Permits::default()),
             host: self.host,
         };
         Ok(RayonTaskDispatcher { shared: Arc::new(shared) })
