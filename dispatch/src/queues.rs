@@ -124,7 +124,7 @@ impl<T> Queues<T> {
     /// Whether an item of at least the priority `floor` was waiting anywhere at some moment during the call.
     pub fn any_waiting(&self, floor: TaskPriority) -> bool {
         self.injectors[floor as usize..].iter().any(|injector| !injector.is_empty())
-            || self.stealers.iter().any(|stealer| !stealer.is_empty())
+            || self.stealers.iter().any(|stealer| !stealer.is_empty()) && !weakened("pool::overlooks_deques")
             || !self.turns.is_empty() && !weakened("pool::overlooks_turns")
     }
 
