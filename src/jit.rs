@@ -250,7 +250,8 @@ impl Jit {
 impl Drop for Jit {
     /// Closes the session: work in flight ends, what is queued fails, code is unmapped.
     fn drop(&mut self) {
-        // A close that fails has been reported to the session's error reporter already.
+        // What resources had to say has been reported to the session's error reporter already. A thread that may not wait (it holds a
+        // context, or runs a leaf) leaves the session open: its work ends by itself, and the last handle frees all of it.
         let _ = self.session.close();
     }
 }

@@ -299,11 +299,15 @@ pub enum TrackerError {
     },
 }
 
-/// What went wrong while a session closed. It is closed all the same.
+/// What went wrong when a session was to be closed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
-    /// Resources refused to go.
+    /// A close waits for the work in progress, and the calling thread may not wait. Nothing has happened: the session is as open as
+    /// before.
+    #[error("the session was not closed, which would wait for its work: {0}")]
+    Wait(#[source] WaitError),
+    /// Resources refused to go. The session is closed all the same.
     #[error("resources could not be removed: {}", Joined(sources))]
     Resources {
         /// What they said.

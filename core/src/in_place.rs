@@ -166,6 +166,9 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         let from = Arc::as_ptr(&self.tasks);
         let beneath = Beneath::of(from);
         let latch = self.tasks.close(&beneath);
+        if crate::refuse_wait_in_leaf().is_err() {
+            return;
+        }
         let _level = Level::enter();
         // Tasks this thread queued would otherwise wait for this very call to return.
         while !latch.is_open() {

@@ -127,8 +127,8 @@ impl Task {
         self
     }
 
-    /// Declares that the task never blocks: a wait inside it, in a lookup for instance, is refused with [`WaitError::Leaf`], and a
-    /// close of the session waits for nothing. It runs where other tasks run: none lies on the stack of another.
+    /// Declares that the task never blocks: a wait inside it, in a lookup for instance, is refused with [`WaitError::Leaf`], and so is
+    /// a close of the session. It runs where other tasks run: none lies on the stack of another.
     #[must_use]
     pub fn leaf(mut self) -> Self {
         self.hints = self.hints.leaf(true);
@@ -428,6 +428,6 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     fn waits_no_more(&self, _task: Waiting) {}
 
     /// Stops taking tasks; returns when no task is queued or running any more (called from one of its
-    /// own tasks: when no other is). Idempotent.
+    /// own tasks: when no other is; inside a [leaf](Task::leaf), which waits for nothing: at once). Idempotent.
     fn shutdown(&self);
 }

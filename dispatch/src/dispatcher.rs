@@ -1,5 +1,6 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
+use std::io;
 use std::time::Instant;
 
 use uruk_core::sync::{Arc, Latch};
@@ -10,6 +11,7 @@ use crate::limits::BoundsWanted;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::sleep::SLOTS_MAX;
+use crate::threads::{Permits, Threads};
 
 /// Runs tasks on a pool of threads that take work from each other, and replaces threads that block.
 ///
@@ -53,6 +55,7 @@ pub struct WorkStealingTaskDispatcherBuilder {
     thread_name_prefix: String,
     bounds: BoundsWanted,
     measure_waits: bool,
+    permits: Permits,
 }
 
 /// Why a dispatcher was not built.
@@ -94,6 +97,7 @@ impl WorkStealingTaskDispatcher {
             thread_name_prefix: "uruk-worker".to_owned(),
             bounds: BoundsWanted::default(),
             measure_waits: false,
+            permits: Permits::default(),
         }
     }
 
@@ -158,14 +162,15 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
-    /// How much memory tasks may [hold](Task::memory_bytes) that have started, or are demanded, and have not ended. Any amount
-    /// unless set.
+    /// How much memory tasks may [hold](Task::memory_bytes) that run. Any amount unless set.
     ///
-    /// While there is as much or more, only demanded tasks start. Who would bring about work in the background is told or
-    /// waits once a task of its priority waits for its start; and for them, what tasks in the background hold that wait counts too.
-    /// What demanded tasks hold counts and may exceed it by any amount; the
-    /// others exceed it by what the last to start hold, one for each worker. If no task is at work, blocked ones
-    /// aside, one starts in any case: so it delays nothing for ever.
+    /// While it is as much or more, only demanded tasks start. What demanded tasks hold counts and may exceed it by any amount; the
+    /// others exceed it by what the last to start hold, one for each worker. A task that is blocked does not count as long as it is,
+    /// for it gives nothing back before what it waits for has run, which may be in the background: so the limit delays that for no
+    /// longer than tasks run that are not blocked, and what blocked tasks hold comes on top, for each thread that is blocked.
+    ///
+    /// Who would bring about work in the background is told or waits once a task of its priority waits for its start. For them all of
+    /// it counts: what tasks hold that run or are blocked, and those that wait for their start, but for lazy ones.
     pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
         self.bounds.memory_bytes_max = bytes;
         self
@@ -207,6 +212,13 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
+    /// Asks before each thread, whose start it may refuse as the operating system might. For tests.
+    #[doc(hidden)]
+    pub fn before_each_thread(mut self, asked: Arc<dyn Fn() -> io::Result<()> + Send + Sync>) -> Self {
+        self.permits = Permits(Some(asked));
+        self
+    }
+
     /// Builds the pool. Starts no thread.
     ///
     /// # Errors
@@ -218,13 +230,8 @@ impl WorkStealingTaskDispatcherBuilder {
         if self.thread_name_prefix.contains('\0') {
             return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
         }
-        let pool = Pool::new(
-            self.workers,
-            self.thread_name_prefix,
-            self.stack_size_bytes,
-            self.bounds.of(self.workers),
-            self.measure_waits,
-        );
+        let threads = Threads::new(self.thread_name_prefix, self.stack_size_bytes, self.permits);
+        let pool = Pool::new(self.workers, threads, self.bounds.of(self.workers), self.measure_waits);
         Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })
     }
 }
@@ -274,8 +281,8 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
     }
 
     fn waits_no_more(&self, task: Waiting) {
-        let lifted = self.pool.limits.wait_no_more(task);
-        self.pool.look_if(lifted);
+        // It lifts no limit on what may start.
+        self.pool.limits.wait_no_more(task);
     }
 
     fn shutdown(&self) {

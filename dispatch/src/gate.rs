@@ -111,19 +111,23 @@ impl Gate {
 
     /// Closes the gate; says whether this call did it.
     pub(crate) fn close(&self) -> bool {
-        // Relaxed: `Sleep::wake_all` follows with the fence that makes the flag visible to threads about to sleep.
+        // Relaxed: `Sleep::wake_all` follows with the change that makes the flag visible to threads about to sleep.
         self.word.fetch_or(CLOSED, Ordering::Relaxed) & CLOSED == 0
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        // Relaxed: a thread about to sleep has passed the fence of `sleep.rs` before it asks; for others see `enter_from`.
+        // Relaxed: a thread about to sleep has changed the word of `sleep.rs` before it asks; for others see `enter_from`.
         self.word.load(Ordering::Relaxed) & CLOSED != 0
     }
 
     /// Tasks queued or running.
     pub(crate) fn pending(&self) -> usize {
         // ordering[gate-drained]: Acquire. Pairs with the Release in `leave`.
-        self.word.load(Ordering::Acquire) / TASK
+        let acquire = match weakened("pool::counts_tasks_without_acquire") {
+            true => Ordering::Relaxed,
+            false => Ordering::Acquire,
+        };
+        self.word.load(acquire) / TASK
     }
 
     /// Blocks until no admitted task is left. Not for a thread that runs one: it would wait for itself.

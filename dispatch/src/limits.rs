@@ -3,22 +3,30 @@
 //! | limit | counts | beyond it |
 //! |---|---|---|
 //! | queue, one each for speculative and idle work | tasks that wait for their start, in the dispatcher's queues or in serial queues | producers are told, or wait |
-//! | memory | what tasks hold that have started, or are demanded, and have not ended | only demanded tasks start |
-//! | the same, and what tasks in the background hold that wait for their start | | producers are told, or wait |
+//! | memory | what tasks hold that run and are not blocked | only demanded tasks start |
+//! | the same, with what blocked tasks hold, and tasks that wait for their start but for lazy ones | | producers are told, or wait |
 //! | workers in the background | speculative and idle tasks that run and are not blocked | no further one starts |
 //! | time in the background | the time in which workers run such tasks (`limits/budget.rs`) | no further one starts |
 //!
 //! **Architecture Invariants.** A demanded task is never held back, by any of them. A task that is dispatched is queued: limits on
 //! producers are asked before work is claimed ([`Limits::admits`]), never after. And nothing waits here for ever:
 //!
-//! - If no task is at work, one starts, whatever memory the blocked ones hold. So queues run empty, or something is at work.
-//! - A task that blocks counts for no worker. It goes on at once when its wait is over, and counts again.
+//! - A task that blocks counts no more with what holds starts back: not for a worker, nor with its memory, which it cannot give back
+//!   before what it waits for has run. It goes on at once when its wait is over, and counts again. What waits for its start holds back
+//!   no other. So what is held back waits for tasks alone that run and are not blocked, as it does for a worker: each of them ends
+//!   or blocks, and with the last of them everything may start.
 //! - Time passes, and with it what limits time; once the dispatcher is closed, nothing does.
 //! - A producer that waits for room waits only while something of its priority is queued here, or waits in a serial queue and a
 //!   *turn* is queued or at work: a task of some serial queue. So it waits only for what will start, and for turns that end or
 //!   block. What waits behind a turn that is blocked, perhaps by that very producer, keeps nobody waiting. Nor does what waits behind
 //!   the turn of a task that another dispatcher runs, since nobody here would hear that it blocks: tasks of a queue that several
 //!   dispatchers share keep producers waiting only while the turn is here.
+//!
+//! **What memory is bounded by.** A task that is not demanded starts only while those that run and are not blocked hold less than
+//! the bound. So they exceed it by what the last to start hold, one for each worker, and by what is demanded or has been blocked.
+//! What blocked tasks hold comes on top, for each thread that is blocked at the moment. Any rule that lets start what they wait
+//! for comes to that, as nobody here knows which of the queued tasks it is. How much of that there will be is up to producers, who are
+//! held back by all of it.
 //!
 //! **What counts once.** A task that waits in a serial queue counts from its arrival to its start; the turns that are dispatched
 //! for it, and those that were overtaken, count for nothing while they are queued. Of the tickets of a unit that becomes more
@@ -38,7 +46,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
-use uruk_core::sync::{Arc, Condvar, Mutex};
+use uruk_core::sync::{Arc, Condvar, Mutex, weakened};
 use uruk_core::{Task, TaskPriority, Waiting};
 
 use level::Level;
@@ -77,8 +85,11 @@ pub(crate) struct Limits {
     in_turn: [Level; BACKGROUND],
     /// Turns of serial queues that are queued, or run and are not blocked.
     turns: Level,
+    /// Of tasks that run and are not blocked.
     memory_bytes: Level,
-    /// Of tasks in the background that wait for their start.
+    /// Of tasks that are blocked.
+    blocked_bytes: Level,
+    /// Of tasks that wait for their start, but for lazy ones.
     waiting_bytes: Level,
     running: AtomicUsize,
     budget: Option<Budget>,
@@ -160,6 +171,7 @@ impl Limits {
             in_turn: [Level::default(), Level::default()],
             turns: Level::default(),
             memory_bytes: Level::default(),
+            blocked_bytes: Level::default(),
             waiting_bytes: Level::default(),
             running: AtomicUsize::new(0),
             waiting: Mutex::new(()),
@@ -175,14 +187,7 @@ impl Limits {
         if task.is_turn() {
             return self.begin_turn();
         }
-        match task.priority() {
-            TaskPriority::Demanded => self.memory_bytes.add(self.memory_of(task)),
-            TaskPriority::Lazy => {}
-            priority => {
-                self.queued[priority as usize].add(1);
-                self.waiting_bytes.add(self.memory_of(task));
-            }
-        }
+        self.count_in(&self.queued, task.priority(), self.memory_of(task));
     }
 
     /// Counts a task that begins to wait in a serial queue.
@@ -191,37 +196,21 @@ impl Limits {
             return;
         }
         let memory_bytes = self.memory_counts(task.memory_bytes);
-        match task.priority {
-            TaskPriority::Demanded => self.memory_bytes.add(memory_bytes),
-            TaskPriority::Lazy => {}
-            priority => {
-                self.waiting_levels(task.in_serial_queue)[priority as usize].add(1);
-                self.waiting_bytes.add(memory_bytes);
-            }
-        }
+        self.count_in(self.waiting_levels(task.in_serial_queue), task.priority, memory_bytes);
     }
 
-    /// It waits no more, or is void; see [`uruk_core::TaskDispatcher::waits_no_more`]. Says whether another may be able to start
-    /// for it.
-    pub(crate) fn wait_no_more(&self, task: Waiting) -> bool {
+    /// It waits no more, or is void; see [`uruk_core::TaskDispatcher::waits_no_more`].
+    pub(crate) fn wait_no_more(&self, task: Waiting) {
         if !self.limits_producers {
-            return false;
+            return;
         }
         let memory_bytes = self.memory_counts(task.memory_bytes);
-        match task.priority {
-            TaskPriority::Demanded => self.release_memory(memory_bytes),
-            TaskPriority::Lazy => false,
-            priority => {
-                let level = &self.waiting_levels(task.in_serial_queue)[priority as usize];
-                self.lower(&[(level, 1), (&self.waiting_bytes, memory_bytes)]);
-                false
-            }
-        }
+        self.count_out(self.waiting_levels(task.in_serial_queue), task.priority, memory_bytes);
     }
 
-    /// The lowest priority of which a task may start now. `all_idle` says whether no slot is at work.
-    pub(crate) fn floor(&self, all_idle: impl FnOnce() -> bool) -> TaskPriority {
-        match self.floor_but_for_time(all_idle) {
+    /// The lowest priority of which a task may start now.
+    pub(crate) fn floor(&self) -> TaskPriority {
+        match self.floor_but_for_time() {
             TaskPriority::Idle if self.budget.as_ref().is_some_and(Budget::is_spent) => TaskPriority::Lazy,
             floor => floor,
         }
@@ -229,9 +218,9 @@ impl Limits {
 
     /// For how long at most somebody may sleep who has found nothing to start, if a task in the background waits: no time limit, if
     /// others than time hold it back.
-    pub(crate) fn patience(&self, all_idle: impl FnOnce() -> bool) -> Option<Duration> {
+    pub(crate) fn patience(&self) -> Option<Duration> {
         let budget = self.budget.as_ref()?;
-        (self.floor_but_for_time(all_idle) == TaskPriority::Idle).then(|| budget.sleep_for())
+        (self.floor_but_for_time() == TaskPriority::Idle).then(|| budget.sleep_for())
     }
 
     /// Whether [`Self::patience`] may be limited.
@@ -240,9 +229,9 @@ impl Limits {
     }
 
     /// The same as `floor`, once enough time has passed.
-    pub(crate) fn floor_but_for_time(&self, all_idle: impl FnOnce() -> bool) -> TaskPriority {
+    pub(crate) fn floor_but_for_time(&self) -> TaskPriority {
         // Relaxed: who relies on the answer has passed the fence of `sleep.rs`, or searches and will.
-        if self.memory_bytes.get() >= self.bounds.memory_bytes_max && !all_idle() {
+        if self.memory_bytes.get() >= self.bounds.memory_bytes_max {
             TaskPriority::Demanded
         } else if self.running.load(Ordering::Relaxed) >= self.bounds.background_workers_max {
             TaskPriority::Lazy
@@ -280,12 +269,10 @@ impl Limits {
     pub(crate) fn start(&self, task: &Task) -> Charge {
         let charge =
             Charge { priority: task.priority(), is_turn: task.is_turn(), memory_bytes: self.memory_of(task) };
-        if charge.is_turn {
-            // What it is the turn of counts until it begins, a moment later.
-            self.memory_bytes.add(charge.memory_bytes);
-        } else if charge.priority != TaskPriority::Demanded {
-            // Before it is counted out as waiting: a producer that looks in between rather sees it twice than never.
-            self.memory_bytes.add(charge.memory_bytes);
+        // Before it is counted out as waiting: a producer that looks in between rather sees it twice than never. What a turn is the
+        // turn of is counted out when that begins, a moment later.
+        self.memory_bytes.add(charge.memory_bytes);
+        if !charge.is_turn {
             self.leave_queue(task);
         }
         charge
@@ -295,8 +282,6 @@ impl Limits {
     pub(crate) fn give_up(&self, task: &Task) {
         if task.is_turn() {
             self.end_turn();
-        } else if task.priority() == TaskPriority::Demanded {
-            self.release_memory(self.memory_of(task));
         } else {
             self.leave_queue(task);
         }
@@ -305,11 +290,34 @@ impl Limits {
     /// A task has ended. Says whether another may be able to start for it.
     pub(crate) fn end(&self, charge: Charge) -> bool {
         let lifted = self.release_memory(charge.memory_bytes);
-        self.pause(charge) || lifted
+        self.stop(charge) || lifted
     }
 
     /// A task blocks. Says whether another may be able to start for it.
     pub(crate) fn pause(&self, charge: Charge) -> bool {
+        // Before it counts no more among those that run, for producers; see `start`.
+        self.blocked_bytes.add(charge.memory_bytes);
+        let lifted =
+            !weakened("pool::blocked_tasks_hold_starts_back") && self.release_memory(charge.memory_bytes);
+        self.stop(charge) || lifted
+    }
+
+    /// A task goes on after it was blocked.
+    pub(crate) fn resume(&self, charge: Charge) {
+        self.memory_bytes.add(charge.memory_bytes);
+        self.lower(&[(&self.blocked_bytes, charge.memory_bytes)]);
+        if charge.is_turn {
+            self.begin_turn();
+        }
+        if charge.in_background() {
+            // Relaxed: as above.
+            self.running.fetch_add(1, Ordering::Relaxed);
+            self.spend(1);
+        }
+    }
+
+    /// A task runs no more, or is blocked. Says whether another may be able to start for it, whatever becomes of its memory.
+    fn stop(&self, charge: Charge) -> bool {
         if charge.is_turn {
             self.end_turn();
         }
@@ -321,18 +329,6 @@ impl Limits {
         let was_last = self.running.fetch_sub(1, Ordering::Relaxed) == self.bounds.background_workers_max;
         // With one less that spends it, somebody may have to wait for the budget.
         was_last || self.budget.is_some()
-    }
-
-    /// A task goes on after it was blocked.
-    pub(crate) fn resume(&self, charge: Charge) {
-        if charge.is_turn {
-            self.begin_turn();
-        }
-        if charge.in_background() {
-            // Relaxed: as above.
-            self.running.fetch_add(1, Ordering::Relaxed);
-            self.spend(1);
-        }
     }
 
     /// So many more tasks in the background run, or so many fewer.
@@ -352,13 +348,30 @@ impl Limits {
         }
     }
 
-    /// A task in the background or a lazy one is queued no more, unless it was counted out before.
+    /// A task is queued no more, unless it was counted out before.
     fn leave_queue(&self, task: &Task) {
-        if self.limits_producers
-            && let Some(queued) = self.queued.get(task.priority() as usize)
-            && task.leaves_queue()
-        {
-            self.lower(&[(queued, 1), (&self.waiting_bytes, self.memory_of(task))]);
+        if self.limits_producers && task.priority() != TaskPriority::Lazy && task.leaves_queue() {
+            self.count_out(&self.queued, task.priority(), self.memory_of(task));
+        }
+    }
+
+    /// A task begins to wait for its start, where `levels` count.
+    fn count_in(&self, levels: &[Level; BACKGROUND], priority: TaskPriority, memory_bytes: usize) {
+        if let Some(level) = levels.get(priority as usize) {
+            level.add(1);
+        }
+        if priority != TaskPriority::Lazy {
+            self.waiting_bytes.add(memory_bytes);
+        }
+    }
+
+    /// It waits no more.
+    fn count_out(&self, levels: &[Level; BACKGROUND], priority: TaskPriority, memory_bytes: usize) {
+        let memory = (&self.waiting_bytes, memory_bytes);
+        if let Some(level) = levels.get(priority as usize) {
+            self.lower(&[(level, 1), memory]);
+        } else if priority != TaskPriority::Lazy {
+            self.lower(&[memory]);
         }
     }
 

@@ -14,7 +14,7 @@
 mod look;
 
 use uruk_core::sync::{Arc, Mutex, weakened};
-use uruk_core::{LimitReached, Task, TaskPriority, WaitError};
+use uruk_core::{LimitReached, Task, TaskPriority, WaitError, refuse_wait_in_leaf};
 
 use crate::current::{self, Worker};
 use crate::gate::Gate;
@@ -59,13 +59,7 @@ impl Vacated {
 }
 
 impl Pool {
-    pub(crate) fn new(
-        slots: usize,
-        thread_name_prefix: String,
-        stack_size_bytes: usize,
-        limits: Limits,
-        measures_waits: bool,
-    ) -> Self {
+    pub(crate) fn new(slots: usize, threads: Threads, limits: Limits, measures_waits: bool) -> Self {
         let (queues, locals) = Queues::new(slots);
         // Reversed: slots are taken from the end, and slot 0 is to be the first.
         let vacated = locals.into_iter().rev().map(|slot| Vacated { slot, blocked: None }).collect();
@@ -77,7 +71,7 @@ impl Pool {
             counters: Counters::new(slots),
             stopwatch: Stopwatch::new(measures_waits),
             vacated: Mutex::new(vacated),
-            threads: Threads::new(thread_name_prefix, stack_size_bytes),
+            threads,
             slots,
         }
     }
@@ -146,10 +140,10 @@ impl Pool {
         match worker.take() {
             Some(slot) => {
                 self.vacate(&worker, slot)?;
-                self.rouse_if(lifted);
+                self.unless_deserted(&worker, self.rouse_if(lifted))?;
             }
             // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
-            None => self.look_if(lifted),
+            None => self.unless_deserted(&worker, self.look_if(lifted))?,
         }
         let result = block();
         drop(blocked);
@@ -180,9 +174,13 @@ impl Pool {
         }
     }
 
-    /// Closes, and waits until every admitted task has ended; see `TaskDispatcher::shutdown`.
+    /// Closes, and waits until every admitted task has ended; see `TaskDispatcher::shutdown`. A leaf waits for nothing: what is queued
+    /// is run all the same, by threads that end then.
     pub(crate) fn shutdown(self: &Arc<Self>) {
         self.close();
+        if refuse_wait_in_leaf().is_err() {
+            return;
+        }
         if current::worker_of(self).is_some() {
             // The slot goes to another thread, since queued tasks may be left and this may be the only one.
             if self.blocking(|| self.gate.wait_for_others()).is_err() {
@@ -297,7 +295,11 @@ impl Pool {
             Err(reason) => {
                 self.counters.ended_threads.increment();
                 let vacated = hand_over.lock().take().expect("no thread was started to take it");
-                self.put_back(vacated.slot);
+                if let Some(priority) = vacated.blocked {
+                    self.counters.replaced[priority as usize].decrement();
+                }
+                // As it was: who takes it later is the replacement.
+                self.vacated.lock().push(vacated);
                 let somebody_left = self.sleep.start_failed();
                 let NotStarted::Refused(error) = reason else { return true };
                 self.counters.refused_threads.increment();
@@ -319,12 +321,15 @@ impl Pool {
             self.vacated.lock().push(vacated);
             self.sleep.vacate(|| self.any_startable())
         };
-        if !self.follow(wake)
-            && let Some(slot) = self.occupy()
-        {
+        self.unless_deserted(worker, self.follow(wake))
+    }
+
+    /// A thread without a slot is about to block, and somebody is left who runs what is queued, or not: then it takes a slot and is
+    /// refused the wait.
+    fn unless_deserted(&self, worker: &Worker, somebody_left: bool) -> Result<(), WaitError> {
+        if !somebody_left && let Some(slot) = self.occupy() {
             worker.lend(slot);
-            let metrics = self.metrics();
-            return Err(WaitError::NoThread { queued: metrics.queued.total() });
+            return Err(WaitError::NoThread { queued: self.metrics().queued.total() });
         }
         Ok(())
     }
@@ -423,10 +428,12 @@ pub(crate) fn give_up(task: Task) {
 mod tests {
     use super::*;
     use crate::limits::BoundsWanted;
+    use crate::threads::Permits;
 
     fn pool(slots: usize) -> Arc<Pool> {
         let limits = BoundsWanted::default().of(slots);
-        Arc::new(Pool::new(slots, "test".to_owned(), 1 << 20, limits, false))
+        let threads = Threads::new("test".to_owned(), 1 << 20, Permits::default());
+        Arc::new(Pool::new(slots, threads, limits, false))
     }
 
     fn task() -> Task {

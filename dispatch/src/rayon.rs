@@ -276,6 +276,10 @@ impl Shared {
 
     fn shutdown(self: &Arc<Self>) {
         self.close();
+        // A leaf waits for nothing; what is queued is run all the same.
+        if refuse_wait_in_leaf().is_err() {
+            return;
+        }
         let inside = here::is_inside_task_of(self);
         let wait = || if inside { self.gate.wait_for_others() } else { self.gate.wait_for_all() };
         if self.blocking(wait).is_err() {
@@ -352,10 +356,8 @@ impl TaskDispatcher for RayonTaskDispatcher {
     }
 
     fn waits_no_more(&self, task: Waiting) {
-        if self.shared.limits.wait_no_more(task) {
-            let orders = self.shared.board.lock().look();
-            self.shared.follow(orders);
-        }
+        // It lifts no limit on what may start.
+        self.shared.limits.wait_no_more(task);
     }
 
     fn shutdown(&self) {

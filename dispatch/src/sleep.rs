@@ -155,12 +155,6 @@ impl Sleep {
         }
     }
 
-    /// Whether no slot is at work.
-    pub fn all_idle(&self) -> bool {
-        let Counts { sleeping, searching, vacant, .. } = self.counts();
-        sleeping + searching + vacant == self.slots
-    }
-
     /// Searching → sleeping → searching. Returns when there is reason to search again, and says whether
     /// the thread waited for it.
     ///
@@ -246,9 +240,11 @@ impl Sleep {
 
     /// Turns every sleeper into a searcher. Called after the closed flag has been set.
     pub fn wake_all(&self) {
-        // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either that thread's look
-        // sees the closed flag, or we see it counted as sleeping.
-        fence(Ordering::SeqCst);
+        if weakened("pool::closes_by_a_look") && self.counts().sleeping == 0 {
+            return;
+        }
+        // No fence: the word is changed here in any case. A thread that counts itself as sleeping later sees the closed flag by
+        // `parking-word`, and one that did so earlier is woken.
         let before = self.change(|word| {
             let sleeping = Counts::of(word).sleeping;
             word - sleeping * SLEEPING + sleeping * SEARCHING
@@ -269,7 +265,11 @@ impl Sleep {
     fn exchange(&self, word: u64, next: u64) -> Result<(), u64> {
         // ordering[parking-word]: AcqRel. Pairs with itself on other threads: a thread that changes the word sees what
         // earlier changers had put into their deques.
-        self.counts.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed).map(drop)
+        let order = match weakened("pool::changes_the_word_without_order") {
+            true => Ordering::Relaxed,
+            false => Ordering::AcqRel,
+        };
+        self.counts.compare_exchange_weak(word, next, order, Ordering::Relaxed).map(drop)
     }
 
     /// Changes the word; returns what it was.
@@ -348,8 +348,10 @@ fn look_after<R>(look: impl FnOnce() -> R, blind: bool) -> Option<R> {
     if blind {
         return None;
     }
-    // ordering[parking-dekker]: SeqCst. Pairs with the fence in `notify`, and in `wake_all`.
-    fence(Ordering::SeqCst);
+    if !weakened("pool::looks_without_fence") {
+        // ordering[parking-dekker]: SeqCst. Pairs with the fence in `notify`.
+        fence(Ordering::SeqCst);
+    }
     Some(look())
 }
 

@@ -1,17 +1,24 @@
 //! Starts, numbers, retires and joins the pool's threads.
 
-use std::io;
+use std::{fmt, io};
 
-use uruk_core::sync::Mutex;
 use uruk_core::sync::thread::{self, JoinHandle};
+use uruk_core::sync::{Arc, Mutex};
 
 /// Every thread of a pool that has not been joined or let go.
 #[derive(Debug)]
 pub(crate) struct Threads {
     name_prefix: String,
     stack_size_bytes: usize,
+    permits: Permits,
     book: Mutex<Book>,
 }
+
+/// Who is asked before a thread is started, and may refuse it: tests, in the place of the operating system.
+#[derive(Clone, Default)]
+pub(crate) struct Permits(pub(crate) Option<Asked>);
+
+pub(crate) type Asked = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Book {
@@ -43,8 +50,8 @@ enum Seat {
 }
 
 impl Threads {
-    pub(crate) fn new(name_prefix: String, stack_size_bytes: usize) -> Self {
-        Self { name_prefix, stack_size_bytes, book: Mutex::new(Book::default()) }
+    pub(crate) fn new(name_prefix: String, stack_size_bytes: usize, permits: Permits) -> Self {
+        Self { name_prefix, stack_size_bytes, permits, book: Mutex::new(Book::default()) }
     }
 
     /// Starts a thread that runs `body` with its number.
@@ -52,6 +59,7 @@ impl Threads {
     /// # Errors
     /// [`NotStarted`]; `body` is dropped.
     pub(crate) fn start(&self, body: impl FnOnce(usize) + Send + 'static) -> Result<(), NotStarted> {
+        self.permits.0.as_ref().map_or(Ok(()), |asked| asked()).map_err(NotStarted::Refused)?;
         let mut book = self.book.lock();
         if book.over {
             return Err(NotStarted::Over);
@@ -97,6 +105,12 @@ impl Threads {
                 drop(handle.join());
             }
         }
+    }
+}
+
+impl fmt::Debug for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permits").finish_non_exhaustive()
     }
 }
 

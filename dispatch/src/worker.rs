@@ -46,13 +46,7 @@ pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
 fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     // A task that blocked gave the slot away. If all slots are taken meanwhile, this thread is a spare, and retires.
     if !worker.holds_slot() {
-        let Some(slot) = pool.occupy_as_replacement() else {
-            pool.gate.give_back(&worker.places);
-            pool.counters.ended_threads.increment();
-            worker.no_longer_surplus();
-            pool.look_if(lifted);
-            return None;
-        };
+        let slot = pool.occupy_as_replacement().or_else(|| retire(pool, worker, lifted))?;
         worker.lend(slot);
     }
     worker.no_longer_surplus();
@@ -73,6 +67,20 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     search(pool, worker, slot, lifted)
 }
 
+/// The thread is one too many, and ends; unless nobody else can be had for what may start as its last task has `lifted` a limit. Then
+/// it has a slot again.
+fn retire(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Local<Queued>> {
+    pool.gate.give_back(&worker.places);
+    pool.counters.ended_threads.increment();
+    worker.no_longer_surplus();
+    if pool.look_if(lifted) {
+        return None;
+    }
+    let slot = pool.occupy()?;
+    pool.counters.begun_threads.increment();
+    Some(slot)
+}
+
 /// Takes a task from anywhere, sleeping until there is one: searching before, at work after. The task before may have `lifted` a
 /// limit.
 fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>, mut lifted: bool) -> Option<Queued> {
@@ -80,6 +88,7 @@ fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>, mut lifted
         let tally = pool.counters.of(Some(slot.slot()));
         if let Some(task) = look_everywhere(pool, tally, &mut slot) {
             let wake = pool.sleep.found(|| pool.waiting());
+            // Whether a thread could be had, here and below: this one holds a slot, and is left in any case.
             pool.follow(wake);
             // Beside another searcher it has not looked, and who watches was not called for what time holds back.
             pool.rouse_if(lifted && wake == Wake::Nobody);

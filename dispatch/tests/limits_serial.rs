@@ -154,25 +154,27 @@ fn memory_of_what_waits_in_a_serial_queue_holds_producers_back_and_no_start() {
     scene.ends(2);
 }
 
-/// As it does that is queued in the pool itself.
+/// The turn may be blocked, and wait for one of those that the memory would hold back.
 #[test]
-fn memory_of_what_is_demanded_and_waits_for_its_turn_is_in_flight() {
+fn memory_of_what_is_demanded_holds_back_others_once_it_has_its_turn() {
     let scene = scene(3, |builder| builder.memory_bytes_max(10 << 10));
     let turn = scene.hold_turn(Demanded);
     let (wanted, task) = held(Demanded, 10 << 10);
     scene.queue(task);
+    scene.occupy(Lazy).end.open();
+    scene.queue_some(1, Speculative, 0);
+    assert_eq!(scene.reached(Speculative).limit, Limit::Memory);
+    turn.end.open();
+    wanted.begun.wait();
     let (lazy, task) = held(Lazy, 0);
     scene.pool.dispatch(task).unwrap();
     scene.occupy(Demanded).end.open();
     assert!(!lazy.begun.is_open());
-    turn.end.open();
-    wanted.begun.wait();
-    scene.occupy(Demanded).end.open();
-    assert!(!lazy.begun.is_open());
+    assert_eq!(scene.reached(Speculative).level, 10 << 10);
     wanted.end.open();
     lazy.begun.wait();
     lazy.end.open();
-    scene.ends(0);
+    scene.ends(1);
 }
 
 /// The producer has the turn for which the tasks wait that fill the queue.

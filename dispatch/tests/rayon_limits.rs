@@ -3,6 +3,10 @@
 //! Whether a ticket or a spare takes a task is up to the machine, so what shall lie in the queue is held back by a limit.
 #![cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
 
+#[path = "support/patience.rs"]
+pub mod patience;
+
+use patience::within_reason;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch, thread};
 use uruk_core::{Limit, SerialQueue, Task, TaskDispatcher, TaskPriority, WaitError};
@@ -198,6 +202,33 @@ fn memory_of_blocked_tasks_alone_holds_nothing_back() {
         dispatcher.shutdown();
         assert_eq!(dispatcher.metrics().finished, 2);
     }
+}
+
+/// The same beside a task that is at work for somebody and holds nothing.
+#[test]
+fn what_a_blocked_task_waits_for_starts_beside_demanded_work() {
+    within_reason(|| {
+        for threads in [1, 2, 3] {
+            let (_pool, dispatcher) = inside(threads, |builder| builder.memory_bytes_max(1));
+            let [begun, end] = occupy(&dispatcher, Demanded, 0);
+            begun.wait();
+            let made = latch();
+            let waits = Task::new("waits", Speculative, {
+                let (dispatcher, made) = (dispatcher.clone(), made.clone());
+                move || {
+                    let opens = made.clone();
+                    let makes = Task::new("makes", Speculative, move || opens.open());
+                    dispatcher.dispatch(makes.holding_bytes(1)).unwrap();
+                    dispatcher.wait(&made).unwrap();
+                }
+            });
+            dispatcher.dispatch(waits.holding_bytes(1)).unwrap();
+            made.wait();
+            end.open();
+            dispatcher.shutdown();
+            assert_eq!(dispatcher.metrics().finished, 3);
+        }
+    });
 }
 
 /// The producer has the turn for which the tasks wait that fill the queue.

@@ -16,6 +16,11 @@
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `pool::notifies_without_fence` | `dispatch/src/sleep.rs` | `a_push_and_a_second_look_cannot_miss_each_other` |
+//! | `pool::looks_without_fence` | `dispatch/src/sleep.rs` | `a_push_and_a_second_look_cannot_miss_each_other` |
+//! | `pool::changes_the_word_without_order` | `dispatch/src/sleep.rs` | `the_last_searcher_sees_what_those_before_it_had_in_hand` |
+//! | `pool::closes_by_a_look`: without a change of the word where nobody seems to sleep | `dispatch/src/sleep.rs` | `a_closing_and_a_second_look_cannot_miss_each_other` |
+//! | `pool::overlooks_deques`: the looks forget what lies in the deques of slots | `dispatch/src/queues.rs` | `the_last_searcher_calls_for_another` |
+//! | `pool::counts_tasks_without_acquire` | `dispatch/src/gate.rs` | `a_task_that_shuts_down_sees_what_others_did` |
 //! | `pool::sleeps_without_a_second_look` | `dispatch/src/sleep.rs` | `an_idle_pool_wakes_up_for_the_next_task` |
 //! | `pool::last_searcher_leaves_without_a_look` | `dispatch/src/sleep.rs` | `the_last_searcher_calls_for_another` |
 //! | `pool::vacates_without_a_look` | `dispatch/src/sleep.rs` | `a_blocked_worker_is_replaced` |
@@ -26,6 +31,7 @@
 //! | `pool::lifts_without_a_look` | `dispatch/src/sleep.rs` | `a_thread_that_retires_calls_for_what_its_task_held_back` |
 //! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits/room.rs` | `a_producer_that_waits_for_room_gets_it` |
 //! | `pool::room_tells_nobody` | `dispatch/src/limits/room.rs` | `memory_that_is_released_makes_room` |
+//! | `pool::blocked_tasks_hold_starts_back`: what they hold counts against what they wait for | `dispatch/src/limits.rs` | `what_a_blocked_task_holds_keeps_nothing_from_its_start` |
 //! | `pool::keeps_places_while_it_searches`: a worker that finds nothing at hand still counts for tasks that have ended | `dispatch/src/worker.rs` | `shutdown_ends_a_sleeping_worker` |
 //! | `pool::keeps_places_while_it_blocks`: the same of one that blocks | `dispatch/src/pool.rs` | `a_task_that_follows_another_may_shut_its_pool_down` |
 //! | `pool::overlooks_turns`: the looks forget the lane | `dispatch/src/queues.rs` | `a_turn_that_is_handed_over_wakes_a_worker` |
@@ -35,7 +41,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch};
 use uruk_core::{InPlaceTaskDispatcher, SerialQueue, Task, TaskDispatcher, TaskPriority};
 use uruk_dispatch::WorkStealingTaskDispatcher;
-use uruk_dispatch::sleep::{Sleep, Wake};
+use uruk_dispatch::sleep::{Sleep, Waits, Wake};
 
 /// Explores every order with at most two preemptions; the protocols of a pool have more branches than loom's default allows.
 fn model(scenario: impl Fn() + Sync + Send + 'static) {
@@ -99,6 +105,93 @@ fn an_idle_pool_wakes_up_for_the_next_task() {
             });
             done.wait();
         }
+        pool.shutdown();
+    });
+}
+
+/// The protocol alone, as above: what is pushed is the closed flag, and nobody asks for it but who is about to sleep.
+///
+/// ```text
+///  closer: closed = 1; wake_all      worker: searching; closed? ─ sleep(look at closed) ─ closed must be 1, or a token comes
+/// ```
+#[test]
+fn a_closing_and_a_second_look_cannot_miss_each_other() {
+    model(|| {
+        let sleep = Arc::new(Sleep::new(1));
+        let closed = Arc::new(AtomicUsize::new(0));
+        assert_eq!(sleep.notify(), Wake::Start);
+        let worker = loom::thread::spawn({
+            let (sleep, closed) = (sleep.clone(), closed.clone());
+            move || {
+                // Relaxed, here and below: the protocol's own order is what is checked.
+                while closed.load(Ordering::Relaxed) == 0 {
+                    sleep.sleep(|| closed.load(Ordering::Relaxed) != 0);
+                }
+            }
+        });
+        closed.store(1, Ordering::Relaxed);
+        sleep.wake_all();
+        worker.join().expect("the worker ends");
+    });
+}
+
+/// The protocol alone. One searcher has a batch on the way to its deque, which nobody could see, when it finds its item.
+///
+/// ```text
+///  one searcher:   deque = 1; found ─┬─ whoever of them is the last to leave looks, and sees the deque
+///  other searcher:            found ─┘
+/// ```
+#[test]
+fn the_last_searcher_sees_what_those_before_it_had_in_hand() {
+    model(|| {
+        let sleep = Arc::new(Sleep::new(2));
+        let deque = Arc::new(AtomicUsize::new(0));
+        assert_eq!(sleep.notify(), Wake::Start);
+        assert!(sleep.occupy());
+        sleep.start_searching();
+        let looks = |sleep: &Sleep, deque: &AtomicUsize| {
+            let mut saw = None;
+            let wake = sleep.found(|| {
+                // Relaxed, here and below: as above.
+                saw = Some(deque.load(Ordering::Relaxed));
+                Waits::Nothing
+            });
+            assert_eq!(wake, Wake::Nobody);
+            assert_ne!(saw, Some(0), "what the other had in hand is forgotten");
+            saw.is_some()
+        };
+        let other = loom::thread::spawn({
+            let (sleep, deque) = (sleep.clone(), deque.clone());
+            move || looks(&sleep, &deque)
+        });
+        deque.store(1, Ordering::Relaxed);
+        let here = looks(&sleep, &deque);
+        let there = other.join().expect("the other searcher ends");
+        assert!(here != there, "the last one looks, and no other");
+    });
+}
+
+/// ```text
+///  worker 1: A writes ─ counts itself out
+///  worker 2: B shuts down: A is counted no more ─ B reads what A wrote
+/// ```
+#[test]
+fn a_task_that_shuts_down_sees_what_others_did() {
+    model(|| {
+        let pool = pool(2);
+        let written = Arc::new(AtomicUsize::new(0));
+        dispatch(&pool, {
+            let written = written.clone();
+            // Relaxed: the gate is what makes it visible.
+            move || written.store(1, Ordering::Relaxed)
+        });
+        dispatch(&pool, {
+            let pool = pool.clone();
+            move || {
+                pool.shutdown();
+                assert_eq!(written.load(Ordering::Relaxed), 1);
+            }
+        });
         pool.shutdown();
     });
 }
@@ -218,6 +311,27 @@ fn memory_that_is_released_makes_room() {
             pool.dispatch(task.holding_bytes(1)).expect("the pool is open");
         }
         pool.wait_for_room(TaskPriority::Speculative, 1).expect("no worker");
+        pool.shutdown();
+    });
+}
+
+/// ```text
+///  worker:       runs a task that holds all memory; that blocks ─ less is held, its slot is vacant ─ looks
+///  replacement:  takes what the task waits for, which may start now
+/// ```
+#[test]
+fn what_a_blocked_task_holds_keeps_nothing_from_its_start() {
+    model(|| {
+        let pool = WorkStealingTaskDispatcher::builder().workers(1).memory_bytes_max(1).build();
+        let pool = Arc::new(pool.expect("a small pool"));
+        let made = Arc::new(Latch::new());
+        let waits = Task::new("waits", TaskPriority::Speculative, {
+            let (pool, made) = (pool.clone(), made.clone());
+            move || pool.wait(&made).expect("a thread can be had")
+        });
+        pool.dispatch(waits.holding_bytes(1)).expect("the pool is open");
+        let makes = Task::new("makes", TaskPriority::Speculative, move || made.open());
+        pool.dispatch(makes.holding_bytes(1)).expect("the pool is open");
         pool.shutdown();
     });
 }

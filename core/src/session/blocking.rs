@@ -3,7 +3,7 @@
 use crate::sync::Latch;
 use crate::{TaskDispatcher, TaskPriority, WaitError};
 
-use super::{ExecutionSession, frame};
+use super::{ExecutionSession, frame, holding};
 
 impl ExecutionSession {
     /// Runs `block`, which may wait for something that the session cannot see: a join, a channel, a foreign pool.
@@ -46,6 +46,11 @@ impl ExecutionSession {
     ///
     /// Who finds room has not reserved it: another producer may be faster, and then it is refused once more.
     ///
+    /// A thread on which others may wait does not wait, room or not: one that holds a responsibility, a generator's request or the turn
+    /// of a serial queue, or answers on behalf of a unit. What is demanded of it would wait for the start of what nobody demands.
+    /// Its lookups on behalf of that unit are not refused either. Who works on a detached responsibility, on a thread of its own, is not
+    /// known to, and had better not ask.
+    ///
     /// # Errors
     /// As [`blocking`](Self::blocking).
     pub fn wait_for_room(&self, priority: TaskPriority, symbols: usize) -> Result<(), WaitError> {
@@ -54,6 +59,9 @@ impl ExecutionSession {
         }
         if let Some(refusal) = self.refuses_waits() {
             return Err(refusal);
+        }
+        if holding::is_waited_for(self.tag()) {
+            return Ok(());
         }
         frame::fail_dropped();
         crate::in_place::run_until(&Latch::new())?;

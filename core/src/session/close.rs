@@ -38,7 +38,9 @@ impl ExecutionSession {
     /// [`LookupError::Closed`](crate::LookupError::Closed).
     ///
     /// # Errors
-    /// [`CloseError::Resources`] joins what the resources said. The session is closed all the same.
+    /// [`CloseError::Wait`] on a thread that may not wait, whether there is work or not: it runs a [leaf](crate::Task::leaf), or holds
+    /// what a unit may need, as [`refuse_waits_while`](crate::ExecutionSessionBuilder::refuse_waits_while) says. Nothing has happened
+    /// then. [`CloseError::Resources`] joins what the resources said; the session is closed all the same.
     ///
     /// Source: ORC `ExecutionSession::endSession`.
     #[doc(alias = "endSession")]
@@ -56,6 +58,12 @@ impl ExecutionSession {
     /// # Errors
     /// As [`ExecutionSession::close`].
     pub fn close_with(&self, shutdown: Shutdown) -> Result<(), CloseError> {
+        // Before anything moves; a session that is closed has nothing to wait for.
+        if !self.0.drain.closed.is_open()
+            && let Some(refusal) = self.refuses_waits()
+        {
+            return Err(CloseError::Wait(refusal));
+        }
         crate::serial_queue::leave_all();
         let first = self.transact(|state, _| state.start_closing(shutdown));
         if shutdown == Shutdown::Cancel {

@@ -134,10 +134,14 @@ impl ThisThread {
         self.frames.last().map_or(0, |frame| frame.number)
     }
 
+    fn holds_any(&self) -> bool {
+        self.free.len() < self.held.len()
+    }
+
     /// What frames that are still on the stack hold of the session and have not told at an earlier level.
     fn untold(&self, session: SessionTag) -> Option<Holdings> {
         let below = self.levels.iter().rev().find(|level| level.session == session && level.wait.is_some());
-        if below.is_none() && self.free.len() == self.held.len() {
+        if below.is_none() && !self.holds_any() {
             return None;
         }
         let mut holdings = Holdings { below: below.and_then(|level| level.wait), ..Holdings::default() };
@@ -168,7 +172,12 @@ impl ThisThread {
 /// # Concurrency
 /// Takes no lock.
 pub fn thread_is_engaged() -> bool {
-    with(|thread| !thread.frames.is_empty() || thread.free.len() < thread.held.len()).unwrap_or(false)
+    with(|thread| !thread.frames.is_empty() || thread.holds_any()).unwrap_or(false)
+}
+
+/// Whether others may wait for what this thread goes on with: it holds something, or works for a unit of the session.
+pub(super) fn is_waited_for(session: SessionTag) -> bool {
+    with(|thread| thread.holds_any()).unwrap_or(false) || asks(session).is_some()
 }
 
 /// A frame of the embedder's code on this thread, until it is dropped.

@@ -30,7 +30,7 @@ impl Limits {
             return Ok(());
         }
         let waiting = queued + in_turn;
-        let memory_bytes = self.memory_bytes.get() + self.waiting_bytes.get();
+        let memory_bytes = self.memory_bytes.get() + self.blocked_bytes.get() + self.waiting_bytes.get();
         let Bounds { queued_max, memory_bytes_max, .. } = self.bounds;
         let (limit, level, bound, set_by) = if waiting.saturating_add(count) > queued_max[index] {
             (Limit::Queue(priority), waiting, queued_max[index], QUEUE_BOUNDS[index])
@@ -49,14 +49,14 @@ impl Limits {
             return;
         }
         let has_room = || is_closed() || self.admits(priority, count).is_ok();
-        let watched =
-            [&self.queued[index], &self.in_turn[index], &self.turns, &self.memory_bytes, &self.waiting_bytes];
+        let memory = [&self.memory_bytes, &self.blocked_bytes, &self.waiting_bytes];
+        let watched = || [&self.queued[index], &self.in_turn[index], &self.turns].into_iter().chain(memory);
         let mut waiting = self.waiting.lock();
         loop {
             // Watched before it is looked at: a change that the look misses comes later, and sees that it is watched.
             let blind = weakened("pool::producer_looks_before_it_watches");
             let room = blind && has_room();
-            watched.iter().for_each(|level| level.watch());
+            watched().for_each(Level::watch);
             if weakened("overload::producer_does_not_watch_turns") {
                 self.turns.unwatch();
             }

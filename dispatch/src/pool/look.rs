@@ -12,7 +12,7 @@ use super::Pool;
 impl Pool {
     /// Whether a task is queued that no limit holds back, or none but time: somebody has to look at the clock then.
     pub(crate) fn any_startable(&self) -> bool {
-        self.any_above(|| self.limits.floor_but_for_time(|| self.sleep.all_idle()))
+        self.any_above(|| self.limits.floor_but_for_time())
     }
 
     /// Whether one is queued that no limit holds back.
@@ -35,7 +35,7 @@ impl Pool {
         if !self.limits.are_about_time() || !self.queues.any_waiting(TaskPriority::Idle) {
             return None;
         }
-        self.limits.patience(|| self.sleep.all_idle())
+        self.limits.patience()
     }
 
     /// Whether a task waits of a priority that is not below the floor.
@@ -55,33 +55,34 @@ impl Pool {
 
     /// The lowest priority of which a task may start now.
     pub(crate) fn floor(&self) -> TaskPriority {
-        self.limits.floor(|| self.sleep.all_idle())
+        self.limits.floor()
     }
 
-    /// To be called by a thread that may have `lifted` a limit and holds no slot, so that it will not search.
-    pub(crate) fn look_if(self: &Arc<Self>, lifted: bool) {
-        if lifted {
-            self.follow(self.sleep.lifted(|| self.any_startable()));
-        }
+    /// To be called by a thread that may have `lifted` a limit and holds no slot, so that it will not search. Says whether anybody is
+    /// left to run what may start now: if not, no thread could be started, and this one must.
+    #[must_use]
+    pub(crate) fn look_if(self: &Arc<Self>, lifted: bool) -> bool {
+        !lifted || self.follow(self.sleep.lifted(|| self.any_startable()))
     }
 
     /// To be called by a thread that may have `lifted` a limit and goes on with something else than a search. Those who sleep until
-    /// time has passed may have to look sooner than they know. What is not about time needs nobody else: a searcher finds it.
-    pub(crate) fn rouse_if(self: &Arc<Self>, lifted: bool) {
+    /// time has passed may have to look sooner than they know. What is not about time needs nobody else: a searcher finds it. Says
+    /// whether anybody is left, as above; a thread that holds a slot is, and need not ask.
+    pub(crate) fn rouse_if(self: &Arc<Self>, lifted: bool) -> bool {
         if !lifted || !self.limits.are_about_time() {
-            return;
+            return true;
         }
         let background_waits =
             || [TaskPriority::Idle, TaskPriority::Speculative].iter().any(|&p| self.queues.any_injected(p));
-        let time_alone = || self.limits.floor_but_for_time(|| self.sleep.all_idle()) == TaskPriority::Idle;
-        self.follow(self.sleep.lifted(|| background_waits() && time_alone()));
+        let time_alone = || self.limits.floor_but_for_time() == TaskPriority::Idle;
+        self.follow(self.sleep.lifted(|| background_waits() && time_alone()))
     }
 
     /// What a task of this priority has to wait for.
     pub(super) fn waits_for(&self, priority: TaskPriority) -> Waits {
         if priority == TaskPriority::Demanded {
             Waits::ForSomebody
-        } else if priority < self.limits.floor_but_for_time(|| self.sleep.all_idle()) {
+        } else if priority < self.limits.floor_but_for_time() {
             Waits::Nothing
         } else if self.limits.are_about_time() && priority < self.floor() {
             Waits::ForTime

@@ -10,7 +10,7 @@
 //! | `called` | those of them that are on their way to look | `idle` |
 //!
 //! What limits hold back (`limits.rs`) is none of our business until it may start: *waits*, here, means that it may start now.
-//! Everything that lifts a limit is a change of the board, or calls [`Board::look`].
+//! Everything that lifts a limit is a change of the board.
 //!
 //! *Permitted* are as many spares at once as threads that are not spares are blocked, and besides one for each ticket that was
 //! turned away, or one if the host was found stalled, until a ticket takes a task. None is started beyond that, but for one
@@ -97,8 +97,6 @@ pub(super) struct Board {
     pub(super) serving: usize,
     pub(super) idle: usize,
     called: usize,
-    /// Tasks that run and are not blocked.
-    at_work: usize,
     closed: bool,
     /// Kept up to date as far as it counts what has happened.
     metrics: RayonMetrics,
@@ -123,7 +121,6 @@ impl Board {
             serving: 0,
             idle: 0,
             called: 0,
-            at_work: 0,
             closed: false,
             metrics: RayonMetrics::default(),
         }
@@ -136,11 +133,6 @@ impl Board {
                 if goes_first(&task) { &mut self.turns } else { &mut self.queues[task.priority() as usize] };
             queue.push_back(task);
         }
-        self.orders()
-    }
-
-    /// A limit may have been lifted.
-    pub(super) fn look(&mut self) -> Orders {
         self.orders()
     }
 
@@ -203,7 +195,6 @@ impl Board {
     pub(super) fn begin_wait(&mut self, who: Who, task: Option<Charge>) -> Orders {
         self.blocked += 1;
         if let Some(charge) = task {
-            self.at_work -= 1;
             // Whatever that lifts, the orders take it into account.
             let _lifted = self.limits.pause(charge);
         }
@@ -222,7 +213,6 @@ impl Board {
     pub(super) fn end_wait(&mut self, who: Who, task: Option<Charge>) -> Orders {
         self.blocked -= 1;
         if let Some(charge) = task {
-            self.at_work += 1;
             self.limits.resume(charge);
         }
         match who {
@@ -311,7 +301,7 @@ impl Board {
 
     /// How many may once enough time has passed: somebody has to look at the clock for them.
     pub(super) fn startable_in_time(&self) -> usize {
-        self.startable_above(self.limits.floor_but_for_time(|| self.at_work == 0))
+        self.startable_above(self.limits.floor_but_for_time())
     }
 
     fn startable_above(&self, floor: TaskPriority) -> usize {
@@ -333,8 +323,7 @@ impl Board {
     }
 
     fn floor(&self) -> TaskPriority {
-        let all_idle = || self.at_work == 0;
-        if self.clockless { self.limits.floor_but_for_time(all_idle) } else { self.limits.floor(all_idle) }
+        if self.clockless { self.limits.floor_but_for_time() } else { self.limits.floor() }
     }
 
     fn pop(&mut self) -> Option<(Task, Charge)> {
@@ -343,7 +332,6 @@ impl Board {
             None => self.pop_startable()?,
         };
         let (priority, charge) = (task.priority() as usize, self.limits.start(&task));
-        self.at_work += 1;
         self.metrics.started.0[priority] += 1;
         self.metrics.running.0[priority] += 1;
         if self.waiting() == 0 {
@@ -373,7 +361,6 @@ impl Board {
     }
 
     fn ended(&mut self, charge: Charge, panicked: bool) -> Orders {
-        self.at_work -= 1;
         // Whatever that lifts, the orders take it into account.
         let _lifted = self.limits.end(charge);
         self.metrics.running.0[charge.priority as usize] -= 1;

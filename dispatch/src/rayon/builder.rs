@@ -10,7 +10,7 @@ use uruk_core::sync::{Arc, Condvar, Mutex};
 use crate::dispatcher::{BuildError, STACK_SIZE_BYTES};
 use crate::gate::Gate;
 use crate::limits::BoundsWanted;
-use crate::threads::Threads;
+use crate::threads::{Permits, Threads};
 
 use super::board::Board;
 use super::{RayonTaskDispatcher, Shared};
@@ -60,8 +60,9 @@ impl RayonTaskDispatcherBuilder {
         self
     }
 
-    /// How much memory tasks may [hold](uruk_core::Task::memory_bytes) that have started, or are demanded, and have not ended; beyond it only
-    /// demanded tasks start. Any amount unless set.
+    /// How much memory tasks may [hold](uruk_core::Task::memory_bytes) that run; beyond it only demanded tasks start. Any amount unless
+    /// set. What blocked tasks hold, or tasks that wait for their start, counts for producers alone; see
+    /// [`WorkStealingTaskDispatcherBuilder::memory_bytes_max`](crate::WorkStealingTaskDispatcherBuilder::memory_bytes_max).
     pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
         self.bounds.memory_bytes_max = bytes;
         self
@@ -96,7 +97,7 @@ impl RayonTaskDispatcherBuilder {
             limits,
             called: Condvar::new(),
             gate: Gate::new(),
-            threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes),
+            threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes, Permits::default()),
             host: self.host,
         };
         Ok(RayonTaskDispatcher { shared: Arc::new(shared) })

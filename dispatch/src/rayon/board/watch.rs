@@ -25,7 +25,7 @@ impl Board {
     pub(in crate::rayon) fn begin_watch(&self, watch: &mut Watch) -> Duration {
         watch.held_by_time = self.startable() == 0 && self.startable_in_time() > 0;
         watch.patience = match self.startable_in_time() > self.startable() {
-            true => self.limits.patience(|| self.at_work == 0).map_or(PATIENCE, |left| left.min(PATIENCE)),
+            true => self.limits.patience().map_or(PATIENCE, |left| left.min(PATIENCE)),
             false => PATIENCE,
         };
         watch.taken = self.taken();
