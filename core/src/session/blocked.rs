@@ -47,19 +47,19 @@ impl ExecutionSession {
         let span = tracing::debug_span!("session.lookup", symbols = 1);
         let _inside = Watched::new(span).enter();
         let wait_span = || Watched::new(tracing::debug_span!("lookup.wait", of = %name));
-        let priority = Some(TaskPriority::Demanded);
-        let (by_task, asked_by) = (self.in_task(), holding::asks(self.tag()));
-        let sought = Sought { name: name.clone(), by_task, asked_by, priority };
+        let sought = Sought {
+            name: name.clone(),
+            by_task: self.in_task(),
+            asked_by: holding::asks(self.tag()),
+            priority: Some(TaskPriority::Demanded),
+        };
         self.block(1, wait_span, None, |state, completion, effects| {
             let dylibs = || order.iter().map(|(dylib, flags)| (dylib.id(), *flags));
             match state.lookup_one(sought, dylibs(), completion, effects) {
                 Ok(query) => Ok(Some(query)),
-                Err((Sought { name, .. }, completion)) => {
-                    let (dylibs, symbols) = (dylibs().collect(), LookupSet::one(name));
-                    let search =
-                        Search { order: dylibs, symbols, by_task, asked_by, priority, ..Search::default() };
+                Err((sought, completion)) => {
                     let name = |position: usize| order[position].0.shared_name();
-                    Ok(state.lookup(search, completion, name, effects))
+                    Ok(state.lookup(sought.into_search(dylibs().collect()), completion, name, effects))
                 }
             }
         })
