@@ -27,6 +27,7 @@
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `query.rs`, `lookup_result.rs` |
 //! | what is removed together | `resource.rs` |
 //! | what is changed together | `transaction.rs` |
+//! | what a panic of the embedder, or of who watches, cannot do | `panics.rs`, `in_span.rs` |
 //! | who runs tasks, which not at the same time, what tasks say of themselves | `task.rs`, `in_place.rs`, `serial_queue.rs`, `hints.rs`, `leaf.rs` |
 //!
 //! # What holds
@@ -51,6 +52,7 @@ mod failure;
 mod generator;
 mod hints;
 mod in_place;
+mod in_span;
 mod leaf;
 mod link_order;
 mod lookup_result;
@@ -82,6 +84,7 @@ pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
 pub use generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};
 pub use in_place::InPlaceTaskDispatcher;
+pub use in_span::in_span;
 pub use leaf::refuse_wait_in_leaf;
 pub use lookup_result::LookupResult;
 pub use platform::{AddedUnit, Platform, UnitNumber};

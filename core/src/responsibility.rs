@@ -29,13 +29,15 @@ use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::protocol::SessionState;
 use crate::protocol::alias::AliasEdge;
+use crate::protocol::effects::Effects;
 use crate::protocol::ids::RowId;
 use crate::protocol::transfer::Defunct;
-use crate::session::SessionTag;
+use crate::session::{Live, SessionTag};
 use crate::{
     DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,
-    ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError,
+    ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError, in_span,
 };
 
 pub(crate) use duty::{Duty, DutyBox};
@@ -169,12 +171,11 @@ impl MaterializationResponsibility {
         let (claim, covered) = (self.duty.claim, &self.duty.symbols);
         let unit = &self.duty.unit_name;
         let span = tracing::debug_span!("symbols.resolve", unit = %unit, symbols = covered.len());
-        let _entered = span.enter();
         // An error is large, and rare: what is moved on the way out of the lock is a pointer.
-        let outcome = self.duty.session().transact(|state, effects| {
+        let resolve = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| {
             state.resolve(claim, unit, covered, addresses, effects).map_err(Box::new)
-        });
-        match outcome {
+        };
+        match in_span(span, || self.duty.session().transact(resolve)) {
             Ok(()) => Ok(ResolvedResponsibility { duty: self.duty, not_send: PhantomData }),
             Err(error) => Err(Refused::new(self, *error)),
         }
@@ -198,30 +199,30 @@ impl ResolvedResponsibility {
     ///
     /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
+        let (unit, symbols) = (&self.duty.unit_name, self.duty.symbols.len());
+        let span = tracing::debug_span!("symbols.emit", unit = %unit, symbols);
+        match in_span(span, || self.emit(&groups)) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Refused::new(self, *error)),
+        }
+    }
+
+    /// Settles the duty, if nothing refuses the emission.
+    fn emit(&mut self, groups: &[DependenceGroup]) -> Result<(), Box<EmitError>> {
         let Duty { ref dylib, claim, unit_name: ref unit, symbols: ref covered, .. } = *self.duty;
         let session = dylib.session();
-        let span = tracing::debug_span!("symbols.emit", unit = %unit, symbols = covered.len());
-        let _entered = span.enter();
         let foreign = |group: &&DependenceGroup| {
             group.dependencies.iter().any(|dependency| dependency.session != session.tag())
         };
-        let outcome = match groups.iter().find(foreign) {
-            Some(DependenceGroup { symbols, .. }) => {
-                let dependants = symbols.clone();
-                Err(Box::new(EmitError::ForeignDependency { unit: unit.clone(), dependants }))
-            }
-            // See `notify_resolved`.
-            None => session.transact(|state, effects| {
-                state.emit(claim, unit, covered, &groups, effects).map_err(Box::new)
-            }),
-        };
-        match outcome {
-            Ok(()) => {
-                self.duty.settle();
-                Ok(())
-            }
-            Err(error) => Err(Refused::new(self, *error)),
+        if let Some(DependenceGroup { symbols, .. }) = groups.iter().find(foreign) {
+            let dependants = symbols.clone();
+            return Err(Box::new(EmitError::ForeignDependency { unit: unit.clone(), dependants }));
         }
+        // See `notify_resolved`.
+        session
+            .transact(|state, effects| state.emit(claim, unit, covered, groups, effects).map_err(Box::new))?;
+        self.duty.settle();
+        Ok(())
     }
 }
 

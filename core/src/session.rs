@@ -45,7 +45,7 @@ use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, LookupError, LookupKind, LookupRequest, LookupSet,
     MaterializationUnit, Platform, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError,
-    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError, in_span,
 };
 
 use answers::Answers;
@@ -225,11 +225,11 @@ impl ExecutionSession {
         expired: bool,
     ) -> Option<QueryId> {
         let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
-        let _entered = span.enter();
-        self.transact(|state, effects| match expired {
+        let lodge = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| match expired {
             true => state.lookup_too_late(search, completion, name, effects),
             false => state.lookup(search, completion, name, effects),
-        })
+        };
+        in_span(span, || self.transact(lodge))
     }
 
     /// Runs a task of the embedder on the session's dispatcher.

@@ -29,7 +29,7 @@ use crate::session::removal::RemovalTask;
 use crate::sync::{Arc, unique, weakened};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, MaterializationUnit,
-    RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName,
+    RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName, in_span,
 };
 
 pub use refused::{RefusedTransaction, TransactionError};
@@ -194,7 +194,10 @@ impl Transaction {
             }
         }
         let span = tracing::debug_span!("session.commit", steps = self.steps.len());
-        let _entered = span.enter();
+        in_span(span, || self.commit_described())
+    }
+
+    fn commit_described(mut self) -> Result<(), RefusedTransaction> {
         if let Err(error) = self.announce() {
             return Err(RefusedTransaction { transaction: self, error });
         }

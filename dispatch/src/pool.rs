@@ -14,7 +14,7 @@
 mod look;
 
 use uruk_core::sync::{Arc, Mutex, weakened};
-use uruk_core::{LimitReached, Task, TaskPriority, WaitError, refuse_wait_in_leaf};
+use uruk_core::{LimitReached, Task, TaskPriority, WaitError, in_span, refuse_wait_in_leaf};
 
 use crate::current::{self, Worker};
 use crate::gate::Gate;
@@ -134,7 +134,10 @@ impl Pool {
     /// If no thread could be started and this one is the last that runs queued tasks.
     pub(crate) fn blocking<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
         let span = tracing::debug_span!("dispatch.block");
-        let _entered = span.enter();
+        in_span(span, || self.block(block))
+    }
+
+    fn block<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
         let Some(worker) = current::worker_of(self) else { return Ok(block()) };
         let (blocked, lifted) = Blocked::begin(self, &worker);
         match worker.take() {

@@ -17,7 +17,7 @@ use std::{
 };
 
 use uruk_core::sync::{Arc, thread, weakened};
-use uruk_core::{Task, TaskPriority};
+use uruk_core::{Task, TaskPriority, in_span};
 
 use crate::current::Worker;
 use crate::limits::Charge;
@@ -191,8 +191,8 @@ pub(crate) fn run_traced(task: Task) -> bool {
         // Subscribers are code of the embedder as well. Mostly nobody listens.
         label = tracing::enabled!(tracing::Level::ERROR).then(|| task.keep_label());
         let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
-        // Caught inside, so that the span is left while nothing unwinds: a subscriber that panics over that, too, ends no process.
-        span.in_scope(|| ended = catch(|| task.run()));
+        // Caught inside: it is the task's panic that is told of, should a subscriber panic over the span as well.
+        in_span(span, || ended = catch(|| task.run()));
     };
     let told = catch(traced);
     let Err(message) = ended.and(told) else { return false };

@@ -68,6 +68,12 @@ impl tracing::Subscriber for Panics {
     fn exit(&self, span: &tracing::span::Id) {
         assert!(span.into_u64() % 3 != 1, "a subscriber's own affair");
     }
+
+    /// Over the same once more, on the way of its own panic.
+    fn try_close(&self, span: tracing::span::Id) -> bool {
+        assert!(span.into_u64() % 3 != 1, "a subscriber's own affair");
+        true
+    }
 }
 
 /// What became of tasks.

@@ -2,13 +2,14 @@
 //!
 //! Most threads that block ask for one symbol, and mostly for one that a unit is to provide or is providing.
 //!
-//! **Architecture Invariant:** a lookup that is made here does what [`SessionState::lookup`] would do. One that is not as usual is left
-//! to that, and has changed nothing.
+//! **Architecture Invariant:** a lookup that is made here does what [`SessionState::lookup`] would do, which `twins.rs` holds beside it.
+//! One that is not as usual is left to that, and has changed nothing.
 
-use crate::{JitDylibLookupFlags, RequiredState, SymbolFlags, SymbolName, TaskPriority};
+use crate::{JitDylibLookupFlags, LookupSet, RequiredState, SymbolFlags, SymbolName, TaskPriority};
 
 use super::effects::Effects;
 use super::ids::{DylibId, QueryId, RowId};
+use super::lookup::{Order, Search};
 use super::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use super::row::{RowState, Source};
 use super::urgency::Asker;
@@ -20,11 +21,19 @@ use super::{Payload, SessionState};
 #[derive(Clone, Debug)]
 pub(crate) struct Sought {
     pub(crate) name: SymbolName,
-    /// See [`Search`](super::lookup::Search) for this and what follows.
+    /// See [`Search`] for this and what follows.
     pub(crate) by_task: bool,
     pub(crate) asked_by: Option<Asker>,
     /// None leaves the unit at its own, whoever asks.
     pub(crate) priority: Option<TaskPriority>,
+}
+
+impl Sought {
+    /// The same as any lookup is asked for.
+    pub(crate) fn into_search(self, order: Order) -> Search {
+        let Self { name, by_task, asked_by, priority } = self;
+        Search { order, symbols: LookupSet::one(name), by_task, asked_by, priority, ..Search::default() }
+    }
 }
 
 impl<P: Payload> SessionState<P> {
@@ -56,8 +65,8 @@ impl<P: Payload> SessionState<P> {
             priority,
         });
         self.lodge(query, 0);
+        // No thread is known to be blocked in it yet, and it is no lookup of aliases: no edge of a cycle appears.
         self.raise_entries(query);
-        self.wait_moved(query, effects);
         Ok(query)
     }
 

@@ -67,6 +67,8 @@ pub(crate) mod slab;
 mod slices;
 pub(crate) mod transaction;
 pub(crate) mod transfer;
+#[cfg(all(test, not(uruk_loom)))]
+mod twins;
 pub(crate) mod urgency;
 #[cfg(all(test, not(uruk_loom)))]
 mod victims;

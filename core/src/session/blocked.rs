@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::in_span::Watched;
 use crate::protocol::SessionState;
 use crate::protocol::answer::Answer;
 use crate::protocol::effects::Effects;
@@ -28,7 +29,8 @@ impl ExecutionSession {
         deadline: Option<Deadline>,
     ) -> Result<Answer, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
-        let _entered = span.enter();
+        // An answer is large: in a closure it would be moved once more.
+        let _inside = Watched::new(span).enter();
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
         self.wait_for_answer(order, search, deadline)
     }
@@ -43,21 +45,21 @@ impl ExecutionSession {
             return self.lookup_locked(order, LookupSet::one(name.clone()), None);
         }
         let span = tracing::debug_span!("session.lookup", symbols = 1);
-        let _entered = span.enter();
-        let wait_span = tracing::debug_span!("lookup.wait", of = %name);
-        let priority = Some(TaskPriority::Demanded);
-        let (by_task, asked_by) = (self.in_task(), holding::asks(self.tag()));
-        let sought = Sought { name: name.clone(), by_task, asked_by, priority };
-        self.block(1, &wait_span, None, |state, completion, effects| {
+        let _inside = Watched::new(span).enter();
+        let wait_span = || Watched::new(tracing::debug_span!("lookup.wait", of = %name));
+        let sought = Sought {
+            name: name.clone(),
+            by_task: self.in_task(),
+            asked_by: holding::asks(self.tag()),
+            priority: Some(TaskPriority::Demanded),
+        };
+        self.block(1, wait_span, None, |state, completion, effects| {
             let dylibs = || order.iter().map(|(dylib, flags)| (dylib.id(), *flags));
             match state.lookup_one(sought, dylibs(), completion, effects) {
                 Ok(query) => Ok(Some(query)),
-                Err((Sought { name, .. }, completion)) => {
-                    let (dylibs, symbols) = (dylibs().collect(), LookupSet::one(name));
-                    let search =
-                        Search { order: dylibs, symbols, by_task, asked_by, priority, ..Search::default() };
+                Err((sought, completion)) => {
                     let name = |position: usize| order[position].0.shared_name();
-                    Ok(state.lookup(search, completion, name, effects))
+                    Ok(state.lookup(sought.into_search(dylibs().collect()), completion, name, effects))
                 }
             }
         })
@@ -73,12 +75,13 @@ impl ExecutionSession {
         // Whoever asks: what a thread blocks for is what it needs to go on.
         search.priority = Some(TaskPriority::Demanded);
         let refusal = self.refuses_waits();
-        let wait_span = tracing::debug_span!("lookup.wait", of = %Few(&search));
+        let wait_span = Watched::new(tracing::debug_span!("lookup.wait", of = %Few(&search)));
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let symbols = search.symbols.len();
         // What is refused is dropped without the lock.
         let mut search = Some(search);
-        self.block(symbols, &wait_span, deadline, |state, completion, effects| {
+        let wait_span = || wait_span;
+        self.block(symbols, wait_span, deadline, |state, completion, effects| {
             if let (Some(refusal), Some(search)) = (&refusal, &mut search)
                 && !state.ends_at_once(search)
             {
@@ -98,7 +101,7 @@ impl ExecutionSession {
     fn block(
         &self,
         symbols: usize,
-        wait_span: &tracing::Span,
+        wait_span: impl FnOnce() -> Watched,
         deadline: Option<Deadline>,
         lodge: impl FnOnce(
             &mut SessionState<Live>,
@@ -111,23 +114,28 @@ impl ExecutionSession {
         let (blocking, holdings) = holding::about_to_block(self).unzip();
         // In place nothing runs before the wait, which looks at the clock.
         let held_back = deadline.map(|_| crate::in_place::hold_back());
-        let lodged = lodge_span.in_scope(|| {
-            self.transact(|state, effects| {
-                let query = lodge(state, Completion::Blocked(asked.waiter()), effects)?;
-                if let (Some(query), Some(mut holdings)) = (query, holdings) {
-                    holdings.ends_by_itself = deadline.is_some();
-                    holding::known_as(state.begin_wait(query, holdings, effects));
-                }
-                Ok(query)
-            })
+        let mut waiter = Waiter { session: self, number: asked.waiter(), query: None, is_asking: false };
+        let inside = Watched::new(lodge_span).enter();
+        let lodged = self.transact(|state, effects| {
+            let query = lodge(state, Completion::Blocked(asked.waiter()), effects)?;
+            (waiter.query, waiter.is_asking) = (query, true);
+            if let (Some(query), Some(mut holdings)) = (query, holdings) {
+                holdings.ends_by_itself = deadline.is_some();
+                holding::known_as(state.begin_wait(query, holdings, effects));
+            }
+            Ok(())
         });
+        drop(inside);
         drop(held_back);
         let outcome = match lodged {
             Err(refused) => Err(LookupError::Wait(refused)),
-            Ok(query) => match asked.answer() {
+            Ok(()) => match asked.answer() {
                 // In place this thread has mostly run what it asks for.
-                Ok(outcome) => outcome,
-                Err(asked) => return self.wait_for_others(asked, query, wait_span, deadline, blocking),
+                Ok(outcome) => {
+                    waiter.is_asking = false;
+                    outcome
+                }
+                Err(asked) => return self.wait_for_others(asked, waiter, wait_span(), deadline, blocking),
             },
         };
         drop(blocking);
@@ -143,22 +151,23 @@ impl ExecutionSession {
     fn wait_for_others(
         &self,
         asked: Asked,
-        query: Option<QueryId>,
-        wait_span: &tracing::Span,
+        waiter: Waiter<'_>,
+        wait_span: Watched,
         deadline: Option<Deadline>,
         blocking: Option<Blocking<'_>>,
     ) -> Outcome {
         let answers = &self.0.answers;
-        let waiter = Waiter { session: self, number: asked.waiter(), query, is_heard: false };
-        let waiting = wait_span.enter();
-        let met = answers.meet(asked);
-        let waited = match (&met, deadline) {
-            (Ok(_), _) => Ok(true),
-            (Err(latch), None) => self.wait(latch).map(|()| true),
-            (Err(latch), Some(deadline)) => self.wait_until(latch, deadline),
-        };
-        drop((waiting, blocking));
-        if let (Ok(false), Some(query), Err(latch)) = (&waited, query, &met) {
+        let (met, waited) = wait_span.around(|| {
+            let met = answers.meet(asked);
+            let waited = match (&met, deadline) {
+                (Ok(_), _) => Ok(true),
+                (Err(latch), None) => self.wait(latch).map(|()| true),
+                (Err(latch), Some(deadline)) => self.wait_until(latch, deadline),
+            };
+            (met, waited)
+        });
+        drop(blocking);
+        if let (Ok(false), Some(query), Err(latch)) = (&waited, waiter.query, &met) {
             // The answer may have come meanwhile, and is as good.
             self.transact(|state, effects| state.expire(query, effects));
             // Whoever ended the query may still be on its way with the answer, and does not block before it is there.
@@ -176,29 +185,35 @@ impl ExecutionSession {
     }
 }
 
-/// A thread that waits for an answer. If it does so no more, because it may not or unwinds, the lookup is withdrawn.
+/// A thread that has asked and waits for an answer. If it does so no more, because it may not or unwinds, the lookup is withdrawn.
 struct Waiter<'a> {
     session: &'a ExecutionSession,
     number: WaiterId,
     query: Option<QueryId>,
-    /// The answer was taken.
-    is_heard: bool,
+    /// It has asked, and has not taken the answer.
+    is_asking: bool,
 }
 
 impl Waiter<'_> {
     /// The answer, which the thread has or is there.
     fn hear(mut self, met: Option<Outcome>) -> Outcome {
-        self.is_heard = true;
+        self.is_asking = false;
         met.or_else(|| self.session.0.answers.take(self.number)).unwrap_or(Err(LookupError::Closed))
+    }
+
+    #[cold]
+    fn give_up(&self) {
+        let withdraw = |query| self.session.transact(|state, effects| state.withdraw(query, effects));
+        let withdrawn = self.query.is_some_and(withdraw);
+        self.session.0.answers.give_up(self.number, !withdrawn);
     }
 }
 
 impl Drop for Waiter<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if !self.is_heard {
-            let withdraw = |query| self.session.transact(|state, effects| state.withdraw(query, effects));
-            let withdrawn = self.query.is_some_and(withdraw);
-            self.session.0.answers.give_up(self.number, !withdrawn);
+        if self.is_asking {
+            self.give_up();
         }
     }
 }

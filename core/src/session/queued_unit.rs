@@ -9,7 +9,7 @@ use crate::task::Work;
 use crate::task::ticket::Ticketed;
 use crate::{
     FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskDispatcher, TaskLabel,
-    TaskPriority, leaf,
+    TaskPriority, in_span, leaf,
 };
 
 use super::drain::Outstanding;
@@ -247,15 +247,15 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
     // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
     let run = move || {
         let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name(), %priority);
-        let _entered = span.enter();
         let leaf = is_leaf.then(|| duty.unit_name.clone().into());
-        leaf::run_if(leaf, || {
+        let materialize = || {
             let (mut unit, responsibility) = (unit.into_inner(), frame::attach(duty));
             if let Some(extras) = extras {
                 unit = tell_lost(unit, &extras.discarded, responsibility.dylib());
             }
             unit.materialize(responsibility);
-        });
+        };
+        in_span(span, || leaf::run_if(leaf, materialize));
     };
     let (ended, failed, outstanding) = frame::run_unit(outstanding, asker, run);
     let Some(outstanding) = outstanding else { return };

@@ -43,6 +43,8 @@ struct World {
     spares: Vec<Spare>,
     /// What the board takes for the time, if that limits anything.
     now: Option<Now>,
+    /// Of four starts of spares the operating system refuses so many.
+    refuses: usize,
     random: u64,
 }
 
@@ -62,6 +64,7 @@ impl World {
             blocked_on_host: Vec::new(),
             foreign_waits: 0,
             spares: Vec::new(),
+            refuses: 0,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         }
     }
@@ -73,10 +76,16 @@ impl World {
         self.random as usize % bound
     }
 
-    fn follow(&mut self, orders: Orders) {
+    /// Says whether anybody is left who could run what is queued.
+    fn follow(&mut self, orders: Orders) -> bool {
         self.spawned += orders.tickets;
         match orders.call {
             Call::Nobody => {}
+            Call::Start if self.below(4) < self.refuses => {
+                let (somebody_left, tickets) = self.board.start_failed(true);
+                self.spawned += tickets;
+                return somebody_left;
+            }
             Call::Wake => {
                 if let Some(asleep) = self.spares.iter_mut().find(|spare| **spare == Spare::Asleep) {
                     *asleep = Spare::Looks;
@@ -90,6 +99,7 @@ impl World {
                 assert!(permitted, "one too many: {:?}", self.board);
             }
         }
+        true
     }
 
     fn push(&mut self, count: usize) {
@@ -100,7 +110,12 @@ impl World {
         };
         let tasks: Vec<_> = (0..count).map(task).collect();
         let orders = self.board.push(tasks.into_iter());
-        self.follow(orders);
+        if !self.follow(orders) {
+            // As many as there were, whosoever.
+            for _ in 0..count {
+                drop(self.board.take_back());
+            }
+        }
     }
 
     fn spare_in(&mut self, state: impl Fn(Spare) -> bool) -> Option<usize> {
@@ -163,21 +178,23 @@ impl World {
                 self.follow(orders);
             }
             3 if !self.on_host.is_empty() => {
-                let charge = self.take_from_host(false);
+                let charge = self.take_from_host();
                 let orders = self.board.ticket_ended(charge, false);
                 self.follow(orders);
             }
             4 if !self.on_host.is_empty() => {
-                let charge = self.take_from_host(false);
+                let charge = self.take_from_host();
                 self.blocked_on_host.push(charge);
                 let orders = self.board.begin_wait(Who::Host, Some(charge));
-                self.follow(orders);
+                if !self.follow(orders) {
+                    self.end_wait_on_host();
+                }
             }
             5 if !self.blocked_on_host.is_empty() => {
-                let charge = self.take_from_host(true);
-                self.on_host.push(charge);
-                let orders = self.board.end_wait(Who::Host, Some(charge));
-                self.follow(orders);
+                let index = self.below(self.blocked_on_host.len());
+                let last = self.blocked_on_host.len() - 1;
+                self.blocked_on_host.swap(index, last);
+                self.end_wait_on_host();
             }
             6 => {
                 let begins = self.foreign_waits == 0;
@@ -203,27 +220,39 @@ impl World {
                         true => self.board.spare_ended(charge, false),
                         false => self.board.begin_wait(Who::Spare, Some(charge)),
                     };
-                    self.follow(orders);
+                    if !self.follow(orders) && !ends {
+                        self.end_wait_of_spare(index, charge);
+                    }
                 }
             }
             _ => {
                 if let Some(index) = self.spare_in(Spare::is_blocked)
                     && let Spare::Blocked(charge) = self.spares[index]
                 {
-                    self.spares[index] = Spare::Runs(charge);
-                    let orders = self.board.end_wait(Who::Spare, Some(charge));
-                    self.follow(orders);
+                    self.end_wait_of_spare(index, charge);
                 }
             }
         }
     }
 
-    /// Any of the tasks that run on the host's threads, or are blocked there.
-    fn take_from_host(&mut self, blocked: bool) -> Charge {
-        let count = if blocked { self.blocked_on_host.len() } else { self.on_host.len() };
-        let index = self.below(count);
-        let tasks = if blocked { &mut self.blocked_on_host } else { &mut self.on_host };
-        tasks.swap_remove(index)
+    /// Any of the tasks that run on the host's threads.
+    fn take_from_host(&mut self) -> Charge {
+        let index = self.below(self.on_host.len());
+        self.on_host.swap_remove(index)
+    }
+
+    /// The wait of the last that is blocked there is over, or was refused.
+    fn end_wait_on_host(&mut self) {
+        let charge = self.blocked_on_host.pop().expect("one is blocked");
+        self.on_host.push(charge);
+        let orders = self.board.end_wait(Who::Host, Some(charge));
+        self.follow(orders);
+    }
+
+    fn end_wait_of_spare(&mut self, index: usize, charge: Charge) {
+        self.spares[index] = Spare::Runs(charge);
+        let orders = self.board.end_wait(Who::Spare, Some(charge));
+        self.follow(orders);
     }
 
     fn tasks_on_host(&self) -> usize {
@@ -234,7 +263,8 @@ impl World {
         self.spares.iter().filter(|spare| state(**spare)).count()
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
+        assert!(self.board.call_if_deserted().is_none(), "nobody is left for it: {:?}", self.board);
         let board = &self.board;
         let (looking, asleep) =
             (self.count(|spare| spare == Spare::Looks), self.count(|spare| spare == Spare::Asleep));
@@ -243,6 +273,14 @@ impl World {
         assert_eq!((board.tickets, board.honoured), (self.spawned + on_host, on_host));
         assert_eq!(board.metrics().spares, self.spares.len());
         assert!(board.tickets <= board.host_threads);
+        assert!(asleep <= board.host_threads, "{board:?}");
+        if self.refuses > 0 {
+            // Then the host's threads come to it, once they do not wait.
+            let attended = looking + board.serving + self.spawned + self.on_host.len() > 0;
+            assert!(attended || waiting == 0, "{board:?}");
+            assert!(attended || board.idle > 0 || board.startable_in_time() == 0, "{board:?}");
+            return;
+        }
         let in_time = board.startable_in_time();
         assert!(in_time == 0 || board.idle + board.serving > 0, "somebody looks at the clock");
         let at_work = self.on_host.len() + board.serving;
@@ -251,9 +289,41 @@ impl World {
         // No spare that could step in at once has to wait for the clock.
         let permitted = waiting > 0 && board.serving < board.permitted();
         assert!(!permitted || looking > 0, "{board:?}");
-        assert!(asleep <= board.host_threads, "{board:?}");
         // Nothing is held back for ever: a limit is held by what runs, and ends.
         assert!(at_work > 0 || in_time > 0 || board.waiting() == 0, "{board:?}");
+    }
+
+    /// From here on no spare can be had, nothing else comes, and whoever waits stops waiting.
+    fn ends_without_spares(&mut self) {
+        self.refuses = 4;
+        for _ in 0..10_000 {
+            if self.board.waiting() == 0 {
+                return;
+            }
+            if let Some(index) = self.spare_in(|spare| spare == Spare::Looks) {
+                self.look(index);
+            } else if !self.blocked_on_host.is_empty() {
+                self.end_wait_on_host();
+            } else if let Some(charge) = self.on_host.pop() {
+                let orders = self.board.ticket_ended(charge, false);
+                self.follow(orders);
+            } else if let Some(index) = self.spare_in(|spare| spare.runs() || spare.is_blocked()) {
+                let (Spare::Runs(charge) | Spare::Blocked(charge)) = self.spares[index] else { continue };
+                if self.spares[index].is_blocked() {
+                    self.end_wait_of_spare(index, charge);
+                }
+                self.spares[index] = Spare::Looks;
+                let orders = self.board.spare_ended(charge, false);
+                self.follow(orders);
+            } else if self.spawned > 0 {
+                self.spawned -= 1;
+                self.on_host.extend(self.board.take_for_ticket().map(|(_, charge)| charge));
+            } else {
+                assert!(self.passes(PATIENCE), "nobody comes to it: {:?}", self.board);
+            }
+            self.check();
+        }
+        panic!("tasks are left: {:?}", self.board);
     }
 
     /// From here on the host gives no thread, and nobody stops waiting: what runs ends, spares and the clock alone go on.
@@ -305,6 +375,27 @@ fn whatever_happens_somebody_is_called_and_everything_is_taken() {
             world.check();
         }
         world.ends_without_the_host();
+    }
+}
+
+#[test]
+fn whatever_is_refused_the_host_comes_to_what_no_spare_does() {
+    let bounds = [
+        unlimited(),
+        BoundsWanted { memory_bytes_max: 1, background_workers_max: Some(2), ..BoundsWanted::default() },
+        BoundsWanted { background_percent_max: Some(30), ..unlimited() },
+    ];
+    for seed in 0..400 {
+        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 3].clone(), seed);
+        for step in 0..400 {
+            // Now and then it refuses more; or all of them, always.
+            if step % 50 == 0 {
+                world.refuses = if seed % 2 == 0 { 4 } else { 1 + world.below(4) };
+            }
+            world.step();
+            world.check();
+        }
+        world.ends_without_spares();
     }
 }
 

@@ -1,0 +1,587 @@
+//! Random histories, lived through by two states at once: one looks single symbols up at sight (`lookup_one.rs`), where it may, and the
+//! other never does. Whatever anybody can see of them is the same after each step.
+//!
+//! Definitions are weak, strong, hidden, at known addresses and for side effects only; dylibs generate, and are removed; units begin, or
+//! not, fail, delegate, and wait for each other and in serial queues; who asks is a unit or nobody, and blocks with what it holds, or
+//! not; priorities are followed, and long consequences are cut into slices.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::SessionState;
+use super::absolute::Addresses;
+use super::claim::Begin;
+use super::define::Definition;
+use super::effects::{Effects, Leftover};
+use super::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
+use super::lookup::{Order, Search};
+use super::lookup_one::Sought;
+use super::model::seeds::try_histories;
+use super::pending::PendingUnit;
+use super::settle::SLICE_STEPS;
+use super::slices::Numbers;
+use super::urgency::Asker;
+use super::waits_for::Holdings;
+use crate::session::{SessionTag, Shutdown};
+use crate::{
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
+    LookupSet, RequiredState, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
+    TaskPriority, shared_error,
+};
+
+const NAMES: usize = 5;
+const DYLIBS: usize = 3;
+const QUEUES: usize = 2;
+const PRIORITIES: [TaskPriority; 4] =
+    [TaskPriority::Idle, TaskPriority::Speculative, TaskPriority::Lazy, TaskPriority::Demanded];
+
+/// Of which name, and what it is.
+type Symbol = (usize, SymbolFlags);
+
+/// Dylibs, and whether hidden symbols are seen there.
+type Along = Vec<(usize, bool)>;
+
+/// What a lookup may be beside what it asks for.
+#[derive(Clone, Debug)]
+struct Asking {
+    along: Along,
+    by_task: bool,
+    /// Some claim that asks.
+    asker: Option<usize>,
+    priority: Option<usize>,
+    /// A thread blocks in it, holding the responsibility for some claim, and the turn of some queue.
+    holding: Option<(usize, Option<usize>)>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Define {
+        dylib: usize,
+        symbols: Vec<Symbol>,
+        own: usize,
+        queue: Option<usize>,
+        known: bool,
+        tracked: bool,
+    },
+    LookUpOne(usize, Asking),
+    LookUp {
+        names: Vec<usize>,
+        ready: bool,
+        asking: Asking,
+    },
+    Withdraw(usize),
+    GoOn(usize),
+    Begin(usize),
+    Resolve(usize),
+    Emit {
+        claim: usize,
+        needs: Vec<(usize, usize)>,
+    },
+    Fail(usize),
+    Delegate {
+        claim: usize,
+        name: usize,
+    },
+    RemoveName {
+        dylib: usize,
+        name: usize,
+    },
+    RemoveTracker(usize),
+    Clear(usize),
+    ReplaceDylib {
+        dylib: usize,
+        anew: bool,
+    },
+    AddGenerator(usize),
+    RemoveGenerator(usize),
+    Generated {
+        request: usize,
+        succeeds: bool,
+    },
+    Slice,
+    Drain,
+    Close(bool),
+}
+
+fn symbol() -> impl Strategy<Value = Symbol> {
+    let flags = prop_oneof![
+        6 => Just(SymbolFlags::EXPORTED),
+        3 => Just(SymbolFlags::EXPORTED | SymbolFlags::WEAK),
+        2 => Just(SymbolFlags::empty()),
+        1 => Just(SymbolFlags::EXPORTED | SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY),
+    ];
+    (0..NAMES, flags)
+}
+
+fn asking() -> impl Strategy<Value = Asking> {
+    let along = prop::collection::vec((0..DYLIBS, prop::bool::weighted(0.7)), 0..4);
+    let holding = prop::option::weighted(0.3, (0usize..8, prop::option::weighted(0.3, 0..QUEUES)));
+    let (asker, priority) = (prop::option::weighted(0.4, 0usize..8), prop::option::weighted(0.8, 0usize..4));
+    (along, prop::bool::weighted(0.3), asker, priority, holding).prop_map(
+        |(along, by_task, asker, priority, holding)| Asking { along, by_task, asker, priority, holding },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let define = (
+        (0..DYLIBS, prop::collection::vec(symbol(), 1..3), prop_oneof![2 => Just(3usize), 1 => 0usize..4]),
+        (prop::option::weighted(0.3, 0..QUEUES), prop::bool::weighted(0.15), prop::bool::weighted(0.3)),
+    );
+    let define = define.prop_map(|((dylib, symbols, own), (queue, known, tracked))| Step::Define {
+        dylib,
+        symbols,
+        own,
+        queue,
+        known,
+        tracked,
+    });
+    let names = prop::collection::vec(0..NAMES, 1..4);
+    let needs = prop::collection::vec((0..DYLIBS, 0..NAMES), 0..3);
+    let claim = 0usize..8;
+    prop_oneof![
+        30 => define,
+        40 => (0..NAMES, asking()).prop_map(|(name, asking)| Step::LookUpOne(name, asking)),
+        8 => (names, any::<bool>(), asking())
+            .prop_map(|(names, ready, asking)| Step::LookUp { names, ready, asking }),
+        6 => (0usize..8).prop_map(Step::Withdraw),
+        6 => (0usize..8).prop_map(Step::GoOn),
+        10 => claim.clone().prop_map(Step::Begin),
+        12 => claim.clone().prop_map(Step::Resolve),
+        12 => (claim.clone(), needs).prop_map(|(claim, needs)| Step::Emit { claim, needs }),
+        3 => claim.clone().prop_map(Step::Fail),
+        2 => (claim, 0..NAMES).prop_map(|(claim, name)| Step::Delegate { claim, name }),
+        3 => (0..DYLIBS, 0..NAMES).prop_map(|(dylib, name)| Step::RemoveName { dylib, name }),
+        2 => (0usize..8).prop_map(Step::RemoveTracker),
+        1 => (0..DYLIBS).prop_map(Step::Clear),
+        2 => (0..DYLIBS, any::<bool>()).prop_map(|(dylib, anew)| Step::ReplaceDylib { dylib, anew }),
+        2 => (0..DYLIBS).prop_map(Step::AddGenerator),
+        1 => (0usize..4).prop_map(Step::RemoveGenerator),
+        4 => (0usize..4, any::<bool>())
+            .prop_map(|(request, succeeds)| Step::Generated { request, succeeds }),
+        8 => Just(Step::Slice),
+        3 => Just(Step::Drain),
+        1 => any::<bool>().prop_map(Step::Close),
+    ]
+}
+
+/// How far the one who has a claim has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Queued,
+    Begun,
+    Resolved,
+}
+
+/// A blocked thread.
+#[derive(Debug)]
+struct Blocked {
+    query: QueryId,
+    wait: WaitId,
+    holdings: Holdings,
+}
+
+/// A state, and what its embedder has in his hands.
+struct Twin {
+    state: SessionState<Numbers>,
+    /// It looks single symbols up at sight.
+    is_quick: bool,
+    /// How often that was so.
+    quick: usize,
+    shared: Shared,
+    dylibs: [DylibId; DYLIBS],
+    trackers: Vec<TrackerId>,
+    generators: Vec<(DylibId, GeneratorId)>,
+    requests: Vec<(GeneratorId, QueryId)>,
+    claims: Vec<(PendingUnit<u32>, Stage)>,
+    queries: Vec<QueryId>,
+    blocked: Vec<Blocked>,
+    made: u32,
+    /// What can be seen of the present step.
+    seen: String,
+}
+
+/// What both have the same.
+#[derive(Clone)]
+struct Shared {
+    names: Vec<SymbolName>,
+    unit_name: SymbolName,
+    queues: [SerialQueue; QUEUES],
+}
+
+fn pick(count: usize, choice: usize) -> Option<usize> {
+    choice.checked_rem(count)
+}
+
+impl Twin {
+    fn new(is_quick: bool, slice_steps: usize, shared: Shared) -> Self {
+        let mut state = SessionState::new(true);
+        state.agenda.slice_steps = slice_steps;
+        let dylibs = std::array::from_fn(|slot| state.create_dylib(name_of(slot)).expect("it is new"));
+        Self {
+            state,
+            is_quick,
+            quick: 0,
+            shared,
+            dylibs,
+            trackers: Vec::new(),
+            generators: Vec::new(),
+            requests: Vec::new(),
+            claims: Vec::new(),
+            queries: Vec::new(),
+            blocked: Vec::new(),
+            made: 0,
+            seen: String::new(),
+        }
+    }
+
+    /// Says what can be seen of the step and after it.
+    fn run(&mut self, step: &Step) -> String {
+        let mut effects = Effects::default();
+        self.apply(step, &mut effects);
+        let attends = self.state.finish_transaction(&mut effects).is_some();
+        self.see(&attends);
+        if matches!(step, Step::Drain) {
+            self.state.settle_all(&mut effects);
+            self.state.check();
+        }
+        self.take(effects);
+        self.see_all();
+        std::mem::take(&mut self.seen)
+    }
+
+    fn see(&mut self, what: &impl std::fmt::Debug) {
+        writeln!(self.seen, "{what:?}").expect("a String takes everything");
+    }
+
+    /// What stands where.
+    fn see_all(&mut self) {
+        let state = &self.state;
+        let rows: Vec<_> = state.rows.iter().collect();
+        let parts = (
+            (rows, state.claims.iter().collect::<Vec<_>>(), state.queries.iter().collect::<Vec<_>>()),
+            (&state.waits_for, &state.urgency, state.losses.count(), state.sequence, state.returned),
+            (&state.agenda.condemned, &state.agenda.ended, state.units.len(), state.failures.len()),
+        );
+        let seen = format!("{parts:#?}");
+        self.seen.push_str(&seen);
+    }
+
+    /// What leaves the state.
+    fn take(&mut self, mut effects: Effects<Numbers>) {
+        self.see(&(&effects.claimed, &effects.completed, effects.names_released));
+        let more = *effects.take_more().unwrap_or_default();
+        self.see(&(&more.generations, &more.events, &more.initializers_gone, more.raised.len()));
+        for leftover in &more.leftovers {
+            match leftover {
+                Leftover::Unit { unit, discarded, .. } => self.see(&(unit, discarded)),
+                Leftover::RefusedUnit(number) | Leftover::Handler(number) => self.see(number),
+                Leftover::Generator(number) | Leftover::Resource(number) => self.see(number),
+                Leftover::Unheard(failure) => self.see(failure),
+                Leftover::Error(_) | Leftover::Cause(_) => self.see(&"an error"),
+            }
+        }
+        self.requests.extend(more.generations.iter().map(|asked| (asked.id, asked.query)));
+        self.claims.extend(effects.claimed.into_iter().map(|claimed| (claimed, Stage::Queued)));
+    }
+
+    fn apply(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
+        match step {
+            Step::Define { .. } => self.define(step, effects),
+            Step::LookUpOne(name, asking) => self.look_up_one(*name, asking, effects),
+            Step::LookUp { names, ready, asking } => {
+                let symbols = LookupSet::required(names.iter().map(|&name| self.shared.names[name].clone()));
+                let search = self.search(symbols, *ready, asking);
+                let query = self.look_up(search, effects);
+                self.asked(query, asking, effects);
+            }
+            &Step::Withdraw(choice) => {
+                if let Some(choice) = pick(self.queries.len(), choice) {
+                    let withdrawn = self.state.withdraw(self.queries.remove(choice), effects);
+                    self.see(&withdrawn);
+                }
+            }
+            &Step::GoOn(choice) => {
+                if let Some(choice) = pick(self.blocked.len(), choice) {
+                    let Blocked { query, wait, .. } = self.blocked.remove(choice);
+                    self.state.end_wait(wait);
+                    self.state.withdraw(query, effects);
+                }
+            }
+            &Step::RemoveName { dylib, name } => {
+                let names = [self.shared.names[name].clone()];
+                let removed = self.state.remove_names(self.dylibs[dylib], &names, || name_of(dylib), effects);
+                self.see(&removed);
+            }
+            &Step::RemoveTracker(choice) => {
+                if let Some(choice) = pick(self.trackers.len(), choice) {
+                    drop(self.state.remove_tracker(self.trackers.swap_remove(choice), effects));
+                }
+            }
+            &Step::Clear(dylib) if self.state.has_dylib(self.dylibs[dylib]) => {
+                drop(self.state.clear(self.dylibs[dylib], effects));
+            }
+            &Step::ReplaceDylib { dylib, anew } => {
+                if self.state.has_dylib(self.dylibs[dylib]) {
+                    drop(self.state.remove_dylib(self.dylibs[dylib], effects));
+                }
+                if anew && let Ok(id) = self.state.create_dylib(name_of(dylib)) {
+                    self.dylibs[dylib] = id;
+                }
+            }
+            &Step::AddGenerator(dylib) => {
+                self.made += 1;
+                let dylib = self.dylibs[dylib];
+                let added = self.state.add_generator(dylib, "generator".into(), self.made, effects);
+                self.generators.extend(added.map(|added| (dylib, added)));
+            }
+            &Step::RemoveGenerator(choice) => {
+                if let Some(choice) = pick(self.generators.len(), choice) {
+                    let (dylib, generator) = self.generators.swap_remove(choice);
+                    self.state.remove_generator(dylib, generator, effects);
+                }
+            }
+            &Step::Generated { request, succeeds } => {
+                if let Some(choice) = pick(self.requests.len(), request) {
+                    let (generator, query) = self.requests.swap_remove(choice);
+                    let outcome = if succeeds { Ok(()) } else { Err(shared_error("it has none")) };
+                    self.state.generated(generator, query, outcome, effects);
+                }
+            }
+            Step::Slice => self.state.help(effects),
+            &Step::Close(cancels) => {
+                let shutdown = if cancels { Shutdown::Cancel } else { Shutdown::Drain };
+                self.state.start_closing(shutdown);
+            }
+            Step::Clear(_) | Step::Drain => {}
+            of_a_claim => self.work(of_a_claim, effects),
+        }
+    }
+
+    fn define(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
+        let Step::Define { dylib, symbols, own, queue, known, tracked } = step else { return };
+        let dylib = self.dylibs[*dylib];
+        if !self.state.has_dylib(dylib) {
+            return;
+        }
+        self.made += 1;
+        let symbols = symbols.iter().map(|(name, flags)| (self.shared.names[*name].clone(), *flags));
+        let tracker = tracked.then(|| self.state.create_tracker(dylib));
+        self.trackers.extend(tracker);
+        let unit_name = self.shared.unit_name.clone();
+        let defined = if *known {
+            let at = |(name, flags)| (name, ExecutorSymbolDef::new(ExecutorAddr::new(0x2000), flags));
+            let addresses = Addresses { unit_name, symbols: symbols.map(at).collect(), by_task: true };
+            self.state.define_addresses(dylib, tracker, addresses, effects)
+        } else {
+            let definition = Definition {
+                unit_name,
+                symbols: symbols.collect(),
+                initializer: None,
+                priority: PRIORITIES[*own],
+                serial_queue: queue.map(|queue| self.shared.queues[queue].clone()),
+                hints: Default::default(),
+                number: None,
+                by_task: true,
+            };
+            self.state.define(dylib, tracker, definition, self.made, effects)
+        };
+        self.see(&defined);
+    }
+
+    fn search(&self, symbols: LookupSet, ready: bool, asking: &Asking) -> Search {
+        let flags = |all| match all {
+            true => JitDylibLookupFlags::MatchAllSymbols,
+            false => JitDylibLookupFlags::MatchExportedSymbolsOnly,
+        };
+        let order: Order =
+            asking.along.iter().map(|&(dylib, all)| (self.dylibs[dylib], flags(all))).collect();
+        let asker = asking.asker.and_then(|choice| pick(self.claims.len(), choice));
+        let asker =
+            asker.map(|asker| Asker { claim: self.claims[asker].0.claim, priority: TaskPriority::Lazy });
+        Search {
+            order,
+            symbols,
+            required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
+            by_task: asking.by_task,
+            // Who says nothing inherits from the unit that asks, which a lookup at sight leaves to the other: nobody makes such a one.
+            asked_by: asker.filter(|_| asking.priority.is_some()),
+            priority: asking.priority.map(|priority| PRIORITIES[priority]),
+            ..Search::default()
+        }
+    }
+
+    fn look_up(&mut self, search: Search, effects: &mut Effects<Numbers>) -> Option<QueryId> {
+        self.state.lookup(search, self.made, |_| "gone".into(), effects)
+    }
+
+    /// At sight, where that is possible and not this twin's business to avoid.
+    fn look_up_one(&mut self, name: usize, asking: &Asking, effects: &mut Effects<Numbers>) {
+        let name = self.shared.names[name].clone();
+        let search = self.search(LookupSet::one(name.clone()), true, asking);
+        let Search { by_task, asked_by, priority, .. } = search;
+        let sought = Sought { name, by_task, asked_by, priority };
+        let order = search.order;
+        let sought = match self.is_quick {
+            true => self.state.lookup_one(sought, order.iter().copied(), self.made, effects),
+            false => Err((sought, self.made)),
+        };
+        self.quick += usize::from(sought.is_ok());
+        let query = match sought {
+            Ok(query) => Some(query),
+            Err((sought, _)) => self.look_up(sought.into_search(order), effects),
+        };
+        self.asked(query, asking, effects);
+    }
+
+    /// A lookup has begun, in which a thread may block.
+    fn asked(&mut self, query: Option<QueryId>, asking: &Asking, effects: &mut Effects<Numbers>) {
+        self.made += 1;
+        self.see(&query);
+        let Some(query) = query else { return };
+        let Some((claim, queue)) = asking.holding else { return self.queries.push(query) };
+        let claim = pick(self.claims.len(), claim).map(|choice| self.claims[choice].0.claim);
+        let queue = queue.map(|queue| self.shared.queues[queue].id());
+        let holdings = Holdings {
+            claims: claim
+                .into_iter()
+                .filter(|claim| !self.is_held(|held| held.claims.contains(claim)))
+                .collect(),
+            sections: queue
+                .into_iter()
+                .filter(|id| !self.is_held(|held| held.sections.contains(id)))
+                .collect(),
+            ..Holdings::default()
+        };
+        match self.state.begin_wait(query, holdings.clone(), effects) {
+            Some(wait) => self.blocked.push(Blocked { query, wait, holdings }),
+            None => self.queries.push(query),
+        }
+    }
+
+    fn is_held(&self, by: impl Fn(&Holdings) -> bool) -> bool {
+        self.blocked.iter().any(|blocked| by(&blocked.holdings))
+    }
+
+    /// What somebody does who has a claim and is not blocked.
+    fn work(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
+        let (choice, needed) = match *step {
+            Step::Begin(choice) => (choice, Some(Stage::Queued)),
+            Step::Resolve(choice) | Step::Delegate { claim: choice, .. } => (choice, Some(Stage::Begun)),
+            Step::Emit { claim, .. } => (claim, Some(Stage::Resolved)),
+            Step::Fail(choice) => (choice, None),
+            _ => return,
+        };
+        let fits = |(claimed, stage): &(PendingUnit<u32>, Stage)| {
+            needed.is_none_or(|needed| needed == *stage)
+                && !self.is_held(|held| held.claims.contains(&claimed.claim))
+        };
+        let fitting: Vec<_> = (0..self.claims.len()).filter(|&index| fits(&self.claims[index])).collect();
+        let Some(index) = pick(fitting.len(), choice).map(|choice| fitting[choice]) else { return };
+        match step {
+            Step::Begin(_) => self.begin(index, effects),
+            Step::Resolve(_) => self.resolve(index, effects),
+            Step::Emit { needs, .. } => self.emit(index, needs, effects),
+            Step::Delegate { name, .. } => self.delegate(index, *name),
+            _ => {
+                let (claimed, _) = self.claims.remove(index);
+                self.state.fail(claimed.claim, FailureCause::Abandoned, effects);
+            }
+        }
+    }
+
+    fn begin(&mut self, index: usize, effects: &mut Effects<Numbers>) {
+        let (claimed, _) = self.claims.remove(index);
+        match self.state.begin(claimed, None, effects) {
+            Begin::Now(claimed) => self.claims.push((claimed, Stage::Begun)),
+            Begin::Later(claimed, _ticketed) => self.claims.push((claimed, Stage::Queued)),
+            Begin::Never => {}
+        }
+    }
+
+    fn resolve(&mut self, index: usize, effects: &mut Effects<Numbers>) {
+        let (claimed, stage) = &mut self.claims[index];
+        let has_address =
+            |flags: &SymbolFlags| !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+        let at = |(name, flags): (&SymbolName, &SymbolFlags)| {
+            (name.clone(), ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), *flags))
+        };
+        let addresses = claimed.symbols.iter().filter(|(_, flags)| has_address(flags)).map(at).collect();
+        let unit = &self.shared.unit_name;
+        let resolved = self.state.resolve(claimed.claim, unit, &claimed.symbols, &addresses, effects);
+        if resolved.is_ok() {
+            *stage = Stage::Resolved;
+        }
+        self.see(&resolved);
+    }
+
+    fn emit(&mut self, index: usize, needs: &[(usize, usize)], effects: &mut Effects<Numbers>) {
+        let (claimed, _) = &self.claims[index];
+        let token = |&(dylib, name): &(usize, usize)| {
+            let row = self.state.find(self.dylibs[dylib], &self.shared.names[name])?;
+            Some(Dependency { row, session: SessionTag::default() })
+        };
+        let group = DependenceGroup {
+            symbols: claimed.symbols.keys().cloned().collect(),
+            dependencies: needs.iter().filter_map(token).collect(),
+        };
+        let unit = &self.shared.unit_name;
+        let emitted = self.state.emit(claimed.claim, unit, &claimed.symbols, &[group], effects);
+        if emitted.is_ok() {
+            self.claims.remove(index);
+        }
+        self.see(&emitted);
+    }
+
+    fn delegate(&mut self, index: usize, name: usize) {
+        let name = self.shared.names[name].clone();
+        let (claimed, _) = &mut self.claims[index];
+        if claimed.symbols.len() < 2 {
+            return;
+        }
+        let Some((_, flags)) = claimed.symbols.remove_entry(&name) else { return };
+        let Some(claim) = self.state.delegate(claimed.claim, std::slice::from_ref(&name)) else { return };
+        let symbols: SymbolFlagsMap = [(name, flags)].into_iter().collect();
+        let (dylib, unit_name) = ((claimed.dylib, claimed.dylib_name.clone()), claimed.name.clone());
+        let own = claimed.own_priority;
+        let mut delegated = PendingUnit::new(0, unit_name, dylib, symbols, own, Default::default());
+        delegated.claim = claim;
+        self.claims.push((delegated, Stage::Begun));
+    }
+}
+
+fn name_of(slot: usize) -> crate::sync::Arc<str> {
+    format!("d{slot}").into()
+}
+
+#[test]
+fn a_lookup_at_sight_does_what_the_other_would_do() {
+    let slices = prop_oneof![Just(1usize), Just(3), Just(SLICE_STEPS)];
+    let histories = (slices, prop::collection::vec(step(), 1..70));
+    let quick = std::cell::Cell::new(0);
+    try_histories(400, &histories, |(slice_steps, steps)| {
+        let pool = SymbolStringPool::new();
+        let shared = Shared {
+            names: (0..NAMES).map(|index| pool.intern(&format!("s{index}"))).collect(),
+            unit_name: pool.intern("unit"),
+            queues: std::array::from_fn(|_| SerialQueue::new()),
+        };
+        let mut twins = [true, false].map(|is_quick| Twin::new(is_quick, slice_steps, shared.clone()));
+        for step in steps.iter().chain([&Step::Drain]) {
+            let [quick, slow] = twins.each_mut().map(|twin| twin.run(step));
+            assert!(
+                quick == slow,
+                "after {step:?} one that looks up at sight\n{}",
+                difference(&quick, &slow)
+            );
+        }
+        quick.set(quick.get() + twins[0].quick);
+    });
+    assert!(quick.get() > 0, "no lookup was made at sight");
+}
+
+/// The lines in which they differ.
+fn difference(quick: &str, slow: &str) -> String {
+    let lines = quick.lines().zip(slow.lines()).filter(|(quick, slow)| quick != slow);
+    lines.take(8).map(|(quick, slow)| format!("  has {quick}\n  not {slow}\n")).collect()
+}

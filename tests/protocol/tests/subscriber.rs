@@ -1,0 +1,299 @@
+//! A tracing subscriber that panics when a span is left, and again when it is closed, costs the code inside that span and nothing else; not
+//! the process, though something unwinds there already. In a binary of its own: the subscriber is the whole process's.
+//!
+//! ```text
+//!  a unit:     blocks, looks up, commits, emits ─▶ panics ─▶ what it owns is dropped: blocks, looks up, commits, emits
+//!  subscriber:                     over one of these spans, or over all of them
+//! ```
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::{Arc, mpsc};
+
+use protocol_tests::on::{On, failure_of};
+use protocol_tests::*;
+use tracing::span::{Attributes, Id, Record};
+use uruk_core::sync::Latch;
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::{
+    ExecutionSession, FailureCause, JitDylib, LookupError, LookupResult, MaterializationResponsibility, Task,
+    TaskDispatcher, WaitError,
+};
+
+const SPANS: [&str; 9] = [
+    "dispatch.run",
+    "dispatch.block",
+    "unit.materialize",
+    "session.lookup",
+    "lookup.lodge",
+    "lookup.wait",
+    "symbols.resolve",
+    "symbols.emit",
+    "session.commit",
+];
+
+const ALL: usize = SPANS.len();
+const NONE: usize = SPANS.len() + 1;
+
+/// Over which of them the subscriber panics, [`ALL`] or [`NONE`].
+static PANICS_OVER: AtomicUsize = AtomicUsize::new(NONE);
+
+/// When it does.
+static WHEN: AtomicUsize = AtomicUsize::new(0);
+
+/// At one end of a span, or at both.
+const ENDS: [usize; 3] = [LEFT, CLOSED, LEFT | CLOSED];
+const LEFT: usize = 1;
+const CLOSED: usize = 2;
+
+/// How often it has.
+static PANICKED: AtomicUsize = AtomicUsize::new(0);
+
+const SUBSCRIBER_SAYS: &str = "a subscriber's own affair";
+const UNIT_SAYS: &str = "what the unit said";
+
+struct Panics;
+
+impl Panics {
+    fn told(&self, span: &Id, end: usize) {
+        let span = span.into_u64() as usize - 1;
+        // Relaxed, all: set between the dispatchers, whose threads have ended or not begun.
+        let over = PANICS_OVER.load(Ordering::Relaxed);
+        let concerned = over == span || over == ALL && span < ALL;
+        if concerned && WHEN.load(Ordering::Relaxed) & end != 0 {
+            PANICKED.fetch_add(1, Ordering::Relaxed);
+            panic!("{SUBSCRIBER_SAYS}");
+        }
+    }
+}
+
+impl tracing::Subscriber for Panics {
+    fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
+        of.is_span()
+    }
+
+    /// Which of [`SPANS`] it is: all of one name are one to this subscriber.
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let name = span.metadata().name();
+        Id::from_u64(SPANS.iter().position(|span| *span == name).unwrap_or(NONE) as u64 + 1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, span: &Id) {
+        self.told(span, LEFT);
+    }
+
+    fn try_close(&self, span: Id) -> bool {
+        self.told(&span, CLOSED);
+        true
+    }
+}
+
+/// One test, so that nobody else's spans are seen.
+#[test]
+fn a_subscriber_that_panics_over_the_end_of_a_span_ends_no_process() {
+    tracing::subscriber::set_global_default(Panics).expect("the first of this process");
+    let told = take_hook();
+    // Thousands of panics, each with its backtrace if it lies on the way of another.
+    set_hook(Box::new(move |panic| {
+        if ![Some(SUBSCRIBER_SAYS), Some(UNIT_SAYS)].contains(&message_of(panic.payload())) {
+            told(panic);
+        }
+    }));
+    for on in [On::Place, On::Stealing(1), On::Stealing(2), On::Rayon(2)] {
+        for (over, when) in (0..=ALL).flat_map(|over| ENDS.map(|when| (over, when))) {
+            // Relaxed, all: see where they are read.
+            WHEN.store(when, Ordering::Relaxed);
+            let before = PANICKED.load(Ordering::Relaxed);
+            let name = format!("{on:?}, over {:?}, at {when}", SPANS.get(over));
+            within(&name, std::time::Duration::from_secs(20), move || {
+                panics_once(on, over);
+                panics_on_the_way_of_a_panic(on, over);
+                panics_around_waits_that_panic(on, over);
+            });
+            let panicked = PANICKED.load(Ordering::Relaxed) > before;
+            assert!(panicked || !is_seen(on, over), "{name}: it never did");
+        }
+    }
+}
+
+/// Whether it surely gets to see the span. That of a task ends after whoever waits for the task's answer goes on.
+fn is_seen(on: On, over: usize) -> bool {
+    match SPANS.get(over) {
+        Some(&"dispatch.run") => false,
+        Some(&"dispatch.block") => matches!(on, On::Stealing(_)),
+        _ => true,
+    }
+}
+
+/// Has the subscriber panic over `over`.
+fn panic_over(over: usize) {
+    // Relaxed: see where it is read.
+    PANICS_OVER.store(over, Ordering::Relaxed);
+}
+
+/// All that has a span, but for the responsibility's part: a declared wait, a lookup that waits, a transaction.
+fn does_everything(main: &JitDylib, other: &str) {
+    let session = main.session();
+    session.blocking(|| ()).expect("it may wait");
+    let found = session.lookup_symbol(&order(main), &session.intern(other));
+    // Its unit has a subscriber as well.
+    assert!(found.is_ok() || says(&failure_of(found), SUBSCRIBER_SAYS));
+    session.transaction().define(main, absolute(main, &format!("{other}'s"), 1)).commit().expect("it is new");
+}
+
+fn message_of(payload: &dyn Any) -> Option<&str> {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or(payload.downcast_ref::<&str>().copied())
+}
+
+fn says(cause: &FailureCause, what: &str) -> bool {
+    matches!(cause, FailureCause::Panicked(said) if &**said == what)
+}
+
+/// What only the subscriber panics over comes out where the span is left, and is a panic of the code around.
+fn panics_once(on: On, over: usize) {
+    let (session, main) = on.session();
+    define_simple(&main, "other", &["other"]);
+    let unit = {
+        let main = main.clone();
+        TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+            does_everything(&main, "other");
+            finish(responsibility);
+        })
+    };
+    main.define(unit.boxed()).expect("it is new");
+    panic_over(over);
+    let found = catch_unwind(AssertUnwindSafe(|| session.lookup_symbol(&order(&main), &session.intern("a"))));
+    panic_over(NONE);
+    match found {
+        Ok(Ok(_)) => {}
+        Ok(failed) => assert!(says(&failure_of(failed), SUBSCRIBER_SAYS)),
+        Err(payload) => {
+            assert_eq!(message_of(&*payload), Some(SUBSCRIBER_SAYS));
+        }
+    }
+    // Whatever was left behind, nothing hangs, and nothing is in the way of others.
+    define_simple(&main, "after", &["after"]);
+    session.lookup_symbol(&order(&main), &session.intern("after")).expect("it works as ever");
+    session.close().expect("it ends");
+}
+
+/// Looks it up, and survives that the subscriber panics over that: in place the unit runs inside the span of this lookup.
+fn looked_up_beside(main: &JitDylib, name: &str) -> mpsc::Receiver<Result<LookupResult, LookupError>> {
+    let (send, answer) = mpsc::channel();
+    let tell = move |answer| send.send(answer).expect("the test listens");
+    let look_up = || main.session().lookup_async(request(main, &[name]), tell);
+    let _told_by_the_hook = catch_unwind(AssertUnwindSafe(look_up));
+    answer
+}
+
+/// Does everything when it is dropped.
+struct WhenDropped {
+    main: JitDylib,
+    responsibility: Option<MaterializationResponsibility>,
+}
+
+impl Drop for WhenDropped {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking());
+        does_everything(&self.main, "other");
+        self.responsibility.take().into_iter().for_each(finish);
+    }
+}
+
+/// What it panics over on the way of another panic stays there: all that is done on that way is done, and the first panic is the unit's.
+fn panics_on_the_way_of_a_panic(on: On, over: usize) {
+    let (session, main) = on.session();
+    define_simple(&main, "other", &["other"]);
+    let (send, answer_of_b) = mpsc::channel();
+    let unit = {
+        let main = main.clone();
+        TestUnit::new("unit", exported(&session, &["a", "b"]), move |mut responsibility| {
+            let b = main.session().intern("b");
+            let of_b = responsibility.delegate([b]).expect("it is covered");
+            let looked_up = look_up_later(main.session(), request(&main, &["b"]));
+            send.send(looked_up).expect("the test listens");
+            let _when_dropped = WhenDropped { main, responsibility: Some(of_b) };
+            panic_over(over);
+            panic!("{UNIT_SAYS}");
+        })
+    };
+    main.define(unit.boxed()).expect("it is new");
+    let a = looked_up_beside(&main, "a");
+    let cause = failure_of(a.recv().expect("the handler is told"));
+    assert!(says(&cause, UNIT_SAYS), "{cause}");
+    let b = answer_of_b.recv().expect("the unit has run").recv().expect("the handler is told");
+    b.expect("it was emitted");
+    panic_over(NONE);
+    session.close().expect("it ends");
+}
+
+/// So do waits that panic, declared or in a lookup.
+fn panics_around_waits_that_panic(on: On, over: usize) {
+    let (session, main) = session_on(Arc::new(PanicsInLookups(on.dispatcher())));
+    let parked = define_parked(&main, "parked", &["parked"]);
+    let blocks = |session: &ExecutionSession, _: &JitDylib| {
+        session.blocking(|| panic!("{UNIT_SAYS}")).expect("it may")
+    };
+    let waits = |session: &ExecutionSession, main: &JitDylib| {
+        session.lookup_symbol(&order(main), &session.intern("parked")).map(drop).expect("it panics");
+    };
+    let waits: [fn(&ExecutionSession, &JitDylib); 2] = [blocks, waits];
+    // In place nobody else would finish what is parked.
+    for wait in waits.into_iter().take(if on == On::Place { 1 } else { 2 }) {
+        let unit = {
+            let main = main.clone();
+            TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+                panic_over(over);
+                wait(main.session(), &main);
+                finish(responsibility);
+            })
+        };
+        let tracker = main.create_tracker();
+        main.define_with_tracker(unit.boxed(), &tracker).expect("it is new");
+        let answer = looked_up_beside(&main, "a");
+        let cause = failure_of(answer.recv().expect("the handler is told"));
+        // A lookup is lodged before it waits.
+        let is_first = over == ALL || SPANS[over] == "lookup.lodge";
+        assert!(says(&cause, UNIT_SAYS) || is_first && says(&cause, SUBSCRIBER_SAYS), "{cause}");
+        panic_over(NONE);
+        tracker.remove().expect("nothing objects");
+    }
+    drop(parked);
+    session.close().expect("it ends");
+}
+
+/// Panics when a task waits in a lookup.
+#[derive(Debug)]
+struct PanicsInLookups(Arc<dyn TaskDispatcher>);
+
+impl TaskDispatcher for PanicsInLookups {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        self.0.dispatch(task)
+    }
+
+    fn run_ready(&self) {
+        self.0.run_ready();
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        assert!(!uruk_core::thread_is_engaged(), "{UNIT_SAYS}");
+        self.0.wait(latch)
+    }
+
+    fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        self.0.blocking(block)
+    }
+
+    fn shutdown(&self) {
+        self.0.shutdown();
+    }
+}
