@@ -170,11 +170,10 @@ impl<P: Payload> SessionState<P> {
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
-        let Row { name, tracker, .. } = &self.rows[row];
-        // Held by the pool and by this row.
-        if name.handles() <= 2 {
-            effects.names_released += 1;
-        }
+        let Row { name, unit_name, tracker, .. } = &self.rows[row];
+        // Held by the pool and by this row; the name of a unit is held by each of its rows.
+        let goes = |name: &SymbolName| usize::from(name.handles() <= 2);
+        effects.names_released += goes(name) + goes(unit_name);
         if let Some(dylib) = dylib_name {
             let (tracker, kind) = (*tracker, EventKind::Removed { dylib, symbol: name.clone() });
             match self.tracker_is_condemned(tracker) {

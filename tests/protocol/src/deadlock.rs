@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 
 use uruk_core::{
     DeadlockStep, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupError,
-    MaterializationResponsibility, SymbolName, Task, TaskPriority,
+    MaterializationResponsibility, SymbolName, Task, TaskPriority, WhyState,
 };
 
 use crate::{TestUnit, exported, finish, order, set};
@@ -14,9 +14,6 @@ pub type Told = mpsc::Receiver<(String, LookupError)>;
 
 /// How they say so.
 pub type Teller = mpsc::Sender<(String, LookupError)>;
-
-/// The workers of each pool that a cycle is tried on; none: in place.
-pub const WORKERS: [usize; 4] = [0, 1, 2, 4];
 
 /// Looks symbols of `main` up, blocking.
 pub fn look_up(main: &JitDylib, names: &[&str]) -> Result<(), LookupError> {
@@ -54,6 +51,21 @@ pub fn finish_or_fail(responsibility: MaterializationResponsibility, outcome: Re
     match outcome {
         Ok(()) => finish(responsibility),
         Err(error) => responsibility.fail(Arc::new(error)),
+    }
+}
+
+/// Whether the thread that has the responsibility of `symbol` is blocked in a lookup of `needs`.
+pub fn is_blocked_for(main: &JitDylib, symbol: &SymbolName, needs: &SymbolName) -> bool {
+    let why = main.session().why(main, symbol);
+    let (WhyState::Materializing(work) | WhyState::Resolved { work, .. }) = why.state else { return false };
+    work.blocked_in.is_some_and(|waits| waits.symbols.iter().any(|waited| waited.symbol == *needs))
+}
+
+/// Waits until that is so.
+pub fn until_blocked_for(main: &JitDylib, symbol: &str, needs: &str) {
+    let [symbol, needs] = [symbol, needs].map(|name| main.session().intern(name));
+    while !is_blocked_for(main, &symbol, &needs) {
+        std::thread::yield_now();
     }
 }
 

@@ -1,9 +1,9 @@
 //! Places where code under test stops until the test lets it go on.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use uruk_core::sync::Latch;
-use uruk_core::{ExecutionSession, Task, TaskPriority};
+use uruk_core::{ExecutionSession, JitDylib, Task, TaskPriority};
 
 /// Where something stops until the test lets it go on. Clones are the same place.
 #[derive(Clone, Debug)]
@@ -43,4 +43,19 @@ pub fn occupy_a_worker(session: &ExecutionSession) -> Halt {
     session.dispatch(Task::new("occupies a worker", TaskPriority::Demanded, move || here.stop()));
     halt.reached();
     halt
+}
+
+/// Runs `scenario` in a task that has the only thread there is: in place, or on a pool of one. What it brings about is queued
+/// until it returns.
+pub fn while_nothing_else_runs<T: Send + 'static>(
+    session: &ExecutionSession,
+    main: &JitDylib,
+    scenario: impl FnOnce(&ExecutionSession, &JitDylib) -> T + Send + 'static,
+) -> T {
+    let (send, outcome) = mpsc::channel();
+    let (inner, dylib) = (session.clone(), main.clone());
+    session.dispatch(Task::new("scenario", TaskPriority::Demanded, move || {
+        send.send(scenario(&inner, &dylib)).expect("the test waits for it");
+    }));
+    outcome.recv().expect("the scenario has not panicked")
 }

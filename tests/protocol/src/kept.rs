@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use uruk_core::sync::Mutex;
-use uruk_core::{Task, TaskDispatcher, TaskPriority};
+use uruk_core::{Resource, Task, TaskDispatcher, TaskPriority};
 
 /// A demanded task.
 pub fn task(run: impl FnOnce() + Send + 'static) -> Task {
@@ -82,5 +82,11 @@ pub struct Drops(pub Arc<AtomicUsize>);
 impl Drop for Drops {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Resource for Drops {
+    fn remove(self: Box<Self>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
     }
 }

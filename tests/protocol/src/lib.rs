@@ -5,6 +5,7 @@ pub mod deadlock;
 pub mod halt;
 pub mod kept;
 pub mod on;
+pub mod per_task;
 pub mod scene;
 pub mod tracked;
 

@@ -7,6 +7,7 @@ use uruk_core::{
 };
 use uruk_dispatch::{RayonTaskDispatcher, WorkStealingTaskDispatcher};
 
+use crate::per_task::PerTask;
 use crate::{reporting_session_on, session_on};
 
 /// A way to run tasks.
@@ -18,7 +19,13 @@ pub enum On {
     Stealing(usize),
     /// A rayon pool of so many threads.
     Rayon(usize),
+    /// A thread for each task.
+    PerTask,
 }
+
+/// All of them, and pools of several sizes.
+pub const EVERYWHERE: [On; 7] =
+    [On::Place, On::Stealing(1), On::Stealing(2), On::Stealing(4), On::Rayon(1), On::Rayon(2), On::PerTask];
 
 /// Whatever nests by the ten thousand overflows it.
 pub const STACK_SIZE_BYTES: usize = 256 << 10;
@@ -38,6 +45,7 @@ impl On {
                 let inside = RayonTaskDispatcher::in_pool(Arc::new(host)).stack_size_bytes(STACK_SIZE_BYTES);
                 Arc::new(inside.build().expect("the host has threads"))
             }
+            Self::PerTask => Arc::new(PerTask::default()),
         }
     }
 

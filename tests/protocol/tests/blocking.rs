@@ -107,7 +107,12 @@ fn a_thousand_lookups_blocked_at_once_from_everywhere_are_served() {
         while pool.metrics().blocked < 3 * EACH {
             thread::yield_now();
         }
+        // And so are the foreign threads: all thousand lookups wait for the symbol.
+        while session.why(&main, &session.intern("a")).demand.lookups < 4 * EACH {
+            thread::yield_now();
+        }
         let metrics = pool.metrics();
+        assert_eq!(metrics.blocked, 3 * EACH, "{metrics:?}");
         assert!(metrics.threads <= metrics.workers + 3 * EACH, "{metrics:?}");
         assert!(answers.try_recv().is_err());
         finish(parked.recv().unwrap().attach());

@@ -2,15 +2,16 @@
 
 use std::sync::mpsc;
 
-use protocol_tests::deadlock::{WORKERS, define_blocking, look_up, look_up_as, the_cycle, while_blocked};
+use protocol_tests::deadlock::{define_blocking, look_up, look_up_as, the_cycle, while_blocked};
+use protocol_tests::on::EVERYWHERE;
 use protocol_tests::*;
 use uruk_core::{DeadlockStep, Detached, LookupError, MaterializationResponsibility};
 
 #[test]
 fn two_units_that_look_each_other_up_are_told_on_every_dispatcher() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let (session, main) = session_of(workers);
+            let (session, main) = on.session();
             let (teller, told) = mpsc::channel();
             define_blocking(&main, "a", &["b"], &teller);
             define_blocking(&main, "b", &["a"], &teller);
@@ -27,10 +28,10 @@ fn two_units_that_look_each_other_up_are_told_on_every_dispatcher() {
 
 #[test]
 fn whoever_comes_last_is_told_and_only_once() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         for _ in 0..20 {
             within_reason(move || {
-                let (_session, main) = session_of(workers);
+                let (_session, main) = on.session();
                 let (teller, told) = mpsc::channel();
                 define_blocking(&main, "a", &["b"], &teller);
                 define_blocking(&main, "b", &["a"], &teller);
@@ -46,9 +47,9 @@ fn whoever_comes_last_is_told_and_only_once() {
 
 #[test]
 fn three_units_in_a_circle_are_told_with_the_whole_of_it() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let (_session, main) = session_of(workers);
+            let (_session, main) = on.session();
             let (teller, told) = mpsc::channel();
             for (symbol, needs) in [("a", "b"), ("b", "c"), ("c", "a"), ("outside", "a")] {
                 define_blocking(&main, symbol, &[needs], &teller);
@@ -61,9 +62,9 @@ fn three_units_in_a_circle_are_told_with_the_whole_of_it() {
 
 #[test]
 fn a_unit_that_looks_itself_up_is_told() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let (_session, main) = session_of(workers);
+            let (_session, main) = on.session();
             let (teller, told) = mpsc::channel();
             define_blocking(&main, "a", &["a"], &teller);
             look_up(&main, &["a"]).unwrap_err();
@@ -117,9 +118,9 @@ fn what_lies_beneath_on_the_same_stack_waits_too() {
 
 #[test]
 fn a_foreign_thread_that_took_a_responsibility_up_is_part_of_the_circle() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let (session, main) = session_of(workers);
+            let (session, main) = on.session();
             let (teller, told) = mpsc::channel();
             let parked = define_parked(&main, "A", &["a"]);
             define_blocking(&main, "b", &["a"], &teller);

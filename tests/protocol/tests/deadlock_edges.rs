@@ -3,8 +3,9 @@
 use std::sync::{Arc, mpsc};
 
 use protocol_tests::deadlock::{
-    Teller, Told, WORKERS, blocking_unit, define_blocking, finish_or_fail, look_up, look_up_as, the_cycle_as,
+    Teller, Told, blocking_unit, define_blocking, finish_or_fail, look_up, look_up_as, the_cycle_as,
 };
+use protocol_tests::on::{EVERYWHERE, On};
 use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
@@ -89,10 +90,9 @@ fn the_steps(told: &Told) -> (String, Vec<String>) {
 
 #[test]
 fn a_unit_that_looks_up_what_waits_in_its_own_serial_queue_is_told() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let ((session, main), queue, (tell, told)) =
-                (session_of(workers), SerialQueue::new(), mpsc::channel());
+            let ((session, main), queue, (tell, told)) = (on.session(), SerialQueue::new(), mpsc::channel());
             define_blocking_in(&queue, &main, "a", "b", &tell);
             define_in(&queue, &main, "b");
             let error = look_up(&main, &["a"]).unwrap_err().to_string();
@@ -106,10 +106,9 @@ fn a_unit_that_looks_up_what_waits_in_its_own_serial_queue_is_told() {
 
 #[test]
 fn what_needs_something_that_waits_in_the_serial_queue_beneath_it_is_told() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let ((session, main), queue, (tell, told)) =
-                (session_of(workers), SerialQueue::new(), mpsc::channel());
+            let ((session, main), queue, (tell, told)) = (on.session(), SerialQueue::new(), mpsc::channel());
             define_blocking_in(&queue, &main, "a", "c", &tell);
             define_blocking(&main, "c", &["b"], &tell);
             define_in(&queue, &main, "b");
@@ -122,9 +121,9 @@ fn what_needs_something_that_waits_in_the_serial_queue_beneath_it_is_told() {
 
 #[test]
 fn units_that_wait_for_each_others_serial_queues_are_told() {
-    for workers in [1, 2, 4] {
+    for on in EVERYWHERE.into_iter().filter(|&on| on != On::Place) {
         within_reason(move || {
-            let ((session, main), (tell, told)) = (session_of(workers), mpsc::channel());
+            let ((session, main), (tell, told)) = (on.session(), mpsc::channel());
             let (one, two) = (SerialQueue::new(), SerialQueue::new());
             let begun = [Arc::new(Latch::new()), Arc::new(Latch::new())];
             for (this, (queue, symbol, needs)) in [(&one, "a", "x"), (&two, "b", "y")].into_iter().enumerate()
@@ -154,9 +153,9 @@ fn units_that_wait_for_each_others_serial_queues_are_told() {
 
 #[test]
 fn a_serial_queue_that_was_left_is_no_edge() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let ((session, main), queue) = (session_of(workers), SerialQueue::new());
+            let ((session, main), queue) = (on.session(), SerialQueue::new());
             let unit = TestUnit::new("A", exported(&session, &["a"]), {
                 let queue = queue.clone();
                 move |responsibility| {
@@ -176,10 +175,9 @@ fn a_serial_queue_that_was_left_is_no_edge() {
 #[test]
 fn a_unit_that_has_left_its_serial_queue_does_not_wait_there() {
     // B has begun, and left; A, of the same queue, may wait for it.
-    for workers in [1, 2, 4] {
+    for on in EVERYWHERE.into_iter().filter(|&on| on != On::Place) {
         within_reason(move || {
-            let ((session, main), queue, (tell, told)) =
-                (session_of(workers), SerialQueue::new(), mpsc::channel());
+            let ((session, main), queue, (tell, told)) = (on.session(), SerialQueue::new(), mpsc::channel());
             let (begun, go_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
             let unit = TestUnit::new("B", exported(&session, &["b"]), {
                 let (queue, begun, go_on) = (queue.clone(), begun.clone(), go_on.clone());

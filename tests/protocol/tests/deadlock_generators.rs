@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, mpsc};
 
-use protocol_tests::deadlock::{LooksUp, WORKERS, define_blocking, look_up, the_cycle};
+use protocol_tests::deadlock::{LooksUp, define_blocking, look_up, the_cycle};
+use protocol_tests::on::EVERYWHERE;
 use protocol_tests::*;
 use uruk_core::{
     AliasTarget, DeadlockStep, DefinitionGenerator, GenerateRequest, LookupError, SymbolFlags, symbol_aliases,
@@ -10,9 +11,9 @@ use uruk_core::{
 
 #[test]
 fn a_generator_that_waits_for_itself_is_told() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let (_session, main) = session_of(workers);
+            let (_session, main) = on.session();
             let (told_by, told) = mpsc::channel();
             main.add_generator(Arc::new(LooksUp { needs: "missing too", told: told_by }));
             look_up(&main, &["missing"]).unwrap_err();
@@ -23,9 +24,9 @@ fn a_generator_that_waits_for_itself_is_told() {
 
 #[test]
 fn a_generator_that_waits_for_a_unit_that_waits_for_it_is_told() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let (_session, main) = session_of(workers);
+            let (_session, main) = on.session();
             let (teller, told) = mpsc::channel();
             define_blocking(&main, "a", &["missing"], &teller);
             main.add_generator(Arc::new(LooksUp { needs: "a", told: teller }));

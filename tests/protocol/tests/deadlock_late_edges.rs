@@ -4,7 +4,8 @@
 
 use std::sync::mpsc;
 
-use protocol_tests::deadlock::{WORKERS, define_blocking, look_up, the_cycle, while_blocked};
+use protocol_tests::deadlock::{define_blocking, look_up, the_cycle, while_blocked};
+use protocol_tests::on::EVERYWHERE;
 use protocol_tests::*;
 use uruk_core::{
     DeadlockStep, DependenceGroup, LookupError, MaterializationResponsibility, SymbolFlags, symbol_aliases,
@@ -85,9 +86,9 @@ fn the_last_edge_may_be_the_second_dependency_of_a_chain_of_emissions() {
 
 #[test]
 fn the_last_edge_may_be_an_alias() {
-    for workers in WORKERS {
+    for on in EVERYWHERE {
         within_reason(move || {
-            let (session, main) = session_of(workers);
+            let (session, main) = on.session();
             let (teller, told) = mpsc::channel();
             define_blocking(&main, "a", &["other"], &teller);
             let target = uruk_core::AliasTarget { source: session.intern("a"), flags: SymbolFlags::EXPORTED };

@@ -1,13 +1,15 @@
 //! Shutdown: drains or cancels, from any thread and any task, whatever is parked, blocked or shared.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use protocol_tests::halt::{Halt, occupy_a_worker};
+use protocol_tests::kept::Drops;
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
-    DylibError, ExecutionSession, JitDylib, LookupError, Shutdown, SymbolMap, Task, TaskPriority,
-    absolute_symbols,
+    DylibError, ExecutionSession, JitDylib, LookupError, Shutdown, SymbolMap, Task, TaskDispatcher,
+    TaskPriority, absolute_symbols,
 };
 
 /// Defines `name`, whose unit looks `source` up, tells what came of it, and finishes.
@@ -238,21 +240,36 @@ fn cancelling_hurries_a_close_that_drains() {
     });
 }
 
+/// Whoever goes last, and whatever is parked or waits: each thing goes once, and each handler is told or dropped.
 #[test]
 fn handles_may_be_dropped_in_any_order() {
     for order_of_drops in 0..24 {
         within_reason(move || {
+            let [units, resources, handlers, tasks] = [(); 4].map(|()| Arc::new(AtomicUsize::new(0)));
             let dispatcher = pool(1);
             let (session, main) = session_on(dispatcher.clone());
             let tracker = main.create_tracker();
+            tracker.add_resource(Box::new(Drops(resources.clone()))).unwrap();
+            main.default_tracker().add_resource(Box::new(Drops(resources.clone()))).unwrap();
             let symbols: SymbolMap = [(session.intern("a"), at(1))].into_iter().collect();
             main.define_with_tracker(absolute_symbols(symbols), &tracker).unwrap();
             session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+            let counts = Drops(units.clone());
+            let idle = TestUnit::new("idle", exported(&session, &["idle"]), move |_| drop(counts));
+            main.define_with_tracker(idle.boxed(), &tracker).unwrap();
             let parked = define_parked(&main, "parked", &["p"]);
             let future = session.lookup_future(request(&main, &["p"]));
+            let handler = Drops(handlers.clone());
+            let (tell, told) = mpsc::channel();
+            session.lookup_async(request(&main, &["p"]), move |answer| {
+                tell.send(answer.map(drop)).expect("the test listens");
+                drop(handler);
+            });
             let responsibility = parked.recv().unwrap();
+            let counts = Drops(tasks.clone());
+            session.dispatch(Task::new("counts", TaskPriority::Idle, move || drop(counts)));
             let mut left: Vec<Box<dyn std::any::Any>> = vec![
-                Box::new((session, dispatcher)),
+                Box::new((session, dispatcher.clone())),
                 Box::new((main, tracker)),
                 Box::new(future),
                 Box::new(responsibility),
@@ -262,6 +279,12 @@ fn handles_may_be_dropped_in_any_order() {
                 drop(left.remove(code % remaining));
                 code /= remaining;
             }
+            // A worker may still hold a handle, and be at the end of its task.
+            dispatcher.shutdown();
+            let gone = [units, resources, handlers, tasks].map(|count| count.load(Ordering::Relaxed));
+            assert_eq!(gone, [1, 2, 1, 1], "units, resources, handlers, tasks");
+            let told: Vec<_> = told.iter().collect();
+            assert!(told.len() <= 1 && told.iter().all(Result::is_err), "{told:?}");
         });
     }
 }

@@ -1,0 +1,155 @@
+//! Clearing a dylib that has a symbol in every state, with dependants elsewhere and a resource that complains.
+
+use std::sync::mpsc;
+
+use protocol_tests::halt::while_nothing_else_runs;
+use protocol_tests::tracked::{Log, noted, sticking};
+use protocol_tests::*;
+use uruk_core::{
+    DependenceGroup, Dependency, EmitError, ExecutionSession, FailureCause, JitDylib, LookupError,
+    ResolveError, ResolvedResponsibility, WhyState,
+};
+
+const NAMES: [&str; 8] =
+    ["never searched", "queued", "begun", "resolved", "emitted", "ready", "failed", "alone"];
+
+/// What somebody who waited is told: what fell first is `symbol`, because it was removed.
+fn fell_with(answer: Result<uruk_core::LookupResult, LookupError>, path: &[&str]) {
+    let error = answer.unwrap_err();
+    let LookupError::Failed(failure) = &error else { panic!("{error}") };
+    assert!(matches!(failure.cause, FailureCause::Removed), "{error}");
+    let told: Vec<_> = failure.path.iter().map(|name| name.as_str()).collect();
+    assert_eq!(told, path, "{error}");
+}
+
+fn emit_on(session: &ExecutionSession, resolved: ResolvedResponsibility, name: &str, on: Dependency) {
+    let group = DependenceGroup { symbols: vec![session.intern(name)], dependencies: vec![on] };
+    resolved.notify_emitted(vec![group]).unwrap();
+}
+
+fn state(main: &JitDylib, name: &str) -> WhyState {
+    main.session().why(main, &main.session().intern(name)).state
+}
+
+/// ```text
+///  main:   a symbol in each state; `emitted` depends on `elsewhere`
+///  other:  `elsewhere`, resolved; `dependant`, emitted, depends on `resolved`
+///  the only thread:  lookup of `queued` ─ clear │ the task of `queued`
+/// ```
+#[test]
+fn clearing_ends_what_is_there_in_whatever_state() {
+    for workers in [0, 1] {
+        within_reason(move || {
+            let (session, main) = session_of(workers);
+            let other = session.create_jit_dylib("other").unwrap();
+            let log = Log::default();
+            main.default_tracker().add_resource(noted("oldest", &log)).unwrap();
+            let tracker = main.create_tracker();
+            tracker.add_resource(sticking("stuck", &log)).unwrap();
+            let never =
+                |name: &str| TestUnit::new(name, exported(&session, &[name]), |_| panic!("it starts"));
+            main.define(never("never searched").boxed()).unwrap();
+            main.define_with_tracker(never("queued").boxed(), &tracker).unwrap();
+            define_simple(&main, "ready", &["ready"]);
+            main.define(TestUnit::new("failed", exported(&session, &["failed"]), drop).boxed()).unwrap();
+            let in_main = ["begun", "resolved", "emitted"].map(|name| define_parked(&main, name, &[name]));
+            let in_other = ["elsewhere", "dependant"].map(|name| define_parked(&other, name, &[name]));
+            define_absolute(&main, "alone", 7);
+            session.lookup(&order(&main), set(&session, &["ready", "alone"])).unwrap();
+            assert!(session.lookup_symbol(&order(&main), &session.intern("failed")).is_err());
+
+            let asks = |dylib: &JitDylib, name: &str| look_up_later(&session, request(dylib, &[name]));
+            let [begun_told, resolved_told, emitted_told] =
+                ["begun", "resolved", "emitted"].map(|name| asks(&main, name));
+            let [elsewhere_told, dependant_told] = ["elsewhere", "dependant"].map(|name| asks(&other, name));
+            let [begun, resolved, emitted] = in_main.map(|parked| parked.recv().unwrap().attach());
+            let [elsewhere, dependant] = in_other.map(|parked| resolve(parked.recv().unwrap().attach()));
+            let (resolved, emitted) = (resolve(resolved), resolve(emitted));
+            let token =
+                |of: &ResolvedResponsibility, name: &str| of.dependency(&session.intern(name)).unwrap();
+            let (on_elsewhere, on_resolved) = (token(&elsewhere, "elsewhere"), token(&resolved, "resolved"));
+            emit_on(&session, emitted, "emitted", on_elsewhere);
+            emit_on(&session, dependant, "dependant", on_resolved);
+
+            let (queued_told, error) = while_nothing_else_runs(&session, &main, |session, main| {
+                let queued = look_up_later(session, request(main, &["queued"]));
+                assert!(matches!(state(main, "never searched"), WhyState::NeverSearched { .. }));
+                assert!(matches!(state(main, "begun"), WhyState::Materializing(_)));
+                assert!(matches!(state(main, "resolved"), WhyState::Resolved { .. }));
+                assert!(matches!(state(main, "emitted"), WhyState::Emitted { .. }));
+                assert!(matches!(state(main, "ready"), WhyState::Ready { .. }));
+                assert!(matches!(state(main, "failed"), WhyState::Failed(_)));
+                let error = main.clear().unwrap_err();
+                assert!(matches!(state(main, "queued"), WhyState::Undefined { .. }));
+                (queued, error)
+            });
+            assert_eq!(error.to_string(), "resources of dylib `main` could not be removed: stuck sticks");
+            assert_eq!(*log.lock(), ["stuck", "oldest"], "newest first, past the one that complains");
+            assert!(tracker.is_defunct());
+
+            for (answer, name) in [
+                (queued_told, "queued"),
+                (begun_told, "begun"),
+                (resolved_told, "resolved"),
+                (emitted_told, "emitted"),
+            ] {
+                fell_with(answer.recv().unwrap(), &[name]);
+            }
+            fell_with(dependant_told.recv().unwrap(), &["dependant", "resolved"]);
+
+            // Who still has something in hand is told, and dropping what is refused does nothing.
+            let definitions = addresses(begun.symbols());
+            let refused = begun.notify_resolved(&definitions).unwrap_err();
+            assert!(matches!(refused.error, ResolveError::TrackerDefunct { .. }), "{}", refused.error);
+            drop(refused);
+            let refused = resolved.notify_emitted(Vec::new()).unwrap_err();
+            assert!(matches!(refused.error, EmitError::TrackerDefunct { .. }), "{}", refused.error);
+            drop(refused);
+
+            // Nothing of it waits for what is elsewhere, which goes on as if nothing had been.
+            let why = session.why(&other, &session.intern("elsewhere"));
+            assert!(why.demand.symbols.is_empty(), "{why}");
+            elsewhere.notify_emitted(Vec::new()).unwrap();
+            assert!(elsewhere_told.recv().unwrap().is_ok());
+
+            for name in NAMES {
+                assert!(matches!(state(&main, name), WhyState::Undefined { .. }), "{name}");
+                define_simple(&main, "again", &[name]);
+            }
+            assert_eq!(session.lookup(&order(&main), set(&session, &NAMES)).unwrap().len(), NAMES.len());
+            session.close().unwrap();
+        });
+    }
+}
+
+/// Units that had not started are dropped with the clearing, not with the session.
+#[test]
+fn clearing_drops_units_that_had_not_started() {
+    struct Tells(mpsc::Sender<()>);
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            // The test may have ended.
+            let _ = self.0.send(());
+        }
+    }
+    let (session, main) = session();
+    let (send, dropped) = mpsc::channel();
+    for (name, is_wanted) in [("never searched", false), ("returned", true)] {
+        let tells = Tells(send.clone());
+        let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
+            drop(tells);
+            finish(responsibility);
+        });
+        main.define(unit.boxed()).unwrap();
+        if is_wanted {
+            let name = name.to_owned();
+            while_nothing_else_runs(&session, &main, move |session, main| {
+                drop(session.lookup_future(request(main, &[&name])));
+            });
+            assert!(matches!(state(&main, "returned"), WhyState::Returned { .. }));
+        }
+    }
+    assert!(dropped.try_recv().is_err());
+    main.clear().unwrap();
+    assert_eq!(dropped.try_iter().count(), 2);
+}

@@ -1,0 +1,121 @@
+//! Memory is proportional to what is live, also where units ran, depended on each other, failed, and were known by other names.
+
+use protocol_tests::*;
+use uruk_core::{
+    AliasTarget, ExecutionSession, JitDylib, LookupError, LookupSet, ResourceTracker, SymbolName,
+    shared_error, symbol_aliases,
+};
+
+/// Memory of this process that is resident, where the system tells.
+fn resident_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<usize>().ok()? * 1024)
+}
+
+/// What the symbol of this number does: a third depends on the next one, a third fails, a third is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Depends,
+    Fails,
+    Finishes,
+}
+
+fn fate(index: usize) -> Fate {
+    // What depends, depends by turns on what fails and on what finishes.
+    match index % 6 {
+        0 | 3 => Fate::Depends,
+        1 | 2 => Fate::Fails,
+        _ => Fate::Finishes,
+    }
+}
+
+/// Whether the symbol of this number is Ready in the end.
+fn is_ready(index: usize) -> bool {
+    match fate(index) {
+        Fate::Depends => fate(index + 1) == Fate::Finishes,
+        fate => fate == Fate::Finishes,
+    }
+}
+
+fn define_one(main: &JitDylib, tracker: &ResourceTracker, round: usize, index: usize) -> SymbolName {
+    let name = |index| format!("a_symbol_as_long_as_they_are_{round}_{index}");
+    let (symbol, next) = (name(index), name(index + 1));
+    let unit = format!("a_unit_with_a_name_of_its_own_{round}_{index}");
+    let unit = TestUnit::new(&unit, exported(main.session(), &[&symbol]), move |responsibility| {
+        match fate(index) {
+            Fate::Depends => {
+                let needs = request(responsibility.dylib(), &[&next]);
+                emit_depending_on(resolve(responsibility), needs);
+            }
+            Fate::Fails => {
+                let error = format!("no code for number {index} of round {round}, whatever was tried");
+                // Half of them once they have an address, which somebody may depend on by then.
+                match index % 6 {
+                    1 => resolve(responsibility).fail(shared_error(error)),
+                    _ => responsibility.fail(shared_error(error)),
+                }
+            }
+            Fate::Finishes => finish(responsibility),
+        }
+    });
+    main.define_with_tracker(unit.boxed(), tracker).unwrap();
+    main.session().intern(&symbol)
+}
+
+/// Defines `count` units of one symbol each and aliases of every tenth of them, looks all of it up, and removes it.
+fn come_and_go(session: &ExecutionSession, main: &JitDylib, round: usize, count: usize) {
+    assert_eq!(count % 6, 0, "the last one depends on nothing");
+    let tracker = main.create_tracker();
+    let symbols: Vec<_> = (0..count).map(|index| define_one(main, &tracker, round, index)).collect();
+    let alias = |index: &usize| session.intern(&format!("another_name_for_{round}_{index}"));
+    let numbers: Vec<usize> = (0..count).step_by(10).collect();
+    let target = |index: &usize| AliasTarget { source: symbols[*index].clone(), flags: EXPORTED };
+    let aliases = numbers.iter().map(|index| (alias(index), target(index))).collect();
+    main.define_with_tracker(symbol_aliases(aliases), &tracker).unwrap();
+
+    let mut failed = 0;
+    for (index, symbol) in symbols.iter().enumerate() {
+        match session.lookup_symbol(&order(main), symbol) {
+            Ok(_) => assert!(is_ready(index), "{index}"),
+            Err(LookupError::Failed(failure)) => {
+                let text = failure.to_string();
+                assert!(!is_ready(index) && text.contains("whatever was tried"), "{index}: {text}");
+                failed += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(failed, count / 2);
+    for index in numbers {
+        let found = session.lookup(&order(main), LookupSet::one(alias(&index)));
+        assert_eq!(found.is_ok(), is_ready(index), "{index}");
+    }
+    drop(symbols);
+    tracker.remove().unwrap();
+}
+
+#[test]
+fn units_that_came_and_went_leave_nothing() {
+    const ROUNDS: usize = 8;
+    const EACH: usize = 2_400;
+    let (session, main) = session();
+    define_simple(&main, "stays", &["stays"]);
+    let mut level = None;
+    for round in 0..ROUNDS {
+        come_and_go(&session, &main, round, EACH);
+        // A round has twice as many, of symbols and of units. Some of the last one's wait for the next sweep.
+        let names = session.symbol_string_pool().len();
+        assert!(names < EACH, "{names} names after round {round}, 2 of them live");
+        if round == 2 {
+            level = resident_bytes();
+        }
+    }
+    // Each round has names and messages alone of over half a megabyte.
+    if let (Some(level), Some(now)) = (level, resident_bytes()) {
+        let grown = now.saturating_sub(level);
+        assert!(grown < 2 << 20, "{grown} bytes more than after the third round");
+    }
+    session.lookup_symbol(&order(&main), &session.intern("stays")).unwrap();
+    session.close().unwrap();
+}
