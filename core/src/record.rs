@@ -299,7 +299,9 @@ impl Recorder {
     /// The only definition of a name goes, which is Ready.
     pub(crate) fn disappear_alone(&mut self, name: &SymbolName) {
         self.records.start_change();
-        self.names.remove(&self.records.names, name);
+        if !weakened("publish::removal_keeps_the_record") {
+            self.names.remove(&self.records.names, name);
+        }
     }
 
     /// The definition of a name in `dylib` goes, others stay.

@@ -284,7 +284,7 @@ macro_rules! common_methods {
             /// has taken it up waits for an unknown, never in a certain deadlock.
             pub fn detach(self) -> Detached<Self> {
                 let mut duty = self.duty;
-                duty.give_back();
+                duty.leave_thread();
                 Detached { duty, step: PhantomData }
             }
         }

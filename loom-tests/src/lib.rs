@@ -5,7 +5,7 @@
 //! | `lookup.rs` | two threads look up what one unit provides |
 //! | `lodge.rs` | lookups come while their symbol gets its address and is emitted |
 //! | `emit.rs` | units that depend on each other are emitted on two threads; one may fail |
-//! | `deadlock.rs` | two units block on each other on two threads; or one waits for what another thread finishes |
+//! | `deadlock.rs` | threads block on each other, or on what a third one finishes; the last edge comes from an emission, an alias, a turn |
 //! | `fail.rs` | lookups come while their symbol fails |
 //! | `remove.rs` | symbols are removed while their unit is at work, and while others come to depend on them |
 //! | `transfer.rs` | a tracker's symbols and resources move while their unit is at work, and beside a removal |
@@ -14,7 +14,7 @@
 //! | `urgency.rs` | a unit becomes more urgent, or less, while its ticket is on its way to a worker |
 //! | `deadline.rs` | a lookup's time is over while its answer is on the way |
 //! | `future.rs` | a future is polled while its lookup is answered |
-//! | `close.rs` | the session ends while lookups, definitions, tasks and parked responsibilities do not know it |
+//! | `close.rs` | the session ends while lookups, generators, definitions, tasks and parked responsibilities do not know it |
 //! | `serial_queue.rs` | tasks of one serial queue end, leave, arrive, overtake each other and are refused |
 //! | `in_place.rs` | the dispatcher without threads is shut down while another thread dispatches |
 //! | `transaction.rs` | a reader beside a transaction that changes two names at once |

@@ -31,17 +31,24 @@
 //! | `close::overtakes_what_is_handed_on`: what a thread has claimed is counted when it is enqueued | `core/src/session/drain.rs` | `what_another_thread_hands_on_is_waited_for` |
 //! | `close::overtakes_removals`: a close ends without a look at who removes resources | `core/src/session/close.rs` | `a_close_waits_for_who_removes_resources` |
 //! | `close::second_call_does_not_wait`: a call that finds the session closing returns at once | `core/src/session/close.rs` | `whoever_has_closed_finds_it_closed` |
+//! | `close::last_task_tells_nobody`: the same, where the task is the unit of a lookup that is served | `core/src/session/drain.rs` | `a_lookup_beside_a_closing_is_answered_or_refused` |
+//! | `close::last_task_tells_nobody`: the same, where it answers who waits for what was parked | `core/src/session/drain.rs` | `a_parked_responsibility_is_finished_or_refused` |
+//! | `close::last_task_tells_nobody`: the same, where a unit starts, or does not, and the close cancels | `core/src/session/drain.rs` | `a_lookup_beside_a_cancelling_close_is_answered_or_refused` |
+//! | `close::keeps_its_generators`: a session that is closed keeps its generators | `core/src/protocol/close.rs` | `a_lookup_suspended_at_a_generator_is_told_and_the_generator_goes` |
 #![cfg(uruk_loom)]
 
 use std::error::Error;
 
 use loom_tests::queue::Queue;
-use loom_tests::stage::{Stage, addresses, found_or_closed, model_within, resolve_and_emit, unit};
+use loom_tests::stage::{
+    Stage, addresses, definition, found_or_closed, model_within, resolve_and_emit, unit,
+};
 use loom_tests::witness::Witness;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
-    DefineError, LookupError, MaterializationResponsibility, Resource, Shutdown, Task, TaskPriority,
+    DefineError, DefinitionGenerator, DetachedRequest, GenerateRequest, LookupError,
+    MaterializationResponsibility, Resource, Shutdown, Task, TaskPriority,
 };
 
 /// A closing is many transactions, in models one for each step: three preemptions take minutes.
@@ -279,6 +286,71 @@ fn whoever_has_closed_finds_it_closed() {
         close(&stage, &witness);
         other.join().expect("no panic");
     });
+}
+
+/// ```text
+///  main: close              finisher: define ─ finish the request of the lookup that is suspended
+/// ```
+#[test]
+fn a_lookup_suspended_at_a_generator_is_told_and_the_generator_goes() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let name = stage.session.intern("name");
+        let (kept, gone) = (Arc::new(Mutex::new(None)), Arc::new(AtomicUsize::new(0)));
+        let keeps = Keeps { kept: kept.clone(), gone: gone.clone() };
+        stage.dylib.add_generator(std::sync::Arc::new(keeps)).expect("the session is open");
+        let (told, queued) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
+        for answer in [&told, &queued] {
+            let answer = answer.clone();
+            let tell = move |found| assert!(answer.lock().replace(found).is_none(), "told once");
+            stage.session.lookup_async(stage.request(&name), tell);
+        }
+        let request = kept.lock().take().expect("the generator was asked on this thread");
+        let finisher = thread::spawn({
+            let name = name.clone();
+            move || {
+                let request = request.attach();
+                // Refused where the session is closed, and nobody is left to be told of it.
+                let _ = request.dylib().define(unit(&[&name], finish_if_allowed));
+                request.finish(Ok(()));
+            }
+        });
+        stage.session.close().expect("there is no resource");
+        for answer in [told, queued] {
+            match answer.lock().take().expect("told when the close returns") {
+                Ok(found) => assert_eq!(found.get(&name), Some(definition())),
+                // The closing refused the definition.
+                Err(LookupError::Closed | LookupError::NotFound { .. }) => {}
+                Err(error) => panic!("neither found, missing nor closed: {error}"),
+            }
+        }
+        finisher.join().expect("no panic");
+        // Relaxed: counted before the close has returned, or on the thread that was joined.
+        assert_eq!(gone.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// Keeps its newest request for another thread, and says when it goes.
+struct Keeps {
+    kept: Arc<Mutex<Option<DetachedRequest>>>,
+    gone: Arc<AtomicUsize>,
+}
+
+impl DefinitionGenerator for Keeps {
+    fn name(&self) -> &str {
+        "keeps"
+    }
+
+    fn generate(&self, request: GenerateRequest) {
+        // It comes for the second lookup once the first has gone on without its symbol.
+        *self.kept.lock() = Some(request.detach());
+    }
+}
+
+impl Drop for Keeps {
+    fn drop(&mut self) {
+        self.gone.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Resolves and emits. A closed session refuses either, and dropping the refusal is all there is to do then.

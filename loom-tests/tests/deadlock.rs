@@ -10,27 +10,51 @@
 //! ```
 //!
 //! Proven, in every order with at most three preemptions: exactly one of the two lookups is told of the cycle, whichever thread
-//! runs which unit; both clients' lookups end, with a failure; where the responsibility is detached and another thread
-//! finishes it, nobody is told and both find their symbol.
+//! runs which unit; both clients' lookups end, with a failure. Where the last edge is an emission, an alias that leads
+//! back, or a turn to be waited for, the thread that is blocked is told, whether it was blocked before or comes later. Where a responsibility is
+//! detached and another thread finishes it, nobody is told and all find their symbols, also where the thread that
+//! detached it is blocked in the same circle; at most two preemptions there, for three threads.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `deadlock::begins_without_a_look`: a wait begins without a look for a cycle | `core/src/protocol/waits_for.rs` | `two_units_that_block_on_each_other_are_told_once` |
+//! | `deadlock::overlooks_emissions`: an emission hangs in the forest without a look for a cycle | `core/src/protocol/look.rs` | `an_emission_may_close_the_circle` |
+//! | `deadlock::overlooks_aliases`: the lookup of an alias's source is lodged without a look for a cycle | `core/src/protocol/look.rs` | `an_alias_may_close_the_circle` |
+//! | `deadlock::overlooks_turns`: a unit takes over and waits for its turn without a look for a cycle | `core/src/protocol/look.rs` | `a_replacement_that_waits_for_its_turn_may_close_the_circle` |
+//! | `deadlock::detach_keeps_the_hold`: a thread goes on holding what it has detached | `core/src/responsibility/duty.rs` | `a_circle_through_what_was_detached_is_waited_for` |
+//!
+//! In no row: `what_another_thread_finishes_is_waited_for`, where the thread that has detached has ended its unit, and so holds
+//! nothing; `a_circle_through_what_was_detached_is_waited_for` is the one that could close the circle.
 #![cfg(uruk_loom)]
 
-use loom_tests::stage::{Stage, definition, model, resolve};
+use loom_tests::stage::{
+    Stage, definition, emit_beside, model, model_within, resolve, resolve_and_emit, unit,
+};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
-use uruk_core::{LookupError, SymbolName};
+use uruk_core::{
+    AliasTarget, DependenceGroup, JitDylib, LookupError, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, SerialQueue, SymbolFlags, SymbolName, symbol_aliases,
+};
 
 loom_tests::catches_its_weakenings!();
 
 /// Defines `symbol`, whose unit blocks in a lookup of `needs`.
 fn define_blocking(stage: &Arc<Stage>, symbol: &SymbolName, needs: &SymbolName, told: &Arc<AtomicUsize>) {
+    stage.dylib.define(blocking_unit(stage, symbol, needs, told)).expect("names are new");
+}
+
+/// A unit of `symbol` that blocks in a lookup of `needs`, and counts in `told` if it is told of a cycle.
+fn blocking_unit(
+    stage: &Arc<Stage>,
+    symbol: &SymbolName,
+    needs: &SymbolName,
+    told: &Arc<AtomicUsize>,
+) -> Box<dyn MaterializationUnit> {
     let (needs, told, looking) = (needs.clone(), told.clone(), Arc::downgrade(stage));
-    stage.define(&[symbol], move |responsibility| {
+    unit(&[symbol], move |responsibility| {
         let stage = looking.upgrade().expect("the stage outlives its units");
         match stage.lookup(&needs) {
             Ok(_) => resolve(responsibility).notify_emitted(Vec::new()).expect("nothing can refuse it"),
@@ -41,7 +65,7 @@ fn define_blocking(stage: &Arc<Stage>, symbol: &SymbolName, needs: &SymbolName, 
                 responsibility.fail(Arc::new(error));
             }
         }
-    });
+    })
 }
 
 #[test]
@@ -88,4 +112,133 @@ fn what_another_thread_finishes_is_waited_for() {
         emitter.join().expect("no panic");
         assert_eq!(told.load(Ordering::Relaxed), 0);
     });
+}
+
+/// ```text
+///  thread 1: lookup a ─ unit A detaches a ─ lookup b ─ …     thread 2: lookup b ─ unit B: lookup a ─ …
+///  thread 3: attach a ─ resolve ─ emit
+/// ```
+///
+/// A circle but for the detaching, whenever thread 3 comes last. Threads 2 and 3 begin in unit A: on thread 2 it would lie
+/// above unit B, which is a circle of its own.
+#[test]
+fn a_circle_through_what_was_detached_is_waited_for() {
+    model_within(2, || {
+        let stage = Stage::new();
+        let (a, b) = (stage.session.intern("a"), stage.session.intern("b"));
+        let told = Arc::new(AtomicUsize::new(0));
+        let threads = Arc::new(Mutex::new(None));
+        stage.define(&[&a], {
+            let (b, threads, looking) = (b.clone(), threads.clone(), Arc::downgrade(&stage));
+            move |responsibility| {
+                let stage = looking.upgrade().expect("the stage outlives its units");
+                let parked = responsibility.detach();
+                *threads.lock() = Some((stage.lookup_beside(&b), emit_beside(parked)));
+                // Who is told of a circle fails what it has; here the client's lookup says so.
+                let _ = stage.lookup(&b);
+            }
+        });
+        define_blocking(&stage, &b, &a, &told);
+        assert_eq!(stage.lookup(&a).expect("found"), definition());
+        let (other, emitter) = threads.lock().take().expect("the unit ran");
+        let found = other.join().expect("no panic");
+        emitter.join().expect("no panic");
+        assert_eq!(told.load(Ordering::Relaxed), 0);
+        assert_eq!(found.expect("found"), definition());
+        assert_eq!(stage.lookup(&b).expect("found"), definition());
+    });
+}
+
+/// ```text
+///  thread 1: lookup a ─ unit A: lookup x ─ …     thread 2: emit x as depending on a
+/// ```
+#[test]
+fn an_emission_may_close_the_circle() {
+    model(|| {
+        let stage = Stage::new();
+        let (a, x) = (stage.session.intern("a"), stage.session.intern("x"));
+        let told = Arc::new(AtomicUsize::new(0));
+        // Searched once and given to another unit, so that there is a token of it.
+        let parked = stage.parked(&[&a]).attach();
+        let dependencies = vec![parked.dependency(&a).expect("it covers a")];
+        parked.replace(blocking_unit(&stage, &a, &x, &told)).expect("the same symbol");
+        let emits = stage.parked(&[&x]);
+        let emitter = thread::spawn({
+            let x = x.clone();
+            move || {
+                let group = DependenceGroup { symbols: vec![x], dependencies };
+                resolve(emits.attach()).notify_emitted(vec![group]).is_ok()
+            }
+        });
+        assert!(matches!(stage.lookup(&a), Err(LookupError::Failed(_))));
+        // The emission claims `a` where it comes first, and then runs its unit; where it comes last it may be refused.
+        emitter.join().expect("no panic");
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// ```text
+///  thread 1: lookup a ─ unit A: lookup alias ─ …     thread 2: alias: its unit looks a up
+/// ```
+#[test]
+fn an_alias_may_close_the_circle() {
+    model(|| {
+        let stage = Stage::new();
+        let (a, alias) = (stage.session.intern("a"), stage.session.intern("alias"));
+        let told = Arc::new(AtomicUsize::new(0));
+        define_blocking(&stage, &a, &alias, &told);
+        let target = AliasTarget { source: a.clone(), flags: SymbolFlags::EXPORTED };
+        let aliases = [(alias.clone(), target)].into_iter().collect();
+        stage.dylib.define(symbol_aliases(aliases)).expect("names are new");
+        let other = stage.lookup_beside(&alias);
+        assert!(matches!(stage.lookup(&a), Err(LookupError::Failed(_))));
+        assert!(other.join().expect("no panic").is_err());
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// ```text
+///  thread 1: lookup a ─ unit A, in its turn: lookup x ─ …     thread 2: replaces x by a unit of the same queue
+/// ```
+#[test]
+fn a_replacement_that_waits_for_its_turn_may_close_the_circle() {
+    model_within(3, || {
+        let stage = Stage::new();
+        let (a, x) = (stage.session.intern("a"), stage.session.intern("x"));
+        let (queue, told) = (SerialQueue::new(), Arc::new(AtomicUsize::new(0)));
+        let parked = stage.parked(&[&x]);
+        let first = blocking_unit(&stage, &a, &x, &told);
+        stage.dylib.define(Box::new(InTurn(queue.clone(), first))).expect("names are new");
+        let replaces = thread::spawn({
+            let second = InTurn(queue, unit(&[&x], resolve_and_emit));
+            move || parked.attach().replace(Box::new(second)).expect("the same symbol")
+        });
+        assert!(matches!(stage.lookup(&a), Err(LookupError::Failed(_))));
+        replaces.join().expect("no panic");
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert_eq!(stage.lookup(&x).expect("its turn has come"), definition());
+    });
+}
+
+/// A unit that runs in its turn.
+struct InTurn(SerialQueue, Box<dyn MaterializationUnit>);
+
+impl MaterializationUnit for InTurn {
+    fn name(&self) -> &str {
+        self.1.name()
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        self.1.interface()
+    }
+
+    fn serial_queue(&self) -> Option<SerialQueue> {
+        Some(self.0.clone())
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        self.1.materialize(responsibility);
+    }
+
+    fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
 }

@@ -23,6 +23,8 @@
 //! | `publish::closes_without_fence`: records may change ahead of the closing | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
 //! | `publish::looks_once`: a reader does not look at the gate again | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 //! | `publish::opens_unordered`: the gate may be seen open ahead of what changed | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
+//! | `publish::removal_keeps_the_record`: the record of a name that goes stays | `core/src/record.rs` | `nobody_who_knows_of_the_removal_is_told_an_old_address` |
+//! | `publish::removal_keeps_the_record`: the same; told under the lock that it is gone, a thread then reads the record | `core/src/record.rs` | `a_thread_that_was_told_the_new_address_is_not_told_the_old_one` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, model_within};

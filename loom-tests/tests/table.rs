@@ -30,6 +30,10 @@
 //! | `table::frees_beneath_readers`: what was replaced is dropped at once | `core/src/record/shared.rs` | `an_array_is_freed_when_its_readers_have_left` |
 //! | `table::enters_without_fence`: a reader may come to what was replaced, unseen by who replaced it | `core/src/record/shared.rs` | `an_array_is_freed_when_its_readers_have_left` |
 //! | `table::leaves_unordered`: an array may be freed ahead of what its readers read | `core/src/record/shared.rs` | `an_array_is_freed_when_its_readers_have_left` |
+//! | `table::frees_beneath_readers`: the same, where the table shrinks | `core/src/record/shared.rs` | `a_name_is_redefined_while_the_table_shrinks` |
+//!
+//! In no row: `names_that_were_never_there_together_are_not_told_together`. What it looks at is the gate's doing, whose steps are in
+//! `publish.rs`; it fails without `publish::removal_keeps_the_record`.
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::model_within;

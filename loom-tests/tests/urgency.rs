@@ -24,6 +24,9 @@
 //! | `urgency::starts_what_was_lowered`: a ticket takes the unit however urgent it is by now | `core/src/task/ticket.rs` | `a_lowered_unit_waits_for_its_turn` |
 //! | `urgency::lowers_without_a_ticket`: a ticket leaves the unit and sees to no other | `core/src/task/ticket.rs` | `a_lowered_unit_waits_for_its_turn` |
 //! | `urgency::any_ticket_takes_the_work_along`: a ticket that is dropped takes the unit with it | `core/src/task/ticket.rs` | `a_ticket_that_is_dropped_is_one_of_two` |
+//!
+//! In no row: `whichever_ticket_comes_first_starts_the_unit`. A ticket takes the unit out of where it lies, in one hold of a lock; no
+//! step that could be left out would let two take it.
 #![cfg(uruk_loom)]
 
 use std::collections::VecDeque;

@@ -287,7 +287,9 @@ impl<P: Payload> SessionState<P> {
             *budget -= 1;
             self.doubt_entry(id, last);
             // Fits: `lodge` has checked it.
-            self.unlink(Lodging { query: id.index(), entry: last as u32 });
+            if !weakened("fail::leaves_ended_lookups_lodged") {
+                self.unlink(Lodging { query: id.index(), entry: last as u32 });
+            }
             if let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(id) {
                 lodged.entries.pop();
             }

@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use crate::protocol::ids::ClaimId;
 use crate::session::holding::{Held, Hold};
 use crate::session::queued_unit::QueuedUnit;
+use crate::sync::weakened;
 use crate::{DelegateError, ExecutionSession, FailureCause, JitDylib, SymbolFlagsMap, SymbolName};
 
 /// The part of a responsibility that may change threads.
@@ -86,6 +87,15 @@ impl Duty {
     pub(super) fn give_back(&mut self) {
         if let Some(hold) = self.hold.take() {
             hold.give_back();
+        }
+    }
+
+    /// Notes that whoever takes it up may finish it.
+    pub(super) fn leave_thread(&mut self) {
+        match weakened("deadlock::detach_keeps_the_hold") {
+            // The thread's list names it still, and nobody can give that back.
+            true => self.hold = None,
+            false => self.give_back(),
         }
     }
 

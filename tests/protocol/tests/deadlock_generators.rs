@@ -6,7 +6,8 @@ use protocol_tests::deadlock::{LooksUp, define_blocking, look_up, the_cycle};
 use protocol_tests::on::EVERYWHERE;
 use protocol_tests::*;
 use uruk_core::{
-    AliasTarget, DeadlockStep, DefinitionGenerator, GenerateRequest, LookupError, SymbolFlags, symbol_aliases,
+    AliasTarget, DeadlockStep, DefinitionGenerator, GenerateRequest, LookupError, SymbolFlags, WhyState,
+    symbol_aliases,
 };
 
 #[test]
@@ -45,24 +46,42 @@ fn a_generator_whose_request_was_detached_is_waited_for() {
         }
         fn generate(&self, request: GenerateRequest) {
             let main = request.dylib().clone();
+            let is_first = request.symbols().iter().all(|(name, _)| name.as_str() == "missing");
             self.0.send(request.detach()).unwrap();
+            if !is_first {
+                return;
+            }
             // Queued behind itself, and served once another thread has finished.
-            let _ = look_up(&main, &["missing too"]);
+            let told = look_up(&main, &["missing too"]);
+            assert!(!matches!(told, Err(LookupError::WouldDeadlock { .. })), "{told:?}");
         }
     }
-    within_reason(|| {
-        let (_session, main) = session_of(2);
-        let (send, requests) = mpsc::channel();
-        main.add_generator(Arc::new(Detaches(send)));
-        std::thread::scope(|scope| {
-            scope.spawn(|| look_up(&main, &["missing"]).unwrap_err());
-            for name in ["missing", "missing too"] {
-                let request = requests.recv().unwrap().attach();
-                assert_eq!(request.symbols().iter().next().unwrap().0.as_str(), name);
-                request.finish(Ok(()));
-            }
+    for on in EVERYWHERE {
+        within_reason(move || {
+            let (session, main) = on.session();
+            let (send, requests) = mpsc::channel();
+            main.add_generator(Arc::new(Detaches(send)));
+            std::thread::scope(|scope| {
+                let client = scope.spawn(|| look_up(&main, &["missing"]));
+                let request = requests.recv().unwrap();
+                // The generator's own thread is blocked behind the lookup that it serves.
+                let queued = || match session.why(&main, &session.intern("missing too")).state {
+                    WhyState::Undefined { generators } => generators[0].queued,
+                    state => panic!("{state}"),
+                };
+                while queued() == 0 {
+                    std::thread::yield_now();
+                }
+                for (request, name) in [(Some(request), "missing"), (None, "missing too")] {
+                    let request = request.unwrap_or_else(|| requests.recv().unwrap()).attach();
+                    assert_eq!(request.symbols().iter().next().unwrap().0.as_str(), name);
+                    request.finish(Ok(()));
+                }
+                let told = client.join().unwrap();
+                assert!(matches!(told, Err(LookupError::NotFound { .. })), "{told:?}");
+            });
         });
-    });
+    }
 }
 
 #[test]
