@@ -14,10 +14,17 @@ use std::io::{Error, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a weakened model may explore before it counts as blind.
 const EXPLORATION_MAX: Duration = Duration::from_secs(180);
+
+/// How long it may take to end after it has panicked. What unwinds then finds every lock of the model gone, and now and then does not
+/// come to an end.
+const UNWINDING_MAX: Duration = Duration::from_secs(5);
+
+/// What a panic says of itself. No model panics on purpose.
+const PANICKED: &str = "panicked at";
 
 /// Panics of loom's that say that a model is too large, or not deterministic, and nothing of what it models.
 const LIMITS: [&str; 3] = ["exceeded maximum number of branches", "internal error", "not match the expected"];
@@ -83,7 +90,7 @@ fn run(Weakening { step, test }: &Weakening<'_>) -> Result<(), String> {
         "it does not notice"
     } else if let Some(limit) = LIMITS.iter().find(|limit| told.contains(**limit)) {
         limit
-    } else if !told.contains(&format!("thread '{test}'")) || !told.contains("panicked at") {
+    } else if !told.contains(&format!("thread '{test}'")) || !told.contains(PANICKED) {
         "it ended without a panic of its own, or did not end"
     } else {
         return Ok(());
@@ -100,24 +107,51 @@ struct Ended {
 
 /// Reads what a process says until it ends, or has had its time.
 fn end(mut child: Child) -> Result<Ended, Error> {
-    let (ended, end) = mpsc::channel();
+    let (say, hear) = mpsc::channel();
     let outputs: [Box<dyn Read + Send>; 2] = [
         Box::new(child.stdout.take().expect("it was asked for")),
         Box::new(child.stderr.take().expect("it was asked for")),
     ];
-    let readers = outputs.map(|mut output| {
-        let ended = ended.clone();
-        thread::spawn(move || {
-            let mut text = Vec::new();
-            let read = output.read_to_end(&mut text);
-            // Nobody listens any more if the other output has been waited for in vain.
-            let _ = ended.send(());
-            read.map(|_| String::from_utf8_lossy(&text).into_owned())
-        })
+    let readers = outputs.map(|output| {
+        let say = say.clone();
+        thread::spawn(move || read(output, &say))
     });
-    if readers.iter().any(|_| end.recv_timeout(EXPLORATION_MAX).is_err()) {
-        child.kill()?;
+    let (mut until, mut open) = (Instant::now() + EXPLORATION_MAX, readers.len());
+    while open > 0 {
+        match hear.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Said::Panicked) => until = until.min(Instant::now() + UNWINDING_MAX),
+            Ok(Said::All) => open -= 1,
+            Err(_) => {
+                child.kill()?;
+                break;
+            }
+        }
     }
     let [listed, told] = readers.map(|reader| reader.join().expect("reading does not panic"));
     Ok(Ended { status: child.wait()?, listed: listed?, told: told? })
+}
+
+/// What is known of an output.
+enum Said {
+    Panicked,
+    /// There is no more of it.
+    All,
+}
+
+/// Reads all of an output, and says when it tells of a panic. Nobody listens any more if the other output has been waited for in
+/// vain.
+fn read(mut output: impl Read, say: &mpsc::Sender<Said>) -> Result<String, Error> {
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    let read = loop {
+        match output.read(&mut piece) {
+            Ok(0) => break Ok(()),
+            Ok(count) => text.extend_from_slice(&piece[..count]),
+            Err(error) => break Err(error),
+        }
+        if text.windows(PANICKED.len()).any(|window| window == PANICKED.as_bytes()) {
+            let _ = say.send(Said::Panicked);
+        }
+    };
+    let _ = say.send(Said::All);
+    read.map(|()| String::from_utf8_lossy(&text).into_owned())
 }
