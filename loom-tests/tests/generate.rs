@@ -20,12 +20,15 @@
 //! | `generate::keeps_its_place`: a finished request does not free the generator before its queue is served | `core/src/protocol/generate.rs` | `a_lookup_queues_behind_a_suspended_one` |
 //! | `generate::serves_one_even_if_it_has_ended`: a lookup that was given up takes the turn of the next | `core/src/protocol/generate.rs` | `a_lookup_given_up_in_the_queue_costs_nobody_their_turn` |
 //! | `generate::removal_forgets_its_queue`: a generator goes, and who queued there stays | `core/src/protocol/generate.rs` | `a_generator_that_goes_leaves_nobody_in_its_queue` |
+//! | `generate::at_sight_nobody_is_asked`: a lookup of one symbol overlooks generators that come before what it finds | `core/src/protocol/lookup_one.rs` | `what_a_generator_defines_comes_before_what_lies_behind_it` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, definition, model_within, resolve_and_emit, unit};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
-use uruk_core::{DefinitionGenerator, DetachedRequest, GenerateRequest, LookupError};
+use uruk_core::{
+    DefinitionGenerator, DetachedRequest, GenerateRequest, JitDylibLookupFlags, LookupError, SearchOrder,
+};
 
 /// More add nothing but time: three threads meet at one lock.
 const PREEMPTIONS_MAX: usize = 3;
@@ -93,6 +96,32 @@ fn a_generator_that_goes_leaves_nobody_in_its_queue() {
         }
         finisher.join().expect("no panic");
         assert_eq!(told.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// ```text
+///  main, another: lookup(a) ─ at the generator's dylib ─ behind it
+/// ```
+#[test]
+fn what_a_generator_defines_comes_before_what_lies_behind_it() {
+    model_within(PREEMPTIONS_MAX, || {
+        let stage = Stage::new();
+        let a = stage.session.intern("a");
+        let behind = stage.define_counted(&[&a]);
+        let first = stage.session.create_jit_dylib("first").expect("its name is new");
+        let busy = Arc::new(AtomicUsize::new(0));
+        // It has been asked before, and keeps nothing.
+        let generator = Generator { kept: Arc::default(), asked: AtomicUsize::new(1), busy };
+        first.add_generator(Arc::new(generator)).expect("the session is open");
+        let all = JitDylibLookupFlags::MatchAllSymbols;
+        let order = SearchOrder::from([(first, all), (stage.dylib.clone(), all)]);
+        let other = thread::spawn({
+            let (stage, a, order) = (stage.clone(), a.clone(), order.clone());
+            move || stage.session.lookup_symbol(&order, &a)
+        });
+        assert_eq!(stage.session.lookup_symbol(&order, &a).expect("found"), definition());
+        assert_eq!(other.join().expect("no panic").expect("found"), definition());
+        assert_eq!(behind.load(Ordering::Relaxed), 0, "nobody has come to it");
     });
 }
 

@@ -14,11 +14,103 @@
 //!
 //! It is not fair, and has to be free most of the time: whoever comes takes it before those who queue, and the one that looks finds it
 //! free only by luck if others hold it in turns without a pause. What is held for long, or by many, wants a [`Mutex`](super::Mutex).
+//!
+//! The word is a crate's, and no model can look into that. What is ours, the queue and the looks, is written for any word, and explored
+//! with one that a model follows (`loom-tests/tests/brief.rs`). All other models have a [`Mutex`](super::Mutex) here.
 
 #[cfg(any(uruk_loom, uruk_shuttle))]
 pub use model::BriefMutex;
 #[cfg(not(any(uruk_loom, uruk_shuttle)))]
 pub use real::BriefMutex;
+
+#[cfg(uruk_loom)]
+pub use queued::{Patience, Queued, Word};
+
+#[cfg(not(uruk_shuttle))]
+mod queued {
+    use crate::sync::{Mutex, weakened};
+
+    /// What is taken by one atomic step, and is free again when its guard goes.
+    pub trait Word {
+        /// Has it.
+        type Guard<'a>
+        where
+            Self: 'a;
+        /// Of one who looks.
+        type Patience<'a>: Patience
+        where
+            Self: 'a;
+
+        /// Takes it if it is free.
+        fn try_take(&self) -> Option<Self::Guard<'_>>;
+
+        /// Whether it is taken, without a step that others would feel.
+        fn is_taken(&self) -> bool;
+
+        /// Somebody begins to look whether it is free.
+        fn look(&self) -> Self::Patience<'_>;
+    }
+
+    /// What passes between two looks.
+    pub trait Patience {
+        /// Lets others run.
+        fn rest(&mut self);
+    }
+
+    /// A word, and the queue of those who did not get it at once.
+    #[derive(Debug, Default)]
+    pub struct Queued<W> {
+        word: W,
+        /// Held by the one waiter that looks whether the word is free.
+        queue: Mutex<()>,
+    }
+
+    impl<W> Queued<W> {
+        /// With a word that is free.
+        #[cfg(not(uruk_loom))]
+        pub const fn of(word: W) -> Self {
+            Self { word, queue: Mutex::new(()) }
+        }
+
+        /// With a word that is free.
+        #[cfg(uruk_loom)]
+        pub fn of(word: W) -> Self {
+            Self { word, queue: Mutex::new(()) }
+        }
+    }
+
+    impl<W: Word> Queued<W> {
+        /// Waits for the lock.
+        #[inline]
+        pub fn lock(&self) -> W::Guard<'_> {
+            match self.word.try_take() {
+                Some(guard) => guard,
+                None => self.wait(),
+            }
+        }
+
+        #[cold]
+        fn wait(&self) -> W::Guard<'_> {
+            let mut first = Some(self.queue.lock());
+            if weakened("brief::everybody_looks") {
+                first = None;
+            }
+            let mut patience = self.word.look();
+            let guard = loop {
+                if !self.word.is_taken()
+                    && let Some(guard) = self.word.try_take()
+                {
+                    break guard;
+                }
+                patience.rest();
+            };
+            // The queue moves on when nobody looks any more.
+            drop(patience);
+            drop(first);
+            guard
+        }
+    }
+}
 
 #[cfg(not(any(uruk_loom, uruk_shuttle)))]
 mod real {
@@ -27,15 +119,10 @@ mod real {
     use crossbeam_utils::Backoff;
     use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-    use crate::sync::Mutex;
+    use super::queued::{Patience, Queued, Word};
 
     /// A mutual exclusion lock for what takes a moment; without poison, not recursive.
-    #[derive(Debug, Default)]
-    pub struct BriefMutex<T> {
-        value: SpinMutex<T>,
-        /// Held by the one waiter that looks whether the value is free.
-        queue: Mutex<()>,
-    }
+    pub type BriefMutex<T> = Queued<SpinMutex<T>>;
 
     /// How long a waiter sleeps between two looks when letting others run did not help: they may be less urgent than it is.
     const NAP: Duration = Duration::from_micros(50);
@@ -43,33 +130,40 @@ mod real {
     impl<T> BriefMutex<T> {
         /// Creates an unlocked lock.
         pub const fn new(value: T) -> Self {
-            Self { value: SpinMutex::new(value), queue: Mutex::new(()) }
+            Self::of(SpinMutex::new(value))
         }
+    }
 
-        /// Waits for the lock.
+    impl<T> Word for SpinMutex<T> {
+        type Guard<'a>
+            = SpinMutexGuard<'a, T>
+        where
+            T: 'a;
+        type Patience<'a>
+            = Backoff
+        where
+            T: 'a;
+
         #[inline]
-        pub fn lock(&self) -> SpinMutexGuard<'_, T> {
-            match self.value.try_lock() {
-                Some(guard) => guard,
-                None => self.wait(),
-            }
+        fn try_take(&self) -> Option<SpinMutexGuard<'_, T>> {
+            self.try_lock()
         }
 
-        #[cold]
-        fn wait(&self) -> SpinMutexGuard<'_, T> {
-            let _first = self.queue.lock();
-            let backoff = Backoff::new();
-            loop {
-                if !self.value.is_locked()
-                    && let Some(guard) = self.value.try_lock()
-                {
-                    return guard;
-                }
-                if backoff.is_completed() {
-                    nap();
-                } else {
-                    backoff.snooze();
-                }
+        fn is_taken(&self) -> bool {
+            self.is_locked()
+        }
+
+        fn look(&self) -> Backoff {
+            Backoff::new()
+        }
+    }
+
+    impl Patience for Backoff {
+        fn rest(&mut self) {
+            if self.is_completed() {
+                nap();
+            } else {
+                self.snooze();
             }
         }
     }

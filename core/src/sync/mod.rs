@@ -52,6 +52,8 @@ pub use shuttle::thread_local;
 pub use std::thread_local;
 
 pub use brief::BriefMutex;
+#[cfg(uruk_loom)]
+pub use brief::{Patience, Queued, Word};
 #[cfg(any(uruk_loom, uruk_shuttle))]
 pub use hidden::Hidden;
 pub use latch::Latch;
