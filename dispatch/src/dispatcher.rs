@@ -8,7 +8,7 @@ use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Wai
 
 use crate::current;
 use crate::limits::BoundsWanted;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Stopwatch};
 use crate::pool::Pool;
 use crate::sleep::SLOTS_MAX;
 use crate::threads::{Permits, Threads};
@@ -197,7 +197,7 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
-    /// What time it is, for [`Self::background_percent_max`]. The system's clock unless said otherwise. Asked without locks, on
+    /// What time it is, for [`Self::background_percent_max`] and [`Self::measure_waits`]. The system's clock unless said otherwise. Asked without locks, on
     /// any thread: those too on which others rely, which have just taken work or are about to look for some. So it has to answer at
     /// once. One that waits, for a task above all, stalls the pool.
     pub fn clock(mut self, clock: Arc<dyn Fn() -> Instant + Send + Sync>) -> Self {
@@ -231,7 +231,8 @@ impl WorkStealingTaskDispatcherBuilder {
             return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
         }
         let threads = Threads::new(self.thread_name_prefix, self.stack_size_bytes, self.permits);
-        let pool = Pool::new(self.workers, threads, self.bounds.of(self.workers), self.measure_waits);
+        let stopwatch = Stopwatch::new(self.measure_waits.then(|| self.bounds.clock.clone()));
+        let pool = Pool::new(self.workers, threads, self.bounds.of(self.workers), stopwatch);
         Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })
     }
 }

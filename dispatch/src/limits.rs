@@ -51,7 +51,9 @@ use uruk_core::{Task, TaskPriority, Waiting};
 
 use level::Level;
 
-use budget::{Budget, Clock};
+use budget::Budget;
+
+pub(crate) use budget::Clock;
 
 /// What a dispatcher may take on in the background; see the module.
 #[derive(Clone, Copy, Debug)]
@@ -231,7 +233,7 @@ impl Limits {
     /// The same as `floor`, once enough time has passed.
     pub(crate) fn floor_but_for_time(&self) -> TaskPriority {
         // Relaxed: who relies on the answer has passed the fence of `sleep.rs`, or searches and will.
-        if self.memory_bytes.get() >= self.bounds.memory_bytes_max {
+        if self.memory_bytes.get() >= self.memory_bytes_that_hold_back() {
             TaskPriority::Demanded
         } else if self.running.load(Ordering::Relaxed) >= self.bounds.background_workers_max {
             TaskPriority::Lazy
@@ -382,8 +384,13 @@ impl Limits {
         }
         // Of several that end at once one has gone below the limit, and knows it by what its own change has found.
         let before = self.lower(&[(&self.memory_bytes, bytes)]);
-        let max = self.bounds.memory_bytes_max;
+        let max = self.memory_bytes_that_hold_back();
         before >= max && before.saturating_sub(bytes) < max
+    }
+
+    /// Starts are held back by this much; never by nothing, which nobody could give back.
+    fn memory_bytes_that_hold_back(&self) -> usize {
+        self.bounds.memory_bytes_max.max(1)
     }
 
     fn waiting_levels(&self, in_serial_queue: bool) -> &[Level; BACKGROUND] {

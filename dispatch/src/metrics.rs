@@ -56,7 +56,9 @@ pub struct Metrics {
     /// Times that another thread took the slot of a blocked one, by the priority of the blocked task.
     pub replaced: PerPriority<u64>,
     /// How long tasks waited between their dispatch and their start, in microseconds; empty unless
-    /// [measured](crate::WorkStealingTaskDispatcherBuilder::measure_waits).
+    /// [measured](crate::WorkStealingTaskDispatcherBuilder::measure_waits). A unit that becomes demanded is dispatched again then, so
+    /// those of demanded tasks are the times from demand to start; but for what waits in a serial queue, whose turn is dispatched when
+    /// it has come.
     pub waits: PerPriority<WaitHistogram>,
     /// Threads started.
     pub started_threads: u64,

@@ -59,7 +59,7 @@ impl Vacated {
 }
 
 impl Pool {
-    pub(crate) fn new(slots: usize, threads: Threads, limits: Limits, measures_waits: bool) -> Self {
+    pub(crate) fn new(slots: usize, threads: Threads, limits: Limits, stopwatch: Stopwatch) -> Self {
         let (queues, locals) = Queues::new(slots);
         // Reversed: slots are taken from the end, and slot 0 is to be the first.
         let vacated = locals.into_iter().rev().map(|slot| Vacated { slot, blocked: None }).collect();
@@ -69,7 +69,7 @@ impl Pool {
             gate: Gate::new(),
             limits,
             counters: Counters::new(slots),
-            stopwatch: Stopwatch::new(measures_waits),
+            stopwatch,
             vacated: Mutex::new(vacated),
             threads,
             slots,
@@ -86,12 +86,13 @@ impl Pool {
         if !self.admit(worker.as_deref(), 1) {
             return Err(task);
         }
+        let now = self.stopwatch.now();
         // By itself: through a list the task would be moved once more.
         let slot = worker.as_deref().map(Worker::slot);
         let local = slot.as_deref().and_then(Option::as_ref);
         let priority = task.priority();
         self.counters.of(local.map(Local::slot)).count(|stripe| &stripe.queued[priority as usize]);
-        self.push(local, task, self.stopwatch.now());
+        self.push(local, task, now);
         drop(slot);
         if self.call_for(worker.as_deref(), priority) {
             return Ok(());
@@ -248,10 +249,10 @@ impl Pool {
 
     /// Queues all of them. Gives the highest priority.
     fn enqueue(&self, worker: Option<&Worker>, tasks: &mut Vec<Task>) -> TaskPriority {
-        let slot = worker.map(Worker::slot);
-        let slot = slot.as_deref().and_then(Option::as_ref);
         // One look at the clock for all of them, and one count.
         let now = self.stopwatch.now();
+        let slot = worker.map(Worker::slot);
+        let slot = slot.as_deref().and_then(Option::as_ref);
         let mut counts = [0; PRIORITIES];
         let mut highest = TaskPriority::Idle;
         for task in &*tasks {
@@ -436,7 +437,7 @@ mod tests {
     fn pool(slots: usize) -> Arc<Pool> {
         let limits = BoundsWanted::default().of(slots);
         let threads = Threads::new("test".to_owned(), 1 << 20, Permits::default());
-        Arc::new(Pool::new(slots, threads, limits, false))
+        Arc::new(Pool::new(slots, threads, limits, Stopwatch::new(None)))
     }
 
     fn task() -> Task {

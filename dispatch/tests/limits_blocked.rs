@@ -138,6 +138,28 @@ fn what_waits_behind_a_blocked_turn_holds_back_nothing_that_the_turn_waits_for()
     });
 }
 
+/// Even where no memory at all may be held.
+#[test]
+fn what_is_in_the_background_starts_one_after_another_under_a_cap_of_nothing() {
+    within_reason(|| {
+        let builder = WorkStealingTaskDispatcher::builder().workers(2).stack_size_bytes(256 << 10);
+        let pool = Arc::new(builder.memory_bytes_max(0).build().unwrap());
+        let end = occupy(&pool, Lazy, CAP);
+        let [first, second] = [Speculative, Idle].map(|priority| {
+            let made = latch();
+            pool.dispatch(makes(&made, priority)).unwrap();
+            made
+        });
+        // Whoever has run this has looked for them before.
+        occupy(&pool, Demanded, 0).open();
+        assert!(!first.is_open() && !second.is_open());
+        end.open();
+        first.wait();
+        second.wait();
+        pool.shutdown();
+    });
+}
+
 /// Back-pressure on producers goes by all that is held, by blocked tasks too; and it ends when the queue is empty, whatever they hold.
 #[test]
 fn what_a_blocked_task_holds_is_in_flight_for_producers() {

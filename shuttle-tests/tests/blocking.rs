@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `pool::vacates_without_a_look`: a worker that blocks calls nobody for what is queued | `dispatch/src/sleep.rs` |
 //! | `pool::sleeps_without_a_second_look`: a worker falls asleep over what came just now | `dispatch/src/sleep.rs` |
+//! | `pool::blocked_tasks_hold_starts_back`: what they hold in memory counts against what they wait for | `dispatch/src/limits.rs` |
 //! | `pool::lifts_without_a_look`: one that retires calls nobody for what its task held back | `dispatch/src/sleep.rs` |
 #![cfg(uruk_shuttle)]
 

@@ -1,12 +1,16 @@
 //! How long tasks wait between their dispatch and their start, if anybody wants to know.
 //!
 //! A task that is wanted more urgently is dispatched again with the higher priority, so the time from *demand* to start is the
-//! wait of the demanded one. The other, when its turn comes, finds nothing to do, and counts where it was queued.
+//! wait of the demanded one. The other, when its turn comes, finds nothing to do, and counts where it was queued. What a task waits in
+//! a serial queue before its turn is dispatched is not in it.
 
 use std::fmt;
 use std::time::Instant;
 
 use uruk_core::Task;
+
+use crate::limits::Clock;
+use crate::worker::catch;
 
 use super::Counter;
 
@@ -81,9 +85,9 @@ impl Default for WaitCounters {
 }
 
 /// Stamps tasks when they are queued; off unless somebody asked, because a clock costs what a short task does.
-#[derive(Debug)]
 pub(crate) struct Stopwatch {
-    epoch: Option<Instant>,
+    /// And when it was set going.
+    clock: Option<(Clock, Instant)>,
 }
 
 /// A task in a queue, and when it came there.
@@ -98,17 +102,33 @@ pub(crate) struct Queued {
 pub(crate) struct Stamp(u32);
 
 impl Stopwatch {
-    pub(crate) fn new(measures: bool) -> Self {
-        Self { epoch: measures.then(Instant::now) }
+    /// Measures by that clock, if by any.
+    pub(crate) fn new(clock: Option<Clock>) -> Self {
+        Self { clock: clock.map(|clock| (clock.clone(), clock())) }
     }
 
+    /// To be called where nothing is borrowed: the clock is code of the embedder.
     pub(crate) fn now(&self) -> Stamp {
-        self.epoch.map_or_else(Stamp::default, |epoch| Stamp(epoch.elapsed().as_micros() as u32))
+        Stamp(self.read_us().unwrap_or_default())
     }
 
     /// How long a task that starts now has waited, in microseconds; nothing if that is not measured.
     pub(crate) fn waited_us(&self, queued: &Queued) -> Option<u32> {
-        self.epoch.is_some().then(|| self.now().0.wrapping_sub(queued.since.0))
+        Some(self.read_us()?.wrapping_sub(queued.since.0))
+    }
+
+    fn read_us(&self) -> Option<u32> {
+        let (clock, epoch) = self.clock.as_ref()?;
+        let mut read = None;
+        // A task is not lost for a clock that panics.
+        let _ = catch(|| read = Some(clock().saturating_duration_since(*epoch).as_micros() as u32));
+        read
+    }
+}
+
+impl fmt::Debug for Stopwatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stopwatch").field("measures", &self.clock.is_some()).finish()
     }
 }
 
