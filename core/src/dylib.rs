@@ -129,7 +129,7 @@ impl JitDylib {
     /// Puts `new` into the link order in the place of `old`, and says whether `old` was there; nothing changes if not.
     ///
     /// The order names neither twice afterwards: the first place of `old` is the one that counts, and where else `new` stood it
-    /// stands no more. With `old` as `new` only its flags change.
+    /// stands no more. With `old` as `new` its flags change, and its other places go.
     ///
     /// # Errors
     /// If `old` or `new` belongs to another session, or `new` or the dylib itself was removed.

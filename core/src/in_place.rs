@@ -70,6 +70,11 @@ thread_local! {
     static IN_PLACE: RefCell<InPlaceThread> = RefCell::default();
 }
 
+/// Whether this thread has a queue: not while it is torn down.
+pub(crate) fn has_queue() -> bool {
+    with(|_| ()).is_some()
+}
+
 /// Borrows this thread's part for a moment, in which no code of the embedder runs. None while the thread
 /// is being torn down, when its part is gone.
 fn with<R>(operation: impl FnOnce(&mut InPlaceThread) -> R) -> Option<R> {
@@ -163,12 +168,12 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
     }
 
     fn shutdown(&self) {
+        if crate::refuse_wait_in_leaf().is_err() {
+            return self.tasks.close_without_waiting();
+        }
         let from = Arc::as_ptr(&self.tasks);
         let beneath = Beneath::of(from);
         let latch = self.tasks.close(&beneath);
-        if crate::refuse_wait_in_leaf().is_err() {
-            return;
-        }
         let _level = Level::enter();
         // Tasks this thread queued would otherwise wait for this very call to return.
         while !latch.is_open() {

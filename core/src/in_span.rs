@@ -37,7 +37,7 @@ pub(crate) struct Inside(Option<Box<Span>>);
 impl Watched {
     #[inline(always)]
     pub(crate) fn new(span: Span) -> Self {
-        Self(if span.is_none() { None } else { Some(boxed(span)) })
+        Self(if span.is_disabled() { None } else { Some(boxed(span)) })
     }
 
     #[inline(always)]
@@ -83,7 +83,9 @@ fn boxed(span: Span) -> Box<Span> {
 fn enter(span: Box<Span>) -> Box<Span> {
     let entered = catch(|| span.with_subscriber(|(id, subscriber)| subscriber.enter(id)));
     if entered.is_err() {
-        tell_end([entered.map(drop), catch(|| drop(span))]);
+        // Who keeps a list of what is open may have taken it in before another panicked.
+        let left = catch(|| span.with_subscriber(|(id, subscriber)| subscriber.exit(id)));
+        tell_end([entered.map(drop), left.map(drop), catch(|| drop(span))]);
         // Beneath another panic.
         return Box::new(Span::none());
     }

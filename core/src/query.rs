@@ -137,18 +137,13 @@ pub struct SymbolFuture {
     session: ExecutionSession,
     slot: Arc<FutureSlot>,
     /// The query, until it is known to have ended.
-    query: Option<QueryId>,
+    pub(crate) query: Option<QueryId>,
     deadline: Option<Deadline>,
 }
 
 impl SymbolFuture {
-    pub(crate) fn new(
-        session: ExecutionSession,
-        slot: Arc<FutureSlot>,
-        query: Option<QueryId>,
-        deadline: Option<Deadline>,
-    ) -> Self {
-        Self { session, slot, query, deadline }
+    pub(crate) fn new(session: ExecutionSession, slot: Arc<FutureSlot>, deadline: Option<Deadline>) -> Self {
+        Self { session, slot, query: None, deadline }
     }
 
     /// Withdraws the query if its time is over.

@@ -190,46 +190,48 @@ impl ExecutionSession {
         &self.0.pool
     }
 
-    /// Starts a lookup on behalf of `aliases`, if of any: who waits for which of the symbols.
+    /// Starts a lookup on behalf of `aliases`, if of any: who waits for which of the symbols. Notes its query, unless it has
+    /// ended already, where it is found even if a subscriber panics over this.
     pub(crate) fn start(
         &self,
         request: LookupRequest,
         completion: Completion,
         aliases: Vec<AliasEdge>,
-    ) -> Option<QueryId> {
+        query: &mut Option<QueryId>,
+    ) {
         let LookupRequest { kind, order, symbols, required_state, deadline, priority } = request;
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let completion = self.judged(completion, deadline);
         let search = self.search(kind, &order, symbols, required_state).and_then(|mut search| {
             (search.aliases, search.priority) = (aliases, priority);
-            self.overloaded_by(&mut search).map_or(Ok(search), Err)
+            // One that comes too late asks for nothing.
+            let overloaded = if expired { None } else { self.overloaded_by(&mut search) };
+            overloaded.map_or(Ok(search), Err)
         });
         match search {
             Ok(search) => {
                 let name = |position: usize| order[position].0.shared_name();
-                self.lodge(search, completion, name, expired)
+                self.lodge(search, completion, name, expired, query);
             }
-            Err(error) => {
-                self.transact(|_, effects| effects.complete(completion, Err(error)));
-                None
-            }
+            Err(error) => self.transact(|_, effects| effects.complete(completion, Err(error))),
         }
     }
 
-    /// Matches a lookup's names and lodges its query, claiming what nobody has searched before.
+    /// Matches a lookup's names and lodges its query, claiming what nobody has searched before. Notes it as [`Self::start`] does.
     pub(crate) fn lodge(
         &self,
         search: Search,
         completion: Completion,
         name: impl Fn(usize) -> Arc<str>,
         expired: bool,
-    ) -> Option<QueryId> {
+        query: &mut Option<QueryId>,
+    ) {
         let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let lodge = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| match expired {
             true => state.lookup_too_late(search, completion, name, effects),
             false => state.lookup(search, completion, name, effects),
         };
-        in_span(span, || self.transact(lodge))
+        in_span(span, || *query = self.transact(lodge));
     }
 
     /// Runs a task of the embedder on the session's dispatcher.

@@ -328,7 +328,7 @@ impl<F: FnOnce() + Send> Work for Labelled<F> {
 ///
 /// # Concurrency
 /// Every method may be called from any thread, workers included, and none may call back into the
-/// session before it returns, except [`TaskDispatcher::run_ready`] and [`TaskDispatcher::wait`].
+/// session before it returns, nor wait in another, except [`TaskDispatcher::run_ready`] and [`TaskDispatcher::wait`].
 ///
 /// Source: ORC `TaskDispatcher`.
 pub trait TaskDispatcher: Send + Sync + fmt::Debug {

@@ -156,7 +156,10 @@ impl Pool {
 
     /// Whether the limits would let `count` more tasks of `priority` come. A closed pool has better reasons to refuse them.
     pub(crate) fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
-        if self.gate.is_closed() { Ok(()) } else { self.limits.admits(priority, count) }
+        // The gate last: all who dispatch write there.
+        self.limits
+            .admits(priority, count)
+            .or_else(|reached| if self.gate.is_closed() { Ok(()) } else { Err(reached) })
     }
 
     /// Blocks until there is room for `count` tasks of `priority`, or the pool is closed; see [`Pool::blocking`].

@@ -263,7 +263,10 @@ impl Shared {
 
     /// Whether the limits would let `count` more tasks of `priority` come. Who is closed has better reasons to refuse them.
     fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
-        if self.gate.is_closed() { Ok(()) } else { self.limits.admits(priority, count) }
+        // The gate last: all who dispatch write there.
+        self.limits
+            .admits(priority, count)
+            .or_else(|reached| if self.gate.is_closed() { Ok(()) } else { Err(reached) })
     }
 
     fn close(&self) {

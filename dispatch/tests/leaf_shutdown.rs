@@ -102,3 +102,43 @@ fn a_leaf_that_shuts_down_in_place_runs_nothing_above_itself() {
     let ran = [&ran_inside, &ran_after].map(|ran| ran.load(Ordering::Relaxed));
     assert_eq!(ran, [0, 1]);
 }
+
+/// The leaf's shutdown counted as one that waits, so that another thought nobody but those who wait was left.
+#[test]
+fn a_leaf_that_has_shut_down_in_place_is_waited_for_by_other_shutdowns() {
+    within_reason(|| {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let [begun, closed, about_to_wait] = [(); 3].map(|()| Arc::new(Latch::new()));
+        let [ended, ended_before] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let task = demanded({
+            let (dispatcher, ended, ended_before) = (dispatcher.clone(), ended.clone(), ended_before.clone());
+            let (begun, closed, about_to_wait) = (begun.clone(), closed.clone(), about_to_wait.clone());
+            move || {
+                begun.open();
+                closed.wait();
+                about_to_wait.open();
+                dispatcher.shutdown();
+                // Relaxed: the shutdown has waited for it.
+                ended_before.store(ended.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        });
+        let (other, inner) = (dispatcher.clone(), dispatcher.clone());
+        let leaf = demanded(move || {
+            inner.shutdown();
+            closed.open();
+            about_to_wait.wait();
+            // Time for the other to return, if it does not wait.
+            (0..1_000).for_each(|_| std::thread::yield_now());
+            ended.store(1, Ordering::Relaxed);
+        });
+        let beside = std::thread::spawn(move || {
+            other.dispatch(task).unwrap();
+            other.run_ready();
+        });
+        begun.wait();
+        dispatcher.dispatch(leaf.leaf()).unwrap();
+        dispatcher.run_ready();
+        beside.join().unwrap();
+        assert_eq!(ended_before.load(Ordering::Relaxed), 1, "the leaf still ran");
+    });
+}

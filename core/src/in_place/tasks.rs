@@ -87,6 +87,19 @@ impl Tasks {
         let latch = Arc::new(Latch::new());
         let mut waiting = self.waiting.lock();
         waiting.push(Closer { tasks: beneath.uncounted.len(), inside: beneath.any, latch: latch.clone() });
+        self.take_no_more();
+        self.open_drained(&mut waiting);
+        latch
+    }
+
+    /// Takes no more tasks. For who waits for none: to be counted as one that does would let others return too early.
+    pub(super) fn close_without_waiting(&self) {
+        let _waiting = self.waiting.lock();
+        self.take_no_more();
+    }
+
+    /// Closes all words, under the lock of those who wait.
+    fn take_no_more(&self) {
         for word in self.words.iter() {
             // Relaxed: count and bit are one word, so either this sees the task gone or the task sees the bit. A task that has seen
             // it looks at the other words after this, by the lock, and sees there what this has.
@@ -95,8 +108,6 @@ impl Tasks {
                 break;
             }
         }
-        self.open_drained(&mut waiting);
-        latch
     }
 
     /// Counts `count` tasks in, unless the dispatcher is closed; says where.

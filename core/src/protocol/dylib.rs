@@ -174,9 +174,10 @@ impl<P: Payload> SessionState<P> {
         self.unlink_from_namesakes(row);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
         let Row { name, unit_name, tracker, .. } = &self.rows[row];
-        // Held by the pool and by this row; the name of a unit is held by each of its rows.
-        let goes = |name: &SymbolName| usize::from(name.handles() <= 2);
-        effects.names_released += goes(name) + goes(unit_name);
+        // Held by the pool and by this row, mostly once; the name of a unit is held by each of its rows.
+        let goes = |name: &SymbolName, here: u64| usize::from(name.handles() <= 1 + here);
+        effects.names_released +=
+            if name == unit_name { goes(name, 2) } else { goes(name, 1) + goes(unit_name, 1) };
         if let Some(dylib) = dylib_name {
             let (tracker, kind) = (*tracker, EventKind::Removed { dylib, symbol: name.clone() });
             match self.tracker_is_condemned(tracker) {

@@ -144,7 +144,8 @@ impl<P: Payload> SessionState<P> {
     /// none, or asks generators first. Changes nothing of the state.
     pub(crate) fn urgency_of_what_it_claims(&self, search: &mut Search) -> Option<TaskPriority> {
         self.take_link_order(search);
-        if search.flags_only || search.order.iter().any(|(id, _)| !self.dylibs.contains(*id)) {
+        let is_gone = |(id, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs.contains(*id);
+        if search.flags_only || !self.admits(search.by_task) || search.order.iter().any(is_gone) {
             return None;
         }
         let Matches { rows, may_generate: false, .. } = self.match_all(search) else { return None };

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `Waits` | the waiter, which found no answer | itself, if nobody will answer any more |
 //! | `Answer` | who ends the lookup, where `Waits` was or nothing | the waiter |
-//! | `GivenUp` | the waiter, where `Waits` was and an answer is on its way | who ends the lookup |
+//! | `GivenUp` | the waiter, where `Waits` was, or nothing before it came here, and an answer is on its way | who ends the lookup |
 
 use std::cell::RefCell;
 
@@ -195,6 +195,23 @@ impl Answers {
         }
     }
 
+    /// The same before the waiter was here.
+    pub(super) fn give_up_unmet(&self, waiter: WaiterId, has_ended: bool) {
+        let is_here = |thread: &mut ThisThread| {
+            thread.place_of(waiter).is_some_and(|place| thread.asked[place].1.is_some())
+        };
+        if !has_ended || with(is_here).unwrap_or(false) {
+            return;
+        }
+        let mut places = self.places.lock();
+        let before = places.remove(&waiter);
+        if before.is_none() {
+            places.insert(waiter, Place::GivenUp);
+        }
+        drop(places);
+        drop(before);
+    }
+
     /// Nobody waits any more. If the lookup has ended, its answer may be on its way.
     pub(super) fn give_up(&self, waiter: WaiterId, has_ended: bool) {
         let mut places = self.places.lock();
@@ -271,6 +288,27 @@ mod tests {
         answers.give_up(after, true);
         answers.give(after, closed());
         answers.give_up(waiter(), false);
+
+        let answers = Arc::new(answers);
+        let elsewhere = |waiter| {
+            let answers = answers.clone();
+            thread::spawn(move || answers.give(waiter, closed())).join().expect("no panic");
+        };
+        for (here, before) in [(true, true), (false, true), (false, false)] {
+            let asked = Asked::new();
+            match here {
+                true => answers.give(asked.waiter(), closed()),
+                false if before => elsewhere(asked.waiter()),
+                false => {}
+            }
+            answers.give_up_unmet(asked.waiter(), true);
+            let waiter = asked.waiter();
+            drop(asked);
+            if !before {
+                elsewhere(waiter);
+            }
+        }
+        answers.give_up_unmet(Asked::new().waiter(), false);
         assert!(answers.places.lock().is_empty());
         assert!(with(|thread| thread.asked.is_empty()).expect("the thread lives"));
     }

@@ -109,16 +109,19 @@ impl ExecutionSession {
             &mut Effects<Live>,
         ) -> Result<Option<QueryId>, WaitError>,
     ) -> Outcome {
+        // What is held back lies in this thread's queue until the end, however this ends.
+        let _runs = deadline.map(|_| RunsReady);
         let asked = Asked::new();
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols);
         let (blocking, holdings) = holding::about_to_block(self).unzip();
         // In place nothing runs before the wait, which looks at the clock.
         let held_back = deadline.map(|_| crate::in_place::hold_back());
-        let mut waiter = Waiter { session: self, number: asked.waiter(), query: None, is_asking: false };
+        let mut waiter =
+            Waiter { session: self, number: asked.waiter(), query: None, stands: Stands::AtNothing };
         let inside = Watched::new(lodge_span).enter();
         let lodged = self.transact(|state, effects| {
             let query = lodge(state, Completion::Blocked(asked.waiter()), effects)?;
-            (waiter.query, waiter.is_asking) = (query, true);
+            (waiter.query, waiter.stands) = (query, Stands::HasAsked);
             if let (Some(query), Some(mut holdings)) = (query, holdings) {
                 holdings.ends_by_itself = deadline.is_some();
                 holding::known_as(state.begin_wait(query, holdings, effects));
@@ -132,17 +135,13 @@ impl ExecutionSession {
             Ok(()) => match asked.answer() {
                 // In place this thread has mostly run what it asks for.
                 Ok(outcome) => {
-                    waiter.is_asking = false;
+                    waiter.stands = Stands::AtNothing;
                     outcome
                 }
                 Err(asked) => return self.wait_for_others(asked, waiter, wait_span(), deadline, blocking),
             },
         };
         drop(blocking);
-        if deadline.is_some() {
-            // What was held back lies in this thread's queue still.
-            crate::in_place::run_ready();
-        }
         outcome
     }
 
@@ -151,7 +150,7 @@ impl ExecutionSession {
     fn wait_for_others(
         &self,
         asked: Asked,
-        waiter: Waiter<'_>,
+        mut waiter: Waiter<'_>,
         wait_span: Watched,
         deadline: Option<Deadline>,
         blocking: Option<Blocking<'_>>,
@@ -159,6 +158,7 @@ impl ExecutionSession {
         let answers = &self.0.answers;
         let (met, waited) = wait_span.around(|| {
             let met = answers.meet(asked);
+            waiter.stands = Stands::HasMet;
             let waited = match (&met, deadline) {
                 (Ok(_), _) => Ok(true),
                 (Err(latch), None) => self.wait(latch).map(|()| true),
@@ -175,10 +175,6 @@ impl ExecutionSession {
                 latch.wait();
             }
         }
-        if deadline.is_some() {
-            // What was held back and has not run lies in this thread's queue still.
-            crate::in_place::run_ready();
-        }
         // The answer may come between a refusal and the withdrawal; either is true then.
         waited?;
         waiter.hear(met.ok())
@@ -190,14 +186,32 @@ struct Waiter<'a> {
     session: &'a ExecutionSession,
     number: WaiterId,
     query: Option<QueryId>,
-    /// It has asked, and has not taken the answer.
-    is_asking: bool,
+    stands: Stands,
+}
+
+/// How far a thread that waits has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    /// It has not asked, or has taken the answer.
+    AtNothing,
+    HasAsked,
+    /// It has been where answers from other threads are.
+    HasMet,
+}
+
+/// Runs, when it is dropped, what this thread was left with.
+struct RunsReady;
+
+impl Drop for RunsReady {
+    fn drop(&mut self) {
+        crate::in_place::run_ready();
+    }
 }
 
 impl Waiter<'_> {
     /// The answer, which the thread has or is there.
     fn hear(mut self, met: Option<Outcome>) -> Outcome {
-        self.is_asking = false;
+        self.stands = Stands::AtNothing;
         met.or_else(|| self.session.0.answers.take(self.number)).unwrap_or(Err(LookupError::Closed))
     }
 
@@ -205,14 +219,18 @@ impl Waiter<'_> {
     fn give_up(&self) {
         let withdraw = |query| self.session.transact(|state, effects| state.withdraw(query, effects));
         let withdrawn = self.query.is_some_and(withdraw);
-        self.session.0.answers.give_up(self.number, !withdrawn);
+        let answers = &self.session.0.answers;
+        match self.stands {
+            Stands::HasMet => answers.give_up(self.number, !withdrawn),
+            _ => answers.give_up_unmet(self.number, !withdrawn),
+        }
     }
 }
 
 impl Drop for Waiter<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.is_asking {
+        if self.stands != Stands::AtNothing {
             self.give_up();
         }
     }

@@ -99,7 +99,7 @@ impl ExecutionSession {
             self.run_ready();
             let left = {
                 let _waits = frame::waits(self, Wait::Close);
-                // A wait refused for its depth leaves the rest to fail with everything else.
+                // A wait that is refused, for its depth or because no thread could be had, leaves the rest to fail with everything else.
                 self.wait_for(&idle).map_or(Left::Nothing, |()| self.0.drain.end_round())
             };
             match left {

@@ -64,7 +64,8 @@ impl ExecutionSession {
         match self.search(kind, &order, symbols, required_state) {
             Ok(mut search) => {
                 (search.flags_only, search.on_behalf_of) = (true, on_behalf_of);
-                self.lodge(search, completion, |position| order[position].0.shared_name(), expired);
+                let name = |position: usize| order[position].0.shared_name();
+                self.lodge(search, completion, name, expired, &mut None);
             }
             Err(error) => self.transact(|_, effects| effects.complete(completion, Err(error))),
         }

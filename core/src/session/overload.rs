@@ -6,13 +6,14 @@
 use crate::protocol::lookup::Search;
 use crate::{LookupError, TaskPriority};
 
-use super::ExecutionSession;
+use super::{ExecutionSession, holding};
 
 impl ExecutionSession {
     /// Why a lookup may not start now, if so: it asks for no more than speculative or idle work, on behalf of no unit, of a
-    /// dispatcher that admits no more. One that would wait for nothing is let through.
+    /// dispatcher that admits no more. One that would wait for nothing is let through, and whoever would not be kept waiting for
+    /// room ([`Self::wait_for_room`]): it would ask in vain.
     pub(super) fn overloaded_by(&self, search: &mut Search) -> Option<LookupError> {
-        if search.asked_by.is_some() || !search.aliases.is_empty() {
+        if search.asked_by.is_some() || !search.aliases.is_empty() || holding::is_waited_for(self.tag()) {
             return None;
         }
         let admits = |priority| self.0.dispatcher.admits(priority, search.symbols.len());

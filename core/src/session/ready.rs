@@ -101,7 +101,7 @@ impl ExecutionSession {
         match self.ready_request(request) {
             Ok(ready) => self.answer(handler, ready),
             Err(request) => {
-                self.start(request, handler, Vec::new());
+                self.start(request, handler, Vec::new(), &mut None);
             }
         }
     }
@@ -112,15 +112,16 @@ impl ExecutionSession {
     /// Takes no lock if everything is Ready; the future is then ready when it is first polled.
     pub fn lookup_future(&self, request: LookupRequest) -> SymbolFuture {
         let (slot, deadline) = (Arc::new(FutureSlot::default()), request.deadline);
-        let query = match self.ready_request(request) {
-            Ok(ready) => {
-                // Nobody has polled the future: there is no waker to run.
-                slot.finish(Ok(ready));
-                None
+        // Before the lookup begins: what is lodged is withdrawn whatever happens from then on.
+        let mut future = SymbolFuture::new(self.clone(), slot.clone(), deadline);
+        match self.ready_request(request) {
+            // Nobody has polled the future: there is no waker to run.
+            Ok(ready) => slot.finish(Ok(ready)),
+            Err(request) => {
+                self.start(request, Completion::Future(slot), Vec::new(), &mut future.query);
             }
-            Err(request) => self.start(request, Completion::Future(slot.clone()), Vec::new()),
-        };
-        SymbolFuture::new(self.clone(), slot, query, deadline)
+        }
+        future
     }
 
     /// The answer of a request whose symbols are all Ready, or the request.

@@ -261,6 +261,7 @@ fn look_up(
         request,
         Completion::Handler(Box::new(move |found| finish(parked, &aliases, found))),
         edges,
+        &mut None,
     );
 }
 

@@ -97,9 +97,12 @@ pub(crate) struct Queued {
     since: Stamp,
 }
 
-/// Microseconds since the pool was made, modulo an hour and more; nothing is said of waits that long.
+/// Microseconds since the pool was made, modulo an hour and more; nothing is said of waits that long. None if the clock did not say.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stamp(u32);
+pub(crate) struct Stamp(Option<u32>);
+
+/// By how much a thread's clock may be behind that of another.
+const BEHIND_MAX_US: u32 = 1_000_000;
 
 impl Stopwatch {
     /// Measures by that clock, if by any.
@@ -109,12 +112,14 @@ impl Stopwatch {
 
     /// To be called where nothing is borrowed: the clock is code of the embedder.
     pub(crate) fn now(&self) -> Stamp {
-        Stamp(self.read_us().unwrap_or_default())
+        Stamp(self.read_us())
     }
 
     /// How long a task that starts now has waited, in microseconds; nothing if that is not measured.
     pub(crate) fn waited_us(&self, queued: &Queued) -> Option<u32> {
-        Some(self.read_us()?.wrapping_sub(queued.since.0))
+        let waited = self.read_us()?.wrapping_sub(queued.since.0?);
+        // Clocks of two threads may differ.
+        Some(if waited > u32::MAX - BEHIND_MAX_US { 0 } else { waited })
     }
 
     fn read_us(&self) -> Option<u32> {

@@ -91,19 +91,23 @@ fn an_answer_on_behalf_of_a_unit_does_not_wait_for_room() {
     });
 }
 
-/// What is demanded waits for the turn.
+/// What is demanded waits for the turn. What its owner asks for then is not refused: it would ask again and again.
 #[test]
 fn who_has_the_turn_of_a_serial_queue_does_not_wait_for_room() {
     within_reason(|| {
         let scene = crowded();
         let queue = SerialQueue::new();
+        define_simple(&scene.main, "more", &["m"]);
+        let (tell, asked) = std::sync::mpsc::channel();
         let [begun, queued] = [latch(), latch()];
         let producer = Task::new("produces", Demanded, {
-            let (session, begun, queued) = (scene.session.clone(), begun.clone(), queued.clone());
+            let (session, main) = (scene.session.clone(), scene.main.clone());
+            let (begun, queued) = (begun.clone(), queued.clone());
             move || {
                 begun.open();
                 queued.wait();
                 session.wait_for_room(Speculative, 1).unwrap();
+                tell.send(look_up_later(&session, request(&main, &["m"]).at(Speculative))).unwrap();
             }
         });
         scene.session.dispatch(producer.in_queue(&queue));
@@ -113,6 +117,8 @@ fn who_has_the_turn_of_a_serial_queue_does_not_wait_for_room() {
         let found = look_up_later(&scene.session, request(&scene.main, &["a"]));
         queued.open();
         found.recv().unwrap().unwrap();
+        scene.end.open();
+        asked.recv().unwrap().recv().unwrap().unwrap();
         scene.ends();
     });
 }
