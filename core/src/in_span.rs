@@ -25,14 +25,32 @@ pub fn in_span<R>(span: Span, code: impl FnOnce() -> R) -> R {
     Watched::new(span).around(code)
 }
 
+/// Enters `span` until the guard is dropped, which closes it. For what cannot well be a closure: what a function gives back is lost if a
+/// subscriber panics as its guard goes.
+///
+/// # Cost
+/// As [`in_span`].
+#[inline(always)]
+pub fn inside(span: Span) -> Inside {
+    Watched::new(span).enter()
+}
+
 /// A span that is closed when this is dropped. One pointer, and nothing behind it while nobody listens: what is done in spans is counted
 /// in instructions.
 #[derive(Debug)]
 pub(crate) struct Watched(Option<Box<Span>>);
 
-/// Inside a span until this is dropped, which closes it as well.
+/// See [`inside`].
+#[derive(Debug)]
 #[must_use = "otherwise the span ends at once"]
-pub(crate) struct Inside(Option<Box<Span>>);
+pub struct Inside(Option<Box<Span>>);
+
+impl Inside {
+    /// The span, to record what is known by now.
+    pub fn span(&self) -> Option<&Span> {
+        self.0.as_deref()
+    }
+}
 
 impl Watched {
     #[inline(always)]

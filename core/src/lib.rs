@@ -84,7 +84,7 @@ pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
 pub use generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};
 pub use in_place::InPlaceTaskDispatcher;
-pub use in_span::in_span;
+pub use in_span::{Inside, in_span, inside};
 pub use leaf::refuse_wait_in_leaf;
 pub use lookup_result::LookupResult;
 pub use platform::{AddedUnit, Platform, UnitNumber};

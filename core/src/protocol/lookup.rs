@@ -127,33 +127,32 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether a lookup would have its answer or its error at once. Changes nothing of the state.
     pub(crate) fn ends_at_once(&self, search: &mut Search) -> bool {
-        self.take_link_order(search);
-        if !self.admits(search.by_task) || search.order.iter().any(|(id, _)| !self.dylibs.contains(*id)) {
-            return true;
-        }
-        let Matches { rows, may_generate, .. } = self.match_all(search);
+        let Some(Matches { rows, may_generate, .. }) = self.foresee(search) else { return true };
         let is_there = |row: &RowId| {
             let state = &self.rows[*row].state;
             matches!(state, RowState::Ready { .. } | RowState::NeverSearched { source: Source::Address(_) })
         };
-        let ends = search.flags_only || rows.iter().flatten().all(is_there);
-        !may_generate && (ends || self.refuse(search, &rows).is_some())
+        !may_generate && (search.flags_only || rows.iter().flatten().all(is_there))
     }
 
     /// The most urgent, by what they say of themselves, among the units that a lookup would claim; none if it would claim
     /// none, or asks generators first. Changes nothing of the state.
     pub(crate) fn urgency_of_what_it_claims(&self, search: &mut Search) -> Option<TaskPriority> {
-        self.take_link_order(search);
-        let is_gone = |(id, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs.contains(*id);
-        if search.flags_only || !self.admits(search.by_task) || search.order.iter().any(is_gone) {
-            return None;
-        }
-        let Matches { rows, may_generate: false, .. } = self.match_all(search) else { return None };
-        if self.refuse(search, &rows).is_some() {
-            return None;
-        }
+        let Matches { rows, may_generate: false, .. } = self.foresee(search)? else { return None };
         let units = rows.iter().flatten().filter_map(|&row| self.units.get(self.rows[row].unit()?));
         units.map(|unit| unit.as_ref().own_priority).max()
+    }
+
+    /// What a lookup would find, unless it would be refused at once.
+    fn foresee(&self, search: &mut Search) -> Option<Matches> {
+        self.take_link_order(search);
+        let is_gone = |(id, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs.contains(*id);
+        if !self.admits(search.by_task) || search.order.iter().any(is_gone) {
+            return None;
+        }
+        let matches = self.match_all(search);
+        let is_refused = !matches.may_generate && self.refuse(search, &matches.rows).is_some();
+        (!is_refused).then_some(matches)
     }
 
     /// Fills in what is to be searched, if that is some dylib's link order as it is now.

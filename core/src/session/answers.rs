@@ -195,33 +195,30 @@ impl Answers {
         }
     }
 
-    /// The same before the waiter was here.
-    pub(super) fn give_up_unmet(&self, waiter: WaiterId, has_ended: bool) {
-        let is_here = |thread: &mut ThisThread| {
-            thread.place_of(waiter).is_some_and(|place| thread.asked[place].1.is_some())
+    /// Nobody waits any more. If the lookup has ended, its answer may be on its way. `has_met` says whether the waiter was here.
+    pub(super) fn give_up(&self, waiter: WaiterId, has_ended: bool, has_met: bool) {
+        let mut places = self.places.lock();
+        let before = places.remove(&waiter);
+        let is_on_its_way = match before {
+            Some(Place::Waits(_)) => true,
+            Some(_) => false,
+            // The waiter has it, or this thread has it in the list.
+            None => !has_met && !is_answered_here(waiter),
         };
-        if !has_ended || with(is_here).unwrap_or(false) {
-            return;
-        }
-        let mut places = self.places.lock();
-        let before = places.remove(&waiter);
-        if before.is_none() {
+        if has_ended && is_on_its_way {
             places.insert(waiter, Place::GivenUp);
         }
         drop(places);
         drop(before);
     }
+}
 
-    /// Nobody waits any more. If the lookup has ended, its answer may be on its way.
-    pub(super) fn give_up(&self, waiter: WaiterId, has_ended: bool) {
-        let mut places = self.places.lock();
-        let before = places.remove(&waiter);
-        if has_ended && matches!(before, Some(Place::Waits(_))) {
-            places.insert(waiter, Place::GivenUp);
-        }
-        drop(places);
-        drop(before);
-    }
+/// Whether this thread has the answer of a lookup that it has begun.
+fn is_answered_here(waiter: WaiterId) -> bool {
+    let answered = |thread: &mut ThisThread| {
+        thread.place_of(waiter).is_some_and(|place| thread.asked[place].1.is_some())
+    };
+    with(answered).unwrap_or(false)
 }
 
 #[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
@@ -283,11 +280,11 @@ mod tests {
         };
         let before = waiter();
         answers.give(before, closed());
-        answers.give_up(before, true);
+        answers.give_up(before, true, true);
         let after = waiter();
-        answers.give_up(after, true);
+        answers.give_up(after, true, true);
         answers.give(after, closed());
-        answers.give_up(waiter(), false);
+        answers.give_up(waiter(), false, true);
 
         let answers = Arc::new(answers);
         let elsewhere = |waiter| {
@@ -301,14 +298,14 @@ mod tests {
                 false if before => elsewhere(asked.waiter()),
                 false => {}
             }
-            answers.give_up_unmet(asked.waiter(), true);
+            answers.give_up(asked.waiter(), true, false);
             let waiter = asked.waiter();
             drop(asked);
             if !before {
                 elsewhere(waiter);
             }
         }
-        answers.give_up_unmet(Asked::new().waiter(), false);
+        answers.give_up(Asked::new().waiter(), false, false);
         assert!(answers.places.lock().is_empty());
         assert!(with(|thread| thread.asked.is_empty()).expect("the thread lives"));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::in_span::Watched;
+use crate::in_span::{Watched, inside};
 use crate::protocol::SessionState;
 use crate::protocol::answer::Answer;
 use crate::protocol::effects::Effects;
@@ -30,7 +30,7 @@ impl ExecutionSession {
     ) -> Result<Answer, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         // An answer is large: in a closure it would be moved once more.
-        let _inside = Watched::new(span).enter();
+        let _inside = inside(span);
         let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
         self.wait_for_answer(order, search, deadline)
     }
@@ -45,7 +45,7 @@ impl ExecutionSession {
             return self.lookup_locked(order, LookupSet::one(name.clone()), None);
         }
         let span = tracing::debug_span!("session.lookup", symbols = 1);
-        let _inside = Watched::new(span).enter();
+        let _inside = inside(span);
         let wait_span = || Watched::new(tracing::debug_span!("lookup.wait", of = %name));
         let sought = Sought {
             name: name.clone(),
@@ -118,7 +118,7 @@ impl ExecutionSession {
         let held_back = deadline.map(|_| crate::in_place::hold_back());
         let mut waiter =
             Waiter { session: self, number: asked.waiter(), query: None, stands: Stands::AtNothing };
-        let inside = Watched::new(lodge_span).enter();
+        let inside = inside(lodge_span);
         let lodged = self.transact(|state, effects| {
             let query = lodge(state, Completion::Blocked(asked.waiter()), effects)?;
             (waiter.query, waiter.stands) = (query, Stands::HasAsked);
@@ -219,11 +219,7 @@ impl Waiter<'_> {
     fn give_up(&self) {
         let withdraw = |query| self.session.transact(|state, effects| state.withdraw(query, effects));
         let withdrawn = self.query.is_some_and(withdraw);
-        let answers = &self.session.0.answers;
-        match self.stands {
-            Stands::HasMet => answers.give_up(self.number, !withdrawn),
-            _ => answers.give_up_unmet(self.number, !withdrawn),
-        }
+        self.session.0.answers.give_up(self.number, !withdrawn, self.stands == Stands::HasMet);
     }
 }
 

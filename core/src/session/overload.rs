@@ -13,31 +13,24 @@ impl ExecutionSession {
     /// dispatcher that admits no more. One that would wait for nothing is let through, and whoever would not be kept waiting for
     /// room ([`Self::wait_for_room`]): it would ask in vain.
     pub(super) fn overloaded_by(&self, search: &mut Search) -> Option<LookupError> {
-        if search.asked_by.is_some() || !search.aliases.is_empty() || holding::is_waited_for(self.tag()) {
+        if search.asked_by.is_some() || !search.aliases.is_empty() {
             return None;
         }
-        let admits = |priority| self.0.dispatcher.admits(priority, search.symbols.len());
-        match search.priority {
-            Some(TaskPriority::Lazy | TaskPriority::Demanded) => None,
-            Some(priority) => {
-                let reached = admits(priority).err()?;
-                let ends_at_once = self.transact(|state, _| state.ends_at_once(search));
-                (!ends_at_once).then_some(LookupError::Overloaded { priority, reached })
-            }
-            // It is as urgent as what it finds.
-            None => {
-                let (idle, speculative) = (admits(TaskPriority::Idle), admits(TaskPriority::Speculative));
-                if idle.is_ok() && speculative.is_ok() {
-                    return None;
-                }
-                let priority = self.transact(|state, _| state.urgency_of_what_it_claims(search))?;
-                let reached = match priority {
-                    TaskPriority::Idle => idle.err()?,
-                    TaskPriority::Speculative => speculative.err()?,
-                    TaskPriority::Lazy | TaskPriority::Demanded => return None,
-                };
-                Some(LookupError::Overloaded { priority, reached })
-            }
-        }
+        let symbols = search.symbols.len();
+        let admits = |priority| self.0.dispatcher.admits(priority, symbols);
+        let said = search.priority;
+        let priority = match said {
+            Some(priority) => priority,
+            // It is as urgent as what it finds, which nobody has to look for while there is room for everything.
+            None if BACKGROUND.into_iter().all(|priority| admits(priority).is_ok()) => return None,
+            None => self.transact(|state, _| state.urgency_of_what_it_claims(search))?,
+        };
+        let reached = BACKGROUND.contains(&priority).then(|| admits(priority).err()).flatten()?;
+        let is_let_through = holding::is_waited_for(self.tag())
+            || said.is_some() && self.transact(|state, _| state.ends_at_once(search));
+        (!is_let_through).then_some(LookupError::Overloaded { priority, reached })
     }
 }
+
+/// What may be refused.
+const BACKGROUND: [TaskPriority; 2] = [TaskPriority::Idle, TaskPriority::Speculative];

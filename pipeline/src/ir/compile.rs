@@ -107,7 +107,7 @@ impl IrCompiler {
             return Ok(());
         }
         let span = tracing::debug_span!("ir.optimize", unit = %module.name(), level = %passes);
-        let _entered = span.enter();
+        let _inside = uruk_core::inside(span);
         let result = target.with_machine(|machine| machine.run_passes(module, &passes))?;
         forget_machine_after(result, target)
     }
@@ -123,10 +123,12 @@ fn generate(
         level = ?target.options().codegen_level,
         size_bytes = tracing::field::Empty,
     );
-    let _entered = span.enter();
+    let inside = uruk_core::inside(span);
     let result = target.with_machine(|machine| machine.emit_object(module))?;
     let object = forget_machine_after(result, target)?;
-    span.record("size_bytes", object.size_bytes());
+    if let Some(span) = inside.span() {
+        span.record("size_bytes", object.size_bytes());
+    }
     Ok(object)
 }
 

@@ -86,7 +86,7 @@ impl ThreadSafeModule {
 
     fn parse_unverified_in(context: &ThreadSafeContext, source: &ObjectBuffer) -> Result<Self, CompileError> {
         let span = tracing::debug_span!("ir.parse", unit = %source.name(), size_bytes = source.size_bytes());
-        let _entered = span.enter();
+        let _inside = uruk_core::inside(span);
         match SourceKind::of(source)? {
             SourceKind::Bitcode => read::bitcode(context, source),
             SourceKind::Assembly => read::assembly(context, source),

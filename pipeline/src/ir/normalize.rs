@@ -23,7 +23,7 @@ pub(super) fn normalize(
     target: &JitTargetMachineBuilder,
 ) -> Result<(), CompileError> {
     let span = tracing::debug_span!("ir.normalize", unit = %module.name());
-    let _entered = span.enter();
+    let _inside = uruk_core::inside(span);
     let refused = |message| CompileError::Target { subject: module.name().clone(), message };
     let (triple, wanted) = (module.triple(), &target.options().triple);
     if triple.is_empty() {

@@ -92,11 +92,14 @@ impl<'a> Link<Built<'a>> {
         let Built { graph, plan } = self.phase;
         let span =
             tracing::debug_span!("link.allocate", unit = graph.name(), size_bytes = tracing::field::Empty);
-        let _entered = span.enter();
+        let inside = uruk_core::inside(span);
         let layout = layout::lay_out(&graph, &plan.bounds, &plan.got_plt, &plan.tls, &plan.ifuncs)
             .map_err(|_| graph.too_large("the sizes of the sections add up to more than an address space"))?;
         let (requests, indices) = layout::requests(&layout);
-        span.record("size_bytes", requests.iter().map(|request| request.content_bytes).sum::<usize>());
+        let content_bytes: usize = requests.iter().map(|request| request.content_bytes).sum();
+        if let Some(span) = inside.span() {
+            span.record("size_bytes", content_bytes);
+        }
         let owner = graph.name();
         let mut alloc = memory
             .allocate(&owner, &requests)
@@ -198,7 +201,7 @@ impl Link<Allocated> {
     ) -> Result<Link<Resolved>, LinkError> {
         let Allocated { placed, alloc } = self.phase;
         let span = tracing::debug_span!("link.resolve", symbols = placed.plan.externals.len());
-        let _entered = span.enter();
+        let _inside = uruk_core::inside(span);
         let mut resolution = Resolution::of_own_symbols(&placed, environment.ifunc_thunk);
         let graph = &placed.graph;
         let mut missing = Vec::new();
@@ -272,11 +275,10 @@ impl Link<Resolved> {
     pub fn fix(self) -> Result<Link<Fixed>, LinkError> {
         let Resolved { placed, resolution, mut alloc } = self.phase;
         let span = tracing::debug_span!("link.fixup", edges = placed.graph.edges.len());
-        let _entered = span.enter();
+        let _inside = uruk_core::inside(span);
         let initializers = fixup::write(&placed, &resolution, &mut alloc)?;
         let finalize = tracing::debug_span!("memory.finalize");
-        let alloc = finalize
-            .in_scope(|| alloc.finalize())
+        let alloc = uruk_core::in_span(finalize, || alloc.finalize())
             .map_err(|source| LinkError::Memory { object: placed.graph.name().into(), source })?;
         let linked = Linked {
             alloc,

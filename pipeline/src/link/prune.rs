@@ -21,7 +21,7 @@ const UNWINDER_POINTERS: &str = "DW.ref.";
 /// One pass over the symbols; over the edges only if something was discarded.
 pub(super) fn prune(graph: &mut LinkGraph<'_>, is_discarded: &dyn Fn(&str) -> bool) {
     let span = tracing::debug_span!("link.prune", symbols = graph.symbols.len());
-    let _entered = span.enter();
+    let _inside = uruk_core::inside(span);
     discard_definitions(graph, is_discarded);
     if graph.blocks.iter().any(|block| block.discardable) {
         mark(graph);

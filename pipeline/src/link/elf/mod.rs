@@ -29,7 +29,7 @@ const ENDIAN: LittleEndian = LittleEndian;
 /// Linear in sections, symbols and relocations; names are copied, contents are not.
 pub fn parse<'a>(name: &str, bytes: &'a [u8]) -> Result<LinkGraph<'a>, LinkError> {
     let span = tracing::debug_span!("link.parse", unit = name, size_bytes = bytes.len());
-    let _entered = span.enter();
+    let _inside = uruk_core::inside(span);
     let mut parser = Parser::new(name, bytes)?;
     parser.read_sections()?;
     parser.read_symbols()?;
