@@ -1,0 +1,9 @@
+//! Cycles of waits: whoever can never go on is told so, and nobody else.
+
+mod cycles;
+mod detached;
+mod edges;
+mod generators;
+mod graphs;
+mod late_edges;
+mod late_threads;

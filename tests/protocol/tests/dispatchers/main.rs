@@ -1,0 +1,12 @@
+//! Sessions on dispatchers with threads: pools, reactors, serial queues, and those that refuse what they are given.
+
+mod blocking;
+mod leaf;
+mod pool;
+mod refused;
+mod serial_queue;
+mod serial_queue_ends;
+mod serial_queue_graphs;
+mod storm;
+mod threads_refused;
+mod tokio_host;

@@ -1,0 +1,16 @@
+//! Who asks is told: lookups on every face, with and without the lock, waiting, withdrawn, through generators.
+
+mod claims_given_back;
+mod deadline;
+mod generators;
+mod holding;
+mod lock_holds;
+mod lookup;
+mod ready;
+mod ready_agrees;
+mod ready_faces;
+mod ready_grows;
+mod slices;
+mod unheard;
+mod why;
+mod withdrawn;

@@ -1,0 +1,7 @@
+//! What is removed or moved elsewhere, by name, by tracker and by dylib, in whatever state it is.
+
+mod by_name;
+mod clearing;
+mod trackers;
+mod transfer;
+mod transfer_in_flight;
