@@ -285,6 +285,12 @@ mod tests {
         answers.give_up(after, true, true);
         answers.give(after, closed());
         answers.give_up(waiter(), false, true);
+        // One that is given up with the answer in its hands.
+        let asked = Asked::new();
+        let heard = asked.waiter();
+        answers.send(heard, closed());
+        assert!(is_closed(&answers.meet(asked).expect("it is there")));
+        answers.give_up(heard, true, true);
 
         let answers = Arc::new(answers);
         let elsewhere = |waiter| {

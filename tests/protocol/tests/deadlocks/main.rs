@@ -1,5 +1,6 @@
 //! Cycles of waits: whoever can never go on is told so, and nobody else.
 
+mod asynchronous;
 mod cycles;
 mod detached;
 mod edges;
