@@ -6,8 +6,11 @@ pub mod halt;
 pub mod kept;
 pub mod on;
 pub mod per_task;
+pub mod resident;
 pub mod scene;
+pub mod sends;
 pub mod tracked;
+pub mod units;
 
 // What the tests of dispatchers have too.
 #[path = "../../../dispatch/tests/support/hammer.rs"]
@@ -18,12 +21,13 @@ mod patience;
 pub mod random;
 
 pub use patience::{within, within_reason};
+pub use units::define_parked;
 
 use std::sync::{Arc, mpsc};
 
 use uruk_core::{
-    DependenceGroup, Detached, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, InPlaceTaskDispatcher,
-    JitDylib, LookupError, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
+    DependenceGroup, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, InPlaceTaskDispatcher, JitDylib,
+    LookupError, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
     MaterializationResponsibility, MaterializationUnit, ResolvedResponsibility, SearchOrder, SerialQueue,
     SessionError, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName, TaskDispatcher, TaskPriority,
     absolute_symbols,
@@ -272,22 +276,6 @@ pub fn emit_depending_on(resolved: ResolvedResponsibility, needs: LookupRequest)
 pub fn define_simple(dylib: &JitDylib, unit: &str, symbols: &[&str]) {
     let symbols = exported(dylib.session(), symbols);
     dylib.define(TestUnit::new(unit, symbols, finish).boxed()).expect("nothing of the name is defined");
-}
-
-/// Defines exported `symbols` whose unit parks its responsibility in the channel.
-pub fn define_parked(
-    dylib: &JitDylib,
-    unit: &str,
-    symbols: &[&str],
-) -> mpsc::Receiver<Detached<MaterializationResponsibility>> {
-    let (send, receive) = mpsc::channel();
-    let symbols = exported(dylib.session(), symbols);
-    let park = move |responsibility: MaterializationResponsibility| {
-        // The test may have ended; then the symbols fail, which is as good.
-        let _ = send.send(responsibility.detach());
-    };
-    dylib.define(TestUnit::new(unit, symbols, park).boxed()).expect("nothing of the name is defined");
-    receive
 }
 
 /// Starts a lookup whose answer comes through a channel.

@@ -1,17 +1,11 @@
 //! Memory is proportional to what is live, also where units ran, depended on each other, failed, and were known by other names.
 
+use protocol_tests::resident::grows_no_more_after_three;
 use protocol_tests::*;
 use uruk_core::{
     AliasTarget, ExecutionSession, JitDylib, LookupError, LookupSet, ResourceTracker, SymbolName,
     shared_error, symbol_aliases,
 };
-
-/// Memory of this process that is resident, where the system tells.
-fn resident_bytes() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.split_whitespace().next()?.parse::<usize>().ok()? * 1024)
-}
 
 /// What the symbol of this number does: a third depends on the next one, a third fails, a third is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,21 +95,13 @@ fn units_that_came_and_went_leave_nothing() {
     const EACH: usize = 2_400;
     let (session, main) = session();
     define_simple(&main, "stays", &["stays"]);
-    let mut level = None;
-    for round in 0..ROUNDS {
+    // Each round has names and messages alone of over half a megabyte.
+    grows_no_more_after_three(ROUNDS, 2 << 20, |round| {
         come_and_go(&session, &main, round, EACH);
         // A round has twice as many, of symbols and of units. Some of the last one's wait for the next sweep.
         let names = session.symbol_string_pool().len();
         assert!(names < EACH, "{names} names after round {round}, 2 of them live");
-        if round == 2 {
-            level = resident_bytes();
-        }
-    }
-    // Each round has names and messages alone of over half a megabyte.
-    if let (Some(level), Some(now)) = (level, resident_bytes()) {
-        let grown = now.saturating_sub(level);
-        assert!(grown < 2 << 20, "{grown} bytes more than after the third round");
-    }
+    });
     session.lookup_symbol(&order(&main), &session.intern("stays")).unwrap();
     session.close().unwrap();
 }

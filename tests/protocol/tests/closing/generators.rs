@@ -3,26 +3,14 @@
 use std::sync::{Arc, mpsc};
 
 use protocol_tests::on::On;
+use protocol_tests::sends::sends;
 use protocol_tests::*;
-use uruk_core::{DefineError, DefinitionGenerator, DetachedRequest, GenerateRequest, LookupError, Shutdown};
+use uruk_core::{DefineError, LookupError, Shutdown};
 
 on_every_dispatcher!(
     a_drain_ends_lookups_that_are_suspended_at_a_generator,
     a_cancelling_close_ends_lookups_that_are_suspended_at_a_generator,
 );
-
-/// Sends each request to the test.
-struct Sends(mpsc::Sender<DetachedRequest>);
-
-impl DefinitionGenerator for Sends {
-    fn name(&self) -> &str {
-        "sends"
-    }
-
-    fn generate(&self, request: GenerateRequest) {
-        self.0.send(request.detach()).expect("the test listens");
-    }
-}
 
 fn a_drain_ends_lookups_that_are_suspended_at_a_generator(on: On) {
     ends_what_is_suspended(on, Shutdown::Drain);
@@ -36,8 +24,7 @@ fn ends_what_is_suspended(on: On, shutdown: Shutdown) {
     // Once the request is finished after the close, once it is merely dropped.
     for finishes in [true, false] {
         let (session, main) = on.session();
-        let (send, requests) = mpsc::channel();
-        let generator = Arc::new(Sends(send));
+        let (generator, requests) = sends();
         let generator_gone = Arc::downgrade(&generator);
         main.add_generator(generator).unwrap();
         let first = look_up_later(&session, request(&main, &["a"]));
@@ -76,8 +63,8 @@ fn a_thread_blocked_at_a_generator_is_told_of_the_close() {
         for workers in [0, 1, 2] {
             within_reason(move || {
                 let (session, main) = session_of(workers);
-                let (send, requests) = mpsc::channel();
-                main.add_generator(Arc::new(Sends(send))).unwrap();
+                let (generator, requests) = sends();
+                main.add_generator(generator).unwrap();
                 let (of_unit, unit_told) = mpsc::channel();
                 let unit = TestUnit::new("asks", exported(&session, &["asks"]), move |responsibility| {
                     let main = responsibility.dylib().clone();

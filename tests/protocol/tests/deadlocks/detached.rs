@@ -37,14 +37,16 @@ fn until_all_are_blocked(main: &uruk_core::JitDylib) {
     }
 }
 
-fn what_was_detached_and_is_finished_when_all_are_blocked_is_waited_for(on: On) {
+/// Unit A gives away what `detach` makes of its responsibility, and blocks; the test has it back when all are blocked, and does
+/// with it what `finish` says.
+fn is_waited_for<D: Send + 'static>(on: On, detach: fn(MaterializationResponsibility) -> D, finish: fn(D)) {
     let (session, main) = on.session();
     let (teller, told) = mpsc::channel();
-    let (send, parked) = mpsc::channel::<Detached<MaterializationResponsibility>>();
+    let (send, parked) = mpsc::channel();
     let (tell_a, a_told) = mpsc::channel();
     let unit = TestUnit::new("A", exported(&session, &["a"]), move |responsibility| {
         let main = responsibility.dylib().clone();
-        send.send(responsibility.detach()).unwrap();
+        send.send(detach(responsibility)).unwrap();
         tell_a.send(look_up(&main, &["b"])).unwrap();
     });
     main.define(unit.boxed()).unwrap();
@@ -54,7 +56,7 @@ fn what_was_detached_and_is_finished_when_all_are_blocked_is_waited_for(on: On) 
         let parked = parked.recv().unwrap();
         until_all_are_blocked(&main);
         assert!(a_told.try_recv().is_err() && told.try_recv().is_err());
-        finish(parked.attach());
+        finish(parked);
         client.join().unwrap().unwrap();
     });
     a_told.recv().unwrap().unwrap();
@@ -62,29 +64,15 @@ fn what_was_detached_and_is_finished_when_all_are_blocked_is_waited_for(on: On) 
     session.close().unwrap();
 }
 
+fn what_was_detached_and_is_finished_when_all_are_blocked_is_waited_for(on: On) {
+    let finish = |parked: Detached<MaterializationResponsibility>| finish(parked.attach());
+    is_waited_for(on, MaterializationResponsibility::detach, finish);
+}
+
 fn what_was_detached_resolved_is_waited_for_too(on: On) {
-    let (session, main) = on.session();
-    let (teller, told) = mpsc::channel();
-    let (send, parked) = mpsc::channel::<Detached<ResolvedResponsibility>>();
-    let (tell_a, a_told) = mpsc::channel();
-    let unit = TestUnit::new("A", exported(&session, &["a"]), move |responsibility| {
-        let main = responsibility.dylib().clone();
-        send.send(resolve(responsibility).detach()).unwrap();
-        tell_a.send(look_up(&main, &["b"])).unwrap();
-    });
-    main.define(unit.boxed()).unwrap();
-    define_blocking(&main, "b", &["a"], &teller);
-    std::thread::scope(|scope| {
-        let client = scope.spawn(|| look_up(&main, &["a", "b"]));
-        let parked = parked.recv().unwrap();
-        until_all_are_blocked(&main);
-        assert!(a_told.try_recv().is_err() && told.try_recv().is_err());
-        parked.attach().notify_emitted(Vec::new()).unwrap();
-        client.join().unwrap().unwrap();
-    });
-    a_told.recv().unwrap().unwrap();
-    assert!(told.try_recv().is_err(), "nobody was told");
-    session.close().unwrap();
+    let detach = |responsibility| resolve(responsibility).detach();
+    let emit = |parked: Detached<ResolvedResponsibility>| parked.attach().notify_emitted(Vec::new()).unwrap();
+    is_waited_for(on, detach, emit);
 }
 
 /// The same circle without the detaching.

@@ -5,16 +5,17 @@
 //!  test:                                 waits for that ─ closes the circle
 //! ```
 
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
 use protocol_tests::deadlock::{
     Teller, blocking_unit, define_blocking, finish_or_fail, look_up, look_up_as, the_cycle, until_blocked_for,
 };
 use protocol_tests::on::On;
+use protocol_tests::sends::sends;
 use protocol_tests::*;
 use uruk_core::{
-    AliasTarget, DeadlockStep, DefinitionGenerator, DependenceGroup, Dependency, DetachedRequest,
-    GenerateRequest, JitDylib, LookupError, SerialQueue, SymbolFlags, symbol_aliases,
+    AliasTarget, DeadlockStep, DependenceGroup, Dependency, JitDylib, LookupError, SerialQueue, SymbolFlags,
+    symbol_aliases,
 };
 
 on_every_dispatcher!(
@@ -118,26 +119,12 @@ fn a_replacement_that_waits_in_the_serial_queue_closes_the_circle(on: On) {
     session.close().unwrap();
 }
 
-/// Sends each request to the test.
-struct Sends(mpsc::Sender<DetachedRequest>);
-
-impl DefinitionGenerator for Sends {
-    fn name(&self) -> &str {
-        "sends"
-    }
-
-    fn generate(&self, request: GenerateRequest) {
-        // A test that has ended drops the request, which fails the lookup.
-        let _ = self.0.send(request.detach());
-    }
-}
-
 /// A looks `b` and `missing` up and is suspended for the latter; B is blocked for `a`. What moves A on closes the circle.
 fn a_generator_that_finishes_closes_the_circle(on: On) {
     let (session, main) = on.session();
     let (teller, told) = mpsc::channel();
-    let (send, requests) = mpsc::channel();
-    main.add_generator(Arc::new(Sends(send))).unwrap();
+    let (generator, requests) = sends();
+    main.add_generator(generator).unwrap();
     let _token = define_a(&main, &["b", "missing"], &teller);
     define_blocking(&main, "b", &["a"], &teller);
     std::thread::scope(|scope| {
@@ -160,8 +147,8 @@ fn a_generator_that_finishes_closes_the_circle(on: On) {
 fn a_generator_that_makes_an_alias_closes_the_circle(on: On) {
     let (session, main) = on.session();
     let (teller, told) = mpsc::channel();
-    let (send, requests) = mpsc::channel();
-    main.add_generator(Arc::new(Sends(send))).unwrap();
+    let (generator, requests) = sends();
+    main.add_generator(generator).unwrap();
     let _token = define_a(&main, &["missing"], &teller);
     std::thread::scope(|scope| {
         let client = scope.spawn(|| look_up(&main, &["a"]));

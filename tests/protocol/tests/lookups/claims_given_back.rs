@@ -4,10 +4,10 @@ use std::sync::mpsc;
 
 use protocol_tests::halt::while_nothing_else_runs;
 use protocol_tests::on::On;
+use protocol_tests::sends::sends;
+use protocol_tests::units::define_telling;
 use protocol_tests::*;
-use uruk_core::{
-    DefinitionGenerator, DetachedRequest, GenerateRequest, LookupError, SymbolFlags, WhyState, shared_error,
-};
+use uruk_core::{LookupError, SymbolFlags, WhyState, shared_error};
 
 on_every_dispatcher!(what_was_found_beside_a_generator_that_fails_was_never_searched,);
 
@@ -19,12 +19,7 @@ fn a_lookup_that_fails_after_it_has_claimed_gives_back_what_has_not_started() {
     for workers in [0, 1] {
         within_reason(move || {
             let (session, main) = session_of(workers);
-            let (send, started) = mpsc::channel();
-            let unit = TestUnit::new("unit of a", exported(&session, &["a"]), move |responsibility| {
-                send.send(()).unwrap();
-                finish(responsibility);
-            });
-            main.define(unit.boxed()).unwrap();
+            let started = define_telling(&main, "unit of a", &["a"]);
             let b = define_parked(&main, "unit of b", &["b"]);
             let b_alone = look_up_later(&session, request(&main, &["b"]));
             let b = b.recv().unwrap();
@@ -62,12 +57,7 @@ fn what_another_lookup_wants_too_is_not_given_back() {
     for workers in [0, 1] {
         within_reason(move || {
             let (session, main) = session_of(workers);
-            let (send, started) = mpsc::channel();
-            let unit = TestUnit::new("unit of a", exported(&session, &["a"]), move |responsibility| {
-                send.send(()).unwrap();
-                finish(responsibility);
-            });
-            main.define(unit.boxed()).unwrap();
+            let started = define_telling(&main, "unit of a", &["a"]);
             let b = define_parked(&main, "unit of b", &["b"]);
             let _b = look_up_later(&session, request(&main, &["b"]));
             let b = b.recv().unwrap();
@@ -86,24 +76,10 @@ fn what_another_lookup_wants_too_is_not_given_back() {
     }
 }
 
-/// Sends each request to the test.
-struct Sends(mpsc::Sender<DetachedRequest>);
-
-impl DefinitionGenerator for Sends {
-    fn name(&self) -> &str {
-        "sends"
-    }
-
-    fn generate(&self, request: GenerateRequest) {
-        // A test that has ended drops the request, which fails the lookup.
-        let _ = self.0.send(request.detach());
-    }
-}
-
 fn what_was_found_beside_a_generator_that_fails_was_never_searched(on: On) {
     let (session, main) = on.session();
-    let (send, requests) = mpsc::channel();
-    main.add_generator(std::sync::Arc::new(Sends(send)));
+    let (generator, requests) = sends();
+    main.add_generator(generator);
     let (discard, discarded) = mpsc::channel();
     let weak = [(session.intern("found"), EXPORTED | SymbolFlags::WEAK)].into_iter().collect();
     let weak = TestUnit::new("weak", weak, |_| panic!("nobody asks for it"));

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, mpsc};
 
+use protocol_tests::sends::sends;
 use protocol_tests::*;
 use uruk_core::{
-    DefinitionGenerator, DetachedRequest, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags,
-    LookupError, LookupKind, LookupRequest, ReexportsGenerator, SearchOrder, SymbolFlags, absolute_symbols,
-    shared_error,
+    DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags, LookupError,
+    LookupKind, LookupRequest, ReexportsGenerator, SearchOrder, SymbolFlags, absolute_symbols, shared_error,
 };
 
 /// Defines what it is asked for, at one address.
@@ -22,25 +22,6 @@ impl DefinitionGenerator for Defines {
         request.dylib().define(absolute_symbols(symbols)).unwrap();
         request.finish(Ok(()));
     }
-}
-
-/// Sends each request to the test.
-struct Sends(mpsc::Sender<DetachedRequest>);
-
-impl DefinitionGenerator for Sends {
-    fn name(&self) -> &str {
-        "sends"
-    }
-
-    fn generate(&self, request: GenerateRequest) {
-        // A test that has ended drops the request, which fails the lookup.
-        let _ = self.0.send(request.detach());
-    }
-}
-
-fn sends() -> (Arc<Sends>, mpsc::Receiver<DetachedRequest>) {
-    let (send, requests) = mpsc::channel();
-    (Arc::new(Sends(send)), requests)
 }
 
 #[test]

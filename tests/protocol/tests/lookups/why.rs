@@ -1,11 +1,12 @@
 //! Why a symbol is not ready: the answer in each of its states, certain and uncertain.
 
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
+use protocol_tests::sends::sends;
 use protocol_tests::*;
 use uruk_core::{
-    DefinitionGenerator, DependenceGroup, DetachedRequest, ExecutionSession, GenerateRequest, JitDylib,
-    LookupError, SymbolStage, Task, TaskPriority, WaitedFor, Why, WhyState, shared_error,
+    DependenceGroup, ExecutionSession, JitDylib, LookupError, SymbolStage, Task, TaskPriority, WaitedFor,
+    Why, WhyState, shared_error,
 };
 
 fn why(main: &JitDylib, name: &str) -> Why {
@@ -18,26 +19,17 @@ fn listed(symbols: &WaitedFor) -> Vec<(String, SymbolStage)> {
 
 #[test]
 fn what_is_not_defined_names_who_could_define_it() {
-    struct Keeps(mpsc::Sender<DetachedRequest>);
-    impl DefinitionGenerator for Keeps {
-        fn name(&self) -> &str {
-            "keeps"
-        }
-        fn generate(&self, request: GenerateRequest) {
-            self.0.send(request.detach()).unwrap();
-        }
-    }
     let (session, main) = session();
     let WhyState::Undefined { generators } = why(&main, "a").state else { panic!("nothing defines it") };
     assert!(generators.is_empty());
-    let (send, requests) = mpsc::channel();
-    main.add_generator(Arc::new(Keeps(send)));
+    let (generator, requests) = sends();
+    main.add_generator(generator);
     let _answers =
         [look_up_later(&session, request(&main, &["a"])), look_up_later(&session, request(&main, &["b"]))];
     let answer = why(&main, "a");
     let WhyState::Undefined { generators } = &answer.state else { panic!("{answer}") };
-    assert_eq!((&*generators[0].name, generators[0].is_busy, generators[0].queued), ("keeps", true, 1));
-    assert!(answer.to_string().contains("generator `keeps` of dylib `main` could define it"), "{answer}");
+    assert_eq!((&*generators[0].name, generators[0].is_busy, generators[0].queued), ("sends", true, 1));
+    assert!(answer.to_string().contains("generator `sends` of dylib `main` could define it"), "{answer}");
     drop(requests);
 }
 

@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 
 use protocol_tests::halt::occupy_a_worker;
+use protocol_tests::units::define_telling;
 use protocol_tests::*;
 use uruk_core::{LookupError, TaskDispatcher};
 
@@ -35,12 +36,7 @@ fn work_that_nobody_wants_any_more_is_put_back() {
     let (session, main) = session();
     // The unit's task waits behind a running one, so that the query can be withdrawn before it starts.
     let (inner_session, inner_main) = (session.clone(), main.clone());
-    let (send, ran) = mpsc::channel();
-    let wanted = TestUnit::new("wanted", exported(&session, &["a"]), move |responsibility| {
-        send.send(()).unwrap();
-        finish(responsibility);
-    });
-    main.define(wanted.boxed()).unwrap();
+    let ran = define_telling(&main, "wanted", &["a"]);
     let outer = TestUnit::new("outer", exported(&session, &["outer"]), move |responsibility| {
         drop(inner_session.lookup_future(request(&inner_main, &["a"])));
         finish(responsibility);

@@ -1,7 +1,8 @@
 //! Part of a responsibility delegated, and all of it given to another unit.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
+use protocol_tests::units::telling_unit;
 use protocol_tests::*;
 use uruk_core::{DefineError, DelegateError, JitDylibLookupFlags, LookupError, SymbolFlags, SymbolFlagsMap};
 
@@ -12,11 +13,7 @@ fn what_is_replaced_is_materialized_when_somebody_asks() {
     let a = look_up_later(&session, request(&main, &["a"]));
     let mut responsibility = parked.recv().unwrap().attach();
     let rest = responsibility.delegate([session.intern("b")]).unwrap();
-    let (send, ran) = mpsc::channel();
-    let replacement = TestUnit::new("rest", exported(&session, &["b"]), move |responsibility| {
-        send.send(()).unwrap();
-        finish(responsibility);
-    });
+    let (replacement, ran) = telling_unit(&session, "rest", &["b"]);
     rest.replace(replacement.boxed()).unwrap();
     finish(responsibility);
     assert!(a.recv().unwrap().is_ok());

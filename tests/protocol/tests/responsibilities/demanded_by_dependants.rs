@@ -6,10 +6,10 @@ use std::sync::mpsc;
 
 use protocol_tests::halt::while_nothing_else_runs;
 use protocol_tests::on::On;
+use protocol_tests::units::{parking_unit, telling_unit};
 use protocol_tests::*;
 use uruk_core::{
-    DependenceGroup, Dependency, Detached, ExecutionSession, JitDylib, LookupError, LookupResult,
-    MaterializationResponsibility, MaterializationUnit, WhyState,
+    DependenceGroup, Dependency, JitDylib, LookupError, LookupResult, MaterializationUnit, WhyState,
 };
 
 on_every_dispatcher!(
@@ -18,22 +18,7 @@ on_every_dispatcher!(
     a_future_that_comes_and_goes_leaves_what_is_depended_on_running,
 );
 
-type Parked = mpsc::Receiver<Detached<MaterializationResponsibility>>;
 type Answer = mpsc::Receiver<Result<LookupResult, LookupError>>;
-
-/// A unit that sends its responsibility to the test.
-fn parking(
-    session: &ExecutionSession,
-    name: &str,
-    symbols: &[&str],
-) -> (Box<dyn MaterializationUnit>, Parked) {
-    let (send, parked) = mpsc::channel();
-    let unit = TestUnit::new(name, exported(session, symbols), move |responsibility| {
-        // The test may have ended; then the symbols fail, which is as good.
-        let _ = send.send(responsibility.detach());
-    });
-    (unit.boxed(), parked)
-}
 
 /// Has a unit of `symbols`, among them `b`, begin, takes the token of `b`, and gives the symbols to `unit`, which nobody
 /// asks for.
@@ -66,8 +51,8 @@ fn emit_a_on(main: &JitDylib, token: Dependency) -> Answer {
 
 fn what_is_depended_on_is_requested_and_nothing_beside_it(on: On) {
     let (session, main) = on.session();
-    let (unit, again) = parking(&session, "second unit of b", &["b", "beside"]);
-    let token = token_of_what_nobody_wants(&main, &["b", "beside"], unit);
+    let (unit, again) = parking_unit(&session, "second unit of b", &["b", "beside"]);
+    let token = token_of_what_nobody_wants(&main, &["b", "beside"], unit.boxed());
     let answer = emit_a_on(&main, token);
     let responsibility = again.recv().unwrap().attach();
     assert_eq!(responsibility.requested_symbols(), [session.intern("b")]);
@@ -80,11 +65,11 @@ fn what_is_depended_on_is_requested_and_nothing_beside_it(on: On) {
 
 fn a_replacement_of_what_is_depended_on_runs_at_once(on: On) {
     let (session, main) = on.session();
-    let (unit, again) = parking(&session, "second unit of b", &["b"]);
-    let token = token_of_what_nobody_wants(&main, &["b"], unit);
+    let (unit, again) = parking_unit(&session, "second unit of b", &["b"]);
+    let token = token_of_what_nobody_wants(&main, &["b"], unit.boxed());
     let answer = emit_a_on(&main, token);
-    let (third, once_more) = parking(&session, "third unit of b", &["b"]);
-    again.recv().unwrap().attach().replace(third).unwrap();
+    let (third, once_more) = parking_unit(&session, "third unit of b", &["b"]);
+    again.recv().unwrap().attach().replace(third.boxed()).unwrap();
     finish(once_more.recv().unwrap().attach());
     assert!(answer.recv().unwrap().is_ok());
     session.close().unwrap();
@@ -92,8 +77,8 @@ fn a_replacement_of_what_is_depended_on_runs_at_once(on: On) {
 
 fn a_future_that_comes_and_goes_leaves_what_is_depended_on_running(on: On) {
     let (session, main) = on.session();
-    let (unit, again) = parking(&session, "second unit of b", &["b"]);
-    let token = token_of_what_nobody_wants(&main, &["b"], unit);
+    let (unit, again) = parking_unit(&session, "second unit of b", &["b"]);
+    let token = token_of_what_nobody_wants(&main, &["b"], unit.boxed());
     let answer = emit_a_on(&main, token);
     let responsibility = again.recv().unwrap().attach();
     drop(session.lookup_future(request(&main, &["b"])));
@@ -134,11 +119,7 @@ fn what_is_queued_is_withdrawn_with_its_last_dependant() {
     for workers in [0, 1] {
         within_reason(move || {
             let (session, main) = session_of(workers);
-            let (send, started) = mpsc::channel();
-            let unit = TestUnit::new("second unit of b", exported(&session, &["b"]), move |responsibility| {
-                send.send(()).unwrap();
-                finish(responsibility);
-            });
+            let (unit, started) = telling_unit(&session, "second unit of b", &["b"]);
             let token = token_of_what_nobody_wants(&main, &["b"], unit.boxed());
             let a = define_parked(&main, "unit of a", &["a"]);
             let answer = look_up_later(&session, request(&main, &["a"]));

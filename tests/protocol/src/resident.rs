@@ -1,0 +1,20 @@
+//! How much memory this process has. For tests in binaries of their own.
+
+/// Runs `round` so many times, with its number; the process grows by less than `bytes_max` after the third.
+pub fn grows_no_more_after_three(rounds: usize, bytes_max: usize, mut round: impl FnMut(usize)) {
+    assert!(rounds > 3, "there is something after the third");
+    (0..3).for_each(&mut round);
+    let level = resident_bytes();
+    (3..rounds).for_each(round);
+    if let (Some(level), Some(now)) = (level, resident_bytes()) {
+        let grown = now.saturating_sub(level);
+        assert!(grown < bytes_max, "{grown} bytes more than after the third round");
+    }
+}
+
+/// Memory of this process that is resident, where the system tells.
+fn resident_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<usize>().ok()? * 1024)
+}
