@@ -16,6 +16,7 @@
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `budget::leaves_while_it_counts_as_asleep`: who was not called in time goes on and stays on the count | `dispatch/src/sleep.rs` | `time_is_over_while_somebody_calls` |
+//! | `budget::leaves_while_it_counts_as_asleep`: the same beside another that sleeps | `dispatch/src/sleep.rs` | `one_whose_time_is_over_leaves_the_others_asleep` |
 //! | `budget::leaves_its_token_to_another`: who was called too late does not take the token that was issued for it | `dispatch/src/sleep.rs` | `time_is_over_while_somebody_calls` |
 //! | `budget::watches_while_it_is_awake`: who has watched counts as watching when it goes on | `dispatch/src/sleep.rs` | `who_watches_is_relied_on_only_while_it_does` |
 //! | `budget::leaves_it_to_a_searcher`: who has lifted a limit calls nobody beside a searcher | `dispatch/src/sleep.rs` | `who_has_lifted_a_limit_calls_a_sleeper_beside_a_searcher` |

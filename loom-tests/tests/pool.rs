@@ -22,17 +22,20 @@
 //! | `pool::overlooks_deques`: the looks forget what lies in the deques of slots | `dispatch/src/queues.rs` | `the_last_searcher_calls_for_another` |
 //! | `pool::counts_tasks_without_acquire` | `dispatch/src/gate.rs` | `a_task_that_shuts_down_sees_what_others_did` |
 //! | `pool::sleeps_without_a_second_look` | `dispatch/src/sleep.rs` | `an_idle_pool_wakes_up_for_the_next_task` |
+//! | `pool::sleeps_without_a_second_look`: the same, where the pool is closed and its last task ends | `dispatch/src/sleep.rs` | `a_worker_dispatches_during_shutdown` |
 //! | `pool::last_searcher_leaves_without_a_look` | `dispatch/src/sleep.rs` | `the_last_searcher_calls_for_another` |
 //! | `pool::vacates_without_a_look` | `dispatch/src/sleep.rs` | `a_blocked_worker_is_replaced` |
 //! | `pool::stops_without_a_look` | `dispatch/src/sleep.rs` | `shutdown_runs_what_was_admitted` |
 //! | `pool::counts_a_slot_before_it_lies_there` | `dispatch/src/pool.rs` | `a_task_comes_while_a_worker_blocks` |
 //! | `pool::closes_without_waking` | `dispatch/src/pool.rs` | `shutdown_ends_a_sleeping_worker` |
 //! | `pool::admits_by_an_earlier_look` | `dispatch/src/gate.rs` | `a_task_dispatched_during_shutdown_is_run_or_given_back` |
+//! | `pool::admits_by_an_earlier_look`: the same, of a turn | `dispatch/src/gate.rs` | `a_turn_that_is_handed_over_during_shutdown_is_run_once` |
 //! | `pool::lifts_without_a_look` | `dispatch/src/sleep.rs` | `a_thread_that_retires_calls_for_what_its_task_held_back` |
 //! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits/room.rs` | `a_producer_that_waits_for_room_gets_it` |
 //! | `pool::room_tells_nobody` | `dispatch/src/limits/room.rs` | `memory_that_is_released_makes_room` |
 //! | `pool::blocked_tasks_hold_starts_back`: what they hold counts against what they wait for | `dispatch/src/limits.rs` | `what_a_blocked_task_holds_keeps_nothing_from_its_start` |
 //! | `pool::keeps_places_while_it_searches`: a worker that finds nothing at hand still counts for tasks that have ended | `dispatch/src/worker.rs` | `shutdown_ends_a_sleeping_worker` |
+//! | `pool::keeps_places_while_it_searches`: the same, where one of its tasks has closed the pool | `dispatch/src/worker.rs` | `a_task_may_shut_its_pool_down` |
 //! | `pool::keeps_places_while_it_blocks`: the same of one that blocks | `dispatch/src/pool.rs` | `a_task_that_follows_another_may_shut_its_pool_down` |
 //! | `pool::overlooks_turns`: the looks forget the lane | `dispatch/src/queues.rs` | `a_turn_that_is_handed_over_wakes_a_worker` |
 #![cfg(uruk_loom)]

@@ -12,13 +12,16 @@
 //! the locks, but what decides is read under them (`core/src/symbol/name.rs`, "Why sweeping the dead cannot race"). A text
 //! is freed once, behind everything that was read of it (`core/src/symbol/text.rs`).
 //!
-//! **Fails if** this step is changed:
+//! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `symbol_name::found_and_taken_in_two_steps`: the lock is let go between finding a name and counting the new handle | `core/src/symbol/name.rs` | `a_name_found_is_not_swept_before_it_is_counted` |
+//! | `symbol_name::found_and_taken_in_two_steps`: the same, where a second handle is taken | `core/src/symbol/name.rs` | `a_sweep_spares_what_was_interned_meanwhile` |
+//! | `symbol_name::found_and_taken_in_two_steps`: the same, where both intern | `core/src/symbol/name.rs` | `two_threads_that_hold_one_text_hold_one_name` |
 //! | `symbol_name::leaves_unordered`: a handle is let go without Release | `core/src/symbol/text.rs` | `what_was_read_of_a_name_comes_before_it_is_freed` |
 //! | `symbol_name::frees_unordered`: the last handle frees without Acquire | `core/src/symbol/text.rs` | `what_was_read_of_a_name_comes_before_it_is_freed` |
+//! | `symbol_name::frees_unordered`: the same, of a sweep | `core/src/symbol/text.rs` | `a_name_is_swept_behind_what_was_read_of_it` |
 #![cfg(uruk_loom)]
 
 use uruk_core::sync::thread;

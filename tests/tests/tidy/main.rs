@@ -36,9 +36,6 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("src/main.rs", "is entered by C"),
 ];
 
-/// Models with tests that their heads do not name yet. Entries only go.
-const OPEN_MODELS: &[&str] = &["budget", "pool", "symbol_name"];
-
 /// How many lines above an atomic access its comment may begin.
 const COMMENT_LINES_MAX: usize = 20;
 
@@ -268,16 +265,13 @@ fn every_weakening_has_a_model() {
 fn every_test_of_a_model_was_seen_to_fail() {
     let mut findings = Vec::new();
     for source in sources().iter().filter(|source| source.path.starts_with("loom-tests/tests/")) {
-        let model = source.path.trim_start_matches("loom-tests/tests/").trim_end_matches(".rs");
         let head: String = source.text.lines().take_while(|line| line.starts_with("//!")).collect();
         let tests = source.text.split("#[test]\n").skip(1).filter_map(|after| {
             let name = after.split_once("fn ")?.1.split('(').next()?;
             Some(name.to_owned())
         });
         for test in tests.filter(|test| !head.contains(&format!("`{test}`"))) {
-            if !OPEN_MODELS.contains(&model) {
-                findings.push(format!("{}: `{test}` is in no row", source.path));
-            }
+            findings.push(format!("{}: `{test}` is in no row", source.path));
         }
     }
     demand_none(findings, "leave out the step that it watches, or say at the head why there is none");
