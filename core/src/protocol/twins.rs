@@ -5,13 +5,15 @@
 //! not, fail, delegate, and wait for each other and in serial queues; who asks is a unit or nobody, and blocks with what it holds, or
 //! not; priorities are followed, and long consequences are cut into slices.
 
+mod claims;
+mod step;
+
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
 use super::SessionState;
 use super::absolute::Addresses;
-use super::claim::Begin;
 use super::define::Definition;
 use super::effects::{Effects, Leftover};
 use super::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
@@ -23,147 +25,16 @@ use super::settle::SLICE_STEPS;
 use super::slices::Numbers;
 use super::urgency::Asker;
 use super::waits_for::Holdings;
-use crate::session::{SessionTag, Shutdown};
+use crate::session::Shutdown;
 use crate::{
-    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
-    LookupSet, RequiredState, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
-    TaskPriority, shared_error,
+    ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupSet, RequiredState, SerialQueue, SymbolName,
+    SymbolStringPool, TaskPriority, shared_error,
 };
 
-const NAMES: usize = 5;
-const DYLIBS: usize = 3;
-const QUEUES: usize = 2;
+use step::{Asking, DYLIBS, NAMES, QUEUES, Step, step};
+
 const PRIORITIES: [TaskPriority; 4] =
     [TaskPriority::Idle, TaskPriority::Speculative, TaskPriority::Lazy, TaskPriority::Demanded];
-
-/// Of which name, and what it is.
-type Symbol = (usize, SymbolFlags);
-
-/// Dylibs, and whether hidden symbols are seen there.
-type Along = Vec<(usize, bool)>;
-
-/// What a lookup may be beside what it asks for.
-#[derive(Clone, Debug)]
-struct Asking {
-    along: Along,
-    by_task: bool,
-    /// Some claim that asks.
-    asker: Option<usize>,
-    priority: Option<usize>,
-    /// A thread blocks in it, holding the responsibility for some claim, and the turn of some queue.
-    holding: Option<(usize, Option<usize>)>,
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Define {
-        dylib: usize,
-        symbols: Vec<Symbol>,
-        own: usize,
-        queue: Option<usize>,
-        known: bool,
-        tracked: bool,
-    },
-    LookUpOne(usize, Asking),
-    LookUp {
-        names: Vec<usize>,
-        ready: bool,
-        asking: Asking,
-    },
-    Withdraw(usize),
-    GoOn(usize),
-    Begin(usize),
-    Resolve(usize),
-    Emit {
-        claim: usize,
-        needs: Vec<(usize, usize)>,
-    },
-    Fail(usize),
-    Delegate {
-        claim: usize,
-        name: usize,
-    },
-    RemoveName {
-        dylib: usize,
-        name: usize,
-    },
-    RemoveTracker(usize),
-    Clear(usize),
-    ReplaceDylib {
-        dylib: usize,
-        anew: bool,
-    },
-    AddGenerator(usize),
-    RemoveGenerator(usize),
-    Generated {
-        request: usize,
-        succeeds: bool,
-    },
-    Slice,
-    Drain,
-    Close(bool),
-}
-
-fn symbol() -> impl Strategy<Value = Symbol> {
-    let flags = prop_oneof![
-        6 => Just(SymbolFlags::EXPORTED),
-        3 => Just(SymbolFlags::EXPORTED | SymbolFlags::WEAK),
-        2 => Just(SymbolFlags::empty()),
-        1 => Just(SymbolFlags::EXPORTED | SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY),
-    ];
-    (0..NAMES, flags)
-}
-
-fn asking() -> impl Strategy<Value = Asking> {
-    let along = prop::collection::vec((0..DYLIBS, prop::bool::weighted(0.7)), 0..4);
-    let holding = prop::option::weighted(0.3, (0usize..8, prop::option::weighted(0.3, 0..QUEUES)));
-    let (asker, priority) = (prop::option::weighted(0.4, 0usize..8), prop::option::weighted(0.8, 0usize..4));
-    (along, prop::bool::weighted(0.3), asker, priority, holding).prop_map(
-        |(along, by_task, asker, priority, holding)| Asking { along, by_task, asker, priority, holding },
-    )
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let define = (
-        (0..DYLIBS, prop::collection::vec(symbol(), 1..3), prop_oneof![2 => Just(3usize), 1 => 0usize..4]),
-        (prop::option::weighted(0.3, 0..QUEUES), prop::bool::weighted(0.15), prop::bool::weighted(0.3)),
-    );
-    let define = define.prop_map(|((dylib, symbols, own), (queue, known, tracked))| Step::Define {
-        dylib,
-        symbols,
-        own,
-        queue,
-        known,
-        tracked,
-    });
-    let names = prop::collection::vec(0..NAMES, 1..4);
-    let needs = prop::collection::vec((0..DYLIBS, 0..NAMES), 0..3);
-    let claim = 0usize..8;
-    prop_oneof![
-        30 => define,
-        40 => (0..NAMES, asking()).prop_map(|(name, asking)| Step::LookUpOne(name, asking)),
-        8 => (names, any::<bool>(), asking())
-            .prop_map(|(names, ready, asking)| Step::LookUp { names, ready, asking }),
-        6 => (0usize..8).prop_map(Step::Withdraw),
-        6 => (0usize..8).prop_map(Step::GoOn),
-        10 => claim.clone().prop_map(Step::Begin),
-        12 => claim.clone().prop_map(Step::Resolve),
-        12 => (claim.clone(), needs).prop_map(|(claim, needs)| Step::Emit { claim, needs }),
-        3 => claim.clone().prop_map(Step::Fail),
-        2 => (claim, 0..NAMES).prop_map(|(claim, name)| Step::Delegate { claim, name }),
-        3 => (0..DYLIBS, 0..NAMES).prop_map(|(dylib, name)| Step::RemoveName { dylib, name }),
-        2 => (0usize..8).prop_map(Step::RemoveTracker),
-        1 => (0..DYLIBS).prop_map(Step::Clear),
-        2 => (0..DYLIBS, any::<bool>()).prop_map(|(dylib, anew)| Step::ReplaceDylib { dylib, anew }),
-        2 => (0..DYLIBS).prop_map(Step::AddGenerator),
-        1 => (0usize..4).prop_map(Step::RemoveGenerator),
-        4 => (0usize..4, any::<bool>())
-            .prop_map(|(request, succeeds)| Step::Generated { request, succeeds }),
-        8 => Just(Step::Slice),
-        3 => Just(Step::Drain),
-        1 => any::<bool>().prop_map(Step::Close),
-    ]
-}
 
 /// How far the one who has a claim has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -461,92 +332,6 @@ impl Twin {
 
     fn is_held(&self, by: impl Fn(&Holdings) -> bool) -> bool {
         self.blocked.iter().any(|blocked| by(&blocked.holdings))
-    }
-
-    /// What somebody does who has a claim and is not blocked.
-    fn work(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
-        let (choice, needed) = match *step {
-            Step::Begin(choice) => (choice, Some(Stage::Queued)),
-            Step::Resolve(choice) | Step::Delegate { claim: choice, .. } => (choice, Some(Stage::Begun)),
-            Step::Emit { claim, .. } => (claim, Some(Stage::Resolved)),
-            Step::Fail(choice) => (choice, None),
-            _ => return,
-        };
-        let fits = |(claimed, stage): &(PendingUnit<u32>, Stage)| {
-            needed.is_none_or(|needed| needed == *stage)
-                && !self.is_held(|held| held.claims.contains(&claimed.claim))
-        };
-        let fitting: Vec<_> = (0..self.claims.len()).filter(|&index| fits(&self.claims[index])).collect();
-        let Some(index) = pick(fitting.len(), choice).map(|choice| fitting[choice]) else { return };
-        match step {
-            Step::Begin(_) => self.begin(index, effects),
-            Step::Resolve(_) => self.resolve(index, effects),
-            Step::Emit { needs, .. } => self.emit(index, needs, effects),
-            Step::Delegate { name, .. } => self.delegate(index, *name),
-            _ => {
-                let (claimed, _) = self.claims.remove(index);
-                self.state.fail(claimed.claim, FailureCause::Abandoned, effects);
-            }
-        }
-    }
-
-    fn begin(&mut self, index: usize, effects: &mut Effects<Numbers>) {
-        let (claimed, _) = self.claims.remove(index);
-        match self.state.begin(claimed, None, effects) {
-            Begin::Now(claimed) => self.claims.push((claimed, Stage::Begun)),
-            Begin::Later(claimed, _ticketed) => self.claims.push((claimed, Stage::Queued)),
-            Begin::Never => {}
-        }
-    }
-
-    fn resolve(&mut self, index: usize, effects: &mut Effects<Numbers>) {
-        let (claimed, stage) = &mut self.claims[index];
-        let has_address =
-            |flags: &SymbolFlags| !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
-        let at = |(name, flags): (&SymbolName, &SymbolFlags)| {
-            (name.clone(), ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), *flags))
-        };
-        let addresses = claimed.symbols.iter().filter(|(_, flags)| has_address(flags)).map(at).collect();
-        let unit = &self.shared.unit_name;
-        let resolved = self.state.resolve(claimed.claim, unit, &claimed.symbols, &addresses, effects);
-        if resolved.is_ok() {
-            *stage = Stage::Resolved;
-        }
-        self.see(&resolved);
-    }
-
-    fn emit(&mut self, index: usize, needs: &[(usize, usize)], effects: &mut Effects<Numbers>) {
-        let (claimed, _) = &self.claims[index];
-        let token = |&(dylib, name): &(usize, usize)| {
-            let row = self.state.find(self.dylibs[dylib], &self.shared.names[name])?;
-            Some(Dependency { row, session: SessionTag::default() })
-        };
-        let group = DependenceGroup {
-            symbols: claimed.symbols.keys().cloned().collect(),
-            dependencies: needs.iter().filter_map(token).collect(),
-        };
-        let unit = &self.shared.unit_name;
-        let emitted = self.state.emit(claimed.claim, unit, &claimed.symbols, &[group], effects);
-        if emitted.is_ok() {
-            self.claims.remove(index);
-        }
-        self.see(&emitted);
-    }
-
-    fn delegate(&mut self, index: usize, name: usize) {
-        let name = self.shared.names[name].clone();
-        let (claimed, _) = &mut self.claims[index];
-        if claimed.symbols.len() < 2 {
-            return;
-        }
-        let Some((_, flags)) = claimed.symbols.remove_entry(&name) else { return };
-        let Some(claim) = self.state.delegate(claimed.claim, std::slice::from_ref(&name)) else { return };
-        let symbols: SymbolFlagsMap = [(name, flags)].into_iter().collect();
-        let (dylib, unit_name) = ((claimed.dylib, claimed.dylib_name.clone()), claimed.name.clone());
-        let own = claimed.own_priority;
-        let mut delegated = PendingUnit::new(0, unit_name, dylib, symbols, own, Default::default());
-        delegated.claim = claim;
-        self.claims.push((delegated, Stage::Begun));
     }
 }
 
