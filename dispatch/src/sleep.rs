@@ -86,10 +86,10 @@ impl Sleep {
     /// The same for an item that a limit may hold back; what it `waits` for is asked behind the fence. If that is a limit, whoever
     /// lifts it looks; if it is time, whoever watches does.
     pub fn notify_if(&self, waits: impl FnOnce() -> Waits) -> Wake {
-        if !weakened("pool::notifies_without_fence") {
+        if !weakened("sleep::notifies_without_fence") {
             // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either the look that
             // follows that one sees our push, or our load sees the change of the word that precedes it. Model:
-            // loom-tests/tests/pool.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
+            // loom-tests/tests/sleep.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
             fence(Ordering::SeqCst);
         }
         self.call(waits(), false)
@@ -240,7 +240,7 @@ impl Sleep {
 
     /// Turns every sleeper into a searcher. Called after the closed flag has been set.
     pub fn wake_all(&self) {
-        if weakened("pool::closes_by_a_look") && self.counts().sleeping == 0 {
+        if weakened("sleep::closes_by_a_look") && self.counts().sleeping == 0 {
             return;
         }
         // No fence: the word is changed here in any case. A thread that counts itself as sleeping later sees the closed flag by
@@ -265,7 +265,7 @@ impl Sleep {
     fn exchange(&self, word: u64, next: u64) -> Result<(), u64> {
         // ordering[parking-word]: AcqRel. Pairs with itself on other threads: a thread that changes the word sees what
         // earlier changers had put into their deques.
-        let order = match weakened("pool::changes_the_word_without_order") {
+        let order = match weakened("sleep::changes_the_word_without_order") {
             true => Ordering::Relaxed,
             false => Ordering::AcqRel,
         };
@@ -348,7 +348,7 @@ fn look_after<R>(look: impl FnOnce() -> R, blind: bool) -> Option<R> {
     if blind {
         return None;
     }
-    if !weakened("pool::looks_without_fence") {
+    if !weakened("sleep::looks_without_fence") {
         // ordering[parking-dekker]: SeqCst. Pairs with the fence in `notify`.
         fence(Ordering::SeqCst);
     }

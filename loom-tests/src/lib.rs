@@ -22,6 +22,7 @@
 //! | `shadow.rs` | what is Ready is looked up while something appears in an earlier dylib |
 //! | `ready.rs` | a symbol is looked up with and without the lock while it becomes Ready |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
+//! | `sleep.rs` | threads of a pool sleep and are woken: the parking protocol alone |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |
 //! | `budget.rs` | a worker whose sleep has a limit of time is called as that ends |
 //! | `overload.rs` | producers wait for room while turns of serial queues block; tickets are counted out once |

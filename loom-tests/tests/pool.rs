@@ -1,12 +1,5 @@
-//! The work-stealing pool: nothing queued is forgotten, a blocked worker is replaced, shutdown ends.
-//!
-//! ```text
-//!  producer            worker
-//!  push                searching: looks, finds nothing
-//!  fence               counts itself as sleeping (or vacant)
-//!  load the counts     fence
-//!   └ nobody to wake?  looks again, sleeps (or ends)
-//! ```
+//! The work-stealing pool: nothing queued is forgotten, a blocked worker is replaced, shutdown ends. How its threads sleep and are woken
+//! is in `sleep.rs`, alone.
 //!
 //! Proven: in every order, within the preemption bound, that loom distinguishes, every task is run, every wait ends and
 //! every thread is joined; a lost wake-up shows as loom's deadlock report.
@@ -15,10 +8,6 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `pool::notifies_without_fence` | `dispatch/src/sleep.rs` | `a_push_and_a_second_look_cannot_miss_each_other` |
-//! | `pool::looks_without_fence` | `dispatch/src/sleep.rs` | `a_push_and_a_second_look_cannot_miss_each_other` |
-//! | `pool::changes_the_word_without_order` | `dispatch/src/sleep.rs` | `the_last_searcher_sees_what_those_before_it_had_in_hand` |
-//! | `pool::closes_by_a_look`: without a change of the word where nobody seems to sleep | `dispatch/src/sleep.rs` | `a_closing_and_a_second_look_cannot_miss_each_other` |
 //! | `pool::overlooks_deques`: the looks forget what lies in the deques of slots | `dispatch/src/queues.rs` | `the_last_searcher_calls_for_another` |
 //! | `pool::counts_tasks_without_acquire` | `dispatch/src/gate.rs` | `a_task_that_shuts_down_sees_what_others_did` |
 //! | `pool::sleeps_without_a_second_look` | `dispatch/src/sleep.rs` | `an_idle_pool_wakes_up_for_the_next_task` |
@@ -44,7 +33,6 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch};
 use uruk_core::{InPlaceTaskDispatcher, SerialQueue, Task, TaskDispatcher, TaskPriority};
 use uruk_dispatch::WorkStealingTaskDispatcher;
-use uruk_dispatch::sleep::{Sleep, Waits, Wake};
 
 /// Explores every order with at most two preemptions; the protocols of a pool have more branches than loom's default allows.
 fn model(scenario: impl Fn() + Sync + Send + 'static) {
@@ -70,32 +58,6 @@ fn dispatch_as(
     pool.dispatch(Task::new("modelled", priority, run)).expect("the pool is open");
 }
 
-/// The protocol alone, with an unordered flag for a queue: locked queues would order what the fences must order.
-///
-/// ```text
-///  producer: flag = 1; notify        worker: searching; flag? ─ sleep(look at flag) ─ flag must be 1
-/// ```
-#[test]
-fn a_push_and_a_second_look_cannot_miss_each_other() {
-    model(|| {
-        let sleep = Arc::new(Sleep::new(1));
-        let flag = Arc::new(AtomicUsize::new(0));
-        assert_eq!(sleep.notify(), Wake::Start);
-        let worker = loom::thread::spawn({
-            let (sleep, flag) = (sleep.clone(), flag.clone());
-            move || {
-                // Relaxed here and below: the protocol's own fences are what is checked.
-                while flag.load(Ordering::Relaxed) == 0 {
-                    sleep.sleep(|| flag.load(Ordering::Relaxed) != 0);
-                }
-            }
-        });
-        flag.store(1, Ordering::Relaxed);
-        assert_ne!(sleep.notify(), Wake::Start, "the only slot is taken");
-        worker.join().expect("the worker ends");
-    });
-}
-
 #[test]
 fn an_idle_pool_wakes_up_for_the_next_task() {
     model(|| {
@@ -109,68 +71,6 @@ fn an_idle_pool_wakes_up_for_the_next_task() {
             done.wait();
         }
         pool.shutdown();
-    });
-}
-
-/// The protocol alone, as above: what is pushed is the closed flag, and nobody asks for it but who is about to sleep.
-///
-/// ```text
-///  closer: closed = 1; wake_all      worker: searching; closed? ─ sleep(look at closed) ─ closed must be 1, or a token comes
-/// ```
-#[test]
-fn a_closing_and_a_second_look_cannot_miss_each_other() {
-    model(|| {
-        let sleep = Arc::new(Sleep::new(1));
-        let closed = Arc::new(AtomicUsize::new(0));
-        assert_eq!(sleep.notify(), Wake::Start);
-        let worker = loom::thread::spawn({
-            let (sleep, closed) = (sleep.clone(), closed.clone());
-            move || {
-                // Relaxed, here and below: the protocol's own order is what is checked.
-                while closed.load(Ordering::Relaxed) == 0 {
-                    sleep.sleep(|| closed.load(Ordering::Relaxed) != 0);
-                }
-            }
-        });
-        closed.store(1, Ordering::Relaxed);
-        sleep.wake_all();
-        worker.join().expect("the worker ends");
-    });
-}
-
-/// The protocol alone. One searcher has a batch on the way to its deque, which nobody could see, when it finds its item.
-///
-/// ```text
-///  one searcher:   deque = 1; found ─┬─ whoever of them is the last to leave looks, and sees the deque
-///  other searcher:            found ─┘
-/// ```
-#[test]
-fn the_last_searcher_sees_what_those_before_it_had_in_hand() {
-    model(|| {
-        let sleep = Arc::new(Sleep::new(2));
-        let deque = Arc::new(AtomicUsize::new(0));
-        assert_eq!(sleep.notify(), Wake::Start);
-        assert!(sleep.occupy());
-        sleep.start_searching();
-        let looks = |sleep: &Sleep, deque: &AtomicUsize| {
-            let mut saw = None;
-            let wake = sleep.found(|| {
-                // Relaxed, here and below: as above.
-                saw = Some(deque.load(Ordering::Relaxed));
-                Waits::Nothing
-            });
-            assert_eq!(wake, Wake::Nobody);
-            assert_ne!(saw, Some(0), "what the other had in hand is forgotten");
-            saw.is_some()
-        };
-        let other = loom::thread::spawn({
-            let (sleep, deque) = (sleep.clone(), deque.clone());
-            move || looks(&sleep, &deque)
-        });
-        deque.store(1, Ordering::Relaxed);
-        let here = looks(&sleep, &deque);
-        let there = other.join().expect("the other searcher ends");
-        assert!(here != there, "the last one looks, and no other");
     });
 }
 
