@@ -126,7 +126,9 @@ impl ResourceTracker {
         self.0
             .dylib
             .session()
-            .transact(|state, _| state.transfer_tracker(self.id_in(state), destination.id_in(state)))
+            .transact(|state, effects| {
+                state.transfer_tracker(self.id_in(state), destination.id_in(state), effects)
+            })
             .map_err(|Defunct| TrackerError::Defunct { dylib })
     }
 }
@@ -152,7 +154,7 @@ impl Eq for ResourceTracker {}
 impl Drop for Handle {
     fn drop(&mut self) {
         if !self.is_default {
-            self.dylib.session().transact(|state, _| state.release_tracker(self.id));
+            self.dylib.session().transact(|state, effects| state.release_tracker(self.id, effects));
         }
     }
 }

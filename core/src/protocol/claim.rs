@@ -106,7 +106,7 @@ impl<P: Payload> SessionState<P> {
             RowState::NeverSearched { source: Source::Unit(unit) } | RowState::Returned { unit } => unit,
             _ => return,
         };
-        let Some(unit) = self.units.remove(unit) else { return };
+        let Some(unit) = self.units.remove(unit, effects) else { return };
         let &PendingUnit { own_priority, ref symbols, .. } = unit.as_ref();
         let is_alone = symbols.len() == 1;
         let rows = match is_alone {
@@ -204,7 +204,7 @@ impl<P: Payload> SessionState<P> {
             let steps = self.lower_claim(claim, None, effects);
             self.count_steps(steps);
         }
-        self.claims.remove(claim);
+        self.claims.discard(claim, effects);
         self.returned += 1;
         if let Some(unit) = name {
             self.observe(effects, || EventKind::Returned { unit });
@@ -292,12 +292,12 @@ impl<P: Payload> SessionState<P> {
     ///
     /// # Cost
     /// Constant: the row stays in the claim's list, where its id is stale from now on.
-    pub(crate) fn leave_claim(&mut self, row: RowId) {
+    pub(crate) fn leave_claim(&mut self, row: RowId, effects: &mut Effects<P>) {
         let Some(id) = self.rows[row].claim() else { return };
         let claim = &mut self.claims[id];
         claim.carried -= 1;
         if claim.carried == 0 && !weakened("remove::claim_outlives_its_rows") {
-            self.claims.remove(id);
+            self.claims.discard(id, effects);
         }
     }
 }

@@ -197,7 +197,7 @@ impl<P: Payload> SessionState<P> {
         }
         if covered.is_empty() {
             // A unit that waits in no row would never be found again.
-            self.claims.remove(claim);
+            self.claims.discard(claim, effects);
             effects.leave(Leftover::RefusedUnit(unit));
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl<P: Payload> SessionState<P> {
             self.hand_over(claim, waiting, effects);
             queue.into_iter().for_each(|queue| self.wait_queued(queue, effects));
         } else {
-            self.claims.remove(claim);
+            self.claims.discard(claim, effects);
             let unit = self.units.insert(waiting);
             for row in rows {
                 self.give_back(row, unit);
@@ -245,7 +245,7 @@ impl<P: Payload> SessionState<P> {
             unit.extras.get_or_insert_default().discarded.push(name);
         }
         if unit.symbols.is_empty()
-            && let Some(unit) = self.units.remove(id)
+            && let Some(unit) = self.units.remove(id, effects)
         {
             let (unit, discarded) = unit.into().into_discarded();
             effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });

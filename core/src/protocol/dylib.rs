@@ -189,7 +189,7 @@ impl<P: Payload> SessionState<P> {
                 false => self.observe(effects, || kind),
             }
         }
-        self.rows.discard(row);
+        self.rows.discard(row, effects);
         self.losses.note();
     }
 
@@ -201,12 +201,12 @@ impl<P: Payload> SessionState<P> {
         self.fail_suspended_in(dylib, effects);
         let resources = self.clear(dylib, effects);
         // Only the default tracker is left, and empty.
-        self.delete_tracker(self.dylibs[dylib].default_tracker);
+        self.delete_tracker(self.dylibs[dylib].default_tracker, effects);
         for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
             self.drop_generator(generator, effects);
         }
         self.records.remove_dylib(dylib);
-        if let Some(removed) = self.dylibs.remove(dylib) {
+        if let Some(removed) = self.dylibs.remove(dylib, effects) {
             self.dylib_names.remove(&removed.name);
         }
         let others: Vec<_> = self.dylibs.iter().map(|(id, _)| id).collect();

@@ -14,9 +14,9 @@ use crate::{
 
 use super::Payload;
 use super::answer::Answer;
-use super::ids::{DylibId, GeneratorId, QueryId, RowId};
+use super::ids::{DylibId, GeneratorId, QueryId};
+use super::memory::{Memory, Takes};
 use super::urgency::Asker;
-use super::waiting_on::Discarded;
 
 /// What a transaction leaves to do. Small, for it is moved out from under the lock.
 #[must_use = "effects that are not handed on leave queries waiting for ever"]
@@ -46,7 +46,7 @@ pub(crate) struct MoreEffects<P: Payload> {
     /// Units whose initializers are no longer defined, by number.
     pub(crate) initializers_gone: Vec<u64>,
     /// Memory to give back, which may take long.
-    pub(crate) memory: Vec<Discarded<RowId>>,
+    pub(crate) memory: Vec<Memory>,
     pub(crate) records: Vec<crate::record::Discarded>,
 }
 
@@ -116,6 +116,13 @@ impl<P: Payload> Effects<P> {
         outcome: Result<Answer, LookupError>,
     ) {
         self.completed.push(Completed { handler, outcome, asker });
+    }
+}
+
+impl<P: Payload> Takes for Effects<P> {
+    #[cold]
+    fn take_memory(&mut self, memory: Memory) {
+        self.more().memory.push(memory);
     }
 }
 

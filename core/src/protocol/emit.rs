@@ -161,7 +161,7 @@ impl<P: Payload> SessionState<P> {
     fn emit_ungrouped(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
         let Some(&mut Claim { ref mut rows, priority, .. }) = self.claims.get_mut(claim) else { return };
         let rows = std::mem::take(rows);
-        self.claims.discard(claim);
+        self.claims.discard(claim, effects);
         for &row in &rows {
             match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
                 // The usual symbol: no other has asked for it yet.

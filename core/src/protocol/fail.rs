@@ -54,7 +54,7 @@ impl<P: Payload> SessionState<P> {
         // A condemned one goes with its last row, unless it has delegated them all.
         let carries_nothing = self.claims.get(claim).is_some_and(|claim| claim.carried == 0);
         if carries_nothing || self.live_claim(claim).is_some() {
-            self.claims.remove(claim);
+            self.claims.discard(claim, effects);
         }
         let Some(&first) = rows.first() else {
             effects.let_go(cause);
@@ -115,7 +115,7 @@ impl<P: Payload> SessionState<P> {
         let record = &mut self.failures[failure];
         record.rows -= 1;
         if record.rows == 0
-            && let Some(record) = self.failures.remove(failure)
+            && let Some(record) = self.failures.remove(failure, effects)
         {
             let is_news = matches!(
                 record.cause,
@@ -144,7 +144,7 @@ impl<P: Payload> SessionState<P> {
     fn fallen_at(&self, row: RowId) -> Option<Fallen> {
         match self.rows.get(row).map(|row| &row.state) {
             Some(&RowState::Failed { failure, root, depth, .. }) => Some(Fallen { failure, root, depth }),
-            _ => self.fallen.get(&row).copied(),
+            _ => self.fallen.get(row),
         }
     }
 

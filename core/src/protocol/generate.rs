@@ -112,7 +112,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Lets a generator go: lookups in its queue fail, the one it is busy with may still finish.
     pub(crate) fn drop_generator(&mut self, generator: GeneratorId, effects: &mut Effects<P>) {
-        let Some(Generator { value, name, dylib, queue, .. }) = self.generators.remove(generator) else {
+        let Some(Generator { value, name, dylib, queue, .. }) = self.generators.remove(generator, effects)
+        else {
             return;
         };
         effects.leave(Leftover::Generator(value));

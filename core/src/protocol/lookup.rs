@@ -179,7 +179,7 @@ impl<P: Payload> SessionState<P> {
             let answer = self.answer_flags(&suspended.search, &matches.rows);
             self.set_phase(query, Phase::Suspended(suspended));
             let asker = self.queries.get(query).and_then(Query::asker);
-            if let Some((handler, _)) = self.take_out(query) {
+            if let Some((handler, _)) = self.take_out(query, effects) {
                 effects.complete_for(asker, handler, answer);
             }
             return;

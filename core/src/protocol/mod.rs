@@ -41,14 +41,18 @@ pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
 mod fail;
+mod fallen;
 mod flags;
 pub(crate) mod generate;
+#[cfg(all(test, not(uruk_loom)))]
+mod holds;
 pub(crate) mod ids;
 mod initializers;
 mod link_order;
 mod look;
 pub(crate) mod lookup;
 pub(crate) mod lookup_one;
+mod memory;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
 mod names;
@@ -90,7 +94,8 @@ use close::Stage;
 use demand::Losses;
 use dylib::Dylib;
 use effects::Effects;
-use fail::{FailureRecord, Fallen};
+use fail::FailureRecord;
+use fallen::FallenRows;
 use generate::Generator;
 use ids::{ClaimId, DylibId, FailureId, GeneratorId, QueryId, RowId, TrackerId, UnitId};
 use initializers::Initializers;
@@ -108,15 +113,15 @@ use waits_for::WaitsFor;
 /// The types of the values the protocol carries and never looks into.
 pub(crate) trait Payload {
     /// Provides definitions.
-    type Unit;
+    type Unit: Send + 'static;
     /// A unit in the form in which it is handed on: made where it is defined, and not moved any more.
-    type Parcel: Parcel<Self::Unit>;
+    type Parcel: Parcel<Self::Unit> + Send + 'static;
     /// Is told when a query ends.
-    type Handler;
+    type Handler: Send + 'static;
     /// Provides units.
-    type Generator: Clone;
+    type Generator: Clone + Send + 'static;
     /// Lives as long as a tracker.
-    type Resource;
+    type Resource: Send + 'static;
 }
 
 /// Everything a session knows.
@@ -140,7 +145,7 @@ pub(crate) struct SessionState<P: Payload> {
     /// What the forest has settled; kept for its memory.
     settled: Vec<Settled<RowId>>,
     /// What rows that were removed while a failure spreads would say of it to their dependants. Each holds its record.
-    fallen: FxHashMap<RowId, Fallen>,
+    fallen: FallenRows,
     /// What is left to do.
     agenda: Agenda,
     aliases: AliasEdges,
@@ -184,7 +189,7 @@ impl<P: Payload> SessionState<P> {
             failures: Slab::new(),
             forest: WaitingForest::new(),
             settled: Vec::new(),
-            fallen: FxHashMap::default(),
+            fallen: FallenRows::default(),
             agenda: Agenda::default(),
             aliases: AliasEdges::default(),
             initializers: Initializers::default(),

@@ -15,7 +15,9 @@ use super::answer::Answer;
 use super::effects::{Effects, Leftover};
 use super::generate::Suspended;
 use super::ids::{ClaimId, Id, QueryId, RowId};
+use super::memory::Takes;
 use super::row::{Row, RowState, Waiting};
+use super::settle::SLICE_STEPS;
 use super::slab::{NONE, Slab};
 use super::urgency::Asker;
 use super::{Payload, SessionState};
@@ -108,7 +110,7 @@ impl<P: Payload> SessionState<P> {
     /// # Cost
     /// One step for each of its symbols, in slices if there are many.
     pub(crate) fn withdraw(&mut self, query: QueryId, effects: &mut Effects<P>) -> bool {
-        let Some((handler, symbols)) = self.take_out(query) else { return false };
+        let Some((handler, symbols)) = self.take_out(query, effects) else { return false };
         effects.leave(Leftover::Handler(handler));
         self.observe(effects, || EventKind::Withdrawn { symbols });
         true
@@ -118,7 +120,7 @@ impl<P: Payload> SessionState<P> {
     /// reference to a value of the embedder.
     pub(crate) fn fail_query(&mut self, query: QueryId, error: LookupError, effects: &mut Effects<P>) {
         let asker = self.queries.get(query).and_then(Query::asker);
-        let Some((handler, symbols)) = self.take_out(query) else {
+        let Some((handler, symbols)) = self.take_out(query, effects) else {
             effects.leave(Leftover::Error(error));
             return;
         };
@@ -228,7 +230,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn complete(&mut self, query: QueryId, effects: &mut Effects<P>) {
         let asker = self.queries.get(query).and_then(Query::asker);
         let Some(Query { handler: Some(handler), phase: Phase::Lodged(lodged), .. }) =
-            self.queries.remove(query)
+            self.queries.remove(query, effects)
         else {
             return;
         };
@@ -240,7 +242,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends a query and gives back its handler. A lodged one is taken out of the lists of its rows and then out of the
     /// slab, at once or, if it is large, in slices.
-    pub(crate) fn take_out(&mut self, id: QueryId) -> Option<(P::Handler, usize)> {
+    pub(crate) fn take_out(&mut self, id: QueryId, effects: &mut Effects<P>) -> Option<(P::Handler, usize)> {
         let query = self.queries.get_mut(id)?;
         let handler = query.handler.take()?;
         self.losses.note();
@@ -248,7 +250,7 @@ impl<P: Payload> SessionState<P> {
             Phase::Suspended(suspended) => {
                 let symbols = suspended.search.symbols.len();
                 self.aliases.seek_no_more(&suspended.search.aliases);
-                self.queries.remove(id);
+                self.queries.discard(id, effects);
                 return Some((handler, symbols));
             }
             Phase::Lodged(lodged) => {
@@ -263,21 +265,21 @@ impl<P: Payload> SessionState<P> {
             self.agenda.added = true;
         } else {
             let mut unlimited = usize::MAX;
-            self.unlodge(id, &mut unlimited);
+            self.unlodge(id, &mut unlimited, effects);
         }
         Some((handler, symbols))
     }
 
     /// Goes on with taking the query that ended first out of its rows' lists.
-    pub(super) fn bury_query(&mut self, query: QueryId, budget: &mut usize) {
-        if self.unlodge(query, budget) {
+    pub(super) fn bury_query(&mut self, query: QueryId, budget: &mut usize, effects: &mut Effects<P>) {
+        if self.unlodge(query, budget, effects) {
             self.agenda.ended.pop_front();
         }
     }
 
     /// Takes entries of an ended query out of the lists of their rows, and at last the query out of the slab, which it
     /// then says.
-    fn unlodge(&mut self, id: QueryId, budget: &mut usize) -> bool {
+    fn unlodge(&mut self, id: QueryId, budget: &mut usize, effects: &mut Effects<P>) -> bool {
         while let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(id)
             && let Some(last) = lodged.entries.len().checked_sub(1)
         {
@@ -294,7 +296,11 @@ impl<P: Payload> SessionState<P> {
                 lodged.entries.pop();
             }
         }
-        self.queries.remove(id);
+        if let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.remove(id, effects)
+            && lodged.entries.capacity() > SLICE_STEPS
+        {
+            effects.take_memory(Box::new(lodged.entries));
+        }
         // Its last entries may have kept units wanted.
         self.losses.note();
         true

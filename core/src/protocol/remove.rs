@@ -95,7 +95,7 @@ impl<P: Payload> SessionState<P> {
             first_row = if is_last { None } else { self.rows.id_at(self.trackers[tracker].first_row) };
         }
         if !weakened("remove::tracker_lives_on") {
-            self.trackers.discard(tracker);
+            self.trackers.discard(tracker, effects);
         }
         self.settle_removals(effects);
         resources
@@ -142,7 +142,7 @@ impl<P: Payload> SessionState<P> {
             let Some(row) = self.rows.id_at(self.trackers[tracker].first_row) else {
                 match weakened("remove::tracker_lives_on") {
                     true => self.trackers[tracker].condemned = None,
-                    false => self.trackers.discard(tracker),
+                    false => self.trackers.discard(tracker, effects),
                 }
                 self.agenda.condemned.pop_front();
                 if self.agenda.condemned.is_empty() {
@@ -208,7 +208,7 @@ impl<P: Payload> SessionState<P> {
             }
             RowState::Materializing { .. } | RowState::Resolved { .. } => {
                 self.fail_waiting(row, effects);
-                self.leave_claim(row);
+                self.leave_claim(row, effects);
             }
             RowState::Emitted { .. } if self.is_ready_unknowingly(row) => self.leave_ready(row, effects),
             RowState::Emitted { .. } => self.fail_waiting(row, effects),

@@ -34,12 +34,12 @@
 //!
 //! **Architecture Invariant:** while a queue is not empty one thread is on its way to come back for the next slice.
 
-use std::collections::{HashMap, VecDeque, hash_map};
+use std::collections::VecDeque;
 
 use crate::sync::weakened;
 
 use super::effects::Effects;
-use super::fail::Fallen;
+use super::fallen::Going;
 use super::ids::{Id, QueryId, RowId, TrackerId};
 use super::query::{Lodging, Phase};
 use super::row::Row;
@@ -87,7 +87,7 @@ pub(crate) struct Agenda {
     /// Queries that have ended and whose entries are still in the lists of their rows.
     pub(super) ended: VecDeque<QueryId>,
     /// What was left behind by rows removed during failures that have reached everybody.
-    fallen: hash_map::IntoIter<RowId, Fallen>,
+    fallen: Going,
     /// The present transaction has added something.
     pub(super) added: bool,
     attendant: Option<Attendant>,
@@ -107,7 +107,7 @@ impl Default for Agenda {
             condemned,
             condemnations: 0,
             ended,
-            fallen: HashMap::<RowId, Fallen>::new().into_iter(),
+            fallen: Going::default(),
             added: false,
             attendant: None,
             attendances: 0,
@@ -196,7 +196,7 @@ impl<P: Payload> SessionState<P> {
             } else if let Some(&tracker) = self.agenda.condemned.front() {
                 self.remove_condemned(tracker, &mut budget, effects);
             } else if let Some(&query) = self.agenda.ended.front() {
-                self.bury_query(query, &mut budget);
+                self.bury_query(query, &mut budget, effects);
             } else if self.forest.has_work() {
                 self.settle_forest(&mut budget, effects);
             } else {
@@ -229,6 +229,8 @@ impl<P: Payload> SessionState<P> {
         let mut settled = std::mem::take(&mut self.settled);
         // Each step may settle a row, which is a step as well.
         let steps = budget.div_ceil(2);
+        // All that comes of these steps has room: a list that grows frees what it was.
+        settled.reserve_exact(steps);
         let more = self.forest.advance(steps, &mut settled);
         *budget = budget.saturating_sub(if more { steps } else { 1 } + settled.len());
         for changes in settled.chunks(AHEAD) {
@@ -301,10 +303,10 @@ impl<P: Payload> SessionState<P> {
     /// Lets go of what removed rows had to say of failures, none of which spreads any more.
     fn let_go_of_fallen(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
         if self.agenda.fallen.len() == 0 {
-            self.agenda.fallen = std::mem::take(&mut self.fallen).into_iter();
+            self.agenda.fallen = std::mem::take(&mut self.fallen).into_going();
         }
         while *budget > 0
-            && let Some((_, fallen)) = self.agenda.fallen.next()
+            && let Some(fallen) = self.agenda.fallen.take_one(effects)
         {
             *budget -= 1;
             self.release_failure(fallen.failure, effects);
@@ -326,7 +328,7 @@ impl<P: Payload> SessionState<P> {
     fn finish_hold(&mut self, effects: &mut Effects<P>) {
         // Hardly any transaction leaves something.
         if let Some(memory) = self.forest.take_discarded() {
-            effects.more().memory.push(memory);
+            effects.more().memory.extend(memory);
         }
         if let Some(records) = self.records.take_discarded() {
             effects.more().records.push(records);

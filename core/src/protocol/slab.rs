@@ -2,11 +2,14 @@
 //!
 //! ```text
 //!  index    chunk number | offset in the chunk
-//!  chunks   [ slots ] [ slots ] [       ] [ slots ]        an empty chunk gives its memory back
+//!  chunks   [ slots ] [ slots ] [       ] [ slots ]        an empty chunk gives its memory away
 //! ```
 //!
+//! A slab never frees memory itself, for it is used under a lock: whoever removes an entity says who takes along what that leaves
+//! empty (`memory.rs`).
+//!
 //! **Invariant:** an id is never valid again once its entity was removed. A place that is reused gets the next
-//! generation; one whose chunk was given back and made again starts from a generation that is larger than
+//! generation; one whose chunk was given away and made again starts from a generation that is larger than
 //! any of the chunks that are gone ever had. A place that has had all generations is worn: it stays free, and the memory of
 //! its chunk stays.
 
@@ -15,6 +18,7 @@ use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
 use super::ids::Id;
+use super::memory::Takes;
 
 /// Holds entities of one kind. What it takes follows how many there are, up and down.
 ///
@@ -124,46 +128,6 @@ impl<I: Id, T, A> Slab<I, T, A> {
         I::new((number as u32) << OFFSET_BITS | offset as u32, slots[offset].generation)
     }
 
-    pub(crate) fn remove(&mut self, id: I) -> Option<T> {
-        match self.take(id, std::mem::replace)? {
-            Content::Live(value) => Some(value),
-            Content::Free { .. } => None,
-        }
-    }
-
-    /// Removes an entity and drops it where it lies, which saves moving a large one. A stale id does nothing.
-    pub(crate) fn discard(&mut self, id: I) {
-        self.take(id, |content, free| *content = free);
-    }
-
-    /// Takes an entity out by `replace`, which is given its content and what comes in its place.
-    #[inline]
-    fn take<R>(&mut self, id: I, replace: impl FnOnce(&mut Content<T>, Content<T>) -> R) -> Option<R> {
-        let (number, offset) = place_of(id.index());
-        let slot = self.chunks.get_mut(number)?.get_mut(offset)?;
-        if slot.generation != id.generation() || matches!(slot.content, Content::Free { .. }) {
-            return None;
-        }
-        let room = &mut self.rooms[number];
-        room.live -= 1;
-        self.live -= 1;
-        let Some(generation) = slot.generation.checked_add(1) else {
-            return Some(replace(&mut slot.content, Content::Free { next: NONE }));
-        };
-        slot.generation = generation;
-        room.generation = room.generation.max(generation);
-        let taken = replace(&mut slot.content, Content::Free { next: room.free });
-        room.free = offset as u32;
-        if !room.is_listed {
-            room.is_listed = true;
-            self.open.push(number as u32);
-        }
-        if room.live == 0 && !room.is_worn() {
-            self.release(number);
-        }
-        Some(taken)
-    }
-
     /// The number of a chunk that can take one more.
     fn chunk_with_room(&mut self) -> usize {
         while let Some(&number) = self.open.last() {
@@ -196,18 +160,6 @@ impl<I: Id, T, A> Slab<I, T, A> {
         self.chunks.push(Vec::with_capacity(if number == 0 { 4 } else { CHUNK }));
         self.rooms.push(Room { free: NONE, live: 0, generation: 0, is_listed: true });
         number
-    }
-
-    /// A chunk has become empty: gives its memory back, unless it is the only empty one.
-    fn release(&mut self, number: usize) {
-        if self.spare == 0 {
-            self.spare = 1;
-            return;
-        }
-        self.chunks[number] = Vec::new();
-        let room = &mut self.rooms[number];
-        room.free = NONE;
-        self.fresh_generation = self.fresh_generation.max(std::mem::take(&mut room.generation));
     }
 
     pub(crate) fn get(&self, id: I) -> Option<&T> {
@@ -291,6 +243,66 @@ impl<I: Id, T, A> Slab<I, T, A> {
     }
 }
 
+/// Memory leaves for another thread, perhaps, when entities are removed.
+impl<I: Id, T: Send + 'static, A: Send + 'static> Slab<I, T, A> {
+    pub(crate) fn remove(&mut self, id: I, memory: &mut impl Takes) -> Option<T> {
+        match self.take(id, memory, std::mem::replace)? {
+            Content::Live(value) => Some(value),
+            Content::Free { .. } => None,
+        }
+    }
+
+    /// Removes an entity and drops it where it lies, which saves moving a large one. A stale id does nothing.
+    pub(crate) fn discard(&mut self, id: I, memory: &mut impl Takes) {
+        self.take(id, memory, |content, free| *content = free);
+    }
+
+    /// Takes an entity out by `replace`, which is given its content and what comes in its place.
+    #[inline]
+    fn take<R>(
+        &mut self,
+        id: I,
+        memory: &mut impl Takes,
+        replace: impl FnOnce(&mut Content<T>, Content<T>) -> R,
+    ) -> Option<R> {
+        let (number, offset) = place_of(id.index());
+        let slot = self.chunks.get_mut(number)?.get_mut(offset)?;
+        if slot.generation != id.generation() || matches!(slot.content, Content::Free { .. }) {
+            return None;
+        }
+        let room = &mut self.rooms[number];
+        room.live -= 1;
+        self.live -= 1;
+        let Some(generation) = slot.generation.checked_add(1) else {
+            return Some(replace(&mut slot.content, Content::Free { next: NONE }));
+        };
+        slot.generation = generation;
+        room.generation = room.generation.max(generation);
+        let taken = replace(&mut slot.content, Content::Free { next: room.free });
+        room.free = offset as u32;
+        if !room.is_listed {
+            room.is_listed = true;
+            self.open.push(number as u32);
+        }
+        if room.live == 0 && !room.is_worn() {
+            self.release(number, memory);
+        }
+        Some(taken)
+    }
+
+    /// A chunk has become empty: gives its memory away, unless it is the only empty one.
+    fn release(&mut self, number: usize, memory: &mut impl Takes) {
+        if self.spare == 0 {
+            self.spare = 1;
+            return;
+        }
+        memory.take_memory(Box::new(std::mem::take(&mut self.chunks[number])));
+        let room = &mut self.rooms[number];
+        room.free = NONE;
+        self.fresh_generation = self.fresh_generation.max(std::mem::take(&mut room.generation));
+    }
+}
+
 /// For ids that must be live: a stale one is a bug in the protocol.
 impl<I: Id + fmt::Debug, T, A> Index<I> for Slab<I, T, A> {
     type Output = T;
@@ -320,12 +332,13 @@ mod tests {
     #[test]
     fn a_stale_id_finds_nothing_after_its_place_is_reused() {
         let mut slab: Slab<RowId, &str> = Slab::new();
+        let mut memory = Vec::new();
         let first = slab.insert("first");
-        assert_eq!(slab.remove(first), Some("first"));
+        assert_eq!(slab.remove(first, &mut memory), Some("first"));
         let second = slab.insert("second");
         assert_eq!(second.index(), first.index());
         assert_eq!(slab.get(first), None);
-        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.remove(first, &mut memory), None);
         assert_eq!(slab.get(second), Some(&"second"));
         assert_eq!(slab.len(), 1);
     }
@@ -333,13 +346,14 @@ mod tests {
     #[test]
     fn a_place_that_has_had_all_generations_is_used_no_more() {
         let mut slab: Slab<RowId, usize> = Slab::new();
+        let mut memory = Vec::new();
         slab.fresh_generation = u32::MAX - 1;
         let mut gone = Vec::new();
         for round in 0..6 {
             let ids: Vec<_> = (0..2 * CHUNK).map(|value| slab.insert(value + round)).collect();
             assert!(ids.iter().all(|id| !gone.contains(id)), "an id is given once");
             for (value, &id) in ids.iter().enumerate() {
-                assert_eq!(slab.remove(id), Some(value + round));
+                assert_eq!(slab.remove(id, &mut memory), Some(value + round));
             }
             assert!(gone.iter().chain(&ids).all(|&id| slab.get(id).is_none()));
             gone.extend(ids);
@@ -350,6 +364,7 @@ mod tests {
     #[test]
     fn memory_follows_what_is_live_and_ids_stay_stale() {
         let mut slab: Slab<RowId, usize> = Slab::new();
+        let mut memory = Vec::new();
         let mut gone = Vec::new();
         for round in 0..4 {
             let ids: Vec<_> = (0..20 * CHUNK).map(|value| slab.insert(value + round)).collect();
@@ -357,24 +372,30 @@ mod tests {
             // All but one of each chunk, and every second chunk whole.
             let goes = |index: &usize| index % CHUNK != 7 || (index / CHUNK).is_multiple_of(2);
             for &id in ids.iter().enumerate().filter(|(index, _)| goes(index)).map(|(_, id)| id) {
-                assert!(slab.remove(id).is_some());
-                assert_eq!(slab.remove(id), None);
+                assert!(slab.remove(id, &mut memory).is_some());
+                assert_eq!(slab.remove(id, &mut memory), None);
             }
             assert_eq!(slab.len(), 10);
             assert!(slab.capacity() <= 11 * CHUNK, "{} places for 10 entities", slab.capacity());
             let kept: Vec<_> = slab.iter().map(|(id, &value)| (id, value)).collect();
             for (id, value) in kept {
-                assert_eq!(slab.remove(id), Some(value));
+                assert_eq!(slab.remove(id, &mut memory), Some(value));
             }
             assert!(slab.capacity() <= CHUNK);
             gone.extend(ids);
             assert!(gone.iter().all(|&id| slab.get(id).is_none()));
+            assert_eq!(
+                std::mem::take(&mut memory).len(),
+                19,
+                "each chunk but the last is given to somebody to free"
+            );
         }
     }
 
     #[test]
     fn a_slab_agrees_with_a_map() {
         let mut slab: Slab<RowId, u64> = Slab::new();
+        let mut memory = Vec::new();
         let mut model = std::collections::BTreeMap::new();
         let mut random = 1u64;
         let mut stale = Vec::new();
@@ -388,10 +409,10 @@ mod tests {
                 assert!(model.insert(id, random).is_none(), "an id is given once");
             } else if let Some((&id, &value)) = model.iter().nth(draw % model.len().max(1)) {
                 if draw.is_multiple_of(2) {
-                    assert_eq!(slab.remove(id), Some(value));
+                    assert_eq!(slab.remove(id, &mut memory), Some(value));
                 } else {
-                    slab.discard(id);
-                    slab.discard(id);
+                    slab.discard(id, &mut memory);
+                    slab.discard(id, &mut memory);
                 }
                 model.remove(&id);
                 stale.push(id);

@@ -62,10 +62,10 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Takes a tracker that has no rows any more out of its dylib.
-    pub(crate) fn delete_tracker(&mut self, tracker: TrackerId) {
+    pub(crate) fn delete_tracker(&mut self, tracker: TrackerId, effects: &mut Effects<P>) {
         if self.trackers.contains(tracker) {
             self.unlink_tracker(tracker);
-            self.trackers.discard(tracker);
+            self.trackers.discard(tracker, effects);
         }
     }
 
@@ -133,6 +133,7 @@ impl<P: Payload> SessionState<P> {
         &mut self,
         source: TrackerId,
         destination: TrackerId,
+        effects: &mut Effects<P>,
     ) -> Result<(), Defunct> {
         if !self.tracker_lives(source) || !self.tracker_lives(destination) {
             return Err(Defunct);
@@ -159,18 +160,18 @@ impl<P: Payload> SessionState<P> {
             self.trackers[destination].resources.append(&mut moved);
         }
         if self.dylibs[self.trackers[source].dylib].default_tracker != source {
-            self.delete_tracker(source);
+            self.delete_tracker(source, effects);
         }
         Ok(())
     }
 
     /// The last handle is gone: what the tracker still has belongs to the default tracker.
-    pub(crate) fn release_tracker(&mut self, tracker: TrackerId) {
+    pub(crate) fn release_tracker(&mut self, tracker: TrackerId, effects: &mut Effects<P>) {
         let Some(row) = self.trackers.get(tracker).filter(|row| row.condemned.is_none()) else { return };
         let default = self.dylibs[row.dylib].default_tracker;
         if !weakened("transfer::last_handle_gives_nothing") {
             // Both are live, so that nothing is refused.
-            let _ = self.transfer_tracker(tracker, default);
+            let _ = self.transfer_tracker(tracker, default, effects);
         }
     }
 

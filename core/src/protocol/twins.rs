@@ -175,7 +175,7 @@ impl Twin {
             &Step::GoOn(choice) => {
                 if let Some(choice) = pick(self.blocked.len(), choice) {
                     let Blocked { query, wait, .. } = self.blocked.remove(choice);
-                    self.state.end_wait(wait);
+                    self.state.end_wait(wait, effects);
                     self.state.withdraw(query, effects);
                 }
             }

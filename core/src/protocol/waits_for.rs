@@ -234,9 +234,9 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The thread goes on.
-    pub(crate) fn end_wait(&mut self, wait: WaitId) {
+    pub(crate) fn end_wait(&mut self, wait: WaitId, effects: &mut Effects<P>) {
         let graph = &mut self.waits_for;
-        let Some(Blocked { query, holdings, .. }) = graph.waits.remove(wait) else { return };
+        let Some(Blocked { query, holdings, .. }) = graph.waits.remove(wait, effects) else { return };
         graph.of_query.remove(&query);
         for claim in &holdings.claims {
             graph.claims.remove(claim);

@@ -244,7 +244,7 @@ pub(super) fn known_as(wait: Option<WaitId>) {
 impl Drop for Blocking<'_> {
     fn drop(&mut self) {
         if let Some(wait) = with(|thread| thread.levels.pop()).flatten().and_then(|level| level.wait) {
-            self.session.transact(|state, _| state.end_wait(wait));
+            self.session.transact(|state, effects| state.end_wait(wait, effects));
         }
     }
 }

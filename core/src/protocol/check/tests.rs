@@ -193,7 +193,7 @@ fn a_claim_that_counts_wrong() {
 fn a_row_whose_claim_is_gone() {
     let mut scene = Scene::new();
     let (claimed, _) = scene.claim("a");
-    scene.refuses("has lost its claim", |state| drop(state.claims.remove(claimed.claim)));
+    scene.refuses("has lost its claim", |state| state.claims.discard(claimed.claim, &mut Vec::new()));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn an_emitted_row_that_waits_for_nothing() {
     let address = ExecutorAddr::new(1);
     let RowState::Materializing { claim, .. } = scene.state.rows[row].state else { panic!("it was claimed") };
     scene.refuses("is emitted and waits for nothing", |state| {
-        state.claims.remove(claim);
+        state.claims.discard(claim, &mut Vec::new());
         state.rows[row].state = RowState::Emitted { address, waiting: Waiting::NOBODY };
     });
 }
@@ -304,7 +304,7 @@ fn an_emitted_row_that_needs_what_is_gone() {
     let other = scene.row("d");
     scene.refuses("which is gone", |state| {
         let claim = state.rows[row].claim().expect("it was claimed");
-        state.leave_claim(row);
+        state.leave_claim(row, &mut Effects::default());
         assert!(!state.claims.contains(claim));
         state.delete_row(row, &mut Effects::default());
         // Its node lives on, as somebody else's.
@@ -322,7 +322,7 @@ fn an_emitted_row_that_needs_what_has_failed() {
     let other = scene.row("d");
     scene.refuses("which is Failed", |state| {
         let failure = state.record_failure(row, FailureCause::Abandoned);
-        state.leave_claim(row);
+        state.leave_claim(row, &mut Effects::default());
         state.rows[row].state = RowState::Failed { failure, via: row, root: row, depth: 0 };
         state.rows[other].waiting_mut().expect("it materializes").node = Some(node);
     });

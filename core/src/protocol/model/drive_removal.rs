@@ -69,20 +69,22 @@ impl Harness {
         let candidates: Vec<_> = default.into_iter().chain(handles).collect();
         let Some(destination) = pick(&candidates, destination) else { return };
         let (from, to) = (self.ids.trackers[&source], self.ids.trackers[&destination]);
-        let outcome = self.state.transfer_tracker(from, to);
+        let mut effects = Effects::default();
+        let outcome = self.state.transfer_tracker(from, to, &mut effects);
         assert_eq!(outcome.is_ok(), self.world.transfer(source, destination));
-        self.follow(Effects::default());
+        self.follow(effects);
     }
 
     /// The last handle goes: what it had is the default tracker's.
     pub(super) fn release(&mut self, choice: usize) {
         let Some((tracker, dylib)) = pick(&self.ids.handles, choice) else { return };
-        self.state.release_tracker(self.ids.trackers[&tracker]);
+        let mut effects = Effects::default();
+        self.state.release_tracker(self.ids.trackers[&tracker], &mut effects);
         if let Some(dylib) = self.world.dylibs.get(&dylib) {
             self.world.transfer(tracker, dylib.default_tracker);
         }
         self.ids.handles.retain(|(handle, _)| *handle != tracker);
-        self.follow(Effects::default());
+        self.follow(effects);
     }
 
     pub(super) fn add_resource(&mut self, choice: usize) {

@@ -53,9 +53,10 @@ impl Harness {
     }
 
     fn end_wait(&mut self, number: usize) {
-        self.state.end_wait(self.ids.waits[&number]);
+        let mut effects = Effects::default();
+        self.state.end_wait(self.ids.waits[&number], &mut effects);
         let Wait { query, ends_by_itself, .. } = self.world.waits.remove(&number).expect("it is blocked");
-        self.follow(Effects::default());
+        self.follow(effects);
         if !self.world.queries.contains_key(&query) {
             return;
         }

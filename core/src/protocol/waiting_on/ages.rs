@@ -5,6 +5,8 @@
 
 use std::num::NonZeroU32;
 
+use crate::protocol::memory::Takes;
+
 use super::NodeId;
 use super::pool::{CHUNK, place_of};
 
@@ -31,8 +33,8 @@ impl Ages {
     }
 
     /// The chunk around `index` is gone.
-    pub(super) fn forget(&mut self, index: u32) {
-        self.0[place_of(index).0] = Vec::new();
+    pub(super) fn forget(&mut self, index: u32, memory: &mut impl Takes) {
+        memory.take_memory(Box::new(std::mem::take(&mut self.0[place_of(index).0])));
     }
 
     /// The id of what lives at `index`.

@@ -19,6 +19,7 @@ use super::NodeId;
 use super::ages::Ages;
 use super::pool::Pool;
 use crate::protocol::ids::RowId;
+use crate::protocol::memory::Memory;
 
 /// No node, no edge.
 pub(super) const NONE: u32 = u32::MAX;
@@ -87,11 +88,13 @@ pub(super) struct Arena<P> {
     pub(super) nodes: Pool<Node<P>>,
     pub(super) edges: Pool<Edge>,
     ages: Ages,
+    /// What is no longer needed, to be dropped where nobody waits for it.
+    pub(super) discarded: Vec<Memory>,
 }
 
-impl<P: Copy> Arena<P> {
+impl<P: Copy + Send + 'static> Arena<P> {
     pub(super) const fn new() -> Self {
-        Self { nodes: Pool::new(), edges: Pool::new(), ages: Ages::new() }
+        Self { nodes: Pool::new(), edges: Pool::new(), ages: Ages::new(), discarded: Vec::new() }
     }
 
     /// A node alone in its component and its group.
@@ -134,9 +137,9 @@ impl<P: Copy> Arena<P> {
         node.standing = Standing::Free;
         // A place whose generations are used up stays out of use.
         let age = self.ages.end(index);
-        self.nodes.give_back(index, age);
+        self.nodes.give_back(index, age, &mut self.discarded);
         if self.nodes.chunk_len(index) == 0 {
-            self.ages.forget(index);
+            self.ages.forget(index, &mut self.discarded);
         }
     }
 
@@ -287,7 +290,7 @@ impl<P: Copy> Arena<P> {
 
     /// Frees an edge that is in no list.
     pub(super) fn free_edge(&mut self, edge: u32) {
-        self.edges.give_back(edge, Some(0));
+        self.edges.give_back(edge, Some(0), &mut self.discarded);
     }
 
     /// Takes an edge out of the list of its target's dependants. The target must not be Ready: the lists

@@ -3,7 +3,7 @@
 use super::arena::{NONE, Standing};
 use super::*;
 
-impl<P: Copy + std::fmt::Debug> WaitingForest<P> {
+impl<P: Copy + std::fmt::Debug + Send + 'static> WaitingForest<P> {
     /// Panics where the forest is not what the module's head says.
     pub(super) fn check(&self) {
         let nodes: Vec<u32> = self.arena.nodes.indices().collect();

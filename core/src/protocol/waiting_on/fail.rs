@@ -9,7 +9,7 @@ use crate::sync::weakened;
 use super::arena::{NONE, Standing, TOLD};
 use super::{Settled, WaitingForest};
 
-impl<P: Copy> WaitingForest<P> {
+impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// Marks one standing node and queues it, so that its dependants are told. A component whose last
     /// node falls stops waiting.
     pub(super) fn mark_failed(&mut self, node: u32, via: Option<P>) {
@@ -40,7 +40,7 @@ impl<P: Copy> WaitingForest<P> {
             *budget -= 1;
             let edge = self.arena.nodes[node].dependants;
             if edge == NONE || weakened("emit::failure_tells_no_dependants") {
-                self.failing.pop_front();
+                self.failing.pop_front(&mut self.arena.discarded);
                 settled.push(Settled::Failed { payload, via });
                 return;
             }

@@ -42,7 +42,8 @@
 //!   hang the component under the target and stop. No edges left: Ready, and its children resume.
 //! - *Fail* walks breadth-first over the lists of dependants, explored or not, internal or not.
 //!
-//! Each edge is visited at most twice before its group is Ready: once to hang on it, once to let it go.
+//! Each edge is visited at most twice before its group is Ready: once to hang on it, once to let it go; and once more for each
+//! slice that ends on the way up from it to a root, which is as long as the hints are few.
 //! Root finding halves paths on *hints*, ancestors further up kept beside the exact parents. A hint
 //! stays true while its node lives: a node leaves its parent only when that parent became Ready, which
 //! it did after everything above it.
@@ -68,7 +69,9 @@ mod tests;
 
 use std::num::NonZeroU32;
 
-use arena::{Arena, Edge, NONE, Node, Standing, TOLD};
+use super::memory::Memory;
+
+use arena::{Arena, NONE, Node, Standing, TOLD};
 use pieces::Pieces;
 
 /// A node of the forest. Ids of freed nodes are never given out again.
@@ -120,15 +123,6 @@ pub(crate) struct Counters {
     pub(crate) failure_steps: u64,
 }
 
-/// Memory that a forest no longer needs. Giving it back to the system may take long.
-#[derive(Debug)]
-pub(crate) struct Discarded<P>(
-    #[cfg_attr(any(not(test), uruk_loom), expect(dead_code, reason = "held to be dropped outside the lock"))]
-    Vec<Box<[Node<P>]>>,
-    #[cfg_attr(any(not(test), uruk_loom), expect(dead_code, reason = "held to be dropped outside the lock"))]
-    Vec<Box<[Edge]>>,
-);
-
 /// See the module's head.
 ///
 /// `P` is a small key of the session's: handed in with a node, handed out when it settles.
@@ -146,7 +140,7 @@ pub(crate) struct WaitingForest<P> {
     counters: Counters,
 }
 
-impl<P: Copy> WaitingForest<P> {
+impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// Creates an empty forest.
     pub(crate) fn new() -> Self {
         Self {
@@ -338,11 +332,9 @@ impl<P: Copy> WaitingForest<P> {
     }
 
     /// Memory that is no longer needed, to be dropped outside the lock.
-    pub(crate) fn take_discarded(&mut self) -> Option<Discarded<P>> {
-        let Arena { nodes, edges, .. } = &mut self.arena;
-        let discards = !(nodes.discarded.is_empty() && edges.discarded.is_empty());
-        discards
-            .then(|| Discarded(std::mem::take(&mut nodes.discarded), std::mem::take(&mut edges.discarded)))
+    pub(crate) fn take_discarded(&mut self) -> Option<Vec<Memory>> {
+        let discarded = &mut self.arena.discarded;
+        (!discarded.is_empty()).then(|| std::mem::take(discarded))
     }
 
     /// The first edge in the list of a node's dependants. The list of what is Ready is nobody's any more.
@@ -416,7 +408,7 @@ struct Edges {
     internal: u32,
 }
 
-impl<P: Copy> Default for WaitingForest<P> {
+impl<P: Copy + Send + 'static> Default for WaitingForest<P> {
     fn default() -> Self {
         Self::new()
     }

@@ -1,23 +1,27 @@
-//! A queue that grows and gives memory back in pieces: no step of it moves a million entries.
+//! A queue that grows and gives memory away in pieces: no step of it moves a million entries, nor frees more than a few.
 
-use std::collections::VecDeque;
+#![expect(clippy::disallowed_types, reason = "an item of the linked list is a piece of many entries")]
+
+use std::collections::{LinkedList, VecDeque};
+
+use crate::protocol::memory::Takes;
 
 /// First in, first out.
 #[derive(Debug)]
 pub(super) struct Pieces<T> {
     /// None is empty but the only one.
-    pieces: VecDeque<VecDeque<T>>,
+    pieces: LinkedList<VecDeque<T>>,
 }
 
 /// How many entries a piece has at most.
 const PIECE: usize = 256;
 
-/// How many pieces a queue that has become short has room for.
-const FEW: usize = 4;
+/// For how many the first one has room at first: most queues are short.
+const FEW: usize = 8;
 
-impl<T> Pieces<T> {
+impl<T: Send + 'static> Pieces<T> {
     pub(super) const fn new() -> Self {
-        Self { pieces: VecDeque::new() }
+        Self { pieces: LinkedList::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -30,19 +34,25 @@ impl<T> Pieces<T> {
 
     pub(super) fn push_back(&mut self, entry: T) {
         match self.pieces.back_mut() {
-            Some(last) if last.len() < PIECE => last.push_back(entry),
-            _ => self.pieces.push_back(VecDeque::from([entry])),
+            Some(last) if last.len() < PIECE => {
+                if last.len() == last.capacity() {
+                    last.reserve_exact(PIECE - last.len());
+                }
+                last.push_back(entry);
+            }
+            last => {
+                let mut piece = VecDeque::with_capacity(if last.is_none() { FEW } else { PIECE });
+                piece.push_back(entry);
+                self.pieces.push_back(piece);
+            }
         }
     }
 
-    pub(super) fn pop_front(&mut self) -> Option<T> {
+    pub(super) fn pop_front(&mut self, memory: &mut impl Takes) -> Option<T> {
         let first = self.pieces.front_mut()?;
         let entry = first.pop_front();
         if first.is_empty() && self.pieces.len() > 1 {
-            self.pieces.pop_front();
-            if self.pieces.len() == 1 {
-                self.pieces.shrink_to(FEW);
-            }
+            self.pieces.pop_front().into_iter().for_each(|piece| memory.take_memory(Box::new(piece)));
         }
         entry
     }
@@ -54,7 +64,7 @@ mod tests {
 
     #[test]
     fn entries_leave_in_the_order_in_which_they_came() {
-        let mut queue = Pieces::new();
+        let (mut queue, mut memory) = (Pieces::new(), Vec::new());
         let (mut first, mut next) = (0, 0);
         for round in 0..200 {
             for _ in 0..round {
@@ -62,16 +72,18 @@ mod tests {
                 next += 1;
             }
             for _ in 0..(round * 2 / 3).min(next - first) {
-                assert_eq!(queue.pop_front(), Some(first));
+                assert_eq!(queue.pop_front(&mut memory), Some(first));
                 first += 1;
             }
         }
-        assert!(queue.pieces.len() > 2);
-        while let Some(entry) = queue.pop_front() {
+        let pieces = queue.pieces.len();
+        assert!(pieces > 2);
+        while let Some(entry) = queue.pop_front(&mut memory) {
             assert_eq!(entry, first);
             first += 1;
         }
         assert!(first == next && queue.is_empty());
         assert_eq!(queue.pieces.len(), 1, "the others are gone");
+        assert!(memory.len() >= pieces - 1, "and were given to somebody to free");
     }
 }

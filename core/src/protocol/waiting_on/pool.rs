@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!  index    chunk number | offset in the chunk
-//!  chunks   [ places ] [ places ] [        ] [ places ]     an empty chunk gives its memory back
+//!  chunks   [ places ] [ places ] [        ] [ places ]     an empty chunk gives its memory away
 //!  rooms    [ a bit a place: free? ] ...                    apart, so that freeing touches no place
 //! ```
 //!
 //! The lowest free place of a chunk is taken first: what is made together lies together.
 //!
-//! A pool never frees memory itself: giving a large piece back to the system takes milliseconds, and the pool is used
-//! under a lock. What it no longer needs leaves through [`Pool::discarded`].
+//! A pool never frees a chunk itself, for it is used under a lock: whoever frees a place says who takes along what that leaves empty
+//! (`memory.rs`).
 
 use std::ops::{Index, IndexMut};
+
+use crate::protocol::memory::Takes;
 
 /// See the module's head. A place that is free holds its last value, until its chunk goes.
 #[derive(Debug)]
@@ -27,8 +29,6 @@ pub(super) struct Pool<T> {
     /// make and drop a chunk each time.
     spare: Option<u32>,
     live: usize,
-    /// Memory that is no longer needed, to be dropped where nobody waits for it.
-    pub(super) discarded: Vec<Box<[T]>>,
 }
 
 /// What taking and freeing know of a chunk.
@@ -84,7 +84,7 @@ fn all_free(length: usize) -> [u64; WORDS] {
     free
 }
 
-impl<T: Copy> Pool<T> {
+impl<T: Copy + Send + 'static> Pool<T> {
     pub(super) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
@@ -93,7 +93,6 @@ impl<T: Copy> Pool<T> {
             released: Vec::new(),
             spare: None,
             live: 0,
-            discarded: Vec::new(),
         }
     }
 
@@ -114,7 +113,7 @@ impl<T: Copy> Pool<T> {
     }
 
     /// Frees a place, whose next user must be told an age of at least `age`; without one it is used up.
-    pub(super) fn give_back(&mut self, index: u32, age: Option<u32>) {
+    pub(super) fn give_back(&mut self, index: u32, age: Option<u32>, memory: &mut impl Takes) {
         let (number, offset) = place_of(index);
         let room = &mut self.rooms[number];
         match age {
@@ -128,7 +127,7 @@ impl<T: Copy> Pool<T> {
         room.live -= 1;
         self.live -= 1;
         if room.live == 0 {
-            self.release(number as u32);
+            self.release(number as u32, memory);
         } else if !room.is_listed {
             room.is_listed = true;
             self.open.push(number as u32);
@@ -156,7 +155,7 @@ impl<T: Copy> Pool<T> {
             let used = first.len();
             let mut longer = vec![blank(self.rooms[0].age); CHUNK];
             longer[..used].copy_from_slice(first);
-            self.discarded.push(std::mem::replace(first, longer.into_boxed_slice()));
+            *first = longer.into_boxed_slice();
             self.rooms[0].set_free(all_free(CHUNK));
             self.rooms[0].free[0] &= !0 << used;
             self.rooms[0].is_listed = true;
@@ -189,7 +188,7 @@ impl<T: Copy> Pool<T> {
     }
 
     /// A chunk has become empty: gives up its memory, unless it is the only empty one.
-    fn release(&mut self, number: u32) {
+    fn release(&mut self, number: u32, memory: &mut impl Takes) {
         let room = &mut self.rooms[number as usize];
         if self.spare.is_none() && !room.is_worn {
             self.spare = Some(number);
@@ -199,7 +198,7 @@ impl<T: Copy> Pool<T> {
             }
             return;
         }
-        self.discarded.push(std::mem::take(&mut self.chunks[number as usize]));
+        memory.take_memory(Box::new(std::mem::take(&mut self.chunks[number as usize])));
         room.set_free([0; WORDS]);
         // One that is listed is found to be without memory when it is its turn.
         if !room.is_listed && !room.is_worn {

@@ -5,7 +5,11 @@ use crate::sync::weakened;
 use super::arena::{NONE, Standing, TOLD};
 use super::{NodeId, Settled, WaitingForest};
 
-impl<P: Copy> WaitingForest<P> {
+/// So many steps up are always taken, and leave hints behind for those who come after: with a hint at a time a long way would be
+/// walked again from each node on it.
+const STEPS_UP_MIN: usize = 16;
+
+impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// Explores the edges of a component that is in no ring. Afterwards it hangs somewhere, is Ready, or
     /// is back on the worklist because the budget is used up.
     pub(super) fn resume(&mut self, mut component: u32, budget: &mut usize) {
@@ -26,7 +30,10 @@ impl<P: Copy> WaitingForest<P> {
                 continue;
             };
             let blind = weakened("emit::looks_for_no_root");
-            if target != component && (blind || self.root(target) != component) {
+            let root = if target == component || blind { Some(target) } else { self.root(target, budget) };
+            // The way is long: the rest of it another time.
+            let Some(root) = root else { break };
+            if root != component {
                 // The edge stays, to be explored first when the component resumes.
                 self.arena.nodes[component].unexplored = last;
                 self.hang(component, target);
@@ -156,14 +163,24 @@ impl<P: Copy> WaitingForest<P> {
     /// The root above a component. Halves the path: every other component on it is given its ancestor's
     /// ancestor as its hint. (Pointing all of them at the root instead is quadratic where the bottom of a
     /// long trunk re-hangs again and again: 2,668 steps an edge at depth 16,000, where halving needs 2.5.)
-    pub(super) fn root(&mut self, mut component: u32) -> u32 {
-        loop {
+    ///
+    /// None if the budget is used up on the way. The hints remain: whoever begins again comes as far in half the steps.
+    pub(super) fn root(&mut self, mut component: u32, budget: &mut usize) -> Option<u32> {
+        let mut left = (*budget).max(STEPS_UP_MIN);
+        let root = loop {
             self.counters.parent_steps += 1;
-            let Some(one_up) = self.ancestor(component) else { return component };
-            let Some(two_up) = self.ancestor(one_up) else { return one_up };
+            let Some(one_up) = self.ancestor(component) else { break component };
+            let Some(two_up) = self.ancestor(one_up) else { break one_up };
             self.arena.nodes[component].up = self.arena.id(two_up);
             component = two_up;
-        }
+            left -= 1;
+            if left == 0 {
+                *budget = 0;
+                return None;
+            }
+        };
+        *budget = left.min(*budget);
+        Some(root)
     }
 
     /// Makes the path from `start` up to `component`, its root, one component with it. If the budget runs

@@ -1,0 +1,171 @@
+//! What one hold of the lock moves and frees, however much follows from one event: not how long it takes but how much it is.
+
+use super::SessionState;
+use super::define::Definition;
+use super::effects::Effects;
+use super::ids::{ClaimId, DylibId, QueryId, TrackerId};
+use super::lookup::Search;
+use super::memory::Memory;
+use super::query::Entries;
+use super::slices::Numbers;
+use crate::session::SessionTag;
+use crate::{
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
+    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
+    TaskPriority,
+};
+
+/// Many chunks of everything.
+const SYMBOLS: usize = 6_000;
+
+/// A chain of symbols, each of a unit of its own, all of which wait for the last one, which is resolved.
+struct Chain {
+    state: SessionState<Numbers>,
+    names: Vec<SymbolName>,
+    dylib: DylibId,
+    tracker: TrackerId,
+    query: QueryId,
+    leaf: ClaimId,
+    /// What holds have left to free.
+    left: Vec<Memory>,
+}
+
+impl Chain {
+    fn new() -> Self {
+        let pool = SymbolStringPool::new();
+        let mut state = SessionState::new(false);
+        let dylib = state.create_dylib("main".into()).unwrap();
+        let tracker = state.create_tracker(dylib);
+        let names: Vec<_> = (0..SYMBOLS).map(|index| pool.intern(&format!("s{index}"))).collect();
+        let mut effects = Effects::default();
+        for name in &names {
+            let definition = Definition {
+                unit_name: names[0].clone(),
+                symbols: flags(name),
+                initializer: None,
+                priority: TaskPriority::Demanded,
+                serial_queue: None,
+                hints: Default::default(),
+                number: None,
+                by_task: false,
+            };
+            state.define(dylib, Some(tracker), definition, 0, &mut effects).unwrap();
+        }
+        let search = Search {
+            kind: LookupKind::Static,
+            order: [(dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
+            symbols: LookupSet::required(names.iter().cloned()),
+            required_state: RequiredState::Ready,
+            ..Search::default()
+        };
+        let query =
+            state.lookup(search, 1, |_| "main".into(), &mut effects).expect("nobody has materialized them");
+        let claim = state.rows[state.find(dylib, &names[SYMBOLS - 1]).unwrap()].claim();
+        let leaf = claim.expect("the lookup has claimed them all");
+        let mut chain = Self { state, names, dylib, tracker, query, leaf, left: Vec::new() };
+        chain.end_hold(effects);
+        (0..SYMBOLS).for_each(|index| chain.emit(index));
+        chain
+    }
+
+    /// Resolves a symbol and emits it, if it is not the last.
+    fn emit(&mut self, index: usize) {
+        let (name, state) = (&self.names[index], &mut self.state);
+        let row = |name: &SymbolName| state.find(self.dylib, name).expect("it is defined");
+        let claim = state.rows[row(name)].claim().expect("it was claimed");
+        let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
+        let addresses = [(name.clone(), address)].into_iter().collect();
+        let needed = self.names.get(index + 1).map(row);
+        let mut effects = Effects::default();
+        state.resolve(claim, name, &flags(name), &addresses, &mut effects).unwrap();
+        if let Some(row) = needed {
+            let dependencies = [Dependency { row, session: SessionTag::default() }].into_iter().collect();
+            let group = DependenceGroup { symbols: vec![name.clone()], dependencies };
+            state.emit(claim, name, &flags(name), &[group], &mut effects).unwrap();
+        }
+        self.end_hold(effects);
+    }
+
+    /// A hold of the lock in which `operation` runs, and those for what follows from it. Each leaves all chunks that it
+    /// has emptied to be freed.
+    fn hold(&mut self, operation: impl FnOnce(&mut SessionState<Numbers>, &mut Effects<Numbers>)) {
+        let (mut operation, mut holds) = (Some(operation), 0);
+        while operation.is_some() || self.state.has_work() {
+            let (chunks, left) = (self.chunks(), self.left.len());
+            let mut effects = Effects::default();
+            match operation.take() {
+                Some(operation) => operation(&mut self.state, &mut effects),
+                None => self.state.help(&mut effects),
+            }
+            self.end_hold(effects);
+            let (gone, left) = (chunks.saturating_sub(self.chunks()), self.left.len() - left);
+            assert!(gone <= left, "of {gone} chunks {left} were left to be freed");
+            holds += 1;
+        }
+        assert!(holds > 5, "{holds} holds");
+    }
+
+    fn end_hold(&mut self, mut effects: Effects<Numbers>) {
+        self.state.finish_transaction(&mut effects);
+        self.left.append(&mut effects.more().memory);
+    }
+
+    /// For how many chunks there is memory.
+    fn chunks(&self) -> usize {
+        let state = &self.state;
+        let places = [
+            state.rows.capacity(),
+            state.units.capacity(),
+            state.claims.capacity(),
+            state.queries.capacity(),
+            state.failures.capacity(),
+        ];
+        places.map(|places| places / 512).iter().sum()
+    }
+
+    fn freed<T: 'static>(&self) -> impl Iterator<Item = &T> {
+        self.left.iter().filter_map(|memory| memory.downcast_ref())
+    }
+}
+
+fn flags(name: &SymbolName) -> SymbolFlagsMap {
+    [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect()
+}
+
+/// The last claim of a chunk was freed with it, and the allocator gave back all that was free beside it, under the lock.
+#[test]
+fn what_a_failure_of_many_empties_is_not_freed_under_the_lock() {
+    let mut chain = Chain::new();
+    let leaf = chain.leaf;
+    chain.hold(|state, effects| state.fail(leaf, FailureCause::Abandoned, effects));
+    let tracker = chain.tracker;
+    chain.hold(|state, effects| drop(state.remove_tracker(tracker, effects)));
+    assert_eq!(chain.state.rows.len(), 0);
+}
+
+/// The table of those that had been removed was moved in one piece whenever it was full.
+#[test]
+fn rows_removed_while_they_fail_do_not_move_those_before() {
+    let mut chain = Chain::new();
+    let tracker = chain.tracker;
+    let mut effects = Effects::default();
+    drop(chain.state.remove_tracker(tracker, &mut effects));
+    let (mut most, mut largest) = (0, 0);
+    while chain.state.has_work() {
+        chain.state.help(&mut effects);
+        most = most.max(chain.state.fallen.len());
+        largest = largest.max(chain.state.fallen.largest_map());
+    }
+    assert!(most > SYMBOLS / 2, "{most} rows were removed while a failure spread");
+    assert!(largest <= 1_024, "a table of {largest}");
+}
+
+/// A lookup of many symbols was freed with the last of them.
+#[test]
+fn the_list_of_a_lookup_of_many_is_not_freed_under_the_lock() {
+    let mut chain = Chain::new();
+    let query = chain.query;
+    chain.hold(|state, effects| assert!(state.withdraw(query, effects)));
+    let lists = chain.freed::<Entries>().filter(|entries| entries.capacity() >= SYMBOLS);
+    assert_eq!(lists.count(), 1);
+}
