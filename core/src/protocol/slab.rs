@@ -258,7 +258,7 @@ impl<I: Id, T: Send + 'static, A: Send + 'static> Slab<I, T, A> {
     }
 
     /// Takes an entity out by `replace`, which is given its content and what comes in its place.
-    #[inline]
+    #[inline(always)]
     fn take<R>(
         &mut self,
         id: I,
@@ -285,17 +285,19 @@ impl<I: Id, T: Send + 'static, A: Send + 'static> Slab<I, T, A> {
             self.open.push(number as u32);
         }
         if room.live == 0 && !room.is_worn() {
-            self.release(number, memory);
+            // The only empty one keeps its memory.
+            match self.spare {
+                0 => self.spare = 1,
+                _ => self.release(number, memory),
+            }
         }
         Some(taken)
     }
 
-    /// A chunk has become empty: gives its memory away, unless it is the only empty one.
+    /// A chunk beside another has become empty: gives its memory away.
+    #[cold]
+    #[inline(never)]
     fn release(&mut self, number: usize, memory: &mut impl Takes) {
-        if self.spare == 0 {
-            self.spare = 1;
-            return;
-        }
         memory.take_memory(Box::new(std::mem::take(&mut self.chunks[number])));
         let room = &mut self.rooms[number];
         room.free = NONE;
