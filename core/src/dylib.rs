@@ -35,6 +35,10 @@ impl JitDylib {
         self.id
     }
 
+    pub(crate) fn into_session(self) -> ExecutionSession {
+        self.session
+    }
+
     pub(crate) fn shared_name(&self) -> Arc<str> {
         self.name.clone()
     }

@@ -4,16 +4,17 @@
 //! after the other from the thread's outermost frame, and a task that dispatches only lengthens the queue.
 //! A blocking lookup inside a task is the exception: it starts a nested loop until its answer is there.
 
+mod queue;
 mod tasks;
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::sync::{Arc, Latch, thread_local};
 use crate::{Task, TaskDispatcher, WaitError};
 
-use tasks::{Beneath, Counted, Tasks};
+use queue::{Many, Queue, Queued};
+use tasks::{Beneath, Counted, CountedMany, Tasks};
 
 /// Runs every task on the thread that dispatched it.
 ///
@@ -39,10 +40,10 @@ const IN_PLACE_WAIT_DEPTH_MAX: usize = 256;
 
 #[derive(Default)]
 struct InPlaceThread {
-    queue: VecDeque<Queued>,
+    queue: Queue,
     /// What the thread deferred by itself: tasks that dispatchers have refused or dropped. After the queue, and not inside a
     /// task.
-    deferred: VecDeque<Queued>,
+    deferred: Queue,
     /// Guards of [`hold_back_all`].
     held_back: usize,
     /// Dispatchers that were not told to run their tasks meanwhile.
@@ -58,12 +59,6 @@ struct Running {
     from: *const Tasks,
     /// It waits in a shutdown of that dispatcher, which has counted it.
     closes: bool,
-}
-
-struct Queued {
-    task: Task,
-    /// Counts the task in at its dispatcher; none for what the thread deferred by itself.
-    counted: Option<Counted>,
 }
 
 thread_local! {
@@ -117,6 +112,20 @@ impl InPlaceTaskDispatcher {
         }
         Ok(())
     }
+
+    /// Dispatches `count` tasks that are made when their turn comes: of ten thousand none lies about. Gives back what would make
+    /// them if the dispatcher is closed.
+    pub(crate) fn dispatch_lazily<T>(&self, count: usize, tasks: T) -> Result<(), T>
+    where
+        T: Iterator<Item = Task> + 'static,
+    {
+        let Some(counted) = CountedMany::enter(&self.tasks, count) else { return Err(tasks) };
+        let mut many = Some(Many::new(Box::new(tasks), counted));
+        with(|thread| many.take().into_iter().for_each(|many| thread.queue.push_many(many)));
+        // See `enqueue_all`.
+        many.into_iter().flatten().for_each(run);
+        Ok(())
+    }
 }
 
 impl TaskDispatcher for InPlaceTaskDispatcher {
@@ -127,7 +136,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
     }
 
     fn dispatch_all(&self, tasks: &mut Vec<Task>) {
-        if let Some(counted) = Counted::enter_many(&self.tasks, tasks.len()) {
+        if let Some(counted) = CountedMany::enter(&self.tasks, tasks.len()) {
             enqueue_all(
                 counted.zip(tasks.drain(..)).map(|(counted, task)| Queued { task, counted: Some(counted) }),
             );
@@ -149,10 +158,9 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         crate::refuse_wait_in_leaf()?;
         let _level = Level::nest()?;
         while !latch.is_open() {
-            match next() {
-                Some(queued) => run(queued),
-                // Nothing left that this thread could do: whoever opens the latch is on another.
-                None => latch.wait(),
+            // If nothing is left that this thread could do, whoever opens the latch is on another.
+            if !run_next() {
+                latch.wait();
             }
         }
         Ok(())
@@ -177,9 +185,8 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         let _level = Level::enter();
         // Tasks this thread queued would otherwise wait for this very call to return.
         while !latch.is_open() {
-            match next() {
-                Some(queued) => run(queued),
-                None => latch.wait(),
+            if !run_next() {
+                latch.wait();
             }
         }
     }
@@ -221,9 +228,7 @@ pub(crate) fn run_ready() {
         return;
     }
     let _level = Level::enter();
-    while let Some(queued) = if inside { next_queued() } else { next() } {
-        run(queued);
-    }
+    while if inside { run_next_queued() } else { run_next() } {}
     pay_owed();
 }
 
@@ -250,11 +255,7 @@ pub(crate) fn run_while(goes_on: impl Fn() -> bool) -> Result<(), WaitError> {
         return Ok(());
     }
     let _level = Level::nest()?;
-    while goes_on()
-        && let Some(queued) = next()
-    {
-        run(queued);
-    }
+    while goes_on() && run_next() {}
     Ok(())
 }
 
@@ -305,25 +306,53 @@ fn enqueue(queued: Queued) {
 fn enqueue_all(mut queued: impl Iterator<Item = Queued>) {
     with(|thread| {
         queued.by_ref().for_each(|queued| match queued.counted {
-            Some(_) => thread.queue.push_back(queued),
-            None => thread.deferred.push_back(queued),
+            Some(_) => thread.queue.push(queued),
+            None => thread.deferred.push(queued),
         });
     });
     // Left over while the thread is torn down: no loop will come, and nothing of ours is beneath but that.
     queued.for_each(run);
 }
 
-fn next() -> Option<Queued> {
-    with(|thread| thread.queue.pop_front().or_else(|| thread.deferred.pop_front())).flatten()
+/// Runs the thread's next task. Says whether there was one.
+fn run_next() -> bool {
+    run_of(|thread| match thread.queue.pop() {
+        None if thread.queue.is_empty() => thread.deferred.pop(),
+        next => next,
+    })
 }
 
-fn next_queued() -> Option<Queued> {
-    with(|thread| thread.queue.pop_front()).flatten()
+/// The same without what was deferred.
+fn run_next_queued() -> bool {
+    run_of(|thread| thread.queue.pop())
 }
 
-fn run(Queued { task, counted }: Queued) {
-    let tag = counted.as_ref().map_or(std::ptr::null(), Counted::dispatcher);
-    with(|thread| thread.running.push(Running { from: tag, closes: false }));
+#[inline(always)]
+fn run_of(pop: impl Fn(&mut InPlaceThread) -> Option<Queued>) -> bool {
+    let begins = |thread: &mut InPlaceThread| {
+        let queued = pop(thread)?;
+        thread.running.push(queued.running());
+        Some(queued)
+    };
+    loop {
+        if let Some(Some(queued)) = with(begins) {
+            run_to_end(queued);
+            return true;
+        }
+        if with(|thread| thread.queue.take_spent()).flatten().is_none() {
+            return false;
+        }
+    }
+}
+
+fn run(queued: Queued) {
+    with(|thread| thread.running.push(queued.running()));
+    run_to_end(queued);
+}
+
+/// Runs what is on the list of what runs.
+#[inline(always)]
+fn run_to_end(Queued { task, counted }: Queued) {
     // The session's tasks catch panics themselves; a bare task's panic ends that task only.
     let _panic = crate::panics::guard(|| task.run());
     with(|thread| thread.running.pop());

@@ -209,8 +209,8 @@ impl ResolvedResponsibility {
 
     /// Settles the duty, if nothing refuses the emission.
     fn emit(&mut self, groups: &[DependenceGroup]) -> Result<(), Box<EmitError>> {
-        let Duty { ref dylib, claim, unit_name: ref unit, symbols: ref covered, .. } = *self.duty;
-        let session = dylib.session();
+        let Duty { claim, unit_name: ref unit, symbols: ref covered, .. } = *self.duty;
+        let session = self.duty.session();
         let foreign = |group: &&DependenceGroup| {
             group.dependencies.iter().any(|dependency| dependency.session != session.tag())
         };
@@ -237,7 +237,7 @@ macro_rules! common_methods {
 
             /// The dylib the symbols are defined in.
             pub fn dylib(&self) -> &JitDylib {
-                &self.duty.dylib
+                self.duty.dylib()
             }
 
             /// The name of the unit the symbols come from.
@@ -270,7 +270,7 @@ macro_rules! common_methods {
                 self.duty
                     .session()
                     .transact(|state, effects| state.add_claim_resource(self.duty.claim, resource, effects))
-                    .map_err(|Defunct| TrackerError::Defunct { dylib: self.duty.dylib.shared_name() })
+                    .map_err(|Defunct| TrackerError::Defunct { dylib: self.duty.dylib().shared_name() })
             }
 
             /// Fails the symbols, and everything that depends on them, with `error`.

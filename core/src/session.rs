@@ -10,6 +10,7 @@ mod builder;
 mod close;
 pub(crate) mod deadline;
 mod drain;
+mod enqueue;
 mod flags;
 pub(crate) mod frame;
 mod hand_on;
@@ -40,7 +41,7 @@ use crate::protocol::lookup::{Order, Search};
 use crate::protocol::{Payload, SessionState};
 use crate::query::Completion;
 use crate::record::Records;
-use crate::sync::{Arc, Latch, Mutex, unique};
+use crate::sync::{Arc, BusyMutex, Latch, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, LookupError, LookupKind, LookupRequest, LookupSet,
@@ -85,7 +86,7 @@ struct Inner {
     /// No other session of this process has, had or will have it.
     tag: SessionTag,
     /// Apart from what all threads read, like all that they write.
-    state: CachePadded<Mutex<Locked>>,
+    state: CachePadded<BusyMutex<Locked>>,
     /// What lookups of Ready symbols read instead of the state.
     records: Arc<Records>,
     /// What units about to start read instead of the state.
@@ -125,6 +126,9 @@ pub(crate) enum Live {}
 
 /// A unit as live sessions carry it: nobody looks at one before it is taken out.
 pub(crate) type Unit = SyncWrapper<Box<dyn MaterializationUnit>>;
+
+/// Units that were claimed together.
+type Parcels = Vec<<Live as Payload>::Parcel>;
 
 impl Payload for Live {
     type Unit = Unit;

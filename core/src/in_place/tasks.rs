@@ -165,12 +165,6 @@ impl Counted {
         tasks.enter(1).map(|stripe| Self::Alone(tasks.clone(), stripe))
     }
 
-    /// Counts `count` tasks in at once, unless the dispatcher is closed.
-    pub(super) fn enter_many(tasks: &Arc<Tasks>, count: usize) -> Option<impl Iterator<Item = Self>> {
-        let batch = Rc::new(Batch(tasks.clone(), tasks.enter(count)?));
-        Some(std::iter::repeat_with(move || Self::OneOf(batch.clone())).take(count))
-    }
-
     fn place(&self) -> (&Arc<Tasks>, Stripe) {
         match self {
             Self::Alone(tasks, stripe) => (tasks, *stripe),
@@ -181,6 +175,42 @@ impl Counted {
     /// Which dispatcher counts it; to be compared only.
     pub(super) fn dispatcher(&self) -> *const Tasks {
         Arc::as_ptr(self.place().0)
+    }
+}
+
+/// Tasks that were counted in at once, of which some are not made yet.
+pub(super) struct CountedMany {
+    batch: Rc<Batch>,
+    left: usize,
+}
+
+impl CountedMany {
+    /// Counts `count` tasks in, unless the dispatcher is closed.
+    pub(super) fn enter(tasks: &Arc<Tasks>, count: usize) -> Option<Self> {
+        Some(Self { batch: Rc::new(Batch(tasks.clone(), tasks.enter(count)?)), left: count })
+    }
+
+    /// How many are not made.
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+}
+
+impl Iterator for CountedMany {
+    type Item = Counted;
+
+    fn next(&mut self) -> Option<Counted> {
+        self.left = self.left.checked_sub(1)?;
+        Some(Counted::OneOf(self.batch.clone()))
+    }
+}
+
+/// Those that were never made end as well.
+impl Drop for CountedMany {
+    fn drop(&mut self) {
+        if self.left > 0 {
+            self.batch.0.end(self.batch.1, self.left);
+        }
     }
 }
 

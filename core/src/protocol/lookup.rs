@@ -271,7 +271,7 @@ impl<P: Payload> SessionState<P> {
         let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
         let aliases = refused.map_or_else(|| self.add_aliases(search, rows), Err)?;
         self.records.expect(matches.unready);
-        effects.claimed.reserve(matches.unready);
+        self.claimed.reserve(&mut effects.claimed, matches.unready);
         let required_state = search.required_state;
         let symbols = std::mem::take(&mut search.symbols.0);
         let (mut entries, mut outstanding) = (Entries::with_capacity(rows.len()), 0);

@@ -32,6 +32,7 @@ mod between_slices;
 #[cfg(any(test, debug_assertions))]
 mod check;
 pub(crate) mod claim;
+pub(crate) mod claimed_room;
 mod close;
 mod deadlock;
 pub(crate) mod define;
@@ -90,6 +91,7 @@ use crate::{EventKind, SessionEvent};
 
 use alias::AliasEdges;
 use claim::Claim;
+use claimed_room::ClaimedRoom;
 use close::Stage;
 use demand::Losses;
 use dylib::Dylib;
@@ -136,6 +138,8 @@ pub(crate) struct SessionState<P: Payload> {
     /// Those that wait in their rows.
     units: Slab<UnitId, P::Parcel>,
     claims: Slab<ClaimId, Claim>,
+    /// Memory for the list of all that one lookup claims.
+    pub(crate) claimed: ClaimedRoom<P::Parcel>,
     queries: Slab<QueryId, Query<P::Handler>>,
     trackers: Slab<TrackerId, Tracker<P::Resource>>,
     generators: Slab<GeneratorId, Generator<P::Generator>>,
@@ -182,7 +186,8 @@ impl<P: Payload> SessionState<P> {
             names: NameIndex::new(),
             records: Recorder::new(),
             units: Slab::new(),
-            claims: Slab::new(),
+            claims: Slab::of_passing(),
+            claimed: ClaimedRoom::default(),
             queries: Slab::new(),
             trackers: Slab::new(),
             generators: Slab::new(),

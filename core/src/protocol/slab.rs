@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  index    chunk number | offset in the chunk
-//!  chunks   [ slots ] [ slots ] [       ] [ slots ]        an empty chunk gives its memory away
+//!  chunks   [ slots ] [ slots ] [       ] [ slots ]        empty chunks give their memory away, but for a few
 //! ```
 //!
 //! A slab never frees memory itself, for it is used under a lock: whoever removes an entity says who takes along what that leaves
@@ -31,9 +31,11 @@ pub(crate) struct Slab<I, T, A = ()> {
     open: Vec<u32>,
     /// Chunks without memory.
     released: Vec<u32>,
-    /// How many chunks have memory and no entity: one is kept, so that a slab that goes up and down by one does not
-    /// make and free a chunk each time.
+    /// How many chunks have memory and no entity.
     spare: usize,
+    /// So many of them keep it: one, so that a slab that goes up and down by one does not make and free a chunk each time,
+    /// or several.
+    spare_max: usize,
     /// The first generation of slots that are new.
     fresh_generation: u32,
     live: usize,
@@ -75,6 +77,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 const OFFSET_BITS: u32 = 9;
 const CHUNK: usize = 1 << OFFSET_BITS;
 
+/// So much memory a slab of what comes and goes may keep in empty chunks.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
 fn place_of(index: u32) -> (usize, usize) {
     ((index >> OFFSET_BITS) as usize, index as usize % CHUNK)
 }
@@ -93,10 +98,20 @@ impl<I: Id, T, A> Slab<I, T, A> {
             open: Vec::new(),
             released: Vec::new(),
             spare: 0,
+            spare_max: 1,
             fresh_generation: 0,
             live: 0,
             id: PhantomData,
         }
+    }
+
+    /// For what comes and goes in large numbers: some empty chunks keep their memory. To free one costs an allocator about as
+    /// much as its entities cost the slab, for it puts the pieces together that it keeps for fast use otherwise.
+    pub(crate) const fn of_passing() -> Self {
+        let mut slab = Self::new();
+        let fit = KEPT_BYTES_MAX / (CHUNK * size_of::<Slot<T, A>>());
+        slab.spare_max = if fit == 0 { 1 } else { fit };
+        slab
     }
 
     /// Inlined, so that a value is made where it is to lie: a copy of one that was just written waits for the writes.
@@ -285,10 +300,10 @@ impl<I: Id, T: Send + 'static, A: Send + 'static> Slab<I, T, A> {
             self.open.push(number as u32);
         }
         if room.live == 0 && !room.is_worn() {
-            // The only empty one keeps its memory.
-            match self.spare {
-                0 => self.spare = 1,
-                _ => self.release(number, memory),
+            // A few empty ones keep their memory.
+            match self.spare < self.spare_max {
+                true => self.spare += 1,
+                false => self.release(number, memory),
             }
         }
         Some(taken)
@@ -391,6 +406,19 @@ mod tests {
                 19,
                 "each chunk but the last is given to somebody to free"
             );
+        }
+    }
+
+    #[test]
+    fn of_what_comes_and_goes_some_memory_is_kept() {
+        let mut slab: Slab<RowId, [u64; 7]> = Slab::of_passing();
+        let kept = slab.spare_max;
+        assert!((2..100).contains(&kept));
+        for _ in 0..2 {
+            let ids: Vec<_> = (0..2 * kept * CHUNK).map(|_| slab.insert([0; 7])).collect();
+            let mut memory = Vec::new();
+            ids.into_iter().for_each(|id| slab.discard(id, &mut memory));
+            assert_eq!((slab.len(), slab.capacity(), memory.len()), (0, kept * CHUNK, kept));
         }
     }
 

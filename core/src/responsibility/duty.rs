@@ -14,7 +14,8 @@ use crate::{DelegateError, ExecutionSession, FailureCause, JitDylib, SymbolFlags
 /// The part of a responsibility that may change threads.
 #[doc(hidden)]
 pub struct Duty {
-    pub(crate) dylib: JitDylib,
+    /// Taken when it is dropped.
+    dylib: Option<JitDylib>,
     pub(crate) claim: ClaimId,
     pub(crate) unit_name: SymbolName,
     pub(crate) symbols: SymbolFlagsMap,
@@ -73,13 +74,13 @@ impl Duty {
         symbols: SymbolFlagsMap,
         initializer: Option<SymbolName>,
     ) -> Self {
-        Self { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None }
+        Self { dylib: Some(dylib), claim, unit_name, symbols, initializer, settled: false, hold: None }
     }
 
     /// Notes that this thread alone can finish it.
     pub(super) fn hold(&mut self) {
         if self.hold.is_none() {
-            self.hold = Hold::take(self.dylib.session(), Held::Claim(self.claim));
+            self.hold = Hold::take(self.session(), Held::Claim(self.claim));
         }
     }
 
@@ -99,8 +100,13 @@ impl Duty {
         }
     }
 
+    #[inline]
+    pub(crate) fn dylib(&self) -> &JitDylib {
+        self.dylib.as_ref().expect("a duty has its dylib until it is dropped")
+    }
+
     pub(crate) fn session(&self) -> &ExecutionSession {
-        self.dylib.session()
+        self.dylib().session()
     }
 
     pub(crate) fn settle(&mut self) {
@@ -126,7 +132,7 @@ impl Duty {
         if !std::mem::replace(&mut self.settled, true) {
             self.give_back();
             let claim = self.claim;
-            self.dylib.session().transact(|state, effects| state.fail(claim, cause, effects));
+            self.session().transact(|state, effects| state.fail(claim, cause, effects));
         }
     }
 
@@ -143,7 +149,7 @@ impl Duty {
         let symbols: SymbolFlagsMap =
             names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
         let initializer = self.initializer.take_if(|name| symbols.contains_key(name));
-        let (dylib, unit_name) = (self.dylib.clone(), self.unit_name.clone());
+        let (dylib, unit_name) = (self.dylib().clone(), self.unit_name.clone());
         Ok(DutyBox::new(Self::new(dylib, claim, unit_name, symbols, initializer)))
     }
 }
@@ -151,7 +157,7 @@ impl Duty {
 impl fmt::Debug for Duty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Duty")
-            .field("dylib", &self.dylib.name())
+            .field("dylib", &self.dylib().name())
             .field("unit", &self.unit_name)
             .field("symbols", &self.symbols)
             .finish_non_exhaustive()
@@ -161,6 +167,9 @@ impl fmt::Debug for Duty {
 impl Drop for Duty {
     fn drop(&mut self) {
         if self.settled {
+            if let Some(dylib) = self.dylib.take() {
+                crate::session::frame::leave_spare(dylib.into_session());
+            }
             return;
         }
         // From here on it is finished by a frame, or right now.

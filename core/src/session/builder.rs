@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::protocol::SessionState;
 use crate::protocol::effects::Effects;
-use crate::sync::{Arc, Mutex, unique};
+use crate::sync::{Arc, BusyMutex, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     HeldResource, InPlaceTaskDispatcher, Platform, SessionError, SessionEvent, SymbolStringPool,
@@ -123,7 +123,7 @@ impl ExecutionSessionBuilder {
             tag: SessionTag(unique()),
             records: state.records(),
             losses: state.losses(),
-            state: Mutex::new(Locked { state, effects: Effects::default() }).into(),
+            state: BusyMutex::new(Locked { state, effects: Effects::default() }).into(),
             absolute_symbols: pool.intern(ABSOLUTE_SYMBOLS),
             pool,
             dispatcher: self.dispatcher.unwrap_or_else(|| Arc::new(InPlaceTaskDispatcher::default())),

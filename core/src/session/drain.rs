@@ -237,9 +237,49 @@ impl Coming<'_> {
             None => self.session.outstanding(),
         }
     }
+
+    /// So many of them are made later.
+    pub(super) fn later(&mut self, count: usize) -> ComingLater {
+        let count = count.min(self.left);
+        self.left -= count;
+        ComingLater { session: self.session.clone(), left: count }
+    }
 }
 
 impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        if self.left > 0 {
+            self.session.0.drain.count_out(self.left);
+        }
+    }
+}
+
+/// Tasks that are counted and made one by one, later.
+pub(super) struct ComingLater {
+    session: ExecutionSession,
+    left: usize,
+}
+
+impl ComingLater {
+    pub(super) fn session(&self) -> &ExecutionSession {
+        &self.session
+    }
+
+    /// One more is made. The first handle that lies about on this thread is its own.
+    #[inline]
+    pub(super) fn next(&mut self) -> Outstanding {
+        let handle = frame::take_spare(&self.session);
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                Outstanding::of(handle)
+            }
+            None => self.session.outstanding(),
+        }
+    }
+}
+
+impl Drop for ComingLater {
     fn drop(&mut self) {
         if self.left > 0 {
             self.session.0.drain.count_out(self.left);

@@ -176,62 +176,6 @@ impl ExecutionSession {
         self.run_ready();
     }
 
-    /// Gives a task to the dispatcher. If it is refused, the thread's own loop drops it, which fails
-    /// what it owns, or runs it if it only tells somebody something.
-    fn enqueue(&self, task: Task) {
-        if let Err(refused) = self.offer(task) {
-            crate::in_place::defer_refused(refused);
-        }
-    }
-
-    /// Gives a task to the dispatcher, which may refuse it. One that panics has dropped it.
-    pub(super) fn offer(&self, task: Task) -> Result<(), Task> {
-        let dispatcher = &self.0.dispatcher;
-        let offered = crate::panics::guard(|| match task.serial_queue().cloned() {
-            Some(queue) => queue.dispatch(dispatcher, task),
-            None => dispatcher.dispatch(task),
-        });
-        offered.unwrap_or_else(|message| {
-            self.defer_report(message);
-            Ok(())
-        })
-    }
-
-    /// The same for claimed units, a batch at a time.
-    fn enqueue_units(&self, claimed: SmallVec<[Box<QueuedUnit>; 1]>, coming: &mut Coming<'_>) {
-        if let [_] = claimed[..] {
-            return claimed.into_iter().for_each(|unit| self.enqueue(unit.into_task(coming.next())));
-        }
-        let mut left = claimed.len();
-        let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
-        for unit in claimed {
-            let task = unit.into_task(coming.next());
-            match task.serial_queue() {
-                // Its turn may not have come.
-                Some(_) => self.enqueue(task),
-                None => tasks.push(task),
-            }
-            left -= 1;
-            if left == 0 || tasks.len() == BATCH_MAX {
-                match crate::panics::guard(|| self.0.dispatcher.dispatch_all(&mut tasks)) {
-                    Ok(()) => tasks.drain(..).for_each(crate::in_place::defer_refused),
-                    Err(message) => {
-                        self.defer_report(message);
-                        tasks.drain(..).for_each(|task| self.enqueue(task));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Reports a panic of the dispatcher once nothing of ours is beneath.
-    fn defer_report(&self, message: Arc<str>) {
-        let session = self.clone();
-        crate::in_place::defer(Task::new("session.report", TaskPriority::Demanded, move || {
-            session.report(SessionError::Panicked { place: "the dispatcher", message });
-        }));
-    }
-
     /// Drops a value of the embedder; a unit hears first what has become of its symbols. A panic of the drop is the caller's.
     fn let_go(&self, leftover: Leftover<Live>) {
         match leftover {
@@ -270,10 +214,6 @@ impl ExecutionSession {
         })
     }
 }
-
-/// How many units are handed over at once. Enough that what a batch costs is nothing beside its units, and so few that
-/// workers start on the first of ten thousand long before the last is wrapped.
-const BATCH_MAX: usize = 64;
 
 /// Whose code runs when a value of the embedder goes.
 const A_DROP: &str = "a drop of the embedder's value";

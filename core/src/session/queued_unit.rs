@@ -12,9 +12,9 @@ use crate::{
     TaskPriority, in_span, leaf,
 };
 
-use super::drain::Outstanding;
+use super::drain::{ComingLater, Outstanding};
 use super::hand_on::{A_DISCARD, run_soon};
-use super::{ExecutionSession, Unit, frame};
+use super::{ExecutionSession, Parcels, Unit, frame};
 
 /// The memory of a unit, from its definition until its responsibility is over: only a pointer to it moves. Dropping a unit
 /// unrun, once it is on its way, fails its symbols.
@@ -118,6 +118,11 @@ impl QueuedUnit {
         }
     }
 
+    /// Whether its task is nothing but the unit: it has no ticket, and belongs to no serial queue.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(&self.0, Stage::Waits { pending, .. } if pending.extras.is_none())
+    }
+
     fn outstanding(&self) -> Option<&Outstanding> {
         match &self.0 {
             Stage::Waits { outstanding, .. } => outstanding.as_ref(),
@@ -151,6 +156,36 @@ impl QueuedUnit {
         let dylib = JitDylib::new(session, dylib, dylib_name);
         self.0 = Stage::Begun(Duty::new(dylib, claim, name, symbols, initializer));
         Begun { unit, extras, duty: DutyBox::in_place_of(self), priority, is_leaf: hints.is_leaf() }
+    }
+}
+
+/// Units that are claimed and become tasks one by one. Those that never do are dropped as tasks are.
+pub(super) struct QueuedUnits {
+    /// The last comes first.
+    units: Parcels,
+    coming: ComingLater,
+}
+
+impl QueuedUnits {
+    pub(super) fn new(mut units: Parcels, coming: ComingLater) -> Self {
+        units.reverse();
+        Self { units, coming }
+    }
+}
+
+impl Iterator for QueuedUnits {
+    type Item = Task;
+
+    #[inline]
+    fn next(&mut self) -> Option<Task> {
+        Some(self.units.pop()?.into_task(self.coming.next()))
+    }
+}
+
+impl Drop for QueuedUnits {
+    fn drop(&mut self) {
+        self.for_each(drop);
+        self.coming.session().keep_room(std::mem::take(&mut self.units));
     }
 }
 
@@ -246,7 +281,7 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
     let asker = Asker { claim: duty.claim, priority };
     // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
     let run = move || {
-        let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib.name(), %priority);
+        let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib().name(), %priority);
         let leaf = is_leaf.then(|| duty.unit_name.clone().into());
         let materialize = || {
             let (mut unit, responsibility) = (unit.into_inner(), frame::attach(duty));

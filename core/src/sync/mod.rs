@@ -26,6 +26,7 @@ mod real;
 mod scheduled;
 
 mod brief;
+mod busy;
 mod latch;
 mod serial;
 mod stripes;
@@ -54,6 +55,7 @@ pub use std::thread_local;
 pub use brief::BriefMutex;
 #[cfg(uruk_loom)]
 pub use brief::{Patience, Queued, Word};
+pub use busy::BusyMutex;
 #[cfg(any(uruk_loom, uruk_shuttle))]
 pub use hidden::Hidden;
 pub use latch::Latch;
