@@ -98,3 +98,108 @@ impl Queue {
         if self.is_spent() { self.0.pop_front() } else { None }
     }
 }
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use crate::sync::{Arc, Latch, Mutex, thread};
+    use crate::{InPlaceTaskDispatcher, Task, TaskDispatcher, TaskPriority};
+
+    type Log = Arc<Mutex<Vec<usize>>>;
+
+    fn task(run: impl FnOnce() + Send + 'static) -> Task {
+        Task::new("test", TaskPriority::Demanded, run)
+    }
+
+    fn notes(log: &Log, number: usize) -> Task {
+        let log = log.clone();
+        task(move || log.lock().push(number))
+    }
+
+    #[test]
+    fn what_is_made_late_runs_in_its_turn() {
+        let (dispatcher, log) = (InPlaceTaskDispatcher::default(), Log::default());
+        let made = Arc::new(Mutex::new(0));
+        let makes = |numbers: std::ops::Range<usize>| {
+            let (log, made) = (log.clone(), made.clone());
+            numbers.map(move |number| {
+                *made.lock() += 1;
+                let made = made.clone();
+                let log = log.clone();
+                task(move || {
+                    assert_eq!(*made.lock(), number, "none is made before its turn");
+                    log.lock().push(number);
+                })
+            })
+        };
+        dispatcher.dispatch(notes(&log, 0)).unwrap();
+        assert!(dispatcher.dispatch_lazily(3, makes(1..4)).is_ok());
+        assert!(dispatcher.dispatch_lazily(2, makes(4..6)).is_ok());
+        dispatcher.dispatch(notes(&log, 6)).unwrap();
+        assert_eq!(*made.lock(), 0);
+        dispatcher.run_ready();
+        assert_eq!(*log.lock(), [0, 1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn who_waits_in_one_of_many_runs_the_rest() {
+        let (dispatcher, latch) = (Arc::new(InPlaceTaskDispatcher::default()), Arc::new(Latch::new()));
+        let (inner, waits) = (dispatcher.clone(), latch.clone());
+        let log = Log::default();
+        let tasks = [task(move || inner.wait(&waits).unwrap()), notes(&log, 1), task(move || latch.open())];
+        assert!(dispatcher.dispatch_lazily(3, tasks.into_iter()).is_ok());
+        dispatcher.dispatch(notes(&log, 2)).unwrap();
+        dispatcher.run_ready();
+        assert_eq!(*log.lock(), [1, 2]);
+    }
+
+    #[test]
+    fn a_closed_dispatcher_gives_back_what_would_make_them() {
+        let (dispatcher, log) = (Arc::new(InPlaceTaskDispatcher::default()), Log::default());
+        let inner = dispatcher.clone();
+        let tasks = [task(move || inner.shutdown()), notes(&log, 1)];
+        assert!(dispatcher.dispatch_lazily(2, tasks.into_iter()).is_ok());
+        dispatcher.run_ready();
+        assert_eq!(*log.lock(), [1], "a shutdown in one of many runs the rest first");
+        let refused = dispatcher.dispatch_lazily(2, [notes(&log, 2), notes(&log, 3)].into_iter());
+        assert_eq!(refused.err().map(Iterator::count), Some(2));
+    }
+
+    /// Goes with the last task, and uses the queue.
+    struct Dispatches(Arc<InPlaceTaskDispatcher>, Log);
+
+    impl Iterator for Dispatches {
+        type Item = Task;
+
+        fn next(&mut self) -> Option<Task> {
+            Some(notes(&self.1, 1))
+        }
+    }
+
+    impl Drop for Dispatches {
+        fn drop(&mut self) {
+            self.0.dispatch(notes(&self.1, 2)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_has_made_its_last_task_goes_where_the_queue_may_be_used() {
+        let (dispatcher, log) = (Arc::new(InPlaceTaskDispatcher::default()), Log::default());
+        let makes = Dispatches(dispatcher.clone(), log.clone());
+        assert!(dispatcher.dispatch_lazily(2, makes).is_ok());
+        dispatcher.run_ready();
+        assert_eq!(*log.lock(), [1, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_never_made_counts_no_more() {
+        let dispatcher = Arc::new(InPlaceTaskDispatcher::default());
+        let inner = dispatcher.clone();
+        let left = thread::spawn(move || {
+            let never = std::iter::repeat_with(|| task(|| panic!("the thread has ended")));
+            assert!(inner.dispatch_lazily(3, never.take(3)).is_ok());
+        });
+        left.join().unwrap();
+        // Waits for all that are counted.
+        dispatcher.shutdown();
+    }
+}
