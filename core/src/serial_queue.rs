@@ -94,6 +94,8 @@ enum Turn {
 struct Entry {
     task: Task,
     dispatcher: Arc<dyn TaskDispatcher>,
+    /// When it came, in the dispatcher's time.
+    since_us: Option<u32>,
 }
 
 impl Entry {
@@ -136,7 +138,9 @@ impl SerialQueue {
     /// Gives a task back if it would have been its turn and the dispatcher no longer takes work. To be dropped where no lock of
     /// the dispatcher is held. A task that had to wait and is refused later is run by the thread that hands over to it.
     pub fn dispatch(&self, dispatcher: &Arc<dyn TaskDispatcher>, task: Task) -> Result<(), Task> {
-        let entry = Entry { task: task.in_no_queue(), dispatcher: dispatcher.clone() };
+        // A clock that panics measures nothing.
+        let since_us = crate::panics::guard(|| dispatcher.now_us()).unwrap_or(None);
+        let entry = Entry { task: task.in_no_queue(), dispatcher: dispatcher.clone(), since_us };
         entry.counts(true);
         let chosen = self.0.state.lock().arrive(entry);
         chosen.map_or(Ok(()), |chosen| chosen.dispatch(self))
@@ -232,7 +236,7 @@ impl State {
     fn choose(&mut self, entry: Entry) -> Chosen {
         self.tickets += 1;
         let number = self.tickets;
-        let Entry { task, dispatcher } = &entry;
+        let Entry { task, dispatcher, since_us } = &entry;
         let chosen = Chosen {
             number,
             label: task.keep_label(),
@@ -240,6 +244,7 @@ impl State {
             runs_when_refused: task.runs_when_refused(),
             hints: task.hints().turn(),
             dispatcher: dispatcher.clone(),
+            since_us: *since_us,
         };
         self.turn = Turn::Chosen { number, entry };
         chosen
@@ -255,6 +260,7 @@ struct Chosen {
     runs_when_refused: bool,
     hints: Hints,
     dispatcher: Arc<dyn TaskDispatcher>,
+    since_us: Option<u32>,
 }
 
 impl Chosen {
@@ -264,8 +270,8 @@ impl Chosen {
     }
 
     fn ticket(self, queue: &SerialQueue) -> Task {
-        let Self { number, label, priority, runs_when_refused, hints, dispatcher: _ } = self;
-        let ticket = Ticket { queue: queue.clone(), number: Some(number), label, priority };
+        let Self { number, label, priority, runs_when_refused, hints, dispatcher: _, since_us } = self;
+        let ticket = Ticket { queue: queue.clone(), number: Some(number), label, priority, since_us };
         let task = Task::of(priority, Box::new(ticket)).with_hints(hints);
         if runs_when_refused { task.run_when_refused() } else { task }
     }
@@ -320,13 +326,15 @@ pub(crate) struct Ticket {
     number: Option<u64>,
     label: TaskLabel,
     priority: TaskPriority,
+    /// Since when the task has waited, in its dispatcher's time.
+    since_us: Option<u32>,
 }
 
 impl Ticket {
     /// The ticket itself, leaving a used one behind.
     fn take(&mut self) -> Option<Self> {
         let number = Some(self.number.take()?);
-        Some(Self { queue: self.queue.clone(), number, label: self.label.clone(), priority: self.priority })
+        Some(Self { queue: self.queue.clone(), label: self.label.clone(), number, ..*self })
     }
 
     /// Runs the chosen task in the section; gives the ticket of the next one if its dispatcher has refused it.
@@ -334,7 +342,7 @@ impl Ticket {
         let number = self.number.take()?;
         let entry = self.queue.0.state.lock().begin(number)?;
         entry.counts(false);
-        let Entry { task, dispatcher } = entry;
+        let Entry { task, dispatcher, .. } = entry;
         let place = Section::enter(&self.queue);
         if let Err(payload) = crate::panics::catch(|| task.run_in_section())
             && let Some(second) = panicked.replace(payload)
@@ -369,6 +377,10 @@ impl Work for Ticket {
         if let Some(payload) = panicked {
             resume_unwind(payload);
         }
+    }
+
+    fn waits_since_us(&self) -> Option<u32> {
+        self.since_us
     }
 
     fn as_ticket(&mut self) -> Option<&mut Ticket> {

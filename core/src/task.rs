@@ -81,6 +81,10 @@ pub(crate) trait Work: Send {
     fn leaves_queue(&self) -> bool {
         true
     }
+    /// See [`Task::waits_since_us`].
+    fn waits_since_us(&self) -> Option<u32> {
+        None
+    }
     /// The task is the turn of another, which waits in a [`SerialQueue`].
     fn as_ticket(&mut self) -> Option<&mut Ticket> {
         None
@@ -200,6 +204,11 @@ impl Task {
     /// Whether it is the turn of another task, which [counts](TaskDispatcher::begins_to_wait) where it waits: in a serial queue.
     pub fn is_turn(&self) -> bool {
         self.hints.is_turn()
+    }
+
+    /// Since when the task whose turn it is has waited in a [`SerialQueue`]: what its dispatcher then [said](TaskDispatcher::now_us).
+    pub fn waits_since_us(&self) -> Option<u32> {
+        self.work.waits_since_us()
     }
 
     /// Tells the task that a dispatcher which limits how many are queued takes it from its queue, to run it or to drop it. Says
@@ -426,6 +435,12 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// It waits no more, because it begins or goes. Or a task that was dispatched here has nothing left to do, since another one
     /// has taken its work; it counts no more, although it is still queued. Called on any thread that runs tasks.
     fn waits_no_more(&self, _task: Waiting) {}
+
+    /// The dispatcher's own time in microseconds, which may come round, if it measures how long tasks wait for their start. A task that
+    /// begins to wait in a [`SerialQueue`] notes it for [`Task::waits_since_us`]. To be forwarded like the two above.
+    fn now_us(&self) -> Option<u32> {
+        None
+    }
 
     /// Stops taking tasks; returns when no task is queued or running any more (called from one of its
     /// own tasks: when no other is; inside a [leaf](Task::leaf), which waits for nothing: at once). Idempotent.

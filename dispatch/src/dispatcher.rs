@@ -286,6 +286,10 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
         self.pool.limits.wait_no_more(task);
     }
 
+    fn now_us(&self) -> Option<u32> {
+        self.pool.stopwatch.now_us()
+    }
+
     fn shutdown(&self) {
         self.pool.shutdown();
     }

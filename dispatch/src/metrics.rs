@@ -57,8 +57,7 @@ pub struct Metrics {
     pub replaced: PerPriority<u64>,
     /// How long tasks waited between their dispatch and their start, in microseconds; empty unless
     /// [measured](crate::WorkStealingTaskDispatcherBuilder::measure_waits). A unit that becomes demanded is dispatched again then, so
-    /// those of demanded tasks are the times from demand to start; but for what waits in a serial queue, whose turn is dispatched when
-    /// it has come.
+    /// those of demanded tasks are the times from demand to start, what a task waits for its turn in a serial queue included.
     pub waits: PerPriority<WaitHistogram>,
     /// Threads started.
     pub started_threads: u64,
@@ -246,13 +245,23 @@ impl Counter {
     fn add(&self, count: u64, alone: bool) {
         use uruk_core::sync::atomic::Ordering;
         if alone {
-            // Relaxed: as above. Who wrote to it before us has handed us its slot through a lock.
+            // Relaxed: as above. Who wrote to it before us has handed us its slot, or its board, through a lock.
             let before = self.value.load(Ordering::Relaxed);
             self.value.store(before.wrapping_add(count), Ordering::Relaxed);
         } else {
             // Relaxed: as above.
             self.value.fetch_add(count, Ordering::Relaxed);
         }
+    }
+
+    /// Adds, by the only thread that may write now.
+    pub(crate) fn plus(&self, count: u64) {
+        self.add(count, true);
+    }
+
+    /// Takes away, by the only thread that may write now.
+    pub(crate) fn minus(&self, count: u64) {
+        self.add(count.wrapping_neg(), true);
     }
 
     pub(crate) fn decrement(&self) {

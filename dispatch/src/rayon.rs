@@ -40,6 +40,7 @@
 
 mod board;
 mod builder;
+mod counters;
 mod here;
 #[cfg(test)]
 mod model;
@@ -53,16 +54,17 @@ use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Wai
 
 use crate::gate::Gate;
 use crate::limits::{Charge, Limits};
-use crate::metrics::PerPriority;
 use crate::pool::give_up;
 use crate::threads::Threads;
 use crate::worker;
 
 use board::{Board, Call, Orders, Who};
 use builder::Host;
+use counters::Counters;
 use here::{Beneath, Entry};
 
 pub use builder::RayonTaskDispatcherBuilder;
+pub use counters::RayonMetrics;
 
 /// How long queued tasks lie untaken before a spare serves them. Long beside the time in which a pool that is not
 /// stuck takes the next task, and short beside what a user calls a hang.
@@ -105,34 +107,6 @@ pub struct RayonTaskDispatcher {
     shared: Arc<Shared>,
 }
 
-/// What a [`RayonTaskDispatcher`] was doing at one moment, and has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RayonMetrics {
-    /// Tasks that wait.
-    pub queued: PerPriority<usize>,
-    /// Tasks being run, those that are blocked included.
-    pub running: PerPriority<usize>,
-    /// Tasks that were taken, by tickets and by spares.
-    pub started: PerPriority<u64>,
-    /// Those of them that spares took.
-    pub started_by_spares: u64,
-    /// Tasks that have ended.
-    pub finished: u64,
-    /// Those of them that panicked.
-    pub panicked: u64,
-    /// Threads that are blocked in a wait, whoever's.
-    pub blocked: usize,
-    /// Threads of the dispatcher's own.
-    pub spares: usize,
-    /// How many of them were ever started.
-    pub started_threads: u64,
-    /// How often the operating system refused one.
-    pub refused_threads: u64,
-    /// Tickets that were honoured above a task, a declared wait or a responsibility, and took nothing.
-    pub turned_away: u64,
-}
-
 impl RayonTaskDispatcher {
     /// Starts to describe a dispatcher inside `pool`, which it keeps alive.
     pub fn in_pool(pool: Arc<ThreadPool>) -> RayonTaskDispatcherBuilder {
@@ -148,9 +122,9 @@ impl RayonTaskDispatcher {
     /// Reads the counters.
     ///
     /// # Concurrency
-    /// Takes the dispatcher's lock for a moment; callable from tasks too.
+    /// Takes no lock. Counters are read one after another: beside tasks that run they may be a few tasks off.
     pub fn metrics(&self) -> RayonMetrics {
-        self.shared.board.lock().metrics()
+        self.shared.counters.read()
     }
 }
 
@@ -158,6 +132,8 @@ impl RayonTaskDispatcher {
 #[derive(Debug)]
 struct Shared {
     board: Mutex<Board>,
+    /// The board's.
+    counters: Arc<Counters>,
     limits: Arc<Limits>,
     /// Where spares wait to be called.
     called: Condvar,

@@ -79,6 +79,10 @@ impl TaskDispatcher for RetiringDispatcher {
         }
     }
 
+    fn now_us(&self) -> Option<u32> {
+        self.pool()?.now_us()
+    }
+
     fn shutdown(&self) {
         self.retire();
         self.in_place.shutdown();

@@ -1,8 +1,8 @@
 //! How long tasks wait between their dispatch and their start, if anybody wants to know.
 //!
 //! A task that is wanted more urgently is dispatched again with the higher priority, so the time from *demand* to start is the
-//! wait of the demanded one. The other, when its turn comes, finds nothing to do, and counts where it was queued. What a task waits in
-//! a serial queue before its turn is dispatched is not in it.
+//! wait of the demanded one. The other, when its turn comes, finds nothing to do, and counts where it was queued. The turn of a task
+//! in a serial queue has waited for as long as the task has.
 
 use std::fmt;
 use std::time::Instant;
@@ -115,6 +115,11 @@ impl Stopwatch {
         Stamp(self.read_us())
     }
 
+    /// What [`Self::now`] says, for who cannot know a stamp.
+    pub(crate) fn now_us(&self) -> Option<u32> {
+        self.read_us()
+    }
+
     /// How long a task that starts now has waited, in microseconds; nothing if that is not measured.
     pub(crate) fn waited_us(&self, queued: &Queued) -> Option<u32> {
         let waited = self.read_us()?.wrapping_sub(queued.since.0?);
@@ -138,7 +143,9 @@ impl fmt::Debug for Stopwatch {
 }
 
 impl Queued {
-    pub(crate) fn new(task: Task, since: Stamp) -> Self {
+    /// One that is queued at `now`.
+    pub(crate) fn new(task: Task, now: Stamp) -> Self {
+        let since = if now.0.is_some() { Stamp(task.waits_since_us().or(now.0)) } else { now };
         Self { task, since }
     }
 }

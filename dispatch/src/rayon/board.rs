@@ -33,11 +33,11 @@ use uruk_core::sync::Arc;
 use uruk_core::{Task, TaskPriority};
 
 use crate::limits::{Charge, Limits};
-use crate::metrics::PerPriority;
+use crate::metrics::Counter;
 use crate::pool::goes_first;
 use crate::queues::TURNS_IN_A_ROW_MAX;
 
-use super::RayonMetrics;
+use super::counters::Counters;
 
 pub(super) use watch::Watch;
 
@@ -98,8 +98,8 @@ pub(super) struct Board {
     pub(super) idle: usize,
     called: usize,
     closed: bool,
-    /// Kept up to date as far as it counts what has happened.
-    metrics: RayonMetrics,
+    /// Written under the board's lock alone.
+    counters: Arc<Counters>,
 }
 
 impl Board {
@@ -122,13 +122,14 @@ impl Board {
             idle: 0,
             called: 0,
             closed: false,
-            metrics: RayonMetrics::default(),
+            counters: Arc::default(),
         }
     }
 
     pub(super) fn push(&mut self, tasks: impl Iterator<Item = Task>) -> Orders {
         for task in tasks {
             self.limits.queue(&task);
+            self.counters.queued[task.priority() as usize].plus(1);
             let queue =
                 if goes_first(&task) { &mut self.turns } else { &mut self.queues[task.priority() as usize] };
             queue.push_back(task);
@@ -158,7 +159,7 @@ impl Board {
     /// A ticket must not take a task where it is.
     pub(super) fn turn_away(&mut self) -> Orders {
         self.tickets -= 1;
-        self.metrics.turned_away += 1;
+        self.counters.turned_away.plus(1);
         let startable = self.startable();
         if startable == 0 {
             return Orders { tickets: 0, call: Call::Nobody };
@@ -178,7 +179,7 @@ impl Board {
         let (task, charge) = if self.is_permitted() { self.pop()? } else { return None };
         self.idle -= 1;
         self.serving += 1;
-        self.metrics.started_by_spares += 1;
+        self.counters.started_by_spares.plus(1);
         // Where more are permitted, each calls the next.
         let startable = self.startable();
         Some((task, charge, Orders { tickets: 0, call: self.call(startable) }))
@@ -194,6 +195,7 @@ impl Board {
     /// A thread is about to wait, in a task if that is said.
     pub(super) fn begin_wait(&mut self, who: Who, task: Option<Charge>) -> Orders {
         self.blocked += 1;
+        self.counters.blocked.plus(1);
         if let Some(charge) = task {
             // Whatever that lifts, the orders take it into account.
             let _lifted = self.limits.pause(charge);
@@ -212,6 +214,7 @@ impl Board {
     /// It goes on at once, permitted or not.
     pub(super) fn end_wait(&mut self, who: Who, task: Option<Charge>) -> Orders {
         self.blocked -= 1;
+        self.counters.blocked.minus(1);
         if let Some(charge) = task {
             self.limits.resume(charge);
         }
@@ -237,9 +240,9 @@ impl Board {
     pub(super) fn start_failed(&mut self, refused: bool) -> (bool, usize) {
         self.idle -= 1;
         self.called = self.called.saturating_sub(1);
-        self.metrics.spares -= 1;
-        self.metrics.started_threads -= 1;
-        self.metrics.refused_threads += u64::from(refused);
+        self.counters.spares.minus(1);
+        self.counters.started_threads.minus(1);
+        self.counters.refused_threads.plus(u64::from(refused));
         self.clockless = self.idle == 0;
         let startable = self.startable();
         (self.is_attended(), self.issue_tickets(startable))
@@ -264,7 +267,7 @@ impl Board {
         let spare = quiet && self.idle > 1 && !self.is_permitted();
         let retires = surplus || spare || (nothing_waits && (quiet || self.closed));
         self.idle -= usize::from(retires);
-        self.metrics.spares -= usize::from(retires);
+        self.counters.spares.minus(u64::from(retires));
         retires
     }
 
@@ -275,18 +278,19 @@ impl Board {
     /// Takes a task that nobody would run: the least urgent, the latest.
     pub(super) fn take_back(&mut self) -> Option<Task> {
         let task = self.queues.iter_mut().chain([&mut self.turns]).find_map(VecDeque::pop_back)?;
+        self.counters.queued[task.priority() as usize].minus(1);
         self.limits.give_up(&task);
         Some(task)
     }
 
     /// How many tasks were ever taken to be run.
     pub(super) fn taken(&self) -> u64 {
-        self.metrics.started.total()
+        self.counters.started.iter().map(Counter::get).sum()
     }
 
-    pub(super) fn metrics(&self) -> RayonMetrics {
-        let queued = PerPriority(self.queued());
-        RayonMetrics { queued, blocked: self.blocked, ..self.metrics }
+    /// To be read without the board.
+    pub(super) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     /// How many tasks are queued.
@@ -332,8 +336,9 @@ impl Board {
             None => self.pop_startable()?,
         };
         let (priority, charge) = (task.priority() as usize, self.limits.start(&task));
-        self.metrics.started.0[priority] += 1;
-        self.metrics.running.0[priority] += 1;
+        self.counters.queued[priority].minus(1);
+        self.counters.started[priority].plus(1);
+        self.counters.running[priority].plus(1);
         if self.waiting() == 0 {
             self.turned_away = 0;
             self.stalled = false;
@@ -363,9 +368,9 @@ impl Board {
     fn ended(&mut self, charge: Charge, panicked: bool) -> Orders {
         // Whatever that lifts, the orders take it into account.
         let _lifted = self.limits.end(charge);
-        self.metrics.running.0[charge.priority as usize] -= 1;
-        self.metrics.finished += 1;
-        self.metrics.panicked += u64::from(panicked);
+        self.counters.running[charge.priority as usize].minus(1);
+        self.counters.finished.plus(1);
+        self.counters.panicked.plus(u64::from(panicked));
         self.orders()
     }
 
@@ -402,8 +407,8 @@ impl Board {
             self.called += 1;
         }
         self.idle += 1;
-        self.metrics.spares += 1;
-        self.metrics.started_threads += 1;
+        self.counters.spares.plus(1);
+        self.counters.started_threads.plus(1);
         Call::Start
     }
 }

@@ -92,8 +92,10 @@ impl RayonTaskDispatcherBuilder {
         }
         let host_threads = self.host.threads()?;
         let limits = Arc::new(self.bounds.of(host_threads));
+        let board = Board::new(host_threads, limits.clone());
         let shared = Shared {
-            board: Mutex::new(Board::new(host_threads, limits.clone())),
+            counters: board.counters().clone(),
+            board: Mutex::new(board),
             limits,
             called: Condvar::new(),
             gate: Gate::new(),

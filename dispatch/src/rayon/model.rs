@@ -271,7 +271,7 @@ impl World {
         let (waiting, on_host) = (board.startable(), self.tasks_on_host());
         assert_eq!((board.serving, board.idle), (self.count(Spare::runs), looking + asleep));
         assert_eq!((board.tickets, board.honoured), (self.spawned + on_host, on_host));
-        assert_eq!(board.metrics().spares, self.spares.len());
+        assert_eq!(board.counters().read().spares, self.spares.len());
         assert!(board.tickets <= board.host_threads);
         assert!(asleep <= board.host_threads, "{board:?}");
         if self.refuses > 0 {
@@ -418,7 +418,7 @@ fn a_refused_spare_leaves_the_host_unless_all_of_it_is_blocked() {
     assert_eq!(board.start_failed(true), (true, 0), "the host's thread is left");
     assert_eq!(board.begin_wait(Who::Host, None).call, Call::Start);
     assert_eq!(board.start_failed(true), (false, 0));
-    assert_eq!((board.metrics().spares, board.metrics().refused_threads), (0, 2));
+    assert_eq!((board.counters().read().spares, board.counters().read().refused_threads), (0, 2));
 }
 
 #[test]

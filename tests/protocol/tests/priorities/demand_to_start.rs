@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
-use uruk_core::{Task, TaskPriority};
+use uruk_core::{SerialQueue, Task, TaskPriority};
 use uruk_dispatch::{WaitHistogram, WorkStealingTaskDispatcher};
 
 use TaskPriority::{Demanded, Idle};
@@ -56,6 +56,41 @@ fn a_unit_that_is_raised_counts_from_its_demand_to_its_start() {
         assert!(matches!(demanded[..], [(0, _), (bucket, 1)] if bucket == bucket_from(64)), "{demanded:?}");
         // Of its first place in the queues it is known that somebody came by after all that time.
         assert_eq!(counts(&waits[Idle]), [(bucket_from(4096), 1)]);
+    });
+}
+
+/// ```text
+///  queue's turn: at work ............................ ends ─ unit
+///  unit:                   demanded ── 512 us ──────▶ starts
+/// ```
+#[test]
+fn what_waits_for_its_turn_in_a_serial_queue_counts_from_its_demand() {
+    within_reason(|| {
+        let now = Arc::new(Mutex::new(Instant::now()));
+        let clock = now.clone();
+        let pool = WorkStealingTaskDispatcher::builder().workers(2).measure_waits();
+        let pool = Arc::new(pool.clock(Arc::new(move || *clock.lock())).build().unwrap());
+        let (session, main) = session_on(pool.clone());
+        let queue = SerialQueue::new();
+        let [begun, end] = [(); 2].map(|()| Arc::new(Latch::new()));
+        let at_work = Task::new("at work", Demanded, {
+            let (begun, end) = (begun.clone(), end.clone());
+            move || {
+                begun.open();
+                end.wait();
+            }
+        });
+        session.dispatch(at_work.in_queue(&queue));
+        begun.wait();
+        let unit = TestUnit::new("unit", exported(&session, &["a"]), finish);
+        main.define(unit.in_queue(&queue).boxed()).unwrap();
+        let demanded = look_up_later(&session, request(&main, &["a"]).at(Demanded));
+        *now.lock() += Duration::from_micros(512);
+        end.open();
+        demanded.recv().unwrap().unwrap();
+        session.close().unwrap();
+        let demanded = counts(&pool.metrics().waits[Demanded]);
+        assert!(matches!(demanded[..], [(0, _), (bucket, 1)] if bucket == bucket_from(512)), "{demanded:?}");
     });
 }
 
