@@ -54,6 +54,17 @@ struct InPlaceThread {
     running: Vec<Running>,
 }
 
+impl InPlaceThread {
+    /// What [`run_ready`] has to do: whether dispatchers are to be told, and whether tasks are queued; none of them without tasks to run.
+    #[inline]
+    fn left_to_run(&mut self) -> Option<(bool, Option<bool>)> {
+        let owes = self.held_back == 0 && !self.owed.is_empty();
+        let queued = !self.queue.is_empty();
+        let runs = self.depth == 0 && (queued || !self.deferred.is_empty());
+        (owes || runs).then_some((owes, runs.then_some(queued)))
+    }
+}
+
 struct Running {
     /// The dispatcher the task came from.
     from: *const Tasks,
@@ -211,18 +222,11 @@ pub(crate) fn defer_refused(refused: Task) {
 /// What was deferred waits for the end of the task that runs here, if any: what a dispatcher of threads has refused runs
 /// inside no call of that task.
 pub(crate) fn run_ready() {
-    let (owes, queued, deferred) = with(|thread| {
-        let outermost = thread.depth == 0;
-        let owes = thread.held_back == 0 && !thread.owed.is_empty();
-        (owes, outermost && !thread.queue.is_empty(), outermost && !thread.deferred.is_empty())
-    })
-    .unwrap_or_default();
+    let Some((owes, queued)) = with(InPlaceThread::left_to_run).flatten() else { return };
     if owes {
         pay_owed();
     }
-    if !queued && !deferred {
-        return;
-    }
+    let Some(queued) = queued else { return };
     let inside = crate::session::frame::is_inside_any();
     if inside && !queued {
         return;

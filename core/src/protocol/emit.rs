@@ -46,7 +46,10 @@ impl<P: Payload> SessionState<P> {
             // The usual unit depends on nothing: nothing is to be checked, and nothing new can hang.
             self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
             self.emit_ungrouped(claim, effects);
-            self.settle(effects);
+            match self.is_at_rest() {
+                true => self.look_again(effects),
+                false => self.settle(effects),
+            }
             return Ok(());
         }
         check_names(unit, covered, groups)?;

@@ -122,6 +122,10 @@ impl<P: Payload> SessionState<P> {
     /// Called at the end of every transaction, under the lock. Says whether the caller has to come back, by
     /// [`Self::slice`], until that says otherwise.
     pub(crate) fn finish_transaction(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
+        if self.is_at_rest() {
+            self.finish_hold(effects);
+            return None;
+        }
         let mut added = std::mem::take(&mut self.agenda.added);
         if self.urgency.has_work() {
             added |= self.begin_to_follow_demand(effects);
@@ -213,6 +217,15 @@ impl<P: Payload> SessionState<P> {
         while self.has_work() {
             self.help(effects);
         }
+    }
+
+    /// Whether nothing can be left to do, as far as that is seen at a glance: this transaction has added nothing, and nobody is on
+    /// the way to come back for what others have.
+    #[inline]
+    pub(super) fn is_at_rest(&self) -> bool {
+        let rests = !self.agenda.added && self.agenda.attendant.is_none() && !self.urgency.has_work();
+        debug_assert!(!rests || !self.has_work(), "whoever adds to a queue says so");
+        rests
     }
 
     /// Whether anything is left to do.
