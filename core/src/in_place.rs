@@ -55,13 +55,11 @@ struct InPlaceThread {
 }
 
 impl InPlaceThread {
-    /// What [`run_ready`] has to do: whether dispatchers are to be told, and whether tasks are queued; none of them without tasks to run.
+    /// Whether [`run_ready`] has nothing to do.
     #[inline]
-    fn left_to_run(&mut self) -> Option<(bool, Option<bool>)> {
-        let owes = self.held_back == 0 && !self.owed.is_empty();
-        let queued = !self.queue.is_empty();
-        let runs = self.depth == 0 && (queued || !self.deferred.is_empty());
-        (owes || runs).then_some((owes, runs.then_some(queued)))
+    fn rests(&self) -> bool {
+        let runs = self.depth == 0 && !(self.queue.is_empty() && self.deferred.is_empty());
+        !runs && (self.held_back > 0 || self.owed.is_empty())
     }
 }
 
@@ -222,13 +220,17 @@ pub(crate) fn defer_refused(refused: Task) {
 /// What was deferred waits for the end of the task that runs here, if any: what a dispatcher of threads has refused runs
 /// inside no call of that task.
 pub(crate) fn run_ready() {
-    let Some((owes, queued)) = with(InPlaceThread::left_to_run).flatten() else { return };
-    if owes {
-        pay_owed();
+    if with(|thread| thread.rests()).unwrap_or(true) {
+        return;
     }
-    let Some(queued) = queued else { return };
+    pay_owed();
+    let left = |thread: &mut InPlaceThread| match thread.depth {
+        0 => (!thread.queue.is_empty(), !thread.deferred.is_empty()),
+        _ => (false, false),
+    };
+    let (queued, deferred) = with(left).unwrap_or_default();
     let inside = crate::session::frame::is_inside_any();
-    if inside && !queued {
+    if !queued && (inside || !deferred) {
         return;
     }
     let _level = Level::enter();
