@@ -140,15 +140,17 @@ impl InPlaceTaskDispatcher {
 impl TaskDispatcher for InPlaceTaskDispatcher {
     fn dispatch(&self, task: Task) -> Result<(), Task> {
         let Some(counted) = Counted::enter(&self.tasks) else { return Err(task) };
-        enqueue(Queued { task, counted: Some(counted) });
+        enqueue(Queued { task, counted: Some(counted), spent: None });
         Ok(())
     }
 
     fn dispatch_all(&self, tasks: &mut Vec<Task>) {
         if let Some(counted) = CountedMany::enter(&self.tasks, tasks.len()) {
-            enqueue_all(
-                counted.zip(tasks.drain(..)).map(|(counted, task)| Queued { task, counted: Some(counted) }),
-            );
+            enqueue_all(counted.zip(tasks.drain(..)).map(|(counted, task)| Queued {
+                task,
+                counted: Some(counted),
+                spent: None,
+            }));
         }
     }
 
@@ -203,7 +205,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
 
 /// Queues `task` on this thread, for its outermost loop, without a dispatcher.
 pub(crate) fn defer(task: Task) {
-    enqueue(Queued { task, counted: None });
+    enqueue(Queued { task, counted: None, spent: None });
 }
 
 /// Queues the end of a task that a dispatcher has refused: it runs if it tells somebody something, and is dropped otherwise.
@@ -323,7 +325,7 @@ fn enqueue_all(mut queued: impl Iterator<Item = Queued>) {
 /// Runs the thread's next task. Says whether there was one.
 fn run_next() -> bool {
     run_of(|thread| match thread.queue.pop() {
-        None if thread.queue.is_empty() => thread.deferred.pop(),
+        None => thread.deferred.pop(),
         next => next,
     })
 }
@@ -340,14 +342,12 @@ fn run_of(pop: impl Fn(&mut InPlaceThread) -> Option<Queued>) -> bool {
         thread.running.push(queued.running());
         Some(queued)
     };
-    loop {
-        if let Some(Some(queued)) = with(begins) {
+    match with(begins) {
+        Some(Some(queued)) => {
             run_to_end(queued);
-            return true;
+            true
         }
-        if with(|thread| thread.queue.take_spent()).flatten().is_none() {
-            return false;
-        }
+        _ => false,
     }
 }
 
@@ -358,9 +358,12 @@ fn run(queued: Queued) {
 
 /// Runs what is on the list of what runs.
 #[inline(always)]
-fn run_to_end(Queued { task, counted }: Queued) {
+fn run_to_end(Queued { task, counted, spent }: Queued) {
     // The session's tasks catch panics themselves; a bare task's panic ends that task only.
     let _panic = crate::panics::guard(|| task.run());
+    if spent.is_some() {
+        let _panic = crate::panics::guard(|| drop(spent));
+    }
     with(|thread| thread.running.pop());
     drop(counted);
 }

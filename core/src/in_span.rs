@@ -7,6 +7,7 @@
 //! that of any code of the embedder: it unwinds from where the span ends, with what the code has brought about still in its owner's
 //! hands.
 
+use std::marker::PhantomData;
 use std::panic::resume_unwind;
 use std::thread::panicking;
 
@@ -40,10 +41,10 @@ pub fn inside(span: Span) -> Inside {
 #[derive(Debug)]
 pub(crate) struct Watched(Option<Box<Span>>);
 
-/// See [`inside`].
+/// See [`inside`]. Stays on its thread.
 #[derive(Debug)]
 #[must_use = "otherwise the span ends at once"]
-pub struct Inside(Option<Box<Span>>);
+pub struct Inside(Option<Box<Span>>, PhantomData<*const ()>);
 
 impl Inside {
     /// The span, to record what is known by now.
@@ -60,7 +61,7 @@ impl Watched {
 
     #[inline(always)]
     pub(crate) fn enter(mut self) -> Inside {
-        Inside(self.0.take().map(enter))
+        Inside(self.0.take().map(enter), PhantomData)
     }
 
     /// Runs `code` inside the span.

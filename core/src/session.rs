@@ -1,7 +1,7 @@
 //! The session: owns the protocol's state, takes its lock, hands on what follows.
 //!
-//! **Architecture Invariant:** [`ExecutionSession::transact`] is the only function that takes the
-//! session lock, and no code of the embedder, no drop of its values included, runs inside it.
+//! **Architecture Invariant:** the session lock is taken in this file alone, for transactions by [`ExecutionSession::transact`], and no
+//! code of the embedder, no drop of its values included, runs inside it.
 
 pub(crate) mod answers;
 mod blocked;
@@ -177,7 +177,7 @@ impl ExecutionSession {
         result
     }
 
-    /// Runs `operation` under the lock. For [`Self::transact`] and `slices.rs`, which hand its effects on.
+    /// Runs `operation` under the lock. For [`Self::transact`] and for what leaves no effects, or hands them on itself (`slices.rs`).
     fn locked<R>(&self, operation: impl FnOnce(&mut Locked) -> R) -> R {
         let mut locked = self.0.state.lock();
         let Some(meter) = &self.0.holds else { return operation(&mut locked) };

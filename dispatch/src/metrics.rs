@@ -255,11 +255,13 @@ impl Counter {
     }
 
     /// Adds, by the only thread that may write now.
+    #[cfg(feature = "rayon")]
     pub(crate) fn plus(&self, count: u64) {
         self.add(count, true);
     }
 
     /// Takes away, by the only thread that may write now.
+    #[cfg(feature = "rayon")]
     pub(crate) fn minus(&self, count: u64) {
         self.add(count.wrapping_neg(), true);
     }

@@ -12,6 +12,8 @@ pub(super) struct Queued {
     pub(super) task: Task,
     /// Counts the task in at its dispatcher; none for what the thread deferred by itself.
     pub(super) counted: Option<Counted>,
+    /// With the last of many: what has made them. Goes after it, where nothing is borrowed: it may hold the last handle of a session.
+    pub(super) spent: Option<Box<Many>>,
 }
 
 impl Queued {
@@ -40,14 +42,14 @@ impl Iterator for Many {
     #[inline]
     fn next(&mut self) -> Option<Queued> {
         let counted = Some(self.counted.next()?);
-        Some(Queued { task: self.tasks.next()?, counted })
+        Some(Queued { task: self.tasks.next()?, counted, spent: None })
     }
 }
 
 enum Lot {
     One(Queued),
-    /// If none is left it is the first of the queue, which has let go of all others.
-    Many(Many),
+    /// At least one.
+    Many(Box<Many>),
 }
 
 #[derive(Default)]
@@ -55,16 +57,7 @@ pub(super) struct Queue(VecDeque<Lot>);
 
 impl Queue {
     pub(super) fn is_empty(&self) -> bool {
-        match self.0.len() {
-            0 => true,
-            1 => self.is_spent(),
-            _ => false,
-        }
-    }
-
-    /// Whether the next task comes after something that has made its last one.
-    fn is_spent(&self) -> bool {
-        matches!(self.0.front(), Some(Lot::Many(many)) if many.counted.left() == 0)
+        self.0.is_empty()
     }
 
     pub(super) fn push(&mut self, queued: Queued) {
@@ -72,15 +65,14 @@ impl Queue {
     }
 
     pub(super) fn push_many(&mut self, many: Many) {
-        self.0.push_back(Lot::Many(many));
+        self.0.push_back(Lot::Many(Box::new(many)));
     }
 
-    /// The next task; none as well if something has to be let go first: see [`Queue::take_spent`].
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<Queued> {
         match self.0.front_mut()? {
-            Lot::Many(many) => many.next(),
-            Lot::One(_) => self.pop_one(),
+            Lot::Many(many) if many.counted.left() > 1 => many.next(),
+            _ => self.pop_one(),
         }
     }
 
@@ -88,14 +80,12 @@ impl Queue {
     fn pop_one(&mut self) -> Option<Queued> {
         match self.0.pop_front()? {
             Lot::One(queued) => Some(queued),
-            Lot::Many(mut many) => many.next(),
+            Lot::Many(mut many) => {
+                let mut last = many.next()?;
+                last.spent = Some(many);
+                Some(last)
+            }
         }
-    }
-
-    /// What has made its last task, to be dropped where nothing is borrowed: it may hold the last handle of a session.
-    #[cold]
-    pub(super) fn take_spent(&mut self) -> Option<impl Sized + use<>> {
-        if self.is_spent() { self.0.pop_front() } else { None }
     }
 }
 

@@ -24,8 +24,13 @@ impl<T> Default for ClaimedRoom<T> {
 impl<T> ClaimedRoom<T> {
     /// Makes room in `claimed` for so many units.
     pub(super) fn reserve(&mut self, claimed: &mut SmallVec<[T; 1]>, units: usize) {
-        if units >= UNITS_MIN && claimed.is_empty() && self.0.capacity() > 0 {
-            *claimed = SmallVec::from_vec(std::mem::take(&mut self.0));
+        let is_welcome = claimed.is_empty() && claimed.capacity() < units && self.0.capacity() >= units;
+        if units >= UNITS_MIN && is_welcome {
+            let room = SmallVec::from_vec(std::mem::take(&mut self.0));
+            let smaller = std::mem::replace(claimed, room);
+            if smaller.spilled() {
+                self.0 = smaller.into_vec();
+            }
         }
         claimed.reserve(units);
     }

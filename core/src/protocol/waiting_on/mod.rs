@@ -137,6 +137,8 @@ pub(crate) struct WaitingForest<P> {
     failing: Pieces<(u32, Option<P>)>,
     /// Components without a standing node, to be freed once no failure is spreading: a ring as well.
     dead: u32,
+    /// How many steps up to a root are taken at least (`resume.rs`).
+    steps_up_min: usize,
     counters: Counters,
 }
 
@@ -149,6 +151,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
             releasing: NONE,
             failing: Pieces::new(),
             dead: NONE,
+            steps_up_min: resume::STEPS_UP_MIN,
             counters: Counters::default(),
         }
     }

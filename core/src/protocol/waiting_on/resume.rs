@@ -7,7 +7,7 @@ use super::{NodeId, Settled, WaitingForest};
 
 /// So many steps up are always taken, and leave hints behind for those who come after: with a hint at a time a long way would be
 /// walked again from each node on it.
-const STEPS_UP_MIN: usize = 16;
+pub(super) const STEPS_UP_MIN: usize = 16;
 
 impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// Explores the edges of a component that is in no ring. Afterwards it hangs somewhere, is Ready, or
@@ -166,7 +166,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
     ///
     /// None if the budget is used up on the way. The hints remain: whoever begins again comes as far in half the steps.
     pub(super) fn root(&mut self, mut component: u32, budget: &mut usize) -> Option<u32> {
-        let mut left = (*budget).max(STEPS_UP_MIN);
+        let mut left = (*budget).max(self.steps_up_min);
         let root = loop {
             self.counters.parent_steps += 1;
             let Some(one_up) = self.ancestor(component) else { break component };

@@ -28,7 +28,20 @@ fn step() -> impl Strategy<Value = Step> {
 fn forest_agrees_with_the_naive_model() {
     let histories = (2..14usize, prop::collection::vec(step(), 1..40));
     try_histories(3000, &histories, |(names, steps)| {
-        let mut history = History::new(names);
+        let mut history = History::new(names, resume::STEPS_UP_MIN);
+        for step in &steps {
+            history.apply(step);
+        }
+        history.finish();
+    });
+}
+
+/// The same where a slice often ends on the way up to a root, which others change before the next goes on.
+#[test]
+fn forest_agrees_with_the_naive_model_wherever_a_way_up_is_interrupted() {
+    let histories = (10..60usize, prop::collection::vec(step(), 20..80));
+    try_histories(1000, &histories, |(names, steps)| {
+        let mut history = History::new(names, 1);
         for step in &steps {
             history.apply(step);
         }

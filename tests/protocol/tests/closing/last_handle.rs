@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use protocol_tests::*;
 use uruk_core::{
-    AliasMap, AliasTarget, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError,
+    AliasMap, AliasTarget, Deadline, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError,
     MaterializationInterface, MaterializationResponsibility, MaterializationUnit, ReexportsGenerator,
     Resource, SymbolFlagsMap, SymbolName, TaskDispatcher, reexports, symbol_aliases,
 };
@@ -144,4 +145,45 @@ fn a_re_export_of_a_dylib_that_was_removed_says_so() {
     define_simple(&successor, "unit", &["a"]);
     let refused = session.lookup_symbol(&order(&main), &session.intern("x")).unwrap_err();
     assert!(refused.to_string().contains("was removed from its session"), "{refused}");
+}
+
+/// Lets go of all handles of a session in which `look_up` has looked up two units at least, in place; says how many still hold what
+/// is in it.
+fn held_after(look_up: impl FnOnce(&ExecutionSession, &JitDylib)) -> usize {
+    let witness = Arc::new(());
+    let (session, main) = session();
+    let held = witness.clone();
+    let unit = TestUnit::new("witness", exported(&session, &["witness"]), move |responsibility| {
+        let _held = &held;
+        finish(responsibility);
+    });
+    main.define(unit.boxed()).unwrap();
+    ["a", "b", "c"].iter().for_each(|name| define_simple(&main, name, &[name]));
+    look_up(&session, &main);
+    drop((session, main));
+    Arc::strong_count(&witness) - 1
+}
+
+#[test]
+fn a_thread_that_has_run_the_units_of_a_lookup_keeps_no_handle() {
+    assert_eq!(held_after(|_, _| ()), 0);
+    let look_up = |session: &ExecutionSession, main: &JitDylib| {
+        session.lookup(&order(main), set(session, &["a", "b", "c"])).unwrap();
+    };
+    assert_eq!(held_after(look_up), 0);
+    let in_time = |session: &ExecutionSession, main: &JitDylib| {
+        let deadline = Deadline::at(Instant::now() + Duration::from_secs(3600));
+        session.lookup_until(&order(main), set(session, &["a", "b", "c"]), deadline).unwrap();
+    };
+    assert_eq!(held_after(in_time), 0);
+    let from_a_unit = move |session: &ExecutionSession, main: &JitDylib| {
+        let asks = TestUnit::new("asks", exported(session, &["asks"]), move |responsibility| {
+            let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
+            look_up(&session, &main);
+            finish(responsibility);
+        });
+        main.define(asks.boxed()).unwrap();
+        session.lookup_symbol(&order(main), &session.intern("asks")).unwrap();
+    };
+    assert_eq!(held_after(from_a_unit), 0);
 }

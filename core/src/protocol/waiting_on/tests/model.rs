@@ -94,9 +94,10 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn new(names: usize) -> Self {
+    /// With a forest whose way up to a root may be interrupted after so many steps.
+    pub(super) fn new(names: usize, steps_up_min: usize) -> Self {
         let mut history = Self {
-            forest: WaitingForest::new(),
+            forest: WaitingForest { steps_up_min, ..WaitingForest::new() },
             model: Model::default(),
             symbols: Vec::new(),
             current: Vec::new(),
