@@ -30,7 +30,8 @@ pub(crate) struct NameIndex {
     others: PlaceTable,
 }
 
-const SHARDS: usize = 64;
+const SHARD_BITS: u32 = 6;
+const SHARDS: usize = 1 << SHARD_BITS;
 
 impl NameIndex {
     pub(crate) fn new() -> Self {
@@ -39,8 +40,8 @@ impl NameIndex {
 
     /// The first row of the list of `name`.
     pub(crate) fn first(&self, name: &SymbolName, rows: &RowSlab) -> Option<u32> {
-        let hash = hash(name);
-        self.first[shard(hash)].find(spread(hash), |row| rows.at(row).name == *name)
+        let Home { shard, hash } = home(name);
+        self.first[shard].find(hash, |row| rows.at(row).name == *name)
     }
 
     /// The row of `name` in `dylib` that `lives`: beside it there may be some that are being removed.
@@ -81,11 +82,9 @@ impl NameIndex {
     /// Adds a row that is in no list yet, behind the first one of its name.
     pub(crate) fn insert(&mut self, row: RowId, rows: &mut RowSlab) {
         let (name, dylib, index) = (&rows[row].name, rows[row].dylib, row.index());
-        let hash = hash(name);
-        let Some(first) = self.first(name, rows) else {
-            self.first[shard(hash)].insert(spread(hash), index);
-            return;
-        };
+        let Home { shard, hash } = home(name);
+        let first = self.first[shard].find_or_insert(hash, index, |row| rows.at(row).name == *name);
+        let Some(first) = first else { return };
         self.others.insert(hash_in(dylib, name), index);
         let next = std::mem::replace(&mut rows.at_mut(first).namesakes.next, index);
         rows[row].namesakes = Links { previous: first, next };
@@ -99,14 +98,14 @@ impl NameIndex {
         let Row { namesakes: Links { previous, next }, ref name, dylib, .. } = rows[row];
         match (previous, next) {
             (NONE, NONE) => {
-                let hash = hash(name);
-                self.first[shard(hash)].remove(spread(hash), row.index());
+                let Home { shard, hash } = home(name);
+                self.first[shard].remove(hash, row.index());
             }
             (NONE, next) => {
                 // The next one stands for the name from now on.
                 self.others.remove(hash_in(rows.at(next).dylib, name), next);
-                let hash = hash(name);
-                self.first[shard(hash)].replace(spread(hash), row.index(), next);
+                let Home { shard, hash } = home(name);
+                self.first[shard].replace(hash, row.index(), next);
             }
             _ => self.others.remove(hash_in(dylib, name), row.index()),
         }
@@ -138,14 +137,43 @@ impl NameIndex {
     }
 }
 
-/// A name's hash. Tables go by its highest bits.
-fn hash(name: &SymbolName) -> u64 {
-    FxBuildHasher.hash_one(name)
+/// Where a name belongs in the first table.
+struct Home {
+    shard: usize,
+    /// Tables go by its highest bits.
+    hash: u32,
 }
 
-/// Chosen by bits that no table sees.
-fn shard(hash: u64) -> usize {
-    hash as usize % SHARDS
+/// Names that were made one after another mostly lie side by side in memory, and are defined, looked up and removed one
+/// after another. Those of one region, mostly four, follow each other in the table: the first of them that is looked for
+/// has the places of the others come near. Of a million names that saves three of four cache misses, an eighth of the time
+/// of a definition and a lookup; runs in the table are longer for it.
+const REGION_BITS: u32 = 8;
+
+/// Names lie so far apart at least.
+const NAME_BITS: u32 = 4;
+
+#[inline]
+fn home(name: &SymbolName) -> Home {
+    // A model replays its orders, in which addresses must have no part.
+    if cfg!(any(uruk_loom, uruk_shuttle)) {
+        let hash = FxBuildHasher.hash_one(name);
+        return Home { shard: hash as usize % SHARDS, hash: spread(hash) };
+    }
+    home_of(name.identity() as u64)
+}
+
+#[inline]
+fn home_of(identity: u64) -> Home {
+    let region = identity >> REGION_BITS;
+    const WITHIN: u64 = (1 << (REGION_BITS - NAME_BITS)) - 1;
+    // Regions lie at equal distances, which one multiplication by the golden ratio spreads evenly, over the shards and within each
+    // of them: so all shards grow at about the same time, and what they leave lies side by side too, and is of use for what is
+    // larger. With shards chosen at random a million definitions take 5 MB more.
+    let mixed = (region ^ region >> 20).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let shard = mixed >> (u64::BITS - SHARD_BITS);
+    let hash = (mixed >> (u32::BITS - SHARD_BITS)) & !WITHIN | identity >> NAME_BITS & WITHIN;
+    Home { shard: shard as usize, hash: hash as u32 }
 }
 
 /// What tables see of a hash. The bits that Fx mixes best are its lowest ones, and the shard has taken some.
@@ -164,6 +192,9 @@ mod tests {
     use crate::protocol::ids::DylibId;
     use crate::protocol::{Payload, SessionState};
     use crate::{SymbolFlags, SymbolName, SymbolStringPool, TaskPriority};
+
+    use super::{Home, SHARDS, home_of};
+    use crate::protocol::places::PlaceTable;
 
     enum Numbers {}
 
@@ -187,6 +218,30 @@ mod tests {
             by_task: false,
         };
         state.define(dylib, None, definition, unit, &mut Effects::default()).unwrap();
+    }
+
+    /// Names lie as an allocator puts them: at equal distances, which are sizes of blocks or pages, in one region of memory or
+    /// several.
+    #[test]
+    fn names_at_equal_distances_lie_near_their_homes() {
+        const NAMES: u64 = 20_000;
+        for stride in [24, 32, 48, 64, 80, 96, 128, 144, 256, 1024, 4096, 4096 + 64, 1 << 16, 1 << 20] {
+            for (base, regions) in [(0x5555_5555_a2c0, 1), (0x7fff_f000_0010, 1), (0x7f00_0000_0010, 64)] {
+                let mut shards: Vec<_> = (0..SHARDS).map(|_| PlaceTable::default()).collect();
+                for (name, row) in (0..NAMES).zip(0..) {
+                    let identity = base + name % regions * (64 << 20) + name / regions * stride;
+                    let Home { shard, hash } = home_of(identity);
+                    shards[shard].insert(hash, row);
+                }
+                let told = format!("names {stride} apart from {base:#x}, in {regions} regions");
+                let fullest = shards.iter().map(PlaceTable::len).max();
+                assert!(fullest < Some(2 * NAMES as usize / SHARDS), "{told}: {fullest:?} in one shard");
+                let distances = || shards.iter().flat_map(PlaceTable::distances);
+                let (sum, farthest) = (distances().sum::<usize>(), distances().max());
+                let average = sum as f64 / NAMES as f64;
+                assert!(average < 10.0 && farthest < Some(100), "{told}: {average}, {farthest:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,10 +1,19 @@
 //! Places: a hash table of row indices that reads no row to grow.
 //!
-//! Linear probing over pairs of a hash and an index, so that a probe costs one cache miss, and a table of a million
-//! rows is what makes definitions and lookups miss. Growing is one pass in order over both tables: an entry's home is
-//! its hash scaled to the table's length. Entries that follow one that is removed move up; there are no tombstones.
+//! ```text
+//!            home of 17         home of 52, 53, 55
+//!               v                  v
+//!  hashes  - - 17 19 - - - - - - - 52 53 53 55 - - ...    - is vacant
+//! ```
 //!
-//! **Invariant:** between the home of an entry and its slot no slot is vacant.
+//! Linear probing over pairs of a hash and an index, so that a probe costs one cache miss, and a table of a million
+//! rows is what makes definitions and lookups miss. Within a run hashes ascend, and so they do in the whole table, because an
+//! entry's home is its hash scaled to the number of homes. Hence a probe ends at the first larger hash, one for what is not there
+//! as soon as any; and hashes that are close by purpose (`names.rs`) may lie in one line of the cache, which makes runs
+//! longer. Growing is one pass in order over both tables. Entries that follow one that is removed move up; there are no
+//! tombstones.
+//!
+//! **Invariant:** hashes ascend, and between the home of an entry and its slot no slot is vacant.
 
 use super::slab::NONE;
 
@@ -12,6 +21,8 @@ use super::slab::NONE;
 #[derive(Debug, Default)]
 pub(crate) struct PlaceTable {
     places: Vec<Place>,
+    /// How many slots are homes. Beyond them lies the overflow of the last run.
+    homes: usize,
     len: usize,
 }
 
@@ -23,53 +34,60 @@ struct Place {
     row: u32,
 }
 
-const VACANT: Place = Place { hash: 0, row: NONE };
+/// The largest hash: a probe ends here without a look at the row.
+const VACANT: Place = Place { hash: u32::MAX, row: NONE };
 
-/// The smallest table.
-const SLOTS_MIN: usize = 8;
+/// The fewest homes.
+const HOMES_MIN: usize = 8;
+
+/// So many slots at most are kept for the overflow of the last run, before it needs more.
+const OVERFLOW: usize = 32;
 
 impl PlaceTable {
     /// A row with this hash that `is_it`.
+    #[inline]
     pub(crate) fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        Some(self.places[self.slot_of(hash, is_it)?].row)
+        Some(self.places[self.slot_of(hash, is_it).ok()?].row)
+    }
+
+    /// A row with this hash that `is_it`; if there is none, `row` is added.
+    pub(crate) fn find_or_insert(&mut self, hash: u32, row: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        match self.slot_of(hash, is_it) {
+            Ok(slot) => Some(self.places[slot].row),
+            Err(slot) => {
+                self.insert_at(slot, Place { hash, row });
+                None
+            }
+        }
     }
 
     /// Adds a row that is not there yet.
     pub(crate) fn insert(&mut self, hash: u32, row: u32) {
-        // From half full to three quarters: probes stay short.
-        if 4 * (self.len + 1) > 3 * self.places.len() {
-            self.rebuild(2 * (self.len + 1));
-        }
-        self.put(Place { hash, row });
-        self.len += 1;
+        self.find_or_insert(hash, row, |_| false);
     }
 
     /// Replaces a row by another one with the same hash.
     pub(crate) fn replace(&mut self, hash: u32, row: u32, other: u32) {
-        if let Some(slot) = self.slot_of(hash, |candidate| candidate == row) {
+        if let Ok(slot) = self.slot_of(hash, |candidate| candidate == row) {
             self.places[slot].row = other;
         }
     }
 
     /// Takes a row out. What it leaves mostly empty gives memory back.
     pub(crate) fn remove(&mut self, hash: u32, row: u32) {
-        let Some(mut hole) = self.slot_of(hash, |candidate| candidate == row) else { return };
+        let Ok(hole) = self.slot_of(hash, |candidate| candidate == row) else { return };
         self.len -= 1;
-        let mut slot = hole;
-        loop {
-            slot = self.after(slot);
-            let place = self.places[slot];
-            if place.row == NONE {
-                break;
-            }
-            // One whose home lies behind the hole would be lost in front of it.
-            if self.distance(self.home(place.hash), slot) >= self.distance(hole, slot) {
-                self.places[hole] = place;
-                hole = slot;
-            }
+        // Those that follow and are not at home move up.
+        let mut end = hole + 1;
+        while let Some(place) = self.places.get(end)
+            && place.row != NONE
+            && home(place.hash, self.homes) < end
+        {
+            self.places[end - 1] = *place;
+            end += 1;
         }
-        self.places[hole] = VACANT;
-        if self.len < self.places.len() / 8 && self.places.len() > SLOTS_MIN {
+        self.places[end - 1] = VACANT;
+        if self.len < self.homes / 8 && self.homes > HOMES_MIN {
             self.rebuild(2 * self.len);
         }
     }
@@ -87,54 +105,84 @@ impl PlaceTable {
     /// How many slots there are, for tests.
     #[cfg(all(test, not(uruk_loom)))]
     pub(crate) fn capacity(&self) -> usize {
-        self.places.len()
+        self.places.capacity()
     }
 
-    fn slot_of(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<usize> {
-        if self.len == 0 {
-            return None;
-        }
-        let mut slot = self.home(hash);
-        loop {
-            let place = self.places[slot];
-            if place.row == NONE {
-                return None;
+    /// How far each entry lies from its home, for tests.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(super) fn distances(&self) -> impl Iterator<Item = usize> {
+        let entries = self.places.iter().enumerate().filter(|(_, place)| place.row != NONE);
+        entries.map(|(slot, place)| slot - home(place.hash, self.homes))
+    }
+
+    /// The slot of a row with this hash that `is_it`, or where one would be inserted.
+    #[inline]
+    fn slot_of(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Result<usize, usize> {
+        let mut slot = home(hash, self.homes);
+        while let Some(place) = self.places.get(slot) {
+            if place.hash >= hash {
+                if place.hash > hash || place.row == NONE {
+                    break;
+                }
+                if is_it(place.row) {
+                    return Ok(slot);
+                }
             }
-            if place.hash == hash && is_it(place.row) {
-                return Some(slot);
+            slot += 1;
+        }
+        Err(slot)
+    }
+
+    /// Adds an entry at the slot where it belongs; what is there, up to the end of the run, moves down.
+    fn insert_at(&mut self, mut slot: usize, place: Place) {
+        // From half full to three quarters: probes stay short.
+        if 4 * (self.len + 1) > 3 * self.homes {
+            self.rebuild(2 * (self.len + 1));
+            slot = self.slot_of(place.hash, |_| false).unwrap_or_else(|slot| slot);
+        }
+        self.len += 1;
+        let mut moved = place;
+        for slot in &mut self.places[slot..] {
+            std::mem::swap(slot, &mut moved);
+            if moved.row == NONE {
+                return;
             }
-            slot = self.after(slot);
         }
+        push(&mut self.places, moved);
     }
 
-    fn put(&mut self, place: Place) {
-        let mut slot = self.home(place.hash);
-        while self.places[slot].row != NONE {
-            slot = self.after(slot);
+    #[cold]
+    #[inline(never)]
+    fn rebuild(&mut self, homes: usize) {
+        self.homes = homes.max(HOMES_MIN);
+        let mut places = Vec::with_capacity(self.homes + (self.homes / 8).min(OVERFLOW));
+        let entries = self.places.iter().filter(|place| place.row != NONE);
+        for place in entries {
+            let home = home(place.hash, self.homes);
+            if places.len() < home {
+                places.resize(home, VACANT);
+            }
+            push(&mut places, *place);
         }
-        self.places[slot] = place;
-    }
-
-    fn rebuild(&mut self, slots: usize) {
-        let places = std::mem::replace(&mut self.places, vec![VACANT; slots.max(SLOTS_MIN)]);
-        for place in places.into_iter().filter(|place| place.row != NONE) {
-            self.put(place);
+        if places.len() < self.homes {
+            places.resize(self.homes, VACANT);
         }
+        self.places = places;
     }
+}
 
-    /// The slot where a probe begins: the hash scaled from 32 bits to the table.
-    fn home(&self, hash: u32) -> usize {
-        ((u64::from(hash) * self.places.len() as u64) >> 32) as usize
-    }
+/// The slot where a probe begins: the hash scaled from 32 bits to the table.
+#[inline]
+fn home(hash: u32, homes: usize) -> usize {
+    ((u64::from(hash) * homes as u64) >> 32) as usize
+}
 
-    /// How many steps lead from one slot on to another.
-    fn distance(&self, from: usize, to: usize) -> usize {
-        if to >= from { to - from } else { to + self.places.len() - from }
+/// Adds a slot to the overflow. A table that has no room for it does not double for that.
+fn push(places: &mut Vec<Place>, place: Place) {
+    if places.len() == places.capacity() {
+        places.reserve_exact(OVERFLOW);
     }
-
-    fn after(&self, slot: usize) -> usize {
-        if slot + 1 == self.places.len() { 0 } else { slot + 1 }
-    }
+    places.push(place);
 }
 
 #[cfg(all(test, not(uruk_loom)))]
@@ -147,12 +195,14 @@ mod tests {
 
     fn check(table: &PlaceTable) {
         for (slot, place) in table.places.iter().enumerate().filter(|(_, place)| place.row != NONE) {
-            let mut probe = table.home(place.hash);
-            while probe != slot {
-                assert_ne!(table.places[probe].row, NONE, "a vacant slot between home and slot");
-                probe = table.after(probe);
-            }
+            let home = home(place.hash, table.homes);
+            assert!(home <= slot);
+            assert!(
+                table.places[home..slot].iter().all(|place| place.row != NONE),
+                "a vacant slot between home and slot"
+            );
         }
+        assert!(table.places.iter().filter(|place| place.row != NONE).is_sorted_by_key(|place| place.hash));
         assert_eq!(table.iter().count(), table.len());
         assert!(table.len() < table.capacity() || table.len() == 0);
     }
@@ -165,7 +215,7 @@ mod tests {
             let mut table = PlaceTable::default();
             let mut model: BTreeMap<u32, u32> = BTreeMap::new();
             for (row, (grows, hash)) in operations.into_iter().enumerate() {
-                // Few distinct hashes and both ends: long runs that go around the end.
+                // Few distinct hashes and both ends: long runs, also beyond the end.
                 let hash = if hash < 8 { hash * 0x2000_0000 + hash % 2 } else { hash };
                 let row = row as u32;
                 if grows {
