@@ -18,6 +18,7 @@ use super::generate::Suspended;
 use super::ids::{DylibId, QueryId, RowId};
 use super::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use super::row::{Row, RowState, Source};
+use super::settle::{AHEAD_MIN, AHEAD_OF_QUERY};
 use super::urgency::Asker;
 use super::{Payload, SessionState};
 
@@ -65,6 +66,8 @@ struct Matches {
     is_doubtful: bool,
     /// How many are not Ready.
     unready: usize,
+    /// How many of these become so at once, because their addresses are known.
+    addresses: usize,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -223,6 +226,7 @@ impl<P: Payload> SessionState<P> {
             may_generate: false,
             is_doubtful: false,
             unready: 0,
+            addresses: 0,
         };
         for (name, _) in &search.symbols.0 {
             let Some((position, row)) = self.first_visible(name, &search.order) else {
@@ -237,6 +241,8 @@ impl<P: Payload> SessionState<P> {
             matches.is_doubtful |=
                 found.is_for_side_effects_only() || matches!(found.state, RowState::Failed { .. });
             matches.unready += usize::from(!matches!(found.state, RowState::Ready { .. }));
+            let is_address = matches!(found.state, RowState::NeverSearched { source: Source::Address(_) });
+            matches.addresses += usize::from(is_address);
             matches.rows.push(Some(row));
         }
         matches
@@ -275,7 +281,10 @@ impl<P: Payload> SessionState<P> {
         let required_state = search.required_state;
         let symbols = std::mem::take(&mut search.symbols.0);
         let (mut entries, mut outstanding) = (Entries::with_capacity(rows.len()), 0);
-        for ((name, _), &row) in symbols.into_iter().zip(rows) {
+        for (position, ((name, _), &row)) in symbols.into_iter().zip(rows).enumerate() {
+            if matches.addresses >= AHEAD_MIN && position.is_multiple_of(AHEAD_OF_QUERY) {
+                self.look_ahead_at_addresses(&rows[position..rows.len().min(position + AHEAD_OF_QUERY)]);
+            }
             let Some(row) = row else { continue };
             self.claim(row, priority, effects);
             let entry = Entry { name, row, progress: self.progress_of(row, required_state) };

@@ -58,10 +58,10 @@ pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle
 const AHEAD: usize = 32;
 
 /// Of so many symbols that were asked for together and become Ready one by one.
-const AHEAD_OF_QUERY: usize = 16;
+pub(super) const AHEAD_OF_QUERY: usize = 16;
 
 /// Fewer than this are not worth a look ahead.
-const AHEAD_MIN: usize = 4;
+pub(super) const AHEAD_MIN: usize = 4;
 
 /// Which of all the threads that ever attended to the work of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
