@@ -169,7 +169,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Takes a row out of its dylib and its tracker. What waited on it has been dealt with.
     pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
-        self.forget_initializer(row, self.rows[row].dylib, effects);
+        self.forget_initializer(row, effects);
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));

@@ -59,12 +59,12 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// A row is about to go, and its dylib is still there.
-    pub(crate) fn forget_initializer(&mut self, row: RowId, dylib: DylibId, effects: &mut Effects<P>) {
+    pub(crate) fn forget_initializer(&mut self, row: RowId, effects: &mut Effects<P>) {
         // Most rows of most sessions are none.
         if !self.initializers.numbers.is_empty()
             && let Some(number) = self.initializers.numbers.remove(&row)
         {
-            self.initializers.rows.remove(&(dylib, number));
+            self.initializers.rows.remove(&(self.rows[row].dylib, number));
             effects.more().initializers_gone.push(number);
         }
     }

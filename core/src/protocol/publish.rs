@@ -40,9 +40,10 @@ impl<P: Payload> SessionState<P> {
     /// Takes a row out of the list of its name, and out of its record.
     pub(crate) fn unlink_from_namesakes(&mut self, row: RowId) {
         let neighbour = self.names.remove(row, &mut self.rows);
-        let Row { name, dylib, state, .. } = &self.rows[row];
+        let here = &self.rows[row];
+        let Row { name, dylib, state, .. } = here;
         // A definition that follows a condemned one in its dylib has taken its place in the record.
-        if self.is_condemned(&self.rows[row]) && self.find(*dylib, name).is_some() {
+        if self.is_condemned(here) && self.find(*dylib, name).is_some() {
             return;
         }
         match (neighbour, state) {

@@ -20,7 +20,6 @@ use super::effects::Effects;
 use super::fail::Fallen;
 use super::ids::{DylibId, RowId, TrackerId};
 use super::row::{Row, RowState, Waiting};
-use super::slab::NONE;
 use super::transfer::Tracker;
 use super::waiting_on::NodeState;
 use super::{Payload, SessionState};
@@ -76,23 +75,25 @@ impl<P: Payload> SessionState<P> {
         tracker: TrackerId,
         effects: &mut Effects<P>,
     ) -> Vec<P::Resource> {
-        let first_row = match self.trackers.get(tracker) {
-            Some(state) if !self.tracker_is_condemned(tracker) => state.first_row,
+        let (rows, mut first_row) = match self.trackers.get(tracker) {
+            Some(state) if !self.tracker_is_condemned(tracker) => (state.rows, state.first_row),
             _ => return Vec::new(),
         };
-        if !self.is_small(first_row) {
+        // One transaction removes a few rows, and the tracker with them.
+        if rows > SMALL_MAX.min(self.agenda.slice_steps.saturating_sub(1)) as u64 {
             let resources = self.condemn(tracker);
             self.settle_removals(effects);
             return resources;
         }
         let resources = self.take_from_dylib(tracker);
-        let mut first_row = self.rows.id_at(first_row);
-        while let Some(row) = first_row {
-            let is_last = self.rows[row].links.next == NONE;
+        for left in (0..rows).rev() {
+            let row = self.rows.id_at(first_row).expect("as many rows are linked as are counted");
             self.count_steps(1);
             self.remove_row(row, Tell::Nothing, effects);
             // Mostly there is one.
-            first_row = if is_last { None } else { self.rows.id_at(self.trackers[tracker].first_row) };
+            if left > 0 {
+                first_row = self.trackers[tracker].first_row;
+            }
         }
         if !weakened("remove::tracker_lives_on") {
             self.trackers.discard(tracker, effects);
@@ -154,18 +155,6 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Whether a tracker has so few rows, from its first one on, that one transaction removes them all, with itself.
-    fn is_small(&self, mut row: u32) -> bool {
-        let room = SMALL_MAX.min(self.agenda.slice_steps.saturating_sub(1));
-        for _ in 0..room {
-            if row == NONE {
-                return true;
-            }
-            row = self.rows.at(row).links.next;
-        }
-        row == NONE
-    }
-
     /// Removes the tracker for everybody. Gives its resources.
     fn condemn(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
         let resources = self.take_from_dylib(tracker);
@@ -182,12 +171,12 @@ impl<P: Payload> SessionState<P> {
 
     /// Takes a tracker out of its dylib's list; a default tracker is followed by a fresh one. Gives its resources.
     fn take_from_dylib(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
-        let dylib = self.trackers[tracker].dylib;
+        let Tracker { dylib, links, ref mut resources, .. } = self.trackers[tracker];
+        let (mut links, resources) = (links, std::mem::take(resources));
         if self.dylibs[dylib].default_tracker == tracker {
             self.dylibs[dylib].default_tracker = self.create_tracker_in(dylib);
+            links = self.trackers[tracker].links;
         }
-        let Tracker { links, resources, .. } = &mut self.trackers[tracker];
-        let (links, resources) = (*links, std::mem::take(resources));
         self.close_gap(links, dylib);
         resources
     }
