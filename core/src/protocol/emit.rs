@@ -16,6 +16,7 @@ use super::claim::{Claim, Rows};
 use super::effects::Effects;
 use super::ids::{ClaimId, RowId};
 use super::row::{RowState, Waiting};
+use super::settle::AHEAD_MIN;
 use super::waiting_on::{NodeId, NodeState};
 use super::{Payload, SessionState};
 
@@ -81,6 +82,7 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<Checked, EmitError> {
         let rows = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
         let mut dependencies = SmallVec::with_capacity(group.dependencies.len());
+        self.look_ahead_in_group(group);
         for &Dependency { row: dependency, .. } in &group.dependencies {
             let Some(row) = self.rows.get(dependency).filter(|row| !self.is_condemned(row)) else {
                 if weakened("remove::emission_trusts_old_tokens") {
@@ -105,6 +107,16 @@ impl<P: Payload> SessionState<P> {
         Ok(Checked { rows, dependencies })
     }
 
+    /// Reads the rows before anything is decided by what is in them: they lie far apart, and the processor waits for all of them
+    /// at once. Where a branch is hard to foretell it would wait for each by itself.
+    #[inline]
+    fn look_ahead_in_group(&self, group: &DependenceGroup) {
+        if group.dependencies.len() >= AHEAD_MIN {
+            let heads = group.dependencies.iter().map(|dependency| self.rows.look_at(dependency.row));
+            std::hint::black_box(heads.fold(0, u32::wrapping_add));
+        }
+    }
+
     /// The forest's nodes of the group's dependencies, made where missing. What nobody has searched is
     /// claimed: being depended on is demand.
     fn dependency_nodes(
@@ -119,17 +131,35 @@ impl<P: Payload> SessionState<P> {
             return nodes;
         }
         for &dependency in &group.dependencies {
-            // What anybody can wait on has been claimed.
-            if self.rows[dependency].waiting().is_none() {
-                self.claim(dependency, Some(priority), effects);
-            }
+            let node = match self.node_of(dependency) {
+                None => self.claimed_node_of(dependency, priority, effects),
+                known => known,
+            };
             self.raise(dependency, priority);
-            let forest = &mut self.forest;
-            if let Some(waiting) = self.rows[dependency].waiting_mut() {
-                nodes.push(*waiting.node.get_or_insert_with(|| forest.add(dependency)));
+            if let Some(node) = node {
+                nodes.push(node);
             }
         }
         nodes
+    }
+
+    /// Claims a row that nobody has searched; what anybody can wait on has been claimed.
+    #[inline(never)]
+    fn claimed_node_of(
+        &mut self,
+        row: RowId,
+        priority: TaskPriority,
+        effects: &mut Effects<P>,
+    ) -> Option<NodeId> {
+        self.claim(row, Some(priority), effects);
+        self.node_of(row)
+    }
+
+    /// The forest's node of a row that anybody can wait on.
+    #[inline(always)]
+    fn node_of(&mut self, row: RowId) -> Option<NodeId> {
+        let waiting = self.rows[row].waiting_mut()?;
+        Some(*waiting.node.get_or_insert_with(|| self.forest.add(row)))
     }
 
     /// Emits `rows`, which depend on the same `dependencies`.

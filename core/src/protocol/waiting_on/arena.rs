@@ -275,16 +275,18 @@ impl<P: Copy + Send + 'static> Arena<P> {
 
     // --- edges -------------------------------------------------------------------------------------
 
-    /// An edge in the list of the target's dependants, and in no other yet.
-    pub(super) fn allocate_edge(&mut self, source: u32, target: NodeId) -> u32 {
-        let next_dependant = self.nodes[target.index].dependants;
-        let edge = Edge { source, target, next: NONE, previous_dependant: NONE, next_dependant };
-        let index = self.edges.take(|_| edge);
-        self.edges[index] = edge;
+    /// A new edge in the list of the target's dependants, and behind the last edge of the ring that ends at `last`.
+    #[inline]
+    pub(super) fn append_edge(&mut self, last: u32, source: u32, target: NodeId) -> u32 {
+        let (previous_dependant, next_dependant) = (NONE, NONE);
+        let index =
+            self.edges.take(|_| Edge { source, target, next: NONE, previous_dependant, next_dependant });
+        let next = if last == NONE { index } else { std::mem::replace(&mut self.edges[last].next, index) };
+        let next_dependant = std::mem::replace(&mut self.nodes[target.index].dependants, index);
+        self.edges[index] = Edge { source, target, next, previous_dependant, next_dependant };
         if next_dependant != NONE {
             self.edges[next_dependant].previous_dependant = index;
         }
-        self.nodes[target.index].dependants = index;
         index
     }
 

@@ -389,17 +389,16 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
             return false;
         }
         self.counters.edges += 1;
-        let edge = self.arena.allocate_edge(leader, dependency);
         // An edge within the group has nothing to explore; a failure may still come along it.
-        if component == Some(group) {
-            edges.internal = self.arena.push_edge(edges.internal, edge);
-            return failed;
-        }
-        let last = self.arena.push_edge(edges.unexplored, edge);
-        // What is not emitted is a root, under which the group can hang without a look for one: that comes first. In a
-        // ring that is entered at its last edge what is appended is the first, unless it becomes the last.
-        if !is_root || edges.unexplored == NONE {
-            edges.unexplored = last;
+        let is_internal = component == Some(group);
+        let last = if is_internal { edges.internal } else { edges.unexplored };
+        let edge = self.arena.append_edge(last, leader, dependency);
+        if is_internal {
+            edges.internal = edge;
+        } else if !is_root || last == NONE {
+            // What is not emitted is a root, under which the group can hang without a look for one: that comes first. In a
+            // ring that is entered at its last edge what is appended is the first, unless it becomes the last.
+            edges.unexplored = edge;
         }
         failed
     }
