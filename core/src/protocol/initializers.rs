@@ -58,7 +58,7 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// A row is about to go, and its dylib is still there.
+    /// A row is about to go.
     pub(crate) fn forget_initializer(&mut self, row: RowId, effects: &mut Effects<P>) {
         // Most rows of most sessions are none.
         if !self.initializers.numbers.is_empty()

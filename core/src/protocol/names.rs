@@ -8,7 +8,8 @@
 //! Nearly every name is defined in one dylib, and then one probe finds it or says that no dylib has it. A name that
 //! many dylibs define costs a second probe a dylib, however many they are.
 //!
-//! The first table is cut into shards, so that no transaction pays for moving all of it.
+//! The first table is cut into shards, each of which moves by itself when it grows. They fill evenly: of a million names all move within
+//! a few thousand definitions, so a transaction of one pays for a shard at most, and one of that many for the whole table.
 
 use std::hash::BuildHasher;
 

@@ -40,7 +40,7 @@ const VACANT: Place = Place { hash: u32::MAX, row: NONE };
 /// The fewest homes.
 const HOMES_MIN: usize = 8;
 
-/// So many slots at most are kept for the overflow of the last run, before it needs more.
+/// So many slots at most are added at a time for the overflow of the last run.
 const OVERFLOW: usize = 32;
 
 impl PlaceTable {
@@ -180,7 +180,7 @@ fn home(hash: u32, homes: usize) -> usize {
 /// Adds a slot to the overflow. A table that has no room for it does not double for that.
 fn push(places: &mut Vec<Place>, place: Place) {
     if places.len() == places.capacity() {
-        places.reserve_exact(OVERFLOW);
+        places.reserve_exact((places.len() / 4).clamp(4, OVERFLOW));
     }
     places.push(place);
 }
@@ -234,6 +234,51 @@ mod tests {
                 prop_assert_eq!(table.find(hash, |candidate| candidate == row), Some(row));
             }
             prop_assert_eq!(table.len(), model.len());
+        }
+    }
+
+    #[test]
+    fn a_table_agrees_with_a_map_while_it_grows_and_shrinks() {
+        let mut table = PlaceTable::default();
+        let mut model: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut random = 5u64;
+        for step in 0..6000u32 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Regions of a few neighbours.
+            let hash = (random >> 33) as u32 & !0xff | (random >> 20) as u32 & 0x7;
+            let grows = (random >> 40) % 100 < if step / 1000 % 2 == 0 { 80 } else { 10 };
+            let other = model
+                .iter()
+                .nth((random >> 30) as usize % model.len().max(1))
+                .map(|(&row, &hash)| (row, hash));
+            match (grows, other) {
+                (true, _) | (_, None) => {
+                    assert_eq!(table.find_or_insert(hash, step, |row| row == step), None);
+                    model.insert(step, hash);
+                }
+                (false, Some((row, hash))) if step % 3 == 0 => {
+                    table.replace(hash, row, step);
+                    model.remove(&row);
+                    model.insert(step, hash);
+                }
+                (false, Some((row, hash))) => {
+                    table.remove(hash, row);
+                    model.remove(&row);
+                }
+            }
+            assert_eq!(table.len(), model.len());
+            if step % 50 == 0 {
+                check(&table);
+                assert!(
+                    table.capacity() <= 8 * model.len() + HOMES_MIN + OVERFLOW,
+                    "{} for {}",
+                    table.capacity(),
+                    model.len()
+                );
+                for (&row, &hash) in &model {
+                    assert_eq!(table.find(hash, |candidate| candidate == row), Some(row));
+                }
+            }
         }
     }
 }

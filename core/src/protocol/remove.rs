@@ -20,6 +20,7 @@ use super::effects::Effects;
 use super::fail::Fallen;
 use super::ids::{DylibId, RowId, TrackerId};
 use super::row::{Row, RowState, Waiting};
+use super::slab::NONE;
 use super::transfer::Tracker;
 use super::waiting_on::NodeState;
 use super::{Payload, SessionState};
@@ -95,6 +96,7 @@ impl<P: Payload> SessionState<P> {
                 first_row = self.trackers[tracker].first_row;
             }
         }
+        debug_assert!(self.trackers[tracker].first_row == NONE, "no more rows are linked than are counted");
         if !weakened("remove::tracker_lives_on") {
             self.trackers.discard(tracker, effects);
         }

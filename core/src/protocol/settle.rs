@@ -55,7 +55,7 @@ pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 
 pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 16 };
 
 /// Of so many rows that become Ready the memory is asked for at once: what the processor's first cache holds easily.
-const AHEAD: usize = 32;
+pub(super) const AHEAD: usize = 32;
 
 /// Of so many symbols that were asked for together and become Ready one by one.
 pub(super) const AHEAD_OF_QUERY: usize = 16;
