@@ -140,17 +140,13 @@ impl InPlaceTaskDispatcher {
 impl TaskDispatcher for InPlaceTaskDispatcher {
     fn dispatch(&self, task: Task) -> Result<(), Task> {
         let Some(counted) = Counted::enter(&self.tasks) else { return Err(task) };
-        enqueue(Queued { task, counted: Some(counted), spent: None });
+        enqueue(Queued::new(task, Some(counted)));
         Ok(())
     }
 
     fn dispatch_all(&self, tasks: &mut Vec<Task>) {
         if let Some(counted) = CountedMany::enter(&self.tasks, tasks.len()) {
-            enqueue_all(counted.zip(tasks.drain(..)).map(|(counted, task)| Queued {
-                task,
-                counted: Some(counted),
-                spent: None,
-            }));
+            enqueue_all(counted.zip(tasks.drain(..)).map(|(counted, task)| Queued::new(task, Some(counted))));
         }
     }
 
@@ -205,7 +201,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
 
 /// Queues `task` on this thread, for its outermost loop, without a dispatcher.
 pub(crate) fn defer(task: Task) {
-    enqueue(Queued { task, counted: None, spent: None });
+    enqueue(Queued::new(task, None));
 }
 
 /// Queues the end of a task that a dispatcher has refused: it runs if it tells somebody something, and is dropped otherwise.

@@ -17,6 +17,10 @@ pub(super) struct Queued {
 }
 
 impl Queued {
+    pub(super) fn new(task: Task, counted: Option<Counted>) -> Self {
+        Self { task, counted, spent: None }
+    }
+
     pub(super) fn running(&self) -> Running {
         let from = self.counted.as_ref().map_or(std::ptr::null(), Counted::dispatcher);
         Running { from, closes: false }
@@ -42,7 +46,7 @@ impl Iterator for Many {
     #[inline]
     fn next(&mut self) -> Option<Queued> {
         let counted = Some(self.counted.next()?);
-        Some(Queued { task: self.tasks.next()?, counted, spent: None })
+        Some(Queued::new(self.tasks.next()?, counted))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Who does not get it looks for a microsecond or two whether it has become free, and then sleeps. [`Mutex`](super::Mutex) lets others run
 //! in between, seven times over: where more threads want the lock than there are processors, these are others that want it as well, and
-//! each of the seven is a call of the system. Lookups of eight threads on two processors take a tenth more with it.
+//! each of the seven is a call of the system.
 //!
 //! Models have a [`Mutex`](super::Mutex) here: how a thread waits is nothing they could see.
 
@@ -41,25 +41,15 @@ mod tests {
     use crate::sync::{Arc, thread};
 
     #[test]
-    fn one_thread_at_a_time_is_inside_and_a_panic_leaves_no_poison() {
-        let count = Arc::new(BusyMutex::new((0u64, 0u64)));
-        let threads = [(); 4].map(|()| {
-            let count = count.clone();
-            thread::spawn(move || {
-                for step in 0..20_000 {
-                    let mut inside = count.lock();
-                    inside.0 += 1;
-                    if step % 1000 == 0 {
-                        thread::yield_now();
-                    }
-                    inside.1 += 1;
-                    assert_eq!(inside.0, inside.1);
-                }
-                let _inside = count.lock();
-                std::panic::resume_unwind(Box::new(()));
-            })
+    fn a_panic_inside_leaves_no_poison() {
+        let count = Arc::new(BusyMutex::new(0));
+        let panics = count.clone();
+        let thread = thread::spawn(move || {
+            *panics.lock() += 1;
+            let _inside = panics.lock();
+            std::panic::resume_unwind(Box::new(()));
         });
-        threads.into_iter().for_each(|thread| assert!(thread.join().is_err()));
-        assert_eq!(*count.lock(), (80_000, 80_000));
+        assert!(thread.join().is_err());
+        assert_eq!(*count.lock(), 1);
     }
 }

@@ -112,22 +112,18 @@ impl Stopwatch {
 
     /// To be called where nothing is borrowed: the clock is code of the embedder.
     pub(crate) fn now(&self) -> Stamp {
-        Stamp(self.read_us())
-    }
-
-    /// What [`Self::now`] says, for who cannot know a stamp.
-    pub(crate) fn now_us(&self) -> Option<u32> {
-        self.read_us()
+        Stamp(self.now_us())
     }
 
     /// How long a task that starts now has waited, in microseconds; nothing if that is not measured.
     pub(crate) fn waited_us(&self, queued: &Queued) -> Option<u32> {
-        let waited = self.read_us()?.wrapping_sub(queued.since.0?);
+        let waited = self.now_us()?.wrapping_sub(queued.since.0?);
         // Clocks of two threads may differ.
         Some(if waited > u32::MAX - BEHIND_MAX_US { 0 } else { waited })
     }
 
-    fn read_us(&self) -> Option<u32> {
+    /// What [`Self::now`] says, for who cannot know a stamp.
+    pub(crate) fn now_us(&self) -> Option<u32> {
         let (clock, epoch) = self.clock.as_ref()?;
         let mut read = None;
         // A task is not lost for a clock that panics.
