@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use uruk_core::sync::atomic::{AtomicU64, Ordering, fence};
-use uruk_core::sync::{Condvar, Mutex, weakened};
+use uruk_core::sync::{Condvar, Mutex, thread, weakened};
 
 /// Counts of slots by state, and the place where their holders sleep.
 #[derive(Debug)]
@@ -55,6 +55,11 @@ pub struct Counts {
 
 /// The most slots that the word can count.
 pub const SLOTS_MAX: usize = FIELD as usize;
+
+/// How often the last searcher lets others go first: ten microseconds or so where nobody else wants the processor.
+///
+/// No claim depends on it, and a model would follow each.
+const LINGER: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 0 } else { 32 };
 
 const SLEEPING: u64 = 1;
 const SEARCHING: u64 = 1 << 16;
@@ -153,6 +158,24 @@ impl Sleep {
             Some(true) => self.call(Waits::ForSomebody, !weakened("budget::leaves_it_to_a_searcher")),
             _ => Wake::Nobody,
         }
+    }
+
+    /// Searching. Lets other threads have the processor a few times before the last searcher sleeps; says whether there is a `reason`
+    /// to search again.
+    ///
+    /// Whoever is answered often asks again at once. To wake a thread takes longer than most of what it is then asked to do, and tens
+    /// of microseconds where its processor has gone to sleep meanwhile. One thread lingers, no more: producers rely on it, and wake nobody.
+    pub fn linger(&self, reason: impl Fn() -> bool) -> bool {
+        for _ in 0..LINGER {
+            if self.counts().searching > 1 {
+                return false;
+            }
+            if reason() {
+                return true;
+            }
+            thread::yield_now();
+        }
+        false
     }
 
     /// Searching → sleeping → searching. Returns when there is reason to search again, and says whether
@@ -443,6 +466,26 @@ mod tests {
         let beside_one_at_work = staged(0, 0, 1, 1);
         assert_eq!(beside_one_at_work.notify(), Wake::Start);
         assert!(beside_one_at_work.start_failed());
+    }
+
+    #[test]
+    fn the_last_searcher_lingers_and_beside_another_none_does() {
+        let asked = std::cell::Cell::new(0);
+        let asked = &asked;
+        let after = |times| {
+            move || {
+                asked.set(asked.get() + 1);
+                asked.get() > times
+            }
+        };
+        let (alone, beside_another) = (staged(1, 1, 0, 1), staged(0, 2, 1, 0));
+        assert!(!alone.linger(after(LINGER)), "there is no reason");
+        assert_eq!(asked.take(), LINGER, "no spinning");
+        assert!(alone.linger(after(2)), "there is one at the third look");
+        assert_eq!(asked.take(), 3);
+        assert!(!beside_another.linger(after(0)));
+        assert_eq!(asked.take(), 0);
+        assert_eq!(alone.counts(), counts(1, 1, 0), "it searches all the while");
     }
 
     #[test]

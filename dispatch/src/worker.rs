@@ -97,6 +97,9 @@ fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>, mut lifted
         }
         if !pool.gate.is_closed() {
             let reason = || pool.any_startable_now() || pool.gate.is_closed();
+            if pool.sleep.linger(reason) {
+                continue;
+            }
             if pool.sleep.sleep_within(reason, || pool.patience()) {
                 tally.count(|stripe| &stripe.slept);
                 // What it has lifted it knew when it fell asleep, and has watched itself if there was anything to watch for.
