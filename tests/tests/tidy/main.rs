@@ -11,7 +11,7 @@ use source::{Source, read, sources};
 
 /// Files longer than [`LINES_MAX`] lines, and how long they may be. Numbers only go down, and entries only
 /// go; a file may be a little shorter than its number, so that every edit need not come here.
-const LONG_FILES: &[(&str, usize)] = &[("pipeline/src/link/graph.rs", 465)];
+const LONG_FILES: &[(&str, usize)] = &[];
 
 /// The most lines before the unit tests: what one noun or one verb takes.
 const LINES_MAX: usize = 450;
