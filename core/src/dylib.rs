@@ -17,6 +17,14 @@ use crate::{
 ///
 /// A handle: cloning it is cheap, and all clones are the same dylib.
 ///
+/// # Concurrency
+/// Every method may be called from any thread, task and handler, and none but [`lookup`](Self::lookup) waits for others: what reads or
+/// changes the dylib takes the session's lock for a moment. What follows is handed on before the call returns; in place it has run by
+/// then, unless the thread is inside a task.
+///
+/// # Cost
+/// Changes of a link order are linear in the order, all else in what it names, during one hold of the lock, where nothing else is said.
+///
 /// Source: ORC `JITDylib`.
 #[doc(alias = "JITDylib")]
 #[derive(Clone)]
@@ -182,6 +190,9 @@ impl JitDylib {
     ///
     /// Says whether the dylib had it.
     ///
+    /// # Cost
+    /// Linear in the dylib's generators and in the lookups that wait for this one.
+    ///
     /// Source: ORC `JITDylib::removeGenerator`.
     pub fn remove_generator(&self, generator: GeneratorId) -> bool {
         // The number of another session's generator may be that of one of ours.
@@ -227,6 +238,13 @@ impl JitDylib {
     }
 
     /// Removes every tracker's symbols and resources, newest tracker first. The dylib stays usable.
+    ///
+    /// # Concurrency
+    /// On return the resources have been removed, by this thread and without a lock.
+    ///
+    /// # Cost
+    /// Linear in trackers and symbols; symbols go in slices, between which others have the session's lock. Nobody finds any of them
+    /// meanwhile.
     ///
     /// # Errors
     /// [`RemoveError::Resources`] joins what the resources said; symbols and resources are gone all the same.
@@ -282,6 +300,9 @@ impl fmt::Debug for JitDylib {
 impl ExecutionSession {
     /// Creates a dylib that searches itself. The session's platform, if there is one, sets it up.
     ///
+    /// # Concurrency
+    /// Callable from any thread. Takes the session's lock for a moment; the platform is asked after it, by this thread.
+    ///
     /// # Errors
     /// If the session has one of that name, or is closed, or if the platform objects.
     ///
@@ -293,6 +314,9 @@ impl ExecutionSession {
     }
 
     /// Creates an empty dylib that searches itself, without telling the platform.
+    ///
+    /// # Concurrency
+    /// Callable from any thread. Takes the session's lock for a moment.
     ///
     /// # Errors
     /// If the session has one of that name, or is closed.
@@ -312,6 +336,12 @@ impl ExecutionSession {
 
     /// Removes a dylib: its symbols, its resources, its generators; then the platform tears it down. Others that link
     /// against it fail to search it from now on.
+    ///
+    /// # Concurrency
+    /// As [`JitDylib::clear`]; the platform is told by this thread too.
+    ///
+    /// # Cost
+    /// That of [`JitDylib::clear`], and linear in the session's suspended lookups and in the link orders of all dylibs.
     ///
     /// # Errors
     /// [`RemoveError::Resources`] joins what the resources said. [`RemoveError::Foreign`] if the dylib belongs to

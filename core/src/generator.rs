@@ -40,6 +40,10 @@ pub trait DefinitionGenerator: Send + Sync {
 /// Not `Send`: it belongs to the thread and the frame that generate until it is [detached](GenerateRequest::detach), so
 /// that a lookup in `generate` that would wait for the very same generator is an error and not a hang.
 ///
+/// # Concurrency
+/// Finishing it, or dropping it, takes the session's lock for a moment and waits for nobody; the lookup goes on, and the next one that waits
+/// for the generator is asked about.
+///
 /// Source: ORC `LookupState`.
 pub struct GenerateRequest {
     asked: Asked,
@@ -93,7 +97,7 @@ impl GenerateRequest {
         self.asked.query
     }
 
-    /// Lets the lookup go on, or fails it.
+    /// Lets the lookup go on, or fails it with the error.
     pub fn finish(mut self, outcome: Result<(), SharedError>) {
         self.give_back();
         self.asked.conclude(outcome);

@@ -11,6 +11,9 @@ impl JitDylib {
     /// A link order that was read before may have changed since; this one is read in the same moment in which the
     /// symbols are found, so that a transaction that changes both is seen whole.
     ///
+    /// # Concurrency
+    /// As [`ExecutionSession::lookup`].
+    ///
     /// # Errors
     /// As [`ExecutionSession::lookup`].
     ///
@@ -29,6 +32,12 @@ impl ExecutionSession {
     /// order names.
     ///
     /// Link orders may share dylibs and form cycles.
+    ///
+    /// # Concurrency
+    /// Callable from any thread; what is told was so at one moment.
+    ///
+    /// # Cost
+    /// Linear in the dylibs and in their link orders, during one hold of the session's lock.
     ///
     /// # Errors
     /// If a root was removed or belongs to another session.

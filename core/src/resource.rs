@@ -15,6 +15,9 @@ use crate::{JitDylib, RemoveError, SharedError, TrackerError};
 ///
 /// A resource that is merely dropped, because its session is, must free what it holds as well.
 ///
+/// # Concurrency
+/// Removed once, by whichever thread removes the symbols or closes the session, without any lock: it may use the session.
+///
 /// Source: ORC `ResourceManager`, whose keyed maps become owned values.
 pub trait Resource: Send {
     /// Gives back what the resource holds.
@@ -34,6 +37,10 @@ impl fmt::Debug for dyn Resource {
 ///
 /// When the last handle is dropped, what the tracker still has is transferred to its dylib's default
 /// tracker.
+///
+/// # Concurrency
+/// Every method may be called from any thread, and takes the session's lock for a moment; so does dropping the last handle. None waits
+/// for others.
 ///
 /// Source: ORC `ResourceTracker`.
 #[derive(Clone)]

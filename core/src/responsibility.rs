@@ -50,6 +50,14 @@ pub(crate) use duty::{Duty, DutyBox};
 ///
 /// [detached]: MaterializationResponsibility::detach
 ///
+/// # Concurrency
+/// What changes symbols takes the session's lock for a moment and waits for nobody; so does dropping it, which fails them. What follows
+/// is handed on before the call returns, and runs elsewhere, or in place after the unit.
+///
+/// # Cost
+/// Linear in the symbols, during one hold of the lock, where nothing else is said. What spreads from them, as a failure does, goes in slices
+/// of about a thousand steps.
+///
 /// Source: ORC `MaterializationResponsibility`, its first half.
 #[derive(Debug)]
 pub struct MaterializationResponsibility {
@@ -58,6 +66,9 @@ pub struct MaterializationResponsibility {
 }
 
 /// The duty to say when the symbols' code and data are in place, and what they depend on.
+///
+/// # Concurrency
+/// As [`MaterializationResponsibility`].
 ///
 /// Source: ORC `MaterializationResponsibility`, its second half.
 #[derive(Debug)]
@@ -274,6 +285,9 @@ macro_rules! common_methods {
             }
 
             /// Fails the symbols, and everything that depends on them, with `error`.
+            ///
+            /// # Cost
+            /// Linear in the symbols and in what waits for them; what depends on them falls in slices.
             ///
             /// Source: ORC `MaterializationResponsibility::failMaterialization`.
             pub fn fail(mut self, error: SharedError) {

@@ -42,6 +42,9 @@ type Removed = Vec<RemovedResources<Box<dyn Resource>>>;
 /// Made by [`ExecutionSession::transaction`]. Each step sees what the steps before it do: removing a name and
 /// then defining it redefines it. Nothing happens before [`Transaction::commit`]; dropping a transaction drops
 /// its units and changes nothing.
+///
+/// # Concurrency
+/// A list of steps until it is committed: nothing else takes a lock.
 #[must_use = "a transaction that is not committed changes nothing"]
 pub struct Transaction {
     session: ExecutionSession,

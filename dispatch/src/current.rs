@@ -16,6 +16,9 @@ use crate::queues::Local;
 /// Numbers are the lowest that are free: those of a pool that never blocked are below its worker count, and
 /// replacements of blocked workers come after. A thread keeps its number; a later thread may get the number of
 /// one that has ended.
+///
+/// # Concurrency
+/// Takes no lock: a thread knows its own number.
 pub fn current_worker() -> Option<usize> {
     with(|worker| worker.number)
 }

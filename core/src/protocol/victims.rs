@@ -91,11 +91,16 @@ impl Scene {
         self.state.begin_wait(query, holdings, &mut self.effects).expect("it lives")
     }
 
-    fn emit(&mut self, claim: ClaimId, name: &str, needs: &[&str]) {
+    fn resolve(&mut self, claim: ClaimId, name: &str) {
         let (unit, symbols) = (self.name(name), self.flags(name));
         let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
         let addresses = [(self.name(name), address)].into_iter().collect();
         self.state.resolve(claim, &unit, &symbols, &addresses, &mut self.effects).unwrap();
+    }
+
+    fn emit(&mut self, claim: ClaimId, name: &str, needs: &[&str]) {
+        self.resolve(claim, name);
+        let (unit, symbols) = (self.name(name), self.flags(name));
         let rows = needs.iter().map(|needed| self.state.find(self.dylib, &self.name(needed)).unwrap());
         let dependencies = rows.map(|row| Dependency { row, session: SessionTag::default() }).collect();
         let group = DependenceGroup { symbols: vec![self.name(name)], dependencies };
@@ -241,6 +246,29 @@ fn an_alias_waits_for_the_sources_of_those_beside_it() {
     // The source of the alias itself leads back as before.
     scene.block(3, first, &["alias"], false);
     assert_eq!(scene.told(), [(3, true)]);
+    scene.settle();
+}
+
+/// The lookup of a unit's sources is content with their addresses, and the alias is not: whoever has given the source its address
+/// already must not need the alias, while the lookup still waits for another.
+#[test]
+fn an_alias_waits_for_its_source_beyond_its_address() {
+    let mut scene = Scene::new();
+    for name in ["alias", "beside", "slow"] {
+        scene.claim(None, name);
+    }
+    let source = scene.claim(None, "source");
+    let edge = |scene: &Scene, alias: &str, source: &str| AliasEdge {
+        alias: scene.state.find(scene.dylib, &scene.name(alias)).unwrap(),
+        source: scene.name(source),
+    };
+    let aliases = vec![edge(&scene, "alias", "source"), edge(&scene, "beside", "slow")];
+    let required_state = RequiredState::Resolved;
+    let search = Search { aliases, required_state, ..scene.search(&["source", "slow"]) };
+    scene.state.lookup(search, 1, |_| "main".into(), &mut scene.effects).expect("it waits");
+    scene.resolve(source, "source");
+    scene.block(2, source, &["alias"], false);
+    assert_eq!(scene.told(), [(2, true)]);
     scene.settle();
 }
 

@@ -51,6 +51,10 @@ impl ExecutionSession {
     /// Its lookups on behalf of that unit are not refused either. Who works on a detached responsibility, on a thread of its own, is not
     /// known to, and had better not ask.
     ///
+    /// # Concurrency
+    /// As [`blocking`](Self::blocking): a pool lets another thread do this one's work, and in place the tasks that are queued on this thread
+    /// run first.
+    ///
     /// # Errors
     /// As [`blocking`](Self::blocking).
     pub fn wait_for_room(&self, priority: TaskPriority, symbols: usize) -> Result<(), WaitError> {

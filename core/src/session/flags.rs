@@ -15,6 +15,9 @@ impl ExecutionSession {
     /// Weakly referenced symbols that are absent are left out. Symbols that exist for their side effects only, and
     /// those that have failed, are told like all others.
     ///
+    /// # Concurrency
+    /// Blocks as [`ExecutionSession::lookup`] does, for generators alone.
+    ///
     /// # Errors
     /// [`LookupError::NotFound`] names the required symbols that are missing; [`LookupError::Generator`] what a
     /// generator said.

@@ -19,6 +19,9 @@ impl ExecutionSession {
     }
 
     /// The same for the definition that a lookup along `order` would find. Dylibs of other sessions are passed over.
+    ///
+    /// # Concurrency
+    /// As [`ExecutionSession::why`].
     pub fn why_along(&self, order: &SearchOrder, symbol: &SymbolName) -> Why {
         let own = order.iter().filter(|(dylib, _)| dylib.session() == self);
         let own: Vec<_> = own.map(|(dylib, flags)| (dylib.id(), *flags)).collect();

@@ -9,6 +9,10 @@ use super::{Condvar, Mutex, weakened};
 ///
 /// Built on a lock and a condition variable rather than on parked threads, so that the waiter may be
 /// any thread and a model can follow it.
+///
+/// # Concurrency
+/// Every method may be called from any thread. A task that waits on one goes through its dispatcher
+/// ([`TaskDispatcher::wait`](crate::TaskDispatcher::wait)), which has others do its work meanwhile.
 #[derive(Debug, Default)]
 pub struct Latch {
     open: Mutex<bool>,

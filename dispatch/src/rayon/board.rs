@@ -25,6 +25,8 @@
 //!   to start without a change of the board, one is idle. Otherwise the start of one has failed. Then the host has a thread that
 //!   is not blocked here, or the caller has been told that nobody is left; and time holds nothing back until a spare is there.
 
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::VecDeque;

@@ -6,12 +6,18 @@
 //! What holds: ids are in range; an edge's field lies within its block's content; the edges of a block are
 //! contiguous; a symbol's offset is at most its block's size.
 
+mod section;
+mod symbol;
+
 use std::ops::Range;
 
 use uruk_core::SymbolFlags;
 
 use super::error::{LinkError, Site};
 use super::x86_64::EdgeKind;
+
+pub use section::{InitRole, Section, SectionRole};
+pub use symbol::{Binding, Location, Symbol, SymbolKind};
 
 macro_rules! ids {
     ($($(#[$meta:meta])* $name:ident)*) => {$(
@@ -70,95 +76,6 @@ pub struct LinkGraph<'a> {
     pub(super) frames: Vec<Frame>,
 }
 
-/// What a section is for, which decides where it goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SectionRole {
-    /// Executable.
-    Code,
-    /// Constant, or constant after relocation.
-    ReadOnly,
-    /// Writable, with contents.
-    Data,
-    /// Writable, all zero.
-    ZeroFill,
-    /// Like `ZeroFill`, and so large that it is kept away from what must be reached.
-    GreatZeroFill,
-    /// Writable, of the large code model: may lie out of reach of the code.
-    LargeData,
-    /// All zero, of the large code model.
-    LargeZeroFill,
-    /// Initial values of thread-local variables.
-    TlsData,
-    /// Thread-local variables that start as zero.
-    TlsZeroFill,
-    /// Call frame information, split into records.
-    EhFrame,
-}
-
-impl SectionRole {
-    /// Whether the section has no bytes in the object.
-    pub const fn is_zero_fill(self) -> bool {
-        matches!(self, Self::ZeroFill | Self::GreatZeroFill | Self::LargeZeroFill | Self::TlsZeroFill)
-    }
-
-    /// Whether the section is part of the thread-local image.
-    pub const fn is_tls(self) -> bool {
-        matches!(self, Self::TlsData | Self::TlsZeroFill)
-    }
-}
-
-/// Whether a section holds pointers to functions that run before or after the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InitRole {
-    /// `.preinit_array`.
-    Preinit,
-    /// `.init_array`, by priority.
-    Init(u16),
-    /// `.fini_array`, by priority.
-    Fini(u16),
-    /// `.ctors`: as `Init`, but its entries run from last to first.
-    Ctors(u16),
-    /// `.dtors`: as `Fini`, but its entries run from first to last.
-    Dtors(u16),
-}
-
-/// A section of one object that takes part in the link.
-#[derive(Clone, Copy, Debug)]
-pub struct Section {
-    pub(super) name: Name,
-    pub(super) object: ObjectId,
-    pub(super) role: SectionRole,
-    pub(super) init: Option<InitRole>,
-    pub(super) size: u64,
-    pub(super) align_log2: u8,
-    /// Whether other objects may have the same section: it is part of a COMDAT group.
-    pub(super) is_grouped: bool,
-    /// Blocks of the section: first and count.
-    pub(super) first_block: BlockId,
-    pub(super) block_count: u32,
-}
-
-impl Section {
-    /// What the section is for.
-    pub fn role(&self) -> SectionRole {
-        self.role
-    }
-
-    /// The object the section comes from.
-    pub fn object(&self) -> ObjectId {
-        self.object
-    }
-
-    /// Size in bytes.
-    pub fn size_bytes(&self) -> u64 {
-        self.size
-    }
-
-    pub(super) fn blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
-        (self.first_block.0..self.first_block.0 + self.block_count).map(BlockId)
-    }
-}
-
 /// A run of bytes that is kept or dropped as a whole: a section, a record of `.eh_frame`, a common symbol.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
@@ -193,90 +110,6 @@ impl Block {
 
     pub(super) fn edge_range(&self) -> Range<usize> {
         self.edges.0 as usize..self.edges.1 as usize
-    }
-}
-
-/// Where a symbol is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Location {
-    /// In another object, the process, or nowhere.
-    Undefined,
-    /// At an offset in a block.
-    Block(BlockId, u64),
-    /// A number.
-    Absolute(u64),
-    /// In a section that takes no part in the link, such as debug information.
-    NotLoaded,
-    /// The start of the graph's global offset table.
-    GotBase,
-    /// The start of all sections with a name; an index into the layout's bounds.
-    SectionStart(u32),
-    /// The end of all sections with a name; an index into the layout's bounds.
-    SectionStop(u32),
-}
-
-/// How a symbol competes with others of its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Binding {
-    /// Known within its object only.
-    Local,
-    /// The one definition, or a reference that must be satisfied.
-    Strong,
-    /// Yields to a strong definition; as a reference, may stay undefined.
-    Weak,
-}
-
-/// What a symbol names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SymbolKind {
-    /// The object does not say.
-    Unknown,
-    /// Data.
-    Data,
-    /// Code.
-    Code,
-    /// A function that returns the address of the code.
-    IndirectFunction,
-    /// A thread-local variable.
-    ThreadLocal,
-    /// The start of a section.
-    Section,
-}
-
-/// A name for a place.
-#[derive(Clone, Copy, Debug)]
-pub struct Symbol {
-    pub(super) name: Name,
-    pub(super) location: Location,
-    pub(super) size: u64,
-    pub(super) object: ObjectId,
-    pub(super) binding: Binding,
-    pub(super) kind: SymbolKind,
-    /// Default or protected visibility.
-    pub(super) exported: bool,
-    /// A tentative definition.
-    pub(super) common: bool,
-}
-
-impl Symbol {
-    /// Where the symbol is.
-    pub fn location(&self) -> Location {
-        self.location
-    }
-
-    /// How the symbol competes.
-    pub fn binding(&self) -> Binding {
-        self.binding
-    }
-
-    /// What the symbol names.
-    pub fn kind(&self) -> SymbolKind {
-        self.kind
-    }
-
-    /// Whether other dylibs may see the symbol.
-    pub fn is_exported(&self) -> bool {
-        self.exported
     }
 }
 
