@@ -27,7 +27,7 @@ fn a_deadline_passes_while_the_rows_of_a_removed_dylib_go() {
         materializing(&mut history, 1, 1 << name);
     }
     let mut effects = Effects::default();
-    drop(history.state.remove_dylib(history.dylib, &mut effects));
+    history.state.remove_dylib(history.dylib, &mut effects);
     for query in history.queries.clone() {
         history.state.expire(query, &mut effects);
     }
@@ -77,6 +77,37 @@ fn what_is_removed_at_one_moment_is_removed_before_what_comes_after() {
     assert_eq!(sequences, Vec::from_iter(0..5), "no number is given twice, and none is left out");
     let kinds: Vec<_> = events.iter().map(|event| matches!(event.kind, EventKind::Removed { .. })).collect();
     assert_eq!(kinds, [false, true, true, true, false]);
+    history.take(effects);
+}
+
+/// What is defined in a dylib while its rows go belongs to the era that has begun.
+#[test]
+fn a_dylib_is_cleared_before_what_comes_after() {
+    let mut history = History::new(1);
+    let mut effects = Effects::default();
+    history.define(1, 0b11, &mut effects);
+    history.define(2, 0b1100, &mut effects);
+    history.state.clear(history.dylib, &mut effects);
+    assert!(history.state.has_work(), "rows are left");
+    let kept = history.state.create_tracker(history.dylib);
+    history.trackers[1] = kept;
+    history.define(1, 0b1111, &mut effects);
+    history.define(0, 0b10000, &mut effects);
+    history.state.clear(history.dylib, &mut effects);
+    history.trackers[1] = history.state.create_tracker(history.dylib);
+    history.define(1, 0b1, &mut effects);
+    history.state.settle_all(&mut effects);
+    history.state.check();
+    assert_eq!(history.state.rows.len(), 1);
+    assert!(history.state.tracker_is_defunct(kept) && !history.state.tracker_is_defunct(history.trackers[1]));
+    let mut events = std::mem::take(&mut effects.more().events);
+    events.sort_by_key(|event| event.sequence);
+    let sequences: Vec<_> = events.iter().map(|event| event.sequence).collect();
+    assert_eq!(sequences, Vec::from_iter(0..14), "no number is given twice, and none is left out");
+    let removed = events.iter().map(|event| matches!(event.kind, EventKind::Removed { .. }));
+    let removed: Vec<_> =
+        removed.enumerate().filter_map(|(place, removed)| removed.then_some(place)).collect();
+    assert_eq!(removed, [2, 3, 4, 5, 8, 9, 10, 11, 12]);
     history.take(effects);
 }
 

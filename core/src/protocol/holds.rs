@@ -7,6 +7,7 @@ use super::ids::{ClaimId, DylibId, QueryId, TrackerId};
 use super::lookup::Search;
 use super::memory::Memory;
 use super::query::Entries;
+use super::settle::SLICE_STEPS;
 use super::slices::Numbers;
 use crate::session::SessionTag;
 use crate::{
@@ -168,4 +169,31 @@ fn the_list_of_a_lookup_of_many_is_not_freed_under_the_lock() {
     chain.hold(|state, effects| assert!(state.withdraw(query, effects)));
     let lists = chain.freed::<Entries>().filter(|entries| entries.capacity() >= SYMBOLS);
     assert_eq!(lists.count(), 1);
+}
+
+/// Each of them was condemned by itself, and its resources were taken from it, in the hold that cleared the dylib.
+#[test]
+fn a_dylib_is_cleared_without_a_walk_over_its_trackers() {
+    let mut state = SessionState::<Numbers>::new(false);
+    let dylib = state.create_dylib("main".into()).unwrap();
+    let trackers: Vec<_> = (0..SYMBOLS).map(|_| state.create_tracker(dylib)).collect();
+    let mut effects = Effects::default();
+    for (&tracker, resource) in trackers.iter().zip(0..) {
+        state.add_resource(tracker, resource, &mut effects).unwrap();
+    }
+    let clearing = state.clear(dylib, &mut effects).expect("it is there");
+    assert!(trackers.iter().all(|&tracker| state.tracker_is_defunct(tracker)), "all went at one moment");
+    let untouched = |state: &SessionState<Numbers>| {
+        state.trackers.iter().filter(|(_, tracker)| !tracker.resources.is_empty()).count()
+    };
+    let mut left = SYMBOLS;
+    while state.has_work() {
+        let before = std::mem::replace(&mut left, untouched(&state));
+        assert!(before - left <= SLICE_STEPS, "{} trackers in one hold", before - left);
+        assert!(state.take_cleared(clearing).is_none(), "some are left");
+        state.help(&mut effects);
+    }
+    state.check();
+    let resources = state.take_cleared(clearing).expect("all are gone").into_resources();
+    assert!(resources.into_iter().eq(0..SYMBOLS as u32), "newest last");
 }

@@ -38,9 +38,10 @@ use std::collections::VecDeque;
 
 use crate::sync::weakened;
 
+use super::condemned::Condemned;
 use super::effects::Effects;
 use super::fallen::Going;
-use super::ids::{Id, QueryId, RowId, TrackerId};
+use super::ids::{Id, QueryId, RowId};
 use super::query::{Lodging, Phase};
 use super::row::Row;
 use super::waiting_on::{Counters, Settled};
@@ -81,8 +82,8 @@ struct Attendant {
 #[derive(Debug)]
 pub(crate) struct Agenda {
     /// Trackers whose rows are gone for everybody and are still to be removed.
-    pub(super) condemned: VecDeque<TrackerId>,
-    /// How many trackers have been condemned.
+    pub(super) condemned: VecDeque<Condemned>,
+    /// How often trackers have been condemned.
     pub(super) condemnations: u64,
     /// Queries that have ended and whose entries are still in the lists of their rows.
     pub(super) ended: VecDeque<QueryId>,
@@ -170,7 +171,7 @@ impl<P: Payload> SessionState<P> {
         (!shares || !weakened("emit::nobody_takes_over")).then_some(attendance)
     }
 
-    /// How many removals of trackers have begun so far: what to give to [`Self::is_removed`].
+    /// How many removals by tracker have begun so far: what to give to [`Self::is_removed`].
     pub(crate) fn condemnations(&self) -> u64 {
         self.agenda.condemnations
     }
@@ -197,8 +198,8 @@ impl<P: Payload> SessionState<P> {
             let before = budget;
             if self.urgency.has_work() {
                 self.follow_demand(&mut budget, effects);
-            } else if let Some(&tracker) = self.agenda.condemned.front() {
-                self.remove_condemned(tracker, &mut budget, effects);
+            } else if !self.agenda.condemned.is_empty() {
+                self.remove_condemned(&mut budget, effects);
             } else if let Some(&query) = self.agenda.ended.front() {
                 self.bury_query(query, &mut budget, effects);
             } else if self.forest.has_work() {

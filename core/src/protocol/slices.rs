@@ -160,7 +160,7 @@ impl History {
                 self.trackers[tracker] = self.state.create_tracker(self.dylib);
             }
             Step::Clear => {
-                drop(self.state.clear(self.dylib, effects));
+                self.state.clear(self.dylib, effects);
                 let fresh = (0..=TRACKERS).map(|_| self.state.create_tracker(self.dylib));
                 self.trackers = fresh.collect();
             }

@@ -189,12 +189,12 @@ impl Twin {
                     drop(self.state.remove_tracker(self.trackers.swap_remove(choice), effects));
                 }
             }
-            &Step::Clear(dylib) if self.state.has_dylib(self.dylibs[dylib]) => {
-                drop(self.state.clear(self.dylibs[dylib], effects));
+            &Step::Clear(dylib) if self.state.dylibs.contains(self.dylibs[dylib]) => {
+                self.state.clear(self.dylibs[dylib], effects);
             }
             &Step::ReplaceDylib { dylib, anew } => {
-                if self.state.has_dylib(self.dylibs[dylib]) {
-                    drop(self.state.remove_dylib(self.dylibs[dylib], effects));
+                if self.state.dylibs.contains(self.dylibs[dylib]) {
+                    self.state.remove_dylib(self.dylibs[dylib], effects);
                 }
                 if anew && let Ok(id) = self.state.create_dylib(name_of(dylib)) {
                     self.dylibs[dylib] = id;
@@ -232,7 +232,7 @@ impl Twin {
     fn define(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
         let Step::Define { dylib, symbols, own, queue, known, tracked } = step else { return };
         let dylib = self.dylibs[*dylib];
-        if !self.state.has_dylib(dylib) {
+        if !self.state.dylibs.contains(dylib) {
             return;
         }
         self.made += 1;

@@ -1,5 +1,6 @@
 //! Clearing a dylib that has a symbol in every state, with dependants elsewhere and a resource that complains.
 
+use std::error::Error;
 use std::sync::mpsc;
 
 use protocol_tests::halt::while_nothing_else_runs;
@@ -7,7 +8,7 @@ use protocol_tests::tracked::{Log, noted, sticking};
 use protocol_tests::*;
 use uruk_core::{
     DependenceGroup, Dependency, EmitError, ExecutionSession, FailureCause, JitDylib, LookupError,
-    ResolveError, ResolvedResponsibility, WhyState,
+    ResolveError, ResolvedResponsibility, Resource, WhyState,
 };
 
 const NAMES: [&str; 8] =
@@ -152,4 +153,33 @@ fn clearing_drops_units_that_had_not_started() {
     assert!(dropped.try_recv().is_err());
     main.clear().unwrap();
     assert_eq!(dropped.try_iter().count(), 2);
+}
+
+/// More trackers than one slice removes, each with a symbol and a resource.
+#[test]
+fn a_dylib_of_many_trackers_gives_its_resources_back_newest_first() {
+    const TRACKERS: usize = 3_000;
+    struct Numbered(usize, mpsc::Sender<usize>);
+    impl Resource for Numbered {
+        fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
+            Ok(self.1.send(self.0)?)
+        }
+    }
+    let (session, main) = session();
+    let (send, removed) = mpsc::channel();
+    let define = |number: usize| {
+        let tracker = main.create_tracker();
+        let symbol = absolute(&main, &format!("symbol_{number}"), 1);
+        main.define_with_tracker(symbol, &tracker).unwrap();
+        tracker.add_resource(Box::new(Numbered(number, send.clone()))).unwrap();
+        tracker
+    };
+    for remove in [JitDylib::clear, |main: &JitDylib| main.session().remove_jit_dylib(main)] {
+        let trackers: Vec<_> = (0..TRACKERS).map(define).collect();
+        remove(&main).unwrap();
+        assert!(trackers.iter().all(|tracker| tracker.is_defunct()));
+        assert!(removed.try_iter().eq((0..TRACKERS).rev()));
+        assert!(session.lookup(&order(&main), set(&session, &["symbol_7"])).is_err());
+    }
+    session.close().unwrap();
 }

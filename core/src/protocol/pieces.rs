@@ -4,7 +4,7 @@
 
 use std::collections::{LinkedList, VecDeque};
 
-use crate::protocol::memory::Takes;
+use super::memory::Takes;
 
 /// First in, first out.
 #[derive(Debug)]
@@ -55,6 +55,11 @@ impl<T: Send + 'static> Pieces<T> {
             self.pieces.pop_front().into_iter().for_each(|piece| memory.take_memory(Box::new(piece)));
         }
         entry
+    }
+
+    /// All that are left.
+    pub(super) fn into_entries(self) -> impl DoubleEndedIterator<Item = T> {
+        self.pieces.into_iter().flatten()
     }
 }
 
