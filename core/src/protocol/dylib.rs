@@ -146,16 +146,17 @@ impl<P: Payload> SessionState<P> {
         self.rows.id_at(self.names.find(dylib, name, &self.rows, lives)?)
     }
 
-    /// Adds a row, which must be the only one of its name.
+    /// Adds a row to a tracker; it must be the only one of its name in the tracker's dylib.
     pub(crate) fn insert_row(
         &mut self,
-        dylib: DylibId,
         tracker: TrackerId,
         name: SymbolName,
         unit_name: &SymbolName,
         flags: SymbolFlags,
         state: RowState,
+        effects: &mut Effects<P>,
     ) -> RowId {
+        let dylib = self.trackers[tracker].dylib;
         let row = self.rows.insert(Row {
             name,
             unit_name: unit_name.clone(),
@@ -170,7 +171,7 @@ impl<P: Payload> SessionState<P> {
             state,
         });
         self.link_to_tracker(row, tracker);
-        self.link_to_namesakes(row);
+        self.link_to_namesakes(row, effects);
         if self.observed {
             self.dylibs[dylib].rows += 1;
         }
@@ -181,7 +182,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
         self.forget_initializer(row, effects);
         self.unlink_from_tracker(row);
-        self.unlink_from_namesakes(row);
+        self.unlink_from_namesakes(row, effects);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
         let Row { name, unit_name, dylib, tracker, .. } = &self.rows[row];
         // Held by the pool and by this row, mostly once; the name of a unit is held by each of its rows.

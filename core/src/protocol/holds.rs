@@ -31,36 +31,47 @@ struct Chain {
     left: Vec<Memory>,
 }
 
+/// Many symbols of as many units of one tracker, which say of themselves how urgent they are.
+fn defined(priority: TaskPriority) -> (SessionState<Numbers>, Vec<SymbolName>, DylibId, TrackerId) {
+    let pool = SymbolStringPool::new();
+    let mut state = SessionState::new(false);
+    let dylib = state.create_dylib("main".into()).unwrap();
+    let tracker = state.create_tracker(dylib);
+    let names: Vec<_> = (0..SYMBOLS).map(|index| pool.intern(&format!("s{index}"))).collect();
+    for name in &names {
+        let definition = Definition {
+            unit_name: names[0].clone(),
+            symbols: flags(name),
+            initializer: None,
+            priority,
+            serial_queue: None,
+            hints: Default::default(),
+            number: None,
+            by_task: false,
+        };
+        state.define(dylib, Some(tracker), definition, 0, &mut Effects::default()).unwrap();
+    }
+    (state, names, dylib, tracker)
+}
+
+fn search(dylib: DylibId, names: &[SymbolName], priority: Option<TaskPriority>) -> Search {
+    Search {
+        kind: LookupKind::Static,
+        order: [(dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
+        symbols: LookupSet::required(names.iter().cloned()),
+        required_state: RequiredState::Ready,
+        priority,
+        ..Search::default()
+    }
+}
+
 impl Chain {
     fn new() -> Self {
-        let pool = SymbolStringPool::new();
-        let mut state = SessionState::new(false);
-        let dylib = state.create_dylib("main".into()).unwrap();
-        let tracker = state.create_tracker(dylib);
-        let names: Vec<_> = (0..SYMBOLS).map(|index| pool.intern(&format!("s{index}"))).collect();
+        let (mut state, names, dylib, tracker) = defined(TaskPriority::Demanded);
         let mut effects = Effects::default();
-        for name in &names {
-            let definition = Definition {
-                unit_name: names[0].clone(),
-                symbols: flags(name),
-                initializer: None,
-                priority: TaskPriority::Demanded,
-                serial_queue: None,
-                hints: Default::default(),
-                number: None,
-                by_task: false,
-            };
-            state.define(dylib, Some(tracker), definition, 0, &mut effects).unwrap();
-        }
-        let search = Search {
-            kind: LookupKind::Static,
-            order: [(dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
-            symbols: LookupSet::required(names.iter().cloned()),
-            required_state: RequiredState::Ready,
-            ..Search::default()
-        };
+        let asked = search(dylib, &names, None);
         let query =
-            state.lookup(search, 1, |_| "main".into(), &mut effects).expect("nobody has materialized them");
+            state.lookup(asked, 1, |_| "main".into(), &mut effects).expect("nobody has materialized them");
         let claim = state.rows[state.find(dylib, &names[SYMBOLS - 1]).unwrap()].claim();
         let leaf = claim.expect("the lookup has claimed them all");
         let mut chain = Self { state, names, dylib, tracker, query, leaf, left: Vec::new() };
@@ -196,4 +207,24 @@ fn a_dylib_is_cleared_without_a_walk_over_its_trackers() {
     state.check();
     let resources = state.take_cleared(clearing).expect("all are gone").into_resources();
     assert!(resources.into_iter().eq(0..SYMBOLS as u32), "newest last");
+}
+
+/// The list of them was moved in one piece whenever it was full, and never became smaller.
+#[test]
+fn what_becomes_more_urgent_is_listed_in_pieces() {
+    let (mut state, names, dylib, _) = defined(TaskPriority::Idle);
+    for priority in [None, Some(TaskPriority::Demanded)] {
+        let mut effects = Effects::default();
+        state.lookup(search(dylib, &names, priority), 1, |_| "main".into(), &mut effects).expect("it waits");
+        let mut left = Vec::new();
+        loop {
+            state.finish_transaction(&mut effects);
+            left.append(&mut effects.more().memory);
+            if !state.has_work() {
+                break;
+            }
+            state.settle(&mut effects);
+        }
+        assert!(left.len() >= SYMBOLS / 512, "{} pieces", left.len());
+    }
 }

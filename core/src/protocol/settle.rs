@@ -42,6 +42,7 @@ use super::condemned::Condemned;
 use super::effects::Effects;
 use super::fallen::Going;
 use super::ids::{Id, QueryId, RowId};
+use super::pieces::Pieces;
 use super::query::{Lodging, Phase};
 use super::row::Row;
 use super::waiting_on::{Counters, Settled};
@@ -86,7 +87,7 @@ pub(crate) struct Agenda {
     /// How often trackers have been condemned.
     pub(super) condemnations: u64,
     /// Queries that have ended and whose entries are still in the lists of their rows.
-    pub(super) ended: VecDeque<QueryId>,
+    pub(super) ended: Pieces<QueryId>,
     /// What was left behind by rows removed during failures that have reached everybody.
     fallen: Going,
     /// The present transaction has added something.
@@ -103,11 +104,10 @@ pub(crate) struct Agenda {
 
 impl Default for Agenda {
     fn default() -> Self {
-        let (condemned, ended) = (VecDeque::new(), VecDeque::new());
         Self {
-            condemned,
+            condemned: VecDeque::new(),
             condemnations: 0,
-            ended,
+            ended: Pieces::new(),
             fallen: Going::default(),
             added: false,
             attendant: None,

@@ -175,8 +175,9 @@ impl<P: Payload> SessionState<P> {
     }
 
     pub(crate) fn link_to_tracker(&mut self, row: RowId, tracker: TrackerId) {
-        self.trackers[tracker].rows += 1;
-        let first = std::mem::replace(&mut self.trackers[tracker].first_row, row.index());
+        let tracker = &mut self.trackers[tracker];
+        tracker.rows += 1;
+        let first = std::mem::replace(&mut tracker.first_row, row.index());
         self.rows[row].links = Links { previous: NONE, next: first };
         if first != NONE {
             self.rows.at_mut(first).links.previous = row.index();
