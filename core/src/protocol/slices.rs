@@ -85,6 +85,8 @@ pub(super) struct History {
     dependencies: BTreeMap<RowId, Vec<RowId>>,
     /// Rows that were Ready once, whether they knew or not.
     ready: BTreeSet<RowId>,
+    /// Whoever comes back for the next slice.
+    attendance: Option<Attendance>,
 }
 
 impl History {
@@ -106,6 +108,7 @@ impl History {
             claims: Vec::new(),
             dependencies: BTreeMap::new(),
             ready: BTreeSet::new(),
+            attendance: None,
         }
     }
 
@@ -117,6 +120,8 @@ impl History {
         self.note_ready();
         let mut effects = Effects::default();
         self.apply(step, &mut effects);
+        let attendance = self.state.finish_transaction(&mut effects);
+        self.attendance = attendance.or(self.attendance);
         self.take(effects);
         self.note_ready();
         if !self.state.has_work() {
@@ -165,7 +170,7 @@ impl History {
                 self.trackers = fresh.collect();
             }
             Step::Slice => {
-                self.state.help(effects);
+                self.attendance = self.attendance.filter(|&attendance| self.state.slice(attendance, effects));
             }
             Step::Drain => self.state.settle_all(effects),
             Step::Withdraw(_) | Step::Fail(_) => {}
