@@ -2,8 +2,9 @@
 
 use super::define::Definition;
 use super::effects::Effects;
-use super::slices::{History, Numbers};
-use crate::{EventKind, FailureCause, LookupError, TaskPriority};
+use super::numbers::{Numbers, definition, exported};
+use super::slices::History;
+use crate::{EventKind, FailureCause, LookupError};
 
 /// Makes the first `count` names one unit and its responsibility.
 fn materializing(history: &mut History, tracker: usize, names: u16) {
@@ -43,14 +44,9 @@ fn initializers_go_with_their_tracker() {
     for index in 0..2 {
         let name = history.names[index].clone();
         let definition = Definition {
-            unit_name: history.unit_name.clone(),
-            symbols: [(name.clone(), crate::SymbolFlags::EXPORTED)].into_iter().collect(),
-            initializer: Some(name),
-            priority: TaskPriority::Demanded,
-            serial_queue: None,
-            hints: Default::default(),
+            initializer: Some(name.clone()),
             number: Some(index as u64),
-            by_task: false,
+            ..definition(&history.unit_name, exported([&name]))
         };
         let tracker = Some(history.trackers[1]);
         history.state.define(history.dylib, tracker, definition, 0, &mut effects).unwrap();
@@ -133,16 +129,7 @@ fn walked_over_in_delegations(count: usize) -> usize {
     let (mut effects, pool) = (Effects::default(), crate::SymbolStringPool::new());
     let further = (1..count).map(|number| pool.intern(&format!("further {number}")));
     let names: Vec<_> = std::iter::once(history.names[0].clone()).chain(further).collect();
-    let definition = Definition {
-        unit_name: history.unit_name.clone(),
-        symbols: names.iter().map(|name| (name.clone(), crate::SymbolFlags::EXPORTED)).collect(),
-        initializer: None,
-        priority: TaskPriority::Demanded,
-        serial_queue: None,
-        hints: Default::default(),
-        number: None,
-        by_task: false,
-    };
+    let definition = definition(&history.unit_name, exported(&names));
     history.state.define(history.dylib, None, definition, 0, &mut effects).unwrap();
     history.look_up(1, true, &mut effects);
     history.take(effects);

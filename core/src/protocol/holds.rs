@@ -6,14 +6,13 @@ use super::effects::Effects;
 use super::ids::{ClaimId, DylibId, QueryId, TrackerId};
 use super::lookup::Search;
 use super::memory::Memory;
+use super::numbers::{Numbers, definition, exported, search, with_main};
 use super::query::Entries;
 use super::settle::SLICE_STEPS;
-use super::slices::Numbers;
 use crate::session::SessionTag;
 use crate::{
-    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
-    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
-    TaskPriority,
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
+    SymbolFlags, SymbolName, TaskPriority,
 };
 
 /// Many chunks of everything.
@@ -33,43 +32,21 @@ struct Chain {
 
 /// Many symbols of as many units of one tracker, which say of themselves how urgent they are.
 fn defined(priority: TaskPriority) -> (SessionState<Numbers>, Vec<SymbolName>, DylibId, TrackerId) {
-    let pool = SymbolStringPool::new();
-    let mut state = SessionState::new(false);
-    let dylib = state.create_dylib("main".into()).unwrap();
+    let (mut state, pool, dylib) = with_main(false);
     let tracker = state.create_tracker(dylib);
     let names: Vec<_> = (0..SYMBOLS).map(|index| pool.intern(&format!("s{index}"))).collect();
     for name in &names {
-        let definition = Definition {
-            unit_name: names[0].clone(),
-            symbols: flags(name),
-            initializer: None,
-            priority,
-            serial_queue: None,
-            hints: Default::default(),
-            number: None,
-            by_task: false,
-        };
+        let definition = Definition { priority, ..definition(&names[0], exported([name])) };
         state.define(dylib, Some(tracker), definition, 0, &mut Effects::default()).unwrap();
     }
     (state, names, dylib, tracker)
-}
-
-fn search(dylib: DylibId, names: &[SymbolName], priority: Option<TaskPriority>) -> Search {
-    Search {
-        kind: LookupKind::Static,
-        order: [(dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
-        symbols: LookupSet::required(names.iter().cloned()),
-        required_state: RequiredState::Ready,
-        priority,
-        ..Search::default()
-    }
 }
 
 impl Chain {
     fn new() -> Self {
         let (mut state, names, dylib, tracker) = defined(TaskPriority::Demanded);
         let mut effects = Effects::default();
-        let asked = search(dylib, &names, None);
+        let asked = search(dylib, LookupSet::required(names.iter().cloned()), RequiredState::Ready);
         let query =
             state.lookup(asked, 1, |_| "main".into(), &mut effects).expect("nobody has materialized them");
         let claim = state.rows[state.find(dylib, &names[SYMBOLS - 1]).unwrap()].claim();
@@ -89,11 +66,11 @@ impl Chain {
         let addresses = [(name.clone(), address)].into_iter().collect();
         let needed = self.names.get(index + 1).map(row);
         let mut effects = Effects::default();
-        state.resolve(claim, name, &flags(name), &addresses, &mut effects).unwrap();
+        state.resolve(claim, name, &exported([name]), &addresses, &mut effects).unwrap();
         if let Some(row) = needed {
             let dependencies = [Dependency { row, session: SessionTag::default() }].into_iter().collect();
             let group = DependenceGroup { symbols: vec![name.clone()], dependencies };
-            state.emit(claim, name, &flags(name), &[group], &mut effects).unwrap();
+            state.emit(claim, name, &exported([name]), &[group], &mut effects).unwrap();
         }
         self.end_hold(effects);
     }
@@ -140,10 +117,6 @@ impl Chain {
     }
 }
 
-fn flags(name: &SymbolName) -> SymbolFlagsMap {
-    [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect()
-}
-
 /// The last claim of a chunk was freed with it, and the allocator gave back all that was free beside it, under the lock.
 #[test]
 fn what_a_failure_of_many_empties_is_not_freed_under_the_lock() {
@@ -185,8 +158,7 @@ fn the_list_of_a_lookup_of_many_is_not_freed_under_the_lock() {
 /// Each of them was condemned by itself, and its resources were taken from it, in the hold that cleared the dylib.
 #[test]
 fn a_dylib_is_cleared_without_a_walk_over_its_trackers() {
-    let mut state = SessionState::<Numbers>::new(false);
-    let dylib = state.create_dylib("main".into()).unwrap();
+    let (mut state, _, dylib) = with_main(false);
     let trackers: Vec<_> = (0..SYMBOLS).map(|_| state.create_tracker(dylib)).collect();
     let mut effects = Effects::default();
     for (&tracker, resource) in trackers.iter().zip(0..) {
@@ -215,7 +187,9 @@ fn what_becomes_more_urgent_is_listed_in_pieces() {
     let (mut state, names, dylib, _) = defined(TaskPriority::Idle);
     for priority in [None, Some(TaskPriority::Demanded)] {
         let mut effects = Effects::default();
-        state.lookup(search(dylib, &names, priority), 1, |_| "main".into(), &mut effects).expect("it waits");
+        let all = LookupSet::required(names.iter().cloned());
+        let search = Search { priority, ..search(dylib, all, RequiredState::Ready) };
+        state.lookup(search, 1, |_| "main".into(), &mut effects).expect("it waits");
         let mut left = Vec::new();
         loop {
             state.finish_transaction(&mut effects);

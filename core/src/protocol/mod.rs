@@ -58,6 +58,8 @@ mod memory;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
 mod names;
+#[cfg(all(test, not(uruk_loom)))]
+mod numbers;
 pub(crate) mod pending;
 mod pieces;
 mod places;

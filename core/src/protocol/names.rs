@@ -189,36 +189,17 @@ fn hash_in(dylib: DylibId, name: &SymbolName) -> u32 {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
-    use crate::protocol::define::Definition;
+    use crate::protocol::SessionState;
     use crate::protocol::effects::Effects;
     use crate::protocol::ids::DylibId;
-    use crate::protocol::{Payload, SessionState};
-    use crate::{SymbolFlags, SymbolName, SymbolStringPool, TaskPriority};
+    use crate::protocol::numbers::{Numbers, definition, exported, with_main};
+    use crate::protocol::places::PlaceTable;
+    use crate::{SymbolName, SymbolStringPool};
 
     use super::{Home, SHARDS, home_of};
-    use crate::protocol::places::PlaceTable;
-
-    enum Numbers {}
-
-    impl Payload for Numbers {
-        type Unit = u32;
-        type Parcel = super::super::pending::PendingUnit<u32>;
-        type Handler = u32;
-        type Generator = u32;
-        type Resource = u32;
-    }
 
     fn define(state: &mut SessionState<Numbers>, dylib: DylibId, name: &SymbolName, unit: u32) {
-        let definition = Definition {
-            unit_name: name.clone(),
-            symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
-            initializer: None,
-            priority: TaskPriority::Demanded,
-            serial_queue: None,
-            hints: Default::default(),
-            number: None,
-            by_task: false,
-        };
+        let definition = definition(name, exported([name]));
         state.define(dylib, None, definition, unit, &mut Effects::default()).unwrap();
     }
 
@@ -275,9 +256,7 @@ mod tests {
     #[test]
     fn rows_and_tables_take_what_is_live() {
         const MANY: u32 = 20_000;
-        let mut state: SessionState<Numbers> = SessionState::new(false);
-        let dylib = state.create_dylib("main".into()).unwrap();
-        let pool = SymbolStringPool::new();
+        let (mut state, pool, dylib) = with_main(false);
         for round in 0..3 {
             let names: Vec<_> = (0..MANY).map(|index| pool.intern(&format!("{round}.{index}"))).collect();
             for (name, unit) in names.iter().zip(0..) {

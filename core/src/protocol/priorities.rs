@@ -14,15 +14,15 @@ use super::define::Definition;
 use super::effects::Effects;
 use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::lookup::Search;
+use super::numbers::{Numbers, definition, exported, search, with_main};
 use super::pending::PendingUnit;
 use super::row::RowState;
 use super::settle::SLICE_STEPS;
-use super::slices::Numbers;
 use super::urgency::Asker;
 use crate::session::SessionTag;
 use crate::{
-    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
-    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
+    SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
 };
 
 const NAMES: usize = 8;
@@ -127,39 +127,23 @@ struct History {
 impl History {
     /// Every name has a unit of its own, or shares one with its neighbour.
     fn new(own: &[usize], is_tame: bool, slice: usize) -> Self {
-        let mut state: SessionState<Numbers> = SessionState::new(false);
+        let (mut state, pool, dylib) = with_main(false);
         state.agenda.slice_steps = slice;
         let mut effects = Effects::default();
-        let dylib = state.create_dylib("main".into()).expect("the first");
-        let pool = SymbolStringPool::new();
         let names: Vec<_> = (0..NAMES).map(|index| pool.intern(&format!("n{index}"))).collect();
         let own: Vec<_> = own.iter().map(|&own| PRIORITIES[own]).collect();
         let width = if is_tame { 1 } else { 2 };
         for (index, chunk) in names.chunks(width).enumerate() {
-            let definition = Definition {
-                unit_name: pool.intern("unit"),
-                symbols: chunk.iter().map(|name| (name.clone(), SymbolFlags::EXPORTED)).collect(),
-                initializer: None,
-                serial_queue: None,
-                hints: Default::default(),
-                priority: own[index],
-                number: None,
-                by_task: false,
-            };
+            let definition =
+                Definition { priority: own[index], ..definition(&pool.intern("unit"), exported(chunk)) };
             let unit = u32::try_from(index).expect("few");
             state.define(dylib, None, definition, unit, &mut effects).expect("new");
         }
         // The first priority below the highest: everything is followed from now on.
         let flag = pool.intern("flag");
         let definition = Definition {
-            unit_name: pool.intern("unit"),
-            symbols: [(flag.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
-            initializer: None,
-            serial_queue: None,
-            hints: Default::default(),
             priority: TaskPriority::Idle,
-            number: None,
-            by_task: false,
+            ..definition(&pool.intern("unit"), exported([&flag]))
         };
         state.define(dylib, None, definition, 99, &mut effects).expect("new");
         let unit_name = pool.intern("unit");
@@ -184,13 +168,8 @@ impl History {
     }
 
     fn search(&self, names: Vec<SymbolName>, ready: bool) -> Search {
-        Search {
-            kind: LookupKind::Static,
-            order: [(self.dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
-            symbols: LookupSet::weakly_referenced(names),
-            required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
-            ..Search::default()
-        }
+        let required_state = if ready { RequiredState::Ready } else { RequiredState::Resolved };
+        search(self.dylib, LookupSet::weakly_referenced(names), required_state)
     }
 
     /// The names after `after`, in tame histories; any in wild ones.
@@ -442,16 +421,7 @@ fn chain(count: usize) -> (History, Vec<SymbolName>) {
     let pool = SymbolStringPool::new();
     let names: Vec<_> = (0..count).map(|index| pool.intern(&format!("c{index}"))).collect();
     for name in &names {
-        let definition = Definition {
-            unit_name: name.clone(),
-            symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
-            initializer: None,
-            priority: TaskPriority::Demanded,
-            number: None,
-            hints: Default::default(),
-            serial_queue: None,
-            by_task: false,
-        };
+        let definition = definition(name, exported([name]));
         history.state.define(history.dylib, None, definition, 1, &mut effects).expect("new");
     }
     history.ask(&names[0], |search| search.priority = Some(TaskPriority::Idle), &mut effects);

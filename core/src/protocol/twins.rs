@@ -20,9 +20,9 @@ use super::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
 use super::lookup::{Order, Search};
 use super::lookup_one::Sought;
 use super::model::seeds::try_histories;
+use super::numbers::{Numbers, definition};
 use super::pending::PendingUnit;
 use super::settle::SLICE_STEPS;
-use super::slices::Numbers;
 use super::urgency::Asker;
 use super::waits_for::Holdings;
 use crate::session::Shutdown;
@@ -246,14 +246,10 @@ impl Twin {
             self.state.define_addresses(dylib, tracker, addresses, effects)
         } else {
             let definition = Definition {
-                unit_name,
-                symbols: symbols.collect(),
-                initializer: None,
                 priority: PRIORITIES[*own],
                 serial_queue: queue.map(|queue| self.shared.queues[queue].clone()),
-                hints: Default::default(),
-                number: None,
                 by_task: true,
+                ..definition(&unit_name, symbols.collect())
             };
             self.state.define(dylib, tracker, definition, self.made, effects)
         };
