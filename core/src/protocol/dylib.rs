@@ -10,6 +10,7 @@ use super::effects::Effects;
 use super::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
 use super::row::{Links, Row, RowState};
 use super::slab::NONE;
+use super::transfer::Tracker;
 use super::{Payload, SessionState};
 
 /// A name space.
@@ -156,13 +157,13 @@ impl<P: Payload> SessionState<P> {
         state: RowState,
         effects: &mut Effects<P>,
     ) -> RowId {
-        let dylib = self.trackers[tracker].dylib;
+        let Tracker { dylib, first_row: next, .. } = self.trackers[tracker];
         let row = self.rows.insert(Row {
             name,
             unit_name: unit_name.clone(),
             dylib,
             tracker,
-            links: Links::ALONE,
+            links: Links { previous: NONE, next },
             namesakes: Links::ALONE,
             flags,
             own_priority: TaskPriority::Demanded,
@@ -170,7 +171,7 @@ impl<P: Payload> SessionState<P> {
             is_wanted_resolved: false,
             state,
         });
-        self.link_to_tracker(row, tracker);
+        self.link_to_tracker(row, tracker, next);
         self.link_to_namesakes(row, effects);
         if self.observed {
             self.dylibs[dylib].rows += 1;

@@ -47,7 +47,7 @@ impl<P: Payload> SessionState<P> {
             // The usual unit depends on nothing: nothing is to be checked, and nothing new can hang.
             self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
             self.emit_ungrouped(claim, effects);
-            self.settle_emission(effects);
+            self.settle_any(effects);
             return Ok(());
         }
         check_names(unit, covered, groups)?;
@@ -63,7 +63,7 @@ impl<P: Payload> SessionState<P> {
             self.emit_group(&group.rows, dependencies, priority, effects);
         }
         self.emit_ungrouped(claim, effects);
-        self.settle_emission(effects);
+        self.settle_any(effects);
         for group in &checked {
             self.wait_hung(&group.rows, effects);
         }
@@ -204,16 +204,6 @@ impl<P: Payload> SessionState<P> {
                 Some((Some(of), _)) if of == claim => self.emit_group(&[row], &[], priority, effects),
                 _ => {}
             }
-        }
-    }
-
-    /// Works off what the emission has brought about. Where all that was needed is Ready, and nobody in the forest has waited for it,
-    /// that is seen at a glance to be nothing.
-    #[inline]
-    fn settle_emission(&mut self, effects: &mut Effects<P>) {
-        match self.is_at_rest() {
-            true => self.look_again(effects),
-            false => self.settle(effects),
         }
     }
 

@@ -118,7 +118,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Works off what was just condemned, or at least hides it from lookups without the lock.
     fn settle_removals(&mut self, effects: &mut Effects<P>) {
-        self.settle(effects);
+        self.settle_any(effects);
         if !self.agenda.condemned.is_empty() {
             self.records.set_removing(true);
         }

@@ -127,6 +127,11 @@ impl<P: Payload> SessionState<P> {
             self.finish_hold(effects);
             return None;
         }
+        self.finish_unsettled(effects)
+    }
+
+    #[inline(never)]
+    fn finish_unsettled(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
         let mut added = std::mem::take(&mut self.agenda.added);
         if self.urgency.has_work() {
             added |= self.begin_to_follow_demand(effects);
@@ -210,6 +215,15 @@ impl<P: Payload> SessionState<P> {
             self.count_steps(before - budget);
         }
         self.look_again(effects);
+    }
+
+    /// The same after what mostly leaves nothing to do, which is seen at a glance.
+    #[inline]
+    pub(crate) fn settle_any(&mut self, effects: &mut Effects<P>) {
+        match self.is_at_rest() {
+            true => self.look_again(effects),
+            false => self.settle(effects),
+        }
     }
 
     /// Does all that is left to do.

@@ -174,13 +174,13 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    pub(crate) fn link_to_tracker(&mut self, row: RowId, tracker: TrackerId) {
+    /// Puts a new row in front of `next`, which was the first, as the row says.
+    pub(crate) fn link_to_tracker(&mut self, row: RowId, tracker: TrackerId, next: u32) {
         let tracker = &mut self.trackers[tracker];
         tracker.rows += 1;
-        let first = std::mem::replace(&mut tracker.first_row, row.index());
-        self.rows[row].links = Links { previous: NONE, next: first };
-        if first != NONE {
-            self.rows.at_mut(first).links.previous = row.index();
+        tracker.first_row = row.index();
+        if next != NONE {
+            self.rows.at_mut(next).links.previous = row.index();
         }
     }
 
