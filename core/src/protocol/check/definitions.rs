@@ -92,6 +92,10 @@ impl<P: Payload> SessionState<P> {
             assert_eq!(tracker.rows, (listed - listed_before) as u64, "a tracker counts its rows");
         }
         assert_eq!(listed, self.rows.len(), "each row is in the list of one tracker");
+        for dylib in self.dylibs.iter().map(|(_, dylib)| dylib).filter(|_| self.observed) {
+            let rows: u64 = self.trackers_of(dylib).map(|tracker| self.trackers[tracker].rows).sum();
+            assert_eq!(dylib.rows, rows, "a dylib counts its rows");
+        }
         let linked: usize = self.dylibs.iter().map(|(_, dylib)| self.trackers_of(dylib).count()).sum();
         assert_eq!(linked, self.trackers.len(), "each tracker is in the list of its dylib");
         let default_lives = |dylib: &Dylib| self.trackers.contains(dylib.default_tracker);

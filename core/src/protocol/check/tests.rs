@@ -191,6 +191,15 @@ fn a_tracker_that_counts_wrong() {
 }
 
 #[test]
+fn a_dylib_that_counts_wrong_for_observers() {
+    let mut scene = Scene::new();
+    scene.state.observed = true;
+    scene.define("a");
+    let dylib = scene.dylib;
+    scene.refuses("a dylib counts its rows", |state| state.dylibs[dylib].rows += 1);
+}
+
+#[test]
 fn a_tracker_that_was_removed_and_is_there() {
     let scene = Scene::new();
     let tracker = scene.state.default_tracker(scene.dylib);
