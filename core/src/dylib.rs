@@ -3,10 +3,8 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::protocol::SessionState;
 use crate::protocol::dylib::RemovedDylib;
 use crate::protocol::ids::DylibId;
-use crate::session::Live;
 use crate::sync::Arc;
 use crate::{
     DefineError, DefinitionGenerator, DylibError, ExecutionSession, GeneratorId, JitDylibLookupFlags,
@@ -249,11 +247,14 @@ impl JitDylib {
     /// # Errors
     /// [`RemoveError::Resources`] joins what the resources said; symbols and resources are gone all the same.
     ///
-    /// Source: ORC `JITDylib::clear`.
+    /// # Cost
+    /// Linear in the trackers and the symbols; more than a few go in slices, between which others have the session's lock. Nobody finds
+    /// any of them meanwhile.
+    ///
+    /// Source: ORC `JITDylib::clear`, which removes one tracker after another.
     pub fn clear(&self) -> Result<(), RemoveError> {
-        let clear = |state: &mut SessionState<Live>, effects: &mut _| state.clear(self.id, effects);
-        let (resources, removal) = self.session.transact_removal(clear, |resources| !resources.is_empty());
-        removal.map_or(Ok(()), |removal| removal.remove(self.name.clone(), resources))
+        let cleared = self.session.transact_clearing(|state, effects| state.clear(self.id, effects));
+        cleared.map_or(Ok(()), |cleared| cleared.remove(self.name.clone()))
     }
 
     fn removed_error(&self, removed: RemovedDylib, in_order: impl FnOnce(usize) -> Arc<str>) -> DylibError {
@@ -268,12 +269,8 @@ impl JitDylib {
 impl ExecutionSession {
     /// Removes a dylib and does not tell the platform. Says whether it was there.
     pub(crate) fn remove_untold(&self, dylib: &JitDylib) -> (bool, Result<(), RemoveError>) {
-        let remove = |state: &mut SessionState<Live>, effects: &mut _| {
-            (state.has_dylib(dylib.id), state.remove_dylib(dylib.id, effects))
-        };
-        let ((was_there, resources), removal) =
-            self.transact_removal(remove, |(_, resources)| !resources.is_empty());
-        (was_there, removal.map_or(Ok(()), |removal| removal.remove(dylib.name.clone(), resources)))
+        let cleared = self.transact_clearing(|state, effects| state.remove_dylib(dylib.id, effects));
+        (cleared.is_some(), cleared.map_or(Ok(()), |cleared| cleared.remove(dylib.name.clone())))
     }
 }
 

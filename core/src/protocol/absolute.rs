@@ -50,7 +50,7 @@ impl<P: Payload> SessionState<P> {
         for (name, definition) in symbols {
             let source = Source::Address(definition.address);
             let state = RowState::NeverSearched { source };
-            self.insert_row(dylib, tracker, name, &unit_name, definition.flags, state);
+            self.insert_row(tracker, name, &unit_name, definition.flags, state, effects);
         }
         Ok(())
     }

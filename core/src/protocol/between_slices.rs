@@ -2,8 +2,9 @@
 
 use super::define::Definition;
 use super::effects::Effects;
-use super::slices::{History, Numbers};
-use crate::{EventKind, FailureCause, LookupError, TaskPriority};
+use super::numbers::{Numbers, definition, exported};
+use super::slices::History;
+use crate::{EventKind, FailureCause, LookupError};
 
 /// Makes the first `count` names one unit and its responsibility.
 fn materializing(history: &mut History, tracker: usize, names: u16) {
@@ -27,7 +28,7 @@ fn a_deadline_passes_while_the_rows_of_a_removed_dylib_go() {
         materializing(&mut history, 1, 1 << name);
     }
     let mut effects = Effects::default();
-    drop(history.state.remove_dylib(history.dylib, &mut effects));
+    history.state.remove_dylib(history.dylib, &mut effects);
     for query in history.queries.clone() {
         history.state.expire(query, &mut effects);
     }
@@ -43,14 +44,9 @@ fn initializers_go_with_their_tracker() {
     for index in 0..2 {
         let name = history.names[index].clone();
         let definition = Definition {
-            unit_name: history.unit_name.clone(),
-            symbols: [(name.clone(), crate::SymbolFlags::EXPORTED)].into_iter().collect(),
-            initializer: Some(name),
-            priority: TaskPriority::Demanded,
-            serial_queue: None,
-            hints: Default::default(),
+            initializer: Some(name.clone()),
             number: Some(index as u64),
-            by_task: false,
+            ..definition(&history.unit_name, exported([&name]))
         };
         let tracker = Some(history.trackers[1]);
         history.state.define(history.dylib, tracker, definition, 0, &mut effects).unwrap();
@@ -80,6 +76,37 @@ fn what_is_removed_at_one_moment_is_removed_before_what_comes_after() {
     history.take(effects);
 }
 
+/// What is defined in a dylib while its rows go belongs to the era that has begun.
+#[test]
+fn a_dylib_is_cleared_before_what_comes_after() {
+    let mut history = History::new(1);
+    let mut effects = Effects::default();
+    history.define(1, 0b11, &mut effects);
+    history.define(2, 0b1100, &mut effects);
+    history.state.clear(history.dylib, &mut effects);
+    assert!(history.state.has_work(), "rows are left");
+    let kept = history.state.create_tracker(history.dylib);
+    history.trackers[1] = kept;
+    history.define(1, 0b1111, &mut effects);
+    history.define(0, 0b10000, &mut effects);
+    history.state.clear(history.dylib, &mut effects);
+    history.trackers[1] = history.state.create_tracker(history.dylib);
+    history.define(1, 0b1, &mut effects);
+    history.state.settle_all(&mut effects);
+    history.state.check();
+    assert_eq!(history.state.rows.len(), 1);
+    assert!(history.state.tracker_is_defunct(kept) && !history.state.tracker_is_defunct(history.trackers[1]));
+    let mut events = std::mem::take(&mut effects.more().events);
+    events.sort_by_key(|event| event.sequence);
+    let sequences: Vec<_> = events.iter().map(|event| event.sequence).collect();
+    assert_eq!(sequences, Vec::from_iter(0..14), "no number is given twice, and none is left out");
+    let removed = events.iter().map(|event| matches!(event.kind, EventKind::Removed { .. }));
+    let removed: Vec<_> =
+        removed.enumerate().filter_map(|(place, removed)| removed.then_some(place)).collect();
+    assert_eq!(removed, [2, 3, 4, 5, 8, 9, 10, 11, 12]);
+    history.take(effects);
+}
+
 /// Nobody removed a claim that had no row left when its tracker was condemned.
 #[test]
 fn a_claim_that_has_delegated_everything_ends_while_its_tracker_goes() {
@@ -102,16 +129,7 @@ fn walked_over_in_delegations(count: usize) -> usize {
     let (mut effects, pool) = (Effects::default(), crate::SymbolStringPool::new());
     let further = (1..count).map(|number| pool.intern(&format!("further {number}")));
     let names: Vec<_> = std::iter::once(history.names[0].clone()).chain(further).collect();
-    let definition = Definition {
-        unit_name: history.unit_name.clone(),
-        symbols: names.iter().map(|name| (name.clone(), crate::SymbolFlags::EXPORTED)).collect(),
-        initializer: None,
-        priority: TaskPriority::Demanded,
-        serial_queue: None,
-        hints: Default::default(),
-        number: None,
-        by_task: false,
-    };
+    let definition = definition(&history.unit_name, exported(&names));
     history.state.define(history.dylib, None, definition, 0, &mut effects).unwrap();
     history.look_up(1, true, &mut effects);
     history.take(effects);

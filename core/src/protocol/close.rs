@@ -10,6 +10,7 @@ use crate::session::Shutdown;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, LookupError};
 
+use super::condemned::Clearing;
 use super::effects::Effects;
 use super::ids::DylibId;
 use super::settle::SLICE_STEPS;
@@ -54,13 +55,13 @@ impl<P: Payload> SessionState<P> {
         first
     }
 
-    /// Takes nothing from now on. Gives the dylibs, newest first, each to be given to [`Self::end_dylib`].
-    pub(crate) fn end(&mut self) -> Vec<DylibId> {
+    /// Takes nothing from now on. Gives the dylibs with their names, newest first, each to be given to [`Self::end_dylib`].
+    pub(crate) fn end(&mut self) -> Vec<(DylibId, Arc<str>)> {
         self.stage = Stage::Closed;
         self.losses.note();
-        let mut dylibs: Vec<_> = self.dylibs.iter().map(|(id, dylib)| (dylib.created, id)).collect();
-        dylibs.sort_unstable_by_key(|&(created, _)| std::cmp::Reverse(created));
-        dylibs.into_iter().map(|(_, dylib)| dylib).collect()
+        let mut dylibs: Vec<_> = self.dylibs.iter().collect();
+        dylibs.sort_unstable_by_key(|(_, dylib)| std::cmp::Reverse(dylib.created));
+        dylibs.into_iter().map(|(id, dylib)| (id, dylib.name.clone())).collect()
     }
 
     /// How far [`Self::end_some_queries`] has to walk for the queries of this moment.
@@ -81,19 +82,14 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Ends a dylib: rows and generators go. The resources are the caller's to remove, newest last.
-    pub(crate) fn end_dylib(
-        &mut self,
-        dylib: DylibId,
-        effects: &mut Effects<P>,
-    ) -> Option<(Arc<str>, Vec<P::Resource>)> {
-        let name = self.dylibs.get(dylib)?.name.clone();
-        let resources = self.clear(dylib, effects);
+    pub(crate) fn end_dylib(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Option<Clearing> {
+        let clearing = self.clear(dylib, effects)?;
         for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
             if !weakened("close::keeps_its_generators") {
                 self.drop_generator(generator, effects);
             }
         }
-        Some((name, resources))
+        Some(clearing)
     }
 
     /// The last event.

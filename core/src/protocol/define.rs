@@ -124,7 +124,7 @@ impl<P: Payload> SessionState<P> {
         let home = (dylib, self.dylibs[dylib].name.clone());
         let unit = PendingUnit::new(unit, name, home, symbols, priority, hints);
         let unit = self.units.insert(unit.with(initializer, serial_queue, discarded).into());
-        self.insert_rows_of(unit, dylib, tracker);
+        self.insert_rows_of(unit, tracker, effects);
         if let Some(number) = number {
             self.note_initializer(dylib, number, noted.as_ref(), effects);
         }
@@ -160,7 +160,7 @@ impl<P: Payload> SessionState<P> {
         }
         for (name, &flags) in &symbols {
             let state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
-            let row = self.insert_row(dylib, tracker, name.clone(), unit_name, flags, state);
+            let row = self.insert_row(tracker, name.clone(), unit_name, flags, state, effects);
             self.claims[claim].rows.push(row);
         }
         self.claims[claim].carried += u32::try_from(symbols.len()).expect("each has got a row");
@@ -296,19 +296,13 @@ impl<P: Payload> SessionState<P> {
         Ok(competition)
     }
 
-    fn insert_rows_of(&mut self, unit: UnitId, dylib: DylibId, tracker: TrackerId) {
+    fn insert_rows_of(&mut self, unit: UnitId, tracker: TrackerId, effects: &mut Effects<P>) {
         // The symbols leave the unit for the length of the loop: inserting a row borrows the whole state.
         let PendingUnit { symbols, name: unit_name, .. } = self.units[unit].as_mut();
         let (symbols, unit_name) = (std::mem::take(symbols), unit_name.clone());
         for (name, &flags) in &symbols {
-            self.insert_row(
-                dylib,
-                tracker,
-                name.clone(),
-                &unit_name,
-                flags,
-                RowState::NeverSearched { source: Source::Unit(unit) },
-            );
+            let state = RowState::NeverSearched { source: Source::Unit(unit) };
+            self.insert_row(tracker, name.clone(), &unit_name, flags, state, effects);
         }
         self.units[unit].as_mut().symbols = symbols;
     }

@@ -27,7 +27,7 @@ impl<P: Payload> SessionState<P> {
             && let Some(row) = self.rows.get(entry.row)
             && priority.unwrap_or(row.own_priority) >= self.priority_of(entry.row)
         {
-            self.urgency.doubted.push(entry.row);
+            self.urgency.doubt(entry.row);
         }
     }
 
@@ -51,7 +51,7 @@ impl<P: Payload> SessionState<P> {
                 let rows: Vec<_> = self.forest.members_of_component(component).take(NEEDS_MAX + 1).collect();
                 let (needed, steps) = self.most_urgent_need(&rows, Some(component), now);
                 let needed = needed.unwrap_or(TaskPriority::Idle);
-                let pass_on = |urgency: &mut Urgency, dependency| urgency.doubted.push(dependency);
+                let pass_on = |urgency: &mut Urgency, dependency| urgency.doubt(dependency);
                 let passed_on = if needed < now { self.set_component(row, needed, pass_on) } else { 0 };
                 1 + rows.len() + steps + passed_on
             }
@@ -80,7 +80,7 @@ impl<P: Payload> SessionState<P> {
             steps += asked.len();
             if !asked.is_empty() {
                 // Its turn to be lowered may have come before that of what it was raised for.
-                steps += self.urgency.take_back(claim);
+                steps += self.urgency.take_back(claim, effects);
             }
             for &query in asked {
                 let Some(query) = self.queries.get_mut(query).filter(|query| query.is_live()) else {
@@ -90,7 +90,7 @@ impl<P: Payload> SessionState<P> {
                 if let Phase::Lodged(lodged) = &query.phase {
                     steps += lodged.entries.len();
                     let waits = lodged.entries.iter().filter(|entry| entry.waits());
-                    self.urgency.doubted.extend(waits.map(|entry| entry.row));
+                    waits.for_each(|entry| self.urgency.doubt(entry.row));
                 }
             }
         }

@@ -5,10 +5,12 @@ use crate::{
     DylibError, EventKind, JitDylibLookupFlags, SessionEvent, SymbolFlags, SymbolName, TaskPriority,
 };
 
+use super::condemned::Clearing;
 use super::effects::Effects;
 use super::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
 use super::row::{Links, Row, RowState};
 use super::slab::NONE;
+use super::transfer::Tracker;
 use super::{Payload, SessionState};
 
 /// A name space.
@@ -23,6 +25,10 @@ pub(crate) struct Dylib {
     pub(crate) default_tracker: TrackerId,
     /// The newest tracker of a list through the trackers.
     pub(crate) newest_tracker: u32,
+    /// How often it has been cleared: trackers of other eras than this one are condemned (`condemned.rs`).
+    pub(crate) era: u32,
+    /// How many rows it has that are not condemned; counted only for observers.
+    pub(crate) rows: u64,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -42,6 +48,8 @@ impl<P: Payload> SessionState<P> {
             generators: Vec::new(),
             default_tracker: TrackerId::new(NONE, 0),
             newest_tracker: NONE,
+            era: 0,
+            rows: 0,
         });
         self.dylibs_created += 1;
         let tracker = self.create_tracker_in(dylib);
@@ -139,22 +147,23 @@ impl<P: Payload> SessionState<P> {
         self.rows.id_at(self.names.find(dylib, name, &self.rows, lives)?)
     }
 
-    /// Adds a row, which must be the only one of its name.
+    /// Adds a row to a tracker; it must be the only one of its name in the tracker's dylib.
     pub(crate) fn insert_row(
         &mut self,
-        dylib: DylibId,
         tracker: TrackerId,
         name: SymbolName,
         unit_name: &SymbolName,
         flags: SymbolFlags,
         state: RowState,
+        effects: &mut Effects<P>,
     ) -> RowId {
+        let Tracker { dylib, first_row: next, .. } = self.trackers[tracker];
         let row = self.rows.insert(Row {
             name,
             unit_name: unit_name.clone(),
             dylib,
             tracker,
-            links: Links::ALONE,
+            links: Links { previous: NONE, next },
             namesakes: Links::ALONE,
             flags,
             own_priority: TaskPriority::Demanded,
@@ -162,8 +171,11 @@ impl<P: Payload> SessionState<P> {
             is_wanted_resolved: false,
             state,
         });
-        self.link_to_tracker(row, tracker);
-        self.link_to_namesakes(row);
+        self.link_to_tracker(row, tracker, next);
+        self.link_to_namesakes(row, effects);
+        if self.observed {
+            self.dylibs[dylib].rows += 1;
+        }
         row
     }
 
@@ -171,35 +183,34 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
         self.forget_initializer(row, effects);
         self.unlink_from_tracker(row);
-        self.unlink_from_namesakes(row);
+        self.unlink_from_namesakes(row, effects);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
-        let Row { name, unit_name, tracker, .. } = &self.rows[row];
+        let Row { name, unit_name, dylib, tracker, .. } = &self.rows[row];
         // Held by the pool and by this row, mostly once; the name of a unit is held by each of its rows.
         let goes = |name: &SymbolName, here: u64| usize::from(name.handles() <= 1 + here);
         effects.names_released +=
             if name == unit_name { goes(name, 2) } else { goes(name, 1) + goes(unit_name, 1) };
-        if let Some(dylib) = dylib_name {
-            let (tracker, kind) = (*tracker, EventKind::Removed { dylib, symbol: name.clone() });
-            match self.tracker_is_condemned(tracker) {
-                true => {
-                    let sequence = self.trackers[tracker].next_removed;
-                    self.trackers[tracker].next_removed += 1;
-                    effects.more().events.push(SessionEvent { sequence, kind });
-                }
-                false => self.observe(effects, || kind),
+        if let Some(dylib_name) = dylib_name {
+            let kind = EventKind::Removed { dylib: dylib_name, symbol: name.clone() };
+            if self.tracker_is_condemned(*tracker) {
+                let sequence = self.next_removed();
+                effects.more().events.push(SessionEvent { sequence, kind });
+            } else {
+                self.dylibs[*dylib].rows -= 1;
+                self.observe(effects, || kind);
             }
         }
         self.rows.discard(row, effects);
         self.losses.note();
     }
 
-    /// See [`crate::ExecutionSession::remove_jit_dylib`].
-    pub(crate) fn remove_dylib(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Vec<P::Resource> {
+    /// See [`crate::ExecutionSession::remove_jit_dylib`]. Nothing if it was removed before.
+    pub(crate) fn remove_dylib(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Option<Clearing> {
         if !self.dylibs.contains(dylib) {
-            return Vec::new();
+            return None;
         }
         self.fail_suspended_in(dylib, effects);
-        let resources = self.clear(dylib, effects);
+        let clearing = self.clear(dylib, effects);
         // Only the default tracker is left, and empty.
         self.delete_tracker(self.dylibs[dylib].default_tracker, effects);
         for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
@@ -213,19 +224,14 @@ impl<P: Payload> SessionState<P> {
         for other in others {
             self.remove_from_link_order(other, dylib);
         }
-        resources
+        clearing
     }
 
     /// The dylib's trackers, newest first.
-    pub(crate) fn trackers_of(&self, dylib: DylibId) -> Vec<(bool, TrackerId)> {
-        let Some(row) = self.dylibs.get(dylib) else { return Vec::new() };
-        let mut trackers = Vec::new();
-        let mut cursor = row.newest_tracker;
-        while let Some(id) = self.trackers.id_at(cursor) {
-            trackers.push((id == row.default_tracker, id));
-            cursor = self.trackers[id].links.next;
-        }
-        trackers
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn trackers_of(&self, dylib: &Dylib) -> impl Iterator<Item = TrackerId> {
+        let newest = self.trackers.id_at(dylib.newest_tracker);
+        std::iter::successors(newest, |&id| self.trackers.id_at(self.trackers[id].links.next))
     }
 }
 

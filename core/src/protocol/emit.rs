@@ -47,10 +47,7 @@ impl<P: Payload> SessionState<P> {
             // The usual unit depends on nothing: nothing is to be checked, and nothing new can hang.
             self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
             self.emit_ungrouped(claim, effects);
-            match self.is_at_rest() {
-                true => self.look_again(effects),
-                false => self.settle(effects),
-            }
+            self.settle_any(effects);
             return Ok(());
         }
         check_names(unit, covered, groups)?;
@@ -66,7 +63,7 @@ impl<P: Payload> SessionState<P> {
             self.emit_group(&group.rows, dependencies, priority, effects);
         }
         self.emit_ungrouped(claim, effects);
-        self.settle(effects);
+        self.settle_any(effects);
         for group in &checked {
             self.wait_hung(&group.rows, effects);
         }

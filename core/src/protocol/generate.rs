@@ -322,33 +322,17 @@ impl<P: Payload> SessionState<P> {
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::*;
-    use crate::{LookupKind, RequiredState, SymbolStringPool};
-
-    enum Numbers {}
-
-    impl Payload for Numbers {
-        type Unit = u32;
-        type Parcel = super::super::pending::PendingUnit<u32>;
-        type Handler = u32;
-        type Generator = u32;
-        type Resource = u32;
-    }
+    use crate::RequiredState;
+    use crate::protocol::numbers::{search, with_main};
 
     #[test]
     fn lookups_withdrawn_from_a_queue_leave_no_trace() {
-        let mut state: SessionState<Numbers> = SessionState::new(false);
+        let (mut state, pool, dylib) = with_main(false);
         let mut effects = Effects::default();
-        let dylib = state.create_dylib("main".into()).unwrap();
         let generator = state.add_generator(dylib, "busy".into(), 0, &mut effects).unwrap();
-        let name = SymbolStringPool::new().intern("a");
+        let name = pool.intern("a");
         for round in 0..10_000 {
-            let search = Search {
-                kind: LookupKind::Static,
-                order: [(dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
-                symbols: LookupSet::one(name.clone()),
-                required_state: RequiredState::Ready,
-                ..Search::default()
-            };
+            let search = search(dylib, LookupSet::one(name.clone()), RequiredState::Ready);
             let query = state.lookup(search, round, |_| "main".into(), &mut effects).unwrap();
             if round > 0 {
                 state.withdraw(query, &mut effects);

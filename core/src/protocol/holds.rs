@@ -6,13 +6,13 @@ use super::effects::Effects;
 use super::ids::{ClaimId, DylibId, QueryId, TrackerId};
 use super::lookup::Search;
 use super::memory::Memory;
+use super::numbers::{Numbers, definition, exported, search, with_main};
 use super::query::Entries;
-use super::slices::Numbers;
+use super::settle::SLICE_STEPS;
 use crate::session::SessionTag;
 use crate::{
-    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
-    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
-    TaskPriority,
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
+    SymbolFlags, SymbolName, TaskPriority,
 };
 
 /// Many chunks of everything.
@@ -30,36 +30,25 @@ struct Chain {
     left: Vec<Memory>,
 }
 
+/// Many symbols of as many units of one tracker, which say of themselves how urgent they are.
+fn defined(priority: TaskPriority) -> (SessionState<Numbers>, Vec<SymbolName>, DylibId, TrackerId) {
+    let (mut state, pool, dylib) = with_main(false);
+    let tracker = state.create_tracker(dylib);
+    let names: Vec<_> = (0..SYMBOLS).map(|index| pool.intern(&format!("s{index}"))).collect();
+    for name in &names {
+        let definition = Definition { priority, ..definition(&names[0], exported([name])) };
+        state.define(dylib, Some(tracker), definition, 0, &mut Effects::default()).unwrap();
+    }
+    (state, names, dylib, tracker)
+}
+
 impl Chain {
     fn new() -> Self {
-        let pool = SymbolStringPool::new();
-        let mut state = SessionState::new(false);
-        let dylib = state.create_dylib("main".into()).unwrap();
-        let tracker = state.create_tracker(dylib);
-        let names: Vec<_> = (0..SYMBOLS).map(|index| pool.intern(&format!("s{index}"))).collect();
+        let (mut state, names, dylib, tracker) = defined(TaskPriority::Demanded);
         let mut effects = Effects::default();
-        for name in &names {
-            let definition = Definition {
-                unit_name: names[0].clone(),
-                symbols: flags(name),
-                initializer: None,
-                priority: TaskPriority::Demanded,
-                serial_queue: None,
-                hints: Default::default(),
-                number: None,
-                by_task: false,
-            };
-            state.define(dylib, Some(tracker), definition, 0, &mut effects).unwrap();
-        }
-        let search = Search {
-            kind: LookupKind::Static,
-            order: [(dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
-            symbols: LookupSet::required(names.iter().cloned()),
-            required_state: RequiredState::Ready,
-            ..Search::default()
-        };
+        let asked = search(dylib, LookupSet::required(names.iter().cloned()), RequiredState::Ready);
         let query =
-            state.lookup(search, 1, |_| "main".into(), &mut effects).expect("nobody has materialized them");
+            state.lookup(asked, 1, |_| "main".into(), &mut effects).expect("nobody has materialized them");
         let claim = state.rows[state.find(dylib, &names[SYMBOLS - 1]).unwrap()].claim();
         let leaf = claim.expect("the lookup has claimed them all");
         let mut chain = Self { state, names, dylib, tracker, query, leaf, left: Vec::new() };
@@ -77,11 +66,11 @@ impl Chain {
         let addresses = [(name.clone(), address)].into_iter().collect();
         let needed = self.names.get(index + 1).map(row);
         let mut effects = Effects::default();
-        state.resolve(claim, name, &flags(name), &addresses, &mut effects).unwrap();
+        state.resolve(claim, name, &exported([name]), &addresses, &mut effects).unwrap();
         if let Some(row) = needed {
             let dependencies = [Dependency { row, session: SessionTag::default() }].into_iter().collect();
             let group = DependenceGroup { symbols: vec![name.clone()], dependencies };
-            state.emit(claim, name, &flags(name), &[group], &mut effects).unwrap();
+            state.emit(claim, name, &exported([name]), &[group], &mut effects).unwrap();
         }
         self.end_hold(effects);
     }
@@ -128,10 +117,6 @@ impl Chain {
     }
 }
 
-fn flags(name: &SymbolName) -> SymbolFlagsMap {
-    [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect()
-}
-
 /// The last claim of a chunk was freed with it, and the allocator gave back all that was free beside it, under the lock.
 #[test]
 fn what_a_failure_of_many_empties_is_not_freed_under_the_lock() {
@@ -168,4 +153,52 @@ fn the_list_of_a_lookup_of_many_is_not_freed_under_the_lock() {
     chain.hold(|state, effects| assert!(state.withdraw(query, effects)));
     let lists = chain.freed::<Entries>().filter(|entries| entries.capacity() >= SYMBOLS);
     assert_eq!(lists.count(), 1);
+}
+
+/// Each of them was condemned by itself, and its resources were taken from it, in the hold that cleared the dylib.
+#[test]
+fn a_dylib_is_cleared_without_a_walk_over_its_trackers() {
+    let (mut state, _, dylib) = with_main(false);
+    let trackers: Vec<_> = (0..SYMBOLS).map(|_| state.create_tracker(dylib)).collect();
+    let mut effects = Effects::default();
+    for (&tracker, resource) in trackers.iter().zip(0..) {
+        state.add_resource(tracker, resource, &mut effects).unwrap();
+    }
+    let clearing = state.clear(dylib, &mut effects).expect("it is there");
+    assert!(trackers.iter().all(|&tracker| state.tracker_is_defunct(tracker)), "all went at one moment");
+    let untouched = |state: &SessionState<Numbers>| {
+        state.trackers.iter().filter(|(_, tracker)| !tracker.resources.is_empty()).count()
+    };
+    let mut left = SYMBOLS;
+    while state.has_work() {
+        let before = std::mem::replace(&mut left, untouched(&state));
+        assert!(before - left <= SLICE_STEPS, "{} trackers in one hold", before - left);
+        assert!(state.take_cleared(clearing).is_none(), "some are left");
+        state.help(&mut effects);
+    }
+    state.check();
+    let resources = state.take_cleared(clearing).expect("all are gone").into_resources();
+    assert!(resources.into_iter().eq(0..SYMBOLS as u32), "newest last");
+}
+
+/// The list of them was moved in one piece whenever it was full, and never became smaller.
+#[test]
+fn what_becomes_more_urgent_is_listed_in_pieces() {
+    let (mut state, names, dylib, _) = defined(TaskPriority::Idle);
+    for priority in [None, Some(TaskPriority::Demanded)] {
+        let mut effects = Effects::default();
+        let all = LookupSet::required(names.iter().cloned());
+        let search = Search { priority, ..search(dylib, all, RequiredState::Ready) };
+        state.lookup(search, 1, |_| "main".into(), &mut effects).expect("it waits");
+        let mut left = Vec::new();
+        loop {
+            state.finish_transaction(&mut effects);
+            left.append(&mut effects.more().memory);
+            if !state.has_work() {
+                break;
+            }
+            state.settle(&mut effects);
+        }
+        assert!(left.len() >= SYMBOLS / 512, "{} pieces", left.len());
+    }
 }

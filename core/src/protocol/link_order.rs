@@ -8,11 +8,6 @@ use super::ids::DylibId;
 use super::{Payload, SessionState};
 
 impl<P: Payload> SessionState<P> {
-    /// Whether the dylib has not been removed.
-    pub(crate) fn has_dylib(&self, dylib: DylibId) -> bool {
-        self.dylibs.contains(dylib)
-    }
-
     /// See [`crate::ExecutionSession::dfs_link_order`]. An error is the position of a root that was removed.
     pub(crate) fn dfs_link_order(&self, roots: &[DylibId]) -> Result<Vec<(DylibId, Arc<str>)>, usize> {
         if let Some(position) = roots.iter().position(|&root| !self.dylibs.contains(root)) {

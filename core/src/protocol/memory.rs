@@ -3,8 +3,8 @@
 //! Freeing it may take milliseconds, however little it is: what lies beside it may have been free for long, and an allocator
 //! gives all of that back to the system once the last piece between is gone.
 //!
-//! **Architecture Invariant:** neither a chunk of entities, but for a first one that grows, nor the list of a lookup of many is freed
-//! under the lock: they are left to somebody who drops them later (`holds.rs`).
+//! **Architecture Invariant:** neither a chunk of entities, but for a first one that grows, nor the list of a lookup of many, nor
+//! a large table of names that another replaces is freed under the lock: they are left to somebody who drops them later (`holds.rs`).
 
 use std::any::Any;
 

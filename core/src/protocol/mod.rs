@@ -11,7 +11,7 @@
 //! | publish | `publish.rs` | Ready rows are found without the lock |
 //! | emit | `emit.rs` | rows become Ready, or wait in the forest |
 //! | fail | `fail.rs` | rows fail, and everything that waits on them |
-//! | remove | `remove.rs` | rows disappear |
+//! | remove | `remove.rs`, `condemned.rs` | rows disappear, at one moment for everybody |
 //! | settle | `settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, end_wait | `waits_for.rs`, `look.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
 //! | raise, doubt | `urgency.rs`, `doubt.rs` | priority follows demand |
@@ -34,6 +34,7 @@ mod check;
 pub(crate) mod claim;
 pub(crate) mod claimed_room;
 mod close;
+pub(crate) mod condemned;
 mod deadlock;
 pub(crate) mod define;
 pub(crate) mod demand;
@@ -57,7 +58,10 @@ mod memory;
 #[cfg(all(test, not(uruk_loom)))]
 mod model;
 mod names;
+#[cfg(all(test, not(uruk_loom)))]
+mod numbers;
 pub(crate) mod pending;
+mod pieces;
 mod places;
 #[cfg(all(test, not(uruk_loom)))]
 mod priorities;
@@ -93,6 +97,7 @@ use alias::AliasEdges;
 use claim::Claim;
 use claimed_room::ClaimedRoom;
 use close::Stage;
+use condemned::ClearedResources;
 use demand::Losses;
 use dylib::Dylib;
 use effects::Effects;
@@ -142,6 +147,8 @@ pub(crate) struct SessionState<P: Payload> {
     pub(crate) claimed: ClaimedRoom<P::Parcel>,
     queries: Slab<QueryId, Query<P::Handler>>,
     trackers: Slab<TrackerId, Tracker<P::Resource>>,
+    /// Of dylibs that were cleared, until whoever has cleared them takes them along.
+    cleared: ClearedResources<P::Resource>,
     generators: Slab<GeneratorId, Generator<P::Generator>>,
     failures: Slab<FailureId, FailureRecord>,
     /// Who waits for whom among the rows that are emitted or depended on.
@@ -190,6 +197,7 @@ impl<P: Payload> SessionState<P> {
             claimed: ClaimedRoom::default(),
             queries: Slab::new(),
             trackers: Slab::new(),
+            cleared: ClearedResources::default(),
             generators: Slab::new(),
             failures: Slab::new(),
             forest: WaitingForest::new(),

@@ -18,6 +18,7 @@ use rustc_hash::FxBuildHasher;
 use crate::SymbolName;
 
 use super::ids::{DylibId, Id, RowId};
+use super::memory::Takes;
 use super::places::PlaceTable;
 use super::row::{Links, Row, RowSlab};
 use super::slab::NONE;
@@ -81,12 +82,12 @@ impl NameIndex {
     }
 
     /// Adds a row that is in no list yet, behind the first one of its name.
-    pub(crate) fn insert(&mut self, row: RowId, rows: &mut RowSlab) {
+    pub(crate) fn insert(&mut self, row: RowId, rows: &mut RowSlab, memory: &mut impl Takes) {
         let (name, dylib, index) = (&rows[row].name, rows[row].dylib, row.index());
         let Home { shard, hash } = home(name);
-        let first = self.first[shard].find_or_insert(hash, index, |row| rows.at(row).name == *name);
+        let first = self.first[shard].find_or_insert(hash, index, |row| rows.at(row).name == *name, memory);
         let Some(first) = first else { return };
-        self.others.insert(hash_in(dylib, name), index);
+        self.others.insert(hash_in(dylib, name), index, memory);
         let next = std::mem::replace(&mut rows.at_mut(first).namesakes.next, index);
         rows[row].namesakes = Links { previous: first, next };
         if next != NONE {
@@ -95,20 +96,20 @@ impl NameIndex {
     }
 
     /// Takes a row out of the list of its name; gives a neighbour, if it had one.
-    pub(crate) fn remove(&mut self, row: RowId, rows: &mut RowSlab) -> Option<u32> {
+    pub(crate) fn remove(&mut self, row: RowId, rows: &mut RowSlab, memory: &mut impl Takes) -> Option<u32> {
         let Row { namesakes: Links { previous, next }, ref name, dylib, .. } = rows[row];
         match (previous, next) {
             (NONE, NONE) => {
                 let Home { shard, hash } = home(name);
-                self.first[shard].remove(hash, row.index());
+                self.first[shard].remove(hash, row.index(), memory);
             }
             (NONE, next) => {
                 // The next one stands for the name from now on.
-                self.others.remove(hash_in(rows.at(next).dylib, name), next);
+                self.others.remove(hash_in(rows.at(next).dylib, name), next, memory);
                 let Home { shard, hash } = home(name);
                 self.first[shard].replace(hash, row.index(), next);
             }
-            _ => self.others.remove(hash_in(dylib, name), row.index()),
+            _ => self.others.remove(hash_in(dylib, name), row.index(), memory),
         }
         if next != NONE {
             rows.at_mut(next).namesakes.previous = previous;
@@ -188,36 +189,17 @@ fn hash_in(dylib: DylibId, name: &SymbolName) -> u32 {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
-    use crate::protocol::define::Definition;
+    use crate::protocol::SessionState;
     use crate::protocol::effects::Effects;
     use crate::protocol::ids::DylibId;
-    use crate::protocol::{Payload, SessionState};
-    use crate::{SymbolFlags, SymbolName, SymbolStringPool, TaskPriority};
+    use crate::protocol::numbers::{Numbers, definition, exported, with_main};
+    use crate::protocol::places::PlaceTable;
+    use crate::{SymbolName, SymbolStringPool};
 
     use super::{Home, SHARDS, home_of};
-    use crate::protocol::places::PlaceTable;
-
-    enum Numbers {}
-
-    impl Payload for Numbers {
-        type Unit = u32;
-        type Parcel = super::super::pending::PendingUnit<u32>;
-        type Handler = u32;
-        type Generator = u32;
-        type Resource = u32;
-    }
 
     fn define(state: &mut SessionState<Numbers>, dylib: DylibId, name: &SymbolName, unit: u32) {
-        let definition = Definition {
-            unit_name: name.clone(),
-            symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
-            initializer: None,
-            priority: TaskPriority::Demanded,
-            serial_queue: None,
-            hints: Default::default(),
-            number: None,
-            by_task: false,
-        };
+        let definition = definition(name, exported([name]));
         state.define(dylib, None, definition, unit, &mut Effects::default()).unwrap();
     }
 
@@ -232,7 +214,7 @@ mod tests {
                 for (name, row) in (0..NAMES).zip(0..) {
                     let identity = base + name % regions * (64 << 20) + name / regions * stride;
                     let Home { shard, hash } = home_of(identity);
-                    shards[shard].insert(hash, row);
+                    shards[shard].insert(hash, row, &mut Vec::new());
                 }
                 let told = format!("names {stride} apart from {base:#x}, in {regions} regions");
                 let fullest = shards.iter().map(PlaceTable::len).max();
@@ -274,9 +256,7 @@ mod tests {
     #[test]
     fn rows_and_tables_take_what_is_live() {
         const MANY: u32 = 20_000;
-        let mut state: SessionState<Numbers> = SessionState::new(false);
-        let dylib = state.create_dylib("main".into()).unwrap();
-        let pool = SymbolStringPool::new();
+        let (mut state, pool, dylib) = with_main(false);
         for round in 0..3 {
             let names: Vec<_> = (0..MANY).map(|index| pool.intern(&format!("{round}.{index}"))).collect();
             for (name, unit) in names.iter().zip(0..) {

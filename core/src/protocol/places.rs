@@ -10,11 +10,12 @@
 //! rows is what makes definitions and lookups miss. Within a run hashes ascend, and so they do in the whole table, because an
 //! entry's home is its hash scaled to the number of homes. Hence a probe ends at the first larger hash, one for what is not there
 //! as soon as any; and hashes that are close by purpose (`names.rs`) may lie in one line of the cache, which makes runs
-//! longer. Growing is one pass in order over both tables. Entries that follow one that is removed move up; there are no
+//! longer. Growing is one pass in order over both tables, of which the old one is freed by somebody else. Entries that follow one that is removed move up; there are no
 //! tombstones.
 //!
 //! **Invariant:** hashes ascend, and between the home of an entry and its slot no slot is vacant.
 
+use super::memory::Takes;
 use super::slab::NONE;
 
 /// Row indices by hash.
@@ -28,7 +29,7 @@ pub(crate) struct PlaceTable {
 
 /// A row and its hash, or a vacant slot.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+pub(super) struct Place {
     hash: u32,
     /// `NONE` where the slot is vacant.
     row: u32,
@@ -36,6 +37,9 @@ struct Place {
 
 /// The largest hash: a probe ends here without a look at the row.
 const VACANT: Place = Place { hash: u32::MAX, row: NONE };
+
+/// A table of more slots than this is freed by somebody else when another takes its place (`memory.rs`).
+const LARGE: usize = 512;
 
 /// The fewest homes.
 const HOMES_MIN: usize = 8;
@@ -51,19 +55,25 @@ impl PlaceTable {
     }
 
     /// A row with this hash that `is_it`; if there is none, `row` is added.
-    pub(crate) fn find_or_insert(&mut self, hash: u32, row: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find_or_insert(
+        &mut self,
+        hash: u32,
+        row: u32,
+        is_it: impl Fn(u32) -> bool,
+        memory: &mut impl Takes,
+    ) -> Option<u32> {
         match self.slot_of(hash, is_it) {
             Ok(slot) => Some(self.places[slot].row),
             Err(slot) => {
-                self.insert_at(slot, Place { hash, row });
+                self.insert_at(slot, Place { hash, row }, memory);
                 None
             }
         }
     }
 
     /// Adds a row that is not there yet.
-    pub(crate) fn insert(&mut self, hash: u32, row: u32) {
-        self.find_or_insert(hash, row, |_| false);
+    pub(crate) fn insert(&mut self, hash: u32, row: u32, memory: &mut impl Takes) {
+        self.find_or_insert(hash, row, |_| false, memory);
     }
 
     /// Replaces a row by another one with the same hash.
@@ -74,7 +84,7 @@ impl PlaceTable {
     }
 
     /// Takes a row out. What it leaves mostly empty gives memory back.
-    pub(crate) fn remove(&mut self, hash: u32, row: u32) {
+    pub(crate) fn remove(&mut self, hash: u32, row: u32, memory: &mut impl Takes) {
         let Ok(hole) = self.slot_of(hash, |candidate| candidate == row) else { return };
         self.len -= 1;
         // Those that follow and are not at home move up.
@@ -88,7 +98,7 @@ impl PlaceTable {
         }
         self.places[end - 1] = VACANT;
         if self.len < self.homes / 8 && self.homes > HOMES_MIN {
-            self.rebuild(2 * self.len);
+            self.rebuild(2 * self.len, memory);
         }
     }
 
@@ -134,10 +144,10 @@ impl PlaceTable {
     }
 
     /// Adds an entry at the slot where it belongs; what is there, up to the end of the run, moves down.
-    fn insert_at(&mut self, mut slot: usize, place: Place) {
+    fn insert_at(&mut self, mut slot: usize, place: Place, memory: &mut impl Takes) {
         // From half full to three quarters: probes stay short.
         if 4 * (self.len + 1) > 3 * self.homes {
-            self.rebuild(2 * (self.len + 1));
+            self.rebuild(2 * (self.len + 1), memory);
             slot = self.slot_of(place.hash, |_| false).unwrap_or_else(|slot| slot);
         }
         self.len += 1;
@@ -153,7 +163,7 @@ impl PlaceTable {
 
     #[cold]
     #[inline(never)]
-    fn rebuild(&mut self, homes: usize) {
+    fn rebuild(&mut self, homes: usize, memory: &mut impl Takes) {
         self.homes = homes.max(HOMES_MIN);
         let mut places = Vec::with_capacity(self.homes + (self.homes / 8).min(OVERFLOW));
         let entries = self.places.iter().filter(|place| place.row != NONE);
@@ -167,7 +177,10 @@ impl PlaceTable {
         if places.len() < self.homes {
             places.resize(self.homes, VACANT);
         }
-        self.places = places;
+        let before = std::mem::replace(&mut self.places, places);
+        if before.capacity() > LARGE {
+            memory.take_memory(Box::new(before));
+        }
     }
 }
 
@@ -212,19 +225,19 @@ mod tests {
         fn a_table_agrees_with_a_map(
             operations in prop::collection::vec((any::<bool>(), prop_oneof![0..8u32, Just(u32::MAX), any::<u32>()]), 1..300),
         ) {
-            let mut table = PlaceTable::default();
+            let (mut table, mut memory) = (PlaceTable::default(), Vec::new());
             let mut model: BTreeMap<u32, u32> = BTreeMap::new();
             for (row, (grows, hash)) in operations.into_iter().enumerate() {
                 // Few distinct hashes and both ends: long runs, also beyond the end.
                 let hash = if hash < 8 { hash * 0x2000_0000 + hash % 2 } else { hash };
                 let row = row as u32;
                 if grows {
-                    table.insert(hash, row);
+                    table.insert(hash, row, &mut memory);
                     model.insert(row, hash);
                 } else if let Some((&row, &hash)) = model.iter().nth(hash as usize % model.len().max(1)) {
                     prop_assert_eq!(table.find(hash, |candidate| candidate == row), Some(row));
-                    table.remove(hash, row);
-                    table.remove(hash, row);
+                    table.remove(hash, row, &mut memory);
+                    table.remove(hash, row, &mut memory);
                     model.remove(&row);
                     prop_assert_eq!(table.find(hash, |candidate| candidate == row), None);
                 }
@@ -239,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_table_agrees_with_a_map_while_it_grows_and_shrinks() {
-        let mut table = PlaceTable::default();
+        let (mut table, mut memory) = (PlaceTable::default(), Vec::new());
         let mut model: BTreeMap<u32, u32> = BTreeMap::new();
         let mut random = 5u64;
         for step in 0..6000u32 {
@@ -253,7 +266,7 @@ mod tests {
                 .map(|(&row, &hash)| (row, hash));
             match (grows, other) {
                 (true, _) | (_, None) => {
-                    assert_eq!(table.find_or_insert(hash, step, |row| row == step), None);
+                    assert_eq!(table.find_or_insert(hash, step, |row| row == step, &mut memory), None);
                     model.insert(step, hash);
                 }
                 (false, Some((row, hash))) if step % 3 == 0 => {
@@ -262,7 +275,7 @@ mod tests {
                     model.insert(step, hash);
                 }
                 (false, Some((row, hash))) => {
-                    table.remove(hash, row);
+                    table.remove(hash, row, &mut memory);
                     model.remove(&row);
                 }
             }
@@ -280,5 +293,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_a_large_table_was_is_left_to_somebody_to_free() {
+        let (mut table, mut memory) = (PlaceTable::default(), Vec::new());
+        let (mut before, mut moved) = (0, 0);
+        let hash = |row: u32| row.wrapping_mul(0x9E37_79B1);
+        for step in 0..2 * 10_000 {
+            match step < 10_000 {
+                true => table.insert(hash(step), step, &mut memory),
+                false => table.remove(hash(step - 10_000), step - 10_000, &mut memory),
+            }
+            // More of the overflow is another matter.
+            if table.capacity().abs_diff(before) > OVERFLOW {
+                moved += usize::from(before > LARGE);
+            }
+            before = table.capacity();
+        }
+        assert!(moved > 6, "{moved} times");
+        let left: Vec<_> = memory.iter().filter_map(|memory| memory.downcast_ref::<Vec<Place>>()).collect();
+        assert_eq!(left.len(), moved);
+        assert!(left.iter().all(|places| places.capacity() > LARGE), "a small one is freed at once");
     }
 }

@@ -5,6 +5,10 @@
 //! too high (units of one symbol that need later ones only, nothing but whole answers and lookups given up): there state and
 //! model agree. In *wild* ones no need is more urgent than what it leads to, which `check.rs` sees to.
 
+mod anew;
+mod long;
+mod step;
+
 use proptest::prelude::*;
 use rustc_hash::FxHashSet;
 
@@ -14,98 +18,16 @@ use super::define::Definition;
 use super::effects::Effects;
 use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::lookup::Search;
+use super::numbers::{Numbers, definition, exported, search, with_main};
 use super::pending::PendingUnit;
-use super::row::RowState;
-use super::settle::SLICE_STEPS;
-use super::slices::Numbers;
 use super::urgency::Asker;
 use crate::session::SessionTag;
 use crate::{
-    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
-    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
+    SymbolFlags, SymbolName, TaskPriority,
 };
-
-const NAMES: usize = 8;
-const PRIORITIES: [TaskPriority; 4] =
-    [TaskPriority::Idle, TaskPriority::Speculative, TaskPriority::Lazy, TaskPriority::Demanded];
-
-#[derive(Clone, Debug)]
-enum Step {
-    /// By nobody, at a priority or without one.
-    LookUp {
-        names: u16,
-        priority: Option<usize>,
-        ready: bool,
-    },
-    /// On behalf of a claim.
-    Ask {
-        claim: usize,
-        names: u16,
-        ready: bool,
-    },
-    Withdraw(usize),
-    Begin(usize),
-    Emit {
-        claim: usize,
-        dependencies: u16,
-    },
-    Fail(usize),
-    RemoveName(usize),
-    Delegate {
-        claim: usize,
-        names: u16,
-    },
-    Slice,
-    Drain,
-}
-
-fn names() -> impl Strategy<Value = u16> {
-    (1u16..1 << NAMES, any::<u16>()).prop_map(|(names, mask)| match names & mask {
-        0 => names,
-        fewer => fewer,
-    })
-}
-
-fn tame() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        6 => (names(), proptest::option::of(0usize..4))
-            .prop_map(|(names, priority)| Step::LookUp { names, priority, ready: true }),
-        5 => (0usize..8, names()).prop_map(|(claim, names)| Step::Ask { claim, names, ready: true }),
-        4 => (0usize..8).prop_map(Step::Withdraw),
-        2 => (0usize..8).prop_map(Step::Begin),
-        4 => (0usize..8, names()).prop_map(|(claim, dependencies)| Step::Emit { claim, dependencies }),
-        3 => Just(Step::Slice),
-        3 => Just(Step::Drain),
-    ]
-}
-
-fn wild() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        12 => tame(),
-        2 => (names(), proptest::option::of(0usize..4))
-            .prop_map(|(names, priority)| Step::LookUp { names, priority, ready: false }),
-        2 => (0usize..8, names()).prop_map(|(claim, names)| Step::Ask { claim, names, ready: false }),
-        1 => (0usize..8).prop_map(Step::Fail),
-        1 => (0usize..NAMES).prop_map(Step::RemoveName),
-        1 => (0usize..8, names()).prop_map(|(claim, names)| Step::Delegate { claim, names }),
-    ]
-}
-
-/// What the model knows of a lookup.
-#[derive(Debug)]
-struct Asked {
-    id: QueryId,
-    names: Vec<usize>,
-    by: By,
-}
-
-/// How urgent a lookup is.
-#[derive(Clone, Copy, Debug)]
-enum By {
-    Saying(TaskPriority),
-    Nobody,
-    Claim(ClaimId),
-}
+use anew::{Asked, By};
+use step::{NAMES, PRIORITIES, Step, tame, wild};
 
 struct History {
     state: SessionState<Numbers>,
@@ -127,39 +49,23 @@ struct History {
 impl History {
     /// Every name has a unit of its own, or shares one with its neighbour.
     fn new(own: &[usize], is_tame: bool, slice: usize) -> Self {
-        let mut state: SessionState<Numbers> = SessionState::new(false);
+        let (mut state, pool, dylib) = with_main(false);
         state.agenda.slice_steps = slice;
         let mut effects = Effects::default();
-        let dylib = state.create_dylib("main".into()).expect("the first");
-        let pool = SymbolStringPool::new();
         let names: Vec<_> = (0..NAMES).map(|index| pool.intern(&format!("n{index}"))).collect();
         let own: Vec<_> = own.iter().map(|&own| PRIORITIES[own]).collect();
         let width = if is_tame { 1 } else { 2 };
         for (index, chunk) in names.chunks(width).enumerate() {
-            let definition = Definition {
-                unit_name: pool.intern("unit"),
-                symbols: chunk.iter().map(|name| (name.clone(), SymbolFlags::EXPORTED)).collect(),
-                initializer: None,
-                serial_queue: None,
-                hints: Default::default(),
-                priority: own[index],
-                number: None,
-                by_task: false,
-            };
+            let definition =
+                Definition { priority: own[index], ..definition(&pool.intern("unit"), exported(chunk)) };
             let unit = u32::try_from(index).expect("few");
             state.define(dylib, None, definition, unit, &mut effects).expect("new");
         }
         // The first priority below the highest: everything is followed from now on.
         let flag = pool.intern("flag");
         let definition = Definition {
-            unit_name: pool.intern("unit"),
-            symbols: [(flag.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
-            initializer: None,
-            serial_queue: None,
-            hints: Default::default(),
             priority: TaskPriority::Idle,
-            number: None,
-            by_task: false,
+            ..definition(&pool.intern("unit"), exported([&flag]))
         };
         state.define(dylib, None, definition, 99, &mut effects).expect("new");
         let unit_name = pool.intern("unit");
@@ -184,13 +90,8 @@ impl History {
     }
 
     fn search(&self, names: Vec<SymbolName>, ready: bool) -> Search {
-        Search {
-            kind: LookupKind::Static,
-            order: [(self.dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
-            symbols: LookupSet::weakly_referenced(names),
-            required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
-            ..Search::default()
-        }
+        let required_state = if ready { RequiredState::Ready } else { RequiredState::Resolved };
+        search(self.dylib, LookupSet::weakly_referenced(names), required_state)
     }
 
     /// The names after `after`, in tame histories; any in wild ones.
@@ -364,170 +265,6 @@ impl History {
         };
         self.claims.push(delegated);
     }
-
-    /// None for what needs no priority: nobody has looked for it, or it is over.
-    fn priority_in_state(&self, name: usize) -> Option<TaskPriority> {
-        let row = self.row(name)?;
-        self.state.rows[row].waiting()?;
-        Some(self.state.priority_of(row))
-    }
-
-    /// All priorities, computed from nothing.
-    fn priorities(&self) -> Vec<TaskPriority> {
-        let mut priorities = vec![TaskPriority::Idle; NAMES];
-        loop {
-            let before = priorities.clone();
-            for asked in self.asked.iter().filter(|asked| self.is_live(asked.id)) {
-                for &name in &asked.names {
-                    let need = match asked.by {
-                        By::Saying(priority) => priority,
-                        By::Nobody => self.own[name],
-                        By::Claim(claim) => {
-                            let claimed = self.claims.iter().find(|claimed| claimed.claim == claim);
-                            claimed.map_or(TaskPriority::Idle, |claimed| before[self.name_of(claimed)])
-                        }
-                    };
-                    priorities[name] = priorities[name].max(need);
-                }
-            }
-            for (name, dependencies) in self.dependencies.iter().enumerate() {
-                let waits = self
-                    .row(name)
-                    .is_some_and(|row| matches!(self.state.rows[row].state, RowState::Emitted { .. }));
-                for &dependency in dependencies.iter().filter(|_| waits) {
-                    priorities[dependency] = priorities[dependency].max(before[name]);
-                }
-            }
-            if priorities == before {
-                return priorities;
-            }
-        }
-    }
-
-    fn is_live(&self, query: QueryId) -> bool {
-        self.state.queries.get(query).is_some_and(|query| query.is_live())
-    }
-
-    fn check(&self) {
-        self.state.check();
-        if self.is_tame {
-            let expected = self.priorities();
-            for (name, expected) in expected.into_iter().enumerate() {
-                if let Some(priority) = self.priority_in_state(name) {
-                    assert_eq!(priority, expected, "`{}`", self.names[name]);
-                    self.check_ticket(name, expected);
-                }
-            }
-        }
-    }
-}
-
-impl History {
-    /// What is queued, and needed, lies there as urgent as it is.
-    fn check_ticket(&self, name: usize, expected: TaskPriority) {
-        let claimed = self.claims.iter().find(|claimed| self.name_of(claimed) == name);
-        let Some(claimed) = claimed.filter(|claimed| !self.begun.contains(&claimed.claim)) else { return };
-        let followers = self.state.claims[claimed.claim].followers();
-        let ticketed = followers.and_then(|followers| followers.ticketed.as_ref());
-        if let Some(ticketed) = ticketed.filter(|_| self.state.is_wanted(claimed.claim)) {
-            assert_eq!(ticketed.priority(), expected, "the ticket of `{}`", self.names[name]);
-        }
-    }
-}
-
-/// Units `0..count` of one symbol each, of which each asks for the next on its own behalf, and nobody for the first.
-fn chain(count: usize) -> (History, Vec<SymbolName>) {
-    let mut history = History::new(&[3; NAMES], true, SLICE_STEPS);
-    let mut effects = Effects::default();
-    let pool = SymbolStringPool::new();
-    let names: Vec<_> = (0..count).map(|index| pool.intern(&format!("c{index}"))).collect();
-    for name in &names {
-        let definition = Definition {
-            unit_name: name.clone(),
-            symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
-            initializer: None,
-            priority: TaskPriority::Demanded,
-            number: None,
-            hints: Default::default(),
-            serial_queue: None,
-            by_task: false,
-        };
-        history.state.define(history.dylib, None, definition, 1, &mut effects).expect("new");
-    }
-    history.ask(&names[0], |search| search.priority = Some(TaskPriority::Idle), &mut effects);
-    for (index, next) in names.iter().enumerate().skip(1) {
-        let claim = effects.claimed[index - 1].claim;
-        let asker = Asker { claim, priority: TaskPriority::Idle };
-        history.ask(next, |search| search.asked_by = Some(asker), &mut effects);
-    }
-    history.state.settle_all(&mut effects);
-    (history, names)
-}
-
-impl History {
-    fn ask(
-        &mut self,
-        name: &SymbolName,
-        change: impl FnOnce(&mut Search),
-        effects: &mut Effects<Numbers>,
-    ) -> QueryId {
-        self.made += 1;
-        let mut search = self.search(vec![name.clone()], true);
-        change(&mut search);
-        self.state.lookup(search, self.made, |_| "main".into(), effects).expect("it waits")
-    }
-
-    fn priority_named(&self, name: &SymbolName) -> TaskPriority {
-        self.state.priority_of(self.state.find(self.dylib, name).expect("it is defined"))
-    }
-}
-
-#[test]
-fn a_long_chain_is_raised_and_lowered_in_slices() {
-    const COUNT: usize = 50_000;
-    let (mut history, names) = chain(COUNT);
-    let last = &names[COUNT - 1];
-    assert_eq!(history.priority_named(last), TaskPriority::Idle);
-    let mut effects = Effects::default();
-    let demanded = |search: &mut Search| search.priority = Some(TaskPriority::Demanded);
-    let query = history.ask(&names[0], demanded, &mut effects);
-    let attendance =
-        history.state.finish_transaction(&mut effects).expect("somebody comes back for the rest");
-    assert_eq!(history.priority_named(last), TaskPriority::Idle);
-    while history.state.slice(attendance, &mut effects) {}
-    assert_eq!(history.priority_named(last), TaskPriority::Demanded);
-    assert_eq!(effects.more().raised.len(), COUNT);
-    history.state.withdraw(query, &mut effects);
-    let attendance = history.state.finish_transaction(&mut effects).expect("as before");
-    assert_eq!(history.priority_named(last), TaskPriority::Demanded);
-    while history.state.slice(attendance, &mut effects) {}
-    assert_eq!(history.priority_named(last), TaskPriority::Idle);
-    let longest = history.state.steps_max();
-    assert!(longest <= SLICE_STEPS + 10, "{longest} steps in one hold");
-}
-
-#[test]
-fn a_lookup_given_up_among_many_costs_no_look_at_all_of_them() {
-    let mut history = History::new(&[3; NAMES], true, SLICE_STEPS);
-    let mut effects = Effects::default();
-    let name = history.names[0].clone();
-    let at = |priority| move |search: &mut Search| search.priority = Some(priority);
-    let demanded: Vec<_> =
-        (0..100).map(|_| history.ask(&name, at(TaskPriority::Demanded), &mut effects)).collect();
-    for _ in 0..20_000 {
-        history.ask(&name, at(TaskPriority::Idle), &mut effects);
-    }
-    history.state.settle_all(&mut effects);
-    // What is not cut into slices is counted whole.
-    history.state.agenda.slice_steps = usize::MAX;
-    for query in demanded {
-        history.state.withdraw(query, &mut effects);
-        history.state.settle_all(&mut effects);
-        // Nobody has looked far enough to know better.
-        assert_eq!(history.priority_named(&name), TaskPriority::Demanded);
-    }
-    let longest = history.state.steps_max();
-    assert!(longest <= SLICE_STEPS, "{longest} steps in one hold");
 }
 
 fn own() -> impl Strategy<Value = Vec<usize>> {

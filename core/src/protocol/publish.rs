@@ -8,6 +8,7 @@
 use crate::ExecutorAddr;
 use crate::record::RecordedDefinition;
 
+use super::effects::Effects;
 use super::ids::{Id, RowId};
 use super::row::{Row, RowState};
 use super::slab::NONE;
@@ -30,16 +31,16 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Puts a new row into the list of its name. If the name has a record, it lists the row from now on.
-    pub(crate) fn link_to_namesakes(&mut self, row: RowId) {
-        self.names.insert(row, &mut self.rows);
+    pub(crate) fn link_to_namesakes(&mut self, row: RowId, effects: &mut Effects<P>) {
+        self.names.insert(row, &mut self.rows, effects);
         if !self.rows[row].namesakes.is_alone() {
             self.records.appear(&self.rows[row].name, recorded(row, &self.rows[row]));
         }
     }
 
     /// Takes a row out of the list of its name, and out of its record.
-    pub(crate) fn unlink_from_namesakes(&mut self, row: RowId) {
-        let neighbour = self.names.remove(row, &mut self.rows);
+    pub(crate) fn unlink_from_namesakes(&mut self, row: RowId, effects: &mut Effects<P>) {
+        let neighbour = self.names.remove(row, &mut self.rows, effects);
         let here = &self.rows[row];
         let Row { name, dylib, state, .. } = here;
         // A definition that follows a condemned one in its dylib has taken its place in the record.

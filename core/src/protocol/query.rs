@@ -273,7 +273,7 @@ impl<P: Payload> SessionState<P> {
     /// Goes on with taking the query that ended first out of its rows' lists.
     pub(super) fn bury_query(&mut self, query: QueryId, budget: &mut usize, effects: &mut Effects<P>) {
         if self.unlodge(query, budget, effects) {
-            self.agenda.ended.pop_front();
+            self.agenda.ended.pop_front(effects);
         }
     }
 

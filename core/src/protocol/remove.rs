@@ -2,24 +2,16 @@
 //!
 //! Whoever waits on a removed row fails, and so does everything emitted that depends on it and is not
 //! Ready yet. What is Ready already stays: callers of removed code are the embedder's affair.
-//!
-//! # Condemned trackers
-//!
-//! A tracker may hold a million rows, and all of them go at one moment. The tracker is *condemned*: from then on it is
-//! defunct, nobody finds its rows, its claims act on nothing, tokens of its rows are tokens of removed rows. The rows
-//! themselves go in slices. Until the last one is gone, lookups of what is Ready take the lock, because records still
-//! tell of them. A tracker of a few rows is removed at once, within one transaction, and is never condemned.
-//!
-//! A condemned tracker is in no dylib's list, and its dylib may be removed before it: it keeps the name.
 
 use crate::sync::{Arc, weakened};
 use crate::{FailureCause, LookupError, RemoveError, RequiredState, SymbolName};
 
+use super::condemned::Clearing;
 use super::define::Tell;
 use super::effects::Effects;
 use super::fail::Fallen;
 use super::ids::{DylibId, RowId, TrackerId};
-use super::row::{Row, RowState, Waiting};
+use super::row::{RowState, Waiting};
 use super::slab::NONE;
 use super::transfer::Tracker;
 use super::waiting_on::NodeState;
@@ -104,75 +96,16 @@ impl<P: Payload> SessionState<P> {
         resources
     }
 
-    /// See [`crate::JitDylib::clear`]. The resources are the caller's to remove, newest last, once the rows are gone.
-    pub(crate) fn clear(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Vec<P::Resource> {
-        let newest_first: Vec<_> =
-            self.trackers_of(dylib).into_iter().map(|(_, tracker)| self.condemn(tracker)).collect();
+    /// See [`crate::JitDylib::clear`]. The resources are the caller's to remove, newest last, once the rows are gone. Nothing if
+    /// the dylib was removed.
+    pub(crate) fn clear(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Option<Clearing> {
+        let clearing = self.condemn_all(dylib)?;
         self.settle_removals(effects);
-        newest_first.into_iter().rev().flatten().collect()
-    }
-
-    /// Whether the tracker was removed, and has rows left that nobody may see.
-    pub(crate) fn tracker_is_condemned(&self, tracker: TrackerId) -> bool {
-        !self.agenda.condemned.is_empty()
-            && self.trackers.get(tracker).is_some_and(|tracker| tracker.condemned.is_some())
-    }
-
-    /// Whether the row was removed with its tracker and only has to go yet.
-    pub(crate) fn is_condemned(&self, row: &Row) -> bool {
-        self.tracker_is_condemned(row.tracker)
-    }
-
-    /// The name of the row's dylib, which may be gone before a condemned row.
-    pub(crate) fn dylib_name_of(&self, row: &Row) -> Arc<str> {
-        match self.dylibs.get(row.dylib) {
-            Some(dylib) => dylib.name.clone(),
-            None => {
-                self.trackers[row.tracker].condemned.clone().expect("only condemned rows outlive their dylib")
-            }
-        }
-    }
-
-    /// Removes rows of the condemned tracker that is first in line, and at last itself.
-    pub(super) fn remove_condemned(
-        &mut self,
-        tracker: TrackerId,
-        budget: &mut usize,
-        effects: &mut Effects<P>,
-    ) {
-        while *budget > 0 {
-            *budget -= 1;
-            let Some(row) = self.rows.id_at(self.trackers[tracker].first_row) else {
-                match weakened("remove::tracker_lives_on") {
-                    true => self.trackers[tracker].condemned = None,
-                    false => self.trackers.discard(tracker, effects),
-                }
-                self.agenda.condemned.pop_front();
-                if self.agenda.condemned.is_empty() {
-                    self.records.set_removing(false);
-                }
-                return;
-            };
-            self.remove_row(row, Tell::Nothing, effects);
-        }
-    }
-
-    /// Removes the tracker for everybody. Gives its resources.
-    fn condemn(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
-        let resources = self.take_from_dylib(tracker);
-        self.trackers[tracker].condemned = Some(self.dylibs[self.trackers[tracker].dylib].name.clone());
-        if self.observed {
-            self.trackers[tracker].next_removed = self.reserve_events(self.trackers[tracker].rows);
-        }
-        self.agenda.condemned.push_back(tracker);
-        self.agenda.added = true;
-        self.losses.note();
-        self.agenda.condemnations += 1;
-        resources
+        Some(clearing)
     }
 
     /// Takes a tracker out of its dylib's list; a default tracker is followed by a fresh one. Gives its resources.
-    fn take_from_dylib(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
+    pub(super) fn take_from_dylib(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
         let Tracker { dylib, links, ref mut resources, .. } = self.trackers[tracker];
         let (mut links, resources) = (links, std::mem::take(resources));
         if self.dylibs[dylib].default_tracker == tracker {
@@ -185,14 +118,14 @@ impl<P: Payload> SessionState<P> {
 
     /// Works off what was just condemned, or at least hides it from lookups without the lock.
     fn settle_removals(&mut self, effects: &mut Effects<P>) {
-        self.settle(effects);
+        self.settle_any(effects);
         if !self.agenda.condemned.is_empty() {
             self.records.set_removing(true);
         }
     }
 
     /// Removes one row in whatever state it is.
-    fn remove_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+    pub(super) fn remove_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
         match self.rows[row].state {
             RowState::NeverSearched { .. } | RowState::Returned { .. } => {
                 self.take_from_unit(row, tell, effects)

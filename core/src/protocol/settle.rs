@@ -38,9 +38,11 @@ use std::collections::VecDeque;
 
 use crate::sync::weakened;
 
+use super::condemned::Condemned;
 use super::effects::Effects;
 use super::fallen::Going;
-use super::ids::{Id, QueryId, RowId, TrackerId};
+use super::ids::{Id, QueryId, RowId};
+use super::pieces::Pieces;
 use super::query::{Lodging, Phase};
 use super::row::Row;
 use super::waiting_on::{Counters, Settled};
@@ -81,11 +83,11 @@ struct Attendant {
 #[derive(Debug)]
 pub(crate) struct Agenda {
     /// Trackers whose rows are gone for everybody and are still to be removed.
-    pub(super) condemned: VecDeque<TrackerId>,
-    /// How many trackers have been condemned.
+    pub(super) condemned: VecDeque<Condemned>,
+    /// How often trackers have been condemned.
     pub(super) condemnations: u64,
     /// Queries that have ended and whose entries are still in the lists of their rows.
-    pub(super) ended: VecDeque<QueryId>,
+    pub(super) ended: Pieces<QueryId>,
     /// What was left behind by rows removed during failures that have reached everybody.
     fallen: Going,
     /// The present transaction has added something.
@@ -102,11 +104,10 @@ pub(crate) struct Agenda {
 
 impl Default for Agenda {
     fn default() -> Self {
-        let (condemned, ended) = (VecDeque::new(), VecDeque::new());
         Self {
-            condemned,
+            condemned: VecDeque::new(),
             condemnations: 0,
-            ended,
+            ended: Pieces::new(),
             fallen: Going::default(),
             added: false,
             attendant: None,
@@ -126,6 +127,11 @@ impl<P: Payload> SessionState<P> {
             self.finish_hold(effects);
             return None;
         }
+        self.finish_unsettled(effects)
+    }
+
+    #[inline(never)]
+    fn finish_unsettled(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
         let mut added = std::mem::take(&mut self.agenda.added);
         if self.urgency.has_work() {
             added |= self.begin_to_follow_demand(effects);
@@ -170,7 +176,7 @@ impl<P: Payload> SessionState<P> {
         (!shares || !weakened("emit::nobody_takes_over")).then_some(attendance)
     }
 
-    /// How many removals of trackers have begun so far: what to give to [`Self::is_removed`].
+    /// How many removals by tracker have begun so far: what to give to [`Self::is_removed`].
     pub(crate) fn condemnations(&self) -> u64 {
         self.agenda.condemnations
     }
@@ -197,8 +203,8 @@ impl<P: Payload> SessionState<P> {
             let before = budget;
             if self.urgency.has_work() {
                 self.follow_demand(&mut budget, effects);
-            } else if let Some(&tracker) = self.agenda.condemned.front() {
-                self.remove_condemned(tracker, &mut budget, effects);
+            } else if !self.agenda.condemned.is_empty() {
+                self.remove_condemned(&mut budget, effects);
             } else if let Some(&query) = self.agenda.ended.front() {
                 self.bury_query(query, &mut budget, effects);
             } else if self.forest.has_work() {
@@ -209,6 +215,15 @@ impl<P: Payload> SessionState<P> {
             self.count_steps(before - budget);
         }
         self.look_again(effects);
+    }
+
+    /// The same after what mostly leaves nothing to do, which is seen at a glance.
+    #[inline]
+    pub(crate) fn settle_any(&mut self, effects: &mut Effects<P>) {
+        match self.is_at_rest() {
+            true => self.look_again(effects),
+            false => self.settle(effects),
+        }
     }
 
     /// Does all that is left to do.

@@ -8,31 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::define::Definition;
+use super::SessionState;
 use super::effects::Effects;
 use super::ids::{DylibId, QueryId, RowId, TrackerId};
-use super::lookup::Search;
 use super::model::seeds::try_histories;
+use super::numbers::{Numbers, definition, search, with_main};
 use super::pending::PendingUnit;
 use super::row::RowState;
 use super::settle::{Attendance, FOREIGN_SLICES_MAX};
-use super::{Payload, SessionState};
 use crate::session::SessionTag;
 use crate::{
-    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
-    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
-    TaskPriority,
+    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
+    SymbolFlags, SymbolFlagsMap, SymbolName,
 };
-
-pub(super) enum Numbers {}
-
-impl Payload for Numbers {
-    type Unit = u32;
-    type Parcel = super::pending::PendingUnit<u32>;
-    type Handler = u32;
-    type Generator = u32;
-    type Resource = u32;
-}
 
 const NAMES: usize = 12;
 const TRACKERS: usize = 3;
@@ -85,14 +73,14 @@ pub(super) struct History {
     dependencies: BTreeMap<RowId, Vec<RowId>>,
     /// Rows that were Ready once, whether they knew or not.
     ready: BTreeSet<RowId>,
+    /// Whoever comes back for the next slice.
+    attendance: Option<Attendance>,
 }
 
 impl History {
     pub(super) fn new(slice_steps: usize) -> Self {
-        let pool = SymbolStringPool::new();
-        let mut state = SessionState::new(true);
+        let (mut state, pool, dylib) = with_main(true);
         state.agenda.slice_steps = slice_steps;
-        let dylib = state.create_dylib("main".into()).unwrap();
         let trackers = (0..=TRACKERS).map(|_| state.create_tracker(dylib)).collect();
         Self {
             state,
@@ -106,6 +94,7 @@ impl History {
             claims: Vec::new(),
             dependencies: BTreeMap::new(),
             ready: BTreeSet::new(),
+            attendance: None,
         }
     }
 
@@ -117,6 +106,8 @@ impl History {
         self.note_ready();
         let mut effects = Effects::default();
         self.apply(step, &mut effects);
+        let attendance = self.state.finish_transaction(&mut effects);
+        self.attendance = attendance.or(self.attendance);
         self.take(effects);
         self.note_ready();
         if !self.state.has_work() {
@@ -160,12 +151,12 @@ impl History {
                 self.trackers[tracker] = self.state.create_tracker(self.dylib);
             }
             Step::Clear => {
-                drop(self.state.clear(self.dylib, effects));
+                self.state.clear(self.dylib, effects);
                 let fresh = (0..=TRACKERS).map(|_| self.state.create_tracker(self.dylib));
                 self.trackers = fresh.collect();
             }
             Step::Slice => {
-                self.state.help(effects);
+                self.attendance = self.attendance.filter(|&attendance| self.state.slice(attendance, effects));
             }
             Step::Drain => self.state.settle_all(effects),
             Step::Withdraw(_) | Step::Fail(_) => {}
@@ -178,16 +169,7 @@ impl History {
         let fresh = |name: &SymbolName| self.state.find(self.dylib, name).is_none();
         let symbols: SymbolFlagsMap =
             self.chosen(names).into_iter().filter(fresh).map(|name| (name, SymbolFlags::EXPORTED)).collect();
-        let definition = Definition {
-            unit_name: self.unit_name.clone(),
-            symbols,
-            initializer: None,
-            priority: TaskPriority::Demanded,
-            serial_queue: None,
-            hints: Default::default(),
-            number: None,
-            by_task: false,
-        };
+        let definition = definition(&self.unit_name, symbols);
         let tracker = (tracker > 0).then(|| self.trackers[tracker]);
         self.state
             .define(self.dylib, tracker, definition, self.made, effects)
@@ -196,13 +178,8 @@ impl History {
 
     pub(super) fn look_up(&mut self, names: u16, ready: bool, effects: &mut Effects<Numbers>) {
         self.made += 1;
-        let search = Search {
-            kind: LookupKind::Static,
-            order: [(self.dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),
-            symbols: LookupSet::weakly_referenced(self.chosen(names)),
-            required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
-            ..Search::default()
-        };
+        let required_state = if ready { RequiredState::Ready } else { RequiredState::Resolved };
+        let search = search(self.dylib, LookupSet::weakly_referenced(self.chosen(names)), required_state);
         self.queries.extend(self.state.lookup(search, self.made, |_| "main".into(), effects));
     }
 

@@ -2,12 +2,12 @@
 
 use crate::sync::weakened;
 
+use super::dylib::Dylib;
 use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, DylibId, Id, RowId, TrackerId};
 use super::row::{Links, Row};
 use super::slab::NONE;
 use super::{Payload, SessionState};
-use crate::sync::Arc;
 
 /// A group of rows and resources. A tracker that was removed or transferred is not in the slab.
 #[derive(Debug)]
@@ -19,13 +19,11 @@ pub(crate) struct Tracker<R> {
     pub(crate) rows: u64,
     /// The neighbours in the list of the dylib's trackers, newest first.
     pub(crate) links: Links,
+    /// How often the dylib had been cleared before; another number if the tracker was removed and some of its rows are still to
+    /// go (`condemned.rs`).
+    pub(crate) era: u32,
     /// In the order in which they were added.
     pub(crate) resources: Vec<R>,
-    /// The name of its dylib, if it was removed and some of its rows are still to go.
-    pub(crate) condemned: Option<Arc<str>>,
-    /// The place of the next event of a row that goes, if the tracker was removed: what was removed at one moment is so
-    /// before everything that came after it.
-    pub(crate) next_removed: u64,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -43,16 +41,15 @@ impl<P: Payload> SessionState<P> {
     }
 
     pub(crate) fn create_tracker_in(&mut self, dylib: DylibId) -> TrackerId {
-        let next = self.dylibs[dylib].newest_tracker;
+        let Dylib { newest_tracker: next, era, .. } = self.dylibs[dylib];
         let links = Links { previous: NONE, next };
         let tracker = self.trackers.insert(Tracker {
             dylib,
             first_row: NONE,
             rows: 0,
             links,
+            era,
             resources: Vec::new(),
-            condemned: None,
-            next_removed: 0,
         });
         if next != NONE {
             self.trackers.at_mut(next).links.previous = tracker.index();
@@ -167,20 +164,23 @@ impl<P: Payload> SessionState<P> {
 
     /// The last handle is gone: what the tracker still has belongs to the default tracker.
     pub(crate) fn release_tracker(&mut self, tracker: TrackerId, effects: &mut Effects<P>) {
-        let Some(row) = self.trackers.get(tracker).filter(|row| row.condemned.is_none()) else { return };
-        let default = self.dylibs[row.dylib].default_tracker;
+        if !self.tracker_lives(tracker) {
+            return;
+        }
+        let default = self.dylibs[self.trackers[tracker].dylib].default_tracker;
         if !weakened("transfer::last_handle_gives_nothing") {
             // Both are live, so that nothing is refused.
             let _ = self.transfer_tracker(tracker, default, effects);
         }
     }
 
-    pub(crate) fn link_to_tracker(&mut self, row: RowId, tracker: TrackerId) {
-        self.trackers[tracker].rows += 1;
-        let first = std::mem::replace(&mut self.trackers[tracker].first_row, row.index());
-        self.rows[row].links = Links { previous: NONE, next: first };
-        if first != NONE {
-            self.rows.at_mut(first).links.previous = row.index();
+    /// Puts a new row in front of `next`, which was the first, as the row says.
+    pub(crate) fn link_to_tracker(&mut self, row: RowId, tracker: TrackerId, next: u32) {
+        let tracker = &mut self.trackers[tracker];
+        tracker.rows += 1;
+        tracker.first_row = row.index();
+        if next != NONE {
+            self.rows.at_mut(next).links.previous = row.index();
         }
     }
 

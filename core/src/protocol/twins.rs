@@ -20,9 +20,9 @@ use super::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
 use super::lookup::{Order, Search};
 use super::lookup_one::Sought;
 use super::model::seeds::try_histories;
+use super::numbers::{Numbers, definition};
 use super::pending::PendingUnit;
 use super::settle::SLICE_STEPS;
-use super::slices::Numbers;
 use super::urgency::Asker;
 use super::waits_for::Holdings;
 use crate::session::Shutdown;
@@ -189,12 +189,12 @@ impl Twin {
                     drop(self.state.remove_tracker(self.trackers.swap_remove(choice), effects));
                 }
             }
-            &Step::Clear(dylib) if self.state.has_dylib(self.dylibs[dylib]) => {
-                drop(self.state.clear(self.dylibs[dylib], effects));
+            &Step::Clear(dylib) if self.state.dylibs.contains(self.dylibs[dylib]) => {
+                self.state.clear(self.dylibs[dylib], effects);
             }
             &Step::ReplaceDylib { dylib, anew } => {
-                if self.state.has_dylib(self.dylibs[dylib]) {
-                    drop(self.state.remove_dylib(self.dylibs[dylib], effects));
+                if self.state.dylibs.contains(self.dylibs[dylib]) {
+                    self.state.remove_dylib(self.dylibs[dylib], effects);
                 }
                 if anew && let Ok(id) = self.state.create_dylib(name_of(dylib)) {
                     self.dylibs[dylib] = id;
@@ -232,7 +232,7 @@ impl Twin {
     fn define(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
         let Step::Define { dylib, symbols, own, queue, known, tracked } = step else { return };
         let dylib = self.dylibs[*dylib];
-        if !self.state.has_dylib(dylib) {
+        if !self.state.dylibs.contains(dylib) {
             return;
         }
         self.made += 1;
@@ -246,14 +246,10 @@ impl Twin {
             self.state.define_addresses(dylib, tracker, addresses, effects)
         } else {
             let definition = Definition {
-                unit_name,
-                symbols: symbols.collect(),
-                initializer: None,
                 priority: PRIORITIES[*own],
                 serial_queue: queue.map(|queue| self.shared.queues[queue].clone()),
-                hints: Default::default(),
-                number: None,
                 by_task: true,
+                ..definition(&unit_name, symbols.collect())
             };
             self.state.define(dylib, tracker, definition, self.made, effects)
         };

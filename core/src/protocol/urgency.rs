@@ -44,6 +44,8 @@ use super::claim::Claim;
 use super::effects::Effects;
 use super::ids::{ClaimId, QueryId, RowId};
 use super::lookup::Search;
+use super::memory::Takes;
+use super::pieces::Pieces;
 use super::query::{Phase, Query};
 use super::row::RowState;
 use super::{Payload, SessionState};
@@ -76,8 +78,8 @@ pub(crate) struct Followers {
 pub(crate) struct Urgency {
     /// There was a priority below the highest.
     pub(super) is_tracked: bool,
-    raising: Vec<(Needed, TaskPriority)>,
-    pub(super) doubted: Vec<RowId>,
+    raising: Pieces<(Needed, TaskPriority)>,
+    doubted: Pieces<RowId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,10 +96,16 @@ impl Urgency {
     }
 
     /// Forgets what a claim has passed on to queries that has not come there: it is less urgent now. Gives the steps it took.
-    pub(super) fn take_back(&mut self, claim: ClaimId) -> usize {
-        let steps = self.raising.len();
-        self.raising.retain(|(needed, _)| !matches!(needed, Needed::Query(_, of) if *of == claim));
-        steps
+    pub(super) fn take_back(&mut self, claim: ClaimId, memory: &mut impl Takes) -> usize {
+        self.raising.retain(|(needed, _)| !matches!(needed, Needed::Query(_, of) if *of == claim), memory)
+    }
+
+    fn raise(&mut self, needed: Needed, priority: TaskPriority) {
+        self.raising.push_back((needed, priority));
+    }
+
+    pub(super) fn doubt(&mut self, row: RowId) {
+        self.doubted.push_back(row);
     }
 
     pub(super) fn note(&mut self, priority: TaskPriority) {
@@ -182,7 +190,7 @@ impl<P: Payload> SessionState<P> {
     /// What `row` is needed for is as urgent as `priority`.
     pub(super) fn raise(&mut self, row: RowId, priority: TaskPriority) {
         if self.urgency.is_tracked {
-            self.urgency.raising.push((Needed::Row(row), priority));
+            self.urgency.raise(Needed::Row(row), priority);
         }
     }
 
@@ -195,7 +203,7 @@ impl<P: Payload> SessionState<P> {
             for entry in lodged.entries.iter().filter(|entry| entry.waits()) {
                 let Some(row) = self.rows.get(entry.row) else { continue };
                 let priority = priority.unwrap_or(row.own_priority);
-                self.urgency.raising.push((Needed::Row(entry.row), priority));
+                self.urgency.raise(Needed::Row(entry.row), priority);
             }
         }
     }
@@ -219,13 +227,13 @@ impl<P: Payload> SessionState<P> {
     /// Works off raises, then doubts.
     pub(super) fn follow_demand(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
         while *budget > 0 {
-            let steps = if let Some((needed, priority)) = self.urgency.raising.pop() {
+            let steps = if let Some((needed, priority)) = self.urgency.raising.pop_back(effects) {
                 match needed {
                     Needed::Row(row) => self.raise_row(row, priority, effects),
                     Needed::Claim(claim) => self.raise_claim(claim, priority, effects),
                     Needed::Query(query, _) => self.raise_query(query, priority),
                 }
-            } else if let Some(row) = self.urgency.doubted.pop() {
+            } else if let Some(row) = self.urgency.doubted.pop_back(effects) {
                 self.reconsider(row, effects)
             } else {
                 return;
@@ -246,7 +254,7 @@ impl<P: Payload> SessionState<P> {
                     return 1;
                 }
                 self.set_component(row, priority, |urgency, dependency| {
-                    urgency.raising.push((Needed::Row(dependency), priority));
+                    urgency.raise(Needed::Row(dependency), priority);
                 })
             }
             _ => 1,
@@ -272,7 +280,7 @@ impl<P: Payload> SessionState<P> {
             steps += asked.len();
             let followers = asked.iter().map(|&query| Needed::Query(query, claim));
             let followers = followers.chain(origin.map(Needed::Claim));
-            self.urgency.raising.extend(followers.map(|needed| (needed, priority)));
+            followers.for_each(|needed| self.urgency.raise(needed, priority));
         }
         self.observe_priority(claim, effects);
         steps
@@ -287,7 +295,7 @@ impl<P: Payload> SessionState<P> {
         // A suspended one raises what it needs when it has found it.
         let Phase::Lodged(lodged) = &query.phase else { return 1 };
         let waits = lodged.entries.iter().filter(|entry| entry.waits());
-        self.urgency.raising.extend(waits.map(|entry| (Needed::Row(entry.row), priority)));
+        waits.for_each(|entry| self.urgency.raise(Needed::Row(entry.row), priority));
         1 + lodged.entries.len()
     }
 

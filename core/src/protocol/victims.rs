@@ -1,28 +1,17 @@
 //! Who is told of a deadlock, and when: states built step by step, without threads.
 
+use super::SessionState;
 use super::alias::AliasEdge;
-use super::define::Definition;
 use super::effects::{Completed, Effects};
 use super::ids::{ClaimId, DylibId, QueryId, TrackerId, WaitId};
 use super::lookup::Search;
+use super::numbers::{Numbers, definition, exported, search, with_main};
 use super::waits_for::Holdings;
-use super::{Payload, SessionState};
 use crate::session::SessionTag;
 use crate::{
-    DeadlockStep, DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags,
-    LookupError, LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName,
-    SymbolStringPool, TaskPriority,
+    DeadlockStep, DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, LookupError, LookupSet,
+    RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
 };
-
-enum Numbers {}
-
-impl Payload for Numbers {
-    type Unit = u32;
-    type Parcel = super::pending::PendingUnit<u32>;
-    type Handler = u32;
-    type Generator = u32;
-    type Resource = u32;
-}
 
 struct Scene {
     state: SessionState<Numbers>,
@@ -33,10 +22,9 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let mut state = SessionState::new(false);
+        let (mut state, pool, dylib) = with_main(false);
         state.agenda.slice_steps = 1;
-        let dylib = state.create_dylib("main".into()).unwrap();
-        Self { state, pool: SymbolStringPool::new(), dylib, effects: Effects::default() }
+        Self { state, pool, dylib, effects: Effects::default() }
     }
 
     fn name(&self, name: &str) -> SymbolName {
@@ -44,20 +32,11 @@ impl Scene {
     }
 
     fn flags(&self, name: &str) -> SymbolFlagsMap {
-        [(self.name(name), SymbolFlags::EXPORTED)].into_iter().collect()
+        exported([&self.name(name)])
     }
 
     fn define(&mut self, tracker: Option<TrackerId>, name: &str) {
-        let definition = Definition {
-            unit_name: self.name(name),
-            symbols: self.flags(name),
-            initializer: None,
-            priority: TaskPriority::Demanded,
-            serial_queue: None,
-            hints: Default::default(),
-            number: None,
-            by_task: false,
-        };
+        let definition = definition(&self.name(name), self.flags(name));
         self.state.define(self.dylib, tracker, definition, 0, &mut self.effects).unwrap();
     }
 
@@ -70,13 +49,8 @@ impl Scene {
     }
 
     fn search(&self, names: &[&str]) -> Search {
-        Search {
-            kind: LookupKind::Static,
-            order: vec![(self.dylib, JitDylibLookupFlags::MatchAllSymbols)].into(),
-            symbols: LookupSet::required(names.iter().map(|name| self.name(name))),
-            required_state: RequiredState::Ready,
-            ..Search::default()
-        }
+        let symbols = LookupSet::required(names.iter().map(|name| self.name(name)));
+        search(self.dylib, symbols, RequiredState::Ready)
     }
 
     fn look_up(&mut self, handler: u32, names: &[&str]) -> Option<QueryId> {

@@ -117,17 +117,12 @@ impl ExecutionSession {
             self.end_queries();
         }
         let mut sources = Vec::new();
-        for dylib in dylibs {
+        for (dylib, name) in dylibs {
             // Always as a task: a resource, or the platform, that closes the session must not wait for this very call.
-            let (Some((name, resources)), removal) =
-                self.transact_removal(|state, effects| state.end_dylib(dylib, effects), Option::is_some)
-            else {
-                continue;
-            };
+            let ended = self.transact_clearing(|state, effects| state.end_dylib(dylib, effects));
+            let Some(cleared) = ended else { continue };
             let handle = JitDylib::new(self.clone(), dylib, name.clone());
-            if let Some(Err(RemoveError::Resources { sources: more, .. })) =
-                removal.map(|removal| removal.remove(name, resources))
-            {
+            if let Err(RemoveError::Resources { sources: more, .. }) = cleared.remove(name) {
                 sources.extend(more);
             }
             if let Ok(Err(source)) = frame::run(self, || self.tear_down(&handle)) {

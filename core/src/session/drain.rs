@@ -21,6 +21,8 @@
 //! A frame's excuse says in which round its lookup began to wait. A round forgets all such excuses, because it ends their
 //! queries: the tasks count as moving again before they know it.
 
+use std::borrow::Borrow;
+
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Latch, Mutex, weakened};
 
@@ -215,74 +217,67 @@ impl ExecutionSession {
             // Relaxed: as above; and the lock comes between this and a close that begins later.
             self.0.drain.word.fetch_add(count * ONE_TASK, Ordering::Relaxed);
         }
-        Coming { session: self, left: count }
+        Counted { session: self, left: count }
     }
 }
 
 /// Tasks that are counted and not made yet; also a thread that is on its way to do something.
 #[must_use = "a close waits for them"]
-pub(super) struct Coming<'a> {
-    session: &'a ExecutionSession,
+pub(super) struct Counted<S: Borrow<ExecutionSession>> {
+    session: S,
     left: usize,
+}
+
+/// They are made before the thread returns from where it was counted for them.
+pub(super) type Coming<'a> = Counted<&'a ExecutionSession>;
+
+/// They are made one by one, later.
+pub(super) type ComingLater = Counted<ExecutionSession>;
+
+impl<S: Borrow<ExecutionSession>> Counted<S> {
+    pub(super) fn session(&self) -> &ExecutionSession {
+        self.session.borrow()
+    }
+
+    /// One more has been made, with this handle.
+    #[inline]
+    fn next_with(&mut self, handle: ExecutionSession) -> Outstanding {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                Outstanding::of(handle)
+            }
+            None => self.session().outstanding(),
+        }
+    }
 }
 
 impl Coming<'_> {
     /// One more has been made.
     pub(super) fn next(&mut self) -> Outstanding {
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                Outstanding::of(self.session.clone())
-            }
-            None => self.session.outstanding(),
-        }
+        self.next_with(self.session.clone())
     }
 
     /// So many of them are made later.
     pub(super) fn later(&mut self, count: usize) -> ComingLater {
         let count = count.min(self.left);
         self.left -= count;
-        ComingLater { session: self.session.clone(), left: count }
+        Counted { session: self.session.clone(), left: count }
     }
-}
-
-impl Drop for Coming<'_> {
-    fn drop(&mut self) {
-        if self.left > 0 {
-            self.session.0.drain.count_out(self.left);
-        }
-    }
-}
-
-/// Tasks that are counted and made one by one, later.
-pub(super) struct ComingLater {
-    session: ExecutionSession,
-    left: usize,
 }
 
 impl ComingLater {
-    pub(super) fn session(&self) -> &ExecutionSession {
-        &self.session
-    }
-
     /// One more is made. The first handle that lies about on this thread is its own.
     #[inline]
     pub(super) fn next(&mut self) -> Outstanding {
-        let handle = frame::take_spare(&self.session);
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                Outstanding::of(handle)
-            }
-            None => self.session.outstanding(),
-        }
+        self.next_with(frame::take_spare(&self.session))
     }
 }
 
-impl Drop for ComingLater {
+impl<S: Borrow<ExecutionSession>> Drop for Counted<S> {
     fn drop(&mut self) {
         if self.left > 0 {
-            self.session.0.drain.count_out(self.left);
+            self.session().0.drain.count_out(self.left);
         }
     }
 }

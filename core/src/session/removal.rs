@@ -4,6 +4,7 @@
 //! work that is left until it is there.
 
 use crate::protocol::SessionState;
+use crate::protocol::condemned::Clearing;
 use crate::protocol::effects::Effects;
 use crate::resource::remove_resources;
 use crate::sync::Arc;
@@ -41,6 +42,20 @@ impl RemovalTask {
     }
 }
 
+/// The resources of a dylib that was cleared, in the order of their registration, tracker by tracker.
+#[must_use = "a close waits for it"]
+pub(crate) struct ClearedDylib {
+    resources: Vec<Box<dyn Resource>>,
+    removal: RemovalTask,
+}
+
+impl ClearedDylib {
+    /// Removes the resources, newest first and past errors.
+    pub(crate) fn remove(self, dylib: Arc<str>) -> Result<(), RemoveError> {
+        self.removal.remove(dylib, self.resources)
+    }
+}
+
 impl ExecutionSession {
     /// Runs an operation that removes trackers, and gives what it returns when their last row is gone; if that `holds`
     /// resources, with the task of their removal.
@@ -67,6 +82,25 @@ impl ExecutionSession {
             crate::in_place::run_ready();
         }
         (result, removal)
+    }
+
+    /// Runs an operation that clears a dylib, if that is there, and gives what it leaves when its last row is gone: only then is it
+    /// known which resources there are.
+    pub(crate) fn transact_clearing(
+        &self,
+        operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> Option<Clearing>,
+    ) -> Option<ClearedDylib> {
+        let clear = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| {
+            let clearing = operation(state, effects)?;
+            // Mostly that was all.
+            Some((clearing, state.take_cleared(clearing)))
+        };
+        let (begun, removal) = self.transact_removal(clear, Option::is_some);
+        let ((clearing, cleared), removal) = begun.zip(removal)?;
+        // Not by a transaction, whose handlers might close the session, which waits for the removal.
+        let cleared = cleared.or_else(|| self.locked(|Locked { state, .. }| state.take_cleared(clearing)));
+        let resources = cleared.expect("what was removed is gone").into_resources();
+        Some(ClearedDylib { resources, removal })
     }
 
     /// Takes part in the work until the first `condemnations` removals are over.

@@ -78,7 +78,8 @@ impl<P: Payload> SessionState<P> {
     pub(super) fn check_trackers(&self) {
         let mut listed = 0;
         for (id, tracker) in self.trackers.iter() {
-            assert!(tracker.condemned.is_none(), "{id:?} was removed and is still there");
+            let lives = self.dylibs.get(tracker.dylib).is_some_and(|dylib| dylib.era == tracker.era);
+            assert!(lives, "{id:?} was removed and is still there");
             let (mut cursor, mut previous) = (tracker.first_row, NONE);
             let listed_before = listed;
             while cursor != NONE {
@@ -91,7 +92,11 @@ impl<P: Payload> SessionState<P> {
             assert_eq!(tracker.rows, (listed - listed_before) as u64, "a tracker counts its rows");
         }
         assert_eq!(listed, self.rows.len(), "each row is in the list of one tracker");
-        let linked: usize = self.dylibs.iter().map(|(id, _)| self.trackers_of(id).len()).sum();
+        for dylib in self.dylibs.iter().map(|(_, dylib)| dylib).filter(|_| self.observed) {
+            let rows: u64 = self.trackers_of(dylib).map(|tracker| self.trackers[tracker].rows).sum();
+            assert_eq!(dylib.rows, rows, "a dylib counts its rows");
+        }
+        let linked: usize = self.dylibs.iter().map(|(_, dylib)| self.trackers_of(dylib).count()).sum();
         assert_eq!(linked, self.trackers.len(), "each tracker is in the list of its dylib");
         let default_lives = |dylib: &Dylib| self.trackers.contains(dylib.default_tracker);
         assert!(self.dylibs.iter().all(|(_, dylib)| default_lives(dylib)), "a default tracker lives");

@@ -2,30 +2,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::protocol::SessionState;
 use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::{DylibId, GeneratorId, QueryId, RowId};
-use crate::protocol::lookup::Search;
+use crate::protocol::numbers::{Numbers, definition, exported, search, with_main};
 use crate::protocol::pending::PendingUnit;
 use crate::protocol::query::Phase;
 use crate::protocol::row::{RowState, Waiting};
 use crate::protocol::waits_for::Holdings;
-use crate::protocol::{Payload, SessionState};
 use crate::session::{SessionTag, Shutdown};
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
-    LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
+    LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
 };
-
-enum Numbers {}
-
-impl Payload for Numbers {
-    type Unit = u32;
-    type Parcel = crate::protocol::pending::PendingUnit<u32>;
-    type Handler = u32;
-    type Generator = u32;
-    type Resource = u32;
-}
 
 struct Scene {
     state: SessionState<Numbers>,
@@ -36,9 +26,8 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let mut state = SessionState::new(false);
-        let dylib = state.create_dylib("main".into()).unwrap();
-        Self { state, pool: SymbolStringPool::new(), dylib, effects: Effects::default() }
+        let (state, pool, dylib) = with_main(false);
+        Self { state, pool, dylib, effects: Effects::default() }
     }
 
     fn name(&self, name: &str) -> SymbolName {
@@ -53,26 +42,15 @@ impl Scene {
         let number = self.state.rows.len() as u64;
         let name = self.name(name);
         let definition = Definition {
-            unit_name: name.clone(),
-            symbols: [(name.clone(), SymbolFlags::EXPORTED)].into_iter().collect(),
-            initializer: Some(name),
-            serial_queue: None,
-            hints: Default::default(),
-            priority: TaskPriority::Demanded,
             number: Some(number),
-            by_task: false,
+            initializer: Some(name.clone()),
+            ..definition(&name, exported([&name]))
         };
         self.state.define(self.dylib, None, definition, 0, &mut self.effects).unwrap();
     }
 
     fn look_up(&mut self, name: &str) -> QueryId {
-        let search = Search {
-            kind: LookupKind::Static,
-            order: vec![(self.dylib, JitDylibLookupFlags::MatchAllSymbols)].into(),
-            symbols: LookupSet::one(self.name(name)),
-            required_state: RequiredState::Ready,
-            ..Search::default()
-        };
+        let search = search(self.dylib, LookupSet::one(self.name(name)), RequiredState::Ready);
         self.state.lookup(search, 0, |_| "main".into(), &mut self.effects).expect("it waits")
     }
 
@@ -150,7 +128,7 @@ fn a_table_that_names_what_is_gone() {
     scene.refuses("a dylib is found by its name", |state| state.dylib_names.clear());
     let mut scene = Scene::new();
     let (dylib, other) = (scene.dylib, scene.state.create_dylib("other".into()).unwrap());
-    drop(scene.state.remove_dylib(other, &mut scene.effects));
+    scene.state.remove_dylib(other, &mut scene.effects);
     scene.refuses("links against what was removed", |state| {
         state.dylibs[dylib].link_order.push((other, JitDylibLookupFlags::MatchAllSymbols));
     });
@@ -213,11 +191,20 @@ fn a_tracker_that_counts_wrong() {
 }
 
 #[test]
+fn a_dylib_that_counts_wrong_for_observers() {
+    let mut scene = Scene::new();
+    scene.state.observed = true;
+    scene.define("a");
+    let dylib = scene.dylib;
+    scene.refuses("a dylib counts its rows", |state| state.dylibs[dylib].rows += 1);
+}
+
+#[test]
 fn a_tracker_that_was_removed_and_is_there() {
     let scene = Scene::new();
     let tracker = scene.state.default_tracker(scene.dylib);
     scene.refuses("was removed and is still there", |state| {
-        state.trackers[tracker].condemned = Some("main".into());
+        state.trackers[tracker].era += 1;
     });
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::protocol::condemned::Clearing;
 use crate::protocol::dylib::RemovedDylib;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::DylibId;
@@ -110,9 +111,16 @@ impl Harness {
 
     pub(super) fn clear(&mut self, dylib: usize) {
         let mut effects = Effects::default();
-        let resources = self.state.clear(self.ids.dylibs[&dylib], &mut effects);
+        let clearing = self.state.clear(self.ids.dylibs[&dylib], &mut effects);
+        let resources = self.cleared(clearing);
         assert_eq!(resources, self.world.clear(dylib), "resources of a cleared dylib");
         self.follow(effects);
+    }
+
+    /// The resources of a dylib that was cleared, if it was there.
+    fn cleared(&mut self, clearing: Option<Clearing>) -> Vec<usize> {
+        let Some(clearing) = clearing else { return Vec::new() };
+        self.state.take_cleared(clearing).expect("no more than a slice").into_resources()
     }
 
     pub(super) fn create_dylib(&mut self, slot: usize) {
@@ -129,7 +137,8 @@ impl Harness {
 
     pub(super) fn remove_dylib(&mut self, dylib: usize) {
         let mut effects = Effects::default();
-        let resources = self.state.remove_dylib(self.ids.dylibs[&dylib], &mut effects);
+        let clearing = self.state.remove_dylib(self.ids.dylibs[&dylib], &mut effects);
+        let resources = self.cleared(clearing);
         assert_eq!(resources, self.world.remove_dylib(dylib), "resources of a removed dylib");
         self.follow(effects);
     }
@@ -196,10 +205,11 @@ impl Harness {
         while let Some(next) = self.state.end_some_queries(first, end, &mut effects) {
             first = next;
         }
-        let ended: Vec<_> = dylibs
-            .into_iter()
-            .map(|dylib| self.state.end_dylib(dylib, &mut effects).expect("it is there"))
-            .collect();
+        let mut end = |(dylib, name)| {
+            let clearing = self.state.end_dylib(dylib, &mut effects);
+            (name, self.cleared(clearing))
+        };
+        let ended: Vec<_> = dylibs.into_iter().map(&mut end).collect();
         let expected = self.world.end().into_iter();
         let expected: Vec<_> =
             expected.map(|(dylib, resources)| (self.dylib_name(dylib), resources)).collect();

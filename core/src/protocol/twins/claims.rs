@@ -2,8 +2,8 @@
 
 use super::super::claim::Begin;
 use super::super::effects::Effects;
+use super::super::numbers::Numbers;
 use super::super::pending::PendingUnit;
-use super::super::slices::Numbers;
 use super::step::Step;
 use super::{Stage, Twin, pick};
 use crate::session::SessionTag;

@@ -61,7 +61,6 @@ mod arena;
 #[cfg(all(test, not(uruk_loom)))]
 mod check;
 mod fail;
-mod pieces;
 mod pool;
 mod resume;
 #[cfg(all(test, not(uruk_loom)))]
@@ -71,8 +70,8 @@ use std::num::NonZeroU32;
 
 use super::memory::Memory;
 
+use crate::protocol::pieces::Pieces;
 use arena::{Arena, NONE, Node, Standing, TOLD};
-use pieces::Pieces;
 
 /// A node of the forest. Ids of freed nodes are never given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,12 +1,12 @@
-//! A queue that grows and gives memory away in pieces: no step of it moves a million entries, nor frees more than a few.
+//! A list, first in, first out or last out, that grows and gives memory away in pieces: no step of it moves a million entries,
+//! nor frees more than a few.
 
 #![expect(clippy::disallowed_types, reason = "an item of the linked list is a piece of many entries")]
 
 use std::collections::{LinkedList, VecDeque};
 
-use crate::protocol::memory::Takes;
+use super::memory::Takes;
 
-/// First in, first out.
 #[derive(Debug)]
 pub(super) struct Pieces<T> {
     /// None is empty but the only one.
@@ -26,6 +26,10 @@ impl<T: Send + 'static> Pieces<T> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.front().is_none()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pieces.iter().map(VecDeque::len).sum()
     }
 
     pub(super) fn front(&self) -> Option<&T> {
@@ -56,11 +60,66 @@ impl<T: Send + 'static> Pieces<T> {
         }
         entry
     }
+
+    pub(super) fn pop_back(&mut self, memory: &mut impl Takes) -> Option<T> {
+        let last = self.pieces.back_mut()?;
+        let entry = last.pop_back();
+        if last.is_empty() && self.pieces.len() > 1 {
+            self.pieces.pop_back().into_iter().for_each(|piece| memory.take_memory(Box::new(piece)));
+        }
+        entry
+    }
+
+    /// Takes out all that are not to be kept; gives how many there were.
+    pub(super) fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool, memory: &mut impl Takes) -> usize {
+        let all = self.len();
+        for _ in 0..all {
+            self.pop_front(memory).filter(&mut keeps).into_iter().for_each(|entry| self.push_back(entry));
+        }
+        all
+    }
+
+    /// All that are left.
+    pub(super) fn into_entries(self) -> impl DoubleEndedIterator<Item = T> {
+        self.pieces.into_iter().flatten()
+    }
+}
+
+impl<T: Send + 'static> Default for Pieces<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_leave_at_either_end_and_from_between() {
+        let (mut list, mut memory) = (Pieces::new(), Vec::new());
+        let mut model = VecDeque::new();
+        for round in 0..600 {
+            for entry in 0..round % 23 {
+                list.push_back(round * 23 + entry);
+                model.push_back(round * 23 + entry);
+            }
+            for _ in 0..round % 7 {
+                assert_eq!(list.pop_front(&mut memory), model.pop_front());
+                assert_eq!(list.pop_back(&mut memory), model.pop_back());
+            }
+            if round % 50 == 0 {
+                assert_eq!(list.retain(|entry| entry % 5 > 0, &mut memory), model.len());
+                model.retain(|entry| entry % 5 > 0);
+            }
+            assert_eq!((list.len(), list.is_empty()), (model.len(), model.is_empty()));
+        }
+        assert!(list.pieces.len() > 2);
+        while let Some(entry) = model.pop_back() {
+            assert_eq!(list.pop_back(&mut memory), Some(entry));
+        }
+        assert_eq!((list.pop_back(&mut memory), list.pieces.len()), (None, 1));
+    }
 
     #[test]
     fn entries_leave_in_the_order_in_which_they_came() {

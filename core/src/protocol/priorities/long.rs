@@ -1,0 +1,97 @@
+//! What many that wait for one another cost: raises and losses come in slices, and a loss looks only so far.
+
+use super::History;
+use super::step::NAMES;
+use crate::protocol::effects::Effects;
+use crate::protocol::ids::QueryId;
+use crate::protocol::lookup::Search;
+use crate::protocol::numbers::{Numbers, definition, exported};
+use crate::protocol::settle::SLICE_STEPS;
+use crate::protocol::urgency::Asker;
+use crate::{SymbolName, SymbolStringPool, TaskPriority};
+
+/// Units `0..count` of one symbol each, of which each asks for the next on its own behalf, and nobody for the first.
+fn chain(count: usize) -> (History, Vec<SymbolName>) {
+    let mut history = History::new(&[3; NAMES], true, SLICE_STEPS);
+    let mut effects = Effects::default();
+    let pool = SymbolStringPool::new();
+    let names: Vec<_> = (0..count).map(|index| pool.intern(&format!("c{index}"))).collect();
+    for name in &names {
+        let definition = definition(name, exported([name]));
+        history.state.define(history.dylib, None, definition, 1, &mut effects).expect("new");
+    }
+    history.ask(&names[0], |search| search.priority = Some(TaskPriority::Idle), &mut effects);
+    for (index, next) in names.iter().enumerate().skip(1) {
+        let claim = effects.claimed[index - 1].claim;
+        let asker = Asker { claim, priority: TaskPriority::Idle };
+        history.ask(next, |search| search.asked_by = Some(asker), &mut effects);
+    }
+    history.state.settle_all(&mut effects);
+    (history, names)
+}
+
+impl History {
+    fn ask(
+        &mut self,
+        name: &SymbolName,
+        change: impl FnOnce(&mut Search),
+        effects: &mut Effects<Numbers>,
+    ) -> QueryId {
+        self.made += 1;
+        let mut search = self.search(vec![name.clone()], true);
+        change(&mut search);
+        self.state.lookup(search, self.made, |_| "main".into(), effects).expect("it waits")
+    }
+
+    fn priority_named(&self, name: &SymbolName) -> TaskPriority {
+        self.state.priority_of(self.state.find(self.dylib, name).expect("it is defined"))
+    }
+}
+
+#[test]
+fn a_long_chain_is_raised_and_lowered_in_slices() {
+    const COUNT: usize = 50_000;
+    let (mut history, names) = chain(COUNT);
+    let last = &names[COUNT - 1];
+    assert_eq!(history.priority_named(last), TaskPriority::Idle);
+    let mut effects = Effects::default();
+    let demanded = |search: &mut Search| search.priority = Some(TaskPriority::Demanded);
+    let query = history.ask(&names[0], demanded, &mut effects);
+    let attendance =
+        history.state.finish_transaction(&mut effects).expect("somebody comes back for the rest");
+    assert_eq!(history.priority_named(last), TaskPriority::Idle);
+    while history.state.slice(attendance, &mut effects) {}
+    assert_eq!(history.priority_named(last), TaskPriority::Demanded);
+    assert_eq!(effects.more().raised.len(), COUNT);
+    history.state.withdraw(query, &mut effects);
+    let attendance = history.state.finish_transaction(&mut effects).expect("as before");
+    assert_eq!(history.priority_named(last), TaskPriority::Demanded);
+    while history.state.slice(attendance, &mut effects) {}
+    assert_eq!(history.priority_named(last), TaskPriority::Idle);
+    let longest = history.state.steps_max();
+    assert!(longest <= SLICE_STEPS + 10, "{longest} steps in one hold");
+}
+
+#[test]
+fn a_lookup_given_up_among_many_costs_no_look_at_all_of_them() {
+    let mut history = History::new(&[3; NAMES], true, SLICE_STEPS);
+    let mut effects = Effects::default();
+    let name = history.names[0].clone();
+    let at = |priority| move |search: &mut Search| search.priority = Some(priority);
+    let demanded: Vec<_> =
+        (0..100).map(|_| history.ask(&name, at(TaskPriority::Demanded), &mut effects)).collect();
+    for _ in 0..20_000 {
+        history.ask(&name, at(TaskPriority::Idle), &mut effects);
+    }
+    history.state.settle_all(&mut effects);
+    // What is not cut into slices is counted whole.
+    history.state.agenda.slice_steps = usize::MAX;
+    for query in demanded {
+        history.state.withdraw(query, &mut effects);
+        history.state.settle_all(&mut effects);
+        // Nobody has looked far enough to know better.
+        assert_eq!(history.priority_named(&name), TaskPriority::Demanded);
+    }
+    let longest = history.state.steps_max();
+    assert!(longest <= SLICE_STEPS, "{longest} steps in one hold");
+}
