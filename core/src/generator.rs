@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::failure::shared_error;
+use crate::failure::{cut_short, shared_error};
 use crate::protocol::ids::{self, QueryId};
 use crate::session::SessionTag;
 use crate::session::holding::{Held, Hold};
@@ -93,7 +93,8 @@ impl GenerateRequest {
         self.asked.query
     }
 
-    /// Lets the lookup go on, or fails it.
+    /// Lets the lookup go on, or fails it. A long chain of errors is cut short, as where
+    /// [a responsibility fails](crate::MaterializationResponsibility::fail).
     pub fn finish(mut self, outcome: Result<(), SharedError>) {
         self.give_back();
         self.asked.conclude(outcome);
@@ -136,6 +137,7 @@ impl Asked {
 
     fn conclude(&mut self, outcome: Result<(), SharedError>) {
         if !std::mem::replace(&mut self.finished, true) {
+            let outcome = outcome.map_err(cut_short);
             self.dylib
                 .session()
                 .transact(|state, effects| state.generated(self.generator, self.query, outcome, effects));

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use crate::failure::cut_short;
 use crate::protocol::ids::ClaimId;
 use crate::session::holding::{Held, Hold};
 use crate::session::queued_unit::QueuedUnit;
@@ -132,6 +133,10 @@ impl Duty {
         if !std::mem::replace(&mut self.settled, true) {
             self.give_back();
             let claim = self.claim;
+            let cause = match cause {
+                FailureCause::Unit(error) => FailureCause::Unit(cut_short(error)),
+                cause => cause,
+            };
             self.session().transact(|state, effects| state.fail(claim, cause, effects));
         }
     }
