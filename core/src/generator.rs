@@ -106,6 +106,12 @@ impl GenerateRequest {
         DetachedRequest(self.asked.move_out())
     }
 
+    /// Lets the generator be asked for other lookups before this one is finished.
+    pub(crate) fn let_others_in(&self) {
+        let Asked { generator, query, .. } = self.asked;
+        self.session().transact(|state, effects| state.serve_apart(generator, query, effects));
+    }
+
     fn give_back(&mut self) {
         if let Some(hold) = self.hold.take() {
             hold.give_back();
