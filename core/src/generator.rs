@@ -142,8 +142,10 @@ impl Asked {
     }
 
     fn conclude(&mut self, outcome: Result<(), SharedError>) {
-        if !std::mem::replace(&mut self.finished, true) {
+        if !self.finished {
+            // Runs code of the embedder: should that panic, the request is not finished yet.
             let outcome = outcome.map_err(cut_short);
+            self.finished = true;
             self.dylib
                 .session()
                 .transact(|state, effects| state.generated(self.generator, self.query, outcome, effects));

@@ -13,6 +13,9 @@ use crate::{Failure, LookupError, SharedError};
 /// How many sources an error may name, each that of the one before.
 const SOURCES_MAX: usize = 32;
 
+/// How many are looked at. What an embedder makes of errors may be longer, or go round in a circle.
+const SOURCES_SEEN_MAX: usize = 1024;
+
 /// What stands for a long chain of errors: the one it began with.
 #[derive(Debug)]
 struct Cut {
@@ -21,13 +24,13 @@ struct Cut {
     first: SharedError,
 }
 
-/// `error`, or if its sources are many what stands for it.
+/// `error`, or if its sources are many what stands for it. Runs code of the embedder, whose errors may be among them.
 pub(crate) fn cut_short(error: SharedError) -> SharedError {
     if sources(&*error).nth(SOURCES_MAX).is_none() {
         return error;
     }
     let (mut above, mut told) = (0, None);
-    for source in sources(&*error) {
+    for source in sources(&*error).take(SOURCES_SEEN_MAX) {
         if let Some(cut) = source.downcast_ref::<Cut>() {
             above += cut.omitted;
             continue;

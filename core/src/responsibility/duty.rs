@@ -130,13 +130,15 @@ impl Duty {
     }
 
     pub(crate) fn fail(&mut self, cause: FailureCause) {
-        if !std::mem::replace(&mut self.settled, true) {
-            self.give_back();
-            let claim = self.claim;
+        if !self.settled {
+            // Runs code of the embedder: should that panic, the duty is not settled yet.
             let cause = match cause {
                 FailureCause::Unit(error) => FailureCause::Unit(cut_short(error)),
                 cause => cause,
             };
+            self.settled = true;
+            self.give_back();
+            let claim = self.claim;
             self.session().transact(|state, effects| state.fail(claim, cause, effects));
         }
     }

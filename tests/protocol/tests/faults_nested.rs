@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use protocol_tests::*;
 use uruk_core::{
-    AliasTarget, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, ReexportsGenerator,
-    shared_error, symbol_aliases,
+    AliasTarget, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags,
+    LookupError, ReexportsGenerator, shared_error, symbol_aliases,
 };
 
 /// Where every transaction is checked, less will do.
@@ -131,4 +131,60 @@ fn a_long_chain_of_generators_that_fails_needs_no_stack() {
         assert!(text.contains("more, not listed)") && text.len() < 10_000, "{text}");
         session.close().unwrap();
     });
+}
+
+/// An error whose source panics, or is the error itself.
+#[derive(Debug)]
+struct Odd {
+    panics: bool,
+}
+
+impl std::fmt::Display for Odd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("odd")
+    }
+}
+
+impl Error for Odd {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self.panics {
+            true => panic!("asked for its source"),
+            false => Some(self),
+        }
+    }
+}
+
+#[test]
+fn an_error_whose_sources_cannot_be_followed_fails_its_unit_and_its_generator_all_the_same() {
+    for panics in [false, true] {
+        within_reason(move || {
+            let (session, main) = session();
+            let unit = TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+                responsibility.fail(Arc::new(Odd { panics }));
+            });
+            main.define(unit.boxed()).unwrap();
+            let told = if panics { "asked for its source" } else { "odd" };
+            let error = session.lookup(&order(&main), set(&session, &["a"])).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+            main.add_generator(Arc::new(FailsWith { panics })).unwrap();
+            let error = session.lookup(&order(&main), set(&session, &["b"])).unwrap_err().to_string();
+            assert!(error.ends_with(if panics { "it panicked" } else { "odd" }), "{error}");
+            session.close().unwrap();
+        });
+    }
+}
+
+#[derive(Debug)]
+struct FailsWith {
+    panics: bool,
+}
+
+impl DefinitionGenerator for FailsWith {
+    fn name(&self) -> &str {
+        "fails"
+    }
+
+    fn generate(&self, request: GenerateRequest) {
+        request.finish(Err(Arc::new(Odd { panics: self.panics })));
+    }
 }
