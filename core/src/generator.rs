@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::failure::shared_error;
+use crate::failure::{cut_short, shared_error};
 use crate::protocol::ids::{self, QueryId};
 use crate::session::SessionTag;
 use crate::session::holding::{Held, Hold};
@@ -97,7 +97,8 @@ impl GenerateRequest {
         self.asked.query
     }
 
-    /// Lets the lookup go on, or fails it with the error.
+    /// Lets the lookup go on, or fails it with the error. A long chain of errors is cut short, as where
+    /// [a responsibility fails](crate::MaterializationResponsibility::fail).
     pub fn finish(mut self, outcome: Result<(), SharedError>) {
         self.give_back();
         self.asked.conclude(outcome);
@@ -107,6 +108,12 @@ impl GenerateRequest {
     pub fn detach(mut self) -> DetachedRequest {
         self.give_back();
         DetachedRequest(self.asked.move_out())
+    }
+
+    /// Lets the generator be asked for other lookups before this one is finished.
+    pub(crate) fn let_others_in(&self) {
+        let Asked { generator, query, .. } = self.asked;
+        self.session().transact(|state, effects| state.serve_apart(generator, query, effects));
     }
 
     fn give_back(&mut self) {
@@ -139,7 +146,10 @@ impl Asked {
     }
 
     fn conclude(&mut self, outcome: Result<(), SharedError>) {
-        if !std::mem::replace(&mut self.finished, true) {
+        if !self.finished {
+            // Runs code of the embedder: should that panic, the request is not finished yet.
+            let outcome = outcome.map_err(cut_short);
+            self.finished = true;
             self.dylib
                 .session()
                 .transact(|state, effects| state.generated(self.generator, self.query, outcome, effects));

@@ -286,6 +286,10 @@ macro_rules! common_methods {
 
             /// Fails the symbols, and everything that depends on them, with `error`.
             ///
+            /// An error with more than 32 sources, each that of the next, is cut short: what stands for it says how many are not
+            /// listed, and keeps the failure that it began with. So a chain of units that each fail with what they were told ends in an
+            /// error that can be printed and dropped.
+            ///
             /// # Cost
             /// Linear in the symbols and in what waits for them; what depends on them falls in slices.
             ///

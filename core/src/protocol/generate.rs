@@ -7,7 +7,8 @@
 //! nothing remaining, or order exhausted: match everything again, in one transaction (`lookup.rs`)
 //! ```
 //!
-//! A generator serves one lookup at a time; the others queue at it in order.
+//! A generator serves one lookup at a time; the others queue at it in order. One that asks other dylibs on behalf of a lookup serves
+//! that *apart*, and is free for others meanwhile: two such generators that ask each other's dylibs would otherwise wait for each other.
 
 use std::collections::VecDeque;
 
@@ -47,6 +48,8 @@ pub(crate) struct Suspended {
     generators: Option<VecDeque<GeneratorId>>,
     /// The generator that is busy with it, or that it has queued up at.
     pub(super) waits_at: Option<GeneratorId>,
+    /// That generator has been asked and is busy with it no more, though it has not finished.
+    pub(super) apart: bool,
 }
 
 /// What a step along the order led to.
@@ -69,7 +72,7 @@ impl Suspended {
 
     pub(crate) fn new(search: Search) -> Self {
         let remaining = search.symbols.0.to_vec();
-        Self { search, remaining, position: 0, generators: None, waits_at: None }
+        Self { search, remaining, position: 0, generators: None, waits_at: None, apart: false }
     }
 }
 
@@ -127,6 +130,15 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
+    /// A generator goes on with a lookup apart: the next in its queue is served.
+    pub(crate) fn serve_apart(&mut self, generator: GeneratorId, query: QueryId, effects: &mut Effects<P>) {
+        if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) {
+            suspended.apart = true;
+        }
+        self.leave_generator(generator, query);
+        self.serve_next(generator, effects);
+    }
+
     /// A generator has finished with a lookup, which goes on or fails; then the next in its queue is served.
     pub(crate) fn generated(
         &mut self,
@@ -135,12 +147,7 @@ impl<P: Payload> SessionState<P> {
         outcome: Result<(), SharedError>,
         effects: &mut Effects<P>,
     ) {
-        if let Some(row) = self.generators.get_mut(generator)
-            && row.occupant == Some(query)
-            && !weakened("generate::keeps_its_place")
-        {
-            row.occupant = None;
-        }
+        self.leave_generator(generator, query);
         match outcome {
             Ok(()) => self.advance(query, effects),
             Err(source) => {
@@ -148,6 +155,19 @@ impl<P: Payload> SessionState<P> {
                 self.fail_query(query, error, effects);
             }
         }
+        self.serve_next(generator, effects);
+    }
+
+    fn leave_generator(&mut self, generator: GeneratorId, query: QueryId) {
+        if let Some(row) = self.generators.get_mut(generator)
+            && row.occupant == Some(query)
+            && !weakened("generate::keeps_its_place")
+        {
+            row.occupant = None;
+        }
+    }
+
+    fn serve_next(&mut self, generator: GeneratorId, effects: &mut Effects<P>) {
         while let Some(row) = self.generators.get_mut(generator)
             && row.occupant.is_none()
             && let Some(next) = row.queue.pop_front()
@@ -219,11 +239,11 @@ impl<P: Payload> SessionState<P> {
         }
         let id = *generators.front()?;
         let occupant = self.generators.get(id).and_then(|generator| generator.occupant);
-        if occupant.is_some_and(|occupant| self.is_made_for(&walker.search, occupant)) {
+        if self.leads_back(&walker.search, id, occupant) {
             return Some(Step::WaitsForItself(id));
         }
         let Some(generator) = self.generators.get_mut(id) else { return Some(Step::GeneratorGone(dylib)) };
-        walker.waits_at = Some(id);
+        (walker.waits_at, walker.apart) = (Some(id), false);
         if generator.occupant.is_some() && !weakened("generate::asks_while_it_is_busy") {
             // Lookups that have ended stay in the queue; they make room before it grows.
             if generator.queue.len() == generator.queue.capacity() {
@@ -255,14 +275,27 @@ impl<P: Payload> SessionState<P> {
         Some(Step::Suspend)
     }
 
-    /// Whether a generator makes the lookup so that `query` can go on, or so that one can that is made for it.
-    fn is_made_for(&self, search: &Search, query: QueryId) -> bool {
+    /// Whether a generator goes on with any lookup apart. Walks over all lookups.
+    pub(super) fn serves_any_apart(&self, generator: GeneratorId) -> bool {
+        let served = |query: &Query<P::Handler>| match &query.phase {
+            Phase::Suspended(suspended) => suspended.apart && suspended.waits_at == Some(generator),
+            Phase::Lodged(_) => false,
+        };
+        self.queries.iter().any(|(_, query)| query.is_live() && served(query))
+    }
+
+    /// Whether a lookup that is made so that another one can go on, or so that one can that is made for it, comes to a generator that
+    /// has been asked for that other: its occupant, or one that it serves apart.
+    fn leads_back(&self, search: &Search, generator: GeneratorId, occupant: Option<QueryId>) -> bool {
         let mut maker = search.on_behalf_of;
-        while let Some(id) = maker
-            && id != query
-        {
+        while let Some(id) = maker.filter(|id| Some(*id) != occupant) {
             maker = match self.queries.get(id) {
-                Some(Query { phase: Phase::Suspended(suspended), .. }) => suspended.search.on_behalf_of,
+                Some(Query { phase: Phase::Suspended(suspended), .. }) => {
+                    if suspended.apart && suspended.waits_at == Some(generator) {
+                        return true;
+                    }
+                    suspended.search.on_behalf_of
+                }
                 _ => None,
             };
         }

@@ -349,7 +349,8 @@ impl<P: Payload> SessionState<P> {
                 out.extend(waits.map(|entry| Node::Row(entry.row, lodged.required_state)));
             }
             Some(Phase::Suspended(suspended)) => {
-                let Some(generator) = suspended.waits_at else { return };
+                // What is served apart is in other hands than those of who is served there meanwhile.
+                let Some(generator) = suspended.waits_at.filter(|_| !suspended.apart) else { return };
                 // A generator that was removed is still busy with the lookup it serves, and with no other.
                 let occupant =
                     self.generators.get(generator).map_or(Some(id), |generator| generator.occupant);

@@ -89,7 +89,8 @@ impl<P: Payload> SessionState<P> {
                 name: generator.name.clone(),
                 is_busy: generator
                     .occupant
-                    .is_some_and(|query| self.queries.get(query).is_some_and(Query::is_live)),
+                    .is_some_and(|query| self.queries.get(query).is_some_and(Query::is_live))
+                    || matches!(detail, Detail::Everything) && self.serves_any_apart(id),
                 queued: generator
                     .queue
                     .iter()

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use crate::failure::cut_short;
 use crate::protocol::ids::ClaimId;
 use crate::session::holding::{Held, Hold};
 use crate::session::queued_unit::QueuedUnit;
@@ -129,7 +130,13 @@ impl Duty {
     }
 
     pub(crate) fn fail(&mut self, cause: FailureCause) {
-        if !std::mem::replace(&mut self.settled, true) {
+        if !self.settled {
+            // Runs code of the embedder: should that panic, the duty is not settled yet.
+            let cause = match cause {
+                FailureCause::Unit(error) => FailureCause::Unit(cut_short(error)),
+                cause => cause,
+            };
+            self.settled = true;
             self.give_back();
             let claim = self.claim;
             self.session().transact(|state, effects| state.fail(claim, cause, effects));

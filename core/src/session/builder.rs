@@ -94,7 +94,9 @@ impl ExecutionSessionBuilder {
     /// What time it is, for [deadlines](crate::Deadline) and [`Self::time_units`]. The system's clock unless said otherwise.
     ///
     /// While a thread waits it asks again after what was left has passed on the system's clock. It is asked on threads on which others
-    /// rely, workers in the midst of a unit among them, so it has to answer at once: one that waits stalls them.
+    /// rely, workers in the midst of a unit among them, so it has to answer at once: one that waits stalls them. One that
+    /// panics does so in whoever makes a lookup with a deadline or asks why; a unit begins all the same, with a report, and an
+    /// answer counts as in time.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Fn() -> Instant + Send + Sync>) -> Self {
         self.clock = Some(clock);

@@ -2,7 +2,7 @@
 
 use crate::protocol::why::Begun;
 use crate::sync::thread;
-use crate::{JitDylib, JitDylibLookupFlags, SearchOrder, SymbolName, Why};
+use crate::{JitDylib, JitDylibLookupFlags, SearchOrder, SessionError, SymbolName, Why};
 
 use super::ExecutionSession;
 
@@ -30,11 +30,17 @@ impl ExecutionSession {
         self.transact(|state, _| state.why(&own, symbol, first, now))
     }
 
-    /// What is to be noted of a unit that begins on this thread.
+    /// What is to be noted of a unit that begins on this thread. Nothing if the clock panics: the unit has nothing to do with that.
     pub(super) fn begun_here(&self) -> Option<Box<Begun>> {
         let epoch = self.0.epoch?;
         let thread = thread::current();
         let thread = thread.name().map_or_else(|| format!("{:?}", thread.id()).into(), Into::into);
-        Some(Box::new(Begun { thread, at: (self.0.clock)().saturating_duration_since(epoch) }))
+        match crate::panics::guard(|| (self.0.clock)()) {
+            Ok(now) => Some(Box::new(Begun { thread, at: now.saturating_duration_since(epoch) })),
+            Err(message) => {
+                self.report_later(SessionError::Panicked { place: "the session's clock", message });
+                None
+            }
+        }
     }
 }

@@ -25,7 +25,8 @@ use super::reexports::Source;
 /// # Ok::<(), uruk_core::DylibError>(())
 /// ```
 ///
-/// Two dylibs may re-export each other's symbols: a symbol that neither has is an error then, not a wait.
+/// Two dylibs may re-export each other's symbols: a symbol that neither has is an error then, not a wait. Lookups do not queue
+/// here, but ask the other dylib side by side.
 ///
 /// Source: ORC `ReexportsGenerator`.
 pub struct ReexportsGenerator {
@@ -67,6 +68,8 @@ impl DefinitionGenerator for ReexportsGenerator {
             Err(foreign) => return request.finish(Err(shared_error(foreign))),
         };
         let order: SearchOrder = [(source.clone(), self.flags)].into();
+        // The source may re-export symbols of this dylib, and another lookup be on its way here from there.
+        request.let_others_in();
         let mut lookup = LookupRequest::new(order, wanted);
         lookup.kind = request.kind();
         let (session, query) = (request.session().clone(), request.query());

@@ -72,7 +72,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// I12: a lookup that is on its way past generators is served by one, or stands in its queue, unless that was removed
-    /// while it served.
+    /// while it served, or serves it apart.
     pub(super) fn check_suspended(&self) {
         let mut attended = FxHashSet::default();
         for (id, generator) in self.generators.iter() {
@@ -87,7 +87,7 @@ impl<P: Payload> SessionState<P> {
         for (id, query) in self.queries.iter() {
             let Phase::Suspended(suspended) = &query.phase else { continue };
             let at = suspended.waits_at.expect("a suspended lookup waits at some generator");
-            let served = !self.generators.contains(at) || attended.contains(&(at, id));
+            let served = suspended.apart || !self.generators.contains(at) || attended.contains(&(at, id));
             assert!(served, "{id:?} waits at {at:?}, which knows nothing of it");
         }
     }

@@ -10,6 +10,7 @@ mod ready;
 mod ready_agrees;
 mod ready_faces;
 mod ready_grows;
+mod reexports_apart;
 mod slices;
 mod unheard;
 mod why;

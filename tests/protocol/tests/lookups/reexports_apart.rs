@@ -1,0 +1,102 @@
+//! Dylibs that re-export each other's symbols in a ring, asked at the same time.
+//!
+//! ```text
+//!   lookup of `2` in dylib 0 ─▶ re-exports of 1 ─▶ what has 1? ─┐
+//!   lookup of `0` in dylib 1 ─▶ re-exports of 2 ─▶ what has 2?  │ each question comes to a generator that another lookup is at
+//!   lookup of `1` in dylib 2 ─▶ re-exports of 0 ─▶ what has 0? ─┘
+//! ```
+//!
+//! Such a generator served one lookup at a time, so each question waited for another's lookup, and nobody was told.
+
+use std::sync::{Arc, mpsc};
+
+use protocol_tests::kept::{Kept, kept};
+use protocol_tests::*;
+use uruk_core::{
+    ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, LookupResult, ReexportsGenerator, WhyState,
+};
+
+type Answer = mpsc::Receiver<Result<LookupResult, LookupError>>;
+
+/// So many dylibs, each of which re-exports what the next has, and the last what the first has.
+fn ring(count: usize) -> (Arc<Kept>, ExecutionSession, Vec<JitDylib>) {
+    let (kept, dispatcher) = kept();
+    let session = ExecutionSession::builder().dispatcher(dispatcher).build();
+    let dylib = |index: usize| session.create_jit_dylib(&format!("dylib {index}")).unwrap();
+    let dylibs: Vec<_> = (0..count).map(dylib).collect();
+    for (dylib, next) in dylibs.iter().zip(dylibs.iter().cycle().skip(1)) {
+        let reexports = ReexportsGenerator::new(next.clone(), JitDylibLookupFlags::MatchAllSymbols);
+        dylib.add_generator(Arc::new(reexports)).unwrap();
+    }
+    (kept, session, dylibs)
+}
+
+/// Looks in each dylib for the symbol named after the one before it, then lets all go on.
+fn look_up_everywhere(kept: &Kept, session: &ExecutionSession, dylibs: &[JitDylib]) -> Vec<Answer> {
+    let before = |index: usize| (index + dylibs.len() - 1) % dylibs.len();
+    let ask = |(index, dylib)| look_up_later(session, request(dylib, &[&before(index).to_string()]));
+    let answers = dylibs.iter().enumerate().map(ask).collect();
+    kept.run_all();
+    answers
+}
+
+#[test]
+fn lookups_at_once_find_what_lies_further_along_the_ring() {
+    let (kept, session, dylibs) = ring(3);
+    for (index, dylib) in dylibs.iter().enumerate() {
+        define_simple(dylib, "unit", &[&index.to_string()]);
+    }
+    for answer in look_up_everywhere(&kept, &session, &dylibs) {
+        answer.try_recv().expect("the lookup has ended").unwrap();
+    }
+}
+
+#[test]
+fn lookups_at_once_of_what_nobody_has_are_told() {
+    for count in [2, 3] {
+        let (kept, session, dylibs) = ring(count);
+        for answer in look_up_everywhere(&kept, &session, &dylibs) {
+            let error = answer.try_recv().expect("the lookup has ended").unwrap_err();
+            assert!(error.to_string().contains("leads back to it"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_generator_that_asks_on_behalf_of_a_lookup_says_that_it_is_busy() {
+    let (kept, session, dylibs) = ring(2);
+    let answer = look_up_later(&session, request(&dylibs[0], &["nobody's"]));
+    let is_busy = || {
+        let WhyState::Undefined { generators } = session.why(&dylibs[0], &session.intern("nobody's")).state
+        else {
+            panic!("nobody has it")
+        };
+        generators[0].is_busy
+    };
+    assert!(is_busy());
+    kept.next().expect("the generator was asked").run();
+    assert!(is_busy(), "it asks the other dylib");
+    kept.run_all();
+    assert!(!is_busy());
+    answer.try_recv().expect("the lookup has ended").unwrap_err();
+}
+
+/// Each of them withdrawn while its generator asks on its behalf: what was asked goes round the ring once and ends.
+#[test]
+fn lookups_that_are_withdrawn_meanwhile_leave_nothing_behind() {
+    let (kept, session, dylibs) = ring(3);
+    for _ in 0..2 {
+        let futures: Vec<_> =
+            dylibs.iter().map(|dylib| session.lookup_future(request(dylib, &["nobody's"]))).collect();
+        // The generators' tasks, which have then asked, and no more.
+        for _ in &futures {
+            kept.next().expect("each generator was asked").run();
+        }
+        drop(futures);
+        kept.run_all();
+    }
+    define_simple(&dylibs[0], "unit", &["0"]);
+    let answer = look_up_later(&session, request(&dylibs[1], &["0"]));
+    kept.run_all();
+    answer.try_recv().expect("the lookup has ended").unwrap();
+}
