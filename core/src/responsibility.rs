@@ -286,9 +286,10 @@ macro_rules! common_methods {
 
             /// Fails the symbols, and everything that depends on them, with `error`.
             ///
-            /// An error with more than 32 sources, each that of the next, is cut short: what stands for it says how many are not
-            /// listed, and keeps the failure that it began with. So a chain of units that each fail with what they were told ends in an
-            /// error that can be printed and dropped.
+            /// An error that has more than 16 failures of others among its sources is cut short: what stands for it says how many
+            /// errors are not listed, and has the failure that it began with as its source. So a chain of units that each fail with
+            /// what they were told ends in an error that can be printed and dropped. An error that wraps what it was told must name it
+            /// as its [source](Error::source) for that.
             ///
             /// # Cost
             /// Linear in the symbols and in what waits for them; what depends on them falls in slices.

@@ -10,10 +10,10 @@ use std::iter::successors;
 use crate::sync::Arc;
 use crate::{Failure, LookupError, SharedError};
 
-/// How many sources an error may name, each that of the one before.
-const SOURCES_MAX: usize = 32;
+/// How many failures of others an error may have among its sources. What the embedder adds to each is its affair.
+const FAILURES_MAX: usize = 16;
 
-/// How many are looked at. What an embedder makes of errors may be longer, or go round in a circle.
+/// How many sources are looked at. What an embedder makes of errors may be longer, or go round in a circle.
 const SOURCES_SEEN_MAX: usize = 1024;
 
 /// What stands for a long chain of errors: the one it began with.
@@ -24,21 +24,21 @@ struct Cut {
     first: SharedError,
 }
 
-/// `error`, or if its sources are many what stands for it. Runs code of the embedder, whose errors may be among them.
+/// `error`, or if it tells of many failures what stands for it. Runs code of the embedder, whose errors may be among them.
 pub(crate) fn cut_short(error: SharedError) -> SharedError {
-    if sources(&*error).nth(SOURCES_MAX).is_none() {
-        return error;
-    }
-    let (mut above, mut told) = (0, None);
+    let (mut above, mut failures, mut told) = (0, 0, None);
     for source in sources(&*error).take(SOURCES_SEEN_MAX) {
         if let Some(cut) = source.downcast_ref::<Cut>() {
             above += cut.omitted;
             continue;
         }
-        told = tells(source).map(|first| (above, first)).or(told);
+        if tells_of_others(source) {
+            (failures, told) = (failures + 1, Some((above, source)));
+        }
         above += 1;
     }
-    let (omitted, first) = told.unwrap_or_else(|| (0, super::shared_error(error.to_string())));
+    let Some((omitted, first)) = told.filter(|_| failures > FAILURES_MAX) else { return error };
+    let first = shared(first);
     Arc::new(Cut { omitted, first })
 }
 
@@ -52,16 +52,25 @@ fn sources<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dy
     successors(Some(itself(error)), move |error| (*error).source().map(itself))
 }
 
-/// The error, if it says of what symbol or generator it tells.
-fn tells(error: &(dyn Error + 'static)) -> Option<SharedError> {
+/// Whether it is what a lookup is told of a unit or a generator that failed.
+fn tells_of_others(error: &(dyn Error + 'static)) -> bool {
+    error.is::<Arc<Failure>>()
+        || error.is::<Failure>()
+        || matches!(error.downcast_ref(), Some(LookupError::Generator { .. }))
+}
+
+/// The same as an error of its own.
+fn shared(error: &(dyn Error + 'static)) -> SharedError {
     if let Some(failure) = error.downcast_ref::<Arc<Failure>>() {
-        return Some(failure.clone());
+        return failure.clone();
     }
     if let Some(failure) = error.downcast_ref::<Failure>() {
-        return Some(Arc::new(failure.clone()));
+        return Arc::new(failure.clone());
     }
-    let lookup = error.downcast_ref().filter(|error| matches!(error, LookupError::Generator { .. }))?;
-    Some(Arc::new(lookup.clone()))
+    match error.downcast_ref::<LookupError>() {
+        Some(lookup) => Arc::new(lookup.clone()),
+        None => super::shared_error(error.to_string()),
+    }
 }
 
 impl fmt::Display for Cut {

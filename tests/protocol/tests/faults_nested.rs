@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use protocol_tests::*;
 use uruk_core::{
-    AliasTarget, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags,
-    LookupError, ReexportsGenerator, shared_error, symbol_aliases,
+    AliasTarget, DefinitionGenerator, ExecutionSession, FailureCause, GenerateRequest, JitDylib,
+    JitDylibLookupFlags, LookupError, ReexportsGenerator, shared_error, symbol_aliases,
 };
 
 /// Where every transaction is checked, less will do.
@@ -131,6 +131,32 @@ fn a_long_chain_of_generators_that_fails_needs_no_stack() {
         assert!(text.contains("more, not listed)") && text.len() < 10_000, "{text}");
         session.close().unwrap();
     });
+}
+
+#[test]
+fn an_error_with_many_sources_of_its_own_is_kept_as_it_is() {
+    #[derive(Debug)]
+    struct Own(Option<Box<Own>>);
+    impl std::fmt::Display for Own {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("one of many")
+        }
+    }
+    impl Error for Own {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(self.0.as_deref()?)
+        }
+    }
+    let (session, main) = session();
+    let unit = TestUnit::new("unit", exported(&session, &["a"]), |responsibility| {
+        let error = (0..100).fold(Own(None), |source, _| Own(Some(Box::new(source))));
+        responsibility.fail(Arc::new(error));
+    });
+    main.define(unit.boxed()).unwrap();
+    match on::failure_of(session.lookup(&order(&main), set(&session, &["a"]))) {
+        FailureCause::Unit(error) => assert!(error.is::<Own>(), "{error:?}"),
+        cause => panic!("{cause}"),
+    }
 }
 
 /// An error whose source panics, or is the error itself.
