@@ -57,9 +57,7 @@ pub struct Counts {
 pub const SLOTS_MAX: usize = FIELD as usize;
 
 /// How often the last searcher lets others go first: ten microseconds or so where nobody else wants the processor.
-///
-/// No claim depends on it, and a model would follow each.
-const LINGER: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 0 } else { 32 };
+const LINGER: usize = 32;
 
 const SLEEPING: u64 = 1;
 const SEARCHING: u64 = 1 << 16;
@@ -166,6 +164,10 @@ impl Sleep {
     /// Whoever is answered often asks again at once. To wake a thread takes longer than most of what it is then asked to do, and tens
     /// of microseconds where its processor has gone to sleep meanwhile. One thread lingers, no more: producers rely on it, and wake nobody.
     pub fn linger(&self, reason: impl Fn() -> bool) -> bool {
+        // No claim depends on it, and a model would follow each look.
+        if cfg!(any(uruk_loom, uruk_shuttle)) {
+            return false;
+        }
         for _ in 0..LINGER {
             if self.counts().searching > 1 {
                 return false;
