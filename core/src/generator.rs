@@ -116,6 +116,12 @@ impl GenerateRequest {
         self.session().transact(|state, effects| state.serve_apart(generator, query, effects));
     }
 
+    /// Has others wait again, if the generator has not begun with one of them.
+    pub(crate) fn keep_others_out(&self) {
+        let Asked { generator, query, .. } = self.asked;
+        self.session().transact(|state, _| state.serve_alone(generator, query));
+    }
+
     fn give_back(&mut self) {
         if let Some(hold) = self.hold.take() {
             hold.give_back();

@@ -9,6 +9,7 @@
 //!
 //! A generator serves one lookup at a time; the others queue at it in order. One that asks other dylibs on behalf of a lookup serves
 //! that *apart*, and is free for others meanwhile: two such generators that ask each other's dylibs would otherwise wait for each other.
+//! With the answer it comes back for the lookup alone, if it is free.
 
 use std::collections::VecDeque;
 
@@ -137,6 +138,23 @@ impl<P: Payload> SessionState<P> {
         }
         self.leave_generator(generator, query);
         self.serve_next(generator, effects);
+    }
+
+    /// A generator defines what it has found apart, and serves nobody else until it has finished; unless it is busy with another lookup
+    /// at the moment.
+    ///
+    /// Code of the embedder may run meanwhile that looks for the very same: asked again the generator would find and define it
+    /// again, and so on for ever.
+    pub(crate) fn serve_alone(&mut self, generator: GeneratorId, query: QueryId) {
+        if let Some(row) = self.generators.get_mut(generator)
+            && row.occupant.is_none()
+            && let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query)
+            && suspended.apart
+            && suspended.waits_at == Some(generator)
+        {
+            row.occupant = Some(query);
+            suspended.apart = false;
+        }
     }
 
     /// A generator has finished with a lookup, which goes on or fails; then the next in its queue is served.

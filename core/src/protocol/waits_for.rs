@@ -12,7 +12,7 @@
 //! | alias → its source | the alias takes its address from it, and depends on it |
 //! | alias → all that the lookup of its source waits for, rows or a generator | its unit goes on when that lookup has all it asked for |
 //! | row → its unit, queued → the blocked thread whose task runs in that serial queue | tasks of a queue run one after another |
-//! | lookup at a generator → the blocked thread that holds the generator's request | a generator serves one lookup at a time |
+//! | lookup at a generator → the blocked thread that holds the generator's request | a generator serves one lookup at a time; what it serves apart is in the hands of its own request |
 //!
 //! Every edge is necessary for its origin, so a cycle through at least one blocked lookup never ends, whatever others
 //! do. A detached responsibility, a unit in a dispatcher's queue, a serial queue whose task has left it, a lookup that is answered by handler or future and a lookup with
@@ -349,12 +349,12 @@ impl<P: Payload> SessionState<P> {
                 out.extend(waits.map(|entry| Node::Row(entry.row, lodged.required_state)));
             }
             Some(Phase::Suspended(suspended)) => {
-                // What is served apart is in other hands than those of who is served there meanwhile.
-                let Some(generator) = suspended.waits_at.filter(|_| !suspended.apart) else { return };
-                // A generator that was removed is still busy with the lookup it serves, and with no other.
-                let occupant =
-                    self.generators.get(generator).map_or(Some(id), |generator| generator.occupant);
-                out.extend(occupant.map(|occupant| Node::Served(generator, occupant)));
+                let Some(generator) = suspended.waits_at else { return };
+                // A generator that was removed is still busy with the lookup it serves, and with no other. What is served apart
+                // waits for nobody who is served there meanwhile.
+                let busy = self.generators.get(generator).filter(|_| !suspended.apart);
+                let served = busy.map_or(Some(id), |generator| generator.occupant);
+                out.extend(served.map(|served| Node::Served(generator, served)));
             }
             None => {}
         }

@@ -78,7 +78,11 @@ impl DefinitionGenerator for ReexportsGenerator {
         session.start_flags(lookup, Some(query), move |found| {
             let request = parked.attach();
             let defined = match found {
-                Ok(found) => define(request.dylib(), &source, flags, found),
+                Ok(found) => {
+                    // The platform is told of what is defined, and may look for it.
+                    request.keep_others_out();
+                    define(request.dylib(), &source, flags, found)
+                }
                 Err(error) => Err(shared_error(error)),
             };
             request.finish(defined);

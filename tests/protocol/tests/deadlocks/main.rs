@@ -8,3 +8,4 @@ mod generators;
 mod graphs;
 mod late_edges;
 mod late_threads;
+mod platform;
