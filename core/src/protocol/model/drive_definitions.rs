@@ -268,12 +268,31 @@ impl Harness {
         self.follow(effects);
     }
 
-    pub(super) fn finish_request(&mut self, choice: usize, defines: &[Symbol], succeeds: bool) {
+    /// A request that no blocked thread has in its hands.
+    fn free_request(&self, choice: usize) -> Option<usize> {
         let is_held =
             |request: &Request| self.world.waits.values().any(|wait| wait.requests.contains(&request.query));
         let free: Vec<_> =
             (0..self.requests.len()).filter(|&index| !is_held(&self.requests[index])).collect();
-        if let Some(index) = pick(&free, choice) {
+        pick(&free, choice)
+    }
+
+    pub(super) fn serve_apart(&mut self, choice: usize, again_alone: bool) {
+        let Some(index) = self.free_request(choice) else { return };
+        let Request { generator, id, query, query_id, .. } = self.requests[index];
+        let mut effects = Effects::default();
+        if again_alone {
+            self.state.serve_alone(id, query_id);
+            self.world.serve_alone(generator, query);
+        } else {
+            self.state.serve_apart(id, query_id, &mut effects);
+            self.world.serve_apart(generator, query);
+        }
+        self.follow(effects);
+    }
+
+    pub(super) fn finish_request(&mut self, choice: usize, defines: &[Symbol], succeeds: bool) {
+        if let Some(index) = self.free_request(choice) {
             let request = self.requests.remove(index);
             self.generate(&request, defines, succeeds);
         }

@@ -168,6 +168,7 @@ impl Harness {
             Operation::RemoveFromOrder { dylib, removed } => self.remove_from_order(*dylib, *removed),
             Operation::AddGenerator { dylib, manner } => self.add_generator(*dylib, manner),
             Operation::RemoveGenerator { generator } => self.remove_generator(*generator),
+            Operation::ServeApart { request, again_alone } => self.serve_apart(*request, *again_alone),
             Operation::Finish { request, defines, succeeds } => {
                 self.finish_request(*request, defines, *succeeds)
             }

@@ -194,6 +194,11 @@ pub(super) enum Operation {
     RemoveGenerator {
         generator: usize,
     },
+    /// A generator goes on with a lookup while it serves others, or again alone.
+    ServeApart {
+        request: usize,
+        again_alone: bool,
+    },
     /// A generator defines these, of what it was asked for, and has done; or has failed.
     Finish {
         request: usize,
@@ -352,6 +357,8 @@ fn generators() -> impl Strategy<Value = Operation> {
     prop_oneof![
         1 => (0..DYLIBS, manner).prop_map(|(dylib, manner)| Operation::AddGenerator { dylib, manner }),
         1 => (0usize..4).prop_map(|generator| Operation::RemoveGenerator { generator }),
+        2 => (0usize..4, prop::bool::weighted(0.3))
+            .prop_map(|(request, again_alone)| Operation::ServeApart { request, again_alone }),
         3 => (0usize..4, symbols(), prop::bool::weighted(0.8)).prop_map(|(request, defines, succeeds)| {
             Operation::Finish { request, defines, succeeds }
         }),

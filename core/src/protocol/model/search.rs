@@ -39,13 +39,46 @@ impl World {
 
     /// A generator has done with a lookup; the next ones in its queue are served.
     pub(super) fn generated(&mut self, generator: usize, query: usize, succeeds: bool) {
-        if let Some(generator) = self.generators.get_mut(&generator).filter(|it| it.serves == Some(query)) {
-            generator.serves = None;
-        }
+        self.leave(generator, query);
         match succeeds {
             true => self.walk(query),
             false => self.fail_query(query, Wrong::Generator),
         }
+        self.serve_next(generator);
+    }
+
+    /// A generator goes on with a lookup apart.
+    pub(super) fn serve_apart(&mut self, generator: usize, query: usize) {
+        if let Some(walk) = self.walk_of(query) {
+            walk.apart = true;
+        }
+        self.leave(generator, query);
+        self.serve_next(generator);
+    }
+
+    /// A generator that is free serves one alone again with which it went on apart.
+    pub(super) fn serve_alone(&mut self, number: usize, query: usize) {
+        let is_free = self.generators.get(&number).is_some_and(|generator| generator.serves.is_none());
+        if is_free && let Some(walk) = self.walk_of(query).filter(|walk| walk.apart) {
+            walk.apart = false;
+            self.generators.get_mut(&number).expect("just seen").serves = Some(query);
+        }
+    }
+
+    fn walk_of(&mut self, query: usize) -> Option<&mut Walk> {
+        match &mut self.queries.get_mut(&query)?.phase {
+            Phase::Walking(walk) => Some(walk),
+            Phase::Lodged { .. } => None,
+        }
+    }
+
+    fn leave(&mut self, generator: usize, query: usize) {
+        if let Some(generator) = self.generators.get_mut(&generator).filter(|it| it.serves == Some(query)) {
+            generator.serves = None;
+        }
+    }
+
+    fn serve_next(&mut self, generator: usize) {
         while let Some(generator) = self.generators.get_mut(&generator)
             && generator.serves.is_none()
             && let Some(next) = generator.queue.pop_front()
@@ -102,10 +135,10 @@ impl World {
                 // Removed before the lookup came to it.
                 return self.fail_query(number, Wrong::Generator);
             };
-            if serves.is_some_and(|served| self.is_made_for(made_for, served)) {
+            if self.leads_back(made_for, asked, serves) {
                 return self.fail_query(number, Wrong::Generator);
             }
-            walk.at = Some(asked);
+            (walk.at, walk.apart) = (Some(asked), false);
             let generator = self.generators.get_mut(&asked).expect("just seen");
             if serves.is_some() {
                 generator.queue.push_back(number);
@@ -120,17 +153,22 @@ impl World {
         self.conclude(number);
     }
 
-    /// Whether a lookup made for `made_for` is made, over however many lookups, for the one that is `served`.
-    fn is_made_for(&self, made_for: Option<usize>, served: usize) -> bool {
+    /// Whether a lookup made for `made_for` is made, over however many lookups, for one that the generator `serves`, or serves apart.
+    fn leads_back(&self, made_for: Option<usize>, generator: usize, serves: Option<usize>) -> bool {
         let mut maker = made_for;
-        while let Some(number) = maker.filter(|&number| number != served) {
-            maker = self
-                .queries
-                .get(&number)
-                .filter(|query| matches!(query.phase, Phase::Walking(_)))
-                .and_then(|query| query.made_for);
+        while let Some(number) = maker {
+            let walk = |query: &Query| match &query.phase {
+                Phase::Walking(walk) => Some((walk.apart && walk.at == Some(generator), query.made_for)),
+                Phase::Lodged { .. } => None,
+            };
+            match self.queries.get(&number).and_then(walk) {
+                _ if serves == maker => return true,
+                Some((true, _)) => return true,
+                Some((false, next)) => maker = next,
+                None => return false,
+            }
         }
-        maker.is_some()
+        false
     }
 
     /// What is there now is all there will be: the lookup is refused, and nothing has changed, or it claims what nobody

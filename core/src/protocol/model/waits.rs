@@ -121,9 +121,12 @@ impl World {
 
     /// The lookup that the generator is busy with at which this one waits.
     pub(super) fn served_for(&self, query: usize) -> Option<usize> {
-        let Phase::Walking(Walk { at: Some(at), .. }) = &self.queries.get(&query)?.phase else { return None };
-        // One that was removed goes on with what it has begun.
-        self.generators.get(at).map_or(Some(query), |generator| generator.serves)
+        let Phase::Walking(Walk { at: Some(at), apart, .. }) = &self.queries.get(&query)?.phase else {
+            return None;
+        };
+        // One that was removed goes on with what it has begun, and each with what it serves apart.
+        let busy = self.generators.get(at).filter(|_| !apart);
+        busy.map_or(Some(query), |generator| generator.serves)
     }
 
     /// Whether it only ends when somebody ends it.

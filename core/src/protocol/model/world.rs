@@ -178,6 +178,8 @@ pub(super) struct Walk {
     pub(super) ahead: Option<VecDeque<usize>>,
     /// The generator that was asked last, or that it waits to ask.
     pub(super) at: Option<usize>,
+    /// That one goes on with it, and serves others meanwhile.
+    pub(super) apart: bool,
 }
 
 /// A dylib, and whether hidden symbols are seen there.
