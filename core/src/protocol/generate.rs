@@ -51,6 +51,8 @@ pub(crate) struct Suspended {
     pub(super) waits_at: Option<GeneratorId>,
     /// That generator has been asked and is busy with it no more, though it has not finished.
     pub(super) apart: bool,
+    /// The last lookup that a generator has made so that this one can go on; may have ended.
+    pub(super) question: Option<QueryId>,
 }
 
 /// What a step along the order led to.
@@ -73,7 +75,15 @@ impl Suspended {
 
     pub(crate) fn new(search: Search) -> Self {
         let remaining = search.symbols.0.to_vec();
-        Self { search, remaining, position: 0, generators: None, waits_at: None, apart: false }
+        Self {
+            search,
+            remaining,
+            position: 0,
+            generators: None,
+            waits_at: None,
+            apart: false,
+            question: None,
+        }
     }
 }
 
@@ -199,6 +209,13 @@ impl<P: Payload> SessionState<P> {
 
     /// Moves a suspended lookup along its order, as far as it comes without waiting.
     pub(crate) fn advance(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) else { return };
+        // Whoever asks may have been told that it waits for itself: the answer would lead to the same again, and so on for ever.
+        let asks = suspended.search.on_behalf_of;
+        if asks.is_some_and(|asks| !self.queries.get(asks).is_some_and(Query::is_live)) {
+            // Heard by a request whose lookup is gone.
+            return self.fail_query(query, LookupError::Closed, effects);
+        }
         let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) else {
             return;
         };

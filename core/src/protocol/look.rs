@@ -1,10 +1,10 @@
 //! Look: when the wait-for graph is searched for a cycle, and who is told of one.
 //!
 //! Edges appear when a wait begins, when a blocked lookup moves on from a generator, when a lookup of aliases comes to a
-//! generator or is lodged, when an emission hangs in the forest, and when `replace` leaves a needed row to a unit that waits for its
-//! turn in a serial queue; each looks for a cycle through itself. `delegate`, and `replace` otherwise, add none: their thread
-//! runs, so nobody holds what they made and is blocked. The lookup whose edge closes the cycle gets the error; where no
-//! lookup's edge does, the newest of those in the cycle.
+//! generator or is lodged, when what a generator asks on behalf of either moves, when an emission hangs in the forest, and when
+//! `replace` leaves a needed row to a unit that waits for its turn in a serial queue; each looks for a cycle through itself.
+//! `delegate`, and `replace` otherwise, add none: their thread runs, so nobody holds what they made and is blocked. The lookup
+//! whose edge closes the cycle gets the error; where no lookup's edge does, the newest of those in the cycle.
 //!
 //! While a removal or a failure spreads, some of what is needed is about to end, and a cycle through it with it. The look
 //! is postponed to the slice in which everything has fallen that will fall.
@@ -16,7 +16,7 @@ use crate::{LookupError, RequiredState};
 use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{QueryId, RowId};
-use super::query::{Lodged, Phase};
+use super::query::{Lodged, Phase, Query};
 use super::waits_for::{Node, WaitsFor};
 use super::{Payload, SessionState};
 
@@ -38,6 +38,7 @@ impl<P: Payload> SessionState<P> {
         if self.waits_for.is_empty() {
             return;
         }
+        let query = self.made_for(query);
         if let Some(&wait) = self.waits_for.of_query.get(&query) {
             self.watch_beyond(Node::Wait(wait));
             if !self.postpones(Look::Moved(query)) {
@@ -59,6 +60,16 @@ impl<P: Payload> SessionState<P> {
         self.end_deadlocks_through(Node::Sought(query), effects);
         let ready = |alias| Node::Row(alias, RequiredState::Ready);
         aliases.into_iter().for_each(|alias| self.end_deadlocks_through(ready(alias), effects));
+    }
+
+    /// The lookup that somebody has made, on whose behalf generators have made the others up to this one.
+    fn made_for(&self, mut query: QueryId) -> QueryId {
+        while let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query)
+            && let Some(asks) = suspended.search.on_behalf_of
+        {
+            query = asks;
+        }
+        query
     }
 
     /// Rows of one group have been emitted and hang in the forest. Looks for a cycle if somebody blocked needs them.

@@ -13,6 +13,7 @@
 //! | alias → all that the lookup of its source waits for, rows or a generator | its unit goes on when that lookup has all it asked for |
 //! | row → its unit, queued → the blocked thread whose task runs in that serial queue | tasks of a queue run one after another |
 //! | lookup at a generator → the blocked thread that holds the generator's request | a generator serves one lookup at a time; what it serves apart is in the hands of its own request |
+//! | lookup that is served apart → the lookup that is made so that it can go on | its request is finished with the answer |
 //!
 //! Every edge is necessary for its origin, so a cycle through at least one blocked lookup never ends, whatever others
 //! do. A detached responsibility, a unit in a dispatcher's queue, a serial queue whose task has left it, a lookup that is answered by handler or future and a lookup with
@@ -102,7 +103,7 @@ pub(super) enum Node {
     Row(RowId, RequiredState),
     /// The emitted rows that can only become Ready together, by the forest's component.
     Together(u32),
-    /// The lookup that a unit of aliases waits for.
+    /// The lookup that a unit of aliases waits for, or a generator so that another one can go on.
     Sought(QueryId),
     /// A lookup suspended at a generator that serves this one.
     Served(GeneratorId, QueryId),
@@ -355,6 +356,7 @@ impl<P: Payload> SessionState<P> {
                 let busy = self.generators.get(generator).filter(|_| !suspended.apart);
                 let served = busy.map_or(Some(id), |generator| generator.occupant);
                 out.extend(served.map(|served| Node::Served(generator, served)));
+                out.extend(suspended.question.filter(|_| suspended.apart).map(Node::Sought));
             }
             None => {}
         }

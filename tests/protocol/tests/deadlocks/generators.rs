@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, mpsc};
 
-use protocol_tests::deadlock::{LooksUp, define_blocking, look_up, the_cycle};
+use protocol_tests::deadlock::{LooksUp, Teller, define_blocking, look_up, look_up_as, the_cycle};
 use protocol_tests::on::EVERYWHERE;
 use protocol_tests::*;
 use uruk_core::{
-    AliasTarget, DeadlockStep, DefinitionGenerator, GenerateRequest, LookupError, SymbolFlags, WhyState,
-    symbol_aliases,
+    AliasTarget, DeadlockStep, DefinitionGenerator, GenerateRequest, JitDylib, JitDylibLookupFlags,
+    LookupError, ReexportsGenerator, SymbolFlags, WhyState, symbol_aliases,
 };
 
 #[test]
@@ -99,4 +99,36 @@ fn a_generator_that_waits_for_the_alias_it_is_asked_on_behalf_of_is_told() {
         let is_generator = |step: &DeadlockStep| matches!(step, DeadlockStep::Generator { .. });
         assert!(path.len() == 2 && path.iter().any(is_alias) && path.iter().any(is_generator), "{error}");
     });
+}
+
+/// ```text
+///   facade ─ re-exports ─▶ library, whose generator looks for `y` in the facade, which asks what the library has
+/// ```
+///
+/// What a re-export's generator asks was in no cycle, so that nobody was told.
+#[test]
+fn a_generator_that_waits_for_a_re_export_of_what_it_would_have_to_provide_is_told() {
+    struct LooksIn(JitDylib, Teller);
+    impl DefinitionGenerator for LooksIn {
+        fn name(&self) -> &str {
+            "looks in"
+        }
+        fn generate(&self, request: GenerateRequest) {
+            let outcome = look_up_as(self.name(), &self.0, &["y"], &self.1);
+            request.finish(outcome.map_err(|error| Arc::new(error) as _));
+        }
+    }
+    for on in EVERYWHERE {
+        within_reason(move || {
+            let (session, facade) = on.session();
+            let (told_by, told) = mpsc::channel();
+            let library = session.create_jit_dylib("library").unwrap();
+            library.add_generator(Arc::new(LooksIn(facade.clone(), told_by))).unwrap();
+            let reexports = ReexportsGenerator::new(library, JitDylibLookupFlags::MatchExportedSymbolsOnly);
+            facade.add_generator(Arc::new(reexports)).unwrap();
+            look_up(&facade, &["x"]).unwrap_err();
+            assert_eq!(the_cycle(&told), ("looks in".into(), vec!["(generator)".into()]));
+            session.close().unwrap();
+        });
+    }
 }
