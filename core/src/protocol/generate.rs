@@ -51,7 +51,7 @@ pub(crate) struct Suspended {
     pub(super) waits_at: Option<GeneratorId>,
     /// That generator has been asked and is busy with it no more, though it has not finished.
     pub(super) apart: bool,
-    /// The last lookup that a generator has made so that this one can go on; may have ended.
+    /// Of the lookups that generators have made so that this one can go on, the last that came to a generator; may have ended.
     pub(super) question: Option<QueryId>,
 }
 
@@ -63,6 +63,8 @@ enum Step {
     Suspend,
     /// The generator is busy with a lookup that waits for this one.
     WaitsForItself(GeneratorId),
+    /// The lookup is made so that another one can go on, which has ended.
+    AskerGone,
     /// A generator was removed while the lookup was on its way to it.
     GeneratorGone(DylibId),
 }
@@ -209,16 +211,10 @@ impl<P: Payload> SessionState<P> {
 
     /// Moves a suspended lookup along its order, as far as it comes without waiting.
     pub(crate) fn advance(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) else { return };
-        // Whoever asks may have been told that it waits for itself: the answer would lead to the same again, and so on for ever.
-        let asks = suspended.search.on_behalf_of;
-        if asks.is_some_and(|asks| !self.queries.get(asks).is_some_and(Query::is_live)) {
-            // Heard by a request whose lookup is gone.
-            return self.fail_query(query, LookupError::Closed, effects);
-        }
         let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) else {
             return;
         };
+        let asks = suspended.search.on_behalf_of;
         // Taken out for the walk, which borrows the whole state.
         let mut walker = std::mem::replace(suspended, Box::new(Suspended::new(Search::default())));
         let step = loop {
@@ -235,9 +231,16 @@ impl<P: Payload> SessionState<P> {
                 if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) {
                     *suspended = walker;
                 }
+                if let Some(asks) = asks
+                    && let Some(Query { phase: Phase::Suspended(asks), .. }) = self.queries.get_mut(asks)
+                {
+                    asks.question = Some(query);
+                }
                 self.wait_moved(query, effects);
             }
             Step::Done => self.conclude(query, walker, effects),
+            // Heard by a request whose lookup is gone.
+            Step::AskerGone => self.fail_query(query, LookupError::Closed, effects),
             Step::WaitsForItself(generator) => {
                 let source = shared_error(
                     "what it is asked for leads back to it; define the symbol in one of the dylibs",
@@ -273,6 +276,11 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         let id = *generators.front()?;
+        // Whoever asks may have been told that it waits for itself: the answer would lead to the same again, and so on for ever.
+        let asks = walker.search.on_behalf_of;
+        if asks.is_some_and(|asks| !self.queries.get(asks).is_some_and(Query::is_live)) {
+            return Some(Step::AskerGone);
+        }
         let occupant = self.generators.get(id).and_then(|generator| generator.occupant);
         if self.leads_back(&walker.search, id, occupant) {
             return Some(Step::WaitsForItself(id));

@@ -94,15 +94,9 @@ impl<P: Payload> SessionState<P> {
         let (priority, inherits_from) = self.urgency_of(&search);
         let (asker, asked_by) = (search.asked_by, search.asked_by.map(|asker| asker.claim));
         if matches.may_generate {
-            let on_behalf_of = search.on_behalf_of;
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
             let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by, priority });
             self.note_asked(inherits_from, query);
-            if let Some(Query { phase: Phase::Suspended(asks), .. }) =
-                on_behalf_of.and_then(|asks| self.queries.get_mut(asks))
-            {
-                asks.question = Some(query);
-            }
             if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) {
                 self.aliases.seek(suspended.search.aliases.iter().map(|edge| edge.alias), query);
             }

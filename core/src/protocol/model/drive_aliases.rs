@@ -76,6 +76,7 @@ impl Harness {
             flags_only: false,
             aliases,
             made_for: None,
+            question: None,
             phase: Phase::Walking(Walk::default()),
         };
         // It may end at once.

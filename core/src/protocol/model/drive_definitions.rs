@@ -142,7 +142,8 @@ impl Harness {
             }
         };
         let phase = Phase::Walking(Walk::default());
-        let query = Query { symbols, order, ready, flags_only, aliases: Vec::new(), made_for, phase };
+        let query =
+            Query { symbols, order, ready, flags_only, aliases: Vec::new(), made_for, question: None, phase };
         self.start_lookup(query, dylib, by_task);
     }
 

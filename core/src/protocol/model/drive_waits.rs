@@ -126,6 +126,7 @@ impl Harness {
             flags_only: blocking.flags_only,
             aliases: Vec::new(),
             made_for,
+            question: None,
             phase: Phase::Walking(Walk::default()),
         }
     }

@@ -119,7 +119,7 @@ impl World {
             return;
         };
         let (order, made_for, mut walk) = (order.clone(), *made_for, walk.clone());
-        self.moved.insert(number);
+        self.moved.insert(self.first_maker(number));
         while let Some(&(dylib, all)) = order.get(walk.position) {
             let sees = |name: usize| self.sight(dylib, name, all);
             walk.remaining.retain(|(name, _)| !matches!(sees(*name), Sight::Visible(_)));
@@ -131,6 +131,9 @@ impl World {
                 (walk.position, walk.ahead) = (walk.position + 1, None);
                 continue;
             };
+            if made_for.is_some_and(|made_for| !self.queries.contains_key(&made_for)) {
+                return self.fail_query(number, Wrong::Closed);
+            }
             let Some(serves) = self.generators.get(&asked).map(|generator| generator.serves) else {
                 // Removed before the lookup came to it.
                 return self.fail_query(number, Wrong::Generator);
@@ -148,9 +151,23 @@ impl World {
                 self.news.asked.push(Asked { generator: asked, query: number, symbols: candidates });
             }
             self.queries.get_mut(&number).expect("just seen").phase = Phase::Walking(walk);
+            let asks = made_for.and_then(|made_for| self.queries.get_mut(&made_for));
+            if let Some(asks) = asks.filter(|asks| matches!(asks.phase, Phase::Walking(_))) {
+                asks.question = Some(number);
+            }
             return;
         }
         self.conclude(number);
+    }
+
+    /// The lookup at the beginning of those of which each was made for the one before, up to this one.
+    fn first_maker(&self, mut number: usize) -> usize {
+        while let Some(Query { phase: Phase::Walking(_), made_for: Some(made_for), .. }) =
+            self.queries.get(&number)
+        {
+            number = *made_for;
+        }
+        number
     }
 
     /// Whether a lookup made for `made_for` is made, over however many lookups, for one that the generator `serves`, or serves apart.

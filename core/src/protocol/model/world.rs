@@ -153,6 +153,8 @@ pub(super) struct Query {
     pub(super) aliases: Vec<(usize, usize)>,
     /// The lookup whose generator makes it.
     pub(super) made_for: Option<usize>,
+    /// Of the lookups that were made for this one while it was at generators, the last that came to one.
+    pub(super) question: Option<usize>,
     pub(super) phase: Phase,
 }
 
