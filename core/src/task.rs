@@ -336,10 +336,10 @@ impl<F: FnOnce() + Send> Work for Labelled<F> {
 /// Runs tasks: in place, on a pool, or on whatever executor the embedder has.
 ///
 /// # Concurrency
-/// Every method may be called from any thread, workers included, and no lock of ours is held. None may call back into the
-/// session before it returns, nor wait in another, except [`run_ready`](Self::run_ready) and those that block:
-/// [`wait`](Self::wait), [`wait_until`](Self::wait_until), [`blocking`](Self::blocking), [`wait_for_room`](Self::wait_for_room) and
-/// [`shutdown`](Self::shutdown).
+/// Every method may be called from any thread, workers included, and no lock of ours is held. None may call back into the session before
+/// it returns, nor wait in another, except [`run_ready`](Self::run_ready) and those that block: [`wait`](Self::wait),
+/// [`wait_until`](Self::wait_until), [`blocking`](Self::blocking), [`wait_for_room`](Self::wait_for_room)
+/// and [`shutdown`](Self::shutdown).
 ///
 /// Source: ORC `TaskDispatcher`.
 pub trait TaskDispatcher: Send + Sync + fmt::Debug {

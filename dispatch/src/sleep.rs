@@ -56,7 +56,7 @@ pub struct Counts {
 /// The most slots that the word can count.
 pub const SLOTS_MAX: usize = FIELD as usize;
 
-/// How often the last searcher lets others go first: ten microseconds or so where nobody else wants the processor.
+/// How often the last searcher lets others go first.
 const LINGER: usize = 32;
 
 const SLEEPING: u64 = 1;

@@ -75,6 +75,11 @@ impl Suspended {
         self.remaining.iter().map(|(name, _)| name)
     }
 
+    /// Whether this generator goes on with the lookup while it serves others.
+    fn is_apart_at(&self, generator: GeneratorId) -> bool {
+        self.apart && self.waits_at == Some(generator)
+    }
+
     pub(crate) fn new(search: Search) -> Self {
         let remaining = search.symbols.0.to_vec();
         Self {
@@ -161,8 +166,7 @@ impl<P: Payload> SessionState<P> {
         if let Some(row) = self.generators.get_mut(generator)
             && row.occupant.is_none()
             && let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query)
-            && suspended.apart
-            && suspended.waits_at == Some(generator)
+            && suspended.is_apart_at(generator)
         {
             row.occupant = Some(query);
             suspended.apart = false;
@@ -321,7 +325,7 @@ impl<P: Payload> SessionState<P> {
     /// Whether a generator goes on with any lookup apart. Walks over all lookups.
     pub(super) fn serves_any_apart(&self, generator: GeneratorId) -> bool {
         let served = |query: &Query<P::Handler>| match &query.phase {
-            Phase::Suspended(suspended) => suspended.apart && suspended.waits_at == Some(generator),
+            Phase::Suspended(suspended) => suspended.is_apart_at(generator),
             Phase::Lodged(_) => false,
         };
         self.queries.iter().any(|(_, query)| query.is_live() && served(query))
@@ -334,7 +338,7 @@ impl<P: Payload> SessionState<P> {
         while let Some(id) = maker.filter(|id| Some(*id) != occupant) {
             maker = match self.queries.get(id) {
                 Some(Query { phase: Phase::Suspended(suspended), .. }) => {
-                    if suspended.apart && suspended.waits_at == Some(generator) {
+                    if suspended.is_apart_at(generator) {
                         return true;
                     }
                     suspended.search.on_behalf_of

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use protocol_tests::*;
 use uruk_core::{
     AliasTarget, DefinitionGenerator, ExecutionSession, FailureCause, GenerateRequest, JitDylib,
-    JitDylibLookupFlags, LookupError, ReexportsGenerator, shared_error, symbol_aliases,
+    JitDylibLookupFlags, LookupError, ReexportsGenerator, SharedError, shared_error, symbol_aliases,
 };
 
 /// Where every transaction is checked, less will do.
@@ -49,9 +49,9 @@ fn a_long_chain_of_aliases_that_fails_needs_no_stack() {
     });
 }
 
-#[test]
-fn a_long_chain_of_units_that_fail_with_what_they_were_told_needs_no_stack() {
-    on_a_small_stack(|| {
+/// Units that each look up the next, and fail with what `says` of what they were told.
+fn units_fail_at_both_ends(says: fn(LookupError) -> SharedError) {
+    on_a_small_stack(move || {
         let (session, main) = session();
         for index in 0..DEEP {
             let needs = request(&main, &[&format!("s{}", index + 1)]);
@@ -59,12 +59,17 @@ fn a_long_chain_of_units_that_fail_with_what_they_were_told_needs_no_stack() {
             let unit = TestUnit::new("unit", exported(&session, &[&symbol]), move |responsibility| {
                 let session = responsibility.session().clone();
                 let parked = responsibility.detach();
-                session.lookup_async(needs, move |answer| parked.fail(Arc::new(answer.unwrap_err())));
+                session.lookup_async(needs, move |answer| parked.fail(says(answer.unwrap_err())));
             });
             main.define(unit.boxed()).unwrap();
         }
         fails_at_both_ends(&main, &format!("symbols not found: `s{DEEP}` (searched dylibs: `main`)"));
     });
+}
+
+#[test]
+fn a_long_chain_of_units_that_fail_with_what_they_were_told_needs_no_stack() {
+    units_fail_at_both_ends(|error| Arc::new(error));
 }
 
 /// An error of the embedder, which wraps that of its lookup.
@@ -85,22 +90,7 @@ impl Error for Wrapped {
 
 #[test]
 fn a_long_chain_of_units_that_wrap_what_they_were_told_needs_no_stack() {
-    on_a_small_stack(|| {
-        let (session, main) = session();
-        for index in 0..DEEP {
-            let needs = request(&main, &[&format!("s{}", index + 1)]);
-            let symbol = format!("s{index}");
-            let unit = TestUnit::new("unit", exported(&session, &[&symbol]), move |responsibility| {
-                let session = responsibility.session().clone();
-                let parked = responsibility.detach();
-                session.lookup_async(needs, move |answer| {
-                    parked.fail(Arc::new(Wrapped(answer.unwrap_err())));
-                });
-            });
-            main.define(unit.boxed()).unwrap();
-        }
-        fails_at_both_ends(&main, &format!("symbols not found: `s{DEEP}` (searched dylibs: `main`)"));
-    });
+    units_fail_at_both_ends(|error| Arc::new(Wrapped(error)));
 }
 
 /// Dylibs, each of which re-exports what the next has, and a last one whose generator fails.

@@ -81,8 +81,10 @@ mod tests {
         std::iter::once(Task::new("test", TaskPriority::Idle, || ()))
     }
 
-    /// Takes a task that a ticket runs for 10 ms; half of that is left to be paid, which takes 10 ms more.
+    /// Pushes a task, for which a spare is started; a ticket runs it for 10 ms, half of which is left to be paid: that takes 10 ms more.
     fn spend(board: &mut Board, passes: impl Fn(u64)) {
+        assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start });
+        board.arrived();
         let (_, charge) = board.take_for_ticket().expect("nothing was spent");
         passes(10);
         assert_eq!(board.ticket_ended(charge, false), Orders { tickets: 0, call: Call::Nobody });
@@ -91,8 +93,6 @@ mod tests {
     #[test]
     fn a_spare_looks_at_the_clock_and_the_host_gets_what_time_has_held_back() {
         let (mut board, passes) = quarter_of_two();
-        assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start });
-        board.arrived();
         spend(&mut board, &passes);
         assert!(board.retires(true), "nothing is left to look at the clock for");
         assert_eq!(board.push(idle()), Orders { tickets: 0, call: Call::Start });
@@ -116,8 +116,6 @@ mod tests {
     #[test]
     fn what_time_holds_back_hides_no_stalled_host() {
         let (mut board, passes) = quarter_of_two();
-        assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start });
-        board.arrived();
         spend(&mut board, &passes);
         let both = idle().chain([Task::new("test", TaskPriority::Demanded, || ())]);
         assert_eq!(board.push(both), Orders { tickets: 1, call: Call::Nobody });
@@ -136,8 +134,6 @@ mod tests {
     fn a_second_spare_looks_at_the_clock_while_one_serves() {
         let (mut board, passes) = quarter_of_two();
         assert_eq!(board.begin_wait(Who::Foreign, None).call, Call::Nobody);
-        assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start });
-        board.arrived();
         spend(&mut board, &passes);
         let demanded = std::iter::once(Task::new("test", TaskPriority::Demanded, || ()));
         assert_eq!(board.push(demanded), Orders { tickets: 1, call: Call::Wake });
@@ -149,8 +145,6 @@ mod tests {
     #[test]
     fn time_holds_nothing_back_where_no_spare_can_be_had() {
         let (mut board, passes) = quarter_of_two();
-        assert_eq!(board.push(idle()), Orders { tickets: 1, call: Call::Start });
-        board.arrived();
         spend(&mut board, &passes);
         assert!(board.retires(true));
         assert_eq!(board.push(idle()), Orders { tickets: 0, call: Call::Start });
