@@ -50,8 +50,13 @@ pub(crate) struct Suspended {
     /// The generator that is busy with it, or that it has queued up at.
     pub(super) waits_at: Option<GeneratorId>,
     /// That generator has been asked and is busy with it no more, though it has not finished.
-    pub(super) apart: bool,
-    /// Of the lookups that generators have made so that this one can go on, the last that came to a generator; may have ended.
+    pub(super) apart: Option<Apart>,
+}
+
+/// What a generator does for a lookup while it serves others.
+#[derive(Debug, Default)]
+pub(crate) struct Apart {
+    /// Of the lookups that it has made meanwhile so that this one can go on, the last that came to a generator; may have ended.
     pub(super) question: Option<QueryId>,
 }
 
@@ -77,20 +82,12 @@ impl Suspended {
 
     /// Whether this generator goes on with the lookup while it serves others.
     fn is_apart_at(&self, generator: GeneratorId) -> bool {
-        self.apart && self.waits_at == Some(generator)
+        self.apart.is_some() && self.waits_at == Some(generator)
     }
 
     pub(crate) fn new(search: Search) -> Self {
         let remaining = search.symbols.0.to_vec();
-        Self {
-            search,
-            remaining,
-            position: 0,
-            generators: None,
-            waits_at: None,
-            apart: false,
-            question: None,
-        }
+        Self { search, remaining, position: 0, generators: None, waits_at: None, apart: None }
     }
 }
 
@@ -151,7 +148,7 @@ impl<P: Payload> SessionState<P> {
     /// A generator goes on with a lookup apart: the next in its queue is served.
     pub(crate) fn serve_apart(&mut self, generator: GeneratorId, query: QueryId, effects: &mut Effects<P>) {
         if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) {
-            suspended.apart = true;
+            suspended.apart.get_or_insert_default();
         }
         self.leave_generator(generator, query);
         self.serve_next(generator, effects);
@@ -169,7 +166,7 @@ impl<P: Payload> SessionState<P> {
             && suspended.is_apart_at(generator)
         {
             row.occupant = Some(query);
-            suspended.apart = false;
+            suspended.apart = None;
         }
     }
 
@@ -237,8 +234,9 @@ impl<P: Payload> SessionState<P> {
                 }
                 if let Some(asks) = asks
                     && let Some(Query { phase: Phase::Suspended(asks), .. }) = self.queries.get_mut(asks)
+                    && let Some(apart) = &mut asks.apart
                 {
-                    asks.question = Some(query);
+                    apart.question = Some(query);
                 }
                 self.wait_moved(query, effects);
             }
@@ -290,7 +288,7 @@ impl<P: Payload> SessionState<P> {
             return Some(Step::WaitsForItself(id));
         }
         let Some(generator) = self.generators.get_mut(id) else { return Some(Step::GeneratorGone(dylib)) };
-        (walker.waits_at, walker.apart) = (Some(id), false);
+        (walker.waits_at, walker.apart) = (Some(id), None);
         if generator.occupant.is_some() && !weakened("generate::asks_while_it_is_busy") {
             // Lookups that have ended stay in the queue; they make room before it grows.
             if generator.queue.len() == generator.queue.capacity() {

@@ -16,14 +16,14 @@ use crate::{LookupError, RequiredState};
 use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{QueryId, RowId};
-use super::query::{Lodged, Phase, Query};
+use super::query::{Lodged, Phase};
 use super::waits_for::{Node, WaitsFor};
 use super::{Payload, SessionState};
 
 /// An edge that has appeared, to be looked at later.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look {
-    /// See [`SessionState::wait_moved`].
+    /// See [`SessionState::look_from`].
     Moved(QueryId),
     /// See [`SessionState::wait_hung`].
     Hung(RowId),
@@ -32,13 +32,21 @@ pub(super) enum Look {
 }
 
 impl<P: Payload> SessionState<P> {
-    /// A query has been lodged, or has come to a generator. Looks for a cycle if a thread is blocked in it, or if
-    /// it is that of aliases somebody blocked needs.
+    /// A query has been lodged, or has come to a generator. Looks for a cycle through it, and through every lookup that a generator
+    /// has made it for, directly or not: what each of them waits for has moved with it.
     pub(super) fn wait_moved(&mut self, query: QueryId, effects: &mut Effects<P>) {
         if self.waits_for.is_empty() {
             return;
         }
-        let query = self.made_for(query);
+        let mut moved = Some(query);
+        while let Some(query) = moved {
+            moved = self.asker_of(query);
+            self.look_from(query, effects);
+        }
+    }
+
+    /// Looks for a cycle if a thread is blocked in the lookup, or if it is that of aliases somebody blocked needs.
+    fn look_from(&mut self, query: QueryId, effects: &mut Effects<P>) {
         if let Some(&wait) = self.waits_for.of_query.get(&query) {
             self.watch_beyond(Node::Wait(wait));
             if !self.postpones(Look::Moved(query)) {
@@ -62,14 +70,12 @@ impl<P: Payload> SessionState<P> {
         aliases.into_iter().for_each(|alias| self.end_deadlocks_through(ready(alias), effects));
     }
 
-    /// The lookup that somebody has made, on whose behalf generators have made the others up to this one.
-    fn made_for(&self, mut query: QueryId) -> QueryId {
-        while let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query)
-            && let Some(asks) = suspended.search.on_behalf_of
-        {
-            query = asks;
+    /// The lookup that a generator has made this one for, so that it can go on.
+    fn asker_of(&self, query: QueryId) -> Option<QueryId> {
+        match &self.queries.get(query)?.phase {
+            Phase::Suspended(suspended) => suspended.search.on_behalf_of,
+            Phase::Lodged(_) => None,
         }
-        query
     }
 
     /// Rows of one group have been emitted and hang in the forest. Looks for a cycle if somebody blocked needs them.
@@ -77,7 +83,7 @@ impl<P: Payload> SessionState<P> {
         if self.waits_for.is_empty() || weakened("deadlock::overlooks_emissions") {
             return;
         }
-        let watched = |row: &&RowId| self.waits_for.watched.contains(*row);
+        let watched = |row: &&RowId| self.waits_for.watched.contains_key(*row);
         let Some(&row) = rows.iter().find(watched) else { return };
         self.watch_beyond(Node::Row(row, RequiredState::Ready));
         if let Some(together) = self.component_of(row)
@@ -109,7 +115,7 @@ impl<P: Payload> SessionState<P> {
         }
         for look in std::mem::take(&mut self.waits_for.postponed) {
             match look {
-                Look::Moved(query) => self.wait_moved(query, effects),
+                Look::Moved(query) => self.look_from(query, effects),
                 Look::Hung(row) => self.wait_hung(&[row], effects),
                 Look::Queued(queue) => self.wait_queued(queue, effects),
             }
@@ -138,7 +144,7 @@ impl<P: Payload> SessionState<P> {
 
     /// The aliases of the query that a blocked lookup needs.
     fn watched_aliases_of(&self, query: QueryId) -> Vec<RowId> {
-        let watched = |alias: &RowId| self.waits_for.watched.contains(alias);
+        let watched = |alias: &RowId| self.waits_for.watched.contains_key(alias);
         match self.queries.get(query).map(|query| &query.phase) {
             Some(Phase::Lodged(Lodged { aliases, .. })) => aliases.iter().copied().filter(watched).collect(),
             Some(Phase::Suspended(suspended)) => {

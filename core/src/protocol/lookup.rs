@@ -35,7 +35,7 @@ pub(crate) struct Search {
     pub(crate) along: Option<DylibId>,
     /// What symbols are will do: nothing is claimed.
     pub(crate) flags_only: bool,
-    /// The query whose generator makes this lookup, which that generator must not keep waiting.
+    /// The query whose generator makes this lookup, which that generator must not keep waiting. It asks for flags only.
     pub(crate) on_behalf_of: Option<QueryId>,
     /// The work in progress of a closing session may still look up.
     pub(crate) by_task: bool,

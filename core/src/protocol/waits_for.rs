@@ -62,8 +62,8 @@ pub(crate) struct WaitsFor {
     requests: FxHashMap<QueryId, WaitId>,
     /// The same for the serial queues whose running task has not left them.
     pub(super) sections: FxHashMap<SerialQueueId, WaitId>,
-    /// All rows that blocked lookups need, directly or not; some that they needed.
-    pub(super) watched: FxHashSet<RowId>,
+    /// All rows that blocked lookups need, directly or not, and how far; some that they needed.
+    pub(super) watched: FxHashMap<RowId, RequiredState>,
     /// Watched rows that are known not to need anything that a blocked thread holds.
     barren: FxHashSet<RowId>,
     /// How many waits have begun.
@@ -135,11 +135,21 @@ impl WaitsFor {
             claims: FxHashMap::default(),
             requests: FxHashMap::default(),
             sections: FxHashMap::default(),
-            watched: FxHashSet::default(),
+            watched: FxHashMap::default(),
             barren: FxHashSet::default(),
             begun: 0,
             postponed: Vec::new(),
         }
+    }
+
+    /// Says whether the row was not watched yet, or not as far: what is needed of it may lead further then.
+    fn watch(&mut self, row: RowId, required: RequiredState) -> bool {
+        let before = self.watched.get(&row).copied();
+        let further = before.is_none_or(|watched| watched < required);
+        if further {
+            self.watched.insert(row, required);
+        }
+        further
     }
 
     /// The lookup in which the holder of the claim is blocked.
@@ -177,8 +187,8 @@ impl WaitsFor {
     }
 
     #[cfg(any(test, debug_assertions))]
-    pub(super) fn watches(&self, row: RowId) -> bool {
-        self.watched.contains(&row)
+    pub(super) fn watches(&self, row: RowId, required: RequiredState) -> bool {
+        self.watched.get(&row).is_some_and(|&watched| watched >= required)
     }
 
     #[cfg(any(test, debug_assertions))]
@@ -252,7 +262,7 @@ impl<P: Payload> SessionState<P> {
             below.above = None;
         }
         if graph.is_empty() {
-            graph.watched = FxHashSet::default();
+            graph.watched = FxHashMap::default();
             graph.barren = FxHashSet::default();
             graph.postponed = Vec::new();
         }
@@ -353,10 +363,11 @@ impl<P: Payload> SessionState<P> {
                 let Some(generator) = suspended.waits_at else { return };
                 // A generator that was removed is still busy with the lookup it serves, and with no other. What is served apart
                 // waits for nobody who is served there meanwhile.
-                let busy = self.generators.get(generator).filter(|_| !suspended.apart);
+                let busy = self.generators.get(generator).filter(|_| suspended.apart.is_none());
                 let served = busy.map_or(Some(id), |generator| generator.occupant);
                 out.extend(served.map(|served| Node::Served(generator, served)));
-                out.extend(suspended.question.filter(|_| suspended.apart).map(Node::Sought));
+                let question = suspended.apart.as_ref().and_then(|apart| apart.question);
+                out.extend(question.map(Node::Sought));
             }
             None => {}
         }
@@ -370,7 +381,7 @@ impl<P: Payload> SessionState<P> {
         let (mut components, mut lookups) = (FxHashSet::default(), FxHashSet::default());
         while let Some(node) = stack.pop() {
             match node {
-                Node::Row(row, _) if !self.waits_for.watched.insert(row) => {}
+                Node::Row(row, required) if !self.waits_for.watch(row, required) => {}
                 Node::Together(component) if !components.insert(component) => {}
                 Node::Sought(query) if !lookups.insert(query) => {}
                 node => {
@@ -400,7 +411,7 @@ impl<P: Payload> SessionState<P> {
         const FEW: usize = 1024;
         let (graph, rows) = (&mut self.waits_for, &self.rows);
         if graph.watched.len() > FEW + 2 * rows.len() {
-            graph.watched.retain(|row| rows.contains(*row));
+            graph.watched.retain(|row, _| rows.contains(*row));
             graph.barren.retain(|row| rows.contains(*row));
         }
     }

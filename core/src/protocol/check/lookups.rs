@@ -87,7 +87,8 @@ impl<P: Payload> SessionState<P> {
         for (id, query) in self.queries.iter() {
             let Phase::Suspended(suspended) = &query.phase else { continue };
             let at = suspended.waits_at.expect("a suspended lookup waits at some generator");
-            let served = suspended.apart || !self.generators.contains(at) || attended.contains(&(at, id));
+            let served =
+                suspended.apart.is_some() || !self.generators.contains(at) || attended.contains(&(at, id));
             assert!(served, "{id:?} waits at {at:?}, which knows nothing of it");
         }
     }

@@ -14,8 +14,11 @@ impl<P: Payload> SessionState<P> {
         let waits: Vec<WaitId> = self.waits_for.waits().collect();
         let forgotten = self.waits_for.barren_rows().next().is_none();
         assert!(!waits.is_empty() || forgotten, "nobody is blocked, and rows are kept as barren");
-        for row in self.reached_from(waits.iter().map(|&wait| Node::Wait(wait)), Node::row) {
-            assert!(self.waits_for.watches(row), "{row:?} is needed by a blocked lookup");
+        for (row, required) in self.reached_from(waits.iter().map(|&wait| Node::Wait(wait)), Node::row) {
+            assert!(
+                self.waits_for.watches(row, required),
+                "{row:?} is needed {required:?} by a blocked lookup"
+            );
         }
         let barren = self.waits_for.barren_rows().map(|row| Node::Row(row, RequiredState::Ready));
         let touched = self.reached_from(barren, Node::wait);
@@ -47,9 +50,9 @@ impl<P: Payload> SessionState<P> {
 }
 
 impl Node {
-    fn row(&self) -> Option<RowId> {
+    fn row(&self) -> Option<(RowId, RequiredState)> {
         match *self {
-            Self::Row(row, _) => Some(row),
+            Self::Row(row, required) => Some((row, required)),
             _ => None,
         }
     }

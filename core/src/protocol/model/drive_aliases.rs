@@ -76,7 +76,6 @@ impl Harness {
             flags_only: false,
             aliases,
             made_for: None,
-            question: None,
             phase: Phase::Walking(Walk::default()),
         };
         // It may end at once.

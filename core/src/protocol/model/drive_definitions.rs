@@ -115,6 +115,7 @@ impl Harness {
     ) {
         let queries: Vec<_> = self.requests.iter().map(|request| request.query).collect();
         let made_for = made_for.and_then(|choice| pick(&queries, choice));
+        let flags_only = flags_only || made_for.is_some();
         let aims: Vec<_> = wanted
             .iter()
             .filter_map(|&(choice, optional)| Some((&self.world.definitions[&self.aim(choice)?], optional)))
@@ -142,8 +143,7 @@ impl Harness {
             }
         };
         let phase = Phase::Walking(Walk::default());
-        let query =
-            Query { symbols, order, ready, flags_only, aliases: Vec::new(), made_for, question: None, phase };
+        let query = Query { symbols, order, ready, flags_only, aliases: Vec::new(), made_for, phase };
         self.start_lookup(query, dylib, by_task);
     }
 

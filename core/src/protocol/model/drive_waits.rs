@@ -123,10 +123,9 @@ impl Harness {
             symbols: aims().map(|aim| (aim.name, false)).collect(),
             order: first.into_iter().chain(aims().map(|aim| aim.dylib)).map(|dylib| (dylib, true)).collect(),
             ready: blocking.ready,
-            flags_only: blocking.flags_only,
+            flags_only: blocking.flags_only || made_for.is_some(),
             aliases: Vec::new(),
             made_for,
-            question: None,
             phase: Phase::Walking(Walk::default()),
         }
     }

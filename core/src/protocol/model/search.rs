@@ -60,7 +60,7 @@ impl World {
     pub(super) fn serve_alone(&mut self, number: usize, query: usize) {
         let is_free = self.generators.get(&number).is_some_and(|generator| generator.serves.is_none());
         if is_free && let Some(walk) = self.walk_of(query).filter(|walk| walk.apart) {
-            walk.apart = false;
+            (walk.apart, walk.question) = (false, None);
             self.generators.get_mut(&number).expect("just seen").serves = Some(query);
         }
     }
@@ -119,7 +119,6 @@ impl World {
             return;
         };
         let (order, made_for, mut walk) = (order.clone(), *made_for, walk.clone());
-        self.moved.insert(self.first_maker(number));
         while let Some(&(dylib, all)) = order.get(walk.position) {
             let sees = |name: usize| self.sight(dylib, name, all);
             walk.remaining.retain(|(name, _)| !matches!(sees(*name), Sight::Visible(_)));
@@ -141,7 +140,7 @@ impl World {
             if self.leads_back(made_for, asked, serves) {
                 return self.fail_query(number, Wrong::Generator);
             }
-            (walk.at, walk.apart) = (Some(asked), false);
+            (walk.at, walk.apart, walk.question) = (Some(asked), false, None);
             let generator = self.generators.get_mut(&asked).expect("just seen");
             if serves.is_some() {
                 generator.queue.push_back(number);
@@ -151,8 +150,9 @@ impl World {
                 self.news.asked.push(Asked { generator: asked, query: number, symbols: candidates });
             }
             self.queries.get_mut(&number).expect("just seen").phase = Phase::Walking(walk);
-            let asks = made_for.and_then(|made_for| self.queries.get_mut(&made_for));
-            if let Some(asks) = asks.filter(|asks| matches!(asks.phase, Phase::Walking(_))) {
+            self.has_come(number);
+            if let Some(asks) = made_for.and_then(|made_for| self.walk_of(made_for)).filter(|asks| asks.apart)
+            {
                 asks.question = Some(number);
             }
             return;
@@ -160,14 +160,13 @@ impl World {
         self.conclude(number);
     }
 
-    /// The lookup at the beginning of those of which each was made for the one before, up to this one.
-    fn first_maker(&self, mut number: usize) -> usize {
-        while let Some(Query { phase: Phase::Walking(_), made_for: Some(made_for), .. }) =
-            self.queries.get(&number)
-        {
-            number = *made_for;
+    /// A lookup has come to where it waits, and with it those that it is made for.
+    fn has_come(&mut self, number: usize) {
+        let mut come = Some(number);
+        while let Some(number) = come {
+            self.moved.insert(number);
+            come = self.queries.get(&number).and_then(|query| query.made_for);
         }
-        number
     }
 
     /// Whether a lookup made for `made_for` is made, over however many lookups, for one that the generator `serves`, or serves apart.
@@ -228,6 +227,7 @@ impl World {
         }
         self.queries.get_mut(&number).expect("just seen").phase =
             Phase::Lodged { waits, found: so_far, edges };
+        self.has_come(number);
     }
 
     fn answer_flags(&mut self, number: usize, found: &[(usize, bool, Option<usize>)]) {

@@ -204,13 +204,13 @@ impl World {
     }
 
     fn needed_by_lookup(&self, number: usize) -> Vec<Node> {
-        let Some(Query { phase, ready, question, .. }) = self.queries.get(&number) else { return Vec::new() };
+        let Some(Query { phase, ready, .. }) = self.queries.get(&number) else { return Vec::new() };
         match phase {
             Phase::Lodged { waits, .. } => {
                 waits.iter().map(|(_, definition)| Node::Definition(*definition, *ready)).collect()
             }
             Phase::Walking(walk) => {
-                let question = question.filter(|_| walk.apart).map(Node::Lookup);
+                let question = walk.question.map(Node::Lookup);
                 self.served_for(number).map(Node::Request).into_iter().chain(question).collect()
             }
         }

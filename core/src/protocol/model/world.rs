@@ -151,10 +151,8 @@ pub(super) struct Query {
     pub(super) flags_only: bool,
     /// Aliases that wait for it: definitions, and the names of their sources.
     pub(super) aliases: Vec<(usize, usize)>,
-    /// The lookup whose generator makes it.
+    /// The lookup whose generator makes it, to know what symbols are.
     pub(super) made_for: Option<usize>,
-    /// Of the lookups that were made for this one while it was at generators, the last that came to one.
-    pub(super) question: Option<usize>,
     pub(super) phase: Phase,
 }
 
@@ -182,6 +180,8 @@ pub(super) struct Walk {
     pub(super) at: Option<usize>,
     /// That one goes on with it, and serves others meanwhile.
     pub(super) apart: bool,
+    /// Of the lookups that were made for it meanwhile, the last that came to a generator.
+    pub(super) question: Option<usize>,
 }
 
 /// A dylib, and whether hidden symbols are seen there.

@@ -24,6 +24,7 @@ on_every_dispatcher!(
     a_replacement_that_waits_in_the_serial_queue_closes_the_circle,
     a_generator_that_finishes_closes_the_circle,
     a_generator_that_makes_an_alias_closes_the_circle,
+    an_emission_beyond_aliases_of_aliases_closes_the_circle,
 );
 on_every_dispatcher!(
     on per_task,
@@ -33,6 +34,7 @@ on_every_dispatcher!(
     a_replacement_that_waits_in_the_serial_queue_closes_the_circle,
     a_generator_that_finishes_closes_the_circle,
     a_generator_that_makes_an_alias_closes_the_circle,
+    an_emission_beyond_aliases_of_aliases_closes_the_circle,
 );
 
 /// Defines the unit A of `a`, which blocks in a lookup of `needs`; gives the token of `a`.
@@ -165,5 +167,48 @@ fn a_generator_that_makes_an_alias_closes_the_circle(on: On) {
     assert_eq!(path.len(), 2, "{error}");
     assert!(path.iter().any(|step| matches!(step, DeadlockStep::AliasOf { .. })), "{error}");
     assert!(told.try_recv().is_err(), "nobody else is told");
+    session.close().unwrap();
+}
+
+/// ```text
+///   A: holds a ─ lookup ─▶ b ─ alias ─▶ y ─ alias ─▶ x ─ depends on ─▶ c ─ depends on, at last ─▶ a
+///                                       with it z ─ alias ─▶ w
+/// ```
+///
+/// The lookups of aliases want addresses, and x has one; A wants more of it.
+fn an_emission_beyond_aliases_of_aliases_closes_the_circle(on: On) {
+    let (session, main) = on.session();
+    let (teller, told) = mpsc::channel();
+    let [w, x, c] = ["w", "x", "c"].map(|name| define_parked(&main, name, &[name]));
+    let aliases = |pairs: &[(&str, &str)]| {
+        let target =
+            |source: &str| AliasTarget { source: session.intern(source), flags: SymbolFlags::EXPORTED };
+        let unit = pairs.iter().map(|(alias, source)| (session.intern(alias), target(source))).collect();
+        main.define(symbol_aliases(unit)).unwrap();
+    };
+    aliases(&[("y", "x"), ("z", "w")]);
+    aliases(&[("b", "y")]);
+    let wanted = look_up_later(&session, request(&main, &["b", "y", "z", "c"]));
+    let [w, x, c] = [w, x, c].map(|parked| parked.recv().unwrap().attach());
+    let depends = |name: &str, dependency| DependenceGroup {
+        symbols: vec![session.intern(name)],
+        dependencies: vec![dependency],
+    };
+    let on_c = c.dependency(&session.intern("c")).unwrap();
+    resolve(x).notify_emitted(vec![depends("x", on_c)]).unwrap();
+    let token = define_a(&main, &["b"], &teller);
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| look_up(&main, &["a"]));
+        let on_a = token.recv().unwrap();
+        until_blocked_for(&main, "a", "b");
+        assert!(told.try_recv().is_err());
+        resolve(c).notify_emitted(vec![depends("c", on_a)]).unwrap();
+        client.join().unwrap().unwrap_err();
+    });
+    let (who, error) = told.try_recv().unwrap();
+    assert!(matches!(error, LookupError::WouldDeadlock { .. }), "{error}");
+    assert_eq!(who, "A");
+    drop(w);
+    assert!(wanted.recv().unwrap().is_err());
     session.close().unwrap();
 }
