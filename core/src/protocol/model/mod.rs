@@ -63,6 +63,8 @@ fn histories() -> impl Strategy<Value = History> {
         operations(Theme::Dylibs),
         operations(Theme::Trackers),
         operations(Theme::Waits),
+        operations(Theme::WaitsForAliases),
+        operations(Theme::WaitsForGenerators),
     ];
     (operations, end()).prop_map(|(operations, end)| History { operations, end })
 }

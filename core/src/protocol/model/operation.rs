@@ -392,6 +392,8 @@ pub(super) enum Theme {
     Dylibs,
     Trackers,
     Waits,
+    WaitsForAliases,
+    WaitsForGenerators,
 }
 
 /// Any operation.
@@ -405,6 +407,8 @@ pub(super) fn operation(theme: Theme) -> impl Strategy<Value = Operation> {
         Theme::Dylibs => (120, 15, 80, 5, 30, 15),
         Theme::Trackers => (150, 10, 10, 3, 180, 30),
         Theme::Waits => (140, 45, 5, 20, 5, 120),
+        Theme::WaitsForAliases => (160, 5, 5, 60, 5, 80),
+        Theme::WaitsForGenerators => (60, 140, 5, 5, 5, 120),
     };
     prop_oneof![
         60 => define(alias),
