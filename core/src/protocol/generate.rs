@@ -13,6 +13,8 @@
 
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashSet;
+
 use crate::failure::shared_error;
 use crate::sync::{Arc, weakened};
 use crate::{
@@ -320,13 +322,17 @@ impl<P: Payload> SessionState<P> {
         Some(Step::Suspend)
     }
 
-    /// Whether a generator goes on with any lookup apart. Walks over all lookups.
-    pub(super) fn serves_any_apart(&self, generator: GeneratorId) -> bool {
-        let served = |query: &Query<P::Handler>| match &query.phase {
-            Phase::Suspended(suspended) => suspended.is_apart_at(generator),
-            Phase::Lodged(_) => false,
+    /// The generators that go on with a lookup apart. Walks over all lookups.
+    pub(super) fn serving_apart(&self) -> FxHashSet<GeneratorId> {
+        let served_at = |query: &Query<P::Handler>| match &query.phase {
+            Phase::Suspended(suspended) => suspended.apart.as_ref().and(suspended.waits_at),
+            Phase::Lodged(_) => None,
         };
-        self.queries.iter().any(|(_, query)| query.is_live() && served(query))
+        self.queries
+            .iter()
+            .filter(|(_, query)| query.is_live())
+            .filter_map(|(_, query)| served_at(query))
+            .collect()
     }
 
     /// Whether a lookup that is made so that another one can go on, or so that one can that is made for it, comes to a generator that

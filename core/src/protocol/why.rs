@@ -82,6 +82,10 @@ impl<P: Payload> SessionState<P> {
             }
         }
         let live = || order.iter().filter_map(|(dylib, _)| self.dylibs.get(*dylib));
+        let apart = match detail {
+            Detail::Everything => self.serving_apart(),
+            Detail::AtHand => FxHashSet::default(),
+        };
         let generators = live().flat_map(|dylib| &dylib.generators).map(|&id| {
             let generator = &self.generators[id];
             WhyGenerator {
@@ -90,7 +94,7 @@ impl<P: Payload> SessionState<P> {
                 is_busy: generator
                     .occupant
                     .is_some_and(|query| self.queries.get(query).is_some_and(Query::is_live))
-                    || matches!(detail, Detail::Everything) && self.serves_any_apart(id),
+                    || apart.contains(&id),
                 queued: generator
                     .queue
                     .iter()
