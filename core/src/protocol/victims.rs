@@ -146,6 +146,39 @@ fn a_cycle_that_appears_during_a_removal_is_told_after_it() {
     assert_eq!(scene.told(), [(2, true)]);
 }
 
+/// Of a group that is emitted during a removal, the first symbol may be removed before the look: the others wait as before.
+#[test]
+fn a_cycle_that_appears_during_a_removal_is_told_though_the_first_of_its_group_is_removed_too() {
+    let mut scene = Scene::new();
+    let tracker = scene.state.create_tracker(scene.dylib);
+    let (a, b, c) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "c"));
+    let (r1, r2) = (scene.name("r1"), scene.name("r2"));
+    let both = exported([&r1, &r2]);
+    let pair = definition(&r1, both.clone());
+    scene.state.define(scene.dylib, None, pair, 0, &mut scene.effects).unwrap();
+    for index in 0..32 {
+        scene.define(Some(tracker), &format!("gone {index}"));
+    }
+    scene.block(1, a, &["r2"], false);
+    scene.block(3, c, &["r1"], false);
+    let r = scene.effects.claimed.pop().expect("the unit was claimed").claim;
+    scene.block(2, b, &["a"], false);
+    drop(scene.state.remove_tracker(tracker, &mut scene.effects));
+    let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
+    let addresses = [(r1.clone(), address), (r2.clone(), address)].into_iter().collect();
+    scene.state.resolve(r, &r1, &both, &addresses, &mut scene.effects).unwrap();
+    let row = scene.state.find(scene.dylib, &scene.name("b")).unwrap();
+    let dependencies = vec![Dependency { row, session: SessionTag::default() }];
+    let group = DependenceGroup { symbols: vec![r1.clone(), r2], dependencies };
+    scene.state.emit(r, &r1, &both, &[group], &mut scene.effects).unwrap();
+    assert!(scene.state.is_falling(), "more than one slice");
+    scene.state.remove_names(scene.dylib, &[r1], || "main".into(), &mut scene.effects).unwrap();
+    assert!(scene.state.is_falling(), "more than one slice");
+    scene.state.settle_all(&mut scene.effects);
+    assert_eq!(scene.told(), [(3, false), (2, true)]);
+    scene.settle();
+}
+
 #[test]
 fn aliases_that_wait_at_a_generator_wait_for_whom_it_waits() {
     let mut scene = Scene::new();
@@ -294,4 +327,90 @@ fn a_chain_of_aliases_is_followed_only_where_it_may_lead_back() {
         panic!("only the last lookup has failed")
     };
     assert_eq!(cycle.len(), LENGTH + 2);
+}
+
+/// Prints the steps of one hold of the lock: a lookup of so many aliases, which a blocked thread needs, one of whose sources a blocked
+/// thread holds.
+#[test]
+fn a_lookup_of_many_aliases_walks_a_few_times() {
+    let steps = |many: usize| {
+        let mut scene = Scene::new();
+        let (a, s, dylib) = (scene.claim(None, "a"), scene.claim(None, "s0"), scene.dylib);
+        scene.claim(None, "z");
+        let mut aliases = Vec::new();
+        let mut names = vec![Vec::new(), Vec::new()];
+        for index in 0..many {
+            let (alias, source) = (format!("a{index}"), format!("s{index}"));
+            scene.claim(None, &alias);
+            if index > 0 {
+                scene.claim(None, &source);
+            }
+            let row = scene.state.find(dylib, &scene.name(&alias)).unwrap();
+            aliases.push(AliasEdge { alias: row, source: scene.name(&source) });
+            names[0].push(alias);
+            names[1].push(source);
+        }
+        let [wanted, sources] =
+            [0, 1].map(|part: usize| names[part].iter().map(String::as_str).collect::<Vec<_>>());
+        scene.block(1, s, &["z"], false);
+        scene.block(2, a, &wanted, false);
+        let search = Search { aliases, required_state: RequiredState::Resolved, ..scene.search(&sources) };
+        let before = scene.state.steps_max();
+        let mut effects = Effects::default();
+        let began = std::time::Instant::now();
+        scene.state.lookup(search, 3, |_| "main".into(), &mut effects).expect("it waits");
+        let took = began.elapsed();
+        scene.state.finish_transaction(&mut effects);
+        assert_eq!(scene.told(), []);
+        println!("{many} aliases: {} steps (before {before}), {took:?}", scene.state.steps_max());
+        scene.state.steps_max()
+    };
+    let few = steps(100);
+    let many = steps(800);
+    assert!(many < 3 * 8 * few, "{few} steps for 100 aliases, {many} for 800");
+}
+
+/// Prints the steps of one hold of the lock: one emission of so many groups, each of which a blocked thread needs, and all of which need a
+/// chain that leads to a blocked thread.
+#[test]
+fn an_emission_of_many_groups_walks_a_few_times() {
+    const CHAIN: usize = 100;
+    let steps = |many: usize| {
+        let mut scene = Scene::new();
+        let (a, last) = (scene.claim(None, "a"), scene.claim(None, "c0"));
+        scene.claim(None, "z");
+        scene.block(1, last, &["z"], false);
+        for index in 1..CHAIN {
+            let link = scene.claim(None, &format!("c{index}"));
+            scene.emit(link, &format!("c{index}"), &[&format!("c{}", index - 1)]);
+            scene.state.settle_all(&mut scene.effects);
+        }
+        let names: Vec<_> = (0..many).map(|index| format!("g{index}")).collect();
+        let symbols: Vec<_> = names.iter().map(|name| scene.name(name)).collect();
+        let all = exported(&symbols);
+        let unit = definition(&symbols[0], all.clone());
+        scene.state.define(scene.dylib, None, unit, 0, &mut scene.effects).unwrap();
+        let wanted: Vec<_> = names.iter().map(String::as_str).collect();
+        scene.block(2, a, &wanted, false);
+        let g = scene.effects.claimed.pop().expect("the unit was claimed").claim;
+        let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
+        let addresses = symbols.iter().map(|name| (name.clone(), address)).collect();
+        scene.state.resolve(g, &symbols[0], &all, &addresses, &mut scene.effects).unwrap();
+        let row = scene.state.find(scene.dylib, &scene.name(&format!("c{}", CHAIN - 1))).unwrap();
+        let on_the_chain = || vec![Dependency { row, session: SessionTag::default() }];
+        let group =
+            |name: &SymbolName| DependenceGroup { symbols: vec![name.clone()], dependencies: on_the_chain() };
+        let groups: Vec<_> = symbols.iter().map(group).collect();
+        let began = std::time::Instant::now();
+        scene.state.emit(g, &symbols[0], &all, &groups, &mut scene.effects).unwrap();
+        let took = began.elapsed();
+        let mut effects = Effects::default();
+        scene.state.finish_transaction(&mut effects);
+        assert_eq!(scene.told(), []);
+        println!("{many} groups: {} steps, {took:?}", scene.state.steps_max());
+        scene.state.steps_max()
+    };
+    let few = steps(10);
+    let many = steps(160);
+    assert!(many < 10 * (few + 160), "{few} steps for 10 groups, {many} for 160");
 }
