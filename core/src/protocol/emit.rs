@@ -64,9 +64,7 @@ impl<P: Payload> SessionState<P> {
         }
         self.emit_ungrouped(claim, effects);
         self.settle_any(effects);
-        for group in &checked {
-            self.wait_hung(&group.rows, effects);
-        }
+        self.wait_hung(checked.iter().flat_map(|group| group.rows.iter().copied()), effects);
         Ok(())
     }
 

@@ -9,24 +9,24 @@
 //! While a removal or a failure spreads, some of what is needed is about to end, and a cycle through it with it. The look
 //! is postponed to the slice in which everything has fallen that will fall.
 
+use crate::LookupError;
 use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
-use crate::{LookupError, RequiredState};
 
 use super::effects::Effects;
 use super::generate::Suspended;
-use super::ids::{QueryId, RowId};
+use super::ids::{QueryId, RowId, WaitId};
 use super::query::{Lodged, Phase};
-use super::waits_for::{Node, WaitsFor};
+use super::waits_for::{Blocked, Node, WaitsFor};
 use super::{Payload, SessionState};
 
-/// An edge that has appeared, to be looked at later.
-#[derive(Clone, Copy, Debug)]
+/// Edges that have appeared, to be looked at later.
+#[derive(Clone, Debug)]
 pub(super) enum Look {
     /// See [`SessionState::look_from`].
     Moved(QueryId),
-    /// See [`SessionState::wait_hung`].
-    Hung(RowId),
+    /// See [`SessionState::wait_hung`]. Some of the rows may be gone by then: the others hang as before.
+    Hung(Box<[RowId]>),
     /// See [`SessionState::wait_queued`].
     Queued(SerialQueueId),
 }
@@ -47,27 +47,36 @@ impl<P: Payload> SessionState<P> {
 
     /// Looks for a cycle if a thread is blocked in the lookup, or if it is that of aliases somebody blocked needs.
     fn look_from(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        if let Some(&wait) = self.waits_for.of_query.get(&query) {
-            self.watch_beyond(Node::Wait(wait));
-            if !self.postpones(Look::Moved(query)) {
-                self.end_deadlocks_through(Node::Wait(wait), effects);
-            }
+        if self.waits_for.of_query.contains_key(&query) {
+            self.look_from_blocked(query, effects);
             return;
         }
+        let starts = self.starts_at_aliases(query);
+        if !starts.is_empty() && !self.postpones(|| Look::Moved(query)) {
+            self.end_deadlocks_beyond(&starts, effects);
+        }
+    }
+
+    fn look_from_blocked(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        let Some(&wait) = self.waits_for.of_query.get(&query) else { return };
+        self.watch_beyond([Node::Wait(wait)]);
+        if !self.postpones(|| Look::Moved(query)) {
+            self.end_deadlocks_through(wait, effects);
+        }
+    }
+
+    /// The aliases of the lookup that a blocked lookup needs, and the lookup if there are any; watches all they need.
+    fn starts_at_aliases(&mut self, query: QueryId) -> Vec<Node> {
         if weakened("deadlock::overlooks_aliases") {
-            return;
+            return Vec::new();
         }
-        let aliases = self.watched_aliases_of(query);
-        for &alias in &aliases {
-            self.watch_beyond(Node::Row(alias, RequiredState::Ready));
+        let mut starts: Vec<_> = self.watched_aliases_of(query).into_iter().map(Node::ready).collect();
+        self.watch_beyond(starts.iter().copied());
+        if !starts.is_empty() {
+            // What needs one of them Ready needs its source so; all of them need the lookup.
+            starts.push(Node::Sought(query));
         }
-        if aliases.is_empty() || self.postpones(Look::Moved(query)) {
-            return;
-        }
-        // What needs one of them Ready needs the source so; all of them need the lookup.
-        self.end_deadlocks_through(Node::Sought(query), effects);
-        let ready = |alias| Node::Row(alias, RequiredState::Ready);
-        aliases.into_iter().for_each(|alias| self.end_deadlocks_through(ready(alias), effects));
+        starts
     }
 
     /// The lookup that a generator has made this one for, so that it can go on.
@@ -78,19 +87,22 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Rows of one group have been emitted and hang in the forest. Looks for a cycle if somebody blocked needs them.
-    pub(super) fn wait_hung(&mut self, rows: &[RowId], effects: &mut Effects<P>) {
+    /// Rows have been emitted and hang in the forest. Looks for a cycle if somebody blocked needs some of them.
+    pub(super) fn wait_hung(&mut self, rows: impl Iterator<Item = RowId>, effects: &mut Effects<P>) {
         if self.waits_for.is_empty() || weakened("deadlock::overlooks_emissions") {
             return;
         }
-        let watched = |row: &&RowId| self.waits_for.watched.contains_key(*row);
-        let Some(&row) = rows.iter().find(watched) else { return };
-        self.watch_beyond(Node::Row(row, RequiredState::Ready));
-        if let Some(together) = self.component_of(row)
-            && !self.postpones(Look::Hung(row))
-        {
-            self.end_deadlocks_through(Node::Together(together), effects);
+        let watched: Vec<_> = rows.filter(|row| self.waits_for.watched.contains_key(row)).collect();
+        let starts = self.starts_at_emitted(&watched);
+        if !starts.is_empty() && !self.postpones(|| Look::Hung(watched.into())) {
+            self.end_deadlocks_beyond(&starts, effects);
         }
+    }
+
+    /// What the rows wait for together, as far as they do; watches all they need.
+    fn starts_at_emitted(&mut self, rows: &[RowId]) -> Vec<Node> {
+        self.watch_beyond(rows.iter().copied().map(Node::ready));
+        rows.iter().filter_map(|&row| self.component_of(row)).map(Node::Together).collect()
     }
 
     /// A unit has taken over rows that somebody may need, and waits for its turn. Looks for a cycle if a thread is blocked in that
@@ -98,8 +110,8 @@ impl<P: Payload> SessionState<P> {
     pub(super) fn wait_queued(&mut self, queue: SerialQueueId, effects: &mut Effects<P>) {
         let is_blocked = self.waits_for.is_blocked_in_turn(queue);
         let overlooks = weakened("deadlock::overlooks_turns");
-        if is_blocked && !overlooks && !self.postpones(Look::Queued(queue)) {
-            self.end_deadlocks_through(Node::Turn(queue), effects);
+        if is_blocked && !overlooks && !self.postpones(|| Look::Queued(queue)) {
+            self.end_deadlocks_beyond(&[Node::Turn(queue)], effects);
         }
     }
 
@@ -113,17 +125,22 @@ impl<P: Payload> SessionState<P> {
         if self.waits_for.postponed.is_empty() || self.is_falling() {
             return;
         }
+        let mut starts = Vec::new();
         for look in std::mem::take(&mut self.waits_for.postponed) {
             match look {
-                Look::Moved(query) => self.look_from(query, effects),
-                Look::Hung(row) => self.wait_hung(&[row], effects),
-                Look::Queued(queue) => self.wait_queued(queue, effects),
+                Look::Moved(query) if self.waits_for.of_query.contains_key(&query) => {
+                    self.look_from_blocked(query, effects);
+                }
+                Look::Moved(query) => starts.extend(self.starts_at_aliases(query)),
+                Look::Hung(rows) => starts.extend(self.starts_at_emitted(&rows)),
+                Look::Queued(queue) => starts.push(Node::Turn(queue)),
             }
         }
+        self.end_deadlocks_beyond(&starts, effects);
     }
 
     /// Whether the look must come later; notes it then.
-    fn postpones(&mut self, look: Look) -> bool {
+    fn postpones(&mut self, look: impl FnOnce() -> Look) -> bool {
         if !self.is_falling() {
             return false;
         }
@@ -131,14 +148,14 @@ impl<P: Payload> SessionState<P> {
         let WaitsFor { postponed, sections, .. } = &mut self.waits_for;
         // What has ended makes room before the list grows; where most still waits it grows all the same.
         if postponed.len() == postponed.capacity() {
-            postponed.retain(|look| match *look {
-                Look::Moved(query) => queries.contains(query),
-                Look::Hung(row) => rows.contains(row),
-                Look::Queued(queue) => sections.contains_key(&queue),
+            postponed.retain(|look| match look {
+                Look::Moved(query) => queries.contains(*query),
+                Look::Hung(hung) => hung.iter().any(|row| rows.contains(*row)),
+                Look::Queued(queue) => sections.contains_key(queue),
             });
             postponed.reserve(postponed.len() + 1);
         }
-        postponed.push(look);
+        postponed.push(look());
         true
     }
 
@@ -155,31 +172,44 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Fails one lookup of each cycle through `node`, until there is none.
-    fn end_deadlocks_through(&mut self, node: Node, effects: &mut Effects<P>) {
-        // The stack of a thread is asked last: a path from symbol to symbol says more.
-        while let Some(cycle) =
-            self.deadlock_through(node, false).or_else(|| self.deadlock_through(node, true))
-        {
-            let path = self.describe_deadlock(&cycle);
-            let Some(query) = self.to_be_told(&cycle) else { return };
-            self.fail_query(query, LookupError::WouldDeadlock { path }, effects);
+    /// Fails one lookup of each cycle through the blocked lookup: that one, whose edge has closed it, if the cycle leaves it by what it
+    /// looks up.
+    fn end_deadlocks_through(&mut self, wait: WaitId, effects: &mut Effects<P>) {
+        while let Some(cycle) = self.cycle_of(wait) {
+            let closes = self.left_by(&cycle).find(|(left, _)| *left == wait);
+            let told = closes.or_else(|| self.newest_left_by(&cycle)).map(|(_, blocked)| blocked.query);
+            let Some(query) = told else { return };
+            self.tell_of_deadlock(query, &cycle, effects);
         }
     }
 
-    /// The lookup that gets the error: the one that closed the cycle, which is the first, or else the newest that the
-    /// cycle leaves by what it looks up.
-    fn to_be_told(&self, cycle: &[Node]) -> Option<QueryId> {
+    /// Fails one lookup of each cycle beyond `starts`, which nobody's own lookup has closed: the newest in it.
+    fn end_deadlocks_beyond(&mut self, starts: &[Node], effects: &mut Effects<P>) {
+        while let Some(wait) = self.knot_beyond(starts)
+            && let Some(cycle) = self.cycle_of(wait)
+        {
+            let told = self.newest_left_by(&cycle).map(|(_, blocked)| blocked.query);
+            let Some(query) = told else { return };
+            self.tell_of_deadlock(query, &cycle, effects);
+        }
+    }
+
+    fn tell_of_deadlock(&mut self, query: QueryId, cycle: &[Node], effects: &mut Effects<P>) {
+        let path = self.describe_deadlock(cycle);
+        self.fail_query(query, LookupError::WouldDeadlock { path }, effects);
+    }
+
+    fn newest_left_by<'a>(&'a self, cycle: &'a [Node]) -> Option<(WaitId, &'a Blocked)> {
+        self.left_by(cycle).max_by_key(|(_, blocked)| blocked.began)
+    }
+
+    /// The lookups that the cycle leaves by what they look up, in its order.
+    fn left_by<'a>(&'a self, cycle: &'a [Node]) -> impl Iterator<Item = (WaitId, &'a Blocked)> {
         let after = cycle.iter().cycle().skip(1);
-        let mut lookups = cycle.iter().zip(after).map(|(node, next)| match (node, next) {
+        cycle.iter().zip(after).filter_map(|(node, next)| match (node, next) {
             (Node::Wait(_), Node::Wait(_)) => None,
-            (&Node::Wait(wait), _) => self.waits_for.waits.get(wait),
+            (&Node::Wait(wait), _) => Some((wait, self.waits_for.waits.get(wait)?)),
             _ => None,
-        });
-        let told = match lookups.next() {
-            Some(Some(closes)) => Some(closes),
-            _ => lookups.flatten().max_by_key(|wait| wait.began),
-        };
-        told.map(|wait| wait.query)
+        })
     }
 }

@@ -50,6 +50,7 @@ pub(crate) mod generate;
 mod holds;
 pub(crate) mod ids;
 mod initializers;
+mod knots;
 mod link_order;
 mod look;
 pub(crate) mod lookup;

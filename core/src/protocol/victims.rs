@@ -329,8 +329,7 @@ fn a_chain_of_aliases_is_followed_only_where_it_may_lead_back() {
     assert_eq!(cycle.len(), LENGTH + 2);
 }
 
-/// Prints the steps of one hold of the lock: a lookup of so many aliases, which a blocked thread needs, one of whose sources a blocked
-/// thread holds.
+/// A blocked thread needs the aliases; another blocked thread holds the source of one of them.
 #[test]
 fn a_lookup_of_many_aliases_walks_a_few_times() {
     let steps = |many: usize| {
@@ -338,7 +337,7 @@ fn a_lookup_of_many_aliases_walks_a_few_times() {
         let (a, s, dylib) = (scene.claim(None, "a"), scene.claim(None, "s0"), scene.dylib);
         scene.claim(None, "z");
         let mut aliases = Vec::new();
-        let mut names = vec![Vec::new(), Vec::new()];
+        let mut names = [Vec::new(), Vec::new()];
         for index in 0..many {
             let (alias, source) = (format!("a{index}"), format!("s{index}"));
             scene.claim(None, &alias);
@@ -355,14 +354,10 @@ fn a_lookup_of_many_aliases_walks_a_few_times() {
         scene.block(1, s, &["z"], false);
         scene.block(2, a, &wanted, false);
         let search = Search { aliases, required_state: RequiredState::Resolved, ..scene.search(&sources) };
-        let before = scene.state.steps_max();
         let mut effects = Effects::default();
-        let began = std::time::Instant::now();
         scene.state.lookup(search, 3, |_| "main".into(), &mut effects).expect("it waits");
-        let took = began.elapsed();
         scene.state.finish_transaction(&mut effects);
         assert_eq!(scene.told(), []);
-        println!("{many} aliases: {} steps (before {before}), {took:?}", scene.state.steps_max());
         scene.state.steps_max()
     };
     let few = steps(100);
@@ -370,8 +365,7 @@ fn a_lookup_of_many_aliases_walks_a_few_times() {
     assert!(many < 3 * 8 * few, "{few} steps for 100 aliases, {many} for 800");
 }
 
-/// Prints the steps of one hold of the lock: one emission of so many groups, each of which a blocked thread needs, and all of which need a
-/// chain that leads to a blocked thread.
+/// A blocked thread needs each of the groups; all of them need a chain that leads to another blocked thread.
 #[test]
 fn an_emission_of_many_groups_walks_a_few_times() {
     const CHAIN: usize = 100;
@@ -401,13 +395,10 @@ fn an_emission_of_many_groups_walks_a_few_times() {
         let group =
             |name: &SymbolName| DependenceGroup { symbols: vec![name.clone()], dependencies: on_the_chain() };
         let groups: Vec<_> = symbols.iter().map(group).collect();
-        let began = std::time::Instant::now();
         scene.state.emit(g, &symbols[0], &all, &groups, &mut scene.effects).unwrap();
-        let took = began.elapsed();
         let mut effects = Effects::default();
         scene.state.finish_transaction(&mut effects);
         assert_eq!(scene.told(), []);
-        println!("{many} groups: {} steps, {took:?}", scene.state.steps_max());
         scene.state.steps_max()
     };
     let few = steps(10);

@@ -34,8 +34,6 @@
 //! blocked threads walk as often as they come, each as far as the graph goes. A walk is one hold of the lock, counted
 //! like slices are (`steps_max`), but not cut into them.
 
-use std::collections::hash_map::Entry;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::RequiredState;
@@ -65,7 +63,7 @@ pub(crate) struct WaitsFor {
     /// All rows that blocked lookups need, directly or not, and how far; some that they needed.
     pub(super) watched: FxHashMap<RowId, RequiredState>,
     /// Watched rows that are known not to need anything that a blocked thread holds.
-    barren: FxHashSet<RowId>,
+    pub(super) barren: FxHashSet<RowId>,
     /// How many waits have begun.
     begun: u64,
     /// What appeared while it was not known who falls.
@@ -111,13 +109,6 @@ pub(super) enum Node {
     Turn(SerialQueueId),
     /// A blocked lookup.
     Wait(WaitId),
-}
-
-/// A node on a path, and whether the path has led through a blocked lookup: only then a cycle is a deadlock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Step {
-    node: Node,
-    blocked: bool,
 }
 
 impl Holdings {
@@ -196,9 +187,14 @@ impl WaitsFor {
         self.barren.iter().copied()
     }
 
-    #[cfg(any(test, debug_assertions))]
-    pub(super) fn ends_by_itself(&self, wait: WaitId) -> bool {
-        self.waits[wait].holdings.ends_by_itself
+    /// Whether the blocked lookup ends only when somebody ends it: it has no deadline.
+    pub(super) fn stays(&self, wait: WaitId) -> bool {
+        self.waits.get(wait).is_some_and(|wait| !wait.holdings.ends_by_itself)
+    }
+
+    /// Whether what is needed there is known to lead to no blocked thread.
+    pub(super) fn is_barren(&self, node: Node) -> bool {
+        matches!(node, Node::Row(row, _) if self.barren.contains(&row))
     }
 
     /// Whether no thread is blocked with something in its hands.
@@ -268,52 +264,13 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// A cycle through `start` and a blocked lookup, from `start` on; of edges along stacks only if `stacked`.
-    pub(super) fn deadlock_through(&mut self, start: Node, stacked: bool) -> Option<Vec<Node>> {
-        let start = Step { node: start, blocked: matches!(start, Node::Wait(_)) };
-        let target = Step { blocked: true, ..start };
-        let mut parents: FxHashMap<Step, Step> = FxHashMap::default();
-        let (mut stack, mut next) = (vec![start], Vec::new());
-        let mut barren = true;
-        while let Some(step) = stack.pop() {
-            self.successors(step.node, step.node == start.node, stacked, &mut next);
-            self.count_steps(1 + next.len());
-            for node in next.drain(..) {
-                let waits = matches!(node, Node::Wait(_));
-                barren &= !waits;
-                let reached = Step { node, blocked: step.blocked || waits };
-                if reached == target {
-                    return Some(path_to(step, start, &parents));
-                }
-                if matches!(node, Node::Row(row, _) if self.waits_for.barren.contains(&row)) {
-                    continue;
-                }
-                if let Entry::Vacant(unseen) = parents.entry(reached) {
-                    unseen.insert(step);
-                    stack.push(reached);
-                }
-            }
-        }
-        let seen = parents.keys().filter_map(|step| match step.node {
-            Node::Row(row, RequiredState::Ready) => Some(row),
-            _ => None,
-        });
-        match barren {
-            true => self.waits_for.barren.extend(seen),
-            // What led to `start` may have been barren until now.
-            false => self.waits_for.barren.clear(),
-        }
-        None
-    }
-
     /// What `node` needs for certain. A lookup with a deadline needs its rows only for as long as it likes, unless it
     /// is the one in question.
     pub(super) fn successors(&self, node: Node, in_question: bool, stacked: bool, out: &mut Vec<Node>) {
         match node {
             Node::Row(row, required) => self.needed_by_row(row, required, out),
             Node::Together(component) => {
-                let ready = |row| Node::Row(row, RequiredState::Ready);
-                out.extend(self.forest.dependencies_of_component(component).map(ready));
+                out.extend(self.forest.dependencies_of_component(component).map(Node::ready));
             }
             Node::Sought(query) => self.needed_by_query(query, out),
             Node::Served(_, query) => {
@@ -373,23 +330,18 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Watches all rows that `node` needs, directly or not.
-    pub(super) fn watch_beyond(&mut self, node: Node) {
-        let mut stack = Vec::new();
-        self.needed_rows(node, &mut stack);
-        // One of these stands between many rows.
-        let (mut components, mut lookups) = (FxHashSet::default(), FxHashSet::default());
+    /// Watches all rows that the nodes need, directly or not.
+    pub(super) fn watch_beyond(&mut self, starts: impl IntoIterator<Item = Node>) {
+        let (mut stack, mut next) = (Vec::from_iter(starts), Vec::new());
+        // What is watched already may need more now. One of these stands between many rows.
+        let mut between: FxHashSet<Node> = FxHashSet::default();
         while let Some(node) = stack.pop() {
-            match node {
-                Node::Row(row, required) if !self.waits_for.watch(row, required) => {}
-                Node::Together(component) if !components.insert(component) => {}
-                Node::Sought(query) if !lookups.insert(query) => {}
-                node => {
-                    let before = stack.len();
-                    self.needed_rows(node, &mut stack);
-                    self.count_steps(1 + stack.len() - before);
-                }
-            }
+            self.needed_rows(node, &mut next);
+            self.count_steps(1 + next.len());
+            stack.extend(next.drain(..).filter(|&node| match node {
+                Node::Row(row, required) => self.waits_for.watch(row, required),
+                node => between.insert(node),
+            }));
         }
         self.forget_unwatched();
     }
@@ -397,13 +349,8 @@ impl<P: Payload> SessionState<P> {
     /// The same as [`Self::successors`] as far as the next blocked lookup, what that needs being watched already, and
     /// with what a lookup needs that has a deadline.
     fn needed_rows(&self, node: Node, out: &mut Vec<Node>) {
-        let before = out.len();
         self.successors(node, true, false, out);
-        let mut place = 0;
-        out.retain(|node| {
-            place += 1;
-            place <= before || !matches!(node, Node::Wait(_) | Node::Served(..) | Node::Turn(_))
-        });
+        out.retain(|node| !matches!(node, Node::Wait(_) | Node::Served(..) | Node::Turn(_)));
     }
 
     /// Lets go of rows that are gone, once they are many.
@@ -421,6 +368,12 @@ impl<P: Payload> SessionState<P> {
     }
 }
 
+impl Node {
+    pub(super) fn ready(row: RowId) -> Self {
+        Self::Row(row, RequiredState::Ready)
+    }
+}
+
 /// Whether the row has yet to come as far as `required`.
 fn is_behind(row: &Row, required: RequiredState) -> bool {
     match row.state {
@@ -428,18 +381,4 @@ fn is_behind(row: &Row, required: RequiredState) -> bool {
         RowState::Resolved { .. } | RowState::Emitted { .. } => required == RequiredState::Ready,
         _ => false,
     }
-}
-
-/// The nodes from `start` to `last`.
-fn path_to(last: Step, start: Step, parents: &FxHashMap<Step, Step>) -> Vec<Node> {
-    let mut path = vec![last.node];
-    let mut cursor = last;
-    while cursor != start
-        && let Some(&before) = parents.get(&cursor)
-    {
-        path.push(before.node);
-        cursor = before;
-    }
-    path.reverse();
-    path
 }

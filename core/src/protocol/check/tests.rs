@@ -332,7 +332,7 @@ fn a_blocked_lookup_whose_needs_nobody_watches() {
     let query = scene.look_up("b");
     let holdings = Holdings { claims: vec![claimed.claim], ..Holdings::default() };
     scene.state.begin_wait(query, holdings, &mut scene.effects).expect("it waits");
-    scene.refuses("is needed by a blocked lookup", |state| state.waits_for.watched.clear());
+    scene.refuses("is needed Ready by a blocked lookup", |state| state.waits_for.watched.clear());
 }
 
 #[test]

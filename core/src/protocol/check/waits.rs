@@ -27,7 +27,7 @@ impl<P: Payload> SessionState<P> {
         if self.is_falling() {
             return;
         }
-        for wait in waits.into_iter().filter(|&wait| !self.waits_for.ends_by_itself(wait)) {
+        for wait in waits.into_iter().filter(|&wait| self.waits_for.stays(wait)) {
             let beyond = self.reached_from([Node::Wait(wait)], Node::wait);
             assert!(!beyond.contains(&wait), "{wait:?} waits for itself, and nobody has been told");
         }

@@ -38,7 +38,6 @@ fn a_unit_of_many_aliases_is_looked_through_a_few_times() {
                 std::thread::yield_now();
             }
             let steps = session.metrics().hold_steps_max;
-            println!("{MANY} aliases: {steps} steps in one hold of the lock");
             session.close().unwrap();
             assert!(first.join().unwrap().is_err() && second.join().unwrap().is_err());
             assert!(steps < 100 * MANY, "{steps} steps in one hold of the lock for {MANY} aliases");
