@@ -8,6 +8,8 @@
 //! - Of what it takes to intern a name that exists and to let it go again, two steps are atomic: taking the shard's lock,
 //!   and counting the handle that goes. The one that comes is counted under the lock by a plain store, and the lock is let
 //!   go by another (`sync/brief.rs`). With an atomic step for each, it takes half as long again.
+//! - Threads that intern the same names pass two lines of the cache to each other: the shard's lock and the name's counts. The
+//!   second is asked for once, to be written, before its text is compared (`text.rs`, `fetch_to_give`). Tables are only read.
 //! - Cloning, comparing, hashing and dropping a [`SymbolName`] never touches the pool. Looking a name
 //!   up by reference in a map touches not even its count.
 //! - Names that only the pool still holds are **dead**. A shard that runs full sweeps them out before

@@ -83,8 +83,12 @@ impl NameTable {
             let mut candidates = equal(window, tag);
             while candidates != 0 {
                 let index = at + candidates.trailing_zeros() as usize;
-                if self.names[index].as_ref().is_some_and(|name| name.as_str() == text) {
-                    return Slot::Held(index);
+                if let Some(name) = &self.names[index] {
+                    // Equal tags are equal texts but for one in a thousand million, and who looks is given a handle.
+                    name.fetch_to_give();
+                    if name.as_str() == text {
+                        return Slot::Held(index);
+                    }
                 }
                 candidates &= candidates - 1;
             }
