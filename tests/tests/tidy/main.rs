@@ -23,7 +23,7 @@ const SLACK_LINES: usize = 40;
 const UNSAFE_FILES: &[(&str, &str)] = &[
     (
         "core/src/symbol/text.rs",
-        "counts what a lock guards without an atomic step, beside a text in one allocation",
+        "counts what a lock guards without an atomic step, beside a text in one allocation, and fetches it to be written",
     ),
     ("core/src/symbol/window.rs", "calls what every x86-64 has by its name"),
     ("pipeline/src/ir/", "LLVM's C interface"),
