@@ -191,8 +191,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends the claim and emits its symbols that were in no group: they depend on nothing.
     fn emit_ungrouped(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
-        let Some(&mut Claim { ref mut rows, priority, .. }) = self.claims.get_mut(claim) else { return };
-        let rows = std::mem::take(rows);
+        let Some(ended) = self.claims.get_mut(claim) else { return };
+        let (rows, priority) = (ended.take_rows(), ended.priority);
         self.claims.discard(claim, effects);
         for &row in &rows {
             match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
