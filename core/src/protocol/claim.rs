@@ -62,15 +62,6 @@ impl Claim {
         }
     }
 
-    /// The same for whoever ends the claim.
-    #[inline]
-    pub(super) fn take_rows(&mut self) -> Rows {
-        match self.rare.as_mut().and_then(|rare| rare.rows.as_mut()) {
-            None => one_row(self.row),
-            Some(rows) => std::mem::take(rows),
-        }
-    }
-
     fn set_rows(&mut self, rows: Rows) {
         self.rare.get_or_insert_default().rows = Some(rows);
     }
@@ -101,6 +92,7 @@ impl Claim {
     }
 
     /// Notes where the unit is: in a queue, or begun.
+    #[inline]
     fn set_place(&mut self, queued_in: Option<SerialQueueId>, begun: Option<Box<Begun>>) {
         if self.rare.is_some() || queued_in.is_some() || begun.is_some() {
             let rare = self.rare.get_or_insert_default();
