@@ -3,6 +3,7 @@
 //! A shutdown called from a task never waits for that task, nor for one that itself waits in a shutdown: two tasks of two
 //! threads that close the same dispatcher both return. One called from outside waits for all of them.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::sync::atomic::Ordering;
@@ -11,7 +12,7 @@ use crate::sync::{Arc, Latch, Mutex, Stripe, Striped, weakened};
 use super::with;
 
 /// Counts the dispatcher's tasks that have not ended, on all threads. A task is counted in one word from its beginning to its
-/// end; which one is the choice of the thread that dispatches it, so that threads that have nothing else to do with each other
+/// end, or for as long as others that came with it are not made; which one is the choice of the thread that dispatches it, so that threads that have nothing else to do with each other
 /// do not meet here. The lowest bit of a word says that no more are taken.
 ///
 /// | word | meaning |
@@ -156,8 +157,33 @@ pub(super) enum Counted {
     OneOf(Rc<Batch>),
 }
 
-/// Shares one reference to the counter among tasks of one thread, which need no atomic one each.
-pub(super) struct Batch(Arc<Tasks>, Stripe);
+/// Tasks of one thread that were counted in at once. They share one reference to the counter, and are counted out together: while
+/// some of them are not made, whoever waits for the end of tasks waits for these in any case, for they cannot wait in a shutdown.
+pub(super) struct Batch {
+    tasks: Arc<Tasks>,
+    stripe: Stripe,
+    /// How many are not made.
+    left: Cell<usize>,
+    /// How many have ended and are counted still; none once all are made.
+    ended: Cell<usize>,
+}
+
+impl Batch {
+    /// All are made, or never will be: `further` more have ended.
+    fn count_out(&self, further: usize) {
+        let ended = self.ended.take() + further;
+        if ended > 0 {
+            self.tasks.end(self.stripe, ended);
+        }
+    }
+
+    fn end_one(&self) {
+        match self.left.get() > 0 {
+            true => self.ended.set(self.ended.get() + 1),
+            false => self.tasks.end(self.stripe, 1),
+        }
+    }
+}
 
 impl Counted {
     /// Counts a task in, unless the dispatcher is closed.
@@ -165,58 +191,58 @@ impl Counted {
         tasks.enter(1).map(|stripe| Self::Alone(tasks.clone(), stripe))
     }
 
-    fn place(&self) -> (&Arc<Tasks>, Stripe) {
-        match self {
-            Self::Alone(tasks, stripe) => (tasks, *stripe),
-            Self::OneOf(batch) => (&batch.0, batch.1),
-        }
-    }
-
     /// Which dispatcher counts it; to be compared only.
     pub(super) fn dispatcher(&self) -> *const Tasks {
-        Arc::as_ptr(self.place().0)
+        Arc::as_ptr(match self {
+            Self::Alone(tasks, _) => tasks,
+            Self::OneOf(batch) => &batch.tasks,
+        })
     }
 }
 
 /// Tasks that were counted in at once, of which some are not made yet.
-pub(super) struct CountedMany {
-    batch: Rc<Batch>,
-    left: usize,
-}
+pub(super) struct CountedMany(Rc<Batch>);
 
 impl CountedMany {
     /// Counts `count` tasks in, unless the dispatcher is closed.
     pub(super) fn enter(tasks: &Arc<Tasks>, count: usize) -> Option<Self> {
-        Some(Self { batch: Rc::new(Batch(tasks.clone(), tasks.enter(count)?)), left: count })
+        let (stripe, tasks) = (tasks.enter(count)?, tasks.clone());
+        Some(Self(Rc::new(Batch { tasks, stripe, left: Cell::new(count), ended: Cell::new(0) })))
     }
 
     /// How many are not made.
     pub(super) fn left(&self) -> usize {
-        self.left
+        self.0.left.get()
     }
 }
 
 impl Iterator for CountedMany {
     type Item = Counted;
 
+    #[inline]
     fn next(&mut self) -> Option<Counted> {
-        self.left = self.left.checked_sub(1)?;
-        Some(Counted::OneOf(self.batch.clone()))
+        let left = self.left().checked_sub(1)?;
+        self.0.left.set(left);
+        if left == 0 {
+            // Before the last one runs, which may wait in a shutdown.
+            self.0.count_out(0);
+        }
+        Some(Counted::OneOf(self.0.clone()))
     }
 }
 
 /// Those that were never made end as well.
 impl Drop for CountedMany {
     fn drop(&mut self) {
-        if self.left > 0 {
-            self.batch.0.end(self.batch.1, self.left);
-        }
+        self.0.count_out(self.0.left.take());
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let (tasks, stripe) = self.place();
-        tasks.end(stripe, 1);
+        match self {
+            Self::Alone(tasks, stripe) => tasks.end(*stripe, 1),
+            Self::OneOf(batch) => batch.end_one(),
+        }
     }
 }

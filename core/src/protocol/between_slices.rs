@@ -136,10 +136,10 @@ fn walked_over_in_delegations(count: usize) -> usize {
     let claim = history.claims.remove(0).0.claim;
     let mut walked_over = 0;
     for name in &names {
-        let before = history.state.claims[claim].rows.len();
+        let before = history.state.claims[claim].rows().len();
         history.state.delegate(claim, std::slice::from_ref(name)).expect("nothing was removed");
         // The list is walked over when what has left it is cleared away.
-        walked_over += if history.state.claims[claim].rows.len() < before { before } else { 0 };
+        walked_over += if history.state.claims[claim].rows().len() < before { before } else { 0 };
     }
     walked_over
 }

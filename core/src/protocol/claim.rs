@@ -19,24 +19,31 @@ use super::urgency::Followers;
 use super::why::Begun;
 use super::{Payload, SessionState};
 
-/// A responsibility's side of the state. With its place in the slab it fills one line of the cache.
+/// A responsibility's side of the state. There are as many as a lookup finds units: small, with its place in the slab, for the
+/// system gives memory page by page, and each costs as much as a unit.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    pub(crate) dylib: DylibId,
     /// Where its resources go. Stale only if the claim has no rows.
     pub(crate) tracker: TrackerId,
-    /// Every row that carries the claim; and rows that did, until they were removed or delegated.
-    pub(crate) rows: Rows,
+    /// What [`Claim::rows`] are, unless there is a list of them.
+    row: RowId,
+    rare: Option<Box<Rare>>,
     /// How many rows carry the claim.
     pub(crate) carried: u32,
     /// The highest among the needs for its symbols (`urgency.rs`).
     pub(crate) priority: TaskPriority,
-    rare: Option<Box<Rare>>,
 }
+
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Claim>() <= 32, "see Claim");
 
 /// What few claims have.
 #[derive(Debug, Default)]
 struct Rare {
+    /// The rows, where they are not one.
+    rows: Option<Rows>,
+    /// Where one belongs that may be left without a row, and so without a tracker that says it.
+    dylib: Option<DylibId>,
     /// The queue in which the unit's task waits for its turn, until the unit begins.
     queued_in: Option<SerialQueueId>,
     /// When and where the unit began, if that is noted.
@@ -46,6 +53,25 @@ struct Rare {
 }
 
 impl Claim {
+    /// Every row that carries the claim; and rows that did, until they were removed or delegated.
+    #[inline]
+    pub(crate) fn rows(&self) -> &[RowId] {
+        match self.rare.as_ref().and_then(|rare| rare.rows.as_ref()) {
+            None => std::slice::from_ref(&self.row),
+            Some(rows) => rows,
+        }
+    }
+
+    fn set_rows(&mut self, rows: Rows) {
+        self.rare.get_or_insert_default().rows = Some(rows);
+    }
+
+    /// Adds a row that carries the claim.
+    pub(super) fn add_row(&mut self, row: RowId) {
+        self.rare.get_or_insert_default().rows.get_or_insert_with(|| one_row(self.row)).push(row);
+        self.carried += 1;
+    }
+
     /// The queue in which the unit's task waits for its turn.
     pub(super) fn queued_in(&self) -> Option<SerialQueueId> {
         self.rare.as_ref()?.queued_in
@@ -66,6 +92,7 @@ impl Claim {
     }
 
     /// Notes where the unit is: in a queue, or begun.
+    #[inline]
     fn set_place(&mut self, queued_in: Option<SerialQueueId>, begun: Option<Box<Begun>>) {
         if self.rare.is_some() || queued_in.is_some() || begun.is_some() {
             let rare = self.rare.get_or_insert_default();
@@ -86,6 +113,10 @@ pub(crate) enum Begin<P> {
 
 /// A few rows, mostly one.
 pub(crate) type Rows = SmallVec<[RowId; 2]>;
+
+fn one_row(row: RowId) -> Rows {
+    Rows::from_buf_and_len([row, row], 1)
+}
 
 /// How many they are: no more than there are ids.
 fn count_of(rows: &[RowId]) -> u32 {
@@ -109,17 +140,17 @@ impl<P: Payload> SessionState<P> {
         let Some(unit) = self.units.remove(unit, effects) else { return };
         let &PendingUnit { own_priority, ref symbols, .. } = unit.as_ref();
         let is_alone = symbols.len() == 1;
-        let rows = match is_alone {
-            true => Rows::from_buf_and_len([row, row], 1),
-            false => symbols.keys().filter_map(|name| self.find(dylib, name)).collect(),
-        };
-        let carried = count_of(&rows);
+        let rows =
+            (!is_alone).then(|| symbols.keys().filter_map(|name| self.find(dylib, name)).collect::<Rows>());
         let priority = need.unwrap_or(own_priority);
-        let claim = Claim { dylib, tracker, rows, carried, priority, rare: None };
-        let claim = self.claims.insert(claim);
+        let claim = self.claims.insert(Claim { tracker, row, rare: None, carried: 1, priority });
+        if let Some(rows) = rows {
+            self.claims[claim].carried = count_of(&rows);
+            self.claims[claim].set_rows(rows);
+        }
         self.rows[row].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
         if !is_alone && !weakened("lookup::claims_one_symbol_of_the_unit") {
-            for &named in self.claims[claim].rows.iter().filter(|&&named| named != row) {
+            for &named in self.claims[claim].rows().iter().filter(|&&named| named != row) {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }
@@ -234,13 +265,17 @@ impl<P: Payload> SessionState<P> {
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
         let from = self.live_claim(claim)?;
-        let Claim { dylib, tracker, priority, .. } = *from;
+        let Claim { tracker, row, priority, .. } = *from;
+        // Either may be left without rows.
+        let dylib = self.dylib_of_claim(from);
         let (begun, followers) = (from.begun().cloned().map(Box::new), Followers::of_delegate(claim));
-        let rare = Some(Box::new(Rare { queued_in: None, begun, followers }));
         let mut rows = Rows::new();
-        let delegated = Claim { dylib, tracker, rows: Rows::new(), carried: 0, priority, rare };
+        let rare = Rare { rows: Some(Rows::new()), dylib, queued_in: None, begun, followers };
+        let delegated = Claim { tracker, row, rare: Some(Box::new(rare)), carried: 0, priority };
         let delegate = self.claims.insert(delegated);
-        self.claims[claim].followers_mut().has_delegated = true;
+        let left = &mut self.claims[claim];
+        left.rare.get_or_insert_default().dylib = dylib;
+        left.followers_mut().has_delegated = true;
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };
             rows.push(row);
@@ -253,11 +288,12 @@ impl<P: Payload> SessionState<P> {
         let left = &mut self.claims[claim];
         left.carried -= count_of(&rows);
         // Now and then, so that a claim may be taken apart symbol by symbol.
-        if left.rows.len() > 2 * left.carried as usize {
-            self.claims[claim].rows = self.rows_of_claim(claim);
+        if left.rows().len() > 2 * left.carried as usize {
+            let rows = self.rows_of_claim(claim);
+            self.claims[claim].set_rows(rows);
         }
         self.claims[delegate].carried = count_of(&rows);
-        self.claims[delegate].rows = rows;
+        self.claims[delegate].set_rows(rows);
         Some(delegate)
     }
 
@@ -266,21 +302,27 @@ impl<P: Payload> SessionState<P> {
         self.claims.get(claim).filter(|claim| !self.tracker_is_condemned(claim.tracker))
     }
 
+    /// The dylib of its rows, which a claim that has any shares with its tracker.
+    pub(crate) fn dylib_of_claim(&self, claim: &Claim) -> Option<DylibId> {
+        let noted = claim.rare.as_ref().and_then(|rare| rare.dylib);
+        noted.or_else(|| Some(self.trackers.get(claim.tracker)?.dylib))
+    }
+
     /// The row of `name`, if it carries `claim`.
     pub(crate) fn row_of_claim(&self, claim: ClaimId, name: &SymbolName) -> Option<RowId> {
-        let Claim { dylib, ref rows, .. } = *self.live_claim(claim)?;
-        let row = match rows[..] {
+        let live = self.live_claim(claim)?;
+        let row = match live.rows()[..] {
             // The usual unit has one symbol, and that needs no search.
             [row] => Some(row).filter(|&row| self.rows.get(row).is_some_and(|row| row.name == *name)),
-            _ => self.find(dylib, name),
+            _ => self.find(self.dylib_of_claim(live)?, name),
         };
         row.filter(|&row| self.carries(row, claim))
     }
 
     /// The rows that carry `claim`.
     pub(crate) fn rows_of_claim(&self, claim: ClaimId) -> Rows {
-        let Some(Claim { rows, .. }) = self.live_claim(claim) else { return Rows::new() };
-        rows.iter().copied().filter(|&row| self.carries(row, claim)).collect()
+        let Some(live) = self.live_claim(claim) else { return Rows::new() };
+        live.rows().iter().copied().filter(|&row| self.carries(row, claim)).collect()
     }
 
     /// Whether `row` is there and carries `claim`.

@@ -13,7 +13,6 @@ use crate::hints::Hints;
 use crate::sync::weakened;
 use crate::{DefineError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
-use super::claim::Claim;
 use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use super::pending::PendingUnit;
@@ -139,7 +138,8 @@ impl<P: Payload> SessionState<P> {
         mut symbols: SymbolFlagsMap,
         effects: &mut Effects<P>,
     ) -> Result<SymbolFlagsMap, DefineError> {
-        let Some(&Claim { dylib, tracker, .. }) = self.live_claim(claim) else {
+        let live = self.live_claim(claim).and_then(|live| Some((self.dylib_of_claim(live)?, live.tracker)));
+        let Some((dylib, tracker)) = live else {
             let dylib = "(removed)".into();
             return Err(DefineError::TrackerDefunct { unit: unit_name.clone(), dylib });
         };
@@ -161,9 +161,8 @@ impl<P: Payload> SessionState<P> {
         for (name, &flags) in &symbols {
             let state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
             let row = self.insert_row(tracker, name.clone(), unit_name, flags, state, effects);
-            self.claims[claim].rows.push(row);
+            self.claims[claim].add_row(row);
         }
-        self.claims[claim].carried += u32::try_from(symbols.len()).expect("each has got a row");
         self.observe_definition(dylib, unit_name, symbols.keys(), effects);
         Ok(symbols)
     }
@@ -178,13 +177,13 @@ impl<P: Payload> SessionState<P> {
         unit: P::Unit,
         effects: &mut Effects<P>,
     ) -> Result<(), DefineError> {
-        if self.live_claim(claim).is_none() {
+        let Some(dylib) = self.live_claim(claim).and_then(|live| self.dylib_of_claim(live)) else {
             effects.leave(Leftover::RefusedUnit(unit));
             return Err(DefineError::TrackerDefunct {
                 unit: definition.unit_name,
                 dylib: "(removed)".into(),
             });
-        }
+        };
         let uncovered = difference(&definition.symbols, covered);
         if !uncovered.is_empty() {
             effects.leave(Leftover::RefusedUnit(unit));
@@ -209,7 +208,6 @@ impl<P: Payload> SessionState<P> {
         }
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
         let queue = serial_queue.as_ref().map(SerialQueue::id);
-        let dylib = self.claims[claim].dylib;
         let home = (dylib, self.dylibs[dylib].name.clone());
         let waiting = PendingUnit::new(unit, name, home, symbols, priority, hints);
         let waiting = P::Parcel::from(waiting.with(initializer, serial_queue, Vec::new()));

@@ -189,10 +189,9 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends the claim and emits its symbols that were in no group: they depend on nothing.
     fn emit_ungrouped(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
-        let Some(&mut Claim { ref mut rows, priority, .. }) = self.claims.get_mut(claim) else { return };
-        let rows = std::mem::take(rows);
-        self.claims.discard(claim, effects);
-        for &row in &rows {
+        let Some(ended) = self.claims.remove(claim, effects) else { return };
+        let priority = ended.priority;
+        for &row in ended.rows() {
             match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
                 // The usual symbol: no other has asked for it yet.
                 Some((Some(of), Some(&Waiting { node: None, queries }))) if of == claim => {

@@ -303,9 +303,7 @@ impl<P: Payload> SessionState<P> {
             return false;
         }
         self.aliases.seek(lodged.aliases.iter().copied(), query);
-        for entry in 0..lodged.entries.len() {
-            self.lodge(query, entry);
-        }
+        self.lodge(query);
         self.raise_entries(query);
         self.wait_moved(query, effects);
         true

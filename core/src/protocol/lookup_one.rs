@@ -65,7 +65,7 @@ impl<P: Payload> SessionState<P> {
             asked_by: asked_by.map(|asker| asker.claim),
             priority,
         });
-        self.lodge(query, 0);
+        self.lodge(query);
         // No thread is known to be blocked in it yet, and it is no lookup of aliases: no edge of a cycle appears.
         self.raise_entries(query);
         Ok(query)

@@ -156,7 +156,8 @@ impl<P: Payload> SessionState<P> {
         while !cursor.is_none() {
             let here = cursor;
             let mut lodged = lodged_at(&mut self.queries, here);
-            cursor = lodged.next_of(here);
+            let mut entry = &mut lodged.entries[here.entry as usize];
+            cursor = entry.next();
             if lodged.required_state > reached && !weakened("lodge::addresses_answer_everybody") {
                 continue;
             }
@@ -164,8 +165,9 @@ impl<P: Payload> SessionState<P> {
             if reached < RequiredState::Ready {
                 self.unlink(here);
                 lodged = lodged_at(&mut self.queries, here);
+                entry = &mut lodged.entries[here.entry as usize];
             }
-            lodged.entries[here.entry as usize].progress = Progress::Found(found);
+            entry.progress = Progress::Found(found);
             lodged.outstanding -= 1;
             let has_all = lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol");
             if has_all && !lodged.ended {
@@ -207,23 +209,34 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Puts entry `entry` of `query`, if it waits, into the list of its row, which must be in a state to wait in.
-    pub(crate) fn lodge(&mut self, query: QueryId, entry: usize) {
-        let entry = u32::try_from(entry).expect("a lookup asks for fewer than four billion symbols");
-        let here = Lodging { query: query.index(), entry };
-        let lodged = lodged_at(&mut self.queries, here);
-        let (entry, required_state) = (&mut lodged.entries[entry as usize], lodged.required_state);
-        if !entry.waits() {
-            return;
+    /// Puts each entry of `query` that waits into the list of its row, which must be in a state to wait in.
+    pub(crate) fn lodge(&mut self, query: QueryId) {
+        let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(query) else { return };
+        let required_state = lodged.required_state;
+        // Out of the slab for the length of the loop, in which other queries are reached.
+        let mut entries = std::mem::take(&mut lodged.entries);
+        u32::try_from(entries.len()).expect("a lookup asks for fewer than four billion symbols");
+        for place in 0..entries.len() {
+            let entry = &mut entries[place];
+            if !entry.waits() {
+                continue;
+            }
+            let row = &mut self.rows[entry.row];
+            row.is_wanted_resolved |= required_state == RequiredState::Resolved;
+            let Some(waiting) = row.waiting_mut() else { continue };
+            let here = Lodging { query: query.index(), entry: place as u32 };
+            let next = std::mem::replace(&mut waiting.queries, here);
+            entry.progress = Progress::Waiting { previous: Lodging::NONE, next };
+            if next.is_none() {
+                continue;
+            }
+            // A symbol may be asked for twice.
+            match next.query == here.query {
+                true => entries[next.entry as usize].set_previous(here),
+                false => set_previous(&mut self.queries, next, here),
+            }
         }
-        let row = &mut self.rows[entry.row];
-        row.is_wanted_resolved |= required_state == RequiredState::Resolved;
-        let Some(waiting) = row.waiting_mut() else { return };
-        let next = std::mem::replace(&mut waiting.queries, here);
-        entry.progress = Progress::Waiting { previous: Lodging::NONE, next };
-        if !next.is_none() {
-            set_previous(&mut self.queries, next, here);
-        }
+        lodged_at(&mut self.queries, Lodging { query: query.index(), entry: 0 }).entries = entries;
     }
 
     /// Ends a query with its answer.
@@ -346,14 +359,25 @@ impl<P: Payload> SessionState<P> {
 impl Lodged {
     /// The entry after `here` in its row's list.
     pub(crate) fn next_of(&self, here: Lodging) -> Lodging {
-        match self.entries[here.entry as usize].progress {
-            Progress::Waiting { next, .. } => next,
-            Progress::Found(_) => Lodging::NONE,
-        }
+        self.entries[here.entry as usize].next()
     }
 }
 
 impl Entry {
+    /// The entry after it in its row's list.
+    fn next(&self) -> Lodging {
+        match self.progress {
+            Progress::Waiting { next, .. } => next,
+            Progress::Found(_) => Lodging::NONE,
+        }
+    }
+
+    fn set_previous(&mut self, new: Lodging) {
+        if let Progress::Waiting { previous, .. } = &mut self.progress {
+            *previous = new;
+        }
+    }
+
     /// Whether its row is not far enough yet.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.progress, Progress::Waiting { .. })
@@ -378,11 +402,7 @@ fn lodged_at<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging) -> &mut Lodg
 }
 
 fn set_previous<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, new: Lodging) {
-    if let Progress::Waiting { previous, .. } =
-        &mut lodged_at(queries, at).entries[at.entry as usize].progress
-    {
-        *previous = new;
-    }
+    lodged_at(queries, at).entries[at.entry as usize].set_previous(new);
 }
 
 fn set_next<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, new: Lodging) {

@@ -23,10 +23,10 @@ impl<P: Payload> SessionState<P> {
         addresses: &SymbolMap,
         effects: &mut Effects<P>,
     ) -> Result<(), ResolveError> {
-        if self.live_claim(claim).is_none() {
+        let Some(live) = self.live_claim(claim) else {
             return Err(ResolveError::TrackerDefunct { unit: unit.clone() });
-        }
-        let rows = &self.claims[claim].rows;
+        };
+        let rows = live.rows();
         let mut tally = Tally::default();
         // The usual unit has one symbol, which is no list.
         if let [row] = rows[..] {

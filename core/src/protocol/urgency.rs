@@ -168,7 +168,7 @@ impl<P: Payload> SessionState<P> {
     pub(super) fn note_own_priority(&mut self, claim: ClaimId, own: TaskPriority) {
         self.urgency.note(own);
         if self.urgency.is_tracked {
-            for &row in &self.claims[claim].rows {
+            for &row in self.claims[claim].rows() {
                 if let Some(row) = self.rows.get_mut(row) {
                     row.own_priority = own;
                 }
@@ -324,8 +324,9 @@ impl<P: Payload> SessionState<P> {
 
     pub(super) fn observe_priority(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
         if self.observed {
-            let Claim { priority, ref rows, .. } = self.claims[claim];
-            if let Some(row) = rows.iter().find_map(|&row| self.rows.get(row)) {
+            let claim = &self.claims[claim];
+            let priority = claim.priority;
+            if let Some(row) = claim.rows().iter().find_map(|&row| self.rows.get(row)) {
                 let (dylib, unit) = (self.dylib_name_of(row), row.unit_name.clone());
                 self.observe(effects, || EventKind::Prioritized { dylib, unit, priority });
             }

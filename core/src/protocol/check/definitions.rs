@@ -52,7 +52,7 @@ impl<P: Payload> SessionState<P> {
                 *carried.entry(claim).or_default() += 1;
                 let claim =
                     self.claims.get(claim).unwrap_or_else(|| panic!("`{}` has lost its claim", row.name));
-                assert_eq!(claim.dylib, row.dylib, "a claim is where its rows are");
+                assert_eq!(self.dylib_of_claim(claim), Some(row.dylib), "a claim is where its rows are");
                 assert_eq!(claim.tracker, row.tracker, "a claim is where its rows are");
             }
         }
