@@ -20,19 +20,19 @@
 //! a deadline have no edge: somebody may still finish them. (A lookup with a deadline that would close a cycle itself
 //! is told at once: nothing but its own end can break the cycle.)
 //!
-//! Nor has a row that is being removed, whose end ends what waits for it. Cycles are looked for in `look.rs`.
+//! Nor has a row that is being removed, whose end ends what waits for it. `look.rs` says when cycles are looked for, `knots.rs` how.
 //!
 //! # Cost
 //!
 //! Nothing while no thread is blocked with something in its hands. Let a *walk* be one step for each symbol and edge that
 //! leads from a node, as far as what is *barren*: known to lead to no blocked thread. A wait that begins walks three times:
-//! what it needs is *watched*, and looked through without and with the stacks of threads. An emission or the lookup of
-//! aliases does the same, but only if a blocked thread needs its symbols. Each deadlock that is found walks once or
-//! twice more.
+//! what it needs is *watched*, and looked through without and with the stacks of threads. An emission with all its groups, or
+//! the lookup of aliases with all of them, walks twice, but only if a blocked thread needs its symbols: what they need is
+//! watched, and looked through for any cycle at once. Each deadlock that is found walks twice or three times more.
 //!
-//! What is barren is forgotten when a wait begins, and when a walk meets a blocked thread: emissions that all lie between
-//! blocked threads walk as often as they come, each as far as the graph goes. A walk is one hold of the lock, counted
-//! like slices are (`steps_max`), but not cut into them.
+//! What is barren is forgotten when a wait begins, and when a walk meets a blocked thread, which looks again then: emissions
+//! that all lie between blocked threads walk as often as they come, each as far as the graph goes. A walk is one hold of the
+//! lock, counted like slices are (`steps_max`), but not cut into them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
