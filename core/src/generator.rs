@@ -100,6 +100,8 @@ impl GenerateRequest {
     /// Lets the lookup go on, or fails it with the error. A long chain of errors is cut short, as where
     /// [a responsibility fails](crate::MaterializationResponsibility::fail).
     pub fn finish(mut self, outcome: Result<(), SharedError>) {
+        // Runs code of the embedder, which may block: as long as it runs, nobody else can finish the request.
+        let outcome = outcome.map_err(cut_short);
         self.give_back();
         self.asked.conclude(outcome);
     }
@@ -151,10 +153,9 @@ impl Asked {
         Self { dylib, query, generator, kind, lookup_flags, symbols, finished }
     }
 
+    /// With an error that is short.
     fn conclude(&mut self, outcome: Result<(), SharedError>) {
         if !self.finished {
-            // Runs code of the embedder: should that panic, the request is not finished yet.
-            let outcome = outcome.map_err(cut_short);
             self.finished = true;
             self.dylib
                 .session()

@@ -34,6 +34,8 @@
 //! that all lie between blocked threads walk as often as they come, each as far as the graph goes. A walk is one hold of the
 //! lock, counted like slices are (`steps_max`), but not cut into them.
 
+mod lost;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::RequiredState;
@@ -240,19 +242,19 @@ impl<P: Payload> SessionState<P> {
         Some(wait)
     }
 
-    /// The thread goes on.
+    /// The thread goes on. What another is blocked with by now stays with that.
     pub(crate) fn end_wait(&mut self, wait: WaitId, effects: &mut Effects<P>) {
         let graph = &mut self.waits_for;
         let Some(Blocked { query, holdings, .. }) = graph.waits.remove(wait, effects) else { return };
         graph.of_query.remove(&query);
         for claim in &holdings.claims {
-            graph.claims.remove(claim);
+            lost::forget(&mut graph.claims, claim, wait);
         }
         for request in &holdings.requests {
-            graph.requests.remove(request);
+            lost::forget(&mut graph.requests, request, wait);
         }
         for queue in &holdings.sections {
-            graph.sections.remove(queue);
+            lost::forget(&mut graph.sections, queue, wait);
         }
         if let Some(below) = holdings.below.and_then(|below| graph.waits.get_mut(below)) {
             below.above = None;

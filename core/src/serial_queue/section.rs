@@ -65,7 +65,8 @@ impl Section {
             })
         });
         let Some((queue, hold)) = leaves.flatten() else { return false };
-        hold.into_iter().for_each(Hold::give_back);
+        // Before the next task has the turn: that may block in it.
+        hold.into_iter().for_each(|hold| hold.give_back_turn(queue.0.id));
         let handed_over = queue.hand_over();
         // The rest of it comes after the rest of this task.
         let of = |sections: &mut Vec<Option<Self>>| {

@@ -4,6 +4,9 @@
 //! while the thread is blocked nobody finishes them. The thread keeps the list for itself, without a lock, and tells
 //! the protocol when it blocks (`protocol/waits_for.rs`). What was detached is in no list.
 //!
+//! What the thread runs while it is blocked, above the lookup, may close a session, and a close leaves every turn on the stack:
+//! who was told of the turn is told of that before anybody else has it.
+//!
 //! What a frame has left behind when it ends, in a thread-local say, is in the list and is not told: nobody knows
 //! who would finish it.
 
@@ -15,7 +18,7 @@ use crate::protocol::waits_for::Holdings;
 use crate::serial_queue::SerialQueueId;
 use crate::sync::thread_local;
 
-use super::{ExecutionSession, SessionTag};
+use super::{ExecutionSession, Locked, SessionTag};
 
 /// What a thread can hold.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +49,9 @@ struct ThisThread {
     levels: Vec<Level>,
 }
 
+/// A lookup in which the thread is blocked, and the session that knows of it.
+type Told = (ExecutionSession, WaitId);
+
 struct FrameHere {
     /// Frame 0 is the thread itself, and in no list.
     number: u64,
@@ -64,7 +70,8 @@ struct HeldHere {
 }
 
 struct Level {
-    session: SessionTag,
+    /// Never the last handle: who blocks borrows another.
+    session: ExecutionSession,
     /// None until the lookup is known to wait.
     wait: Option<WaitId>,
     /// How much the thread had taken before: earlier levels have told that. Frames are no measure of it, for a task that
@@ -111,6 +118,18 @@ impl Hold {
         })
     }
 
+    /// Gives the turn of `queue` back before its task ends, to be called before anybody else can have it. Lookups beneath which it is
+    /// left need it no more: their sessions are told.
+    pub(crate) fn give_back_turn(self, queue: SerialQueueId) {
+        let told = with(|thread| thread.told_of(&self));
+        self.give_back();
+        // Mostly nobody was told: the task that leaves is not blocked.
+        for (session, wait) in told.into_iter().flatten() {
+            // Nothing follows from it, so nothing is run here.
+            session.locked(|Locked { state, .. }| state.leave_turn(wait, queue));
+        }
+    }
+
     /// Notes that it no longer does. To be called on the thread that took it.
     pub(crate) fn give_back(self) {
         with(|thread| {
@@ -138,9 +157,17 @@ impl ThisThread {
         self.free.len() < self.held.len()
     }
 
+    /// The lookups that began when the thread had this already: each session was told of it by the first of its own.
+    fn told_of(&self, hold: &Hold) -> Vec<Told> {
+        let Some(Some(held)) = self.held.get(hold.0) else { return Vec::new() };
+        let later = self.levels.iter().filter(|level| held.number <= level.taken);
+        later.filter_map(|level| Some((level.session.clone(), level.wait?))).collect()
+    }
+
     /// What frames that are still on the stack hold of the session and have not told at an earlier level.
     fn untold(&self, session: SessionTag) -> Option<Holdings> {
-        let below = self.levels.iter().rev().find(|level| level.session == session && level.wait.is_some());
+        let is_known = |level: &&Level| level.session.tag() == session && level.wait.is_some();
+        let below = self.levels.iter().rev().find(is_known);
         if below.is_none() && !self.holds_any() {
             return None;
         }
@@ -225,7 +252,7 @@ pub(super) fn about_to_block(session: &ExecutionSession) -> Option<(Blocking<'_>
     let holdings = with(|thread| {
         let holdings = thread.untold(tag)?;
         let taken = thread.taken;
-        thread.levels.push(Level { session: tag, wait: None, taken });
+        thread.levels.push(Level { session: session.clone(), wait: None, taken });
         Some(holdings)
     });
     holdings.flatten().map(|holdings| (Blocking { session }, holdings))
@@ -243,7 +270,8 @@ pub(super) fn known_as(wait: Option<WaitId>) {
 
 impl Drop for Blocking<'_> {
     fn drop(&mut self) {
-        if let Some(wait) = with(|thread| thread.levels.pop()).flatten().and_then(|level| level.wait) {
+        let level = with(|thread| thread.levels.pop()).flatten();
+        if let Some(wait) = level.and_then(|level| level.wait) {
             self.session.transact(|state, effects| state.end_wait(wait, effects));
         }
     }

@@ -11,6 +11,7 @@ use crate::protocol::pending::PendingUnit;
 use crate::protocol::query::Phase;
 use crate::protocol::row::{RowState, Waiting};
 use crate::protocol::waits_for::Holdings;
+use crate::serial_queue::SerialQueueId;
 use crate::session::{SessionTag, Shutdown};
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
@@ -333,6 +334,16 @@ fn a_blocked_lookup_whose_needs_nobody_watches() {
     let holdings = Holdings { claims: vec![claimed.claim], ..Holdings::default() };
     scene.state.begin_wait(query, holdings, &mut scene.effects).expect("it waits");
     scene.refuses("is needed Ready by a blocked lookup", |state| state.waits_for.watched.clear());
+}
+
+#[test]
+fn a_turn_that_is_not_that_of_the_blocked_thread_that_has_told_of_it() {
+    let mut scene = Scene::new();
+    scene.claim("a");
+    let query = scene.look_up("a");
+    let holdings = Holdings { sections: vec![SerialQueueId(1)], ..Holdings::default() };
+    scene.state.begin_wait(query, holdings, &mut scene.effects).expect("it waits");
+    scene.refuses("the turns of blocked threads", |state| state.waits_for.sections.clear());
 }
 
 #[test]

@@ -9,11 +9,12 @@ use crate::protocol::{Payload, SessionState};
 
 impl<P: Payload> SessionState<P> {
     /// I8: whatever a blocked lookup needs is watched; what is barren leads to no blocked thread; no lookup is left in a
-    /// cycle.
+    /// cycle. A turn is that of the blocked thread that has told of it.
     pub(super) fn check_waits(&self) {
         let waits: Vec<WaitId> = self.waits_for.waits().collect();
         let forgotten = self.waits_for.barren_rows().next().is_none();
         assert!(!waits.is_empty() || forgotten, "nobody is blocked, and rows are kept as barren");
+        assert!(self.turns_agree(), "the turns of blocked threads are not those they have told of");
         for (row, required) in self.reached_from(waits.iter().map(|&wait| Node::Wait(wait)), Node::row) {
             assert!(
                 self.waits_for.watches(row, required),

@@ -25,7 +25,7 @@ pub(super) struct Blocking {
     pub(super) by_task: bool,
 }
 
-/// Threads block, and go on.
+/// Threads block, lose turns meanwhile, and go on.
 pub(super) fn blocking() -> impl Strategy<Value = Operation> {
     let few = || prop::collection::vec(0usize..8, 0..3);
     let turns = prop_oneof![3 => Just(0u8), 1 => 1u8..1 << QUEUES];
@@ -53,5 +53,6 @@ pub(super) fn blocking() -> impl Strategy<Value = Operation> {
     });
     let go_on = (0usize..8, prop::bool::weighted(0.3))
         .prop_map(|(wait, gives_up)| Operation::GoOn { wait, gives_up });
-    prop_oneof![3 => block, 1 => go_on]
+    let leave_turn = (0usize..8, 0..QUEUES).prop_map(|(wait, queue)| Operation::LeaveTurn { wait, queue });
+    prop_oneof![6 => block, 2 => go_on, 1 => leave_turn]
 }

@@ -46,6 +46,17 @@ impl Harness {
         }
     }
 
+    /// A turn is left beneath the lookup in which the thread that had it is blocked. Another thread may have it from now on.
+    pub(super) fn leave_turn(&mut self, choice: usize, queue: usize) {
+        let with_turns = self.world.waits.iter().filter(|(_, wait)| !wait.turns.is_empty());
+        let with_turns: Vec<_> = with_turns.map(|(number, _)| *number).collect();
+        let Some(number) = pick(&with_turns, choice) else { return };
+        // It may not be its turn: lookups above the one that told of it are asked as well.
+        self.state.leave_turn(self.ids.waits[&number], self.queues[queue].id());
+        self.world.leave_turn(number, queue);
+        self.follow(Effects::default());
+    }
+
     pub(super) fn all_go_on(&mut self) {
         while let Some(&wait) = self.innermost().first() {
             self.end_wait(wait);

@@ -119,6 +119,11 @@ pub(super) enum Operation {
         wait: usize,
         gives_up: bool,
     },
+    /// A task that a blocked thread runs has left a turn beneath the lookup, if that turn was the thread's.
+    LeaveTurn {
+        wait: usize,
+        queue: usize,
+    },
     /// The next step of a responsibility: it begins, is resolved, or is emitted in these groups.
     Work {
         duty: usize,

@@ -1,6 +1,8 @@
 //! Generators in cycles of waits.
 
-use std::sync::{Arc, mpsc};
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, OnceLock, mpsc};
 
 use protocol_tests::deadlock::{LooksUp, Teller, define_blocking, look_up, look_up_as, the_cycle};
 use protocol_tests::on::EVERYWHERE;
@@ -129,6 +131,50 @@ fn a_generator_that_waits_for_a_re_export_of_what_it_would_have_to_provide_is_to
             look_up(&facade, &["x"]).unwrap_err();
             assert_eq!(the_cycle(&told), ("looks in".into(), vec!["(generator)".into()]));
             session.close().unwrap();
+        });
+    }
+}
+
+/// Whoever says what has failed may block: as long as it does, the request is not finished.
+#[test]
+fn an_error_that_waits_for_the_generator_that_fails_with_it_is_told() {
+    struct Asks(JitDylib, Teller, OnceLock<()>);
+    impl fmt::Debug for Asks {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("asks")
+        }
+    }
+    impl fmt::Display for Asks {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("asks")
+        }
+    }
+    impl Error for Asks {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            let Self(main, teller, asked) = self;
+            asked.get_or_init(|| {
+                look_up_as("error", main, &["missing too"], teller).unwrap_err();
+            });
+            None
+        }
+    }
+    struct FailsWith(Teller);
+    impl DefinitionGenerator for FailsWith {
+        fn name(&self) -> &str {
+            "fails"
+        }
+        fn generate(&self, request: GenerateRequest) {
+            let asks = Asks(request.dylib().clone(), self.0.clone(), OnceLock::new());
+            request.finish(Err(Arc::new(asks)));
+        }
+    }
+    for on in EVERYWHERE {
+        within_reason(move || {
+            let (_session, main) = on.session();
+            let (teller, told) = mpsc::channel();
+            main.add_generator(Arc::new(FailsWith(teller))).unwrap();
+            look_up(&main, &["missing"]).unwrap_err();
+            assert_eq!(the_cycle(&told), ("error".into(), vec!["(generator)".into()]));
         });
     }
 }

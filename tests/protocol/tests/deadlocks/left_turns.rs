@@ -49,6 +49,50 @@ fn nobody_is_told_of_a_turn_that_was_left_by_a_close() {
 }
 
 #[test]
+fn every_session_that_was_told_of_a_turn_is_told_that_it_was_left() {
+    within_reason(|| {
+        let sessions = [session(), session()];
+        let queue = SerialQueue::new();
+        let begun = sessions.each_ref().map(|(session, main)| {
+            let parked = define_parked(main, "B", &["b"]);
+            let _wanted = look_up_later(session, request(main, &["b"]));
+            main.define(TestUnit::new("X", exported(session, &["x"]), finish).in_queue(&queue).boxed())
+                .unwrap();
+            parked.recv().unwrap()
+        });
+        let other = ExecutionSession::new();
+        let [(_, first), (_, second)] = &sessions;
+        let inner = second.clone();
+        // A is blocked in the first session, above that in the second, and above that it closes a third.
+        let (closed, is_closed) = mpsc::channel();
+        let unit = TestUnit::new("A", exported(first.session(), &["a"]), move |responsibility| {
+            let main = responsibility.dylib().clone();
+            while_blocked(main.session(), move || {
+                while_blocked(inner.session(), move || {
+                    other.close().unwrap();
+                    closed.send(()).unwrap();
+                });
+                look_up(&inner, &["b"]).unwrap();
+            });
+            let outcome = look_up(&main, &["b"]);
+            finish_or_fail(responsibility, outcome);
+        });
+        first.define(unit.in_queue(&queue).boxed()).unwrap();
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| look_up(first, &["a"]));
+            is_closed.recv().unwrap();
+            for (b, main) in begun.into_iter().zip([first, second]) {
+                let b = b.attach();
+                let x = look_up(main, &["x"]);
+                finish(b);
+                x.unwrap();
+            }
+            client.join().unwrap().unwrap();
+        });
+    });
+}
+
+#[test]
 fn who_has_the_turn_after_it_was_left_is_waited_for_while_who_left_it_is_blocked() {
     within_reason(|| the_turn_goes_on(false));
 }

@@ -11,4 +11,5 @@ mod late_edges;
 mod late_threads;
 mod left_turns;
 mod platform;
+mod taken_over;
 mod walks;

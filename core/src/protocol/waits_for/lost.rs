@@ -1,0 +1,42 @@
+//! Lost: what a thread has no longer, though it is still blocked in the lookup that told of it.
+
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use crate::protocol::ids::WaitId;
+use crate::protocol::{Payload, SessionState};
+use crate::serial_queue::SerialQueueId;
+
+impl<P: Payload> SessionState<P> {
+    /// The thread has left the turn of `queue` beneath the lookup in which it is blocked. Nothing if this wait has not told of it.
+    pub(crate) fn leave_turn(&mut self, wait: WaitId, queue: SerialQueueId) {
+        let graph = &mut self.waits_for;
+        forget(&mut graph.sections, &queue, wait);
+        if let Some(blocked) = graph.waits.get_mut(wait) {
+            blocked.holdings.sections.retain(|&held| held != queue);
+        }
+    }
+
+    /// Whether each turn that a blocked thread has told of is known to be its own, and no other is known.
+    #[cfg(any(test, debug_assertions))]
+    pub(in crate::protocol) fn turns_agree(&self) -> bool {
+        let graph = &self.waits_for;
+        let told = || graph.waits.iter().map(|(wait, blocked)| (wait, &blocked.holdings.sections));
+        let count: usize = told().map(|(_, sections)| sections.len()).sum();
+        let is_known = |(wait, sections): (WaitId, &Vec<SerialQueueId>)| {
+            sections.iter().all(|queue| graph.sections.get(queue) == Some(&wait))
+        };
+        count == graph.sections.len() && told().all(is_known)
+    }
+}
+
+/// Forgets who is blocked with it, if it is this one: another may have it by now.
+pub(super) fn forget<K: Copy + Eq + Hash>(held: &mut FxHashMap<K, WaitId>, what: &K, wait: WaitId) {
+    if let Entry::Occupied(who) = held.entry(*what)
+        && *who.get() == wait
+    {
+        who.remove();
+    }
+}

@@ -1,0 +1,56 @@
+//! A responsibility that another thread takes over while the one that had it is blocked: it lay in a thread-local, and what the
+//! blocked thread runs meanwhile has detached it.
+
+use std::cell::RefCell;
+use std::sync::mpsc;
+
+use protocol_tests::deadlock::{
+    finish_or_fail, look_up, look_up_as, the_cycle, until_blocked_for, while_blocked,
+};
+use protocol_tests::*;
+use uruk_core::MaterializationResponsibility;
+
+thread_local! {
+    static PARKED: RefCell<Option<MaterializationResponsibility>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn who_took_over_from_a_blocked_thread_is_waited_for_when_that_goes_on() {
+    within_reason(|| {
+        let (session, main) = session();
+        let (teller, told) = mpsc::channel();
+        let parked = ["b", "d"].map(|name| define_parked(&main, name, &[name]));
+        let _wanted = look_up_later(&session, request(&main, &["b", "d"]));
+        let [b, d] = parked.map(|parked| parked.recv().unwrap());
+        let (detached, is_detached) = mpsc::channel();
+        let (went_on, goes_on) = mpsc::channel();
+        let unit = TestUnit::new("A", exported(&session, &["a"]), move |responsibility| {
+            let main = responsibility.dylib().clone();
+            PARKED.set(Some(responsibility));
+            while_blocked(main.session(), move || detached.send(PARKED.take().unwrap().detach()).unwrap());
+            look_up(&main, &["b"]).unwrap();
+            went_on.send(()).unwrap();
+        });
+        main.define(unit.boxed()).unwrap();
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| look_up(&main, &["a"]));
+            let a = is_detached.recv().unwrap();
+            let of_a = teller.clone();
+            let main = &main;
+            scope.spawn(move || {
+                let a = a.attach();
+                let outcome = look_up_as("A", main, &["d"], &of_a);
+                finish_or_fail(a, outcome);
+            });
+            until_blocked_for(main, "a", "d");
+            finish(b.attach());
+            goes_on.recv().unwrap();
+            let d = d.attach();
+            let outcome = look_up_as("D", main, &["a"], &teller);
+            finish_or_fail(d, outcome);
+            client.join().unwrap().unwrap_err();
+        });
+        drop(teller);
+        assert_eq!(the_cycle(&told), ("D".into(), vec!["a".into(), "d".into()]));
+    });
+}
