@@ -12,8 +12,8 @@ use crate::sync::{Arc, Latch, Mutex, Stripe, Striped, weakened};
 use super::with;
 
 /// Counts the dispatcher's tasks that have not ended, on all threads. A task is counted in one word from its beginning to its
-/// end, or for as long as others that came with it are not made; which one is the choice of the thread that dispatches it, so that threads that have nothing else to do with each other
-/// do not meet here. The lowest bit of a word says that no more are taken.
+/// end, or for as long as others that came with it are not made; which one is the choice of the thread that dispatches it, so that
+/// threads that have nothing else to do with each other do not meet here. The lowest bit of a word says that no more are taken.
 ///
 /// | word | meaning |
 /// |---|---|

@@ -2,7 +2,8 @@
 //!
 //! Edges appear when a wait begins, when a blocked lookup moves on from a generator, when a lookup of aliases comes to a
 //! generator or is lodged, when what a generator asks on behalf of either moves, when an emission hangs in the forest, and when
-//! `replace` leaves a needed row to a unit that waits for its turn in a serial queue; each looks for a cycle through itself.
+//! `replace` leaves a needed row to a unit that waits for its turn in a serial queue. A blocked lookup looks for a cycle through
+//! itself, the others for any that lies beyond them (`knots.rs`).
 //! `delegate`, and `replace` otherwise, add none: their thread runs, so nobody holds what they made and is blocked. The lookup
 //! whose edge closes the cycle gets the error; where no lookup's edge does, the newest of those in the cycle.
 //!
@@ -125,6 +126,8 @@ impl<P: Payload> SessionState<P> {
         if self.waits_for.postponed.is_empty() || self.is_falling() {
             return;
         }
+        // Each may lead to a blocked thread by the edges of the others, which nobody has looked at so far.
+        self.waits_for.barren.clear();
         let mut starts = Vec::new();
         for look in std::mem::take(&mut self.waits_for.postponed) {
             match look {

@@ -405,3 +405,28 @@ fn an_emission_of_many_groups_walks_a_few_times() {
     let many = steps(160);
     assert!(many < 10 * (few + 160), "{few} steps for 10 groups, {many} for 160");
 }
+
+/// What was known to lead to no blocked thread leads to one by an emission whose look is postponed, like that of the lookup.
+#[test]
+fn the_lookup_that_moves_on_into_a_cycle_during_a_removal_is_told_though_another_is_newer() {
+    let mut scene = Scene::new();
+    let (tracker, dylib) = (scene.state.create_tracker(scene.dylib), scene.dylib);
+    let (a, b, c) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "c"));
+    let r = scene.claim(None, "r");
+    for index in 0..32 {
+        scene.define(Some(tracker), &format!("gone {index}"));
+    }
+    scene.state.add_generator(dylib, "generator".into(), 0, &mut scene.effects).unwrap();
+    scene.block(1, a, &["r", "x"], false);
+    let asked = scene.effects.more().generations.pop().expect("x is not defined");
+    scene.block(2, b, &["a"], false);
+    scene.block(3, c, &["r"], false);
+    drop(scene.state.remove_tracker(tracker, &mut scene.effects));
+    scene.emit(r, "r", &["b"]);
+    scene.define(None, "x");
+    scene.state.generated(asked.id, asked.query, Ok(()), &mut scene.effects);
+    assert!(scene.state.is_falling(), "more than one slice");
+    assert_eq!(scene.told(), []);
+    scene.settle();
+    assert_eq!(scene.told(), [(1, true)]);
+}
