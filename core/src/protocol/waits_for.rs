@@ -16,9 +16,9 @@
 //! | lookup that is served apart → the lookup that is made so that it can go on | its request is finished with the answer |
 //!
 //! Every edge is necessary for its origin, so a cycle through at least one blocked lookup never ends, whatever others
-//! do. A detached responsibility, a unit in a dispatcher's queue, a serial queue whose task has left it, a lookup that is answered by handler or future and a lookup with
-//! a deadline have no edge: somebody may still finish them. (A lookup with a deadline that would close a cycle itself
-//! is told at once: nothing but its own end can break the cycle.)
+//! do. A detached responsibility, a unit in a dispatcher's queue, a serial queue whose task has left it, a lookup that is
+//! answered by handler or future and a lookup with a deadline have no edge: somebody may still finish them. (A lookup with a
+//! deadline that would close a cycle itself is told at once: nothing but its own end can break the cycle.)
 //!
 //! Nor has a row that is being removed, whose end ends what waits for it. `look.rs` says when cycles are looked for, `knots.rs` how.
 //!
