@@ -108,7 +108,7 @@ impl GenerateRequest {
 
     /// Lets the request leave this thread.
     pub fn detach(mut self) -> DetachedRequest {
-        self.give_back();
+        self.hold.take().into_iter().for_each(Hold::pass_on);
         DetachedRequest(self.asked.move_out())
     }
 

@@ -97,7 +97,7 @@ impl Duty {
         match weakened("deadlock::detach_keeps_the_hold") {
             // The thread's list names it still, and nobody can give that back.
             true => self.hold = None,
-            false => self.give_back(),
+            false => self.hold.take().into_iter().for_each(Hold::pass_on),
         }
     }
 

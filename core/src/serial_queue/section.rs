@@ -66,7 +66,7 @@ impl Section {
         });
         let Some((queue, hold)) = leaves.flatten() else { return false };
         // Before the next task has the turn: that may block in it.
-        hold.into_iter().for_each(|hold| hold.give_back_turn(queue.0.id));
+        hold.into_iter().for_each(|hold| hold.pass_on());
         let handed_over = queue.hand_over();
         // The rest of it comes after the rest of this task.
         let of = |sections: &mut Vec<Option<Self>>| {

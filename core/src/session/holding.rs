@@ -4,8 +4,8 @@
 //! while the thread is blocked nobody finishes them. The thread keeps the list for itself, without a lock, and tells
 //! the protocol when it blocks (`protocol/waits_for.rs`). What was detached is in no list.
 //!
-//! What the thread runs while it is blocked, above the lookup, may close a session, and a close leaves every turn on the stack:
-//! who was told of the turn is told of that before anybody else has it.
+//! What the thread runs while it is blocked, above the lookup, may close a session, and a close leaves every turn on the stack; or it
+//! may detach what it has taken out of a thread-local. Who was told of it is told of that before anybody else has it.
 //!
 //! What a frame has left behind when it ends, in a thread-local say, is in the list and is not told: nobody knows
 //! who would finish it.
@@ -49,8 +49,12 @@ struct ThisThread {
     levels: Vec<Level>,
 }
 
-/// A lookup in which the thread is blocked, and the session that knows of it.
-type Told = (ExecutionSession, WaitId);
+/// A lookup in which the thread is blocked, the session that knows of it, and what that was told the thread holds.
+struct Told {
+    session: ExecutionSession,
+    wait: WaitId,
+    what: Held,
+}
 
 struct FrameHere {
     /// Frame 0 is the thread itself, and in no list.
@@ -118,15 +122,15 @@ impl Hold {
         })
     }
 
-    /// Gives the turn of `queue` back before its task ends, to be called before anybody else can have it. Lookups beneath which it is
-    /// left need it no more: their sessions are told.
-    pub(crate) fn give_back_turn(self, queue: SerialQueueId) {
+    /// Gives back what somebody else may have from now on, to be called before that can be. Lookups beneath which it is passed on keep
+    /// nobody from going on with it: their sessions are told.
+    pub(crate) fn pass_on(self) {
         let told = with(|thread| thread.told_of(&self));
         self.give_back();
-        // Mostly nobody was told: the task that leaves is not blocked.
-        for (session, wait) in told.into_iter().flatten() {
+        // Mostly nobody was told: who passes something on is not blocked.
+        for Told { session, wait, what } in told.into_iter().flatten() {
             // Nothing follows from it, so nothing is run here.
-            session.locked(|Locked { state, .. }| state.leave_turn(wait, queue));
+            session.locked(|Locked { state, .. }| state.lose(wait, what));
         }
     }
 
@@ -160,8 +164,11 @@ impl ThisThread {
     /// The lookups that began when the thread had this already: each session was told of it by the first of its own.
     fn told_of(&self, hold: &Hold) -> Vec<Told> {
         let Some(Some(held)) = self.held.get(hold.0) else { return Vec::new() };
-        let later = self.levels.iter().filter(|level| held.number <= level.taken);
-        later.filter_map(|level| Some((level.session.clone(), level.wait?))).collect()
+        let concerns = |level: &&Level| held.session.is_none_or(|of| of == level.session.tag());
+        let later = self.levels.iter().filter(|level| held.number <= level.taken).filter(concerns);
+        let told =
+            |level: &Level| Some(Told { session: level.session.clone(), wait: level.wait?, what: held.what });
+        later.filter_map(told).collect()
     }
 
     /// What frames that are still on the stack hold of the session and have not told at an earlier level.

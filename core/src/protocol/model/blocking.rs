@@ -53,6 +53,10 @@ pub(super) fn blocking() -> impl Strategy<Value = Operation> {
     });
     let go_on = (0usize..8, prop::bool::weighted(0.3))
         .prop_map(|(wait, gives_up)| Operation::GoOn { wait, gives_up });
-    let leave_turn = (0usize..8, 0..QUEUES).prop_map(|(wait, queue)| Operation::LeaveTurn { wait, queue });
-    prop_oneof![6 => block, 2 => go_on, 1 => leave_turn]
+    let lose = (0usize..8, 0usize..8, 0..QUEUES).prop_map(|(wait, what, queue)| Operation::Lose {
+        wait,
+        what,
+        queue,
+    });
+    prop_oneof![6 => block, 2 => go_on, 1 => lose]
 }

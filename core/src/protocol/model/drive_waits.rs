@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::protocol::effects::{Completed, Effects};
 use crate::protocol::waits_for::Holdings;
+use crate::session::holding::Held;
 use crate::{DeadlockStep, LookupError};
 
 use super::blocking::Blocking;
@@ -11,6 +12,14 @@ use super::driver::{Harness, Integers, number_in, pick};
 use super::operation::QUEUES;
 use super::waits::{Node, Wait};
 use super::world::{Phase, Query, Standing, Step, Walk, Wrong};
+
+/// What a blocked thread may lose.
+#[derive(Clone, Copy)]
+enum Loss {
+    Duty(usize),
+    Request(usize),
+    Turn(usize),
+}
 
 impl Harness {
     /// A thread that holds something blocks in a lookup.
@@ -46,14 +55,31 @@ impl Harness {
         }
     }
 
-    /// A turn is left beneath the lookup in which the thread that had it is blocked. Another thread may have it from now on.
-    pub(super) fn leave_turn(&mut self, choice: usize, queue: usize) {
-        let with_turns = self.world.waits.iter().filter(|(_, wait)| !wait.turns.is_empty());
-        let with_turns: Vec<_> = with_turns.map(|(number, _)| *number).collect();
-        let Some(number) = pick(&with_turns, choice) else { return };
-        // It may not be its turn: lookups above the one that told of it are asked as well.
-        self.state.leave_turn(self.ids.waits[&number], self.queues[queue].id());
-        self.world.leave_turn(number, queue);
+    /// What a thread had is passed on beneath the lookup in which it is blocked. Somebody else may have it from now on.
+    pub(super) fn lose(&mut self, choice: usize, what: usize, queue: usize) {
+        let waits: Vec<_> = self.world.waits.keys().copied().collect();
+        let Some(number) = pick(&waits, choice) else { return };
+        let wait = self.world.waits.get_mut(&number).expect("just seen");
+        let (duties, requests) = (wait.duties.iter().copied(), wait.requests.iter().copied());
+        // The turn may not be its own: lookups above the one that told of it are asked as well.
+        let losses = duties.map(Loss::Duty).chain(requests.map(Loss::Request)).chain([Loss::Turn(queue)]);
+        let losses: Vec<_> = losses.collect();
+        let held = match losses[what % losses.len()] {
+            Loss::Duty(duty) => {
+                wait.duties.remove(&duty);
+                Held::Claim(self.responsibilities[&duty].claim)
+            }
+            Loss::Request(query) => {
+                wait.requests.remove(&query);
+                let request = self.requests.iter().find(|request| request.query == query);
+                Held::Request(request.expect("it is held").query_id)
+            }
+            Loss::Turn(queue) => {
+                wait.turns.remove(&queue);
+                Held::Section(self.queues[queue].id())
+            }
+        };
+        self.state.lose(self.ids.waits[&number], held);
         self.follow(Effects::default());
     }
 

@@ -148,7 +148,7 @@ impl Harness {
             Operation::Withdraw { query } => self.withdraw(*query),
             Operation::Block(blocking) => self.block(blocking),
             Operation::GoOn { wait, gives_up } => self.go_on(*wait, *gives_up),
-            Operation::LeaveTurn { wait, queue } => self.leave_turn(*wait, *queue),
+            Operation::Lose { wait, what, queue } => self.lose(*wait, *what, *queue),
             Operation::Work { duty, groups, fault } => self.work(*duty, groups, *fault),
             Operation::Fail { duty } => self.fail_one(*duty),
             Operation::Delegate { duty, names } => self.delegate_one(*duty, *names),

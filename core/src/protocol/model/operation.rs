@@ -119,9 +119,10 @@ pub(super) enum Operation {
         wait: usize,
         gives_up: bool,
     },
-    /// A task that a blocked thread runs has left a turn beneath the lookup, if that turn was the thread's.
-    LeaveTurn {
+    /// A blocked thread loses something that it holds, or is asked to lose a turn that it does not have.
+    Lose {
         wait: usize,
+        what: usize,
         queue: usize,
     },
     /// The next step of a responsibility: it begins, is resolved, or is emitted in these groups.

@@ -58,11 +58,6 @@ impl World {
         self.waits.insert(number, wait);
     }
 
-    /// A blocked thread has no longer the turn, if it had it.
-    pub(super) fn leave_turn(&mut self, number: usize, queue: usize) {
-        self.waits.get_mut(&number).expect("it is blocked").turns.remove(&queue);
-    }
-
     /// Whether a blocked thread is responsible, and so nobody who could do anything.
     pub(super) fn is_held(&self, duty: usize) -> bool {
         self.waits.values().any(|wait| wait.duties.contains(&duty))

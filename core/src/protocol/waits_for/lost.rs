@@ -8,14 +8,29 @@ use rustc_hash::FxHashMap;
 use crate::protocol::ids::WaitId;
 use crate::protocol::{Payload, SessionState};
 use crate::serial_queue::SerialQueueId;
+use crate::session::holding::Held;
+
+use super::Blocked;
 
 impl<P: Payload> SessionState<P> {
-    /// The thread has left the turn of `queue` beneath the lookup in which it is blocked. Nothing if this wait has not told of it.
-    pub(crate) fn leave_turn(&mut self, wait: WaitId, queue: SerialQueueId) {
+    /// The thread has passed on, beneath the lookup in which it is blocked, what only it could finish. Nothing if this wait has not told
+    /// of it.
+    pub(crate) fn lose(&mut self, wait: WaitId, what: Held) {
         let graph = &mut self.waits_for;
-        forget(&mut graph.sections, &queue, wait);
-        if let Some(blocked) = graph.waits.get_mut(wait) {
-            blocked.holdings.sections.retain(|&held| held != queue);
+        let Some(Blocked { holdings, .. }) = graph.waits.get_mut(wait) else { return };
+        match what {
+            Held::Claim(claim) => {
+                forget(&mut graph.claims, &claim, wait);
+                holdings.claims.retain(|&held| held != claim);
+            }
+            Held::Request(query) => {
+                forget(&mut graph.requests, &query, wait);
+                holdings.requests.retain(|&held| held != query);
+            }
+            Held::Section(queue) => {
+                forget(&mut graph.sections, &queue, wait);
+                holdings.sections.retain(|&held| held != queue);
+            }
         }
     }
 
