@@ -7,7 +7,6 @@ use rustc_hash::FxHashMap;
 
 use crate::protocol::ids::WaitId;
 use crate::protocol::{Payload, SessionState};
-use crate::serial_queue::SerialQueueId;
 use crate::session::holding::Held;
 
 use super::Blocked;
@@ -40,10 +39,8 @@ impl<P: Payload> SessionState<P> {
         let graph = &self.waits_for;
         let told = || graph.waits.iter().map(|(wait, blocked)| (wait, &blocked.holdings.sections));
         let count: usize = told().map(|(_, sections)| sections.len()).sum();
-        let is_known = |(wait, sections): (WaitId, &Vec<SerialQueueId>)| {
-            sections.iter().all(|queue| graph.sections.get(queue) == Some(&wait))
-        };
-        count == graph.sections.len() && told().all(is_known)
+        let mut known = told().flat_map(|(wait, queues)| queues.iter().map(move |queue| (wait, queue)));
+        count == graph.sections.len() && known.all(|(wait, queue)| graph.sections.get(queue) == Some(&wait))
     }
 }
 
