@@ -49,7 +49,7 @@ struct Leg {
 }
 
 impl<P: Payload> SessionState<P> {
-    /// A blocked lookup that needs itself, among all that `starts` need: every cycle is one of blocked threads, or leads to none.
+    /// A blocked lookup that needs itself, among all that `starts` need. Cycles without one keep no thread, and are passed over.
     ///
     /// # Cost
     /// One step for each symbol and edge beyond `starts`, however many these are, as far as what is barren; twice if that is not so any
