@@ -100,7 +100,8 @@ impl GenerateRequest {
     /// Lets the lookup go on, or fails it with the error. A long chain of errors is cut short, as where
     /// [a responsibility fails](crate::MaterializationResponsibility::fail).
     pub fn finish(mut self, outcome: Result<(), SharedError>) {
-        // Runs code of the embedder, which may block: as long as it runs, nobody else can finish the request.
+        // Runs code of the embedder, which may block: as long as it runs, nobody else can finish the request. Should it panic, the
+        // request is not finished yet.
         let outcome = outcome.map_err(cut_short);
         self.give_back();
         self.asked.conclude(outcome);

@@ -19,8 +19,8 @@ use super::urgency::Followers;
 use super::why::Begun;
 use super::{Payload, SessionState};
 
-/// A responsibility's side of the state. There are as many as a lookup finds units: small, with its place in the slab, for the
-/// system gives memory page by page, and each costs as much as a unit.
+/// A responsibility's side of the state. A lookup makes as many as it finds units, so that it is small: the system gives memory
+/// page by page, and a page costs as much as a unit.
 #[derive(Debug)]
 pub(crate) struct Claim {
     /// Where its resources go. Stale only if the claim has no rows.

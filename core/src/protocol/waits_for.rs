@@ -28,7 +28,7 @@
 //! leads from a node, as far as what is *barren*: known to lead to no blocked thread. A wait that begins walks three times:
 //! what it needs is *watched*, and looked through without and with the stacks of threads. An emission with all its groups, or
 //! the lookup of aliases with all of them, walks twice, but only if a blocked thread needs its symbols: what they need is
-//! watched, and looked through for any cycle at once. Each deadlock that is found walks twice or three times more.
+//! watched, and looked through for any cycle at once. Each deadlock that is found has all of it walked a few times more.
 //!
 //! What is barren is forgotten when a wait begins, and when a walk meets a blocked thread, which looks again then: emissions
 //! that all lie between blocked threads walk as often as they come, each as far as the graph goes. A walk is one hold of the

@@ -82,9 +82,10 @@ impl<P: Payload> SessionState<P> {
             }
         }
         let live = || order.iter().filter_map(|(dylib, _)| self.dylibs.get(*dylib));
+        let is_asked = live().any(|dylib| !dylib.generators.is_empty());
         let apart = match detail {
-            Detail::Everything => self.serving_apart(),
-            Detail::AtHand => FxHashSet::default(),
+            Detail::Everything if is_asked => self.serving_apart(),
+            _ => FxHashSet::default(),
         };
         let generators = live().flat_map(|dylib| &dylib.generators).map(|&id| {
             let generator = &self.generators[id];

@@ -328,6 +328,10 @@ fn place_of(text: &str) -> (usize, u32) {
 /// 17 with 256, which weigh 32 KiB before there is a name and cost one thread a nanosecond.
 const SHARDS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 2 } else { 128 };
 
+#[cfg(all(target_pointer_width = "64", not(any(uruk_loom, uruk_shuttle))))]
+const _: () =
+    assert!(SHARDS * size_of::<CachePadded<BriefMutex<NameTable>>>() == 16 << 10, "see SymbolStringPool");
+
 /// The smallest table of a shard.
 const HOMES_MIN: usize = 8;
 

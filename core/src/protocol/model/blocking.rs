@@ -25,7 +25,7 @@ pub(super) struct Blocking {
     pub(super) by_task: bool,
 }
 
-/// Threads block, lose turns meanwhile, and go on.
+/// Threads block, lose what they hold meanwhile, and go on.
 pub(super) fn blocking() -> impl Strategy<Value = Operation> {
     let few = || prop::collection::vec(0usize..8, 0..3);
     let turns = prop_oneof![3 => Just(0u8), 1 => 1u8..1 << QUEUES];

@@ -7,14 +7,30 @@ use std::sync::{Arc, mpsc};
 use protocol_tests::deadlock::{
     finish_or_fail, look_up, look_up_as, the_cycle, until_blocked_for, while_blocked,
 };
+use protocol_tests::units::Parked;
 use protocol_tests::*;
 use uruk_core::{
-    DefinitionGenerator, DetachedRequest, GenerateRequest, LookupError, MaterializationResponsibility,
+    DefinitionGenerator, DetachedRequest, GenerateRequest, JitDylib, LookupError,
+    MaterializationResponsibility,
 };
 
 thread_local! {
     static PARKED: RefCell<Option<MaterializationResponsibility>> = const { RefCell::new(None) };
     static REQUEST: RefCell<Option<GenerateRequest>> = const { RefCell::new(None) };
+}
+
+/// Defines the unit A of `a`, which blocks in a lookup of `b`, meanwhile passes its responsibility on, and at last does `then`.
+fn define_a(main: &JitDylib, then: impl FnOnce() + Send + 'static) -> Parked {
+    let (detached, is_detached) = mpsc::channel();
+    let unit = TestUnit::new("A", exported(main.session(), &["a"]), move |responsibility| {
+        let main = responsibility.dylib().clone();
+        PARKED.set(Some(responsibility));
+        while_blocked(main.session(), move || detached.send(PARKED.take().unwrap().detach()).unwrap());
+        look_up(&main, &["b"]).unwrap();
+        then();
+    });
+    main.define(unit.boxed()).unwrap();
+    is_detached
 }
 
 #[test]
@@ -25,16 +41,8 @@ fn who_took_over_from_a_blocked_thread_is_waited_for_when_that_goes_on() {
         let parked = ["b", "d"].map(|name| define_parked(&main, name, &[name]));
         let _wanted = look_up_later(&session, request(&main, &["b", "d"]));
         let [b, d] = parked.map(|parked| parked.recv().unwrap());
-        let (detached, is_detached) = mpsc::channel();
         let (went_on, goes_on) = mpsc::channel();
-        let unit = TestUnit::new("A", exported(&session, &["a"]), move |responsibility| {
-            let main = responsibility.dylib().clone();
-            PARKED.set(Some(responsibility));
-            while_blocked(main.session(), move || detached.send(PARKED.take().unwrap().detach()).unwrap());
-            look_up(&main, &["b"]).unwrap();
-            went_on.send(()).unwrap();
-        });
-        main.define(unit.boxed()).unwrap();
+        let is_detached = define_a(&main, move || went_on.send(()).unwrap());
         std::thread::scope(|scope| {
             let client = scope.spawn(|| look_up(&main, &["a"]));
             let a = is_detached.recv().unwrap();
@@ -68,14 +76,7 @@ fn nobody_is_told_of_what_a_blocked_thread_has_passed_on() {
         let parked = define_parked(&main, "B", &["b"]);
         let _wanted = look_up_later(&session, request(&main, &["b"]));
         let b = parked.recv().unwrap();
-        let (detached, is_detached) = mpsc::channel();
-        let unit = TestUnit::new("A", exported(&session, &["a"]), move |responsibility| {
-            let main = responsibility.dylib().clone();
-            PARKED.set(Some(responsibility));
-            while_blocked(main.session(), move || detached.send(PARKED.take().unwrap().detach()).unwrap());
-            look_up(&main, &["b"]).unwrap();
-        });
-        main.define(unit.boxed()).unwrap();
+        let is_detached = define_a(&main, || ());
         std::thread::scope(|scope| {
             let client = scope.spawn(|| look_up(&main, &["a"]));
             let a = is_detached.recv().unwrap();
