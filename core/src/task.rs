@@ -1,17 +1,18 @@
 //! Units of work, and who runs them.
 
+mod label;
 pub(crate) mod ticket;
 mod waiting;
 
 use std::fmt;
-use std::ops::Deref;
 use std::time::Duration;
 
 use crate::hints::Hints;
 use crate::serial_queue::{Outside, Ticket};
 use crate::sync::{Arc, Latch};
-use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, SymbolName, WaitError, leaf};
+use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, WaitError, leaf};
 
+pub use label::TaskLabel;
 pub use waiting::Waiting;
 
 /// How urgently a task is wanted. Later variants go first.
@@ -51,6 +52,7 @@ pub struct Task {
     runs_when_refused: bool,
     /// It is the turn of a task that has waited in a serial queue.
     handed_over: bool,
+    delivers_events: bool,
     /// Whose other tasks must not run at the same time.
     serial_queue: Option<SerialQueue>,
     hints: Hints,
@@ -103,7 +105,8 @@ impl Task {
 
     pub(crate) fn of(priority: TaskPriority, work: Box<dyn Work>) -> Self {
         let hints = Hints::default();
-        Self { priority, runs_when_refused: false, handed_over: false, serial_queue: None, hints, work }
+        let (runs_when_refused, handed_over, delivers_events) = (false, false, false);
+        Self { priority, runs_when_refused, handed_over, delivers_events, serial_queue: None, hints, work }
     }
 
     /// What to call the task in traces.
@@ -172,6 +175,21 @@ impl Task {
 
     pub(crate) fn runs_when_refused(&self) -> bool {
         self.runs_when_refused
+    }
+
+    /// Makes it a task that tells an observer what has happened.
+    #[must_use]
+    pub fn delivering_events(mut self) -> Self {
+        self.delivers_events = true;
+        self
+    }
+
+    /// Whether the task tells an observer what has happened.
+    ///
+    /// Such a task is short, and its news grow old while it is queued behind compiles. A dispatcher may run these tasks on a
+    /// thread of their own, in the order in which they came. One that treats them like all others is right as well.
+    pub fn delivers_events(&self) -> bool {
+        self.delivers_events
     }
 
     pub(crate) fn handed_over(mut self) -> Self {
@@ -251,65 +269,6 @@ impl fmt::Debug for Task {
             .field("label", &self.label())
             .field("priority", &self.priority)
             .finish_non_exhaustive()
-    }
-}
-
-/// What to call a task.
-#[derive(Clone)]
-pub struct TaskLabel(Text);
-
-#[derive(Clone)]
-enum Text {
-    Static(&'static str),
-    Shared(Arc<str>),
-    Name(SymbolName),
-}
-
-impl From<&'static str> for TaskLabel {
-    fn from(text: &'static str) -> Self {
-        Self(Text::Static(text))
-    }
-}
-
-impl From<Arc<str>> for TaskLabel {
-    fn from(text: Arc<str>) -> Self {
-        Self(Text::Shared(text))
-    }
-}
-
-impl From<String> for TaskLabel {
-    fn from(text: String) -> Self {
-        Self(Text::Shared(text.into()))
-    }
-}
-
-impl From<SymbolName> for TaskLabel {
-    fn from(name: SymbolName) -> Self {
-        Self(Text::Name(name))
-    }
-}
-
-impl Deref for TaskLabel {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        match &self.0 {
-            Text::Static(text) => text,
-            Text::Shared(text) => text,
-            Text::Name(name) => name.as_str(),
-        }
-    }
-}
-
-impl fmt::Debug for TaskLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
-    }
-}
-
-impl fmt::Display for TaskLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&**self, f)
     }
 }
 

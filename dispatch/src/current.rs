@@ -20,14 +20,15 @@ use crate::queues::Local;
 /// # Concurrency
 /// Takes no lock: a thread knows its own number.
 pub fn current_worker() -> Option<usize> {
-    with(|worker| worker.number)
+    with(|worker| worker.number).flatten()
 }
 
 /// A thread of a pool, as seen by code that runs on it.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) pool: Arc<Pool>,
-    pub(crate) number: usize,
+    /// None for the herald, which works for the pool without a number or a slot.
+    pub(crate) number: Option<usize>,
     /// The slot, while it is at work. The worker's loop holds it while it searches; a task that blocks gives it away.
     slot: RefCell<Option<Local<Queued>>>,
     /// How many calls of `Pool::blocking` the thread is inside of.
@@ -43,8 +44,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Makes the running thread a worker of `pool`, until [`Worker::leave`].
-    pub(crate) fn enter(pool: Arc<Pool>, number: usize) -> Rc<Self> {
+    /// Makes the running thread a worker of `pool`, or its herald, until [`Worker::leave`].
+    pub(crate) fn enter(pool: Arc<Pool>, number: Option<usize>) -> Rc<Self> {
         let worker = Rc::new(Self {
             pool,
             number,
@@ -57,6 +58,11 @@ impl Worker {
         });
         CURRENT.with(|current| *current.borrow_mut() = Some(worker.clone()));
         worker
+    }
+
+    /// Whether the thread is the pool's herald.
+    pub(crate) fn is_herald(&self) -> bool {
+        self.number.is_none()
     }
 
     /// Makes it an ordinary thread again: what runs from here on, destructors of thread-locals, is no task.

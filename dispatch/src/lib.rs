@@ -3,13 +3,14 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `dispatcher.rs` | [`WorkStealingTaskDispatcher`] and its builder: what an embedder sees |
-//! | `pool.rs`, `pool/look.rs` | the state that workers share; dispatch, replacement of blocked workers, shutdown; what of the queued may start |
+//! | `pool.rs`, `pool/blocked.rs`, `pool/look.rs` | the state that workers share; dispatch, replacement of blocked workers, shutdown; what of the queued may start |
 //! | `worker.rs` | the loop of one thread: own queue, search, sleep; runs tasks and survives their panics |
 //! | `queues.rs` | where tasks wait: a deque per slot, an injector per priority, a lane for turns of serial queues; the seam that models replace |
 //! | `sleep.rs` | the parking protocol, with its states and proof |
 //! | `limits.rs`, `limits/room.rs`, `level.rs` | how much work in the background may queue up, hold in memory, and run at once; who waits for room; counts that somebody may watch |
 //! | `limits/budget.rs` | which share of the workers' time such work may take |
 //! | `gate.rs` | admits tasks until closed, knows when the last one has ended |
+//! | `pool/herald.rs` | a thread that runs tasks which tell observers, so that news does not wait behind compiles |
 //! | `threads.rs` | starts, names, retires and joins threads |
 //! | `current.rs` | which worker the running thread is |
 //! | `metrics.rs`, `metrics/waits.rs` | counts, read without locks; how long tasks wait for their start |

@@ -11,7 +11,11 @@
 //! `sleep` counts the slot as vacant, and taken after, so that whoever may take one finds one. No user code runs
 //! under either lock (`vacated`, `threads`).
 
+mod blocked;
+mod herald;
 mod look;
+
+use std::io;
 
 use uruk_core::sync::{Arc, Mutex, weakened};
 use uruk_core::{LimitReached, Task, TaskPriority, WaitError, in_span, refuse_wait_in_leaf};
@@ -25,12 +29,16 @@ use crate::sleep::{Sleep, Wake};
 use crate::threads::{NotStarted, Threads};
 use crate::worker;
 
+use blocked::Blocked;
+use herald::Herald;
+
 /// The shared state of a pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) queues: Queues<Queued>,
     pub(crate) sleep: Sleep,
     pub(crate) gate: Gate,
+    herald: Herald,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
     pub(crate) stopwatch: Stopwatch,
@@ -67,6 +75,7 @@ impl Pool {
             queues,
             sleep: Sleep::new(slots),
             gate: Gate::new(),
+            herald: Herald::default(),
             limits,
             counters: Counters::new(slots),
             stopwatch,
@@ -86,6 +95,13 @@ impl Pool {
         if !self.admit(worker.as_deref(), 1) {
             return Err(task);
         }
+        let task = match task.delivers_events() {
+            true => match self.give_to_herald(task) {
+                Ok(()) => return Ok(()),
+                Err(task) => task,
+            },
+            false => task,
+        };
         let now = self.stopwatch.now();
         // By itself: through a list the task would be moved once more.
         let slot = worker.as_deref().map(Worker::slot);
@@ -140,6 +156,9 @@ impl Pool {
 
     fn block<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
         let Some(worker) = current::worker_of(self) else { return Ok(block()) };
+        if worker.is_herald() {
+            return Ok(self.block_herald(block));
+        }
         let (blocked, lifted) = Blocked::begin(self, &worker);
         match worker.take() {
             Some(slot) => {
@@ -178,6 +197,7 @@ impl Pool {
             if !weakened("pool::closes_without_waking") {
                 self.sleep.wake_all();
             }
+            self.herald.close();
         }
     }
 
@@ -282,6 +302,13 @@ impl Pool {
         }
     }
 
+    fn tell_refused(&self, error: &io::Error, somebody_left: bool) {
+        self.counters.refused_threads.increment();
+        worker::tell(|| {
+            tracing::warn!(%error, somebody_left, "the operating system refused to start a thread");
+        });
+    }
+
     fn start_thread(self: &Arc<Self>) -> bool {
         let vacated = self.replace();
         // Handed over by a cell that survives a failed start: the slot must not be lost with the thread's body.
@@ -309,10 +336,7 @@ impl Pool {
                 self.vacated.lock().push(vacated);
                 let somebody_left = self.sleep.start_failed();
                 let NotStarted::Refused(error) = reason else { return true };
-                self.counters.refused_threads.increment();
-                worker::tell(|| {
-                    tracing::warn!(%error, somebody_left, "the operating system refused to start a worker thread");
-                });
+                self.tell_refused(&error, somebody_left);
                 somebody_left
             }
         }
@@ -366,52 +390,6 @@ impl Pool {
         self.limits.give_up(&task);
         self.gate.leave();
         Some(task)
-    }
-}
-
-/// A thread inside [`Pool::blocking`]; when it is dropped, also by a panic, the thread has a slot again if one is vacant
-/// and no other block is around this one: what is left of that may block for as long as it likes.
-struct Blocked<'a> {
-    pool: &'a Pool,
-    worker: &'a Worker,
-}
-
-impl<'a> Blocked<'a> {
-    /// Says too whether a limit may have been lifted by it.
-    fn begin(pool: &'a Pool, worker: &'a Worker) -> (Self, bool) {
-        let outer = worker.blocks.get();
-        worker.blocks.set(outer + 1);
-        let lifted = outer == 0 && {
-            pool.counters.blocks_begun.increment();
-            worker.no_longer_surplus();
-            if !weakened("pool::keeps_places_while_it_blocks") {
-                pool.gate.give_back(&worker.places);
-            }
-            pool.limits.pause(worker.charge.get())
-        };
-        (Self { pool, worker }, lifted)
-    }
-}
-
-impl Drop for Blocked<'_> {
-    fn drop(&mut self) {
-        let outer = self.worker.blocks.get() - 1;
-        self.worker.blocks.set(outer);
-        if outer > 0 {
-            return;
-        }
-        self.pool.counters.blocks_ended.increment();
-        self.pool.limits.resume(self.worker.charge.get());
-        self.worker.surplus.set(true);
-        // A block that could not begin has left it its slot.
-        if !self.worker.holds_slot()
-            && let Some(slot) = self.pool.occupy()
-        {
-            self.worker.lend(slot);
-        }
-        if self.worker.holds_slot() {
-            self.worker.no_longer_surplus();
-        }
     }
 }
 

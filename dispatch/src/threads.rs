@@ -24,8 +24,9 @@ pub(crate) type Asked = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
 struct Book {
     /// By number.
     seats: Vec<Seat>,
-    /// Threads whose number has gone to another before they were joined; they are at their very end.
-    leaving: Vec<JoinHandle<()>>,
+    /// Threads whose number has gone to another before they were joined, which are at their very end; and those that never
+    /// had one.
+    unnumbered: Vec<JoinHandle<()>>,
     /// Somebody has joined all threads: there will be none any more.
     over: bool,
 }
@@ -59,20 +60,45 @@ impl Threads {
     /// # Errors
     /// [`NotStarted`]; `body` is dropped.
     pub(crate) fn start(&self, body: impl FnOnce(usize) + Send + 'static) -> Result<(), NotStarted> {
+        self.enter(|book| {
+            let number = book.free_number();
+            let handle = self.spawn(format_args!("{number}"), move || body(number))?;
+            book.seat(number, handle);
+            Ok(())
+        })
+    }
+
+    /// Starts a thread that is no worker and has no number, whose name ends in `role`.
+    ///
+    /// # Errors
+    /// As [`Threads::start`].
+    pub(crate) fn start_apart(
+        &self,
+        role: &str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<(), NotStarted> {
+        self.enter(|book| {
+            let handle = self.spawn(format_args!("{role}"), body)?;
+            book.unnumbered.push(handle);
+            Ok(())
+        })
+    }
+
+    /// Lets `start` start a thread under the lock, so that it cannot end before it has been entered in the book.
+    fn enter(&self, start: impl FnOnce(&mut Book) -> Result<(), NotStarted>) -> Result<(), NotStarted> {
         self.permits.0.as_ref().map_or(Ok(()), |asked| asked()).map_err(NotStarted::Refused)?;
         let mut book = self.book.lock();
-        if book.over {
-            return Err(NotStarted::Over);
-        }
-        let number = book.free_number();
-        // Under the lock, so that the thread cannot end before it has been entered in the book.
-        let handle = thread::Builder::new()
-            .name(format!("{}-{number}", self.name_prefix))
-            .stack_size(self.stack_size_bytes)
-            .spawn(move || body(number))
-            .map_err(NotStarted::Refused)?;
-        book.seat(number, handle);
-        Ok(())
+        if book.over { Err(NotStarted::Over) } else { start(&mut book) }
+    }
+
+    fn spawn(
+        &self,
+        suffix: fmt::Arguments<'_>,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<JoinHandle<()>, NotStarted> {
+        let name = format!("{}-{suffix}", self.name_prefix);
+        let builder = thread::Builder::new().name(name).stack_size(self.stack_size_bytes);
+        builder.spawn(body).map_err(NotStarted::Refused)
     }
 
     /// Called by the thread with this number as the last thing it does.
@@ -93,7 +119,7 @@ impl Threads {
             book.over = true;
             let seated = book.seats.iter_mut().map(|seat| std::mem::replace(seat, Seat::Joining));
             let mut handles: Vec<_> = seated.filter_map(Seat::into_handle).collect();
-            handles.append(&mut book.leaving);
+            handles.append(&mut book.unnumbered);
             handles
         };
         let this = thread::current().id();
@@ -126,8 +152,8 @@ impl Book {
             return;
         }
         let predecessor = std::mem::replace(&mut self.seats[number], Seat::Live(handle));
-        self.leaving.extend(predecessor.into_handle());
-        self.leaving.retain(|handle| !has_ended(handle));
+        self.unnumbered.extend(predecessor.into_handle());
+        self.unnumbered.retain(|handle| !has_ended(handle));
     }
 }
 

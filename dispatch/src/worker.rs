@@ -30,7 +30,7 @@ use crate::sleep::Wake;
 ///
 /// The slot counts as searching already: a thread is started because somebody has to search.
 pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
-    let worker = Worker::enter(pool.clone(), number);
+    let worker = Worker::enter(pool.clone(), Some(number));
     vacated.tell();
     let mut found = search(&pool, &worker, vacated.slot, false);
     while let Some(task) = found {

@@ -25,7 +25,7 @@
 //! | `pool::blocked_tasks_hold_starts_back`: what they hold counts against what they wait for | `dispatch/src/limits.rs` | `what_a_blocked_task_holds_keeps_nothing_from_its_start` |
 //! | `pool::keeps_places_while_it_searches`: a worker that finds nothing at hand still counts for tasks that have ended | `dispatch/src/worker.rs` | `shutdown_ends_a_sleeping_worker` |
 //! | `pool::keeps_places_while_it_searches`: the same, where one of its tasks has closed the pool | `dispatch/src/worker.rs` | `a_task_may_shut_its_pool_down` |
-//! | `pool::keeps_places_while_it_blocks`: the same of one that blocks | `dispatch/src/pool.rs` | `a_task_that_follows_another_may_shut_its_pool_down` |
+//! | `pool::keeps_places_while_it_blocks`: the same of one that blocks | `dispatch/src/pool/blocked.rs` | `a_task_that_follows_another_may_shut_its_pool_down` |
 //! | `pool::overlooks_turns`: the looks forget the lane | `dispatch/src/queues.rs` | `a_turn_that_is_handed_over_wakes_a_worker` |
 #![cfg(uruk_loom)]
 

@@ -135,7 +135,7 @@ impl ExecutionSession {
         {
             let tell = move |_: &ExecutionSession, event| observer(&event);
             let (label, place) = ("session.observe", "the session's observer");
-            self.enqueue(user_calls(coming.next(), label, place, events, tell));
+            self.enqueue(user_calls(coming.next(), label, place, events, tell).delivering_events());
         }
         if !leftovers.is_empty() {
             self.enqueue(user_calls(coming.next(), "session.release", A_DROP, leftovers, Self::let_go));

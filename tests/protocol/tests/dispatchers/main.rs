@@ -2,6 +2,7 @@
 
 mod blocking;
 mod leaf;
+mod observers;
 mod pool;
 mod refused;
 mod serial_queue;

@@ -1,0 +1,66 @@
+//! What to call a task.
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::SymbolName;
+use crate::sync::Arc;
+
+/// What to call a task.
+#[derive(Clone)]
+pub struct TaskLabel(Text);
+
+#[derive(Clone)]
+enum Text {
+    Static(&'static str),
+    Shared(Arc<str>),
+    Name(SymbolName),
+}
+
+impl From<&'static str> for TaskLabel {
+    fn from(text: &'static str) -> Self {
+        Self(Text::Static(text))
+    }
+}
+
+impl From<Arc<str>> for TaskLabel {
+    fn from(text: Arc<str>) -> Self {
+        Self(Text::Shared(text))
+    }
+}
+
+impl From<String> for TaskLabel {
+    fn from(text: String) -> Self {
+        Self(Text::Shared(text.into()))
+    }
+}
+
+impl From<SymbolName> for TaskLabel {
+    fn from(name: SymbolName) -> Self {
+        Self(Text::Name(name))
+    }
+}
+
+impl Deref for TaskLabel {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match &self.0 {
+            Text::Static(text) => text,
+            Text::Shared(text) => text,
+            Text::Name(name) => name.as_str(),
+        }
+    }
+}
+
+impl fmt::Debug for TaskLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl fmt::Display for TaskLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, f)
+    }
+}

@@ -1,0 +1,203 @@
+//! The herald: a thread that runs tasks which tell observers what has happened.
+//!
+//! Queued like other tasks, news would wait behind compiles: with one worker, all of them until the last unit is done. So
+//! they are told by a thread of their own, in the order in which they came. It is started for the first of them.
+//!
+//! ```text
+//!              accept: first task                next: queue empty and closed
+//!   Absent ───────────────────────▶ Telling ────────────────────────────────▶ Absent
+//!                                    │    ▲
+//!             its task begins to wait│    │ the wait is over
+//!                                    ▼    │
+//!                                    Waiting
+//! ```
+//!
+//! An observer may wait, in a lookup for instance. While it does, tasks go to the workers as all others do: an observer may
+//! wait for what the next piece of news brings about.
+//!
+//! **Architecture Invariant:** a task that was accepted is given to the herald, or back to the pool, exactly once. While the
+//! state is `Absent` or `Waiting`, the queue is empty. No user code runs under the lock. Model: `loom-tests/tests/herald.rs`.
+
+use std::collections::VecDeque;
+
+use uruk_core::Task;
+use uruk_core::sync::{Arc, Condvar, Mutex, weakened};
+
+use super::Pool;
+use crate::current::Worker;
+use crate::threads::NotStarted;
+use crate::worker;
+
+/// The queue of the herald, and what it is doing.
+#[derive(Debug, Default)]
+pub(crate) struct Herald {
+    desk: Mutex<Desk>,
+    /// A task came, or the pool was closed.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    tasks: VecDeque<Task>,
+    state: State,
+    closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// There is no such thread.
+    #[default]
+    Absent,
+    /// It tells, or waits for tasks.
+    Telling,
+    /// It waits inside a task.
+    Waiting,
+}
+
+/// What has become of a task.
+#[derive(Debug)]
+enum Accepted {
+    /// The herald will run it.
+    Queued,
+    /// The herald will run it, and has to be started.
+    First,
+    /// The herald cannot run it now: it goes where all other tasks go.
+    Refused(Task),
+}
+
+impl Herald {
+    /// Queues a task, if the herald is there or may be started.
+    fn accept(&self, task: Task) -> Accepted {
+        let mut desk = self.desk.lock();
+        let accepted = match desk.state {
+            State::Waiting => return Accepted::Refused(task),
+            State::Absent if desk.closed => return Accepted::Refused(task),
+            State::Absent => Accepted::First,
+            State::Telling => Accepted::Queued,
+        };
+        desk.state = State::Telling;
+        desk.tasks.push_back(task);
+        drop(desk);
+        self.changed.notify_one();
+        accepted
+    }
+
+    /// No thread could be started. Gives back what it should have run.
+    fn not_started(&self) -> VecDeque<Task> {
+        self.leave(State::Absent)
+    }
+
+    /// The herald's next task. Nothing once the pool is closed and all is told; then the thread must end.
+    fn next(&self) -> Option<Task> {
+        let mut desk = self.desk.lock();
+        loop {
+            if let Some(task) = desk.tasks.pop_front() {
+                return Some(task);
+            }
+            if desk.closed {
+                desk.state = State::Absent;
+                return None;
+            }
+            if weakened("herald::sleeps_on_an_earlier_look") {
+                drop(desk);
+                desk = self.desk.lock();
+            }
+            desk = self.changed.wait(desk);
+        }
+    }
+
+    /// The herald is about to wait inside a task. Gives back what it would have run meanwhile.
+    fn begins_to_wait(&self) -> VecDeque<Task> {
+        if weakened("herald::keeps_its_queue_while_it_waits") {
+            return VecDeque::new();
+        }
+        self.leave(State::Waiting)
+    }
+
+    /// Its wait is over.
+    fn waits_no_more(&self) {
+        self.desk.lock().state = State::Telling;
+    }
+
+    /// Lets the thread end once all is told.
+    pub(crate) fn close(&self) {
+        self.desk.lock().closed = true;
+        if !weakened("herald::closes_without_waking") {
+            self.changed.notify_one();
+        }
+    }
+
+    fn leave(&self, state: State) -> VecDeque<Task> {
+        let mut desk = self.desk.lock();
+        desk.state = state;
+        std::mem::take(&mut desk.tasks)
+    }
+}
+
+impl Pool {
+    /// Gives an admitted task to the herald, or back if the herald cannot take it.
+    pub(super) fn give_to_herald(self: &Arc<Self>, task: Task) -> Result<(), Task> {
+        let priority = task.priority() as usize;
+        let accepted = self.herald.accept(task);
+        if let Accepted::Refused(task) = accepted {
+            return Err(task);
+        }
+        self.counters.of(None).count(|stripe| &stripe.queued[priority]);
+        if matches!(accepted, Accepted::First) && !self.start_herald() {
+            self.queue_with_others(self.herald.not_started());
+        }
+        Ok(())
+    }
+
+    /// Runs `block` on the herald, which may sleep there, while the workers do its work.
+    pub(super) fn block_herald<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> R {
+        struct Waits<'a>(&'a Herald);
+        impl Drop for Waits<'_> {
+            fn drop(&mut self) {
+                self.0.waits_no_more();
+            }
+        }
+        self.queue_with_others(self.herald.begins_to_wait());
+        let _waits = Waits(&self.herald);
+        block()
+    }
+
+    fn start_herald(self: &Arc<Self>) -> bool {
+        let pool = self.clone();
+        match self.threads.start_apart("obs", move || run(&pool)) {
+            Ok(()) => true,
+            Err(NotStarted::Over) => false,
+            Err(NotStarted::Refused(error)) => {
+                self.tell_refused(&error, true);
+                false
+            }
+        }
+    }
+
+    /// Queues what the herald will not run, and sees to it that a worker looks.
+    fn queue_with_others(self: &Arc<Self>, tasks: VecDeque<Task>) {
+        let Some(highest) = tasks.iter().map(Task::priority).max() else { return };
+        let now = self.stopwatch.now();
+        tasks.into_iter().for_each(|task| self.push(None, task, now));
+        if !self.call_for(None, highest) {
+            self.give_up_queued();
+        }
+    }
+}
+
+/// The loop of the herald. It takes no other tasks, holds no slot, and ends with the pool.
+fn run(pool: &Arc<Pool>) {
+    let worker = Worker::enter(pool.clone(), None);
+    while let Some(task) = pool.herald.next() {
+        let tally = pool.counters.of(None);
+        let priority = task.priority() as usize;
+        tally.count(|stripe| &stripe.started[priority]);
+        if worker::run_traced(task) {
+            tally.count(|stripe| &stripe.panicked);
+        }
+        tally.count(|stripe| &stripe.finished[priority]);
+        pool.gate.leave();
+    }
+    drop(worker);
+    Worker::leave();
+}
