@@ -3,7 +3,7 @@
 //! `cargo run --example blocked_workers -- trace.json`, then open the file in <https://ui.perfetto.dev>.
 //!
 //! Three units, each of which blocks in a lookup of the next, on a pool of one worker. Each time another thread goes on with the
-//! worker's slot: the trace shows a slice `blocked in lookup of …` on the track of the one, and what the other does meanwhile
+//! worker's slot: the trace shows a slice `dispatch.block` on the track of the one, and what the other does meanwhile
 //! on a track of its own, which begins with `replaces a blocked worker`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -119,6 +119,10 @@ mod tests {
         slices.map(|event| slice(event).expect("a slice has a track and a time")).collect()
     }
 
+    fn is_blocked_in(event: &Value, lookup: &str) -> bool {
+        event["name"] == "dispatch.block" && event["args"]["lookup"] == *lookup
+    }
+
     fn named<'a>(trace: &'a [Value], kind: &str, track: u64) -> Option<&'a str> {
         let of_track = |event: &&Value| event["ph"] == "M" && event["name"] == kind && event["tid"] == track;
         trace.iter().find(of_track)?["args"]["name"].as_str()
@@ -135,9 +139,8 @@ mod tests {
 
         let mut tracks = Vec::new();
         for (waiting, needed) in [("first", "second"), ("second", "third")] {
-            let title = format!("blocked in lookup of {needed}");
-            let blocked = slices(&trace, |event| event["name"] == *title);
-            let [blocked] = &blocked[..] else { panic!("{title}: {blocked:?}") };
+            let blocked = slices(&trace, |event| is_blocked_in(event, needed));
+            let [blocked] = &blocked[..] else { panic!("blocked in {needed}: {blocked:?}") };
             let made = |unit: &str| {
                 let of_unit =
                     |event: &Value| event["name"] == "unit.materialize" && event["args"]["unit"] == *unit;
@@ -162,7 +165,7 @@ mod tests {
         let names: Vec<_> = tracks.iter().filter_map(|&track| named(&trace, "thread_name", track)).collect();
         assert_eq!(names, ["uruk-worker-0", "uruk-worker-1", "uruk-worker-2"]);
         // The thread that began waits as well.
-        let outside = slices(&trace, |event| event["name"] == "blocked in lookup of first");
+        let outside = slices(&trace, |event| is_blocked_in(event, "first"));
         assert_eq!(outside.len(), 1);
         assert!(!tracks.contains(&outside[0].track));
     }

@@ -3,22 +3,23 @@
 //! A span becomes one slice on the track of the thread that was inside it. Workers have a track each, by
 //! number, so that a thread that takes over a number goes on in its row; other threads have one in order of appearance.
 //!
-//! A slice has the name of its span. Blocked threads say on what: `blocked in lookup of f`, over the time in which another
-//! thread does their work; the track of that thread shows when it took over (`replaces a blocked worker`).
+//! A slice has the name of its span, and what it is about stands in its arguments, so that a viewer can add up slices of one name.
+//! The slice of a blocked thread, `dispatch.block`, says in `lookup` what it waits for. Another thread does its work meanwhile;
+//! that thread's track shows when it took over (`replaces a blocked worker`).
 //! `examples/blocked_workers.rs` writes such a trace; `uruk run --trace FILE` writes one of a program.
 //!
-//! Lines are written as spans end, by the thread that leaves them, and [`TraceFile::finish`] closes the list. It must be
-//! called from the exit hook, since the program may leave through `exit()` and then nothing of ours is dropped; a file
-//! without its end is still readable.
+//! Lines are written as spans end, by the thread that leaves them. The file is whole after each line (`trace/output.rs`),
+//! however the process ends. [`TraceFile::finish`] says whether anything is missing.
 //!
 //! **Never** does it start a thread, own a thread-local with a destructor (spans end inside destructors of
 //! thread-locals too), or write in a forked child. A write that fails ends the trace; `finish` reports it.
 
-use std::borrow::Cow;
+mod output;
+
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 use uruk_core::sync::atomic::{AtomicU32, Ordering};
 use uruk_core::sync::{Arc, Mutex};
+
+use output::Output;
 
 /// Writes the spans of a subscriber to a [`TraceFile`].
 #[derive(Debug)]
@@ -44,12 +47,6 @@ pub struct TraceFile {
     number: u32,
     tracks: AtomicU32,
     output: Mutex<Output>,
-}
-
-struct Output {
-    /// None once the list is closed, or after a failed write.
-    writer: Option<Box<dyn Write + Send>>,
-    error: Option<io::Error>,
 }
 
 /// Workers' tracks begin here, below those of other threads in the viewer.
@@ -78,31 +75,29 @@ impl TraceLayer {
     /// # Errors
     /// What the operating system says about the file.
     pub fn create(path: &Path) -> io::Result<(Self, Arc<TraceFile>)> {
-        Ok(Self::write_to(BufWriter::with_capacity(64 << 10, File::create(path)?)))
+        Ok(Self::write_to(File::create(path)?))
     }
 
-    fn write_to(writer: impl Write + Send + 'static) -> (Self, Arc<TraceFile>) {
+    fn write_to(file: File) -> (Self, Arc<TraceFile>) {
         static TRACES: AtomicU32 = AtomicU32::new(0);
+        let process = std::process::id();
+        let first = format_args!(
+            "{{\"ph\":\"M\",\"pid\":{process},\"name\":\"process_name\",\"args\":{{\"name\":\"uruk\"}}}}"
+        );
         let file = Arc::new(TraceFile {
             began: Instant::now(),
-            process: std::process::id(),
+            process,
             // Relaxed: a number no other trace has, nothing more. From one: a fresh thread has none.
             number: TRACES.fetch_add(1, Ordering::Relaxed) + 1,
             tracks: AtomicU32::new(0),
-            output: Mutex::new(Output { writer: Some(Box::new(writer)), error: None }),
+            output: Mutex::new(Output::new(file, first)),
         });
-        // The first element, so that every other line can begin with its comma.
-        let process = file.process;
-        file.put(format_args!(
-            "[\n{{\"ph\":\"M\",\"pid\":{process},\"name\":\"process_name\",\"args\":{{\"name\":\"uruk\"}}}}"
-        ));
         (Self(file.clone()), file)
     }
 }
 
 impl TraceFile {
-    /// Closes the list and writes out what is buffered. Spans that end later are not recorded; calling it again does
-    /// nothing.
+    /// Ends the trace. Spans that end later are not recorded; calling it again does nothing.
     ///
     /// # Errors
     /// The first write that failed since the trace was opened.
@@ -110,21 +105,16 @@ impl TraceFile {
         if self.is_foreign() {
             return Ok(());
         }
-        let mut output = self.output.lock();
-        if let Some(mut writer) = output.writer.take() {
-            writer.write_all(b"\n]\n")?;
-            writer.flush()?;
-        }
-        output.error.take().map_or(Ok(()), Err)
+        self.output.lock().finish()
     }
 
-    fn span(&self, metadata: &Metadata<'_>, name: &str, entered: Instant, duration: Duration, fields: &str) {
+    fn span(&self, metadata: &Metadata<'_>, entered: Instant, duration: Duration, fields: &str) {
         let start = entered.saturating_duration_since(self.began);
         self.line(format_args!(
             "\"ph\":\"X\",\"ts\":{},\"dur\":{},\"name\":{},\"cat\":{},\"args\":{{{fields}}}",
             Micros(start),
             Micros(duration),
-            Json(name),
+            Json(metadata.name()),
             Json(metadata.target()),
         ));
     }
@@ -144,7 +134,7 @@ impl TraceFile {
             return;
         }
         let track = self.track();
-        self.put(format_args!(",\n{{\"pid\":{},\"tid\":{track},{members}}}", self.process));
+        self.output.lock().push(format_args!("{{\"pid\":{},\"tid\":{track},{members}}}", self.process));
     }
 
     /// This thread's track, which is named when the thread first appears.
@@ -167,21 +157,12 @@ impl TraceFile {
             ("thread_name", format!("\"name\":{}", Json(name))),
             ("thread_sort_index", format!("\"sort_index\":{track}")),
         ] {
-            self.put(format_args!(
-                ",\n{{\"ph\":\"M\",\"pid\":{},\"tid\":{track},\"name\":\"{kind}\",\"args\":{{{value}}}}}",
+            self.output.lock().push(format_args!(
+                "{{\"ph\":\"M\",\"pid\":{},\"tid\":{track},\"name\":\"{kind}\",\"args\":{{{value}}}}}",
                 self.process
             ));
         }
         track
-    }
-
-    fn put(&self, text: fmt::Arguments<'_>) {
-        let mut output = self.output.lock();
-        let Some(writer) = &mut output.writer else { return };
-        if let Err(error) = writer.write_fmt(text) {
-            output.writer = None;
-            output.error = Some(error);
-        }
     }
 
     fn is_foreign(&self) -> bool {
@@ -217,9 +198,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         let Some(span) = context.span(id) else { return };
         let extensions = span.extensions();
         let Some(EnteredAt(entered)) = extensions.get() else { return };
-        let fields = extensions.get::<Fields>().map_or("", |fields| &fields.json);
-        let name = if span.name() == BLOCK { Cow::from(blocked_in(&span)) } else { Cow::from(span.name()) };
-        self.0.span(span.metadata(), &name, *entered, now.saturating_duration_since(*entered), fields);
+        let lookup = (span.name() == BLOCK).then(|| lookup_around(&span)).flatten();
+        let fields = match &lookup {
+            Some(lookup) => &format!("\"lookup\":{}", Json(lookup)),
+            None => extensions.get::<Fields>().map_or("", |fields| &fields.json),
+        };
+        self.0.span(span.metadata(), *entered, now.saturating_duration_since(*entered), fields);
     }
 
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
@@ -235,11 +219,10 @@ const BLOCK: &str = "dispatch.block";
 /// The span of a lookup that waits.
 const LOOKUP: &str = "lookup.wait";
 
-/// What a thread is blocked in, by the innermost lookup around `block`.
-fn blocked_in<'a, S: LookupSpan<'a>>(block: &SpanRef<'a, S>) -> String {
-    let lookup = block.scope().find(|span| span.name() == LOOKUP);
-    let of = lookup.and_then(|lookup| lookup.extensions().get::<Fields>()?.of.clone());
-    of.map_or_else(|| "blocked".to_owned(), |of| format!("blocked in lookup of {of}"))
+/// What the innermost lookup around `block` is of.
+fn lookup_around<'a, S: LookupSpan<'a>>(block: &SpanRef<'a, S>) -> Option<String> {
+    let lookup = block.scope().find(|span| span.name() == LOOKUP)?;
+    lookup.extensions().get::<Fields>()?.of.clone()
 }
 
 impl Fields {
@@ -341,27 +324,56 @@ mod tests {
     use uruk_core::{Task, TaskDispatcher as _, TaskPriority};
     use uruk_dispatch::WorkStealingTaskDispatcher;
 
-    #[derive(Clone, Default)]
-    struct Buffer(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Buffer {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+    /// A file that nobody else sees, and what is written to it.
+    fn unnamed() -> (File, File) {
+        static FILES: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: the numbers only have to differ.
+        let number = FILES.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("uruk-trace-{}-{number}", std::process::id()));
+        let file = File::create_new(&path).unwrap();
+        let reader = File::open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        (file, reader)
     }
 
     fn traced(body: impl FnOnce()) -> String {
-        let buffer = Buffer::default();
-        let (layer, file) = TraceLayer::write_to(buffer.clone());
+        let (file, reader) = unnamed();
+        let (layer, file) = TraceLayer::write_to(file);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), body);
         file.finish().unwrap();
         file.finish().unwrap();
-        String::from_utf8(buffer.0.lock().clone()).unwrap()
+        io::read_to_string(reader).unwrap()
+    }
+
+    #[test]
+    fn the_file_is_whole_after_each_span() {
+        let (file, reader) = unnamed();
+        let (layer, _file) = TraceLayer::write_to(file);
+        let events = || -> Vec<serde_json::Value> {
+            let mut text = vec![0; reader.metadata().unwrap().len() as usize];
+            std::os::unix::fs::FileExt::read_exact_at(&reader, &mut text, 0).unwrap();
+            serde_json::from_slice(&text).expect("it is a list in JSON")
+        };
+        assert_eq!(events().len(), 1);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for index in 0..3 {
+                tracing::debug_span!("link.fixup", edges = index).in_scope(|| ());
+                let last = events().pop().expect("there is one");
+                assert_eq!((&last["name"], &last["args"]["edges"]), (&"link.fixup".into(), &index.into()));
+            }
+        });
+    }
+
+    #[test]
+    fn a_pipe_has_its_end_when_the_trace_is_finished() {
+        let (reader, writer) = io::pipe().unwrap();
+        let (layer, file) = TraceLayer::write_to(File::from(std::os::fd::OwnedFd::from(writer)));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::debug_span!("link.fixup").in_scope(|| ());
+        });
+        file.finish().unwrap();
+        let events: Vec<serde_json::Value> = serde_json::from_reader(reader).unwrap();
+        assert_eq!(events.last().unwrap()["name"], "link.fixup");
     }
 
     #[test]
@@ -429,17 +441,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_full_is_reported_at_the_end() {
-        struct Full;
-        impl Write for Full {
-            fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
-                Err(io::ErrorKind::StorageFull.into())
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let (layer, file) = TraceLayer::write_to(Full);
+        let (layer, file) = TraceLayer::create(Path::new("/dev/full")).unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             tracing::debug_span!("lost").in_scope(|| ());
         });

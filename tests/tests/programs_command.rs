@@ -149,6 +149,28 @@ fn a_trace_is_json_with_the_stages() {
     }
 }
 
+/// The trace was empty after a crash or `_exit`, and cut in the middle after SIGINT.
+#[test]
+fn a_trace_is_whole_however_the_program_ends() {
+    let ends = [
+        ("crash", "*(volatile int *)0 = 1;", End::Killed(11)),
+        ("leave", "_exit(3);", End::Exited(3)),
+        ("interrupt", "kill(getpid(), SIGINT);", End::Killed(2)),
+        ("kill", "kill(getpid(), SIGKILL);", End::Killed(9)),
+    ];
+    for (name, statement, end) in ends {
+        let text =
+            format!("#include <signal.h>\n#include <unistd.h>\nint main(void) {{ {statement} return 0; }}\n");
+        let file = bitcode(&format!("{name}.c"), &text).expect("it compiles");
+        let place = file.with_file_name(format!("{name}.json"));
+        let outcome = uruk_run(&["--trace".as_ref(), place.as_os_str(), file.as_os_str()]);
+        assert_prints(&outcome, end, "");
+        let text = std::fs::read(&place).expect("the trace was written");
+        let trace: Vec<serde_json::Value> = serde_json::from_slice(&text).expect("it is a list in JSON");
+        assert!(trace.iter().any(|event| event["name"] == "symbols.emit"), "{name}: {trace:?}");
+    }
+}
+
 #[test]
 fn an_exit_code_is_a_byte() {
     for (returned, seen) in [(0, 0), (1, 1), (255, 255), (256 + 7, 7), (-1, 255)] {

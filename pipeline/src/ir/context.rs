@@ -207,7 +207,7 @@ impl ContextGuard<'_> {
     pub(super) fn take_errors(&self, module: &str) -> Option<String> {
         let diagnostics = std::mem::take(&mut *self.context.diagnostics.lock());
         for warning in &diagnostics.warnings {
-            tracing::warn!(module, "{warning}");
+            tracing::warn!(module, warning, "LLVM warns");
         }
         if diagnostics.errors.is_empty() {
             return None;
