@@ -1,7 +1,7 @@
 //! [`Jit`]: the engine behind one type.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use uruk_core::sync::Arc;
 use uruk_core::{
@@ -51,29 +51,46 @@ impl Jit {
 
     /// Adds a file of any kind: textual IR, bitcode, object, archive, or shared library.
     ///
+    /// What it is, its first bytes say. A name that ends in `.ll` says so too: what is wrong with such a file, LLVM tells.
+    ///
     /// # Errors
     /// [`JitError`], which names the file and what is wrong with it.
     pub fn add_file(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
         let path = path.as_ref();
         let file = ObjectBuffer::open(path)
             .map_err(|source| JitError::Read { path: path.to_owned(), source: Arc::new(source) })?;
-        let foreign = |what| Err(JitError::Foreign { path: path.to_owned(), what });
         match FileKind::of(file.bytes()) {
-            FileKind::Empty => foreign("the file is empty"),
-            FileKind::Object => self.add_object(file),
-            FileKind::Archive | FileKind::ThinArchive => self.add_archive(&file),
-            FileKind::SharedLibrary => self.load_library(path),
-            FileKind::OtherElf => {
-                foreign("an ELF file, but neither a relocatable object (.o) nor a shared library (.so)")
+            // The dynamic linker searches its own directories for a name without one.
+            FileKind::SharedLibrary if path.parent() == Some(Path::new("")) => {
+                self.load_library(Path::new(".").join(path))
             }
-            #[cfg(feature = "llvm")]
-            FileKind::Bitcode => self.add_ir(file),
+            FileKind::SharedLibrary => self.load_library(path),
             #[cfg(feature = "llvm")]
             FileKind::Other if path.extension().is_some_and(|extension| extension == "ll") => {
                 self.add_ir(file)
             }
+            _ => self.add_buffer(file),
+        }
+    }
+
+    /// Adds what is in memory, of any kind but a shared library: textual IR, bitcode, object or archive.
+    ///
+    /// # Errors
+    /// [`JitError`], which names the buffer and what is wrong with it.
+    pub fn add_buffer(&self, file: ObjectBuffer) -> Result<(), JitError> {
+        let foreign = |what| Err(JitError::Foreign { path: PathBuf::from(&**file.name()), what });
+        match FileKind::of(file.bytes()) {
+            FileKind::Empty => foreign("the file is empty"),
+            FileKind::Object => self.add_object(file),
+            FileKind::Archive | FileKind::ThinArchive => self.add_archive(&file),
+            FileKind::SharedLibrary => foreign("a shared library is loaded from a file, by its path"),
+            FileKind::OtherElf => {
+                foreign("an ELF file, but neither a relocatable object (.o) nor a shared library (.so)")
+            }
+            #[cfg(feature = "llvm")]
+            FileKind::Bitcode | FileKind::TextualIr => self.add_ir(file),
             _ => foreign(if cfg!(feature = "llvm") {
-                "neither bitcode, an object, an archive nor a shared library; textual IR must be named *.ll"
+                "neither LLVM IR, an object, an archive nor a shared library"
             } else {
                 "neither an object, an archive nor a shared library"
             }),

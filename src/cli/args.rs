@@ -1,9 +1,12 @@
 //! What the command line means.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use uruk::pipeline::object;
 
 /// Compiles, links and runs programs inside one process.
 #[derive(Debug, Parser)]
@@ -28,11 +31,15 @@ pub(crate) enum Command {
 /// `uruk run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// .ll .bc .o .a .rlib .so, and .c .cc .cpp .cxx where clang is found; one unit a file.
-    #[arg(value_name = "FILE", required = true)]
+    /// .ll .bc .o .a .rlib .so, and .c .cc .cpp .cxx where clang is found; one unit a file. `-` is standard input.
+    ///
+    /// A file whose first line begins with `#!` is a script: what stands behind it are the program's arguments.
+    #[arg(value_name = "FILE", required_unless_present = "args")]
     pub(crate) files: Vec<PathBuf>,
 
     /// What the program finds in argv after its name.
+    ///
+    /// Without a FILE before the `--`, files whose names begin with a dash stand there, and ARGS behind another `--`.
     #[arg(value_name = "ARGS", last = true)]
     pub(crate) args: Vec<OsString>,
 
@@ -69,6 +76,48 @@ pub(crate) struct RunArgs {
     pub(crate) verbose: u8,
 }
 
+impl Cli {
+    /// Reads the command line. What is wrong with it, and help, is the parser's to print.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let mut cli = Self::try_parse_from(end_files_at_script(std::env::args_os().collect()))?;
+        let Command::Run(run) = &mut cli.command;
+        run.take_files_behind_dashes();
+        Ok(cli)
+    }
+}
+
+impl RunArgs {
+    fn take_files_behind_dashes(&mut self) {
+        if self.files.is_empty() {
+            let count = self.args.iter().position(|argument| argument == "--");
+            let rest = count.map_or(Vec::new(), |at| self.args.split_off(at));
+            self.files = std::mem::take(&mut self.args).into_iter().map(PathBuf::from).collect();
+            self.args = rest.into_iter().skip(1).collect();
+        }
+    }
+}
+
+/// Puts a `--` behind a script: the system adds the arguments of a script that somebody runs behind its name.
+fn end_files_at_script(mut line: Vec<OsString>) -> Vec<OsString> {
+    let is_script = |path: &OsString| {
+        let mut beginning = [0; 2];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut beginning));
+        read.is_ok() && object::is_script(&beginning)
+    };
+    let files = line.iter().skip(2).take_while(|argument| *argument != "--");
+    let script = files.take(LOOKED_AT_MAX).position(|argument| {
+        let is_option = argument.as_encoded_bytes().starts_with(b"-");
+        !is_option && std::fs::metadata(argument).is_ok_and(|file| file.is_file()) && is_script(argument)
+    });
+    if let Some(script) = script {
+        line.insert(2 + script + 1, "--".into());
+    }
+    line
+}
+
+/// A script is the first file, behind a few options.
+const LOOKED_AT_MAX: usize = 16;
+
 const EXAMPLES: &str = "\
 Examples:
   uruk run hello.c                          compile and run a C file
@@ -76,5 +125,6 @@ Examples:
   uruk run -j2 --stats db.bc                compile on two threads, show the stage table
   uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
+  clang -c -emit-llvm -o - a.c | uruk run - from standard input
 
 Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";

@@ -1,8 +1,13 @@
 //! C and C++ sources on the command line: clang turns them into bitcode, the engine does the rest.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+
+use uruk::pipeline::object::is_script;
+use uruk_core::sync::thread;
 
 /// The names clang goes by, newest first. Bitcode of a newer clang than the engine's LLVM may not parse,
 /// so the matching version comes before the unversioned name.
@@ -37,18 +42,56 @@ pub(crate) fn compile_to_bitcode(path: &Path, language: &str, optimize: u8) -> R
         .iter()
         .find(|name| on_path(name))
         .ok_or_else(|| ClangError::NotFound { path: path.to_owned() })?;
-    let output = Command::new(clang)
-        .args(["-x", language, "-fPIC", "-emit-llvm", "-c", "-o", "-"])
-        .args([&format!("-O{optimize}"), "-Xclang", "-disable-llvm-passes"])
-        .arg(path)
-        .output()
-        .map_err(|source| ClangError::Start { path: path.to_owned(), source })?;
+    let failed = |source| ClangError::Start { path: path.to_owned(), source };
+    let mut command = Command::new(clang);
+    command.args(["-x", language, "-fPIC", "-emit-llvm", "-c", "-o", "-"]).args([
+        &format!("-O{optimize}"),
+        "-Xclang",
+        "-disable-llvm-passes",
+    ]);
+    let output = match script(path).map_err(failed)? {
+        None => command.arg(path).output(),
+        Some(text) => {
+            // What it includes lies beside it.
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            command.arg("-iquote").arg(directory.unwrap_or(Path::new("."))).arg("-");
+            output_of_input(command, text)
+        }
+    };
+    let output = output.map_err(failed)?;
     if output.status.success() {
         Ok(output.stdout)
     } else {
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         Err(ClangError::Rejected { path: path.to_owned(), messages })
     }
+}
+
+/// The text of a source that is a script, as clang takes it: without the line that says what runs it.
+fn script(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut beginning = Vec::new();
+    let mut file = File::open(path)?;
+    (&file).take(2).read_to_end(&mut beginning)?;
+    if !is_script(&beginning) {
+        return Ok(None);
+    }
+    // The marker keeps lines and the name as they are.
+    let name = path.display().to_string().replace('\\', r"\\").replace('"', "\\\"");
+    let mut text = format!("# 1 \"{name}\"\n//").into_bytes();
+    file.read_to_end(&mut text)?;
+    Ok(Some(text))
+}
+
+/// What a command prints that reads `input`. Written by another thread: either side may have to wait for the other.
+fn output_of_input(mut command: Command, input: Vec<u8>) -> io::Result<Output> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let stdin = child.stdin.take();
+    thread::scope(|scope| {
+        // A compiler that stops reading says why.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(&input)));
+        child.wait_with_output()
+    })
 }
 
 fn on_path(name: &str) -> bool {

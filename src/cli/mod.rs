@@ -12,8 +12,6 @@ mod verbose;
 
 use std::ffi::c_int;
 
-use clap::Parser;
-
 use args::{Cli, Command};
 
 /// Exit code when a program cannot be made to run.
@@ -22,7 +20,7 @@ const FAILURE: c_int = 1;
 /// Does what the command line says. Returns only when there is no program to run: a program that runs
 /// ends the process itself.
 pub(crate) fn main() -> c_int {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => {
             // Nothing is left to say if the terminal is gone.

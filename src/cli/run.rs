@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -31,6 +32,8 @@ pub(crate) enum RunError {
     Clang(#[from] ClangError),
     #[error("cannot link the program")]
     Link { source: JitError },
+    #[error("cannot read standard input")]
+    Input { source: std::io::Error },
     #[error("an argument of the program contains a zero byte")]
     Argument,
     #[error("cannot prepare the end of the program")]
@@ -152,6 +155,11 @@ fn cores() -> usize {
 }
 
 fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<(), RunError> {
+    if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).map_err(|source| RunError::Input { source })?;
+        return Ok(jit.add_buffer(ObjectBuffer::new("<standard input>", bytes))?);
+    }
     match clang::language(file) {
         Some(language) => {
             let bitcode = clang::compile_to_bitcode(file, language, args.optimize)?;

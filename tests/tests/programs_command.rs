@@ -2,12 +2,13 @@
 //! signals from outside.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use uruk_tests::forms::Form;
-use uruk_tests::inputs::{archive, bitcode, compile, object, shared_library};
+use uruk_tests::inputs::{archive, bitcode, compile, file, object, shared_library};
 use uruk_tests::matrix::Variant;
 use uruk_tests::process::{End, Input, Outcome, run};
 use uruk_tests::program::Program;
@@ -202,6 +203,75 @@ fn help_and_version_are_no_errors() {
         assert_eq!(outcome.end, End::Exited(0), "{outcome:?}");
         assert!(!outcome.stdout.is_empty() && outcome.stderr.is_empty(), "{outcome:?}");
     }
+}
+
+/// A command line for the shell, run where `file` lies, with the command as `$1`.
+fn in_directory_of(file: &Path, line: &str) -> Outcome {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &format!("cd \"$2\" && {line}"), "sh"]).arg(uruk());
+    command.arg(file.parent().expect("it lies in a directory"));
+    run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it starts")
+}
+
+/// A file of the working directory was taken for the system's library of that name.
+#[test]
+fn a_library_in_the_working_directory_is_that_file() {
+    let user = bitcode("user.c", "int own(void);\nint main(void) { return own(); }\n").expect("it compiles");
+    let library = shared_library("own.c", "int own(void) { return 7; }\n", "own.so").expect("it compiles");
+    std::fs::copy(&library, user.with_file_name("libm.so.6")).expect("it can be copied");
+    let outcome = in_directory_of(&user, "exec $1 run user.bc libm.so.6");
+    assert_prints(&outcome, End::Exited(7), "");
+}
+
+/// Prints its arguments.
+const ARGUMENTS: &str = "#include <stdio.h>\n\
+    int main(int argc, char **argv) { for (int i = 1; i < argc; i++) puts(argv[i]); return argc; }\n";
+
+#[test]
+fn textual_ir_is_known_by_its_text() {
+    let module = compile("text.c", "int main(void) { return 3; }\n", &["-S", "-emit-llvm"], "text.txt");
+    assert_prints(&uruk_run(&[module.expect("it compiles").as_os_str()]), End::Exited(3), "");
+}
+
+#[test]
+fn scripts_get_the_arguments_behind_them() {
+    let module = compile("script.c", ARGUMENTS, &["-S", "-emit-llvm"], "script.ll").expect("it compiles");
+    let text = std::fs::read_to_string(&module).expect("it can be read");
+    for (name, text) in [("ir", &*text), ("source.c", ARGUMENTS)] {
+        let script = format!("#!/usr/bin/env -S {} run -O0\n{text}", uruk().display());
+        let script = file(name, script.as_bytes()).expect("it can be written");
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+        let mut command = Command::new(&script);
+        command.args(["one", "-v", "--help"]);
+        let outcome = run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it starts");
+        assert_prints(&outcome, End::Exited(4), "one\n-v\n--help\n");
+    }
+}
+
+#[test]
+fn a_script_with_an_error_says_where() {
+    let script = file("wrong.c", b"#!/usr/bin/uruk\nint main(void) {\n  return nobody;\n}\n");
+    let outcome = uruk_run(&[script.expect("it can be written").as_os_str()]);
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert!(outcome.end == End::Exited(1) && stderr.contains("wrong.c:3:"), "{stderr}");
+}
+
+#[test]
+fn a_program_may_come_from_standard_input() {
+    let module = bitcode("piped.c", ARGUMENTS).expect("it compiles");
+    let outcome = in_directory_of(&module, "exec $1 run - -- a b <piped.bc");
+    assert_prints(&outcome, End::Exited(3), "a\nb\n");
+    let outcome = in_directory_of(&module, "exec $1 run - <piped.c");
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert!(outcome.end == End::Exited(1) && stderr.contains("<standard input>"), "{stderr}");
+}
+
+#[test]
+fn a_name_may_begin_with_a_dash() {
+    let module = bitcode("dash.c", ARGUMENTS).expect("it compiles");
+    std::fs::copy(&module, module.with_file_name("-h.bc")).expect("it can be copied");
+    let outcome = in_directory_of(&module, "exec $1 run -- -h.bc -- -x y");
+    assert_prints(&outcome, End::Exited(3), "-x\ny\n");
 }
 
 /// Relative names mean what they mean to any command.

@@ -1,5 +1,6 @@
 //! Reading a source into a context: what LLVM's readers answer, report, or give up on.
 
+use std::borrow::Cow;
 use std::ptr;
 
 use llvm_sys::core::LLVMCreateMemoryBufferWithMemoryRangeCopy;
@@ -10,7 +11,7 @@ use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, c_string, take_message};
 use super::module::{LockedModule, ThreadSafeModule, enter};
 use super::source::parse_error;
-use crate::object::ObjectBuffer;
+use crate::object::{ObjectBuffer, is_script};
 
 /// Reads bitcode whole, unverified.
 pub(super) fn bitcode(
@@ -94,7 +95,12 @@ fn read_lazy_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<
 }
 
 fn read_assembly(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
-    let (data, name) = (source.bytes(), c_string(source.name()));
+    let mut data = Cow::from(source.bytes());
+    if is_script(&data) {
+        // LLVM reads it as a comment, and counts its lines and columns as the file has them.
+        data.to_mut()[0] = b';';
+    }
+    let name = c_string(source.name());
     let (mut module, mut message) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: the context is held; the text is copied into a buffer of our own, as its reader needs a NUL
     // after it; the message is taken over at once.

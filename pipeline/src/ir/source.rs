@@ -15,6 +15,7 @@ impl SourceKind {
         let data = source.bytes();
         let foreign = match FileKind::of(data) {
             FileKind::Bitcode => return Ok(Self::Bitcode),
+            FileKind::TextualIr => return Ok(Self::Assembly),
             FileKind::Empty => "the file is empty",
             FileKind::Archive | FileKind::ThinArchive => "it is an archive",
             FileKind::Object => "it is an ELF object, to be linked and not compiled",

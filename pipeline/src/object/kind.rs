@@ -19,7 +19,9 @@ pub enum FileKind {
     Archive,
     /// An archive that only names its members.
     ThinArchive,
-    /// None of these. Textual IR is among them: it has no mark of its own.
+    /// Text that begins as LLVM IR does: behind comments, and behind a first line with `#!`, stands a word of that language.
+    TextualIr,
+    /// None of these.
     Other,
 }
 
@@ -32,6 +34,7 @@ impl FileKind {
             _ if bytes.starts_with(b"!<arch>\n") => Self::Archive,
             _ if bytes.starts_with(b"!<thin>\n") => Self::ThinArchive,
             _ if bytes.starts_with(&elf::ELFMAG) => Self::of_elf(bytes),
+            _ if begins_as_textual_ir(bytes) => Self::TextualIr,
             _ => Self::Other,
         }
     }
@@ -54,6 +57,25 @@ impl FileKind {
     }
 }
 
+/// Whether a file is a script, whose first line says what runs it.
+pub fn is_script(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"#!")
+}
+
+fn begins_as_textual_ir(bytes: &[u8]) -> bool {
+    const WORDS: [&[u8]; 7] =
+        [b"source_filename", b"target", b"module", b"define", b"declare", b"attributes", b"uselistorder"];
+    // What names begin with, of variables, types, metadata, COMDATs and summaries.
+    const MARKS: &[u8] = b"@%!$^";
+    // A comment may be long, but a file that is nothing else for so long is not looked at further.
+    let beginning = &bytes[..bytes.len().min(1 << 16)];
+    let comment = |line: &[u8]| line.is_empty() || line.starts_with(b";");
+    let lines = beginning.split(|&byte| byte == b'\n').skip(usize::from(is_script(bytes)));
+    let Some(line) = lines.map(<[u8]>::trim_ascii).find(|line| !comment(line)) else { return false };
+    let word = line.split(|byte| !byte.is_ascii_alphabetic() && *byte != b'_').next().unwrap_or_default();
+    MARKS.contains(&line[0]) && line[1..].contains(&b'=') || WORDS.contains(&word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +95,29 @@ mod tests {
         assert_eq!(FileKind::of(b""), FileKind::Empty);
         assert_eq!(FileKind::of(b"BC\xC0\xDE"), FileKind::Bitcode);
         assert_eq!(FileKind::of(b"!<thin>\n"), FileKind::ThinArchive);
-        assert_eq!(FileKind::of(b"; ModuleID"), FileKind::Other);
+    }
+
+    #[test]
+    fn textual_ir_is_known_by_its_first_words() {
+        for text in [
+            "; ModuleID = 'a'\nsource_filename = \"a.c\"\n",
+            "#!/usr/bin/env -S uruk run\ndefine i32 @main() { ret i32 0 }\n",
+            "\n\n  @x = global i32 1\n",
+            "%pair = type { i32, i32 }\n",
+            "target triple = \"x86_64-pc-linux-gnu\"",
+        ] {
+            assert_eq!(FileKind::of(text.as_bytes()), FileKind::TextualIr, "{text}");
+        }
+        let others = [
+            "; nothing but a comment",
+            "#include <stdio.h>\n",
+            "defined",
+            "!",
+            "int main;",
+            "#!/bin/sh\necho",
+        ];
+        for text in others {
+            assert_eq!(FileKind::of(text.as_bytes()), FileKind::Other, "{text}");
+        }
     }
 }

@@ -21,7 +21,7 @@ pub use error::ObjectError;
 pub use generator::StaticArchiveGenerator;
 pub(crate) use interface::default_version;
 pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};
-pub use kind::FileKind;
+pub use kind::{FileKind, is_script};
 #[cfg(feature = "llvm")]
 pub(crate) use unit::intern_interface;
 pub use unit::{ObjectMaterializationUnit, define_object};
