@@ -61,7 +61,7 @@ impl Program {
     }
 
     /// Makes the C library name the program in its messages (`error`, `warn`, `assert`), as `argv[0]` says, and the
-    /// system this thread and those that it starts.
+    /// system this thread and those that it starts. `getauxval(AT_EXECFN)` answers with that name too.
     ///
     /// Changes the whole process: for a process that is the program's alone.
     pub fn take_the_name(&self) {
@@ -76,6 +76,7 @@ impl Program {
             program_invocation_name = name;
             program_invocation_short_name = if slash.is_null() { name } else { slash.add(1) };
             libc::prctl(libc::PR_SET_NAME, program_invocation_short_name);
+            name_what_was_executed(name);
         }
     }
 
@@ -160,6 +161,37 @@ fn run_finalizers(finalizers: &Mutex<Vec<ArrayFunction>>) {
         let Some(function) = next else { return };
         // SAFETY: `add_finalizers` demands it.
         unsafe { entry::call_finalizer(function.address) };
+    }
+}
+
+/// Changes what `getauxval(AT_EXECFN)` answers. The vector it reads lies behind the environment that the process began with.
+///
+/// # Safety
+/// `name` is a terminated string that stays.
+unsafe fn name_what_was_executed(name: *mut c_char) {
+    /// Behind the vector lies what `AT_RANDOM` refers to. An environment that somebody has moved lies elsewhere.
+    const ENVIRONMENT_BYTES_MAX: usize = 16 << 20;
+    let environment = environment();
+    // SAFETY: these only read the vector.
+    let (random, executed) =
+        unsafe { (libc::getauxval(libc::AT_RANDOM) as usize, libc::getauxval(libc::AT_EXECFN)) };
+    if random.checked_sub(environment.addr()).is_none_or(|bytes| bytes >= ENVIRONMENT_BYTES_MAX) {
+        return;
+    }
+    // SAFETY: the environment is the one that the system laid out, as seen above: a null pointer ends it, pairs follow, and a
+    // pair of type zero ends those. The memory is the process's own stack, above all frames, and may be written.
+    unsafe {
+        let mut last = environment;
+        while !(*last).is_null() {
+            last = last.add(1);
+        }
+        let mut pair = last.add(1).cast::<[libc::c_ulong; 2]>();
+        while (*pair)[0] != libc::AT_NULL {
+            if *pair == [libc::AT_EXECFN, executed] {
+                (*pair)[1] = name.expose_provenance() as libc::c_ulong;
+            }
+            pair = pair.add(1);
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //# stdout: named like the program: yes
 //# stdout: so is a thread: yes
+//# stdout: so is what was executed: yes
 /* The system calls the process, and each thread that it starts, after the program. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 
 static const char *is_ours(void) {
@@ -20,10 +23,14 @@ static void *thread(void *unused) {
   return unused;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   pthread_t id;
   printf("named like the program: %s\n", is_ours());
   pthread_create(&id, NULL, thread, NULL);
   pthread_join(id, NULL);
+  /* A changed environment does not change it. */
+  setenv("SOMETHING", "NEW", argc);
+  const char *executed = (const char *)getauxval(AT_EXECFN);
+  printf("so is what was executed: %s\n", strcmp(executed, argv[0]) == 0 ? "yes" : "no");
   return 0;
 }
