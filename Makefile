@@ -11,9 +11,12 @@ TEST ?= *
 STRESS_SECONDS ?= 60
 # How long `make stress-tsan` does.
 STRESS_TSAN_SECONDS ?= 600
+# How many random histories `make soak` tries, and how long it spends on each scenario of random schedules.
+SOAK_HISTORIES ?= 100000
+SOAK_SHUTTLE_SECONDS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check loom shuttle weaken tsan stress stress-tsan bench
+.PHONY: help setup demo test check loom shuttle weaken tsan stress stress-tsan soak bench
 
 help: ## Lists these targets.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-11s %s\n' "$$target" "$$what"; done
@@ -53,6 +56,13 @@ stress: ## Runs the tests that hammer, for STRESS_SECONDS each.
 
 stress-tsan: ## Runs a hundred thousand units under ThreadSanitizer for ten minutes, or STRESS_TSAN_SECONDS.
 	URUK_STRESS_SECONDS=$(STRESS_TSAN_SECONDS) scripts/tsan.sh --release -p protocol-tests --test stress -- --ignored
+
+soak: ## Looks for rare defects for half an hour or more: random histories, random schedules, stress. For the end of a large change.
+	URUK_HISTORIES=$(SOAK_HISTORIES) $(CARGO) test --release -p uruk-core --lib -- \
+	  protocol::model protocol::priorities protocol::slices::whatever waiting_on::tests::forest
+	URUK_SHUTTLE_SECONDS=$(SOAK_SHUTTLE_SECONDS) $(MAKE) shuttle
+	$(MAKE) stress
+	$(MAKE) stress-tsan STRESS_TSAN_SECONDS=$(STRESS_SECONDS)
 
 bench: setup ## Measures.
 	$(CARGO) bench --workspace --benches
