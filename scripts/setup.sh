@@ -5,6 +5,7 @@
 #   scripts/setup.sh --lint       rustfmt and clippy
 #   scripts/setup.sh --sanitizer  the standard library's source, which ThreadSanitizer needs
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 # llvm-22-dev, libpolly-22-dev  the library that `ir` compiles with, and what llvm-config says it links
 # clang-22                      compiles C and C++ files given to `uruk run`, and the programs of the tests
@@ -74,11 +75,14 @@ install_packages() {
       "Debian 12 has LLVM 22 in bookworm-security: is it in /etc/apt/sources.list.d?" \
       "On another release, LLVM's own package archive has it."
   done
-  "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" && return
-  # An old list names versions that the server no longer has.
-  "${apt[@]}" update
-  "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" \
-    || die "apt-get could not install ${missing[*]}; its own message is above."
+  "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" || {
+    # An old list names versions that the server no longer has.
+    "${apt[@]}" update
+    "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" \
+      || die "apt-get could not install ${missing[*]}; its own message is above."
+  }
+  # A build that came before found no LLVM, and cargo would believe it for ever.
+  [[ ! -d target ]] || cargo clean --quiet -p llvm-sys
 }
 
 check_rust
