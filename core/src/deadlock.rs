@@ -47,16 +47,6 @@ pub enum DeadlockStep {
         /// The unit of aliases.
         unit: SymbolName,
     },
-    /// The symbol is an alias, and the next one is what another alias of its unit names: the unit looks all of them up together,
-    /// and waits for the last.
-    AliasBeside {
-        /// The symbol.
-        symbol: SymbolName,
-        /// Its dylib.
-        dylib: Arc<str>,
-        /// The unit of aliases.
-        unit: SymbolName,
-    },
     /// The symbol's unit waits in a serial queue, whose running task is blocked in a lookup of the next one.
     Queued {
         /// The symbol.
@@ -83,7 +73,6 @@ impl DeadlockStep {
             | Self::Beneath { symbol, .. }
             | Self::DependsOn { symbol, .. }
             | Self::AliasOf { symbol, .. }
-            | Self::AliasBeside { symbol, .. }
             | Self::Queued { symbol, .. } => Some(symbol),
             Self::Generator { .. } => None,
         }
@@ -95,7 +84,6 @@ impl DeadlockStep {
             Self::Beneath { .. } => "lies on the stack of a thread that looks up",
             Self::DependsOn { .. } => "is emitted and depends on",
             Self::AliasOf { .. } => "is an alias of",
-            Self::AliasBeside { .. } => "is an alias whose unit looks up as well",
             Self::Queued { .. } => "waits in the serial queue of a task that looks up",
             Self::Generator { .. } => "is busy with a lookup of",
         }
@@ -109,7 +97,6 @@ impl fmt::Display for DeadlockStep {
             | Self::Beneath { symbol, dylib, unit }
             | Self::DependsOn { symbol, dylib, unit }
             | Self::AliasOf { symbol, dylib, unit }
-            | Self::AliasBeside { symbol, dylib, unit }
             | Self::Queued { symbol, dylib, unit } => {
                 write!(f, "`{symbol}` (dylib `{dylib}`, unit `{unit}`)")
             }

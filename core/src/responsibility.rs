@@ -30,7 +30,6 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::protocol::SessionState;
-use crate::protocol::alias::AliasEdge;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::RowId;
 use crate::protocol::transfer::Defunct;
@@ -78,20 +77,6 @@ pub struct ResolvedResponsibility {
 }
 
 impl MaterializationResponsibility {
-    /// For each alias of this responsibility and the source it names, who will wait for whom.
-    pub(crate) fn alias_edges<'a>(
-        &self,
-        aliases: impl Iterator<Item = (&'a SymbolName, &'a SymbolName)>,
-    ) -> Vec<AliasEdge> {
-        self.duty.session().transact(|state, _| {
-            let edge = |(alias, source): (&SymbolName, &SymbolName)| {
-                let alias = state.row_of_claim(self.duty.claim, alias)?;
-                Some(AliasEdge { alias, source: source.clone() })
-            };
-            aliases.filter_map(edge).collect()
-        })
-    }
-
     /// The symbols anybody waits for or depends on at this moment.
     ///
     /// # Cost

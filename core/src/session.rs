@@ -32,11 +32,10 @@ use sync_wrapper::SyncWrapper;
 
 use crate::hints::Hints;
 use crate::protocol::absolute::Addresses;
-use crate::protocol::alias::AliasEdge;
 use crate::protocol::define::Definition;
 use crate::protocol::demand::Losses;
 use crate::protocol::effects::Effects;
-use crate::protocol::ids::QueryId;
+use crate::protocol::ids::{QueryId, RowId};
 use crate::protocol::lookup::{Order, Search};
 use crate::protocol::{Payload, SessionState};
 use crate::query::Completion;
@@ -194,20 +193,20 @@ impl ExecutionSession {
         &self.0.pool
     }
 
-    /// Starts a lookup on behalf of `aliases`, if of any: who waits for which of the symbols. Notes its query, unless it has
-    /// ended already, where it is found even if a subscriber panics over this.
+    /// Starts a lookup; for an alias if there is one, of its source. Notes its query, unless it has ended already, where it is
+    /// found even if a subscriber panics over this.
     pub(crate) fn start(
         &self,
         request: LookupRequest,
         completion: Completion,
-        aliases: Vec<AliasEdge>,
+        alias: Option<RowId>,
         query: &mut Option<QueryId>,
     ) {
         let LookupRequest { kind, order, symbols, required_state, deadline, priority } = request;
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let completion = self.judged(completion, deadline);
         let search = self.search(kind, &order, symbols, required_state).and_then(|mut search| {
-            (search.aliases, search.priority) = (aliases, priority);
+            (search.alias, search.priority) = (alias, priority);
             // One that comes too late asks for nothing.
             let overloaded = if expired { None } else { self.overloaded_by(&mut search) };
             overloaded.map_or(Ok(search), Err)

@@ -1,7 +1,7 @@
 //! Alias: which alias waits for which row, so that a cycle of aliases is an error and not a wait.
 //!
-//! Each alias waits for the lookup that finds its source, from the moment that begins to wait until it ends, and for the source
-//! itself once the lookup is lodged on it; following edges from a source either comes to a row that is no alias, or back.
+//! Each alias has a lookup of its own. It waits for that while a generator is asked for its source, and for the source itself once
+//! the lookup is lodged on it. Following edges from a source either comes to a row that is no alias, or back.
 
 use std::collections::hash_map::Entry;
 
@@ -13,13 +13,6 @@ use super::ids::{QueryId, RowId};
 use super::lookup::Search;
 use super::{Payload, SessionState};
 
-/// An alias that waits for the symbol it names.
-#[derive(Clone, Debug)]
-pub(crate) struct AliasEdge {
-    pub(crate) alias: RowId,
-    pub(crate) source: SymbolName,
-}
-
 /// What aliases wait for.
 #[derive(Debug, Default)]
 pub(crate) struct AliasEdges {
@@ -27,7 +20,7 @@ pub(crate) struct AliasEdges {
     sources: FxHashMap<RowId, RowId>,
     /// How many of these aliases have a row for their source.
     wanted: FxHashMap<RowId, usize>,
-    /// For each alias whose lookup waits, at a generator or for rows, that lookup.
+    /// For each alias whose lookup waits at a generator, that lookup.
     sought: FxHashMap<RowId, QueryId>,
 }
 
@@ -37,7 +30,7 @@ impl AliasEdges {
         self.sources.get(&alias).copied()
     }
 
-    /// The lookup that the alias waits for: none of its unit goes on before that has all it asked for.
+    /// The lookup that the alias waits for, as long as its source is not known.
     pub(super) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
         self.sought.get(&alias).copied()
     }
@@ -49,16 +42,19 @@ impl AliasEdges {
         (self.sources.len(), self.sought.len())
     }
 
-    /// The lookup of these aliases waits.
-    pub(super) fn seek(&mut self, aliases: impl IntoIterator<Item = RowId>, query: QueryId) {
-        self.sought.extend(aliases.into_iter().map(|alias| (alias, query)));
+    /// The lookup of the alias waits at a generator.
+    pub(super) fn seek(&mut self, alias: Option<RowId>, query: QueryId) {
+        self.sought.extend(alias.map(|alias| (alias, query)));
     }
 
-    /// A lookup that was suspended with these aliases is no longer.
-    pub(super) fn seek_no_more(&mut self, aliases: &[AliasEdge]) {
-        for AliasEdge { alias, .. } in aliases {
-            self.sought.remove(alias);
-        }
+    /// It does no longer.
+    pub(super) fn seek_no_more(&mut self, alias: Option<RowId>) {
+        alias.map(|alias| self.sought.remove(&alias));
+    }
+
+    /// The lookup of the alias has ended, or waits for nothing.
+    pub(super) fn forget(&mut self, alias: Option<RowId>) {
+        alias.into_iter().for_each(|alias| self.remove(alias));
     }
 
     fn insert(&mut self, alias: RowId, source: RowId) {
@@ -85,39 +81,22 @@ impl AliasEdges {
 }
 
 impl<P: Payload> SessionState<P> {
-    /// Notes what the aliases of a lookup wait for; gives the aliases noted.
+    /// Notes what the alias of a lookup waits for; gives the alias if it is one's lookup.
     ///
     /// # Errors
     /// If that would close a cycle; nothing is noted then.
-    pub(crate) fn add_aliases(
+    pub(crate) fn add_alias(
         &mut self,
         search: &Search,
         rows: &[Option<RowId>],
-    ) -> Result<Vec<RowId>, LookupError> {
-        if search.aliases.is_empty() {
-            return Ok(Vec::new());
+    ) -> Result<Option<RowId>, LookupError> {
+        // Its source is all that it looks up.
+        let (Some(alias), &[Some(source)]) = (search.alias, rows) else { return Ok(None) };
+        if let Some(cycle) = self.cycle_through(alias, source) {
+            return Err(LookupError::AliasCycle { cycle });
         }
-        let sources: FxHashMap<&SymbolName, RowId> =
-            search.symbols.0.iter().zip(rows).filter_map(|((name, _), row)| Some((name, (*row)?))).collect();
-        let mut noted = Vec::with_capacity(search.aliases.len());
-        for AliasEdge { alias, source } in &search.aliases {
-            let Some(&source) = sources.get(source) else { continue };
-            if let Some(cycle) = self.cycle_through(*alias, source) {
-                self.forget_aliases(&noted);
-                return Err(LookupError::AliasCycle { cycle });
-            }
-            self.aliases.insert(*alias, source);
-            noted.push(*alias);
-        }
-        Ok(noted)
-    }
-
-    /// The lookup of these aliases has ended.
-    pub(crate) fn forget_aliases(&mut self, aliases: &[RowId]) {
-        for alias in aliases {
-            self.aliases.sought.remove(alias);
-            self.aliases.remove(*alias);
-        }
+        self.aliases.insert(alias, source);
+        Ok(Some(alias))
     }
 
     /// The cycle that an edge from `alias` to `source` would close.

@@ -17,17 +17,14 @@ impl<P: Payload> SessionState<P> {
         let mut rest = around().peekable();
         while let Some(&node) = rest.next() {
             let mut waits = 0;
-            let (mut together, mut queued, mut sought) = (false, false, false);
+            let (mut together, mut queued) = (false, false);
             while let Some(between) = rest.next_if(|node| !names_something(node)) {
                 waits += usize::from(matches!(between, Node::Wait(_)));
                 together |= matches!(between, Node::Together(_));
                 queued |= matches!(between, Node::Turn(_));
-                sought |= matches!(between, Node::Sought(_));
             }
-            let next = rest.peek().map_or(cycle[first], |next| **next);
             path.extend(match node {
                 Node::Row(row, _) if queued => self.queued_step(row),
-                Node::Row(row, _) if sought && self.is_beside(row, next) => self.beside_step(row),
                 Node::Row(row, _) => self.symbol_step(row, waits, together),
                 Node::Served(generator, _) => Some(self.generator_step(generator)),
                 Node::Together(_) | Node::Sought(_) | Node::Turn(_) | Node::Wait(_) => None,
@@ -45,17 +42,6 @@ impl<P: Payload> SessionState<P> {
             1 => DeadlockStep::LooksUp { symbol, dylib, unit },
             _ => DeadlockStep::Beneath { symbol, dylib, unit },
         })
-    }
-
-    /// Whether an alias waits for `next` only because its unit does.
-    fn is_beside(&self, alias: RowId, next: Node) -> bool {
-        matches!(next, Node::Row(row, _) if self.aliases.source_of(alias) != Some(row))
-    }
-
-    fn beside_step(&self, row: RowId) -> Option<DeadlockStep> {
-        let row = self.rows.get(row)?;
-        let (symbol, unit, dylib) = (row.name.clone(), row.unit_name.clone(), self.dylib_name_of(row));
-        Some(DeadlockStep::AliasBeside { symbol, dylib, unit })
     }
 
     fn queued_step(&self, row: RowId) -> Option<DeadlockStep> {

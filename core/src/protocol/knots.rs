@@ -1,7 +1,7 @@
 //! Knots: what needs itself, among all that some nodes of the wait-for graph need.
 //!
 //! Where an edge appears that is no blocked lookup's own, any cycle that it closes lies beyond it. Many such edges may appear at once: the
-//! aliases of a unit, the groups of an emission. One walk beyond all of them finds whether there is a cycle, by its strongly connected
+//! groups of an emission. One walk beyond all of them finds whether there is a cycle, by its strongly connected
 //! components (Tarjan, *Depth-first search and linear graph algorithms*, 1972; without recursion); the cycle itself is another.
 
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -1,6 +1,6 @@
 //! Look: when the wait-for graph is searched for a cycle, and who is told of one.
 //!
-//! Edges appear when a wait begins, when a blocked lookup moves on from a generator, when a lookup of aliases comes to a
+//! Edges appear when a wait begins, when a blocked lookup moves on from a generator, when the lookup of an alias comes to a
 //! generator or is lodged, when what a generator asks on behalf of either moves, when an emission hangs in the forest, and when
 //! `replace` leaves a needed row to a unit that waits for its turn in a serial queue. A blocked lookup looks for a cycle through
 //! itself, the others for any that lies beyond them (`knots.rs`).
@@ -15,9 +15,8 @@ use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
 
 use super::effects::Effects;
-use super::generate::Suspended;
 use super::ids::{QueryId, RowId, WaitId};
-use super::query::{Lodged, Phase};
+use super::query::Phase;
 use super::waits_for::{Blocked, Node, WaitsFor};
 use super::{Payload, SessionState};
 
@@ -46,13 +45,13 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Looks for a cycle if a thread is blocked in the lookup, or if it is that of aliases somebody blocked needs.
+    /// Looks for a cycle if a thread is blocked in the lookup, or if it is that of an alias somebody blocked needs.
     fn look_from(&mut self, query: QueryId, effects: &mut Effects<P>) {
         if self.waits_for.of_query.contains_key(&query) {
             self.look_from_blocked(query, effects);
             return;
         }
-        let starts = self.starts_at_aliases(query);
+        let starts: Vec<_> = self.starts_at_alias(query).into_iter().collect();
         if !starts.is_empty() && !self.postpones(|| Look::Moved(query)) {
             self.end_deadlocks_beyond(&starts, effects);
         }
@@ -66,18 +65,15 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// The aliases of the lookup that a blocked lookup needs, and the lookup if there are any; watches all they need.
-    fn starts_at_aliases(&mut self, query: QueryId) -> Vec<Node> {
+    /// The alias of the lookup, if a blocked lookup needs it; watches all it needs.
+    fn starts_at_alias(&mut self, query: QueryId) -> Option<Node> {
         if weakened("deadlock::overlooks_aliases") {
-            return Vec::new();
+            return None;
         }
-        let mut starts: Vec<_> = self.watched_aliases_of(query).into_iter().map(Node::ready).collect();
-        self.watch_beyond(starts.iter().copied());
-        if !starts.is_empty() {
-            // What needs one of them Ready needs its source so; all of them need the lookup.
-            starts.push(Node::Sought(query));
-        }
-        starts
+        // What needs it Ready needs its source so.
+        let alias = self.watched_alias_of(query).map(Node::ready)?;
+        self.watch_beyond([alias]);
+        Some(alias)
     }
 
     /// The lookup that a generator has made this one for, so that it can go on.
@@ -134,7 +130,7 @@ impl<P: Payload> SessionState<P> {
                 Look::Moved(query) if self.waits_for.of_query.contains_key(&query) => {
                     self.look_from_blocked(query, effects);
                 }
-                Look::Moved(query) => starts.extend(self.starts_at_aliases(query)),
+                Look::Moved(query) => starts.extend(self.starts_at_alias(query)),
                 Look::Hung(rows) => starts.extend(self.starts_at_emitted(&rows)),
                 Look::Queued(queue) => starts.push(Node::Turn(queue)),
             }
@@ -162,17 +158,13 @@ impl<P: Payload> SessionState<P> {
         true
     }
 
-    /// The aliases of the query that a blocked lookup needs.
-    fn watched_aliases_of(&self, query: QueryId) -> Vec<RowId> {
-        let watched = |alias: &RowId| self.waits_for.watched.contains_key(alias);
-        match self.queries.get(query).map(|query| &query.phase) {
-            Some(Phase::Lodged(Lodged { aliases, .. })) => aliases.iter().copied().filter(watched).collect(),
-            Some(Phase::Suspended(suspended)) => {
-                let Suspended { search, .. } = &**suspended;
-                search.aliases.iter().map(|edge| edge.alias).filter(watched).collect()
-            }
-            None => Vec::new(),
-        }
+    /// The alias of the query, if a blocked lookup needs it.
+    fn watched_alias_of(&self, query: QueryId) -> Option<RowId> {
+        let alias = match &self.queries.get(query)?.phase {
+            Phase::Lodged(lodged) => lodged.alias,
+            Phase::Suspended(suspended) => suspended.search.alias,
+        };
+        alias.filter(|alias| self.waits_for.watched.contains_key(alias))
     }
 
     /// Fails one lookup of each cycle through the blocked lookup: that one, whose edge has closed it, if the cycle leaves it by what it

@@ -12,7 +12,6 @@ use crate::{
     SymbolFlags, SymbolLookupFlags, SymbolName, TaskPriority,
 };
 
-use super::alias::AliasEdge;
 use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{DylibId, QueryId, RowId};
@@ -29,8 +28,8 @@ pub(crate) struct Search {
     pub(crate) order: Order,
     pub(crate) symbols: LookupSet,
     pub(crate) required_state: RequiredState,
-    /// For a lookup on behalf of aliases: which alias waits for which of the symbols.
-    pub(crate) aliases: Vec<AliasEdge>,
+    /// For the lookup of an alias's source, which is all that it asks for: the alias.
+    pub(crate) alias: Option<RowId>,
     /// Search the link order of this dylib, as it is when the lookup begins, instead of `order`.
     pub(crate) along: Option<DylibId>,
     /// What symbols are will do: nothing is claimed.
@@ -98,7 +97,7 @@ impl<P: Payload> SessionState<P> {
             let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by, priority });
             self.note_asked(inherits_from, query);
             if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) {
-                self.aliases.seek(suspended.search.aliases.iter().map(|edge| edge.alias), query);
+                self.aliases.seek(suspended.search.alias, query);
             }
             self.advance(query, effects);
             return Some(query);
@@ -176,7 +175,7 @@ impl<P: Payload> SessionState<P> {
         mut suspended: Box<Suspended>,
         effects: &mut Effects<P>,
     ) {
-        self.aliases.seek_no_more(&suspended.search.aliases);
+        self.aliases.seek_no_more(suspended.search.alias);
         let matches = self.match_all(&suspended.search);
         if suspended.search.flags_only {
             let answer = self.answer_flags(&suspended.search, &matches.rows);
@@ -275,7 +274,7 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<Lodged, LookupError> {
         let rows = &matches.rows;
         let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
-        let aliases = refused.map_or_else(|| self.add_aliases(search, rows), Err)?;
+        let alias = refused.map_or_else(|| self.add_alias(search, rows), Err)?;
         self.records.expect(matches.unready);
         self.claimed.reserve(&mut effects.claimed, matches.unready);
         let required_state = search.required_state;
@@ -291,7 +290,7 @@ impl<P: Payload> SessionState<P> {
             outstanding += usize::from(entry.waits());
             entries.push(entry);
         }
-        Ok(Lodged { required_state, outstanding, entries, aliases, ended: false })
+        Ok(Lodged { required_state, outstanding, entries, alias, ended: false })
     }
 
     /// Puts the query into the lists of the rows it waits for, or ends it with the answer if that is there already.
@@ -302,7 +301,6 @@ impl<P: Payload> SessionState<P> {
             self.complete(query, effects);
             return false;
         }
-        self.aliases.seek(lodged.aliases.iter().copied(), query);
         self.lodge(query);
         self.raise_entries(query);
         self.wait_moved(query, effects);

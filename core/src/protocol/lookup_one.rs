@@ -59,7 +59,7 @@ impl<P: Payload> SessionState<P> {
                 required_state: RequiredState::Ready,
                 outstanding: 1,
                 entries: Entries::from_buf([Entry { name, row, progress }]),
-                aliases: Vec::new(),
+                alias: None,
                 ended: false,
             }),
             asked_by: asked_by.map(|asker| asker.claim),

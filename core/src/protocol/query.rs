@@ -62,8 +62,8 @@ pub(crate) struct Lodged {
     pub(crate) required_state: RequiredState,
     pub(crate) outstanding: usize,
     pub(crate) entries: Entries,
-    /// Aliases that wait for rows of this query, to be forgotten when it ends.
-    pub(crate) aliases: Vec<RowId>,
+    /// The alias that waits for the row of this query, to be forgotten when it ends.
+    pub(crate) alias: Option<RowId>,
     /// The query has ended, and its entries are still leaving their lists.
     pub(crate) ended: bool,
 }
@@ -247,7 +247,7 @@ impl<P: Payload> SessionState<P> {
         else {
             return;
         };
-        self.forget_aliases(&lodged.aliases);
+        self.aliases.forget(lodged.alias);
         let symbols = lodged.entries.len();
         effects.complete_for(asker, handler, Ok(Answer::of(lodged.entries)));
         self.observe(effects, || EventKind::Completed { symbols });
@@ -262,15 +262,14 @@ impl<P: Payload> SessionState<P> {
         let symbols = match &mut query.phase {
             Phase::Suspended(suspended) => {
                 let symbols = suspended.search.symbols.len();
-                self.aliases.seek_no_more(&suspended.search.aliases);
+                self.aliases.seek_no_more(suspended.search.alias);
                 self.queries.discard(id, effects);
                 return Some((handler, symbols));
             }
             Phase::Lodged(lodged) => {
                 lodged.ended = true;
-                let (symbols, aliases) = (lodged.entries.len(), std::mem::take(&mut lodged.aliases));
-                self.forget_aliases(&aliases);
-                symbols
+                self.aliases.forget(lodged.alias);
+                lodged.entries.len()
             }
         };
         if symbols > (self.agenda.slice_steps / 4).max(1) {

@@ -140,8 +140,8 @@ impl<P: Payload> SessionState<P> {
             self.urgency.note(priority);
             return (Some(priority), None);
         }
-        // Aliases may be in a part that was delegated, and their lookup is theirs alone.
-        let alias = search.aliases.first().and_then(|edge| self.rows.get(edge.alias)?.claim());
+        // An alias may be in a part that was delegated, and its lookup is its alone.
+        let alias = search.alias.and_then(|alias| self.rows.get(alias)?.claim());
         let claim = alias.or(search.asked_by.map(|asker| asker.claim));
         match claim.and_then(|claim| self.claims.get(claim)) {
             Some(&Claim { priority, .. }) => (Some(priority), claim),

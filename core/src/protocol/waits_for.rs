@@ -10,7 +10,7 @@
 //! | blocked lookup → the lookup above it on the same thread's stack | a frame goes on when what it called returns |
 //! | emitted row → all its unexplored edges in the forest | Ready means that all of them are |
 //! | alias → its source | the alias takes its address from it, and depends on it |
-//! | alias → all that the lookup of its source waits for, rows or a generator | its unit goes on when that lookup has all it asked for |
+//! | alias → the generator that is asked for its source | its unit goes on when the lookup of the source ends |
 //! | row → its unit, queued → the blocked thread whose task runs in that serial queue | tasks of a queue run one after another |
 //! | lookup at a generator → the blocked thread that holds the generator's request | a generator serves one lookup at a time; what it serves apart is in the hands of its own request |
 //! | lookup that is served apart → the lookup that is made so that it can go on | its request is finished with the answer |
@@ -27,7 +27,7 @@
 //! Nothing while no thread is blocked with something in its hands. Let a *walk* be one step for each symbol and edge that
 //! leads from a node, as far as what is *barren*: known to lead to no blocked thread. A wait that begins walks three times:
 //! what it needs is *watched*, and looked through without and with the stacks of threads. An emission with all its groups, or
-//! the lookup of aliases with all of them, walks twice, but only if a blocked thread needs its symbols: what they need is
+//! the lookup of an alias, walks twice, but only if a blocked thread needs its symbols: what they need is
 //! watched, and looked through for any cycle at once. Each deadlock that is found has all of it walked a few times more.
 //!
 //! What is barren is forgotten when a wait begins, and when a walk meets a blocked thread, which looks again then: emissions
@@ -103,7 +103,7 @@ pub(super) enum Node {
     Row(RowId, RequiredState),
     /// The emitted rows that can only become Ready together, by the forest's component.
     Together(u32),
-    /// The lookup that a unit of aliases waits for, or a generator so that another one can go on.
+    /// The lookup at a generator that an alias waits for, or a generator so that another one can go on.
     Sought(QueryId),
     /// A lookup suspended at a generator that serves this one.
     Served(GeneratorId, QueryId),

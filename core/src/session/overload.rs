@@ -13,7 +13,7 @@ impl ExecutionSession {
     /// dispatcher that admits no more. One that would wait for nothing is let through, and whoever would not be kept waiting for
     /// room ([`Self::wait_for_room`]): it would ask in vain.
     pub(super) fn overloaded_by(&self, search: &mut Search) -> Option<LookupError> {
-        if search.asked_by.is_some() || !search.aliases.is_empty() {
+        if search.asked_by.is_some() || search.alias.is_some() {
             return None;
         }
         let symbols = search.symbols.len();

@@ -101,7 +101,7 @@ impl ExecutionSession {
         match self.ready_request(request) {
             Ok(ready) => self.answer(handler, ready),
             Err(request) => {
-                self.start(request, handler, Vec::new(), &mut None);
+                self.start(request, handler, None, &mut None);
             }
         }
     }
@@ -118,7 +118,7 @@ impl ExecutionSession {
             // Nobody has polled the future: there is no waker to run.
             Ok(ready) => slot.finish(Ok(ready)),
             Err(request) => {
-                self.start(request, Completion::Future(slot), Vec::new(), &mut future.query);
+                self.start(request, Completion::Future(slot), None, &mut future.query);
             }
         }
         future

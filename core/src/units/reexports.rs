@@ -4,9 +4,10 @@
 //! Ready when the source is. Only aliases that somebody asked for are looked up; the rest go back to
 //! wait.
 //!
-//! Aliases of one unit may name one another: they are taken in levels, those whose source lies outside
-//! the unit first. A chain that leads back to itself, within a unit or across units, is an error that
-//! names it.
+//! Each alias is looked up and finished by itself, however many its unit has. One that waited for the sources of those beside it
+//! would close cycles that are not in the graph: two units may each have an alias of an alias of the other.
+//!
+//! A chain of aliases that leads back to itself, within a unit or across units, is an error that names it.
 
 use rustc_hash::FxHashMap;
 
@@ -15,10 +16,9 @@ use crate::query::Completion;
 use crate::session::SessionTag;
 use crate::sync::Arc;
 use crate::{
-    DependenceGroup, Detached, ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags,
-    LookupError, LookupKind, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, RequiredState, SymbolFlags, SymbolFlagsMap,
-    SymbolMap, SymbolName,
+    DependenceGroup, ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError,
+    LookupKind, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, RequiredState, SymbolFlags, SymbolName,
 };
 
 /// What an alias names, and what the alias itself is.
@@ -41,13 +41,18 @@ pub type AliasMap = FxHashMap<SymbolName, AliasTarget>;
 
 /// A unit of aliases for symbols of the dylib it is defined in, hidden ones included.
 ///
+/// Each alias is finished as soon as its own source is. One whose source fails or is missing fails alone.
+///
+/// # Cost
+/// A lookup for each alias that somebody asks for. Generators of the dylib are asked for each missing source by itself.
+///
 /// Source: ORC `symbolAliases`.
 #[doc(alias = "symbolAliases")]
 pub fn symbol_aliases(aliases: AliasMap) -> Box<dyn MaterializationUnit> {
     Box::new(Reexports { source: None, aliases })
 }
 
-/// A unit of aliases for symbols of `source`.
+/// A unit of aliases for symbols of `source`. The rest is as with [`symbol_aliases`].
 ///
 /// Source: ORC `reexports`.
 pub fn reexports(
@@ -119,10 +124,7 @@ impl MaterializationUnit for Reexports {
                 Err(foreign) => return responsibility.fail(Arc::new(foreign)),
             },
         };
-        match levels(wanted, own) {
-            Ok(levels) => look_up_levels(responsibility, levels, &source, flags),
-            Err(cycle) => responsibility.fail(Arc::new(LookupError::AliasCycle { cycle })),
-        }
+        look_up_each(responsibility, innermost_first(wanted), &source, flags);
     }
 
     fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
@@ -169,117 +171,80 @@ impl Reexports {
     }
 }
 
-/// The aliases by how many others of them lie between each and its source outside: level 0 has none.
-///
-/// # Errors
-/// A cycle, with its first alias repeated at the end.
-fn levels(aliases: AliasMap, own: bool) -> Result<Vec<AliasMap>, Vec<SymbolName>> {
-    if !own {
-        return Ok(vec![aliases]);
-    }
-    let mut level_of: FxHashMap<&SymbolName, usize> = FxHashMap::default();
-    for start in aliases.keys() {
-        let mut chain = Vec::new();
-        let mut cursor = start;
-        // Up the chain to an alias whose level is known, or out of the unit.
-        while let Some(target) = aliases.get(cursor)
-            && !level_of.contains_key(cursor)
-        {
-            chain.push(cursor);
-            cursor = &target.source;
-            if chain.len() > aliases.len() {
-                return Err(cycle_from(cursor, &aliases));
-            }
+/// The aliases in an order in which each comes behind its source, where that is one of them. If they form a cycle, it begins somewhere.
+fn innermost_first(mut aliases: AliasMap) -> Vec<(SymbolName, AliasTarget)> {
+    let mut ordered = Vec::with_capacity(aliases.len());
+    let names: Vec<_> = aliases.keys().cloned().collect();
+    let mut chain = Vec::new();
+    for mut cursor in names {
+        // Up the chain to an alias that is in the order or in the chain, or out of the unit.
+        while let Some((alias, target)) = aliases.remove_entry(&cursor) {
+            cursor = target.source.clone();
+            chain.push((alias, target));
         }
-        let first = level_of.get(cursor).map_or(0, |level| level + 1);
-        level_of.extend(chain.into_iter().rev().zip(first..));
+        ordered.extend(chain.drain(..).rev());
     }
-    let mut levels = vec![AliasMap::default(); level_of.values().max().map_or(0, |deepest| deepest + 1)];
-    let placed: Vec<_> = aliases.keys().map(|name| (name.clone(), level_of[name])).collect();
-    drop(level_of);
-    let mut aliases = aliases;
-    for (name, level) in placed {
-        if let Some((name, target)) = aliases.remove_entry(&name) {
-            levels[level].insert(name, target);
-        }
-    }
-    Ok(levels)
+    ordered
 }
 
-/// The cycle that `member` is in, with its first alias repeated at the end.
-fn cycle_from(member: &SymbolName, aliases: &AliasMap) -> Vec<SymbolName> {
-    let mut cycle = vec![member.clone()];
-    let mut cursor = member;
-    while let Some(target) = aliases.get(cursor) {
-        cycle.push(target.source.clone());
-        cursor = &target.source;
-        if cursor == member {
-            break;
-        }
-    }
-    cycle
-}
-
-/// Looks up the sources level by level, each with a responsibility of its own: the lookup of a deeper
-/// level waits for what a shallower one resolves.
-fn look_up_levels(
+/// Looks up the source of each alias, each with a responsibility of its own.
+fn look_up_each(
     mut responsibility: MaterializationResponsibility,
-    levels: Vec<AliasMap>,
+    aliases: Vec<(SymbolName, AliasTarget)>,
     source: &JitDylib,
     flags: JitDylibLookupFlags,
 ) {
-    let mut levels = levels.into_iter();
-    let first = levels.next().unwrap_or_default();
-    // Deepest first: looking for a cycle then finds that the source waits for nothing yet.
-    for aliases in levels.rev() {
-        match responsibility.delegate(aliases.keys().cloned()) {
-            Ok(part) => look_up(part, aliases, source, flags),
+    let mut aliases = aliases.into_iter();
+    let Some(innermost) = aliases.next() else { return };
+    // Outermost first: looking for a cycle then finds that the source waits for nothing yet.
+    for alias in aliases.rev() {
+        match responsibility.delegate([alias.0.clone()]) {
+            Ok(part) => look_up(part, alias, source, flags),
             Err(error) => return responsibility.fail(Arc::new(error)),
         }
     }
-    look_up(responsibility, first, source, flags);
+    look_up(responsibility, innermost, source, flags);
 }
 
 fn look_up(
     responsibility: MaterializationResponsibility,
-    aliases: AliasMap,
+    (alias, target): (SymbolName, AliasTarget),
     source: &JitDylib,
     flags: JitDylibLookupFlags,
 ) {
-    let edges = responsibility.alias_edges(aliases.iter().map(|(alias, target)| (alias, &target.source)));
+    let row = responsibility.dependency(&alias).map(|alias| alias.row);
     let session = responsibility.session().clone();
     let request = LookupRequest {
         kind: LookupKind::Static,
         order: [(source.clone(), flags)].into(),
-        symbols: LookupSet::required(aliases.values().map(|target| target.source.clone())),
+        symbols: LookupSet::one(target.source.clone()),
         required_state: RequiredState::Resolved,
         deadline: None,
         priority: None,
     };
     let parked = responsibility.detach();
-    session.start(
-        request,
-        Completion::Handler(Box::new(move |found| finish(parked, &aliases, found))),
-        edges,
-        &mut None,
-    );
+    let completion =
+        Completion::Handler(Box::new(move |found| finish(parked.attach(), alias, &target, found)));
+    session.start(request, completion, row, &mut None);
 }
 
 fn finish(
-    parked: Detached<MaterializationResponsibility>,
-    aliases: &AliasMap,
+    responsibility: MaterializationResponsibility,
+    alias: SymbolName,
+    target: &AliasTarget,
     found: Result<LookupResult, LookupError>,
 ) {
-    let responsibility = parked.attach();
     let found = match found {
         Ok(found) => found,
         Err(error) => return responsibility.fail(Arc::new(error)),
     };
-    let (addresses, groups) = resolve_aliases(aliases, responsibility.symbols(), &found);
-    // A refusal has nobody to go to but the symbols themselves.
-    match responsibility.notify_resolved(&addresses) {
+    let address = |definition: ExecutorSymbolDef| ExecutorSymbolDef::new(definition.address, target.flags);
+    let addresses = found.get(&target.source).map(|definition| (alias.clone(), address(definition)));
+    let group = DependenceGroup { symbols: vec![alias], dependencies: found.dependencies() };
+    // A refusal has nobody to go to but the symbol itself.
+    match responsibility.notify_resolved(&addresses.into_iter().collect()) {
         Ok(resolved) => {
-            if let Err(refused) = resolved.notify_emitted(groups) {
+            if let Err(refused) = resolved.notify_emitted(vec![group]) {
                 refused.fail();
             }
         }
@@ -287,22 +252,4 @@ fn finish(
             refused.fail();
         }
     }
-}
-
-/// The address of each alias, and its dependence on its source.
-fn resolve_aliases(
-    aliases: &AliasMap,
-    covered: &SymbolFlagsMap,
-    found: &LookupResult,
-) -> (SymbolMap, Vec<DependenceGroup>) {
-    let mut addresses = SymbolMap::default();
-    let mut groups = Vec::with_capacity(aliases.len());
-    for (alias, target) in aliases.iter().filter(|(alias, _)| covered.contains_key(alias)) {
-        if let Some(definition) = found.get(&target.source) {
-            addresses.insert(alias.clone(), ExecutorSymbolDef::new(definition.address, target.flags));
-        }
-        let dependencies = found.dependency(&target.source).into_iter().collect();
-        groups.push(DependenceGroup { symbols: vec![alias.clone()], dependencies });
-    }
-    (addresses, groups)
 }

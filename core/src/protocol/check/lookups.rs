@@ -16,7 +16,7 @@ impl<P: Payload> SessionState<P> {
             let lodged = match &query.phase {
                 Phase::Lodged(lodged) => lodged,
                 Phase::Suspended(suspended) => {
-                    sought += suspended.search.aliases.len();
+                    sought += usize::from(suspended.search.alias.is_some());
                     continue;
                 }
             };
@@ -24,8 +24,12 @@ impl<P: Payload> SessionState<P> {
                 lodged.entries.iter().filter(|entry| matches!(entry.progress, Progress::Waiting { .. }));
             assert_eq!(waiting.count(), lodged.outstanding, "{id:?} counts what it waits for");
             assert!(lodged.outstanding > 0, "{id:?} has everything and has not ended");
-            aliases += lodged.aliases.len();
-            sought += lodged.aliases.len();
+            let waits_for_one = lodged.entries.len() == 1;
+            assert!(
+                lodged.alias.is_none() || waits_for_one,
+                "{id:?}: an alias waits for its own source alone"
+            );
+            aliases += usize::from(lodged.alias.is_some());
         }
         assert_eq!(self.aliases.len(), (aliases, sought), "aliases wait as long as their lookups");
         let mut listed = 0;

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::alias::AliasEdge;
 use crate::protocol::ids::RowId;
 
 use super::define::Arrival;
@@ -29,13 +28,11 @@ impl Harness {
         let own = self.world.duties[&duty].dylib;
         let (dylib, all) = from.unwrap_or((own, true));
         self.give_back_unwanted(duty, &sources, from);
+        // Each alias has a responsibility and a lookup of its own.
         let mut parts = vec![duty];
-        if dylib == own {
-            // Aliases of one dylib may name one another: each has a responsibility and a lookup of its own.
-            let covered: Vec<_> = self.world.duties[&duty].covered.keys().copied().collect();
-            for name in covered.into_iter().skip(1) {
-                parts.extend(self.delegate(duty, [name].into()));
-            }
+        let covered: Vec<_> = self.world.duties[&duty].covered.keys().copied().collect();
+        for name in covered.into_iter().skip(1) {
+            parts.extend(self.delegate(duty, [name].into()));
         }
         parts.into_iter().for_each(|part| self.look_up_for(part, &sources, (dylib, all)));
     }
@@ -65,30 +62,21 @@ impl Harness {
 
     fn look_up_for(&mut self, duty: usize, sources: &BTreeMap<usize, usize>, dylib: Searched) {
         self.responsibilities.get_mut(&duty).expect("it is there").is_busy = true;
-        let aliases = self.world.provided_by(Provider::Duty(duty));
-        let aliases: Vec<_> =
-            aliases.into_iter().map(|alias| (alias, sources[&self.world.definitions[&alias].name])).collect();
-        let symbols = aliases.iter().map(|(_, source)| (*source, false)).collect();
+        // None if it was removed meanwhile.
+        let alias = self.world.provided_by(Provider::Duty(duty)).into_iter().next();
+        let names = self.world.duties[&duty].covered.keys().map(|name| (sources[name], false));
         let query = Query {
-            symbols,
+            symbols: names.collect(),
             order: vec![dylib],
             ready: false,
             flags_only: false,
-            aliases,
+            alias,
             made_for: None,
             phase: Phase::Walking(Walk::default()),
         };
         // It may end at once.
         self.alias_lookups.insert(self.world.next_number(), duty);
         self.start_lookup(query, None, true);
-    }
-
-    pub(super) fn alias_edges(&self, aliases: &[(usize, usize)]) -> Vec<AliasEdge> {
-        let edge = |&(alias, source): &(usize, usize)| AliasEdge {
-            alias: self.ids.definitions[&alias],
-            source: self.name(source),
-        };
-        aliases.iter().map(edge).collect()
     }
 
     /// The sources are resolved, or will not be.

@@ -143,7 +143,7 @@ impl Harness {
             }
         };
         let phase = Phase::Walking(Walk::default());
-        let query = Query { symbols, order, ready, flags_only, aliases: Vec::new(), made_for, phase };
+        let query = Query { symbols, order, ready, flags_only, alias: None, made_for, phase };
         self.start_lookup(query, dylib, by_task);
     }
 
@@ -176,7 +176,7 @@ impl Harness {
             order: query.order.iter().filter(|_| along.is_none()).map(in_order).collect(),
             symbols,
             required_state: if query.ready { RequiredState::Ready } else { RequiredState::Resolved },
-            aliases: self.alias_edges(&query.aliases),
+            alias: query.alias.map(|alias| self.ids.definitions[&alias]),
             along: along.map(|dylib| self.ids.dylibs[&dylib]),
             flags_only: query.flags_only,
             on_behalf_of: query.made_for.map(|query| self.ids.queries[&query]),
@@ -204,7 +204,7 @@ impl Harness {
     ) -> Option<QueryId> {
         let Search {
             required_state,
-            aliases,
+            alias: None,
             along: None,
             flags_only: false,
             on_behalf_of: None,
@@ -215,7 +215,7 @@ impl Harness {
             return None;
         };
         let [(name, SymbolLookupFlags::RequiredSymbol)] = &search.symbols.0[..] else { return None };
-        if *required_state != RequiredState::Ready || !aliases.is_empty() {
+        if *required_state != RequiredState::Ready {
             return None;
         }
         let sought = Sought { name: name.clone(), by_task: *by_task, asked_by: None, priority: None };

@@ -161,7 +161,7 @@ impl Harness {
             order: first.into_iter().chain(aims().map(|aim| aim.dylib)).map(|dylib| (dylib, true)).collect(),
             ready: blocking.ready,
             flags_only: blocking.flags_only || made_for.is_some(),
-            aliases: Vec::new(),
+            alias: None,
             made_for,
             phase: Phase::Walking(Walk::default()),
         }
@@ -217,8 +217,7 @@ impl Harness {
             DeadlockStep::Queued { symbol, dylib, .. } => (symbol, dylib, Some(Standing::Materializing)),
             DeadlockStep::LooksUp { symbol, dylib, .. }
             | DeadlockStep::Beneath { symbol, dylib, .. }
-            | DeadlockStep::AliasOf { symbol, dylib, .. }
-            | DeadlockStep::AliasBeside { symbol, dylib, .. } => (symbol, dylib, None),
+            | DeadlockStep::AliasOf { symbol, dylib, .. } => (symbol, dylib, None),
         };
         let is_meant = |number: &usize| {
             let definition = &self.world.definitions[number];

@@ -190,7 +190,7 @@ impl World {
     /// What is there now is all there will be: the lookup is refused, and nothing has changed, or it claims what nobody
     /// has searched and waits for what is not far enough.
     fn conclude(&mut self, number: usize) {
-        let Query { symbols, order, ready, flags_only, aliases, .. } = self.queries[&number].clone();
+        let Query { symbols, order, ready, flags_only, alias, .. } = self.queries[&number].clone();
         let first = |name: usize| {
             let seen = |&(dylib, all): &(usize, bool)| match self.sight(dylib, name, all) {
                 Sight::Visible(definition) => Some(definition),
@@ -207,13 +207,9 @@ impl World {
             return self.end_query(number, Outcome::Wrong(wrongs));
         }
         let found: Vec<_> = found.into_iter().filter_map(|(name, _, found)| Some((name, found?))).collect();
-        let mut edges = Vec::new();
-        for (alias, source) in aliases {
-            let Some(&(_, source)) = found.iter().find(|(name, _)| *name == source) else { continue };
-            if let Some(cycle) = self.alias_cycle(alias, source, &edges) {
-                return self.fail_query(number, Wrong::AliasCycle(cycle));
-            }
-            edges.push((alias, source));
+        let edge = alias.and_then(|alias| Some((alias, found.first()?.1)));
+        if let Some(cycle) = edge.and_then(|(alias, source)| self.alias_cycle(alias, source)) {
+            return self.fail_query(number, Wrong::AliasCycle(cycle));
         }
         for &(_, definition) in &found {
             self.search(definition);
@@ -226,7 +222,7 @@ impl World {
             }
         }
         self.queries.get_mut(&number).expect("just seen").phase =
-            Phase::Lodged { waits, found: so_far, edges };
+            Phase::Lodged { waits, found: so_far, edge };
         self.has_come(number);
     }
 
@@ -277,11 +273,11 @@ impl World {
     }
 
     /// The cycle that an alias and its source close with what other aliases wait for: names, the first again at the end.
-    fn alias_cycle(&self, alias: usize, source: usize, more: &[(usize, usize)]) -> Option<Vec<usize>> {
-        let mut sources: BTreeMap<usize, usize> = more.iter().copied().collect();
+    fn alias_cycle(&self, alias: usize, source: usize) -> Option<Vec<usize>> {
+        let mut sources = BTreeMap::new();
         for query in self.queries.values() {
-            if let Phase::Lodged { edges, .. } = &query.phase {
-                sources.extend(edges.iter().copied());
+            if let Phase::Lodged { edge, .. } = &query.phase {
+                sources.extend(*edge);
             }
         }
         let (mut cycle, mut cursor) = (vec![alias], source);

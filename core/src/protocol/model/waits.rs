@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a definition | the blocked thread goes on that is responsible for it, or that has the turn its unit waits for |
 //! | a definition that is emitted | all it depends on |
-//! | a definition that is an alias | its source, and whatever else the lookup of its sources waits for |
+//! | a definition that is an alias | its source, or the generator that is asked for it |
 //! | a lookup | every definition it waits for; or what a generator does at the moment |
 //! | what a generator does for a lookup | the blocked thread goes on that does it |
 //! | a blocked thread | its lookup, if that has no deadline; the lookup above it on its stack |
@@ -82,9 +82,8 @@ impl World {
         if self.has_moved(wait) && self.keeps_itself(wait, &closes) {
             return true;
         }
-        let of_aliases =
-            |query: &usize| self.queries.get(query).is_some_and(|query| !query.aliases.is_empty());
-        let aliases_moved = self.moved.iter().any(of_aliases);
+        let of_alias = |query: &usize| self.queries.get(query).is_some_and(|query| query.alias.is_some());
+        let aliases_moved = self.moved.iter().any(of_alias);
         let is_older = |other: usize| other <= wait && (aliases_moved || !self.has_moved(other));
         self.keeps_itself(wait, &|other| self.stays(other) && is_older(other))
     }
@@ -192,12 +191,13 @@ impl World {
             needed.extend(duty.queue.filter(|_| duty.step == Step::Queued).map(Node::Turn));
         }
         for (&lookup, query) in &self.queries {
-            if query.aliases.iter().any(|(alias, _)| *alias == number) {
+            if query.alias == Some(number) {
                 needed.push(Node::Lookup(lookup));
             }
-            if let Phase::Lodged { edges, .. } = &query.phase {
-                let sources = edges.iter().filter(|(alias, _)| *alias == number);
-                needed.extend(sources.map(|(_, source)| Node::Definition(*source, ready)));
+            if let Phase::Lodged { edge: Some((alias, source)), .. } = query.phase
+                && alias == number
+            {
+                needed.push(Node::Definition(source, ready));
             }
         }
         needed

@@ -149,8 +149,8 @@ pub(super) struct Query {
     /// Addresses alone will not do.
     pub(super) ready: bool,
     pub(super) flags_only: bool,
-    /// Aliases that wait for it: definitions, and the names of their sources.
-    pub(super) aliases: Vec<(usize, usize)>,
+    /// The alias whose source it looks up, which is all that it looks up.
+    pub(super) alias: Option<usize>,
     /// The lookup whose generator makes it, to know what symbols are.
     pub(super) made_for: Option<usize>,
     pub(super) phase: Phase,
@@ -163,8 +163,8 @@ pub(super) enum Phase {
         /// Names and definitions that are not far enough.
         waits: Vec<(usize, usize)>,
         found: BTreeMap<usize, Found>,
-        /// Aliases and their sources.
-        edges: Vec<(usize, usize)>,
+        /// The alias that waits for it, and its source.
+        edge: Option<(usize, usize)>,
     },
 }
 

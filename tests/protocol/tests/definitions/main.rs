@@ -1,6 +1,7 @@
 //! What exists: definitions of every kind, link orders, platforms, and transactions of them.
 
 mod absolute;
+mod alias_graphs;
 mod aliases;
 mod define;
 mod known_addresses;
