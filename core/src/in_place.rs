@@ -2,7 +2,8 @@
 //!
 //! Each thread has one queue and one loop. Tasks never run inside one another: the loop runs them one
 //! after the other from the thread's outermost frame, and a task that dispatches only lengthens the queue.
-//! A blocking lookup inside a task is the exception: it starts a nested loop until its answer is there.
+//! A blocking lookup inside a task is the exception: it starts a nested loop until its answer is there. That loop runs first what the
+//! lookup needs.
 
 mod queue;
 mod tasks;
@@ -10,11 +11,16 @@ mod tasks;
 use std::cell::RefCell;
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
+
 use crate::sync::{Arc, Latch, thread_local};
+use crate::task::ClaimedUnit;
 use crate::{Task, TaskDispatcher, WaitError};
 
-use queue::{Many, Queue, Queued};
+use queue::{Many, Queue, Queued, Queues};
 use tasks::{Beneath, Counted, CountedMany, Tasks};
+
+pub(crate) use queue::LateTasks;
 
 /// Runs every task on the thread that dispatched it.
 ///
@@ -40,7 +46,7 @@ const IN_PLACE_WAIT_DEPTH_MAX: usize = 256;
 
 #[derive(Default)]
 struct InPlaceThread {
-    queue: Queue,
+    queue: Queues,
     /// What the thread deferred by itself: tasks that dispatchers have refused or dropped. After the queue, and not inside a
     /// task.
     deferred: Queue,
@@ -126,11 +132,11 @@ impl InPlaceTaskDispatcher {
     /// them if the dispatcher is closed.
     pub(crate) fn dispatch_lazily<T>(&self, count: usize, tasks: T) -> Result<(), T>
     where
-        T: Iterator<Item = Task> + 'static,
+        T: LateTasks + 'static,
     {
         let Some(counted) = CountedMany::enter(&self.tasks, count) else { return Err(tasks) };
         let mut many = Some(Many::new(Box::new(tasks), counted));
-        with(|thread| many.take().into_iter().for_each(|many| thread.queue.push_many(many)));
+        with(|thread| many.take().into_iter().for_each(|many| thread.queue.newest().push_many(many)));
         // See `enqueue_all`.
         many.into_iter().flatten().for_each(run);
         Ok(())
@@ -263,6 +269,55 @@ pub(crate) fn run_while(goes_on: impl Fn() -> bool) -> Result<(), WaitError> {
     Ok(())
 }
 
+/// Keeps what is queued from now on apart from what was queued before, until what is returned is dropped: for a lookup that may
+/// block above another frame of this thread.
+pub(crate) fn apart() -> Apart {
+    with(|thread| thread.queue.begin_another());
+    Apart
+}
+
+/// See [`apart`].
+pub(crate) struct Apart;
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        with(|thread| thread.queue.end_newest());
+    }
+}
+
+/// Runs this thread's queue for a lookup that is [apart](self::apart), as long as `goes_on` says: first what has come since it began and
+/// the units that it needs, then tasks of which nobody knows, and other units only when nothing else is left.
+///
+/// A unit that the lookup does not need might need what lies beneath it. Its lookup would then wait for a frame that goes on only after
+/// the unit has returned.
+///
+/// # Errors
+/// When that would nest too deep.
+pub(crate) fn run_needed(
+    goes_on: impl Fn() -> bool,
+    needed: impl Fn() -> FxHashSet<ClaimedUnit>,
+) -> Result<(), WaitError> {
+    if with(|thread| thread.queue.is_empty()).unwrap_or(true) {
+        return Ok(());
+    }
+    let _level = Level::nest()?;
+    while goes_on() {
+        if run_of(|thread| thread.queue.pop_of_newest()) {
+            continue;
+        }
+        if with(|thread| thread.queue.is_empty()).unwrap_or(true) {
+            return Ok(());
+        }
+        let needed = needed();
+        let is_called =
+            with(|thread| thread.queue.call_needed(&|unit| needed.contains(&unit))).unwrap_or(false);
+        if !is_called && !run_of(|thread| thread.queue.pop_older()) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
 /// Keeps this thread's queue from running, until what is returned is dropped.
 pub(crate) fn hold_back() -> impl Drop {
     Level::enter()
@@ -310,7 +365,7 @@ fn enqueue(queued: Queued) {
 fn enqueue_all(mut queued: impl Iterator<Item = Queued>) {
     with(|thread| {
         queued.by_ref().for_each(|queued| match queued.counted {
-            Some(_) => thread.queue.push(queued),
+            Some(_) => thread.queue.newest().push(queued),
             None => thread.deferred.push(queued),
         });
     });

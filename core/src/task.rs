@@ -1,5 +1,6 @@
 //! Units of work, and who runs them.
 
+mod claimed;
 mod label;
 pub(crate) mod ticket;
 mod waiting;
@@ -12,6 +13,7 @@ use crate::serial_queue::{Outside, Ticket};
 use crate::sync::{Arc, Latch};
 use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, WaitError, leaf};
 
+pub(crate) use claimed::ClaimedUnit;
 pub use label::TaskLabel;
 pub use waiting::Waiting;
 
@@ -89,6 +91,10 @@ pub(crate) trait Work: Send {
     }
     /// The task is the turn of another, which waits in a [`SerialQueue`].
     fn as_ticket(&mut self) -> Option<&mut Ticket> {
+        None
+    }
+    /// See [`Task::unit`].
+    fn unit(&self) -> Option<ClaimedUnit> {
         None
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::Task;
+use crate::task::ClaimedUnit;
 
 use super::Running;
 use super::tasks::{Counted, CountedMany};
@@ -21,21 +22,31 @@ impl Queued {
         Self { task, counted, spent: None }
     }
 
+    fn unit(&self) -> Option<ClaimedUnit> {
+        self.task.unit()
+    }
+
     pub(super) fn running(&self) -> Running {
         let from = self.counted.as_ref().map_or(std::ptr::null(), Counted::dispatcher);
         Running { from, closes: false }
     }
 }
 
+/// Tasks that are made when their turn comes.
+pub(crate) trait LateTasks: Iterator<Item = Task> {
+    /// Makes those now that begin with units which are needed, in their order.
+    fn make_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Task>;
+}
+
 /// Tasks that are made one by one, when their turn comes.
 pub(super) struct Many {
-    tasks: Box<dyn Iterator<Item = Task>>,
+    tasks: Box<dyn LateTasks>,
     /// Counts as many as there are tasks.
     counted: CountedMany,
 }
 
 impl Many {
-    pub(super) fn new(tasks: Box<dyn Iterator<Item = Task>>, counted: CountedMany) -> Self {
+    pub(super) fn new(tasks: Box<dyn LateTasks>, counted: CountedMany) -> Self {
         Self { tasks, counted }
     }
 }
@@ -56,25 +67,31 @@ enum Lot {
     Many(Box<Many>),
 }
 
+/// Tasks in the order in which they came.
 #[derive(Default)]
-pub(super) struct Queue(VecDeque<Lot>);
+pub(super) struct Queue {
+    lots: VecDeque<Lot>,
+    /// How many of them begin with no unit.
+    others: usize,
+}
 
 impl Queue {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.lots.is_empty()
     }
 
     pub(super) fn push(&mut self, queued: Queued) {
-        self.0.push_back(Lot::One(queued));
+        self.others += usize::from(queued.unit().is_none());
+        self.lots.push_back(Lot::One(queued));
     }
 
     pub(super) fn push_many(&mut self, many: Many) {
-        self.0.push_back(Lot::Many(Box::new(many)));
+        self.lots.push_back(Lot::Many(Box::new(many)));
     }
 
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<Queued> {
-        match self.0.front_mut()? {
+        match self.lots.front_mut()? {
             Lot::Many(many) if many.counted.left() > 1 => many.next(),
             _ => self.pop_one(),
         }
@@ -82,8 +99,11 @@ impl Queue {
 
     #[inline(never)]
     fn pop_one(&mut self) -> Option<Queued> {
-        match self.0.pop_front()? {
-            Lot::One(queued) => Some(queued),
+        match self.lots.pop_front()? {
+            Lot::One(queued) => {
+                self.others -= usize::from(queued.unit().is_none());
+                Some(queued)
+            }
             Lot::Many(mut many) => {
                 let mut last = many.next()?;
                 last.spent = Some(many);
@@ -91,12 +111,114 @@ impl Queue {
             }
         }
     }
+
+    /// The first that begins with no unit.
+    fn pop_other(&mut self) -> Option<Queued> {
+        let is_other = |lot: &Lot| matches!(lot, Lot::One(queued) if queued.unit().is_none());
+        let first = if self.others > 0 { self.lots.iter().position(is_other) } else { None };
+        match self.lots.remove(first?)? {
+            Lot::One(queued) => {
+                self.others -= 1;
+                Some(queued)
+            }
+            Lot::Many(_) => None,
+        }
+    }
+
+    /// Takes out those that begin with units which are needed, in their order.
+    fn take_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Queued> {
+        let mut taken = Vec::new();
+        for lot in std::mem::take(&mut self.lots) {
+            match lot {
+                Lot::One(queued) if queued.unit().is_some_and(is_needed) => taken.push(queued),
+                Lot::One(queued) => self.lots.push_back(Lot::One(queued)),
+                Lot::Many(mut many) => {
+                    let made = many.tasks.make_needed(is_needed);
+                    taken.extend(made.into_iter().zip(&mut many.counted).map(of_many));
+                    match (many.counted.left(), taken.last_mut()) {
+                        (0, Some(last)) => last.spent = Some(many),
+                        _ => self.lots.push_back(Lot::Many(many)),
+                    }
+                }
+            }
+        }
+        taken
+    }
+}
+
+fn of_many((task, counted): (Task, Counted)) -> Queued {
+    Queued::new(task, Some(counted))
+}
+
+/// The queues of a thread: one, and above it one for each lookup that blocks above another frame, for what came since that began.
+#[derive(Default)]
+pub(super) struct Queues {
+    oldest: Queue,
+    above: Vec<Queue>,
+}
+
+impl Queues {
+    pub(super) fn is_empty(&self) -> bool {
+        self.oldest.is_empty() && self.above.iter().all(Queue::is_empty)
+    }
+
+    /// Where what comes now is queued.
+    #[inline]
+    pub(super) fn newest(&mut self) -> &mut Queue {
+        self.above.last_mut().unwrap_or(&mut self.oldest)
+    }
+
+    #[inline(always)]
+    pub(super) fn pop(&mut self) -> Option<Queued> {
+        match self.above.is_empty() {
+            true => self.oldest.pop(),
+            false => self.all().find_map(Queue::pop),
+        }
+    }
+
+    /// The newest first.
+    fn all(&mut self) -> impl Iterator<Item = &mut Queue> {
+        self.above.iter_mut().rev().chain(std::iter::once(&mut self.oldest))
+    }
+
+    pub(super) fn begin_another(&mut self) {
+        self.above.push(Queue::default());
+    }
+
+    /// Leaves what is in the newest to the one beneath.
+    pub(super) fn end_newest(&mut self) {
+        let Queue { lots, others } = self.above.pop().unwrap_or_default();
+        let beneath = self.newest();
+        beneath.lots.extend(lots);
+        beneath.others += others;
+    }
+
+    pub(super) fn pop_of_newest(&mut self) -> Option<Queued> {
+        self.newest().pop()
+    }
+
+    /// Moves what is needed to the newest. Says whether there was any.
+    pub(super) fn call_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> bool {
+        let older = self.all().skip(1);
+        let needed: Vec<_> = older.flat_map(|queue| queue.take_needed(is_needed)).collect();
+        let any = !needed.is_empty();
+        needed.into_iter().for_each(|queued| self.newest().push(queued));
+        any
+    }
+
+    /// Of what is older than the newest: what begins with no unit, and then the rest.
+    pub(super) fn pop_older(&mut self) -> Option<Queued> {
+        let other = self.all().skip(1).find_map(Queue::pop_other);
+        other.or_else(|| self.all().skip(1).find_map(Queue::pop))
+    }
 }
 
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
+    use super::LateTasks;
     use crate::in_place::tasks::Beneath;
     use crate::sync::{Arc, Latch, Mutex, thread};
+    use crate::task::ClaimedUnit;
     use crate::{InPlaceTaskDispatcher, Task, TaskDispatcher, TaskPriority};
 
     type Log = Arc<Mutex<Vec<usize>>>;
@@ -108,6 +230,23 @@ mod tests {
     fn notes(log: &Log, number: usize) -> Task {
         let log = log.clone();
         task(move || log.lock().push(number))
+    }
+
+    /// None of them begins with a unit.
+    struct NoUnits<I>(I);
+
+    impl<I: Iterator<Item = Task>> Iterator for NoUnits<I> {
+        type Item = Task;
+
+        fn next(&mut self) -> Option<Task> {
+            self.0.next()
+        }
+    }
+
+    impl<I: Iterator<Item = Task>> LateTasks for NoUnits<I> {
+        fn make_needed(&mut self, _: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Task> {
+            Vec::new()
+        }
     }
 
     #[test]
@@ -127,8 +266,8 @@ mod tests {
             })
         };
         dispatcher.dispatch(notes(&log, 0)).unwrap();
-        assert!(dispatcher.dispatch_lazily(3, makes(1..4)).is_ok());
-        assert!(dispatcher.dispatch_lazily(2, makes(4..6)).is_ok());
+        assert!(dispatcher.dispatch_lazily(3, NoUnits(makes(1..4))).is_ok());
+        assert!(dispatcher.dispatch_lazily(2, NoUnits(makes(4..6))).is_ok());
         dispatcher.dispatch(notes(&log, 6)).unwrap();
         assert_eq!(*made.lock(), 0);
         dispatcher.run_ready();
@@ -141,7 +280,7 @@ mod tests {
         let (inner, waits) = (dispatcher.clone(), latch.clone());
         let log = Log::default();
         let tasks = [task(move || inner.wait(&waits).unwrap()), notes(&log, 1), task(move || latch.open())];
-        assert!(dispatcher.dispatch_lazily(3, tasks.into_iter()).is_ok());
+        assert!(dispatcher.dispatch_lazily(3, NoUnits(tasks.into_iter())).is_ok());
         dispatcher.dispatch(notes(&log, 2)).unwrap();
         dispatcher.run_ready();
         assert_eq!(*log.lock(), [1, 2]);
@@ -152,10 +291,10 @@ mod tests {
         let (dispatcher, log) = (Arc::new(InPlaceTaskDispatcher::default()), Log::default());
         let inner = dispatcher.clone();
         let tasks = [task(move || inner.shutdown()), notes(&log, 1)];
-        assert!(dispatcher.dispatch_lazily(2, tasks.into_iter()).is_ok());
+        assert!(dispatcher.dispatch_lazily(2, NoUnits(tasks.into_iter())).is_ok());
         dispatcher.run_ready();
         assert_eq!(*log.lock(), [1], "a shutdown in one of many runs the rest first");
-        let refused = dispatcher.dispatch_lazily(2, [notes(&log, 2), notes(&log, 3)].into_iter());
+        let refused = dispatcher.dispatch_lazily(2, NoUnits([notes(&log, 2), notes(&log, 3)].into_iter()));
         assert_eq!(refused.err().map(Iterator::count), Some(2));
     }
 
@@ -180,7 +319,7 @@ mod tests {
     fn what_has_made_its_last_task_goes_where_the_queue_may_be_used() {
         let (dispatcher, log) = (Arc::new(InPlaceTaskDispatcher::default()), Log::default());
         let makes = Dispatches(dispatcher.clone(), log.clone());
-        assert!(dispatcher.dispatch_lazily(2, makes).is_ok());
+        assert!(dispatcher.dispatch_lazily(2, NoUnits(makes)).is_ok());
         dispatcher.run_ready();
         assert_eq!(*log.lock(), [1, 1, 2]);
     }
@@ -191,7 +330,7 @@ mod tests {
         let inner = dispatcher.clone();
         let left = thread::spawn(move || {
             let never = std::iter::repeat_with(|| task(|| panic!("the thread has ended")));
-            assert!(inner.dispatch_lazily(3, never.take(3)).is_ok());
+            assert!(inner.dispatch_lazily(3, NoUnits(never.take(3))).is_ok());
         });
         left.join().unwrap();
         // What a shutdown waits for.

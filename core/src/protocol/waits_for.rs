@@ -35,6 +35,7 @@
 //! lock, counted like slices are (`steps_max`), but not cut into them.
 
 mod lost;
+mod needs;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::in_place::Apart;
 use crate::in_span::{Watched, inside};
 use crate::protocol::SessionState;
 use crate::protocol::answer::Answer;
@@ -18,7 +19,7 @@ use crate::{
 
 use super::answers::{Asked, WaiterId};
 use super::holding::Blocking;
-use super::{ExecutionSession, Live, holding};
+use super::{ExecutionSession, Live, frame, holding};
 
 impl ExecutionSession {
     /// Looks `symbols` up under the lock, and waits for what is not there yet.
@@ -111,6 +112,7 @@ impl ExecutionSession {
     ) -> Outcome {
         // What is held back lies in this thread's queue until the end, however this ends.
         let _runs = deadline.map(|_| RunsReady);
+        let apart = self.lies_above_another_frame().then(crate::in_place::apart);
         let asked = Asked::new();
         let lodge_span = tracing::debug_span!("lookup.lodge", symbols);
         let (blocking, holdings) = holding::about_to_block(self).unzip();
@@ -138,11 +140,19 @@ impl ExecutionSession {
                     waiter.stands = Stands::AtNothing;
                     outcome
                 }
-                Err(asked) => return self.wait_for_others(asked, waiter, wait_span(), deadline, blocking),
+                Err(asked) => {
+                    return self.wait_for_others(asked, waiter, wait_span(), deadline, (blocking, apart));
+                }
             },
         };
-        drop(blocking);
+        drop((blocking, apart));
         outcome
+    }
+
+    /// Whether what this thread runs while it waits lies above code of the embedder that may be waited for.
+    #[inline]
+    fn lies_above_another_frame(&self) -> bool {
+        self.0.dispatcher.in_place().is_some() && frame::is_inside_any()
     }
 
     /// Waits for an answer that this thread has not given itself, running what only it can run meanwhile.
@@ -153,20 +163,21 @@ impl ExecutionSession {
         mut waiter: Waiter<'_>,
         wait_span: Watched,
         deadline: Option<Deadline>,
-        blocking: Option<Blocking<'_>>,
+        (blocking, apart): (Option<Blocking<'_>>, Option<Apart>),
     ) -> Outcome {
         let answers = &self.0.answers;
+        let needs = waiter.query.filter(|_| apart.is_some());
         let (met, waited) = wait_span.around(|| {
             let met = answers.meet(asked);
             waiter.stands = Stands::HasMet;
             let waited = match (&met, deadline) {
                 (Ok(_), _) => Ok(true),
-                (Err(latch), None) => self.wait(latch).map(|()| true),
-                (Err(latch), Some(deadline)) => self.wait_until(latch, deadline),
+                (Err(latch), None) => self.wait(latch, needs).map(|()| true),
+                (Err(latch), Some(deadline)) => self.wait_until(latch, deadline, needs),
             };
             (met, waited)
         });
-        drop(blocking);
+        drop((blocking, apart));
         if let (Ok(false), Some(query), Err(latch)) = (&waited, waiter.query, &met) {
             // The answer may have come meanwhile, and is as good.
             self.transact(|state, effects| state.expire(query, effects));

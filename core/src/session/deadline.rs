@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::protocol::ids::QueryId;
 use crate::query::Completion;
 use crate::sync::{Arc, Latch};
 use crate::{LookupError, LookupResult, LookupSet, SearchOrder, WaitError, Why};
@@ -61,15 +62,22 @@ impl ExecutionSession {
         deadline.0.saturating_duration_since((self.0.clock)())
     }
 
-    /// Blocks in a lookup until the latch is open, or the time is over; says whether it is open.
-    pub(super) fn wait_until(&self, latch: &Latch, deadline: Deadline) -> Result<bool, WaitError> {
+    /// The same as [`Self::wait`] until the time is over; says whether the latch is open.
+    pub(super) fn wait_until(
+        &self,
+        latch: &Latch,
+        deadline: Deadline,
+        needs: Option<QueryId>,
+    ) -> Result<bool, WaitError> {
         if latch.is_open() {
             return Ok(true);
         }
         let _waits = frame::waits(self, Wait::Lookup);
         let left = || self.left_until(deadline);
         frame::fail_dropped();
-        crate::in_place::run_while(|| !latch.is_open() && !left().is_zero())?;
+        let goes_on = || !latch.is_open() && !left().is_zero();
+        self.run_needed(goes_on, needs)?;
+        crate::in_place::run_while(goes_on)?;
         self.0.dispatcher.wait_until(latch, &left)
     }
 

@@ -1,12 +1,13 @@
 //! Queued units: handed to the dispatcher, not begun; and their memory, in which their responsibility goes on.
 
+use crate::in_place::LateTasks;
 use crate::protocol::claim::Begin;
 use crate::protocol::pending::{Extras, PendingUnit};
 use crate::protocol::urgency::Asker;
 use crate::responsibility::{Duty, DutyBox};
 use crate::sync::{Arc, weakened};
-use crate::task::Work;
 use crate::task::ticket::Ticketed;
+use crate::task::{ClaimedUnit, Work};
 use crate::{
     FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskDispatcher, TaskLabel,
     TaskPriority, in_span, leaf,
@@ -182,6 +183,15 @@ impl Iterator for QueuedUnits {
     }
 }
 
+impl LateTasks for QueuedUnits {
+    fn make_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Task> {
+        let session = self.coming.session().tag();
+        let claim_of = |unit: &Box<QueuedUnit>| AsRef::<PendingUnit<Unit>>::as_ref(unit).claim;
+        let needed: Vec<_> = self.units.extract_if(.., |unit| is_needed((session, claim_of(unit)))).collect();
+        needed.into_iter().rev().map(|unit| unit.into_task(self.coming.next())).collect()
+    }
+}
+
 impl Drop for QueuedUnits {
     fn drop(&mut self) {
         self.for_each(drop);
@@ -214,6 +224,15 @@ impl Work for QueuedUnit {
         let Some(outstanding) = self.outstanding() else { return Box::new(Err) };
         let session = outstanding.session().clone();
         Box::new(move |task| session.offer(task).map(|()| session.run_ready()))
+    }
+
+    fn unit(&self) -> Option<ClaimedUnit> {
+        match &self.0 {
+            Stage::Waits { pending, outstanding } => {
+                Some((outstanding.as_ref()?.session().tag(), pending.claim))
+            }
+            Stage::Begun(_) | Stage::Gone => None,
+        }
     }
 
     fn dispatcher(&self) -> Option<Arc<dyn TaskDispatcher>> {

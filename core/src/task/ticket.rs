@@ -26,7 +26,7 @@ use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Arc, Mutex, weakened};
 use crate::{SerialQueue, SymbolName, TaskPriority};
 
-use super::{Task, TaskLabel, Waiting, Work};
+use super::{ClaimedUnit, Task, TaskLabel, Waiting, Work};
 
 /// Work that may be taken once, by any of its tickets.
 pub(crate) struct Ticketed {
@@ -226,6 +226,10 @@ impl Work for Ticket {
 
     fn leaves_queue(&self) -> bool {
         self.of.counter.lock().leave(self.priority)
+    }
+
+    fn unit(&self) -> Option<ClaimedUnit> {
+        self.of.counter.lock().work.as_ref()?.unit()
     }
 
     fn waits_for_turn(&self, waits: bool) {
