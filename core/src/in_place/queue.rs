@@ -216,10 +216,12 @@ impl Queues {
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::LateTasks;
-    use crate::in_place::tasks::Beneath;
+    use crate::in_place::{self, tasks::Beneath};
+    use crate::protocol::ids::{ClaimId, Id};
+    use crate::session::SessionTag;
     use crate::sync::{Arc, Latch, Mutex, thread};
-    use crate::task::ClaimedUnit;
-    use crate::{InPlaceTaskDispatcher, Task, TaskDispatcher, TaskPriority};
+    use crate::task::{ClaimedUnit, Work};
+    use crate::{InPlaceTaskDispatcher, Task, TaskDispatcher, TaskLabel, TaskPriority};
 
     type Log = Arc<Mutex<Vec<usize>>>;
 
@@ -336,5 +338,83 @@ mod tests {
         // What a shutdown waits for.
         let ended = dispatcher.tasks.close(&Beneath::of(Arc::as_ptr(&dispatcher.tasks)));
         assert!(ended.is_open(), "some are counted that never were and never will be");
+    }
+
+    /// The task of a unit, which notes its number.
+    struct Begins(u32, Log);
+
+    impl Work for Begins {
+        fn label(&self) -> &str {
+            "unit"
+        }
+
+        fn keep_label(&self) -> TaskLabel {
+            "unit".into()
+        }
+
+        fn unit(&self) -> Option<ClaimedUnit> {
+            Some(unit(self.0))
+        }
+
+        fn run(self: Box<Self>) {
+            self.1.lock().push(self.0 as usize);
+        }
+    }
+
+    fn unit(number: u32) -> ClaimedUnit {
+        (SessionTag::default(), ClaimId::new(number, 0))
+    }
+
+    struct Units(Vec<u32>, Log);
+
+    impl Units {
+        fn task(&self, number: u32) -> Task {
+            Task::of(TaskPriority::Demanded, Box::new(Begins(number, self.1.clone())))
+        }
+    }
+
+    impl Iterator for Units {
+        type Item = Task;
+
+        fn next(&mut self) -> Option<Task> {
+            let first = (!self.0.is_empty()).then(|| self.0.remove(0))?;
+            Some(self.task(first))
+        }
+    }
+
+    impl LateTasks for Units {
+        fn make_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Task> {
+            let needed: Vec<_> = self.0.extract_if(.., |number| is_needed(unit(*number))).collect();
+            needed.into_iter().map(|number| self.task(number)).collect()
+        }
+    }
+
+    impl Drop for Units {
+        fn drop(&mut self) {
+            self.1.lock().push(100);
+        }
+    }
+
+    #[test]
+    fn a_lookup_apart_runs_the_new_then_the_needed_then_tasks_then_other_units() {
+        let (dispatcher, log) = (InPlaceTaskDispatcher::default(), Log::default());
+        let units = |numbers: &[u32]| Units(numbers.to_vec(), log.clone());
+        assert!(dispatcher.dispatch_lazily(3, units(&[1, 2, 3])).is_ok());
+        assert!(dispatcher.dispatch_lazily(2, units(&[4, 5])).is_ok());
+        dispatcher.dispatch(notes(&log, 6)).unwrap();
+        dispatcher.dispatch(Task::of(TaskPriority::Demanded, Box::new(Begins(7, log.clone())))).unwrap();
+        let apart = in_place::apart();
+        dispatcher.dispatch(notes(&log, 8)).unwrap();
+        log.lock().clear();
+        // All but the last, which is left to the thread.
+        let goes_on = || log.lock().len() < 10;
+        let needed = || [2, 4, 5, 7].map(unit).into_iter().collect();
+        in_place::run_needed(goes_on, needed).unwrap();
+        // What has made its last task goes after it: 100 twice, once with 5 and once with 3.
+        assert_eq!(*log.lock(), [8, 2, 4, 5, 100, 7, 6, 1, 3, 100]);
+        dispatcher.dispatch(notes(&log, 9)).unwrap();
+        drop(apart);
+        dispatcher.run_ready();
+        assert_eq!(log.lock()[10..], [9]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use protocol_tests::deadlock::{define_blocking, look_up, look_up_as, the_cycle, while_blocked};
+use protocol_tests::deadlock::{define_blocking, look_up, look_up_as, the_cycle};
 use protocol_tests::on::EVERYWHERE;
 use protocol_tests::*;
 use uruk_core::{DeadlockStep, Detached, LookupError, MaterializationResponsibility};
@@ -93,15 +93,21 @@ fn what_lies_beneath_on_the_same_stack_waits_too() {
     within_reason(|| {
         let (session, main) = session();
         let (teller, told) = mpsc::channel();
-        // A is blocked for x, which somebody else may finish; the task above it waits for a.
+        // A is blocked for x, which somebody else may finish. Neither unit that is queued is known to be needed for that; the first waits
+        // for a, the second finishes x.
         let parked = define_parked(&main, "X", &["x"]);
         let x_wanted = look_up_later(&session, request(&main, &["x"]));
         define_blocking(&main, "c", &["a"], &teller);
+        let finishes = TestUnit::new("Z", exported(&session, &["z"]), move |responsibility| {
+            finish(parked.recv().unwrap().attach());
+            finish(responsibility);
+        });
+        main.define(finishes.boxed()).unwrap();
         let (c_told, c_wanted) = mpsc::channel();
         let unit = TestUnit::new("A", exported(&session, &["a"]), move |responsibility| {
             let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
             let c_wanted = look_up_later(&session, request(&main, &["c"]));
-            while_blocked(&session, move || finish(parked.recv().unwrap().attach()));
+            drop(look_up_later(&session, request(&main, &["z"])));
             look_up(&main, &["x"]).unwrap();
             finish(responsibility);
             c_told.send(c_wanted).unwrap();
