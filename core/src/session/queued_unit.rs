@@ -2,6 +2,7 @@
 
 use crate::in_place::LateTasks;
 use crate::protocol::claim::Begin;
+use crate::protocol::ids::ClaimId;
 use crate::protocol::pending::{Extras, PendingUnit};
 use crate::protocol::urgency::Asker;
 use crate::responsibility::{Duty, DutyBox};
@@ -124,6 +125,14 @@ impl QueuedUnit {
         matches!(&self.0, Stage::Waits { pending, .. } if pending.extras.is_none())
     }
 
+    /// Of a unit that has not begun.
+    fn claim(&self) -> Option<ClaimId> {
+        match &self.0 {
+            Stage::Waits { pending, .. } => Some(pending.claim),
+            Stage::Begun(_) | Stage::Gone => None,
+        }
+    }
+
     fn outstanding(&self) -> Option<&Outstanding> {
         match &self.0 {
             Stage::Waits { outstanding, .. } => outstanding.as_ref(),
@@ -186,8 +195,8 @@ impl Iterator for QueuedUnits {
 impl LateTasks for QueuedUnits {
     fn make_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Task> {
         let session = self.coming.session().tag();
-        let claim_of = |unit: &Box<QueuedUnit>| AsRef::<PendingUnit<Unit>>::as_ref(unit).claim;
-        let needed: Vec<_> = self.units.extract_if(.., |unit| is_needed((session, claim_of(unit)))).collect();
+        let is_needed = |unit: &QueuedUnit| unit.claim().is_some_and(|claim| is_needed((session, claim)));
+        let needed: Vec<_> = self.units.extract_if(.., |unit| is_needed(unit)).collect();
         needed.into_iter().rev().map(|unit| unit.into_task(self.coming.next())).collect()
     }
 }
@@ -227,12 +236,7 @@ impl Work for QueuedUnit {
     }
 
     fn unit(&self) -> Option<ClaimedUnit> {
-        match &self.0 {
-            Stage::Waits { pending, outstanding } => {
-                Some((outstanding.as_ref()?.session().tag(), pending.claim))
-            }
-            Stage::Begun(_) | Stage::Gone => None,
-        }
+        Some((self.outstanding()?.session().tag(), self.claim()?))
     }
 
     fn dispatcher(&self) -> Option<Arc<dyn TaskDispatcher>> {
