@@ -285,3 +285,43 @@ fn files_are_found_from_the_working_directory() {
     let outcome = run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it starts");
     assert_prints(&outcome, End::Exited(4), "hello\n");
 }
+
+/// A tentative definition kept its zero although an archive had a value for it. GNU ld takes such a member in, but not
+/// one with a function, a weak definition or another tentative one.
+#[test]
+fn an_archive_gives_a_value_to_what_is_defined_tentatively_as_the_linker_has_it() {
+    let members = |names: &str| -> Vec<&'static str> {
+        let text = |name: &str| match name {
+            "value" => "int shared = 5;",
+            "constant" => "const int shared = 9;",
+            "weak" => "__attribute__((weak)) int shared = 6;",
+            "function" => "int shared(void) { return 7; }",
+            "tentative" => "int shared; int other = 1;",
+            other => panic!("{other}"),
+        };
+        names.split(' ').map(text).collect()
+    };
+    let flags = |form: &str| if form == "bc" { ["-fcommon", "-emit-llvm"] } else { ["-fcommon", "-fPIC"] };
+    let make = |text: &str, form: &str| {
+        compile("member.c", text, &flags(form), &format!("{form}.{form}")).expect("it compiles")
+    };
+    let user = "int shared; int main(void) { return shared; }";
+    for names in ["value", "constant", "weak", "function", "tentative", "tentative value", "function value"] {
+        let mut ends = Vec::new();
+        for form in ["o", "bc"] {
+            let objects: Vec<_> = members(names).iter().map(|text| make(text, form)).collect();
+            let objects: Vec<_> = objects.iter().map(PathBuf::as_path).collect();
+            let library = archive(&format!("lib{form}.a"), &objects).expect("it is archived");
+            let user = make(user, form);
+            ends.push(uruk_run(&[user.as_os_str(), library.as_os_str()]).end);
+            if form == "o" {
+                let native = library.with_file_name("native");
+                let linked = Command::new("cc").args([&user, &library]).arg("-o").arg(&native).status();
+                assert!(linked.expect("cc starts").success(), "{names}");
+                let limit = Duration::from_secs(60);
+                ends.push(run(&mut Command::new(&native), &Input::default(), limit).expect("it starts").end);
+            }
+        }
+        assert!(ends.iter().all(|end| *end == ends[0]), "{names}: object, native, bitcode: {ends:?}");
+    }
+}
