@@ -77,7 +77,7 @@ fn is_known(error: &LinkError) -> bool {
         LinkError::StaticTls { .. } => true,
         // Not position-independent.
         LinkError::OutOfRange { kind, .. } => {
-            matches!(*kind, "R_X86_64_32" | "R_X86_64_32S" | "R_X86_64_PC32")
+            matches!(*kind, "R_X86_64_32" | "R_X86_64_32S")
         }
         _ => false,
     }
