@@ -3,7 +3,7 @@
 use std::fmt;
 
 use uruk_core::sync::Arc;
-use uruk_core::{JitDylib, MaterializationUnit, SharedError};
+use uruk_core::{JitDylib, MaterializationUnit, SharedError, SymbolFlags};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
     IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface, ThreadSafeModule,
@@ -14,7 +14,8 @@ use uruk_pipeline::link::ObjectLinkingLayer;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::object::FileKind;
 use uruk_pipeline::object::{
-    ArchiveIndex, CommonSymbols, ObjectBuffer, ObjectMaterializationUnit, StaticArchiveGenerator,
+    ArchiveIndex, CommonSymbols, ObjectBuffer, ObjectInterface, ObjectMaterializationUnit,
+    StaticArchiveGenerator,
 };
 use uruk_pipeline::platform::{Platform, UnitTraits};
 use uruk_pipeline::runtime::process::ProcessSymbols;
@@ -144,6 +145,41 @@ impl Files {
             }
         })?;
         Ok(())
+    }
+
+    /// Adds an archive to a dylib: its members join when something is missing, or defined tentatively alone.
+    pub(crate) fn add_archive(
+        self: &Arc<Self>,
+        dylib: &JitDylib,
+        archive: &ObjectBuffer,
+    ) -> Result<(), JitError> {
+        let generator = Arc::new(self.archive(archive)?);
+        dylib.add_generator(generator.clone());
+        // Both hold what is to hold this.
+        let (files, generator) = (Arc::downgrade(self), Arc::downgrade(&generator));
+        self.commons.search(dylib, move |dylib, symbol| {
+            let (Some(files), Some(generator)) = (files.upgrade(), generator.upgrade()) else {
+                return Ok(());
+            };
+            generator.add_member_if(dylib, symbol.as_str(), |member| files.has_value(member, symbol.as_str()))
+        })?;
+        Ok(())
+    }
+
+    /// Whether a member gives the variable a value that every tentative definition yields to.
+    fn has_value(&self, member: &ObjectBuffer, name: &str) -> bool {
+        let yields = SymbolFlags::WEAK | SymbolFlags::COMMON | SymbolFlags::CALLABLE;
+        self.flags_in_member(member, name).is_some_and(|flags| !flags.intersects(yields))
+    }
+
+    fn flags_in_member(&self, member: &ObjectBuffer, name: &str) -> Option<SymbolFlags> {
+        #[cfg(feature = "llvm")]
+        if FileKind::of(member.bytes()) == FileKind::Bitcode {
+            let module = ModuleInterface::of_bitcode(member, &self.target).ok()?;
+            return module.flags_of(name);
+        }
+        let object = ObjectInterface::read(member).ok()?;
+        object.defined.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.flags)
     }
 
     fn add_member(&self, dylib: &JitDylib, member: ObjectBuffer) -> Result<(), JitError> {

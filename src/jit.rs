@@ -150,13 +150,13 @@ impl Jit {
         self.files.add_object(&self.main, object, Participation::Always)
     }
 
-    /// Adds a static archive, whose members join the program when something needs them.
+    /// Adds a static archive, whose members join the program when something needs them, or when they give a value to a
+    /// variable that files define tentatively.
     ///
     /// # Errors
     /// [`JitError::Object`] if the archive is broken.
     pub fn add_archive(&self, archive: &ObjectBuffer) -> Result<(), JitError> {
-        self.main.add_generator(Arc::new(self.files.archive(archive)?));
-        Ok(())
+        self.files.add_archive(&self.main, archive)
     }
 
     /// Loads a shared library and searches it for symbols from now on.

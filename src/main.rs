@@ -18,6 +18,9 @@ uruk::pipeline::export_cxa_atexit!();
 // Threads that the program starts through a library, such as `std::thread`, start like its own.
 uruk::pipeline::export_pthread_create!();
 
+// A program that replaces `malloc` or `operator new` does so for the libraries too.
+uruk::pipeline::export_allocation_functions!();
+
 /// Where the process starts.
 #[cfg(not(test))]
 // SAFETY: the one `main` of this executable; the C runtime calls it with these arguments. `std::env` has

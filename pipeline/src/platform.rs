@@ -12,7 +12,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::sync::Mutex;
 use uruk_core::{ExecutionSession, ExecutorAddr, SymbolName};
 
+use crate::link::FRAGMENT_PRIORITY;
 use crate::runtime::startup::ArrayFunction;
+
+/// The priority of what is in `.preinit_array`.
+const BEFORE_FRAGMENTS: i32 = FRAGMENT_PRIORITY - 1;
 
 /// What matters about a unit before it is compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,26 +113,27 @@ impl Platform {
         &self,
         symbol: &SymbolName,
         preinitializers: &[ExecutorAddr],
-        initializers: &[(u16, ExecutorAddr)],
-        finalizers: &[(u16, ExecutorAddr)],
+        initializers: &[(i32, ExecutorAddr)],
+        finalizers: &[(i32, ExecutorAddr)],
     ) {
         let mut state = self.state.lock();
         let Some(&unit) = state.order_of.get(symbol) else { return };
-        let number = |functions: &[(u16, ExecutorAddr)]| -> Vec<ArrayFunction> {
+        let number = |functions: &[(i32, ExecutorAddr)]| -> Vec<ArrayFunction> {
             let numbered = functions.iter().zip(0..);
             numbered
-                .map(|(&(priority, address), index)| ArrayFunction {
-                    priority: priority.into(),
-                    unit,
-                    index,
-                    address,
-                })
+                .map(|(&(priority, address), index)| ArrayFunction { priority, unit, index, address })
                 .collect()
         };
-        let before: Vec<_> = preinitializers.iter().map(|&address| (0, address)).collect();
+        let before: Vec<_> = preinitializers.iter().map(|&address| (BEFORE_FRAGMENTS, address)).collect();
         state.preinitializers.extend(number(&before));
         state.initializers.extend(number(initializers));
-        state.finalizers.extend(number(finalizers));
+        // Finalizers run from last to first, and fragments of `.fini` in link order: their places count backwards.
+        state.finalizers.extend(number(finalizers).into_iter().map(|function| match function.priority {
+            FRAGMENT_PRIORITY => {
+                ArrayFunction { unit: u32::MAX - unit, index: u32::MAX - function.index, ..function }
+            }
+            _ => function,
+        }));
     }
 
     /// Notes the descriptors of functions that choose their implementation.
@@ -179,7 +184,7 @@ mod tests {
         let platform = Platform::new();
         let first = platform.declare(&session, "first.o", UnitTraits::default());
         let second = platform.declare(&session, "second.o", UnitTraits::default());
-        const DEFAULT_PRIORITY: u16 = 65535;
+        const DEFAULT_PRIORITY: i32 = 65535;
         let at = |priority, address| (priority, ExecutorAddr::new(address));
         // Linked in the opposite order, as two workers may.
         platform.record(

@@ -181,7 +181,7 @@ fn initialisers_come_by_priority_and_old_lists_backwards() {
         .section .dtors, \"aw\"
         .quad c, d";
     let program = link(&assemble(source), &Externals::new()).expect("links");
-    let named = |list: &[(u16, uruk_core::ExecutorAddr)]| {
+    let named = |list: &[(i32, uruk_core::ExecutorAddr)]| {
         list.iter()
             .map(|(priority, address)| {
                 let (name, _) =

@@ -89,6 +89,8 @@ fn initializers_and_finalizers_are_seen_whatever_the_section_is_called() {
         ("__attribute__((section(\".dtors\"), used)) static void *p = 0;", (false, true)),
         ("__attribute__((section(\".preinit_array\"), used)) static void *p = 0;", (true, false)),
         ("__attribute__((section(\".init_arrays\"), used)) static void *p = 0;", (false, false)),
+        ("__asm__(\".section .init, \\\"ax\\\", @progbits\\n nop\");", (true, false)),
+        ("__asm__(\".section .fini, \\\"ax\\\", @progbits\\n nop\");", (false, true)),
         ("int nothing;", (false, false)),
     ] {
         let object = scratch.compile("cc", "init.c", source, &[]);

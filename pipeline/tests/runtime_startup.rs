@@ -68,7 +68,7 @@ extern "C" fn main_of_program(_: c_int, argv: *mut *mut c_char, _: *mut *mut c_c
     7
 }
 
-fn function(priority: u32, unit: u32, address: *const ()) -> ArrayFunction {
+fn function(priority: i32, unit: u32, address: *const ()) -> ArrayFunction {
     ArrayFunction { priority, unit, index: 0, address: ExecutorAddr::from_ptr(address) }
 }
 

@@ -1,15 +1,17 @@
 //! `uruk run`: from files to the program's first instruction, and no further. The program ends the process.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use uruk::core::ExecutorSymbolDef;
 use uruk::core::sync::Arc;
+use uruk::core::{ExecutorSymbolDef, SymbolFlags};
 use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
 use uruk::pipeline::object::ObjectBuffer;
+use uruk::pipeline::runtime::allocation;
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
@@ -69,6 +71,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     }));
     tls::touch_modules();
     program.take_the_processor();
+    take_over_allocation(jit)?;
     start_what_is_new(jit, program);
     // SAFETY: everything it depends on is Ready, and nothing is ever unmapped. The entry is what the user says is a
     // `main`.
@@ -87,6 +90,22 @@ fn start_what_is_new(jit: &Jit, program: &Program) {
         program.add_finalizers(finalizers);
         program.run_initializers(initializers);
     }
+}
+
+/// Lets the libraries allocate as the program does, if it replaces the functions for that.
+fn take_over_allocation(jit: &Jit) -> Result<(), RunError> {
+    let names = allocation::function_names().map(|name| jit.session().intern(name));
+    // What the program itself defines. A lookup would find the libraries' functions too.
+    let mut replaced = HashMap::new();
+    let defined = jit.main_dylib().flags(names).into_iter();
+    for (name, _) in defined.filter(|(_, flags)| flags.contains(SymbolFlags::EXPORTED)) {
+        let found = jit.lookup(name.as_str()).map_err(|source| RunError::Link { source })?;
+        replaced.insert(name.as_str().to_owned(), found.address);
+    }
+    // SAFETY: the executable exports the forwarders. A definition of such a name has the function's type, natively
+    // too; it is Ready, and nothing is ever unmapped. The compile threads are gone, and the program does not run yet.
+    unsafe { allocation::replace(|name| replaced.get(name).copied()) };
+    Ok(())
 }
 
 /// Begins to watch. The report is due at `exit`, after everything that the program registers.

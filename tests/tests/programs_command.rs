@@ -285,3 +285,100 @@ fn files_are_found_from_the_working_directory() {
     let outcome = run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it starts");
     assert_prints(&outcome, End::Exited(4), "hello\n");
 }
+
+/// A tentative definition kept its zero although an archive had a value for it. GNU ld takes such a member in, but not
+/// one with a function, a weak definition or another tentative one.
+#[test]
+fn an_archive_gives_a_value_to_what_is_defined_tentatively_as_the_linker_has_it() {
+    let members = |names: &str| -> Vec<&'static str> {
+        let text = |name: &str| match name {
+            "value" => "int shared = 5;",
+            "constant" => "const int shared = 9;",
+            "weak" => "__attribute__((weak)) int shared = 6;",
+            "function" => "int shared(void) { return 7; }",
+            "tentative" => "int shared; int other = 1;",
+            other => panic!("{other}"),
+        };
+        names.split(' ').map(text).collect()
+    };
+    let flags = |form: &str| if form == "bc" { ["-fcommon", "-emit-llvm"] } else { ["-fcommon", "-fPIC"] };
+    let make = |text: &str, form: &str| {
+        compile("member.c", text, &flags(form), &format!("{form}.{form}")).expect("it compiles")
+    };
+    let user = "int shared; int main(void) { return shared; }";
+    for names in ["value", "constant", "weak", "function", "tentative", "tentative value", "function value"] {
+        let mut ends = Vec::new();
+        for form in ["o", "bc"] {
+            let objects: Vec<_> = members(names).iter().map(|text| make(text, form)).collect();
+            let objects: Vec<_> = objects.iter().map(PathBuf::as_path).collect();
+            let library = archive(&format!("lib{form}.a"), &objects).expect("it is archived");
+            let user = make(user, form);
+            ends.push(uruk_run(&[user.as_os_str(), library.as_os_str()]).end);
+            if form == "o" {
+                let native = library.with_file_name("native");
+                let linked = Command::new("cc").args([&user, &library]).arg("-o").arg(&native).status();
+                assert!(linked.expect("cc starts").success(), "{names}");
+                let limit = Duration::from_secs(60);
+                ends.push(run(&mut Command::new(&native), &Input::default(), limit).expect("it starts").end);
+            }
+        }
+        assert!(ends.iter().all(|end| *end == ends[0]), "{names}: object, native, bitcode: {ends:?}");
+    }
+}
+
+/// A library is loaded, and allocates, before the program is linked that replaces `malloc`. Natively the program's
+/// functions gave out that memory too. Here they must not be handed what they do not know.
+#[test]
+fn what_a_library_allocated_earlier_never_comes_to_the_program_that_replaces_malloc() {
+    let library = r#"
+        #include <stdlib.h>
+        #include <string.h>
+        static char *small, *large, *aligned;
+        __attribute__((constructor)) static void load(void) {
+          small = strdup("loaded");
+          large = memset(malloc(1 << 20), 'L', 1 << 20);
+          aligned = memset(aligned_alloc(1 << 16, 1 << 18), 'A', 1 << 18);
+        }
+        const char *grown(void) { return strcat(small = realloc(small, 1000), " and grown"); }
+        int large_grown(void) { return (large = realloc(large, 3 << 20))[(1 << 20) - 1]; }
+        int aligned_grown(void) { return (aligned = realloc(aligned, 1 << 19))[(1 << 18) - 1]; }
+        void end(void) { free(small), free(large), free(aligned); load(); free(small), free(large), free(aligned); }
+    "#;
+    let user = r#"
+        #include <stdio.h>
+        #include <string.h>
+        static char pool[16 << 20];
+        static unsigned long used, foreign;
+        static int is_own(char *memory) { return memory >= pool && memory < pool + sizeof pool; }
+        void *malloc(unsigned long size) { used = (used + 15) / 16 * 16; used += size; return pool + used - size; }
+        void *calloc(unsigned long count, unsigned long size) { return malloc(count * size); }
+        void *aligned_alloc(unsigned long align, unsigned long size) {
+          char *memory = malloc(size + align);
+          return memory + (align - (unsigned long)memory % align) % align;
+        }
+        void free(void *memory) { foreign += memory && !is_own(memory); }
+        void *realloc(void *memory, unsigned long size) {
+          void *moved = malloc(size);
+          foreign += memory && !is_own(memory);
+          return memory ? memmove(moved, memory, size) : moved;
+        }
+        const char *grown(void);
+        int large_grown(void), aligned_grown(void);
+        void end(void);
+        int main(void) {
+          printf("%s %c", grown(), large_grown());
+          printf("%c\n", aligned_grown());
+          end();
+          printf("%lu\n", foreign);
+          return 0;
+        }
+    "#;
+    let library = shared_library("earlier.c", library, "libearlier.so").expect("it links");
+    for user in [
+        object("earlier_user.c", user).expect("it compiles"),
+        bitcode("earlier_user.c", user).expect("it compiles"),
+    ] {
+        let outcome = uruk_run(&["--load".as_ref(), library.as_os_str(), user.as_os_str()]);
+        assert_prints(&outcome, End::Exited(0), "loaded and grown LA\n0\n");
+    }
+}

@@ -88,6 +88,11 @@ impl ModuleInterface {
         self.symbols.into_iter().map(|symbol| symbol.name).collect()
     }
 
+    /// What a definition of the module is, if there is one of that name.
+    pub fn flags_of(&self, name: &str) -> Option<SymbolFlags> {
+        self.symbols.iter().find(|symbol| &*symbol.name == name).map(|symbol| symbol.flags)
+    }
+
     pub(super) fn of_locked(
         module: &LockedModule<'_>,
         target: &JitTargetMachineBuilder,

@@ -23,7 +23,6 @@ pub(super) fn write(
     alloc: &mut InFlightAlloc,
 ) -> Result<Vec<Initializers>, LinkError> {
     let fixer = Fixer { placed, resolution };
-    let mut initializers = Vec::new();
     for segment in Segment::ALL {
         let Some(index) = placed.indices[segment as usize] else { continue };
         let working = alloc.working(index);
@@ -33,13 +32,14 @@ pub(super) fn write(
             Segment::ReadOnly => {
                 tables::write_frame_index(placed, resolution, working)?;
                 tables::write_descriptors(placed, resolution, working);
-                initializers = initializers::read(&placed.graph, &placed.layout, working);
             }
             Segment::Data => tables::write_pointers(placed, resolution, working),
             Segment::GreatZeroFill | Segment::LargeData => {}
         }
     }
-    Ok(initializers)
+    let constants = placed.indices[Segment::ReadOnly as usize];
+    let constants: &[u8] = constants.map_or(&[], |index| alloc.working(index));
+    Ok(initializers::read(placed, constants))
 }
 
 /// Everything the fixups read.

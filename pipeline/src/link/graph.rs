@@ -4,7 +4,7 @@
 //! they are copied into their memory. The graph never holds an address: those belong to the phases.
 //!
 //! What holds: ids are in range; an edge's field lies within its block's content; the edges of a block are
-//! contiguous; a symbol's offset is at most its block's size.
+//! contiguous. A symbol's offset may lead out of its block: nobody reads what is there.
 
 mod section;
 mod symbol;

@@ -5,31 +5,46 @@
 
 use uruk_core::ExecutorAddr;
 
-use super::graph::{InitRole, LinkGraph, SectionRole};
-use super::layout::{Layout, Segment};
+use super::graph::{InitRole, SectionRole};
+use super::layout::Segment;
+use super::placed::Placed;
 
-/// What an object wants to be run, in the order of its sections.
+/// The priority of fragments of code in `.init` and `.fini`: they run before everything in `.init_array`, and after
+/// everything in `.fini_array`.
+pub(crate) const FRAGMENT_PRIORITY: i32 = -1;
+
+/// What an object wants to be run, in the order of its sections. Priorities are those of sections, and -1 for fragments
+/// of code in `.init` and `.fini`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Initializers {
     /// Functions that run before all initializers of the program, in order.
     pub preinitializers: Vec<ExecutorAddr>,
     /// Functions that run before the program, first to last: by priority, lower first, then in order.
-    pub initializers: Vec<(u16, ExecutorAddr)>,
-    /// Functions that run after the program, *last to first*.
-    pub finalizers: Vec<(u16, ExecutorAddr)>,
+    pub initializers: Vec<(i32, ExecutorAddr)>,
+    /// Functions that run after the program, *last to first*; but fragments run first to last.
+    pub finalizers: Vec<(i32, ExecutorAddr)>,
 }
 
-/// Reads the functions of each object of the graph from the fixed constants.
-pub(super) fn read(graph: &LinkGraph<'_>, layout: &Layout, constants: &[u8]) -> Vec<Initializers> {
+/// Reads the functions of each object of the graph from the fixed constants, and finds those that are code themselves.
+pub(super) fn read(placed: &Placed, constants: &[u8]) -> Vec<Initializers> {
+    let graph = &placed.graph;
     let mut found = vec![Initializers::default(); graph.objects.len()];
-    for section in graph.sections.iter().filter(|section| section.role == SectionRole::ReadOnly) {
+    for section in &graph.sections {
         let Some(role) = section.init else { continue };
+        let functions = &mut found[section.object.index()];
         for id in section.blocks() {
             let block = &graph.blocks[id.index()];
-            let place = layout.places[id.index()];
-            if block.live && place.segment == Segment::ReadOnly {
-                let functions = constants.get(place.offset as usize..(place.offset + block.size) as usize);
-                found[section.object.index()].add(role, functions.unwrap_or_default());
+            let place = placed.layout.places[id.index()];
+            match (section.role, place.segment) {
+                _ if !block.live => {}
+                (SectionRole::ReadOnly, Segment::ReadOnly) => {
+                    let content = constants.get(place.offset as usize..(place.offset + block.size) as usize);
+                    functions.add_array(role, content.unwrap_or_default());
+                }
+                (SectionRole::Code, Segment::Code) => {
+                    functions.add_fragment(role, ExecutorAddr::new(placed.at(place)))
+                }
+                _ => {}
             }
         }
     }
@@ -42,7 +57,15 @@ pub(super) fn read(graph: &LinkGraph<'_>, layout: &Layout, constants: &[u8]) -> 
 }
 
 impl Initializers {
-    fn add(&mut self, role: InitRole, functions: &[u8]) {
+    fn add_fragment(&mut self, role: InitRole, function: ExecutorAddr) {
+        match role {
+            InitRole::InitFragment => self.initializers.push((FRAGMENT_PRIORITY, function)),
+            InitRole::FiniFragment => self.finalizers.push((FRAGMENT_PRIORITY, function)),
+            _ => {}
+        }
+    }
+
+    fn add_array(&mut self, role: InitRole, functions: &[u8]) {
         // Lists of the old kind may begin with -1 and end with 0.
         let functions = functions
             .chunks_exact(8)
@@ -52,17 +75,18 @@ impl Initializers {
         match role {
             InitRole::Preinit => self.preinitializers.extend(functions),
             InitRole::Init(priority) => {
-                self.initializers.extend(functions.map(|function| (priority, function)))
+                self.initializers.extend(functions.map(|function| (priority.into(), function)))
             }
             InitRole::Fini(priority) => {
-                self.finalizers.extend(functions.map(|function| (priority, function)))
+                self.finalizers.extend(functions.map(|function| (priority.into(), function)))
             }
             InitRole::Ctors(priority) => {
-                self.initializers.extend(functions.rev().map(|function| (priority, function)));
+                self.initializers.extend(functions.rev().map(|function| (priority.into(), function)));
             }
             InitRole::Dtors(priority) => {
-                self.finalizers.extend(functions.rev().map(|function| (priority, function)));
+                self.finalizers.extend(functions.rev().map(|function| (priority.into(), function)));
             }
+            InitRole::InitFragment | InitRole::FiniFragment => {}
         }
     }
 }

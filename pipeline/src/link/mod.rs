@@ -36,6 +36,7 @@ pub mod x86_64;
 
 pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
+pub(crate) use initializers::FRAGMENT_PRIORITY;
 pub use initializers::Initializers;
 pub use layer::ObjectLinkingLayer;
 pub use phases::{

@@ -316,7 +316,6 @@ pub struct Linked {
     /// The thread-local image and where it was placed.
     pub tls: Option<(TlsImage, TlsPlacement)>,
     /// What each object wants to be run before and after the program, in the order the objects were merged in.
-    /// Empty if none of them has constants.
     pub initializers: Vec<Initializers>,
     /// The descriptors of functions that choose their implementation. Each binds on its first call; whoever
     /// wants it bound before passes the descriptor to [`bind`](crate::runtime::ifunc::bind).

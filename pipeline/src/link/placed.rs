@@ -88,8 +88,10 @@ impl Placed {
 
     pub(super) fn unwind_table(&self) -> Option<UnwindTable> {
         let code = self.bases[Segment::Code as usize];
-        (!self.graph.frames.is_empty()).then(|| UnwindTable {
-            code: code..code + self.layout.extents[Segment::Code as usize].content_bytes,
+        let code_bytes = self.layout.extents[Segment::Code as usize].content_bytes;
+        // A function that cannot be reached may have frame information and no bytes. Nothing is found in it.
+        (!self.graph.frames.is_empty() && code_bytes > 0).then(|| UnwindTable {
+            code: code..code + code_bytes,
             eh_frame_hdr: self.at(Place { segment: Segment::ReadOnly, offset: self.layout.eh_frame_hdr }),
         })
     }

@@ -4,6 +4,8 @@
 //! all of them when the table is missing, and bitcode members that the archiver did not understand. The
 //! contents of a member are looked at only when one of its symbols is wanted.
 
+use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use object::read::archive::ArchiveFile;
@@ -18,6 +20,8 @@ pub struct ArchiveIndex {
     members: Vec<ArchiveMember>,
     /// The first member that defines each name.
     by_symbol: FxHashMap<Box<str>, usize>,
+    /// The others, of the few names that more than one member defines.
+    repeated: FxHashMap<Box<str>, BTreeSet<usize>>,
 }
 
 /// One file in an archive. Its name is that of the archive with the member's in brackets.
@@ -63,8 +67,12 @@ impl ArchiveIndex {
         if file.is_thin() {
             return Err(ObjectError::ThinArchive { archive: archive.name().clone() }.into());
         }
-        let mut index =
-            Self { name: archive.name().clone(), members: Vec::new(), by_symbol: FxHashMap::default() };
+        let mut index = Self {
+            name: archive.name().clone(),
+            members: Vec::new(),
+            by_symbol: FxHashMap::default(),
+            repeated: FxHashMap::default(),
+        };
         for member in file.members() {
             index.members.push(cut_member(archive, &member.map_err(malformed)?)?);
         }
@@ -94,6 +102,12 @@ impl ArchiveIndex {
     /// The position of the first member that defines `symbol`.
     pub fn member_defining(&self, symbol: &str) -> Option<usize> {
         self.by_symbol.get(symbol).copied()
+    }
+
+    /// The positions of all members that define `symbol`, in the archive's order.
+    pub fn members_defining(&self, symbol: &str) -> impl Iterator<Item = usize> + use<'_> {
+        let others = self.repeated.get(symbol).into_iter().flatten().copied();
+        self.member_defining(symbol).into_iter().chain(others)
     }
 
     /// How many names the archive defines.
@@ -127,8 +141,16 @@ impl ArchiveIndex {
 
     fn add(&mut self, names: impl IntoIterator<Item = Box<str>>, position: usize) {
         for name in names {
-            let first = self.by_symbol.entry(name).or_insert(position);
-            *first = position.min(*first);
+            match self.by_symbol.entry(name) {
+                Entry::Vacant(entry) => drop(entry.insert(position)),
+                Entry::Occupied(mut entry) => {
+                    let first = position.min(*entry.get());
+                    let other = position.max(entry.insert(first));
+                    if other != first {
+                        self.repeated.entry(entry.key().clone()).or_default().insert(other);
+                    }
+                }
+            }
         }
     }
 }

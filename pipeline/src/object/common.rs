@@ -5,15 +5,19 @@
 //! decided among files, so no file can keep its own: each hands them to the [`CommonSymbols`] of its dylib
 //! and refers to what comes of it.
 //!
+//! An archive whose member defines the variable with a value provides it, as for GNU ld: that member joins the program
+//! although nothing is missing. Weak definitions, functions, and members that define it tentatively too do not count.
+//!
 //! Holds: the room is decided when somebody first asks for the variable. Who asks for more later is refused.
 
+use std::collections::hash_map::Entry;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
     DefineError, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
-    SymbolFlags, SymbolFlagsMap, SymbolName,
+    SharedError, SymbolFlags, SymbolFlagsMap, SymbolName,
 };
 
 use super::ObjectBuffer;
@@ -35,6 +39,14 @@ pub enum CommonError {
     /// The dylib refused the variable.
     #[error(transparent)]
     Define(#[from] DefineError),
+    /// An archive's definition of the variable was refused.
+    #[error("cannot add the archive's definition of `{symbol}`")]
+    Archive {
+        /// The variable.
+        symbol: SymbolName,
+        /// Why.
+        source: SharedError,
+    },
     /// The variable is in use and too small.
     #[error(
         "`{symbol}` of unit `{unit}` asks for {asked:?} and has {given:?} already; add the file before the symbol is looked up"
@@ -57,11 +69,19 @@ pub enum CommonError {
 /// Callable from any thread. No lock is held while a dylib is called.
 pub struct CommonSymbols {
     layer: Arc<dyn ObjectLayer>,
-    rooms: Mutex<Rooms>,
+    known: Mutex<Known>,
 }
 
-/// By the dylib's name and the variable's.
-type Rooms = FxHashMap<(Box<str>, SymbolName), Arc<Mutex<Room>>>;
+#[derive(Default)]
+struct Known {
+    /// By the dylib's name and the variable's.
+    rooms: FxHashMap<(Box<str>, SymbolName), Arc<Mutex<Room>>>,
+    /// With the dylib's name.
+    archives: Vec<(Box<str>, Arc<AddDefinition>)>,
+}
+
+/// Adds to the dylib what an archive has to define the variable with a value, if it has anything.
+type AddDefinition = dyn Fn(&JitDylib, &SymbolName) -> Result<(), SharedError> + Send + Sync;
 
 /// The room of one variable.
 #[derive(Debug)]
@@ -74,14 +94,14 @@ struct Room {
 impl CommonSymbols {
     /// Lets `layer` make room for variables.
     pub fn new(layer: Arc<dyn ObjectLayer>) -> Self {
-        Self { layer, rooms: Mutex::default() }
+        Self { layer, known: Mutex::default() }
     }
 
     /// Takes up a tentative definition in `dylib`. Without any other definition, it is one.
     ///
     /// # Errors
     /// [`CommonError::TooLate`] if the variable is in use and smaller than `extent`; [`CommonError::Define`]
-    /// if the dylib is closed.
+    /// if the dylib is closed; [`CommonError::Archive`] if an archive's definition is refused.
     pub fn add(
         &self,
         dylib: &JitDylib,
@@ -92,11 +112,15 @@ impl CommonSymbols {
     ) -> Result<(), CommonError> {
         let key = (Box::from(dylib.name()), symbol.clone());
         let room = Arc::new(Mutex::new(Room { extent, decided: false }));
-        let earlier = match self.rooms.lock().entry(key) {
-            std::collections::hash_map::Entry::Occupied(entry) => Some(entry.get().clone()),
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(room.clone());
-                None
+        let (earlier, archives) = {
+            let Known { rooms, archives } = &mut *self.known.lock();
+            match rooms.entry(key) {
+                Entry::Occupied(entry) => (Some(entry.get().clone()), Vec::new()),
+                Entry::Vacant(entry) => {
+                    entry.insert(room.clone());
+                    let archives = archives.iter().filter(|(name, _)| **name == *dylib.name());
+                    (None, archives.map(|(_, archive)| archive.clone()).collect())
+                }
             }
         };
         match earlier {
@@ -108,18 +132,48 @@ impl CommonSymbols {
             }),
             None => {
                 let name = format!("<common `{symbol}`>");
-                let (symbol, layer) = (symbol.clone(), self.layer.clone());
+                let (variable, layer) = (symbol.clone(), self.layer.clone());
                 let flags = flags | SymbolFlags::COMMON;
-                Ok(dylib.define(Box::new(CommonUnit { name, symbol, flags, room, layer }))?)
+                dylib.define(Box::new(CommonUnit { name, symbol: variable, flags, room, layer }))?;
+                archives.iter().try_for_each(|archive| add_definition(archive, dylib, symbol))
             }
         }
+    }
+
+    /// Lets an archive provide the variables of `dylib` that are defined tentatively, those of earlier files and of later
+    /// ones. What is in use already stays as it is.
+    ///
+    /// # Errors
+    /// [`CommonError::Archive`] if the dylib refuses what the archive has.
+    pub fn search(
+        &self,
+        dylib: &JitDylib,
+        archive: impl Fn(&JitDylib, &SymbolName) -> Result<(), SharedError> + Send + Sync + 'static,
+    ) -> Result<(), CommonError> {
+        let archive: Arc<AddDefinition> = Arc::new(archive);
+        let variables: Vec<_> = {
+            let Known { rooms, archives } = &mut *self.known.lock();
+            archives.push((dylib.name().into(), archive.clone()));
+            let of_dylib = rooms.iter().filter(|((name, _), _)| **name == *dylib.name());
+            of_dylib.map(|((_, symbol), room)| (symbol.clone(), room.clone())).collect()
+        };
+        let undecided = variables.iter().filter(|(_, room)| !room.lock().decided);
+        undecided.map(|(symbol, _)| symbol).try_for_each(|symbol| add_definition(&archive, dylib, symbol))
     }
 }
 
 impl fmt::Debug for CommonSymbols {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommonSymbols").field("rooms", &*self.rooms.lock()).finish_non_exhaustive()
+        f.debug_struct("CommonSymbols").field("rooms", &self.known.lock().rooms).finish_non_exhaustive()
     }
+}
+
+fn add_definition(
+    archive: &Arc<AddDefinition>,
+    dylib: &JitDylib,
+    symbol: &SymbolName,
+) -> Result<(), CommonError> {
+    archive(dylib, symbol).map_err(|source| CommonError::Archive { symbol: symbol.clone(), source })
 }
 
 impl Room {

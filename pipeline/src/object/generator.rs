@@ -40,6 +40,21 @@ impl StaticArchiveGenerator {
         &self.index
     }
 
+    /// Adds the first member that `counts` says to define `symbol` in the way that is asked for, if there is one.
+    ///
+    /// # Errors
+    /// What defining the member ended with.
+    pub fn add_member_if(
+        &self,
+        dylib: &JitDylib,
+        symbol: &str,
+        counts: impl Fn(&ObjectBuffer) -> bool,
+    ) -> Result<(), SharedError> {
+        let contents = |position: &usize| self.index.members()[*position].contents();
+        let found = self.index.members_defining(symbol).find(|position| counts(contents(position)));
+        found.map_or(Ok(()), |position| self.add_member(dylib, position))
+    }
+
     fn add_members(&self, request: &GenerateRequest) -> Result<(), SharedError> {
         let wanted: BTreeSet<usize> = request
             .symbols()
@@ -47,18 +62,18 @@ impl StaticArchiveGenerator {
             .filter(|(_, flags)| *flags == SymbolLookupFlags::RequiredSymbol)
             .filter_map(|(name, _)| self.index.member_defining(name.as_str()))
             .collect();
-        for position in wanted {
-            // The mark is set first, so that the lock is not held while the member is defined.
-            if !self.added.lock().insert(position) {
-                continue;
-            }
-            let member = self.index.members()[position].contents().clone();
-            if let Err(error) = (self.define)(request.dylib(), member) {
-                self.added.lock().remove(&position);
-                return Err(error);
-            }
+        wanted.into_iter().try_for_each(|position| self.add_member(request.dylib(), position))
+    }
+
+    fn add_member(&self, dylib: &JitDylib, position: usize) -> Result<(), SharedError> {
+        // The mark is set first, so that the lock is not held while the member is defined.
+        if !self.added.lock().insert(position) {
+            return Ok(());
         }
-        Ok(())
+        let member = self.index.members()[position].contents().clone();
+        (self.define)(dylib, member).inspect_err(|_| {
+            self.added.lock().remove(&position);
+        })
     }
 }
 

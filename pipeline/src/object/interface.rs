@@ -19,9 +19,9 @@ pub struct ObjectInterface<'data> {
     pub defined: Vec<ObjectSymbol<'data>>,
     /// The names it refers to and does not define.
     pub undefined: Vec<UndefinedSymbol<'data>>,
-    /// Whether it has code to run before the program: `.init_array`, `.preinit_array`, `.ctors`.
+    /// Whether it has code to run before the program: `.init_array`, `.preinit_array`, `.ctors`, code in `.init`.
     pub has_initializers: bool,
-    /// Whether it has code to run after the program: `.fini_array`, `.dtors`.
+    /// Whether it has code to run after the program: `.fini_array`, `.dtors`, code in `.fini`.
     pub has_finalizers: bool,
     /// Whether it has sections that linkers lay next to those of the same name in other objects, or asks
     /// where they are (`__start_X`, `__stop_X`).
@@ -94,8 +94,9 @@ impl<'data> ObjectInterface<'data> {
             }
             let name = sections.section_name(ENDIAN, section)?;
             let kind = section.sh_type(ENDIAN);
-            interface.has_initializers |= is_initializer_section(kind, name);
-            interface.has_finalizers |= is_finalizer_section(kind, name);
+            let is_code = section.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR);
+            interface.has_initializers |= is_initializer_section(kind, name) || is_code && name == b".init";
+            interface.has_finalizers |= is_finalizer_section(kind, name) || is_code && name == b".fini";
             interface.shares_sections |=
                 section.sh_flags(ENDIAN).contains(elf::SHF_ALLOC) && is_identifier(name);
         }

@@ -3,6 +3,7 @@
 //! Nothing here knows objects or LLVM; of the session protocol only `process` knows that there are definition
 //! generators. Linux with the GNU C library on x86-64.
 
+pub mod allocation;
 pub mod cxa_filter;
 pub mod entry;
 pub mod exit;

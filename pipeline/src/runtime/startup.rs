@@ -22,13 +22,14 @@ use super::entry;
 use super::exit::{self, ExitError};
 
 /// The priority of what is in a plain `.init_array` or `.fini_array`, after all numbered ones.
-pub const DEFAULT_PRIORITY: u32 = 65535;
+pub const DEFAULT_PRIORITY: i32 = 65535;
 
 /// One element of an `.init_array` or `.fini_array`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ArrayFunction {
-    /// Lower ones are initialized earlier and finalized later.
-    pub priority: u32,
+    /// Lower ones are initialized earlier and finalized later. What is in
+    /// `.preinit_array` has -2, fragments of code in `.init` and `.fini` have -1.
+    pub priority: i32,
     /// Place of the unit among the program's files; decides among equal priorities.
     pub unit: u32,
     /// Place within the unit's array.

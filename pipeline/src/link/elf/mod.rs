@@ -4,6 +4,7 @@
 //! truncated, foreign or out of bounds is an error that says where. Parsing is linear in the size of the
 //! object's tables.
 
+mod fragments;
 mod kinds;
 mod relocations;
 mod sections;

@@ -4,6 +4,7 @@ use object::elf;
 use object::read::elf::SectionHeader;
 use object::{LittleEndian, SectionIndex};
 
+use super::fragments::fragment_role;
 use super::relocations::Cie;
 use super::{ENDIAN, OBJECT, Parser};
 use crate::link::eh_frame::{self, RecordKind};
@@ -27,8 +28,15 @@ impl<'a> Parser<'a> {
             let name = self.section_name(header)?;
             let role = role_of(header, name).map_err(|what| self.error(name, 0, what))?;
             let Some(role) = role else { continue };
+            let fragment = fragment_role(header, name);
+            if let Some(init) = fragment {
+                self.start_fragment(header, name, init)?;
+            }
             let id = self.add_section(header, name, role)?;
             self.section_ids[index.0] = Some(id);
+            if fragment.is_some() {
+                self.end_fragment();
+            }
         }
         Ok(())
     }
@@ -91,7 +99,13 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn add_block(&mut self, section: SectionId, offset: u64, size: u64, align_log2: u8) -> BlockId {
+    pub(super) fn add_block(
+        &mut self,
+        section: SectionId,
+        offset: u64,
+        size: u64,
+        align_log2: u8,
+    ) -> BlockId {
         let id = BlockId::of(self.graph.blocks.len());
         let block =
             Block { section, offset, size, align_log2, discardable: false, live: true, edges: (0, 0) };
@@ -224,9 +238,6 @@ fn role_of(
         return match name {
             _ if writable => Err("the section is writable and executable; such memory is never made"),
             _ if zero_fill => Err("the section is executable and has no contents"),
-            ".init" | ".fini" => {
-                Err("fragments of code in .init and .fini cannot be run; use .init_array and .fini_array")
-            }
             _ => Ok(Some(SectionRole::Code)),
         };
     }

@@ -6,7 +6,8 @@ use object::{LittleEndian, SymbolIndex};
 use super::{ENDIAN, OBJECT, Parser};
 use crate::link::error::LinkError;
 use crate::link::graph::{
-    Binding, Block, BlockId, LinkGraph, Location, SectionId, SectionRole, Symbol, SymbolId, SymbolKind,
+    Binding, Block, BlockId, LinkGraph, Location, Name, Section, SectionId, SectionRole, Symbol, SymbolId,
+    SymbolKind,
 };
 use crate::object::default_version;
 
@@ -60,6 +61,7 @@ impl Parser<'_> {
             Err(_) => return Err(self.symbol_error(index, "its name is not UTF-8")),
         };
         let location = self.read_location(index, symbol)?;
+        self.check_not_start_of_fragments(index, binding, name, location)?;
         let exported = matches!(symbol.st_other.visibility(), elf::STV_DEFAULT | elf::STV_PROTECTED);
         Ok(Symbol {
             name,
@@ -110,24 +112,59 @@ impl Parser<'_> {
         };
         match self.section_ids.get(section.0) {
             None => Err(self.symbol_error(index, format!("section {} does not exist", section.0))),
-            Some(None) => Ok(Location::NotLoaded),
-            Some(&Some(section)) => self.locate(index, section, value),
+            // Such a section starts at 0, as it does in a linked file.
+            Some(None) => Ok(Location::Absolute(value)),
+            Some(&Some(section)) => {
+                let is_resolver = symbol.st_info.st_type() == elf::STT_GNU_IFUNC;
+                self.locate(index, section, value, is_resolver)
+            }
         }
     }
 
-    fn locate(&self, index: SymbolIndex, section: SectionId, value: u64) -> Result<Location, LinkError> {
-        let size = self.graph.sections[section.index()].size;
-        if value > size {
+    /// Refuses the C library's crti.o, whose fragments are the start of the function that all of them make.
+    fn check_not_start_of_fragments(
+        &self,
+        index: SymbolIndex,
+        binding: Binding,
+        name: Name,
+        location: Location,
+    ) -> Result<(), LinkError> {
+        let Location::Block(block, _) = location else { return Ok(()) };
+        let function = match self.graph.section_name(self.graph.blocks[block.index()].section) {
+            ".init" => "_init",
+            ".fini" => "_fini",
+            _ => return Ok(()),
+        };
+        if binding == Binding::Local || self.graph.text(name) != function {
+            return Ok(());
+        }
+        let what = "it starts a function without end, as in the C library's crti.o; leave that object out, each \
+                    fragment of code in .init and .fini gets a start of its own";
+        Err(self.symbol_error(index, what))
+    }
+
+    /// The place `value` bytes after the start of a section. Assembly may put a name before or behind its section:
+    /// that is an address like any other, and nothing of it is read. But a function that is called while linking lies in it.
+    fn locate(
+        &self,
+        index: SymbolIndex,
+        section: SectionId,
+        value: u64,
+        is_resolver: bool,
+    ) -> Result<Location, LinkError> {
+        if let Some((block, offset)) = block_at(&self.graph, section, value) {
+            return Ok(Location::Block(block, offset));
+        }
+        let Section { size, first_block, block_count, .. } = self.graph.sections[section.index()];
+        if is_resolver {
             let what = format!(
                 "its value {value:#x} lies beyond the {size:#x} bytes of section `{}`",
                 self.graph.section_name(section)
             );
             return Err(self.symbol_error(index, what));
         }
-        Ok(match block_at(&self.graph, section, value) {
-            Some((block, offset)) => Location::Block(block, offset),
-            None => Location::NotLoaded,
-        })
+        let is_empty = block_count == 0;
+        Ok(if is_empty { Location::NotLoaded } else { Location::Block(first_block, value) })
     }
 
     fn symbol_error(&self, index: SymbolIndex, what: impl std::fmt::Display) -> LinkError {

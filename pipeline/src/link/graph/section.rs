@@ -39,7 +39,7 @@ impl SectionRole {
     }
 }
 
-/// Whether a section holds pointers to functions that run before or after the program.
+/// Whether a section holds pointers to functions that run before or after the program, or such a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitRole {
     /// `.preinit_array`.
@@ -52,6 +52,10 @@ pub enum InitRole {
     Ctors(u16),
     /// `.dtors`: as `Fini`, but its entries run from first to last.
     Dtors(u16),
+    /// The start of a function around a fragment of code in `.init`.
+    InitFragment,
+    /// The start of a function around a fragment of code in `.fini`.
+    FiniFragment,
 }
 
 /// A section of one object that takes part in the link.

@@ -7,11 +7,11 @@ use super::{BlockId, Name, ObjectId};
 pub enum Location {
     /// In another object, the process, or nowhere.
     Undefined,
-    /// At an offset in a block.
+    /// At an offset in a block; one that is larger than the block leads out of it, and wraps around.
     Block(BlockId, u64),
     /// A number.
     Absolute(u64),
-    /// In a section that takes no part in the link, such as debug information.
+    /// Nowhere: the name of a source file, or a place in unwind tables without a record.
     NotLoaded,
     /// The start of the graph's global offset table.
     GotBase,

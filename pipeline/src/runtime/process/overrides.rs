@@ -10,17 +10,18 @@
 //! | `dladdr` | linked functions belong to the program, as in an executable |
 //! | `pthread_create` | the new thread has the thread-local variables of linked code from the start |
 //! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
+//! | `__libc_malloc` and its kin | a program that replaces `malloc` builds on them; see `allocation` |
 //!
 //! None of them takes the place of the C library's function for the rest of the process.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
-use crate::runtime::{exit, thread_exit, threads, tls, unwind};
+use crate::runtime::{allocation, exit, thread_exit, threads, tls, unwind};
 
 /// The definitions that linked code sees in place of the process's.
 pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
@@ -30,7 +31,7 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
     let thread_atexit = function(thread_exit::thread_atexit as *const ());
     let dso_handle =
         ExecutorSymbolDef::new(ExecutorAddr::from_ptr(&raw const exit::DSO_HANDLE), SymbolFlags::EXPORTED);
-    vec![
+    let mut overrides = vec![
         ("__tls_get_addr", function(tls::tls_get_addr_address().to_ptr::<()>())),
         ("atexit", function(exit::atexit as *const ())),
         ("at_quick_exit", function(exit::at_quick_exit as *const ())),
@@ -43,7 +44,19 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("dladdr", function(dladdr as *const ())),
         ("pthread_create", function(threads::pthread_create as *const ())),
         ("_dl_find_object", function(unwind::find_object as *const ())),
-    ]
+    ];
+    for name in [
+        "__libc_malloc",
+        "__libc_calloc",
+        "__libc_realloc",
+        "__libc_memalign",
+        "__libc_valloc",
+        "__libc_pvalloc",
+    ] {
+        let behind = CString::new(name).ok().and_then(|name| allocation::behind_program(&name));
+        overrides.extend(behind.map(|address| (name, function(address.cast_const().cast()))));
+    }
+    overrides
 }
 
 /// Finds what the program itself defines, for `dlsym(RTLD_DEFAULT, ...)` out of linked code.
@@ -66,6 +79,12 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     // SAFETY: the caller's obligation.
     if let Some(address) = unsafe { program_symbol(handle, name) } {
         return address.to_ptr();
+    }
+    if handle == libc::RTLD_NEXT
+        // SAFETY: the caller's obligation.
+        && let Some(address) = allocation::behind_program(unsafe { CStr::from_ptr(name) })
+    {
+        return address;
     }
     // SAFETY: the caller's obligation, passed on.
     let address = unsafe { libc::dlsym(handle, name) };
