@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use super::mapping::{PAGE_BYTES, ReservedRange};
-use super::slab::Slab;
+use super::slab::{Slab, Views};
 use super::{MemoryError, SegmentKind, SegmentRequest};
 
 /// Reserves a range for `requests` and maps a slab for each, in the order of the requests.
@@ -24,7 +24,7 @@ use super::{MemoryError, SegmentKind, SegmentRequest};
 pub(super) fn map(
     owner: &str,
     requests: &[SegmentRequest],
-    two_views: bool,
+    views: Views,
 ) -> Result<Vec<Slab>, MemoryError> {
     let plan = Plan::of(requests).ok_or_else(|| MemoryError::Invalid {
         owner: owner.into(),
@@ -35,7 +35,7 @@ pub(super) fn map(
     let parts: Vec<_> = plan.parts.iter().map(|part| base + part.start..base + part.end).collect();
     let mut slabs: Vec<Slab> = Vec::with_capacity(parts.len());
     for (part, request) in parts.iter().zip(requests) {
-        match Slab::map_aside(part.clone(), request.kind.near(), two_views) {
+        match Slab::map_aside(part.clone(), request.kind.near(), views) {
             Ok(slab) => slabs.push(slab),
             Err(error) => {
                 slabs.iter().for_each(Slab::release_working_view);
