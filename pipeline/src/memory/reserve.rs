@@ -9,7 +9,7 @@ use super::mapping::ReservedRange;
 /// A range that is not told its size: as far as a 32-bit displacement reaches, less a margin.
 pub(super) const RANGE_BYTES: usize = (2 << 30) - (16 << 20);
 /// The least that is worth going on with where address space is limited. When it is full there may be another.
-const RANGE_BYTES_MIN: usize = 4 << 20;
+const RANGE_BYTES_MIN: usize = 1 << 20;
 
 /// What of the low addresses is asked for first. The rest stays for others, until it is needed.
 const LOW_BYTES: usize = 1 << 30;
