@@ -21,6 +21,7 @@ mod ifunc;
 mod initializers;
 mod layer;
 mod layout;
+mod low;
 mod merge;
 mod phases;
 mod placed;
@@ -38,6 +39,7 @@ pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
 pub use initializers::Initializers;
 pub use layer::ObjectLinkingLayer;
+pub use low::{IsWantedLow, LowAddresses};
 pub use phases::{
     Allocated, Built, Fixed, Link, LinkEnvironment, LinkOptions, LinkSizes, Linked, Resolved, SectionRange,
     UnwindTable,

@@ -262,10 +262,10 @@ pub enum MemoryError {
         /// The size of the ranges together.
         reserved_bytes: u64,
     },
-    /// This manager has no memory below 2 GiB.
+    /// There is no memory below 2 GiB, or no more of it.
     #[error(
-        "`{owner}` was built without position-independent code and needs memory below 2 GiB, which this memory manager \
-         does not have; recompile it with -fPIC"
+        "`{owner}` needs memory below 2 GiB, as code does that was not built position-independent, and there is none; \
+         recompile it with -fPIC"
     )]
     NotLow {
         /// The unit that asked.

@@ -87,7 +87,7 @@ impl Ranges {
         if reach == Reach::Anywhere && !self.may_grow() {
             return Err(self.exhausted(owner, full, reach));
         }
-        self.add_range(requests, reach)?;
+        self.add_range(owner, requests, reach)?;
         let last = self.arenas(reach).len() - 1;
         let taken = self.take_in(last, owner, requests, reach);
         let result = taken.map_err(|refusal| match refusal {
@@ -148,14 +148,21 @@ impl Ranges {
         Ok(pieces.collect())
     }
 
-    fn add_range(&mut self, requests: &[SegmentRequest], reach: Reach) -> Result<(), MemoryError> {
+    fn add_range(
+        &mut self,
+        owner: &str,
+        requests: &[SegmentRequest],
+        reach: Reach,
+    ) -> Result<(), MemoryError> {
         let slab_bytes = |request: &SegmentRequest| {
             let aligned = request.total_bytes().saturating_add(request.align.max(SLAB_BYTES));
             aligned.checked_next_multiple_of(SLAB_ALIGN).unwrap_or(usize::MAX)
         };
         let needed_bytes = requests.iter().map(slab_bytes).fold(0, usize::saturating_add);
         let reserved = match reach {
-            Reach::Low => reserve::low(self.sizes.range_bytes, needed_bytes)?,
+            Reach::Low => {
+                reserve::low(self.sizes.range_bytes, needed_bytes).map_err(|_| MemoryError::NotLow { owner: owner.into() })?
+            }
             Reach::Anywhere if self.sizes.is_demanded => reserve::exactly(self.sizes.range_bytes)?,
             Reach::Anywhere => reserve::near(self.sizes.range_bytes, needed_bytes)?,
         };
