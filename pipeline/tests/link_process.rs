@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use link_support::*;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef};
-use uruk_pipeline::link::{Link, LinkEnvironment, LinkOptions, Linked, TlsPlacement, elf};
 use uruk_pipeline::link::LinkError;
+use uruk_pipeline::link::{Link, LinkEnvironment, LinkOptions, Linked, TlsPlacement, elf};
 use uruk_pipeline::memory::{
     InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, MemoryOptions, SegmentRequest,
 };
@@ -110,7 +110,8 @@ struct FarApart {
 
 impl FarApart {
     fn new() -> Self {
-        let mut ranges: Vec<_> = (0..4).map(|_| InProcessMemoryManager::new().expect("address space")).collect();
+        let mut ranges: Vec<_> =
+            (0..4).map(|_| InProcessMemoryManager::new().expect("address space")).collect();
         ranges.sort_by_key(|range| range.reserved_range().start);
         // Between the lowest and the highest lie two of nearly 2 GiB, whose addresses are not needed any more.
         let (Some(highest), Some(lowest)) = (ranges.pop(), ranges.drain(..1).next()) else { unreachable!() };

@@ -43,7 +43,8 @@ fn a_full_range_is_followed_by_another_which_goes_with_its_last_object() {
         let manager = manager(views);
         let first = manager.reserved_range();
         let objects: Vec<_> = (0..100).map(|_| object(&manager, 200_000)).collect();
-        let inside = |object: &FinalizedAlloc| [0, 1, 2].map(|segment| first.contains(&object.address(segment)));
+        let inside =
+            |object: &FinalizedAlloc| [0, 1, 2].map(|segment| first.contains(&object.address(segment)));
         for object in &objects {
             assert_eq!(call(object.address(0)), 42);
             let [code, read_only, data] = [0, 1, 2].map(|segment| object.address(segment).value());

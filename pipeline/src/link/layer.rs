@@ -20,8 +20,8 @@ use uruk_core::{
     SymbolMap,
 };
 
-use super::low::{LowAddresses, LowEntry};
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
+use super::low::{LowAddresses, LowEntry};
 use super::placements::{PlacedTls, TlsPlacements};
 use super::section_groups::{Part, SectionGroups};
 use super::{Allocated, Initializers, Link, LinkEnvironment, LinkError, LinkOptions, elf};

@@ -32,7 +32,7 @@ use super::relax;
 use super::x86_64::EdgeKind;
 use crate::memory::{FinalizedAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest};
 use crate::object::CloseReferences;
-use crate::runtime::process::low_variable;
+use crate::runtime::process::{KnownEntry, low_variable};
 
 /// Addresses below this are held in 32 bits, signed or not.
 const LOW_END: u64 = 1 << 31;
@@ -76,7 +76,8 @@ pub(super) fn plan(graph: &LinkGraph<'_>, wanted: Option<IsWantedLow<'_>>) -> Lo
     if let Some(wanted) = wanted {
         let is_wanted = |index: usize| {
             let symbol = &graph.symbols[index];
-            let is_live = matches!(symbol.location, Location::Block(block, _) if graph.blocks[block.index()].live);
+            let is_live =
+                matches!(symbol.location, Location::Block(block, _) if graph.blocks[block.index()].live);
             is_live && symbol.binding != Binding::Local && wanted(graph.symbol_name(SymbolId::of(index)))
         };
         plan.is_low = plan.is_low || reads_others || (0..graph.symbols.len()).any(is_wanted);
@@ -110,7 +111,7 @@ struct State {
 
 /// A jump below 2 GiB to a function that lies elsewhere. It goes with its last user.
 pub(super) struct LowEntry {
-    address: ExecutorAddr,
+    known: KnownEntry,
     _code: FinalizedAlloc,
 }
 
@@ -129,12 +130,12 @@ impl LowEntry {
         working[..8].copy_from_slice(&[0xff, 0x25, 2, 0, 0, 0, 0xcc, 0xcc]);
         working[8..].copy_from_slice(&function.value().to_le_bytes());
         let code = flight.finalize()?;
-        Ok(Self { address: code.address(0), _code: code })
+        Ok(Self { known: KnownEntry::new(code.address(0)), _code: code })
     }
 
     /// Where it is.
     pub(super) fn address(&self) -> ExecutorAddr {
-        self.address
+        self.known.address()
     }
 }
 

@@ -109,8 +109,8 @@ impl<'a> Link<Built<'a>> {
             true => memory.allocate_low(&owner, &requests),
             false => memory.allocate(&owner, &requests),
         };
-        let mut alloc = alloc
-            .map_err(|source| LinkError::Memory { object: owner.as_str().into(), source })?;
+        let mut alloc =
+            alloc.map_err(|source| LinkError::Memory { object: owner.as_str().into(), source })?;
         // A symbol may sit in a segment without bytes; it is then as near as the others.
         let mut bases = [if requests.is_empty() { 0 } else { alloc.address(0).value() }; Segment::COUNT];
         for segment in Segment::ALL {

@@ -21,11 +21,7 @@ use super::{MemoryError, SegmentKind, SegmentRequest};
 ///
 /// # Errors
 /// [`MemoryError`] if the system refuses the addresses or a mapping; nothing stays mapped.
-pub(super) fn map(
-    owner: &str,
-    requests: &[SegmentRequest],
-    views: Views,
-) -> Result<Vec<Slab>, MemoryError> {
+pub(super) fn map(owner: &str, requests: &[SegmentRequest], views: Views) -> Result<Vec<Slab>, MemoryError> {
     let plan = Plan::of(requests).ok_or_else(|| MemoryError::Invalid {
         owner: owner.into(),
         what: "the segments together are larger than the address space",

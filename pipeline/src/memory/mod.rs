@@ -302,5 +302,6 @@ pub enum MemoryError {
 }
 
 fn limit(limit_bytes: Option<u64>) -> String {
-    limit_bytes.map_or_else(String::new, |bytes| format!(": the process may have {bytes} in all (`ulimit -v`)"))
+    limit_bytes
+        .map_or_else(String::new, |bytes| format!(": the process may have {bytes} in all (`ulimit -v`)"))
 }

@@ -160,9 +160,8 @@ impl Ranges {
         };
         let needed_bytes = requests.iter().map(slab_bytes).fold(0, usize::saturating_add);
         let reserved = match reach {
-            Reach::Low => {
-                reserve::low(self.sizes.range_bytes, needed_bytes).map_err(|_| MemoryError::NotLow { owner: owner.into() })?
-            }
+            Reach::Low => reserve::low(self.sizes.range_bytes, needed_bytes)
+                .map_err(|_| MemoryError::NotLow { owner: owner.into() })?,
             Reach::Anywhere if self.sizes.is_demanded => reserve::exactly(self.sizes.range_bytes)?,
             Reach::Anywhere => reserve::near(self.sizes.range_bytes, needed_bytes)?,
         };
@@ -198,7 +197,8 @@ impl Ranges {
             arena.give_back(piece);
             return;
         }
-        let slab = self.aside.remove(&piece.range.start).expect("taken memory lies in a range or a slab of its own");
+        let slab =
+            self.aside.remove(&piece.range.start).expect("taken memory lies in a range or a slab of its own");
         // Unmapping a range of its own cannot run out of mappings.
         let _ = slab.release();
     }

@@ -82,8 +82,7 @@ fn size_in_library(variable: ExecutorAddr) -> Option<usize> {
     let (info, symbol) = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let mut symbol: *const libc::Elf64_Sym = ptr::null();
-        let known =
-            libc::dladdr1(variable.to_ptr(), &raw mut info, (&raw mut symbol).cast(), RTLD_DL_SYMENT);
+        let known = libc::dladdr1(variable.to_ptr(), &raw mut info, (&raw mut symbol).cast(), RTLD_DL_SYMENT);
         if known == 0 || symbol.is_null() {
             return None;
         }
