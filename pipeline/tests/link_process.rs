@@ -3,41 +3,16 @@
 
 #[expect(dead_code, reason = "each test binary uses a part of what they share")]
 mod link_support;
+#[path = "link_support/running.rs"]
+mod running;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use link_support::*;
-use uruk_core::{ExecutorAddr, ExecutorSymbolDef};
-use uruk_pipeline::link::LinkError;
-use uruk_pipeline::link::{Link, LinkEnvironment, LinkOptions, Linked, TlsPlacement, elf};
-use uruk_pipeline::memory::{
-    InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, MemoryOptions, SegmentRequest,
-};
-use uruk_pipeline::runtime::process::{ProcessSymbols, jit_overrides};
-use uruk_pipeline::runtime::tls::TlsModule;
-use uruk_pipeline::runtime::unwind::UnwindRegistration;
-use uruk_pipeline::runtime::{ifunc, tls, unwind};
-
-/// Fields are dropped in order: nobody finds the code once its registrations are gone.
-struct Running {
-    definitions: HashMap<String, ExecutorSymbolDef>,
-    _unwind: Vec<UnwindRegistration>,
-    _modules: Vec<TlsModule>,
-    _linked: Vec<Linked>,
-    _memory: Box<dyn MemoryManager>,
-}
-
-impl Running {
-    fn call(&self, name: &str) -> i64 {
-        let function = self.definitions[name].address.to_ptr::<u8>();
-        // SAFETY: the tests name functions of this signature only, and the memory lives as long as `self`.
-        let function: extern "C" fn() -> i64 = unsafe { std::mem::transmute(function) };
-        function()
-    }
-}
+use running::*;
+use uruk_pipeline::memory::{InProcessMemoryManager, MemoryOptions};
+use uruk_pipeline::runtime::process::ProcessSymbols;
 
 /// Links `objects` together: the first definition of a name counts.
 fn start(objects: &[Vec<u8>], libraries: &[PathBuf]) -> Running {
@@ -52,120 +27,6 @@ fn start(objects: &[Vec<u8>], libraries: &[PathBuf]) -> Running {
     let memory = InProcessMemoryManager::with_options(options).expect("address space");
     start_in(Box::new(memory), &process, objects).unwrap_or_else(|error| panic!("{error}"))
 }
-
-fn start_in(
-    memory: Box<dyn MemoryManager>,
-    process: &ProcessSymbols,
-    objects: &[Vec<u8>],
-) -> Result<Running, LinkError> {
-    let overrides: HashMap<_, _> = jit_overrides().into_iter().collect();
-    let mut definitions: HashMap<String, ExecutorSymbolDef> = HashMap::new();
-    let mut allocated = Vec::new();
-    for (number, object) in objects.iter().enumerate() {
-        let graph = elf::parse(&format!("{number}.o"), object).unwrap_or_else(|error| panic!("{error}"));
-        let options =
-            LinkOptions { is_discarded: &|name| definitions.contains_key(name), ..LinkOptions::default() };
-        let link = Link::new(graph, &options)?.allocate(&*memory)?;
-        definitions.extend(link.definitions().map(|(name, definition)| (name.to_owned(), definition)));
-        allocated.push(link);
-    }
-    let mut modules = Vec::new();
-    let mut linked = Vec::new();
-    for mut link in allocated {
-        if let Some(image) = link.tls_image() {
-            let module = tls::register_module(
-                image.address,
-                image.image_bytes as usize,
-                image.total_bytes as usize,
-                image.align as usize,
-            );
-            let module = module.expect("a module");
-            link.place_tls(TlsPlacement { module: module.id(), offset: 0 });
-            modules.push(module);
-        }
-        let environment = LinkEnvironment { tls_placement: &|_| None, ifunc_thunk: ifunc::lazy_thunk() };
-        let find = |name: &str| {
-            let known = definitions.get(name).or_else(|| overrides.get(name)).copied();
-            known.or_else(|| process.lookup(name))
-        };
-        linked.push(link.resolve(find, environment)?.fix()?.into_linked());
-    }
-    let tables = linked.iter().filter_map(|linked| linked.unwind.clone());
-    let unwind =
-        tables.map(|table| unwind::register(table.code, table.eh_frame_hdr).expect("registers")).collect();
-    for (_, initializer) in
-        linked.iter().flat_map(|linked| &linked.initializers).flat_map(|object| &object.initializers)
-    {
-        call_initializer(*initializer);
-    }
-    Ok(Running { definitions, _unwind: unwind, _modules: modules, _linked: linked, _memory: memory })
-}
-
-/// Places objects in turn into two ranges that do not reach each other, as the first and the third of a program are
-/// that has more than 4 GiB of code.
-struct FarApart {
-    ranges: [InProcessMemoryManager; 2],
-    next: AtomicUsize,
-}
-
-impl FarApart {
-    fn new() -> Self {
-        let mut ranges: Vec<_> =
-            (0..4).map(|_| InProcessMemoryManager::new().expect("address space")).collect();
-        ranges.sort_by_key(|range| range.reserved_range().start);
-        // Between the lowest and the highest lie two of nearly 2 GiB, whose addresses are not needed any more.
-        let (Some(highest), Some(lowest)) = (ranges.pop(), ranges.drain(..1).next()) else { unreachable!() };
-        assert!(highest.reserved_range().start.value() - lowest.reserved_range().end.value() > 2 << 30);
-        Self { ranges: [lowest, highest], next: AtomicUsize::new(0) }
-    }
-}
-
-impl MemoryManager for FarApart {
-    fn allocate(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
-        // Relaxed: a count.
-        self.ranges[self.next.fetch_add(1, Ordering::Relaxed) % 2].allocate(owner, segments)
-    }
-}
-
-fn far_apart(objects: &[Vec<u8>]) -> Result<Running, LinkError> {
-    start_in(Box::new(FarApart::new()), &ProcessSymbols::new(), objects)
-}
-
-fn call_initializer(function: ExecutorAddr) {
-    // SAFETY: initialisers take what `main` takes and ignore it here; all objects are linked by now.
-    let function: extern "C" fn(i32, *const u8, *const u8) =
-        unsafe { std::mem::transmute(function.to_ptr::<u8>()) };
-    function(0, std::ptr::null(), std::ptr::null());
-}
-
-const THROWER: &str = "
-    #include <stdexcept>
-    #include <string>
-    struct Error : std::runtime_error { using std::runtime_error::runtime_error; int code = 7; };
-    extern int destroyed;
-    inline int once() { static int count = [] { return 0; }(); return ++count; }
-    struct Guard { ~Guard() { destroyed++; } };
-    void thrower(int depth) { Guard guard; if (depth == 0) throw Error(\"deep\" + std::to_string(once())); thrower(depth - 1); }
-    ";
-const CATCHER: &str = "
-    #include <stdexcept>
-    #include <iostream>
-    #include <sstream>
-    #include <vector>
-    struct Error : std::runtime_error { using std::runtime_error::runtime_error; int code = 7; };
-    int destroyed;
-    inline int once() { static int count = [] { return 0; }(); return ++count; }
-    void thrower(int depth);
-    struct Early { std::vector<int> values{1, 2, 3}; ~Early() { values.clear(); } } early;
-    thread_local std::string text = \"local\";
-    extern \"C\" long run() {
-        long result = 0;
-        try { thrower(10); } catch (Error &error) { result = error.code + std::string(error.what()).size() * 10; }
-        try { std::vector<int>().at(3); } catch (std::out_of_range &) { result += 100; }
-        std::ostringstream out; out << std::hex << 255 << text;
-        if (!std::cout.good()) return -1;
-        return result + destroyed * 1000 + once() * 100000 + (out.str() == \"fflocal\") * 1000000 + early.values.size() * 10000000;
-    }";
 
 #[test]
 fn exceptions_cross_objects_and_statics_are_shared() {
@@ -186,46 +47,6 @@ fn exceptions_cross_objects_and_statics_are_shared() {
             let expected = 7 + 50 + 100 + 11 * 1000 + 200_000 + 1_000_000 + 30_000_000;
             assert_eq!(running.call("run"), expected, "{tool:?} {flags:?}");
             assert_eq!(running.call("run"), expected + 11 * 1000 + 200_000, "{tool:?} {flags:?}");
-        }
-    }
-}
-
-#[test]
-fn objects_in_ranges_that_do_not_reach_each_other_call_catch_and_share() {
-    if cpp_compilers().is_empty() {
-        return;
-    }
-    for tool in compilers() {
-        for flags in [&["-fPIC"][..], &["-fPIC", "-O2"], &["-fPIC", "-O2", "-fno-plt"]] {
-            let objects = [compile(tool, "cpp", THROWER, flags), compile(tool, "cpp", CATCHER, flags)];
-            let running = far_apart(&objects).unwrap_or_else(|error| panic!("{tool:?} {flags:?}: {error}"));
-            let running = Box::leak(Box::new(running)); // As above.
-            let expected = 7 + 50 + 100 + 11 * 1000 + 200_000 + 1_000_000 + 30_000_000;
-            assert_eq!(running.call("run"), expected, "{tool:?} {flags:?}");
-        }
-    }
-}
-
-/// Objects of executables read each other's variables directly. That reaches 2 GiB, and beyond is told; their calls
-/// and addresses go through stubs and the table.
-#[test]
-fn a_variable_that_is_too_far_away_is_an_error_that_says_how_far() {
-    let variable = "int variable = 5; int function(int x) { return x + 1; } int (*pointer(void))(int) { return function; }";
-    let calls = "int function(int); int (*pointer(void))(int);
-        long run(void) { return function(3) + (pointer() == function) * 10 + pointer()(6) * 100; }";
-    let reads = "extern int variable; long run(void) { return variable; }";
-    for tool in compilers() {
-        let object = |source| compile(tool, "c", source, &["-fPIE", "-O2"]);
-        let running = far_apart(&[object(variable), object(calls)]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(running.call("run"), 714, "{tool:?}");
-        match far_apart(&[object(variable), object(reads)]).map(drop) {
-            Err(error @ LinkError::OutOfRange { value, bits: 32, signed: true, .. }) => {
-                assert!(value.unsigned_abs() > 1 << 31, "{value:#x}");
-                let text = error.to_string();
-                assert!(text.contains("`variable`") && text.contains("-fPIC"), "{text}");
-            }
-            // Some compilers go through the table even so.
-            other => assert!(other.is_ok() && tool != CC, "{tool:?} {other:?}"),
         }
     }
 }

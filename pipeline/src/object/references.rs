@@ -60,13 +60,23 @@ impl<'data> CloseReferences<'data> {
                 let symbol = symbols.symbol(index)?;
                 self.needs_low_addresses |= is_address && !symbol.is_absolute(ENDIAN);
                 let seen = seen.get_mut(index.0).map(|seen| std::mem::replace(seen, true));
-                if symbol.st_bind() == elf::STB_LOCAL || seen == Some(true) {
+                if seen == Some(true) || !may_be_elsewhere(symbol) {
                     continue;
                 }
                 self.names.extend(std::str::from_utf8(symbol.name(ENDIAN, symbols.strings())?));
             }
         }
         Ok(())
+    }
+}
+
+/// Whether another object's definition may be the one that counts.
+fn may_be_elsewhere(symbol: &elf::Sym64<LittleEndian>) -> bool {
+    let is_own = !symbol.is_undefined(ENDIAN) && !symbol.is_common(ENDIAN);
+    match symbol.st_bind() {
+        elf::STB_LOCAL => false,
+        elf::STB_GLOBAL => !is_own,
+        _ => true,
     }
 }
 
