@@ -330,6 +330,7 @@ fn a_range_that_code_does_not_reach_across_is_refused() {
 /// Where `systemd` or a hardened launcher forbids a process to make pages executable later (`PR_SET_MDWE`), the manager
 /// once could not link anything: its run view began as writable, and so did pages of one view.
 #[test]
+#[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
 fn code_runs_where_pages_cannot_become_executable() {
     if !alone("code_runs_where_pages_cannot_become_executable", "") {
         return;

@@ -72,7 +72,7 @@ impl Arena {
         let range = reserved.range();
         let mut unmapped = FreeRanges::default();
         unmapped.give_back(range.clone(), &range);
-        let slab_bytes = (range.len() / 16 & !(SLAB_ALIGN - 1)).clamp(SLAB_BYTES_MIN, SLAB_BYTES);
+        let slab_bytes = ((range.len() / 16) & !(SLAB_ALIGN - 1)).clamp(SLAB_BYTES_MIN, SLAB_BYTES);
         Self {
             views,
             range,
