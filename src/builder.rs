@@ -161,7 +161,10 @@ impl JitBuilder {
         let main = session.create_jit_dylib("main")?;
         let libraries = session.create_jit_dylib("libraries")?;
         let process = Arc::new(self.process);
-        libraries.add_generator(Arc::new(ProcessSymbolsGenerator::new(process.clone())));
+        let low = object_layer.low_addresses().clone();
+        let generator = ProcessSymbolsGenerator::new(process.clone())
+            .adjusted_by(move |name, definition| low.of_process(name, definition));
+        libraries.add_generator(Arc::new(generator));
         main.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
         let files = Files {
             platform,

@@ -10,6 +10,7 @@ use uruk_pipeline::ir::{
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::layer::IrLayer;
+use uruk_pipeline::layer::ObjectLayer as _;
 use uruk_pipeline::link::ObjectLinkingLayer;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::object::FileKind;
@@ -37,6 +38,9 @@ pub(crate) struct Files {
     #[cfg(feature = "llvm")]
     pub(crate) verifies_ir: bool,
 }
+
+/// How many members of an archive are announced to the linker.
+const ANNOUNCED_MEMBERS_MAX: usize = 32;
 
 /// When a unit takes part in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +123,11 @@ impl Files {
         archive: &ObjectBuffer,
     ) -> Result<StaticArchiveGenerator, JitError> {
         let index = ArchiveIndex::read(archive, |member| self.bitcode_symbols(member))?;
+        // Where objects are placed depends on what is linked beside them, so members are announced before they are
+        // needed. They are mostly built alike: the first speak for all, and a large archive costs no more than a small one.
+        for member in index.members().iter().take(ANNOUNCED_MEMBERS_MAX) {
+            self.object_layer.announce(member.contents());
+        }
         let files = self.clone();
         let define = move |dylib: &JitDylib, member: ObjectBuffer| {
             files.add_member(dylib, member).map_err(|error| Arc::new(error) as SharedError)

@@ -10,6 +10,7 @@ use uruk_core::{
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{ModuleInterface, ThreadSafeModule};
+use uruk_pipeline::link::LowAddresses;
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::object::{FileKind, ObjectBuffer};
 use uruk_pipeline::platform::{Platform, UnitTraits};
@@ -248,6 +249,12 @@ impl Jit {
     /// The symbols found outside of the program.
     pub fn process_symbols(&self) -> &ProcessSymbols {
         &self.files.process
+    }
+
+    /// What stands below 2 GiB for functions and variables of libraries, where objects without position-independent
+    /// code need it there.
+    pub fn low_addresses(&self) -> &LowAddresses {
+        self.files.object_layer.low_addresses()
     }
 
     /// How much memory the linked code takes, in bytes by kind.

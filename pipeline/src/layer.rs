@@ -38,4 +38,10 @@ pub trait ObjectLayer: Send + Sync {
     /// # Concurrency
     /// Called on whatever thread materializes, several at a time, with no LLVM context held.
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer);
+
+    /// Tells the layer of an object that it may be given later, before anybody can ask for its symbols: where
+    /// others are placed may depend on what this one refers to. The default does not care.
+    fn announce(&self, object: &ObjectBuffer) {
+        let _ = object;
+    }
 }

@@ -52,6 +52,15 @@ fn r_x86_64_32() {
     assert_out_of_range(source, &at("x", 0xffff_fffb), "R_X86_64_32", 32);
     let message = assert_out_of_range(source, &at("x", 0x7fff_0000_0000), "R_X86_64_32", 32);
     assert!(message.contains("-fPIC") && message.contains(".data+0x0"), "{message}");
+    // What the object itself defines lies low with it.
+    let program = linked(".data\n.globl a, x\na: .long x+5\n.bss\nx: .skip 8", &Externals::new());
+    assert_eq!(program.word("a"), program.address("x") + 5);
+    assert_out_of_range(
+        ".data\n.globl a, x\na: .long x-0x7fffffff\n.long x-0x80000000\nx: .long 1",
+        &Externals::new(),
+        "R_X86_64_32",
+        32,
+    );
 }
 
 #[test]
@@ -61,6 +70,12 @@ fn r_x86_64_32s() {
     assert_eq!(program.bytes("a", 7), [0x48, 0xc7, 0xc0, 0xef, 0xff, 0xff, 0x7f]);
     linked(source, &at("x", 0xffff_ffff_8000_0001));
     assert_out_of_range(source, &at("x", 0x8000_0001), "R_X86_64_32S", 32);
+    // What the object itself defines lies low with it.
+    let program = linked(".text\n.globl a, x\na: movq $x+5, %rax\nx: ret", &Externals::new());
+    assert_eq!(program.bytes("a", 7)[3..], (program.address("x") as u32 + 5).to_le_bytes());
+    let below = ".text\n.globl a, x\na: movq $x-0x7fffffff, %rax\nx: ret";
+    assert!(linked(below, &Externals::new()).bytes("a", 7)[6] >= 0x80);
+    assert_out_of_range(".globl x\nmovq $x+0x7fffffff, %rax\nx: ret", &Externals::new(), "R_X86_64_32S", 32);
 }
 
 #[test]
@@ -284,13 +299,15 @@ fn undefined_weak_symbols_are_null_in_every_form() {
         b: leaq x(%rip), %rax
         c: call x@PLT
         d: call *x@GOTPCREL(%rip)
-        .data\ne: .quad x\n.long x";
+        .data\ne: .quad x";
     let program = linked(source, &Externals::new());
     assert_eq!(word_at(displaced(&program, "a", 3)), 0);
     assert_eq!(word_at(displaced(&program, "b", 3)), 0);
     assert_eq!(bytes_at(displaced(&program, "c", 1), 2), [0xff, 0x25]);
     assert_eq!(word_at(displaced(&program, "d", 2)), 0);
     assert_eq!(program.word("e"), 0);
+    let narrow = linked(".weak x\n.data\n.globl a\na: .long x, -1", &Externals::new());
+    assert_eq!(narrow.bytes("a", 4), [0; 4]);
 }
 
 #[test]

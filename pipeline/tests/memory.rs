@@ -32,8 +32,8 @@ fn read(address: uruk_core::ExecutorAddr, len: usize) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(address.to_ptr::<u8>(), len) }.to_vec()
 }
 
-fn policies() -> [ViewPolicy; 2] {
-    [ViewPolicy::TwoViews, ViewPolicy::OneView]
+fn policies() -> [ViewPolicy; 3] {
+    [ViewPolicy::TwoViews, ViewPolicy::TwoViewsOfFile, ViewPolicy::OneView]
 }
 
 fn manager(views: ViewPolicy) -> InProcessMemoryManager {
@@ -163,6 +163,23 @@ fn limited_address_space_gets_a_smaller_range() {
     assert_eq!(call(with(&manager, SegmentKind::Code, &RETURN_42).address(0)), 42);
 }
 
+/// 64 MiB was once the least that was tried, and the first that was granted was kept, however little that left.
+#[test]
+fn little_address_space_is_shared_with_the_program() {
+    if !alone("little_address_space_is_shared_with_the_program", "ulimit -v 220000;") {
+        return;
+    }
+    let manager = manager(ViewPolicy::Automatic);
+    let range = manager.reserved_range();
+    let bytes = range.end.value() - range.start.value();
+    assert!(bytes <= 64 << 20, "{bytes}");
+    let objects: Vec<_> = (0..3000).map(|_| with(&manager, SegmentKind::Code, &RETURN_42)).collect();
+    assert!(objects.iter().all(|code| call(code.address(0)) == 42));
+    // What the range leaves is the program's.
+    let own = vec![1_u8; bytes as usize / 2];
+    assert_eq!(own[own.len() - 1], 1);
+}
+
 #[test]
 fn freed_memory_is_recycled_and_zeroed() {
     for views in policies() {
@@ -283,15 +300,68 @@ fn an_exhausted_range_says_who_asked_and_what_to_do() {
     assert!(manager.allocate("big.o", &[request(SegmentKind::Data, 1 << 20)]).is_ok());
 }
 
+/// The error once said "check `ulimit -v`" and left the reader to find out what was asked and what there was.
 #[test]
-fn a_refused_reservation_is_an_error() {
+fn a_refused_reservation_names_what_was_asked_and_the_limit() {
+    if !alone("a_refused_reservation_names_what_was_asked_and_the_limit", "ulimit -v 1000000;") {
+        return;
+    }
     let error = InProcessMemoryManager::with_options(MemoryOptions {
-        reserve_bytes: Some(1 << 50),
+        range_bytes: Some(2 << 30),
         ..MemoryOptions::default()
     })
     .unwrap_err();
-    assert!(matches!(error, MemoryError::Reserve { size_bytes, .. } if size_bytes == 1 << 50));
+    let (asked, limit) = (2 << 30, 1_000_000 << 10);
+    assert!(
+        matches!(error, MemoryError::Reserve { size_bytes, limit_bytes: Some(bytes), .. } if (size_bytes, bytes) == (asked, limit))
+    );
+    let text = error.to_string();
+    assert!(text.contains(&asked.to_string()) && text.contains(&limit.to_string()), "{text}");
     assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn a_range_that_code_does_not_reach_across_is_refused() {
+    let options = MemoryOptions { range_bytes: Some(3 << 30), ..MemoryOptions::default() };
+    let error = InProcessMemoryManager::with_options(options).unwrap_err();
+    assert!(matches!(error, MemoryError::Invalid { .. }), "{error}");
+}
+
+/// Where `systemd` or a hardened launcher forbids a process to make pages executable later (`PR_SET_MDWE`), the manager
+/// once could not link anything: its run view began as writable, and so did pages of one view.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
+fn code_runs_where_pages_cannot_become_executable() {
+    if !alone("code_runs_where_pages_cannot_become_executable", "") {
+        return;
+    }
+    const PR_SET_MDWE: libc::c_int = 65;
+    const REFUSE_EXEC_GAIN: libc::c_ulong = 1;
+    // SAFETY: it takes numbers, and only forbids this process what it has no need of.
+    if unsafe { libc::prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0_u64, 0_u64, 0_u64) } != 0 {
+        // Shown with --nocapture; there is nothing to test on such a system.
+        eprintln!("skipped: this kernel knows no PR_SET_MDWE (it came with 6.3)");
+        return;
+    }
+    let manager = manager(ViewPolicy::Automatic);
+    let held: Vec<_> = (0..1000).map(|_| with(&manager, SegmentKind::Code, &RETURN_42)).collect();
+    assert!(held.iter().all(|code| call(code.address(0)) == 42));
+    let constant = with(&manager, SegmentKind::ReadOnly, b"constant");
+    assert_eq!(read(constant.address(0), 8), b"constant");
+    assert_eq!(protection(constant.address(0).value()), "r--");
+    drop(held);
+    assert_eq!(call(with(&manager, SegmentKind::Code, &RETURN_42).address(0)), 42);
+}
+
+/// A file in memory counts as a file: one beyond `ulimit -f` would have cost the process a deadly signal.
+#[test]
+fn a_limit_on_files_is_an_error_and_not_a_signal() {
+    if !alone("a_limit_on_files_is_an_error_and_not_a_signal", "ulimit -f 1;") {
+        return;
+    }
+    let options = MemoryOptions { views: ViewPolicy::TwoViewsOfFile, ..MemoryOptions::default() };
+    let error = InProcessMemoryManager::with_options(options).unwrap_err();
+    assert!(matches!(error, MemoryError::Protect { .. }), "{error}");
 }
 
 #[test]

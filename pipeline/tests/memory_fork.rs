@@ -126,7 +126,7 @@ fn manager(views: ViewPolicy) -> InProcessMemoryManager {
     InProcessMemoryManager::with_options(MemoryOptions { views, ..MemoryOptions::default() }).unwrap()
 }
 
-const POLICIES: [ViewPolicy; 2] = [ViewPolicy::TwoViews, ViewPolicy::OneView];
+const POLICIES: [ViewPolicy; 3] = [ViewPolicy::TwoViews, ViewPolicy::TwoViewsOfFile, ViewPolicy::OneView];
 
 #[test]
 fn both_sides_link_more_and_neither_sees_the_others() {
@@ -205,6 +205,53 @@ fn what_one_side_frees_and_replaces_the_other_still_runs() {
                 child.join();
             }
         }
+    }
+}
+
+#[test]
+fn code_in_several_ranges_outlives_what_the_other_side_does() {
+    if !alone("code_in_several_ranges_outlives_what_the_other_side_does") {
+        return;
+    }
+    for views in POLICIES {
+        let options = MemoryOptions { views, range_bytes: Some(4 << 20), ..MemoryOptions::default() };
+        let manager = InProcessMemoryManager::with_options(options).unwrap();
+        let fill = |from: u32| -> Vec<_> {
+            (from..from + 40)
+                .map(|number| with(&manager, SegmentKind::Code, &code(number, 300_000)))
+                .collect()
+        };
+        let are = |objects: &[FinalizedAlloc], from: u32| {
+            assert!(objects.iter().zip(from..).all(|(object, number)| call(object) == number));
+        };
+        let mut before = fill(0);
+        let low = {
+            let mut flight = manager.allocate_low("low.o", &[request(SegmentKind::Code, 6)]).unwrap();
+            flight.working(0).copy_from_slice(&code(7, 0));
+            flight.finalize().unwrap()
+        };
+        let (freed, replaced) = (Signal::new(), Signal::new());
+        let child = Child::fork(|| {
+            // Whole ranges become free on this side, and go.
+            drop(before.split_off(5));
+            let own = fill(1000);
+            freed.send();
+            replaced.wait();
+            are(&before, 0);
+            are(&own, 1000);
+            assert_eq!(call(&low), 7);
+        });
+        freed.wait();
+        are(&before, 0);
+        before.drain(..20);
+        let own = fill(2000);
+        replaced.send();
+        child.join();
+        are(&before, 20);
+        are(&own, 2000);
+        drop((before, own, low));
+        let usage = manager.usage();
+        assert_eq!((usage.allocations, usage.reserved_bytes), (0, 4 << 20));
     }
 }
 

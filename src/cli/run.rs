@@ -127,10 +127,13 @@ fn link(
     dispatcher: Arc<RetiringDispatcher>,
 ) -> Result<(&'static Jit, ExecutorSymbolDef), RunError> {
     let jit: &'static Jit = Box::leak(Box::new(build(args, observers, dispatcher)?)); // never dropped: its code runs to the end
+    // Nothing of the program has run, so nobody has a pointer to a variable that moves.
+    jit.low_addresses().allow_copies(true);
     for file in &args.files {
         add_file(jit, file, args)?;
     }
     let entry = jit.link(&args.entry).map_err(|source| RunError::Link { source })?;
+    jit.low_addresses().allow_copies(false);
     Ok((jit, entry))
 }
 

@@ -25,6 +25,8 @@ pub enum Form {
     Pic,
     /// Native objects for an executable, which is what compilers emit by default.
     Pie,
+    /// Native objects that hold addresses in 32 bits, for an executable at a fixed place.
+    Fixed,
     /// Native objects in the large code model.
     Large,
     /// One archive of the PIC objects.
@@ -43,6 +45,7 @@ impl Form {
             Self::Source => "source",
             Self::Pic => "pic",
             Self::Pie => "pie",
+            Self::Fixed => "fixed",
             Self::Large => "large",
             Self::Archive => "archive",
             Self::Mixed => "mixed",
@@ -58,6 +61,7 @@ impl Form {
             Self::Source,
             Self::Pic,
             Self::Pie,
+            Self::Fixed,
             Self::Large,
             Self::Archive,
             Self::Mixed,
@@ -74,6 +78,7 @@ impl Form {
             Self::Source => String::new(),
             Self::Pic | Self::Archive => format!("-O{level} -fPIC -c"),
             Self::Pie => format!("-O{level} -fPIE -c"),
+            Self::Fixed => format!("-O{level} -fno-pic -c"),
             Self::Large => format!("-O{level} -fPIC -mcmodel=large -c"),
         };
         words.split_whitespace().map(str::to_owned).collect()
@@ -89,6 +94,9 @@ impl Form {
             Self::Pic | Self::Archive => format!("--emit=obj -C opt-level={level} -C codegen-units=4"),
             Self::Pie => {
                 format!("--emit=obj -C opt-level={level} -C codegen-units=1 -C relocation-model=pie")
+            }
+            Self::Fixed => {
+                format!("--emit=obj -C opt-level={level} -C codegen-units=2 -C relocation-model=static")
             }
             Self::Large => format!("--emit=obj -C opt-level={level} -C codegen-units=4 -C code-model=large"),
             Self::Source => String::new(),

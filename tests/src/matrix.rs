@@ -9,6 +9,7 @@
 //! | bitcode-O2 | `-O2 -j1` | the whole optimizer in the engine, in place |
 //! | pic | `-j2` | objects alone, linked concurrently |
 //! | pie | `-j1` | objects as compilers emit them by default |
+//! | fixed | `-j2` | addresses in 32 bits, entries of functions, copies of variables |
 //! | large | `-j2` | 64-bit relocations |
 //! | archive | `-j1` | members on demand |
 //! | mixed | `-O2 -j2` | identity across the border between bitcode and objects; programs of several files |
@@ -42,11 +43,12 @@ pub struct Variant {
     pub jobs: u8,
 }
 
-const DEFAULT: [Variant; 7] = [
+const DEFAULT: [Variant; 8] = [
     Variant { form: Form::BitcodeO0, level: 0, jobs: 2 },
     Variant { form: Form::BitcodeO2, level: 2, jobs: 1 },
     Variant { form: Form::Pic, level: 2, jobs: 2 },
     Variant { form: Form::Pie, level: 2, jobs: 1 },
+    Variant { form: Form::Fixed, level: 2, jobs: 2 },
     Variant { form: Form::Large, level: 2, jobs: 2 },
     Variant { form: Form::Archive, level: 2, jobs: 1 },
     Variant { form: Form::Mixed, level: 2, jobs: 2 },
@@ -225,7 +227,7 @@ impl std::fmt::Display for Variant {
 
 fn full_matrix() -> Vec<Variant> {
     let bitcode = [Form::BitcodeO0, Form::BitcodeO2, Form::Mixed, Form::Text, Form::Source];
-    let objects = [Form::Pic, Form::Pie, Form::Large, Form::Archive];
+    let objects = [Form::Pic, Form::Pie, Form::Fixed, Form::Large, Form::Archive];
     let mut variants = Vec::new();
     for jobs in [1, 2] {
         for level in [0, 2] {

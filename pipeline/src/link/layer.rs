@@ -12,7 +12,7 @@
 use std::error::Error;
 use std::fmt;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::sync::Arc;
 use uruk_core::{
     DependenceGroup, Detached, ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet,
@@ -21,12 +21,13 @@ use uruk_core::{
 };
 
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
+use super::low::{LowAddresses, LowEntry};
 use super::placements::{PlacedTls, TlsPlacements};
 use super::section_groups::{Part, SectionGroups};
 use super::{Allocated, Initializers, Link, LinkEnvironment, LinkError, LinkOptions, elf};
 use crate::layer::ObjectLayer;
-use crate::memory::MemoryManager;
-use crate::object::ObjectBuffer;
+use crate::memory::{MemoryError, MemoryManager};
+use crate::object::{CloseReferences, ObjectBuffer};
 use crate::platform::Platform;
 use crate::runtime::tls::TlsError;
 use crate::runtime::unwind::UnwindError;
@@ -45,6 +46,7 @@ pub struct ObjectLinkingLayer {
     platform: Arc<Platform>,
     placements: Arc<TlsPlacements>,
     groups: Arc<SectionGroups>,
+    low: Arc<LowAddresses>,
 }
 
 /// An object on its way: laid out, not yet fixed up.
@@ -56,7 +58,13 @@ struct Placed {
 impl ObjectLinkingLayer {
     /// A layer that places code in `memory` and tells `platform` about initialisers.
     pub fn new(memory: Arc<dyn MemoryManager>, platform: Arc<Platform>) -> Self {
-        Self { memory, platform, placements: Arc::default(), groups: Arc::default() }
+        let low = Arc::new(LowAddresses::new(memory.clone()));
+        Self { memory, platform, placements: Arc::default(), groups: Arc::default(), low }
+    }
+
+    /// What stands below 2 GiB for functions and variables that lie elsewhere.
+    pub fn low_addresses(&self) -> &Arc<LowAddresses> {
+        &self.low
     }
 
     /// Links objects into one block of memory and makes their symbols.
@@ -96,8 +104,12 @@ impl ObjectLinkingLayer {
             Err(several) => LinkGraph::merge(several)?,
         };
         let discarded = discarded_definitions(parts, &graph);
-        let options =
-            LinkOptions { is_discarded: &|name| discarded.contains(name), ..LinkOptions::default() };
+        let is_wanted_low = |name: &str| self.low.is_wanted(name);
+        let options = LinkOptions {
+            is_discarded: &|name| discarded.contains(name),
+            is_wanted_low: self.low.is_needed().then_some(&is_wanted_low),
+            ..LinkOptions::default()
+        };
         let mut link = Link::new(graph, &options)?.allocate(&*self.memory)?;
         let tls = self.placements.place(&mut link)?;
         Ok(Placed { link, tls })
@@ -117,7 +129,21 @@ impl ObjectLinkingLayer {
             ifunc_thunk: ifunc::lazy_thunk(),
         };
         let Placed { link, tls } = placed;
-        let linked = link.resolve(|name| found.get(&intern(name)?), environment)?.fix()?.into_linked();
+        let mut low_entries = FxHashMap::default();
+        for name in link.low_externals() {
+            if let Some(function) = intern(name).and_then(|symbol| found.get(&symbol))
+                && let Some(entry) = self.low.entry_of(&function)?
+            {
+                low_entries.insert(Box::<str>::from(name), entry);
+            }
+        }
+        let find = |name: &str| {
+            let found = found.get(&intern(name)?)?;
+            // All the object's references go to the entry, so that they agree on where the function is.
+            let address = low_entries.get(name).map_or(found.address, |entry| entry.address());
+            Some(ExecutorSymbolDef { address, ..found })
+        };
+        let linked = link.resolve(find, environment)?.fix()?.into_linked();
         // Objects linked together keep their places among all others.
         for (responsibility, object) in responsibilities.iter().zip(&linked.initializers) {
             if let Some(symbol) = responsibility.initializer_symbol() {
@@ -127,7 +153,13 @@ impl ObjectLinkingLayer {
         }
         self.platform.record_indirect_functions(&linked.indirect_functions);
         let table = linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr));
-        Ok(LinkedCode { _unwind: table.transpose()?, _tls: tls, _memory: linked.alloc })
+        let low_entries = low_entries.into_values().collect();
+        Ok(LinkedCode {
+            _unwind: table.transpose()?,
+            _tls: tls,
+            _memory: linked.alloc,
+            _low_entries: low_entries,
+        })
     }
 }
 
@@ -137,6 +169,10 @@ impl ObjectLayer for ObjectLinkingLayer {
         if !parts.is_empty() {
             self.link(parts);
         }
+    }
+
+    fn announce(&self, object: &ObjectBuffer) {
+        self.low.announce(&CloseReferences::read(object));
     }
 }
 
@@ -278,6 +314,8 @@ enum LayerError {
     ThreadLocal(#[from] TlsError),
     #[error(transparent)]
     Unwind(#[from] UnwindError),
+    #[error("no memory for entries of functions below 2 GiB")]
+    LowEntries(#[from] MemoryError),
 }
 
 /// What one object occupies in the process. Fields drop in order: first nobody can find the code any
@@ -286,6 +324,7 @@ struct LinkedCode {
     _unwind: Option<unwind::UnwindRegistration>,
     _tls: Option<PlacedTls>,
     _memory: crate::memory::FinalizedAlloc,
+    _low_entries: Vec<Arc<LowEntry>>,
 }
 
 impl Resource for LinkedCode {

@@ -21,6 +21,7 @@ mod ifunc;
 mod initializers;
 mod layer;
 mod layout;
+mod low;
 mod merge;
 mod phases;
 mod placed;
@@ -39,6 +40,7 @@ pub use graph::LinkGraph;
 pub(crate) use initializers::FRAGMENT_PRIORITY;
 pub use initializers::Initializers;
 pub use layer::ObjectLinkingLayer;
+pub use low::{IsWantedLow, LowAddresses};
 pub use phases::{
     Allocated, Built, Fixed, Link, LinkEnvironment, LinkOptions, LinkSizes, Linked, Resolved, SectionRange,
     UnwindTable,

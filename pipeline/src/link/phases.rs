@@ -17,6 +17,7 @@ use super::fixup;
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
 use super::initializers::Initializers;
 use super::layout::{self, Layout, Segment};
+use super::low::IsWantedLow;
 use super::placed::Placed;
 use super::plan::{self, Plan};
 use super::tls::{TlsImage, TlsPlacement};
@@ -38,11 +39,14 @@ pub struct LinkOptions<'o> {
     /// Whether `__start_X` and `__stop_X` mean the sections `X` of this graph, if it has any. If not, they are
     /// left to the lookup.
     pub binds_section_bounds: bool,
+    /// Whether objects that were built without position-independent code may need a name below 2 GiB. `None` where there
+    /// are no such objects but perhaps this one.
+    pub is_wanted_low: Option<IsWantedLow<'o>>,
 }
 
 impl Default for LinkOptions<'_> {
     fn default() -> Self {
-        Self { is_discarded: &|_| false, binds_section_bounds: true }
+        Self { is_discarded: &|_| false, binds_section_bounds: true, is_wanted_low: None }
     }
 }
 
@@ -101,9 +105,12 @@ impl<'a> Link<Built<'a>> {
             span.record("size_bytes", content_bytes);
         }
         let owner = graph.name();
-        let mut alloc = memory
-            .allocate(&owner, &requests)
-            .map_err(|source| LinkError::Memory { object: owner.as_str().into(), source })?;
+        let alloc = match plan.low.is_low {
+            true => memory.allocate_low(&owner, &requests),
+            false => memory.allocate(&owner, &requests),
+        };
+        let mut alloc =
+            alloc.map_err(|source| LinkError::Memory { object: owner.as_str().into(), source })?;
         // A symbol may sit in a segment without bytes; it is then as near as the others.
         let mut bases = [if requests.is_empty() { 0 } else { alloc.address(0).value() }; Segment::COUNT];
         for segment in Segment::ALL {
@@ -159,6 +166,12 @@ impl Link<Allocated> {
             .externals
             .iter()
             .map(|id| (graph.symbol_name(*id), graph.symbols[id.index()].binding == Binding::Weak))
+    }
+
+    /// Of the [externals](Self::externals), those that the graph holds the address of in 32 bits.
+    pub fn low_externals(&self) -> impl Iterator<Item = &str> {
+        let Placed { graph, plan, .. } = &self.phase.placed;
+        plan.low.externals.iter().map(|id| graph.symbol_name(*id))
     }
 
     /// Where the sections whose name is a C identifier lie.

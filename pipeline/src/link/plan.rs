@@ -7,6 +7,7 @@ use super::got_plt::{self, GotPlt};
 use super::graph::{LinkGraph, Location, SymbolId};
 use super::ifunc::{self, IndirectFunctions};
 use super::layout;
+use super::low::{self, LowPlan};
 use super::phases::LinkOptions;
 use super::prune;
 use super::section_bounds::{self, SectionBounds};
@@ -20,6 +21,7 @@ pub(super) struct Plan {
     pub(super) ifuncs: IndirectFunctions,
     pub(super) bounds: SectionBounds,
     pub(super) externals: Vec<SymbolId>,
+    pub(super) low: LowPlan,
 }
 
 /// Prunes the graph, binds the names that only the linker can define, and counts what is needed.
@@ -33,6 +35,7 @@ pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Resu
         got_plt: got_plt::plan(graph),
         tls: tls::plan(graph),
         ifuncs: ifunc::plan(graph),
+        low: low::plan(graph, options.is_wanted_low),
         bounds,
         externals,
     })

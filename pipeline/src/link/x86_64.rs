@@ -23,8 +23,8 @@ pub enum EdgeKind {
     ///
     /// *Fixup expression:* `S + A : u32`
     ///
-    /// *Errors:* the value needs more than 32 bits, as it does whenever an object built without PIC refers to
-    /// something that is not an absolute symbol.
+    /// *Errors:* the value needs more than 32 bits: the object lies below 2 GiB, and the symbol is a variable that lies
+    /// elsewhere (see `low.rs`).
     Pointer32,
     /// A pointer in the lowest or highest 2 GiB. `R_X86_64_32S`.
     ///

@@ -6,6 +6,7 @@ use uruk_core::ExecutorAddr;
 
 use super::in_process::Pool;
 use super::piece::Piece;
+use super::ranges::Reach;
 use super::{Backing, MemoryError, SegmentBytes, SegmentKind, SegmentRequest, fork, mapping};
 
 /// The pieces of an allocation, in the order of its requests. Dropping it gives them back.
@@ -24,14 +25,15 @@ impl Allocation {
         pool: &Arc<Pool>,
         owner: &str,
         requests: &[SegmentRequest],
+        reach: Reach,
     ) -> Result<Self, MemoryError> {
         for request in requests {
             check(owner, request)?;
         }
         let pieces = {
-            let mut arena = pool.arena.lock();
-            let pieces = arena.take_all(owner, requests)?;
-            arena.allocations += 1;
+            let mut ranges = pool.ranges.lock();
+            let pieces = ranges.take_all(owner, requests, reach)?;
+            ranges.allocations += 1;
             pieces
         };
         pieces.iter().for_each(Piece::prepare);
@@ -65,9 +67,9 @@ impl Backing for Allocation {
         for piece in self.pieces.iter().filter(|piece| piece.protect) {
             mapping::protect(piece.range.start, piece.range.len(), piece.kind)?;
         }
-        let mut arena = self.pool.arena.lock();
+        let mut ranges = self.pool.ranges.lock();
         for piece in self.pieces.iter().filter(|piece| piece.working != piece.range.start) {
-            arena.settle(piece);
+            ranges.settle(piece);
         }
         Ok(())
     }
@@ -91,11 +93,11 @@ impl Backing for Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let mut arena = self.pool.arena.lock();
+        let mut ranges = self.pool.ranges.lock();
         for piece in self.pieces.iter().rev() {
-            arena.give_back(piece);
+            ranges.give_back(piece);
         }
-        arena.allocations = arena.allocations.saturating_sub(1);
+        ranges.allocations = ranges.allocations.saturating_sub(1);
     }
 }
 

@@ -1,10 +1,9 @@
-//! The bookkeeping of the in-process manager: which slabs there are, and what of them is free.
+//! One range of the in-process manager: which slabs there are in it, and what of them is free.
 //!
 //! Everything here happens under the manager's lock. Slabs are mapped and unmapped here; contents are not touched.
 //!
-//! Each byte of the common range is in exactly one place: in `unmapped`, in the free ranges of its slab's kind, in a
-//! piece that was taken and not given back, or withheld in its slab. Slabs outside of the common range belong to one
-//! piece each (`aside.rs`).
+//! Each byte of the range is in exactly one place: in `unmapped`, in the free ranges of its slab's kind, in a
+//! piece that was taken and not given back, or withheld in its slab.
 //!
 //! # After a fork
 //! Two processes see the pages of code and constants (`fork.rs`). What was in use then stays as it is on both sides:
@@ -14,69 +13,108 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::aside;
 use super::free_ranges::FreeRanges;
-use super::mapping::{self, PAGE_BYTES};
+use super::mapping::{self, PAGE_BYTES, ReservedRange};
 use super::piece::{DISCARD_BYTES, Piece};
-use super::slab::Slab;
-use super::{MemoryError, MemoryUsage, SegmentBytes, SegmentKind, SegmentRequest};
+use super::slab::{Slab, Views};
+use super::{MemoryError, SegmentKind, SegmentRequest};
 
-/// A slab for many objects.
+/// A slab for many objects. That of a small range is smaller, so that there is room for all kinds.
 pub(super) const SLAB_BYTES: usize = 2 << 20;
 /// Slabs start at multiples of this.
 pub(super) const SLAB_ALIGN: usize = 64 << 10;
-/// From here on an allocation has a slab of its own.
-const OWN_SLAB_BYTES: usize = 512 << 10;
+/// A slab of a small range.
+const SLAB_BYTES_MIN: usize = 2 * SLAB_ALIGN;
+/// A segment of this part of a slab has a slab of its own.
+const OWN_SLAB_PART: usize = 4;
 /// Smallest unit of allocation.
 const GRAIN_BYTES: usize = 16;
 
-/// The bookkeeping, under the lock.
+/// The bookkeeping of one range, under the lock.
 #[derive(Debug)]
 pub(super) struct Arena {
-    pub(super) two_views: bool,
+    views: Views,
     range: Range<usize>,
-    /// Parts of the common range without a slab.
+    /// Size of a slab for many objects.
+    slab_bytes: usize,
+    /// Parts of the range without a slab.
     unmapped: FreeRanges,
-    pub(super) slabs: BTreeMap<usize, Slab>,
+    slabs: BTreeMap<usize, Slab>,
     /// Free parts of the slabs of each kind.
     code: FreeRanges,
     read_only: FreeRanges,
     data: FreeRanges,
     /// A slab of each kind that is free as a whole and kept for the next object.
     spare: [Option<usize>; 3],
-    allocated: SegmentBytes,
-    pub(super) allocations: u64,
-    slab_bytes: SegmentBytes,
+    /// Pieces that were taken and not given back.
+    pieces: u64,
+    /// Unmapped after `drop` has unmapped the working views.
+    _reserved: ReservedRange,
+}
+
+/// Why a range has no piece for a segment.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It has no room; another range may have.
+    Full { kind: SegmentKind, size_bytes: usize },
+    /// The operating system refused.
+    Failed(MemoryError),
+}
+
+impl From<MemoryError> for Refusal {
+    fn from(error: MemoryError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl Arena {
-    pub(super) fn new(range: Range<usize>) -> Self {
+    pub(super) fn new(reserved: ReservedRange, views: Views) -> Self {
+        let range = reserved.range();
         let mut unmapped = FreeRanges::default();
         unmapped.give_back(range.clone(), &range);
+        let slab_bytes = ((range.len() / 16) & !(SLAB_ALIGN - 1)).clamp(SLAB_BYTES_MIN, SLAB_BYTES);
         Self {
-            two_views: true,
+            views,
             range,
+            slab_bytes,
             unmapped,
             slabs: BTreeMap::new(),
             code: FreeRanges::default(),
             read_only: FreeRanges::default(),
             data: FreeRanges::default(),
             spare: [None; 3],
-            allocated: SegmentBytes::default(),
-            allocations: 0,
-            slab_bytes: SegmentBytes::default(),
+            pieces: 0,
+            _reserved: reserved,
         }
     }
 
-    /// Maps the first code slab, which shows whether two views are possible.
-    pub(super) fn probe_two_views(&mut self) -> Result<(), MemoryError> {
+    /// Its addresses.
+    pub(super) const fn range(&self) -> &Range<usize> {
+        &self.range
+    }
+
+    /// Whether no piece of it is in use.
+    pub(super) const fn is_unused(&self) -> bool {
+        self.pieces == 0
+    }
+
+    /// Sets how slabs are mapped from here on, after mapping one that way, which shows whether it is possible.
+    ///
+    /// # Errors
+    /// [`MemoryError::Protect`] if it is not; slabs are mapped as before then.
+    pub(super) fn set_views(&mut self, views: Views) -> Result<(), MemoryError> {
         let start =
             self.unmapped.take_highest(SLAB_ALIGN, SLAB_ALIGN).expect("a fresh range has room for a slab");
         let range = start..start + SLAB_ALIGN;
-        let slab = Slab::map(range.clone(), SegmentKind::Code, true);
+        let slab = Slab::map(range.clone(), SegmentKind::Code, views);
         let released = slab.and_then(|slab| slab.release());
         self.unmapped.give_back(range, &self.range);
-        released
+        released.map(|()| self.views = views)
+    }
+
+    /// How slabs are mapped.
+    pub(super) const fn views(&self) -> Views {
+        self.views
     }
 
     fn free_mut(&mut self, kind: SegmentKind) -> &mut FreeRanges {
@@ -87,51 +125,25 @@ impl Arena {
         }
     }
 
-    /// Takes a piece for each of `requests`, all in the common range, or, where data does not fit there, all in a
-    /// range of their own. On an error nothing is taken.
-    pub(super) fn take_all(
-        &mut self,
-        owner: &str,
-        requests: &[SegmentRequest],
-    ) -> Result<Vec<Piece>, MemoryError> {
-        let mut pieces = Vec::with_capacity(requests.len());
-        for request in requests {
-            match self.take(owner, request) {
-                Ok(piece) => pieces.push(piece),
-                Err(error) => {
-                    pieces.iter().rev().for_each(|piece| self.give_back(piece));
-                    return match error {
-                        MemoryError::Exhausted { kind: SegmentKind::Data, .. } if wants_own_slab(request) => {
-                            self.take_aside(owner, requests)
-                        }
-                        error => Err(error),
-                    };
-                }
-            }
-        }
-        Ok(pieces)
-    }
-
-    fn take(&mut self, owner: &str, request: &SegmentRequest) -> Result<Piece, MemoryError> {
+    /// Takes a piece for `request`.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing is taken.
+    pub(super) fn take(&mut self, request: &SegmentRequest) -> Result<Piece, Refusal> {
         let kind = request.kind.near();
-        let own_pages = !self.two_views && kind != SegmentKind::Data;
+        let own_pages = self.views == Views::One && kind != SegmentKind::Data;
         let grain = if own_pages { PAGE_BYTES } else { GRAIN_BYTES };
         let mut len = request.total_bytes().max(1).next_multiple_of(grain);
         let align = request.align.max(grain);
-        let start = if wants_own_slab(request) {
-            if request.kind == SegmentKind::FarData {
-                // The room that code reaches is for what needs to be reached.
-                let pieces = self.take_aside(owner, std::slice::from_ref(request))?;
-                return Ok(pieces.into_iter().next().expect("one request has one piece"));
-            }
+        let start = if wants_own_slab(request, self.slab_bytes) {
             // Nobody shares its last page, so that the slab goes when the segment does.
             len = len.next_multiple_of(PAGE_BYTES);
-            self.take_own_slab(owner, kind, len, align)?
+            self.take_own_slab(kind, len, align)?
         } else {
             match self.free_mut(kind).take(len, align) {
                 Some(start) => start,
                 None => {
-                    self.add_slab(owner, kind, len)?;
+                    self.add_slab(kind, len)?;
                     self.free_mut(kind).take(len, align).expect("a fresh slab has room for a small segment")
                 }
             }
@@ -139,30 +151,11 @@ impl Arena {
         Ok(self.hand_out(start..start + len, request.content_bytes))
     }
 
-    fn take_aside(&mut self, owner: &str, requests: &[SegmentRequest]) -> Result<Vec<Piece>, MemoryError> {
-        let slabs = aside::map(owner, requests, self.two_views)?;
-        let ranges: Vec<_> = slabs.iter().map(|slab| slab.range().clone()).collect();
-        slabs.into_iter().for_each(|slab| self.insert_slab(slab));
-        Ok(ranges
-            .into_iter()
-            .zip(requests)
-            .map(|(range, request)| self.hand_out(range, request.content_bytes))
-            .collect())
-    }
-
     /// Makes a piece of what has been taken out of the free ranges.
     fn hand_out(&mut self, range: Range<usize>, content_bytes: usize) -> Piece {
         let (slab_start, slab) = slab_of(&mut self.slabs, range.start);
-        let preparation = slab.touch(&range);
-        let piece = Piece {
-            kind: slab.kind(),
-            working: slab.working_address(range.start),
-            content_bytes,
-            preparation,
-            protect: slab.protects_in_place(),
-            range,
-        };
-        *self.allocated.of_mut(piece.kind) += piece.range.len() as u64;
+        let piece = slab.hand_out(range, content_bytes);
+        self.pieces += 1;
         let spare = &mut self.spare[piece.kind as usize];
         if *spare == Some(slab_start) {
             *spare = None;
@@ -171,55 +164,42 @@ impl Arena {
     }
 
     /// Maps another slab for small segments and adds it to the free memory.
-    fn add_slab(&mut self, owner: &str, kind: SegmentKind, len: usize) -> Result<(), MemoryError> {
-        // A range smaller than usual is used up in smaller slabs.
-        let sizes = [SLAB_BYTES, OWN_SLAB_BYTES, SLAB_ALIGN];
+    fn add_slab(&mut self, kind: SegmentKind, len: usize) -> Result<(), Refusal> {
+        // The end of a range is used up in smaller slabs.
+        let sizes = [self.slab_bytes, SLAB_BYTES_MIN];
         let found = sizes
             .into_iter()
-            .filter(|&size| size >= len + SLAB_ALIGN || size == SLAB_BYTES)
+            .filter(|&size| size >= len + SLAB_ALIGN)
             .find_map(|size| Some((self.unmapped.take_highest(size, SLAB_ALIGN)?, size)));
-        let Some((start, size)) = found else {
-            return Err(self.exhausted(owner, kind, len));
-        };
+        let (start, size) = found.ok_or(Refusal::Full { kind, size_bytes: len })?;
         let range = start..start + size;
-        let slab = self.map_slab(range.clone(), kind)?;
-        self.insert_slab(slab);
+        self.map_slab(range.clone(), kind)?;
         self.free_mut(kind).give_back(range.clone(), &range);
         Ok(())
     }
 
     /// Maps a slab for one segment of whole pages alone.
-    fn take_own_slab(
-        &mut self,
-        owner: &str,
-        kind: SegmentKind,
-        len: usize,
-        align: usize,
-    ) -> Result<usize, MemoryError> {
+    fn take_own_slab(&mut self, kind: SegmentKind, len: usize, align: usize) -> Result<usize, Refusal> {
         let align = align.max(PAGE_BYTES);
         let start = match kind {
             SegmentKind::Data => self.unmapped.take_lowest(len, align),
             _ => self.unmapped.take_highest(len, align),
         };
-        let start = start.ok_or_else(|| self.exhausted(owner, kind, len))?;
-        let slab = self.map_slab(start..start + len, kind)?;
-        self.insert_slab(slab);
+        let start = start.ok_or(Refusal::Full { kind, size_bytes: len })?;
+        self.map_slab(start..start + len, kind)?;
         Ok(start)
     }
 
-    fn map_slab(&mut self, range: Range<usize>, kind: SegmentKind) -> Result<Slab, MemoryError> {
-        Slab::map(range.clone(), kind, self.two_views).inspect_err(|_| {
-            self.unmapped.give_back(range, &self.range);
-        })
-    }
-
-    fn insert_slab(&mut self, slab: Slab) {
-        *self.slab_bytes.of_mut(slab.kind()) += slab.range().len() as u64;
-        self.slabs.insert(slab.range().start, slab);
+    fn map_slab(&mut self, range: Range<usize>, kind: SegmentKind) -> Result<(), MemoryError> {
+        let slab = Slab::map(range.clone(), kind, self.views).inspect_err(|_| {
+            self.unmapped.give_back(range.clone(), &self.range);
+        })?;
+        self.slabs.insert(range.start, slab);
+        Ok(())
     }
 
     pub(super) fn give_back(&mut self, piece: &Piece) {
-        *self.allocated.of_mut(piece.kind) -= piece.range.len() as u64;
+        self.pieces -= 1;
         let (slab_start, slab) = slab_of(&mut self.slabs, piece.range.start);
         let bounds = slab.range().clone();
         if piece.protect && mapping::make_writable(piece.range.start, piece.range.len()).is_err() {
@@ -247,7 +227,7 @@ impl Arena {
     fn retire(&mut self, slab_start: usize) {
         let (_, slab) = slab_of(&mut self.slabs, slab_start);
         let (kind, range) = (slab.kind(), slab.range().clone());
-        let ordinary = range.len() == SLAB_BYTES && slab.is_reserved();
+        let ordinary = range.len() == self.slab_bytes;
         if ordinary && self.spare[kind as usize].is_none() {
             if slab.touched_bytes() > DISCARD_BYTES {
                 slab.discard(&range);
@@ -266,12 +246,9 @@ impl Arena {
         if slab.release().is_err() {
             return false;
         }
-        let (kind, range, reserved) = (slab.kind(), slab.range().clone(), slab.is_reserved());
+        let range = slab.range().clone();
         self.slabs.remove(&slab_start);
-        *self.slab_bytes.of_mut(kind) -= range.len() as u64;
-        if reserved {
-            self.unmapped.give_back(range, &self.range);
-        }
+        self.unmapped.give_back(range, &self.range);
         true
     }
 
@@ -287,7 +264,7 @@ impl Arena {
 
     /// Notes a fork, in the new process: what was free in shared pages is the parent's.
     pub(super) fn note_fork_in_child(&mut self) {
-        if !self.two_views {
+        if self.views == Views::One {
             return; // Every page is private and each side has its own.
         }
         self.slabs.values_mut().for_each(Slab::inherit);
@@ -314,40 +291,19 @@ impl Arena {
         }
     }
 
-    fn exhausted(&self, owner: &str, kind: SegmentKind, len: usize) -> MemoryError {
-        let used =
-            self.slabs.values().filter(|slab| slab.is_reserved()).map(|slab| slab.range().len() as u64).sum();
-        MemoryError::Exhausted {
-            owner: owner.into(),
-            kind,
-            size_bytes: len as u64,
-            used_bytes: used,
-            reserved_bytes: self.range.len() as u64,
-        }
-    }
-
-    pub(super) fn usage(&self) -> MemoryUsage {
-        let aside =
-            self.slabs.values().filter(|slab| !slab.is_reserved()).map(|slab| slab.range().len() as u64);
-        let mut usage = MemoryUsage {
-            reserved_bytes: self.range.len() as u64 + aside.sum::<u64>(),
-            allocations: self.allocations,
-            ..MemoryUsage::default()
-        };
-        for kind in [SegmentKind::Code, SegmentKind::ReadOnly, SegmentKind::Data] {
-            usage.of_mut(kind).allocated_bytes = self.allocated.of(kind);
-            usage.of_mut(kind).slab_bytes = self.slab_bytes.of(kind);
-        }
-        for slab in self.slabs.values() {
-            usage.of_mut(slab.kind()).resident_bytes += slab.resident_bytes();
-            usage.of_mut(slab.kind()).withheld_bytes += slab.withheld_bytes() as u64;
-        }
-        usage
+    /// Its slabs, each of which it keeps.
+    pub(super) fn slabs(&self) -> impl Iterator<Item = &Slab> {
+        self.slabs.values()
     }
 }
 
-const fn wants_own_slab(request: &SegmentRequest) -> bool {
-    request.total_bytes() >= OWN_SLAB_BYTES || request.align > SLAB_ALIGN
+/// Whether a segment is too large to share a slab of the usual size with others.
+pub(super) const fn is_large(request: &SegmentRequest) -> bool {
+    wants_own_slab(request, SLAB_BYTES)
+}
+
+const fn wants_own_slab(request: &SegmentRequest, slab_bytes: usize) -> bool {
+    request.total_bytes() >= slab_bytes / OWN_SLAB_PART || request.align > SLAB_ALIGN
 }
 
 /// The slab that memory at `address` was taken from, and where it starts.
@@ -358,13 +314,7 @@ fn slab_of(slabs: &mut BTreeMap<usize, Slab>, address: usize) -> (usize, &mut Sl
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for slab in self.slabs.values() {
-            if slab.is_reserved() {
-                slab.release_working_view();
-            } else {
-                // Unmapping a range of its own cannot run out of mappings.
-                let _ = slab.release();
-            }
-        }
+        // The run views go with the range.
+        self.slabs.values().for_each(Slab::release_working_view);
     }
 }

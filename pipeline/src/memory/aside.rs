@@ -14,18 +14,14 @@
 use std::ops::Range;
 
 use super::mapping::{PAGE_BYTES, ReservedRange};
-use super::slab::Slab;
+use super::slab::{Slab, Views};
 use super::{MemoryError, SegmentKind, SegmentRequest};
 
 /// Reserves a range for `requests` and maps a slab for each, in the order of the requests.
 ///
 /// # Errors
 /// [`MemoryError`] if the system refuses the addresses or a mapping; nothing stays mapped.
-pub(super) fn map(
-    owner: &str,
-    requests: &[SegmentRequest],
-    two_views: bool,
-) -> Result<Vec<Slab>, MemoryError> {
+pub(super) fn map(owner: &str, requests: &[SegmentRequest], views: Views) -> Result<Vec<Slab>, MemoryError> {
     let plan = Plan::of(requests).ok_or_else(|| MemoryError::Invalid {
         owner: owner.into(),
         what: "the segments together are larger than the address space",
@@ -35,7 +31,7 @@ pub(super) fn map(
     let parts: Vec<_> = plan.parts.iter().map(|part| base + part.start..base + part.end).collect();
     let mut slabs: Vec<Slab> = Vec::with_capacity(parts.len());
     for (part, request) in parts.iter().zip(requests) {
-        match Slab::map_aside(part.clone(), request.kind.near(), two_views) {
+        match Slab::map_aside(part.clone(), request.kind.near(), views) {
             Ok(slab) => slabs.push(slab),
             Err(error) => {
                 slabs.iter().for_each(Slab::release_working_view);

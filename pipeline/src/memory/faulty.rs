@@ -41,6 +41,11 @@ impl FaultyMemoryManager {
         let plan = Plan { fault, allocations: AtomicU64::new(0), finalizations: AtomicU64::new(0) };
         Self { inner, plan: Arc::new(plan) }
     }
+
+    fn wrap(&self, flight: InFlightAlloc) -> InFlightAlloc {
+        let inner = flight.backing;
+        InFlightAlloc::new(Box::new(FaultyBacking { inner, plan: Arc::clone(&self.plan) }))
+    }
 }
 
 impl Plan {
@@ -70,8 +75,12 @@ impl Plan {
 impl MemoryManager for FaultyMemoryManager {
     fn allocate(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
         self.plan.allocation()?;
-        let inner = self.inner.allocate(owner, segments)?.backing;
-        Ok(InFlightAlloc::new(Box::new(FaultyBacking { inner, plan: Arc::clone(&self.plan) })))
+        Ok(self.wrap(self.inner.allocate(owner, segments)?))
+    }
+
+    fn allocate_low(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
+        self.plan.allocation()?;
+        Ok(self.wrap(self.inner.allocate_low(owner, segments)?))
     }
 
     fn usage(&self) -> MemoryUsage {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            parent                                   child
-//!  prepare   lock the registry, then every arena
+//!  prepare   lock the registry, then the ranges of every manager
 //!  fork      ─────────────────────────────────────▶  one thread, all managers at rest
 //!  after     note the fork; unlock                    note the fork; locks made anew; next process number
 //! ```
@@ -24,7 +24,8 @@
 //! call linked code and `exec`, no more. `fork` from a signal handler waits for ever if it interrupted a manager.
 //!
 //! # Locks
-//! The registry's, then the arenas' in the order of the registry; nobody takes the registry's while holding an arena's.
+//! The registry's, then those of the managers' ranges in the order of the registry; nobody takes the registry's while
+//! holding one of these.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -34,9 +35,9 @@ use uruk_core::sync::MutexGuard;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
 use super::MemoryError;
-use super::arena::Arena;
 use super::fork_lock::ForkLock;
 use super::in_process::Pool;
+use super::ranges::Ranges;
 
 type Pools = Vec<Weak<Pool>>;
 
@@ -85,7 +86,7 @@ pub(super) fn watch(pool: &Arc<Pool>) -> Result<(), MemoryError> {
 struct Held {
     registry: MutexGuard<'static, Pools>,
     /// Guards before the pools they borrow from.
-    arenas: Vec<(MutexGuard<'static, Arena>, Arc<Pool>)>,
+    managers: Vec<(MutexGuard<'static, Ranges>, Arc<Pool>)>,
 }
 
 struct HeldCell(UnsafeCell<Option<Held>>);
@@ -98,18 +99,18 @@ extern "C" fn prepare() {
     let registry = REGISTRY.lock();
     let pools = registry.iter().filter_map(Weak::upgrade);
     // SAFETY: the lock lies in the pool, which stays with the guard until that is gone.
-    let arenas = pools.map(|pool| (unsafe { pool.arena.lock_for_long() }, pool)).collect();
+    let managers = pools.map(|pool| (unsafe { pool.ranges.lock_for_long() }, pool)).collect();
     // SAFETY: the registry's lock is held.
-    unsafe { *HELD.0.get() = Some(Held { registry, arenas }) };
+    unsafe { *HELD.0.get() = Some(Held { registry, managers }) };
 }
 
 extern "C" fn after_in_parent() {
     // SAFETY: `prepare` has left the registry's lock held, in the cell.
     let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
-    let mut pools = Vec::with_capacity(held.arenas.len());
-    for (mut arena, pool) in held.arenas {
-        arena.note_fork_in_parent();
-        drop(arena);
+    let mut pools = Vec::with_capacity(held.managers.len());
+    for (mut ranges, pool) in held.managers {
+        ranges.note_fork_in_parent();
+        drop(ranges);
         pools.push(pool);
     }
     drop(held.registry);
@@ -121,11 +122,11 @@ extern "C" fn after_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: `prepare` has left the registry's lock held, in the cell.
     let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
-    let mut pools = Vec::with_capacity(held.arenas.len());
-    for (mut arena, pool) in held.arenas {
-        arena.note_fork_in_child();
+    let mut pools = Vec::with_capacity(held.managers.len());
+    for (mut ranges, pool) in held.managers {
+        ranges.note_fork_in_child();
         // SAFETY: this is the only thread, and the guard is of this lock.
-        unsafe { pool.arena.renew(arena) };
+        unsafe { pool.ranges.renew(ranges) };
         pools.push(pool);
     }
     // SAFETY: as above.

@@ -1,15 +1,16 @@
-//! Memory of this process: one reserved range, slabs by kind, many objects to a page.
+//! Memory of this process: reserved ranges, slabs by kind, many objects to a page.
 //!
 //! ```text
 //!   low                         reserved range (2 GiB less a margin)                        high │ libraries
 //!   [ large data ──▶            ...                     ◀── slabs: data │ constants │ code ]      │ libc ...
 //! ```
 //!
-//! The range is shorter than a 32-bit displacement reaches, so everything in it reaches everything else in
-//! it. Slabs are taken from its top, which lies right below the loaded libraries where the system's default
-//! placement is in force, so that code mostly reaches their data too. Large zero-filled data comes from
+//! A range is shorter than a 32-bit displacement reaches, so everything in it reaches everything else in
+//! it. Slabs are taken from its top. That of the first range lies right below the loaded libraries where the system's
+//! default placement is in force, so that code mostly reaches their data too. Large zero-filled data comes from
 //! the bottom. Where data does not fit, its whole allocation gets a range of its own (`aside.rs`), in which its code
-//! reaches it; other objects then reach it as they reach a library.
+//! reaches it; other objects then reach it as they reach a library. A range that is full is followed by another
+//! (`ranges.rs`), and objects that hold addresses in 32 bits have ranges below 2 GiB.
 //!
 //! Code and constants lie in shared pages with two views (`mapping.rs`); nothing is `mprotect`ed per
 //! object, and small objects share pages. Writable data is private and written in place. Where the second
@@ -23,7 +24,7 @@
 //! the other way round; see `fork.rs`.
 //!
 //! # Locks
-//! One lock a manager, held for bookkeeping and for the mapping of slabs; never while memory is zeroed, written or
+//! One lock a manager, held for bookkeeping and for the mapping of ranges and slabs; never while memory is zeroed, written or
 //! read, and never while user code runs. A fork takes the locks of all managers, in the order they were made, under
 //! a lock of its own.
 
@@ -37,22 +38,21 @@ use super::allocation::Allocation;
 use super::arena::{Arena, SLAB_ALIGN, SLAB_BYTES};
 use super::fork;
 use super::fork_lock::ForkLock;
-use super::mapping::ReservedRange;
+use super::ranges::{Ranges, Reach, Sizes};
+use super::reserve::{self, RANGE_BYTES};
+use super::slab::Views;
 use super::{InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentRequest};
-
-/// The range that is reserved when nothing else is asked for.
-const RESERVE_BYTES: usize = (2 << 30) - (16 << 20);
-/// The least that is worth going on with where address space is limited.
-const RESERVE_BYTES_MIN: usize = 64 << 20;
 
 /// How pages that end up executable or constant are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ViewPolicy {
-    /// Two views if the system allows them, one otherwise.
+    /// The first of the following that the system allows.
     #[default]
     Automatic,
-    /// Two views or nothing.
+    /// Two views of anonymous pages.
     TwoViews,
+    /// Two views of a file in memory, for processes that may not change what is executable (`PR_SET_MDWE`).
+    TwoViewsOfFile,
     /// One view, protected by `mprotect` when an object is finalized.
     OneView,
 }
@@ -60,8 +60,11 @@ pub enum ViewPolicy {
 /// How an [`InProcessMemoryManager`] is set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryOptions {
-    /// Size of the reserved range; `None` for 2 GiB less a margin, or less where `ulimit -v` forbids that.
-    /// More than 2 GiB gives up that all code reaches all code.
+    /// Size of a reserved range; `None` for 2 GiB less a margin, or less where `ulimit -v` forbids that. It is
+    /// the most that the segments of one object can have together; more than 2 GiB is refused.
+    pub range_bytes: Option<u64>,
+    /// How much the ranges amount to at most; `None` for as many as there are addresses. Not counted are ranges below
+    /// 2 GiB and those that allocations have for themselves.
     pub reserve_bytes: Option<u64>,
     /// How code is written.
     pub views: ViewPolicy,
@@ -95,29 +98,44 @@ impl InProcessMemoryManager {
     ///
     /// # Errors
     /// [`MemoryError::Reserve`] if the system does not grant the range; [`MemoryError::Protect`] if two views are
-    /// demanded and refused; [`MemoryError::Watch`] if the system is out of memory for our `fork` handlers.
+    /// demanded and refused; [`MemoryError::Watch`] if the system is out of memory for our `fork` handlers;
+    /// [`MemoryError::Invalid`] if the range is too large.
     pub fn with_options(options: MemoryOptions) -> Result<Self, MemoryError> {
-        let reserved = match options.reserve_bytes {
-            Some(bytes) => ReservedRange::reserve(whole_slabs(bytes)?)?,
-            None => reserve_what_is_granted()?,
+        let reserve_bytes_max = options.reserve_bytes.map_or(usize::MAX, whole_slabs);
+        let range_bytes = options.range_bytes.map_or(RANGE_BYTES, whole_slabs);
+        if range_bytes > 2 << 30 {
+            return Err(MemoryError::Invalid {
+                owner: "the memory manager".into(),
+                what: "a range of more than 2 GiB, within which code does not reach everything",
+            });
+        }
+        let sizes = Sizes {
+            range_bytes: range_bytes.min(reserve_bytes_max),
+            is_demanded: options.range_bytes.is_some() || options.reserve_bytes.is_some(),
+            reserve_bytes_max,
         };
-        let mut arena = Arena::new(reserved.range());
-        arena.two_views = match options.views {
-            ViewPolicy::OneView => false,
-            ViewPolicy::TwoViews => {
-                arena.probe_two_views()?;
-                true
+        let reserved = match sizes.is_demanded {
+            true => reserve::exactly(sizes.range_bytes)?,
+            false => reserve::near(sizes.range_bytes, 0)?,
+        };
+        let mut first = Arena::new(reserved, Views::One);
+        match options.views {
+            ViewPolicy::OneView => {}
+            ViewPolicy::TwoViews => first.set_views(Views::Anonymous)?,
+            ViewPolicy::TwoViewsOfFile => first.set_views(Views::File)?,
+            ViewPolicy::Automatic => {
+                // Refused both, pages are protected when they are finalized; that may be refused too, and is told then.
+                let _ = first.set_views(Views::Anonymous).or_else(|_| first.set_views(Views::File));
             }
-            ViewPolicy::Automatic => arena.probe_two_views().is_ok(),
-        };
-        let pool = Arc::new(Pool { arena: ForkLock::new(arena), reserved });
+        }
+        let pool = Arc::new(Pool { ranges: ForkLock::new(Ranges::new(first, sizes)) });
         fork::watch(&pool)?;
         Ok(Self { pool })
     }
 
-    /// The reserved addresses.
+    /// The addresses of the first range. There may be others.
     pub fn reserved_range(&self) -> Range<ExecutorAddr> {
-        let range = self.pool.reserved.range();
+        let range = self.pool.ranges.lock().first();
         ExecutorAddr::new(range.start as u64)..ExecutorAddr::new(range.end as u64)
     }
 
@@ -126,7 +144,7 @@ impl InProcessMemoryManager {
     /// # Cost
     /// One system call a slab; pages come back one by one when they are written again.
     pub fn trim(&self) {
-        for slab in self.pool.arena.lock().slabs.values() {
+        for slab in self.pool.ranges.lock().slabs() {
             slab.forget_working_view();
         }
     }
@@ -134,12 +152,17 @@ impl InProcessMemoryManager {
 
 impl MemoryManager for InProcessMemoryManager {
     fn allocate(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
-        let allocation = Allocation::take(&self.pool, owner, segments)?;
+        let allocation = Allocation::take(&self.pool, owner, segments, Reach::Anywhere)?;
+        Ok(InFlightAlloc::new(Box::new(allocation)))
+    }
+
+    fn allocate_low(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
+        let allocation = Allocation::take(&self.pool, owner, segments, Reach::Low)?;
         Ok(InFlightAlloc::new(Box::new(allocation)))
     }
 
     fn usage(&self) -> MemoryUsage {
-        self.pool.arena.lock().usage()
+        self.pool.ranges.lock().usage()
     }
 }
 
@@ -153,27 +176,11 @@ impl fmt::Debug for InProcessMemoryManager {
 
 /// What the manager and its allocations share. Dropped with the last of them.
 pub(super) struct Pool {
-    pub(super) arena: ForkLock<Arena>,
-    /// Unmapped after `arena` has unmapped the working views: fields drop in order.
-    reserved: ReservedRange,
+    pub(super) ranges: ForkLock<Ranges>,
 }
 
-fn whole_slabs(bytes: u64) -> Result<usize, MemoryError> {
-    usize::try_from(bytes)
-        .ok()
-        .and_then(|bytes| bytes.max(SLAB_BYTES).checked_next_multiple_of(SLAB_ALIGN))
-        .ok_or_else(|| MemoryError::Invalid {
-            owner: "the memory manager".into(),
-            what: "the reserved range is larger than the address space",
-        })
-}
-
-fn reserve_what_is_granted() -> Result<ReservedRange, MemoryError> {
-    let mut bytes = RESERVE_BYTES;
-    loop {
-        match ReservedRange::reserve(bytes) {
-            Err(_) if bytes / 2 >= RESERVE_BYTES_MIN => bytes = (bytes / 2).next_multiple_of(SLAB_ALIGN),
-            result => return result,
-        }
-    }
+/// A size as whole slabs; one that no address space has stays so.
+fn whole_slabs(bytes: u64) -> usize {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(SLAB_BYTES);
+    bytes.checked_next_multiple_of(SLAB_ALIGN).unwrap_or(usize::MAX)
 }

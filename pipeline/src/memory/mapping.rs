@@ -1,6 +1,6 @@
 //! The operating system's part: reserving addresses, making the two views of a slab, giving pages back.
 //!
-//! All system calls of `memory/` are here. Addresses travel as numbers; the callers (`in_process.rs`,
+//! All system calls of `memory/` are here. Addresses travel as numbers; the callers (`arena.rs`,
 //! `slab.rs`) own disjoint parts of a [`ReservedRange`] and never hand a part to two owners.
 //!
 //! # The two views
@@ -12,14 +12,25 @@
 //!
 //! The run view is RW for the moment between the two calls and never writable and executable. The same
 //! pages need no file descriptor that way, and perf names the functions in them.
+//!
+//! A process may be forbidden to make pages executable that were not mapped so (`PR_SET_MDWE`, SELinux). Then
+//! the pages are those of a file in memory, and each view is mapped with the protection that it keeps:
+//!
+//! ```text
+//!   memfd_create, ftruncate
+//!   mmap(SHARED, file, RW)        ──▶ working view
+//!   mmap(SHARED, file, RX, FIXED) ──▶ run view; the descriptor is closed
+//! ```
 
 use std::io;
 use std::iter;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::ptr;
 use std::sync::Arc;
 
+use rustix::fs::MemfdFlags;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 use super::{MemoryError, SegmentKind};
@@ -46,11 +57,30 @@ impl ReservedRange {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         };
-        let start = mapped.map_err(|errno| MemoryError::Reserve {
-            size_bytes: len as u64,
-            source: Arc::new(errno.into()),
-        })?;
+        let start = mapped.map_err(reserve_error(len))?;
         Ok(Self { start: start.expose_provenance(), len })
+    }
+
+    /// Reserves `len` bytes from `start` on, of which nothing may be mapped yet.
+    pub(super) fn reserve_at(start: usize, len: usize) -> Result<Self, MemoryError> {
+        // SAFETY: the flag keeps the system from replacing an existing mapping.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(
+                pointer(start).cast(),
+                len,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE,
+            )
+        };
+        let mapped = Self { start: mapped.map_err(reserve_error(len))?.expose_provenance(), len };
+        // Systems that do not know the flag take the address for a wish.
+        if mapped.start == start { Ok(mapped) } else { Err(reserve_error(len)(rustix::io::Errno::EXIST)) }
+    }
+
+    /// Gives back what lies beyond the first `len` bytes, in which nothing is mapped.
+    pub(super) fn shrink(&mut self, len: usize) {
+        unmap(self.start + len, self.len - len);
+        self.len = len;
     }
 
     /// The addresses.
@@ -100,6 +130,48 @@ pub(super) fn map_two_views(run: usize, len: usize, kind: SegmentKind) -> Result
         return Err(error);
     }
     Ok(working.expose_provenance())
+}
+
+/// Makes the two views of a fresh slab in a file in memory; neither ever has another protection than its own.
+pub(super) fn map_file_views(run: usize, len: usize, kind: SegmentKind) -> Result<usize, MemoryError> {
+    let file = memory_file(len).map_err(protect_error(run, len, "two views (file in memory)"))?;
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping at an address of the system's choice touches no existing one.
+    let working = unsafe { rustix::mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, &file, 0) }
+        .map_err(protect_error(run, len, "two views (writable view of a file)"))?;
+    let prot = match kind {
+        SegmentKind::Code => ProtFlags::READ | ProtFlags::EXEC,
+        _ => ProtFlags::READ,
+    };
+    // SAFETY: `run..run + len` lies in our reserved range and belongs to the caller, so nothing is replaced but the
+    // reservation.
+    let second = unsafe {
+        rustix::mm::mmap(pointer(run).cast(), len, prot, MapFlags::SHARED | MapFlags::FIXED, &file, 0)
+    };
+    if let Err(errno) = second {
+        unmap(working.expose_provenance(), len);
+        // A mapping that replaces another and fails may have removed that: take the addresses back.
+        let _ = map_nothing(run, len);
+        return Err(protect_error(run, len, "two views (run view of a file)")(errno));
+    }
+    Ok(working.expose_provenance())
+}
+
+/// A file of `len` zeros that lives as long as it is mapped.
+fn memory_file(len: usize) -> rustix::io::Result<OwnedFd> {
+    // A file beyond the limit on files would cost the process a deadly signal.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| limit < len as u64) {
+        return Err(rustix::io::Errno::FBIG);
+    }
+    // A system may insist that files in memory say they are no programs; older ones do not know how that is said.
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
+    let file = match rustix::fs::memfd_create("uruk", flags) {
+        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create("uruk", MemfdFlags::CLOEXEC)?,
+        result => result?,
+    };
+    rustix::fs::ftruncate(&file, len as u64)?;
+    Ok(file)
 }
 
 /// Maps private, writable, zeroed memory over `start..start + len` of the reserved range.
@@ -221,6 +293,14 @@ pub(super) fn resident_bytes(start: usize, len: usize) -> u64 {
 
 fn pointer(address: usize) -> *mut u8 {
     ptr::with_exposed_provenance_mut(address)
+}
+
+fn reserve_error(len: usize) -> impl FnOnce(rustix::io::Errno) -> MemoryError {
+    move |errno| MemoryError::Reserve {
+        size_bytes: len as u64,
+        limit_bytes: rustix::process::getrlimit(rustix::process::Resource::As).current,
+        source: Arc::new(errno.into()),
+    }
 }
 
 fn protect_error(

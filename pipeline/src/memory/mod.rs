@@ -21,6 +21,8 @@ mod free_ranges;
 mod in_process;
 mod mapping;
 mod piece;
+mod ranges;
+mod reserve;
 mod slab;
 
 use std::fmt;
@@ -50,6 +52,15 @@ pub trait MemoryManager: Send + Sync {
     /// # Errors
     /// [`MemoryError`] if the range is exhausted or the operating system refuses; nothing stays allocated.
     fn allocate(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError>;
+
+    /// As [`Self::allocate`], with all addresses below 2 GiB. The default refuses.
+    ///
+    /// # Errors
+    /// As [`Self::allocate`]; [`MemoryError::NotLow`] if the manager has no such memory.
+    fn allocate_low(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
+        let _ = segments;
+        Err(MemoryError::NotLow { owner: owner.into() })
+    }
 
     /// What this manager holds at the moment. The default says nothing, for managers that do not count.
     fn usage(&self) -> MemoryUsage {
@@ -215,10 +226,12 @@ impl fmt::Debug for FinalizedAlloc {
 #[non_exhaustive]
 pub enum MemoryError {
     /// The operating system refused address space.
-    #[error("cannot reserve {size_bytes} bytes of address space for linked code (check `ulimit -v`)")]
+    #[error("cannot reserve {size_bytes} bytes of address space for linked code{}", limit(*.limit_bytes))]
     Reserve {
         /// How much was asked for.
         size_bytes: u64,
+        /// How much the process may have in all (`ulimit -v`), if that is limited.
+        limit_bytes: Option<u64>,
         /// What the operating system said.
         source: Arc<io::Error>,
     },
@@ -232,7 +245,7 @@ pub enum MemoryError {
         /// What the operating system said.
         source: Arc<io::Error>,
     },
-    /// The reserved range has no room left.
+    /// No range has room left, and there may not be another, or one is not large enough for the object.
     #[error(
         "no room for {size_bytes} bytes of {kind} of `{owner}`: {used_bytes} of the {reserved_bytes} reserved bytes are \
          in use; reserve more, or compile units with large data with -mcmodel=large so that it may lie elsewhere"
@@ -244,10 +257,19 @@ pub enum MemoryError {
         kind: SegmentKind,
         /// Its size.
         size_bytes: u64,
-        /// How much of the range is taken by slabs.
+        /// How much of the ranges is taken by slabs.
         used_bytes: u64,
-        /// The size of the range.
+        /// The size of the ranges together.
         reserved_bytes: u64,
+    },
+    /// There is no memory below 2 GiB, or no more of it.
+    #[error(
+        "`{owner}` needs memory below 2 GiB, as code does that was not built position-independent, and there is none; \
+         recompile it with -fPIC"
+    )]
+    NotLow {
+        /// The unit that asked.
+        owner: Box<str>,
     },
     /// The process has forked since the memory was asked for.
     #[error(
@@ -277,4 +299,9 @@ pub enum MemoryError {
         /// Which call it was.
         number: u64,
     },
+}
+
+fn limit(limit_bytes: Option<u64>) -> String {
+    limit_bytes
+        .map_or_else(String::new, |bytes| format!(": the process may have {bytes} in all (`ulimit -v`)"))
 }

@@ -1,4 +1,4 @@
-//! A slab: a stretch of the reserved range with one kind of memory, and its two views.
+//! A slab: a stretch of a reserved range with one kind of memory, and its two views.
 //!
 //! A slab knows where its views are, how far it has been used and how much of it is in use. Which bytes of it are
 //! free is `arena.rs`'s business, through `free_ranges.rs`.
@@ -6,7 +6,19 @@
 use std::ops::Range;
 
 use super::mapping::{self, PAGE_BYTES};
+use super::piece::Piece;
 use super::{MemoryError, SegmentKind};
+
+/// How slabs of code and constants are mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Views {
+    /// Two views of anonymous shared pages.
+    Anonymous,
+    /// Two views of a file in memory. Slower to name for profilers, but neither view ever changes its protection.
+    File,
+    /// One view, protected by `mprotect`.
+    One,
+}
 
 /// How a slab's pages can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +35,7 @@ pub(super) struct Slab {
     kind: SegmentKind,
     range: Range<usize>,
     access: Access,
-    /// Whether its addresses belong to the common range, or to nobody else.
+    /// Whether its addresses belong to the range of an arena, or to nobody else.
     reserved: bool,
     /// Bytes in pieces that were taken and not given back.
     live_bytes: usize,
@@ -56,32 +68,38 @@ const POPULATE_BYTES: usize = 64 * 1024;
 const SETTLE_BYTES: usize = 64 * 1024;
 
 impl Slab {
-    /// Maps a slab at `range` of the common range.
-    pub(super) fn map(range: Range<usize>, kind: SegmentKind, two_views: bool) -> Result<Self, MemoryError> {
-        Self::map_in(range, kind, two_views, true)
+    /// Maps a slab at `range` of the range of an arena.
+    pub(super) fn map(range: Range<usize>, kind: SegmentKind, views: Views) -> Result<Self, MemoryError> {
+        Self::map_in(range, kind, views, true)
     }
 
     /// Maps a slab at reserved addresses that are its own from then on.
     pub(super) fn map_aside(
         range: Range<usize>,
         kind: SegmentKind,
-        two_views: bool,
+        views: Views,
     ) -> Result<Self, MemoryError> {
-        Self::map_in(range, kind, two_views, false)
+        Self::map_in(range, kind, views, false)
     }
 
     fn map_in(
         range: Range<usize>,
         kind: SegmentKind,
-        two_views: bool,
+        views: Views,
         reserved: bool,
     ) -> Result<Self, MemoryError> {
         let len = range.end - range.start;
-        let access = if two_views && kind != SegmentKind::Data {
-            Access::TwoViews { working: mapping::map_two_views(range.start, len, kind)? }
-        } else {
-            mapping::map_private(range.start, len)?;
-            Access::InPlace
+        let access = match views {
+            Views::Anonymous if kind != SegmentKind::Data => {
+                Access::TwoViews { working: mapping::map_two_views(range.start, len, kind)? }
+            }
+            Views::File if kind != SegmentKind::Data => {
+                Access::TwoViews { working: mapping::map_file_views(range.start, len, kind)? }
+            }
+            _ => {
+                mapping::map_private(range.start, len)?;
+                Access::InPlace
+            }
         };
         Ok(Self::new(range, kind, access, reserved))
     }
@@ -112,18 +130,25 @@ impl Slab {
         self.kind
     }
 
-    /// Whether its addresses belong to the common range.
-    pub(super) const fn is_reserved(&self) -> bool {
-        self.reserved
+    /// Makes a piece of a part of it that nobody uses.
+    pub(super) fn hand_out(&mut self, range: Range<usize>, content_bytes: usize) -> Piece {
+        Piece {
+            kind: self.kind,
+            working: self.working_address(range.start),
+            content_bytes,
+            preparation: self.touch(&range),
+            protect: self.protects_in_place(),
+            range,
+        }
     }
 
     /// Whether its pieces need `mprotect` when they are finalized.
-    pub(super) fn protects_in_place(&self) -> bool {
+    fn protects_in_place(&self) -> bool {
         self.access == Access::InPlace && self.kind != SegmentKind::Data
     }
 
     /// Where the byte at `address` can be written.
-    pub(super) const fn working_address(&self, address: usize) -> usize {
+    const fn working_address(&self, address: usize) -> usize {
         match self.access {
             Access::TwoViews { working } => working + (address - self.range.start),
             Access::InPlace => address,
@@ -151,6 +176,11 @@ impl Slab {
         self.withheld_bytes += len;
     }
 
+    /// Bytes in pieces that were taken and not given back.
+    pub(super) const fn live_bytes(&self) -> usize {
+        self.live_bytes
+    }
+
     /// How much of it is out of use for good.
     pub(super) const fn withheld_bytes(&self) -> usize {
         self.withheld_bytes
@@ -162,7 +192,7 @@ impl Slab {
     }
 
     /// Notes that `taken` is handed out; answers what has to be done to it before that.
-    pub(super) fn touch(&mut self, taken: &Range<usize>) -> Preparation {
+    fn touch(&mut self, taken: &Range<usize>) -> Preparation {
         let dirty_bytes = self.touched_end.clamp(taken.start, taken.end) - taken.start;
         self.touched_end = self.touched_end.max(taken.end);
         self.live_bytes += taken.len();
@@ -222,7 +252,7 @@ impl Slab {
         mapping::resident_bytes(self.range.start, self.range.end - self.range.start)
     }
 
-    /// Unmaps it; its addresses are reserved again if they belong to the common range, and gone if not. On an error
+    /// Unmaps it; its addresses are reserved again if they belong to an arena, and gone if not. On an error
     /// the slab is as before.
     pub(super) fn release(&self) -> Result<(), MemoryError> {
         let len = self.range.end - self.range.start;

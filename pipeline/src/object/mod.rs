@@ -12,6 +12,7 @@ mod generator;
 mod interface;
 mod kind;
 mod mapping;
+mod references;
 mod unit;
 
 pub use archive::{ArchiveIndex, ArchiveMember};
@@ -22,6 +23,7 @@ pub use generator::StaticArchiveGenerator;
 pub(crate) use interface::default_version;
 pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};
 pub use kind::{FileKind, is_script};
+pub use references::CloseReferences;
 #[cfg(feature = "llvm")]
 pub(crate) use unit::intern_interface;
 pub use unit::{ObjectMaterializationUnit, define_object};

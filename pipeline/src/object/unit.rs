@@ -46,6 +46,7 @@ impl ObjectMaterializationUnit {
             read.defined.iter().filter_map(|symbol| Some((session.intern(symbol.name), symbol.common?)));
         let commons = commons.collect();
         let shares_sections = read.shares_sections;
+        layer.announce(&object);
         Ok(Self { object, layer, interface, commons, shares_sections })
     }
 

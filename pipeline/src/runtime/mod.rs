@@ -8,6 +8,7 @@ pub mod cxa_filter;
 pub mod entry;
 pub mod exit;
 pub mod ifunc;
+mod loaded;
 pub mod process;
 pub mod startup;
 pub mod thread_exit;

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use uruk_core::sync::Arc;
-use uruk_core::{DefinitionGenerator, GenerateRequest, SymbolMap, absolute_symbols, shared_error};
+use uruk_core::{
+    DefinitionGenerator, ExecutorSymbolDef, GenerateRequest, SymbolMap, absolute_symbols, shared_error,
+};
 
 use super::library::Name;
 use super::{ProcessSymbols, jit_overrides};
@@ -19,10 +21,14 @@ use super::{ProcessSymbols, jit_overrides};
 #[doc(alias = "EPCDynamicLibrarySearchGenerator")]
 pub struct ProcessSymbolsGenerator {
     symbols: Arc<ProcessSymbols>,
-    overrides: Vec<(&'static str, uruk_core::ExecutorSymbolDef)>,
+    overrides: Vec<(&'static str, ExecutorSymbolDef)>,
     /// The libraries searched when the generator was made.
     name: String,
+    adjust: Adjust,
 }
+
+/// What linked code is given for a symbol of the process.
+type Adjust = Box<dyn Fn(&str, ExecutorSymbolDef) -> ExecutorSymbolDef + Send + Sync>;
 
 impl ProcessSymbolsGenerator {
     /// A generator over `symbols`, which may be shared: libraries loaded later are found too.
@@ -30,7 +36,16 @@ impl ProcessSymbolsGenerator {
         let applies = |(name, _): &(&str, _)| symbols.is_overridden() && symbols.allows(name);
         let overrides = jit_overrides().into_iter().filter(applies).collect();
         let name = symbols.searched().join(", ");
-        Self { symbols, overrides, name }
+        Self { symbols, overrides, name, adjust: Box::new(|_, definition| definition) }
+    }
+
+    /// Lets `adjust` say what linked code is given in place of a definition, once for each symbol.
+    #[must_use]
+    pub fn adjusted_by(
+        self,
+        adjust: impl Fn(&str, ExecutorSymbolDef) -> ExecutorSymbolDef + Send + Sync + 'static,
+    ) -> Self {
+        Self { adjust: Box::new(adjust), ..self }
     }
 }
 
@@ -47,7 +62,7 @@ impl DefinitionGenerator for ProcessSymbolsGenerator {
             let overridden = self.overrides.iter().find(|(known, _)| *known == unversioned);
             let overridden = overridden.map(|(_, definition)| *definition);
             if let Some(definition) = overridden.or_else(|| self.symbols.lookup(name)) {
-                found.insert(symbol.clone(), definition);
+                found.insert(symbol.clone(), (self.adjust)(unversioned, definition));
             }
         }
         let defined = if found.is_empty() { Ok(()) } else { request.dylib().define(absolute_symbols(found)) };

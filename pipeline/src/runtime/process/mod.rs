@@ -7,6 +7,8 @@
 //!
 //! Thread-local variables come back as the address of a descriptor (see [`tls`](super::tls)).
 
+mod copies;
+mod entries;
 mod generator;
 mod images;
 mod library;
@@ -21,6 +23,8 @@ use rustc_hash::FxHashSet;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 
+pub(crate) use copies::low_variable;
+pub(crate) use entries::KnownEntry;
 pub use generator::ProcessSymbolsGenerator;
 pub use library::LoadLibraryError;
 pub use overrides::{ProgramSymbols, jit_overrides, set_program_symbols};

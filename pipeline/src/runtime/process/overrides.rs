@@ -21,6 +21,7 @@ use std::sync::OnceLock;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
+use super::entries::is_entry;
 use crate::runtime::{allocation, exit, thread_exit, threads, tls, unwind};
 
 /// The definitions that linked code sees in place of the process's.
@@ -115,7 +116,8 @@ unsafe extern "C" fn dlvsym(handle: *mut c_void, name: *const c_char, version: *
 unsafe extern "C" fn dladdr(address: *const c_void, info: *mut libc::Dl_info) -> c_int {
     // SAFETY: the caller's obligation.
     let known = unsafe { libc::dladdr(address, info) };
-    if known != 0 || !unwind::is_linked(address.addr() as u64) {
+    let is_linked = |address| unwind::is_linked(address) || is_entry(address);
+    if known != 0 || !is_linked(address.addr() as u64) {
         return known;
     }
     // SAFETY: the caller's obligation; our own code is in a loaded file.

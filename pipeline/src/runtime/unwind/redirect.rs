@@ -1,19 +1,24 @@
 //! For an engine inside a library loaded by `dlopen`: making libgcc call us, or register each object with it.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_void};
 use std::ptr;
 
 use super::UnwindError;
+use crate::runtime::loaded::{SlotKind, for_each_slot};
 
 /// Lets every loaded object that imports `name` call `function` instead; answers how many slots were changed.
 ///
 /// # Concurrency
 /// A slot is changed by one aligned store; threads call the old or the new function.
 pub(super) fn redirect_imports(name: &CStr, function: *mut c_void) -> usize {
-    let mut search = Search { name, function, slots: 0 };
-    // SAFETY: the callback gets back the pointer to `search`, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    search.slots
+    let mut slots = 0;
+    for_each_slot(|slot| {
+        let is_import = matches!(slot.kind, SlotKind::Function | SlotKind::Any);
+        if is_import && slot.name == name && slot.store(function) {
+            slots += 1;
+        }
+    });
+    slots
 }
 
 /// Keeps the library that contains `function` in memory for ever.
@@ -64,116 +69,11 @@ fn eh_frame_of(eh_frame_hdr: u64) -> Result<u64, UnwindError> {
     Ok((eh_frame_hdr + 4).wrapping_add_signed(i64::from(distance)))
 }
 
-struct Search<'a> {
-    name: &'a CStr,
-    function: *mut c_void,
-    slots: usize,
-}
-
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: dl_iterate_phdr passes a valid description and the pointer given to it.
-    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search<'_>>()) };
-    // SAFETY: the description's program headers are `dlpi_phnum` valid entries.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    if let Some(dynamic) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) {
-        let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
-        let relro = relro.map_or(0..0, |header| {
-            let start = info.dlpi_addr + header.p_vaddr;
-            start..start + header.p_memsz
-        });
-        // SAFETY: the object is loaded and stays so during the iteration, so its dynamic section can be read.
-        unsafe { patch_object(info.dlpi_addr, info.dlpi_addr + dynamic.p_vaddr, &relro, search) };
-    }
-    0
-}
-
-/// # Safety
-/// `base` and `dynamic` describe an object that is loaded and relocated.
-unsafe fn patch_object(base: u64, dynamic: u64, relro: &std::ops::Range<u64>, search: &mut Search<'_>) {
-    const DT_NULL: u64 = 0;
-    const DT_PLTRELSZ: u64 = 2;
-    const DT_STRTAB: u64 = 5;
-    const DT_SYMTAB: u64 = 6;
-    const DT_RELA: u64 = 7;
-    const DT_RELASZ: u64 = 8;
-    const DT_JMPREL: u64 = 23;
-    const R_X86_64_GLOB_DAT: u64 = 6;
-    const R_X86_64_JUMP_SLOT: u64 = 7;
-
-    let mut tags = [0_u64; 24];
-    let mut at = ptr::with_exposed_provenance::<[u64; 2]>(dynamic as usize);
-    loop {
-        // SAFETY: a dynamic section ends with DT_NULL, where the loop stops.
-        let [tag, value] = unsafe { at.read() };
-        match tag {
-            DT_NULL => break,
-            tag if (tag as usize) < tags.len() => tags[tag as usize] = value,
-            _ => {}
-        }
-        at = at.wrapping_add(1);
-    }
-    // glibc has turned these into addresses in place, except for the vDSO, whose values are offsets.
-    let address = |tag: u64| match tags[tag as usize] {
-        0 => 0,
-        value if value < base => base + value,
-        value => value,
-    };
-    let (symbols, strings) = (address(DT_SYMTAB), address(DT_STRTAB));
-    if symbols == 0 || strings == 0 {
-        return;
-    }
-    for (table, size) in
-        [(address(DT_JMPREL), tags[DT_PLTRELSZ as usize]), (address(DT_RELA), tags[DT_RELASZ as usize])]
-    {
-        if table == 0 {
-            continue;
-        }
-        for index in 0..size as usize / 24 {
-            // SAFETY: the dynamic section says that `size` bytes of 24-byte entries are here.
-            let [offset, info, _] =
-                unsafe { ptr::with_exposed_provenance::<[u64; 3]>(table as usize).add(index).read() };
-            if !matches!(info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
-                continue;
-            }
-            // SAFETY: relocations name entries of the symbol table, whose names are terminated strings in the
-            // string table.
-            let name = unsafe {
-                let symbol = ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbols as usize)
-                    .add((info >> 32) as usize);
-                CStr::from_ptr(ptr::with_exposed_provenance(strings as usize + (*symbol).st_name as usize))
-            };
-            if name == search.name && store(base + offset, search.function, relro.contains(&(base + offset)))
-            {
-                search.slots += 1;
-            }
-        }
-    }
-}
-
-/// Stores `function` into the slot at `address`; says whether that was possible.
-fn store(address: u64, function: *mut c_void, read_only: bool) -> bool {
-    use uruk_core::sync::atomic::{AtomicPtr, Ordering};
-    let page = ptr::with_exposed_provenance_mut::<c_void>(address as usize & !4095);
-    // SAFETY: the page holds a GOT of a loaded object; making it writable for a moment takes nothing from anyone.
-    if read_only && unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
-        return false;
-    }
-    // SAFETY: the slot is an aligned pointer that other threads only read, with single loads.
-    let slot =
-        unsafe { AtomicPtr::from_ptr(ptr::with_exposed_provenance_mut::<*mut c_void>(address as usize)) };
-    // Relaxed: whoever reads the slot gets a function that has been there since our library was loaded.
-    slot.store(function, Ordering::Relaxed);
-    if read_only {
-        // SAFETY: as above; the protection the dynamic linker gave it is restored.
-        unsafe { libc::mprotect(page, 4096, libc::PROT_READ) };
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::runtime::unwind::{DlFindObject, own_function};
+    use std::ffi::c_int;
     use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 
     static CALLS: AtomicUsize = AtomicUsize::new(0);

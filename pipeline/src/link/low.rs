@@ -1,0 +1,243 @@
+//! Addresses below 2 GiB: which objects need them, and what stands there for functions that lie elsewhere.
+//!
+//! An object built without position-independent code holds addresses in 32 bits. It is placed low, and with it what
+//! it refers to in that way:
+//!
+//! | what it refers to | where its address comes from |
+//! |---|---|
+//! | itself | it lies low |
+//! | what an object defines that is linked later | that object is placed low too |
+//! | a function that lies elsewhere already | an entry: a jump below 2 GiB, one for each function |
+//! | a function of a library that nobody has asked for yet | an entry, which is its address for the whole session |
+//! | a variable of a library that nobody has asked for yet | a copy, where that is allowed (`runtime/process/copies.rs`) |
+//! | another variable | nowhere: an error that says `-fPIC` |
+//!
+//! **Function pointers.** The address of a library's function is one and the same in all linked code if no linked code
+//! had asked for it when the first such object was added. Libraries keep their own address of it; natively they
+//! have the program's.
+//!
+//! ```text
+//!  entry:  jmp *2(%rip); int3; int3; address u64           16 bytes
+//! ```
+
+use std::fmt;
+use std::sync::Weak;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
+
+use super::graph::{Binding, LinkGraph, Location, SectionRole, SymbolId};
+use super::relax;
+use super::x86_64::EdgeKind;
+use crate::memory::{FinalizedAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest};
+use crate::object::CloseReferences;
+use crate::runtime::process::{KnownEntry, low_variable};
+
+/// Addresses below this are held in 32 bits, signed or not.
+const LOW_END: u64 = 1 << 31;
+
+/// Says of a name whether an object may need it below 2 GiB.
+pub type IsWantedLow<'o> = &'o dyn Fn(&str) -> bool;
+
+/// What a graph has to do with low addresses.
+#[derive(Debug, Default)]
+pub(super) struct LowPlan {
+    /// Whether the graph is placed low.
+    pub(super) is_low: bool,
+    /// The references to others that are held in 32 bits.
+    pub(super) externals: FxHashSet<SymbolId>,
+}
+
+/// Finds out whether a graph has to be placed low; `wanted` says what others want there, if there are such others.
+pub(super) fn plan(graph: &LinkGraph<'_>, wanted: Option<IsWantedLow<'_>>) -> LowPlan {
+    let mut plan = LowPlan::default();
+    let mut reads_others = false;
+    for (id, block) in graph.live_blocks() {
+        let is_code = graph.sections[block.section.index()].role == SectionRole::Code;
+        for edge in graph.edges(id) {
+            let location = graph.symbols[edge.target.index()].location;
+            match edge.kind {
+                EdgeKind::Pointer32 | EdgeKind::Pointer32Signed => {
+                    plan.is_low |= !matches!(location, Location::Absolute(_));
+                    if location == Location::Undefined {
+                        plan.externals.insert(edge.target);
+                    }
+                }
+                EdgeKind::Delta32 if location == Location::Undefined && is_code => {
+                    let (content, offset) = (graph.content(id), edge.offset as usize);
+                    reads_others |=
+                        !relax::is_branch(content, offset, edge.addend) && !relax::is_lea(content, offset);
+                }
+                _ => {}
+            }
+        }
+    }
+    if let Some(wanted) = wanted {
+        let is_wanted = |index: usize| {
+            let symbol = &graph.symbols[index];
+            let is_live =
+                matches!(symbol.location, Location::Block(block, _) if graph.blocks[block.index()].live);
+            is_live && symbol.binding != Binding::Local && wanted(graph.symbol_name(SymbolId::of(index)))
+        };
+        plan.is_low = plan.is_low || reads_others || (0..graph.symbols.len()).any(is_wanted);
+    }
+    plan
+}
+
+/// The low addresses of a session.
+///
+/// # Concurrency
+/// Any thread may ask. One lock, held for map operations; memory is asked for without it.
+pub struct LowAddresses {
+    memory: Arc<dyn MemoryManager>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether there is an object that holds addresses in 32 bits.
+    is_needed: bool,
+    /// What objects refer to over a distance or by an address of 32 bits.
+    close: FxHashSet<Box<str>>,
+    /// By the address of the function.
+    entries: FxHashMap<ExecutorAddr, Weak<LowEntry>>,
+    /// How many entries there may be before those that are gone are looked for.
+    sweep_at: usize,
+    /// The entries that are a library's function for the whole session.
+    kept: Vec<Arc<LowEntry>>,
+    may_copy: bool,
+}
+
+/// A jump below 2 GiB to a function that lies elsewhere. It goes with its last user.
+pub(super) struct LowEntry {
+    known: KnownEntry,
+    _code: FinalizedAlloc,
+}
+
+impl LowEntry {
+    const BYTES: usize = 16;
+
+    fn new(memory: &dyn MemoryManager, function: ExecutorAddr) -> Result<Self, MemoryError> {
+        let request = SegmentRequest {
+            kind: SegmentKind::Code,
+            content_bytes: Self::BYTES,
+            zero_fill_bytes: 0,
+            align: Self::BYTES,
+        };
+        let mut flight = memory.allocate_low("entries of functions below 2 GiB", &[request])?;
+        let working = flight.working(0);
+        working[..8].copy_from_slice(&[0xff, 0x25, 2, 0, 0, 0, 0xcc, 0xcc]);
+        working[8..].copy_from_slice(&function.value().to_le_bytes());
+        let code = flight.finalize()?;
+        Ok(Self { known: KnownEntry::new(code.address(0)), _code: code })
+    }
+
+    /// Where it is.
+    pub(super) fn address(&self) -> ExecutorAddr {
+        self.known.address()
+    }
+}
+
+impl LowAddresses {
+    /// A session without objects that need low addresses. What stands there comes from `memory`.
+    pub fn new(memory: Arc<dyn MemoryManager>) -> Self {
+        Self { memory, state: Mutex::default() }
+    }
+
+    /// Lets variables of libraries move below 2 GiB, or forbids it from here on.
+    ///
+    /// A moved variable has its address in this process, not in this session. So it is for who owns the process, and
+    /// before anything of the program has run: pointers to the variable stay as they are.
+    pub fn allow_copies(&self, allowed: bool) {
+        self.state.lock().may_copy = allowed;
+    }
+
+    /// Notes what an object that may be linked refers to.
+    pub(super) fn announce(&self, references: &CloseReferences<'_>) {
+        if references.names.is_empty() && !references.needs_low_addresses {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.is_needed |= references.needs_low_addresses;
+        for &name in &references.names {
+            if !state.close.contains(name) {
+                state.close.insert(name.into());
+            }
+        }
+    }
+
+    /// Whether there is an object that holds addresses in 32 bits.
+    pub(super) fn is_needed(&self) -> bool {
+        self.state.lock().is_needed
+    }
+
+    /// Whether an object may need `name` below 2 GiB.
+    pub(super) fn is_wanted(&self, name: &str) -> bool {
+        let state = self.state.lock();
+        state.is_needed && state.close.contains(name)
+    }
+
+    /// What stands for a symbol of the process in this session: itself, unless an object needs it low.
+    pub fn of_process(&self, name: &str, definition: ExecutorSymbolDef) -> ExecutorSymbolDef {
+        let is_low = definition.address.value() < LOW_END;
+        if is_low || definition.flags.contains(SymbolFlags::THREAD_LOCAL) || !self.is_wanted(name) {
+            return definition;
+        }
+        let address = if definition.flags.contains(SymbolFlags::CALLABLE) {
+            self.entry(definition.address).ok().map(|entry| {
+                let address = entry.address();
+                self.state.lock().kept.push(entry);
+                address
+            })
+        } else {
+            let may_move = self.state.lock().may_copy;
+            low_variable(&*self.memory, definition.address, may_move)
+        };
+        // What has no low address is told by the link of the object that needs it.
+        ExecutorSymbolDef { address: address.unwrap_or(definition.address), ..definition }
+    }
+
+    /// The entry of a function, if that lies elsewhere.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if there is no memory for it.
+    pub(super) fn entry_of(
+        &self,
+        definition: &ExecutorSymbolDef,
+    ) -> Result<Option<Arc<LowEntry>>, MemoryError> {
+        if definition.address.value() < LOW_END || !definition.flags.contains(SymbolFlags::CALLABLE) {
+            return Ok(None);
+        }
+        self.entry(definition.address).map(Some)
+    }
+
+    fn entry(&self, function: ExecutorAddr) -> Result<Arc<LowEntry>, MemoryError> {
+        let known = self.state.lock().entries.get(&function).and_then(Weak::upgrade);
+        if let Some(entry) = known {
+            return Ok(entry);
+        }
+        let new = Arc::new(LowEntry::new(&*self.memory, function)?);
+        let mut state = self.state.lock();
+        // Another thread may have been faster, and its entry has been given out.
+        if let Some(entry) = state.entries.get(&function).and_then(Weak::upgrade) {
+            return Ok(entry);
+        }
+        if state.entries.len() >= state.sweep_at {
+            state.entries.retain(|_, entry| entry.strong_count() > 0);
+            state.sweep_at = 2 * state.entries.len() + 64;
+        }
+        state.entries.insert(function, Arc::downgrade(&new));
+        Ok(new)
+    }
+}
+
+impl fmt::Debug for LowAddresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("LowAddresses")
+            .field("is_needed", &state.is_needed)
+            .field("entries", &state.entries.len())
+            .finish_non_exhaustive()
+    }
+}

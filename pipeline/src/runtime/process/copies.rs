@@ -1,0 +1,97 @@
+//! Variables of libraries that move below 2 GiB, for code that holds their addresses in 32 bits.
+//!
+//! Natively the program carries a copy of such a variable, and the dynamic linker points every library at it before
+//! anything runs. Here the libraries run already. So the contents are copied, and each pointer in a table of a loaded
+//! object that holds the variable's address then holds the copy's. Such a pointer is known by its value, so all names
+//! of one variable (`environ`, `__environ`) share one copy.
+//!
+//! What that does not reach, and why it is for the time before the program runs:
+//! - a pointer to the variable that somebody has stored elsewhere;
+//! - a library that is loaded later: it finds its own variable. Natively it would find the program's;
+//! - the executable's own variables, which its code reaches directly: they are refused.
+//!
+//! A copy stays for as long as the process does, as the libraries that use it.
+
+use std::ptr;
+
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::Mutex;
+
+use crate::memory::{FinalizedAlloc, MemoryManager, SegmentKind, SegmentRequest};
+use crate::runtime::exit;
+use crate::runtime::loaded::for_each_slot;
+
+/// The variables that have moved. Held while one moves, so that none moves twice.
+static MOVED: Mutex<Vec<Moved>> = Mutex::new(Vec::new());
+
+struct Moved {
+    from: ExecutorAddr,
+    to: ExecutorAddr,
+    _memory: FinalizedAlloc,
+}
+
+/// Where a variable of the process lies below 2 GiB. It is moved there unless it has been; `may_move` says whether it
+/// may be. `None` if it cannot be.
+///
+/// # Cost
+/// A walk over the relocations of all loaded objects for a variable that moves.
+pub(crate) fn low_variable(
+    memory: &dyn MemoryManager,
+    variable: ExecutorAddr,
+    may_move: bool,
+) -> Option<ExecutorAddr> {
+    let mut moved = MOVED.lock();
+    if let Some(known) = moved.iter().find(|known| known.from == variable) {
+        return Some(known.to);
+    }
+    let is_own_constant = variable == ExecutorAddr::from_ptr(&raw const exit::DSO_HANDLE);
+    let size_bytes = match is_own_constant {
+        true => size_of_val(&exit::DSO_HANDLE),
+        false if may_move => size_in_library(variable)?,
+        false => return None,
+    };
+    let request = SegmentRequest {
+        kind: SegmentKind::Data,
+        content_bytes: size_bytes,
+        zero_fill_bytes: 0,
+        align: 1 << variable.value().trailing_zeros().min(6),
+    };
+    let mut flight = memory.allocate_low("copies of variables below 2 GiB", &[request]).ok()?;
+    // SAFETY: a loaded library, or we ourselves, say that the variable has this size, and neither goes.
+    let contents = unsafe { std::slice::from_raw_parts(variable.to_ptr::<u8>(), size_bytes) };
+    flight.working(0).copy_from_slice(contents);
+    let memory = flight.finalize().ok()?;
+    let to = memory.address(0);
+    if !is_own_constant {
+        for_each_slot(|slot| {
+            if slot.load().wrapping_sub(slot.addend) == variable.value() {
+                slot.store(ptr::with_exposed_provenance_mut((to.value().wrapping_add(slot.addend)) as usize));
+            }
+        });
+    }
+    moved.push(Moved { from: variable, to, _memory: memory });
+    Some(to)
+}
+
+/// The size of the variable of a library that begins at `variable`. `None` for what the executable has, and for what
+/// is no variable.
+fn size_in_library(variable: ExecutorAddr) -> Option<usize> {
+    const RTLD_DL_SYMENT: libc::c_int = 1;
+    const STT_OBJECT: u8 = 1;
+    // SAFETY: a zeroed Dl_info is valid; the call fills it, and the pointer to the symbol, or fails.
+    let (info, symbol) = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let mut symbol: *const libc::Elf64_Sym = ptr::null();
+        let known = libc::dladdr1(variable.to_ptr(), &raw mut info, (&raw mut symbol).cast(), RTLD_DL_SYMENT);
+        if known == 0 || symbol.is_null() {
+            return None;
+        }
+        (info, &*symbol)
+    };
+    // SAFETY: asking for an entry of the auxiliary vector has no obligation.
+    let headers_of_executable = unsafe { libc::getauxval(libc::AT_PHDR) };
+    let is_executables = info.dli_fbase.addr() as u64 == headers_of_executable & !4095;
+    let begins_here = info.dli_saddr.addr() as u64 == variable.value();
+    let is_variable = symbol.st_info & 0xf == STT_OBJECT && symbol.st_size > 0;
+    (begins_here && is_variable && !is_executables).then_some(symbol.st_size as usize)
+}
