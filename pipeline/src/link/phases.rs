@@ -19,8 +19,9 @@ use super::initializers::Initializers;
 use super::layout::{self, Layout, Segment};
 use super::placed::Placed;
 use super::plan::{self, Plan};
-use super::tls::{TlsImage, TlsPlacement};
+use super::tls::{Need, Tls, TlsImage, TlsPlacement};
 use crate::memory::{FinalizedAlloc, InFlightAlloc, MemoryManager};
+use crate::runtime::tls::{NotStatic, TlsResolvers};
 
 /// A link, in one of its phases.
 ///
@@ -52,8 +53,24 @@ pub struct LinkEnvironment<'e> {
     /// What the descriptor at an address says, for objects that reach a hidden thread-local variable of another
     /// object by its offset in their common module. `None` if the address is unknown.
     pub tls_placement: &'e dyn Fn(ExecutorAddr) -> Option<TlsPlacement>,
+    /// How far from the thread pointer a variable is, on every thread there is and will be; or why it is not.
+    pub tls_distance: &'e dyn Fn(TlsPlacement) -> Result<i64, NotStatic>,
+    /// The functions behind TLS descriptors.
+    pub tls_resolvers: TlsResolvers,
     /// Where the first call of an indirect function goes; what that must do stands in `ifunc.rs`.
     pub ifunc_thunk: ExecutorAddr,
+}
+
+impl Default for LinkEnvironment<'_> {
+    /// No process: nothing is known of any thread-local variable, and every function is at address zero.
+    fn default() -> Self {
+        Self {
+            tls_placement: &|_| None,
+            tls_distance: &|_| Err(NotStatic::Unknown),
+            tls_resolvers: TlsResolvers::default(),
+            ifunc_thunk: ExecutorAddr::NULL,
+        }
+    }
 }
 
 /// Pruned and planned; the contents are still the object's.
@@ -171,6 +188,11 @@ impl Link<Allocated> {
         self.phase.placed.tls_image()
     }
 
+    /// Whether the link needs its image at the same distance from every thread's pointer.
+    pub fn needs_static_tls(&self) -> bool {
+        self.phase.placed.plan.tls.own_distance == Some(Need::Required)
+    }
+
     /// Says where the image is placed; to be called before the link is resolved if there is an image, and before the
     /// definitions are announced: a reference to a hidden variable of another object needs its placement as soon as
     /// its address.
@@ -202,7 +224,7 @@ impl Link<Allocated> {
         let Allocated { placed, alloc } = self.phase;
         let span = tracing::debug_span!("link.resolve", symbols = placed.plan.externals.len());
         let _inside = uruk_core::inside(span);
-        let mut resolution = Resolution::of_own_symbols(&placed, environment.ifunc_thunk);
+        let mut resolution = Resolution::of_own_symbols(&placed, &environment);
         let graph = &placed.graph;
         let mut missing = Vec::new();
         for &id in &placed.plan.externals {
@@ -211,16 +233,16 @@ impl Link<Allocated> {
                     resolution.addresses[id.index()] = definition.address.value();
                     resolution.thread_local[id.index()] =
                         definition.flags.contains(SymbolFlags::THREAD_LOCAL);
-                    if placed.plan.tls.foreign.contains(&id)
-                        && let Some(placement) = (environment.tls_placement)(definition.address)
-                    {
-                        resolution.foreign_tls.insert(id, placement);
-                    }
+                    resolution.find_variable(&placed.plan.tls, &environment, id, definition.address);
                 }
-                None if graph.symbols[id.index()].binding == Binding::Weak => {}
+                None if graph.symbols[id.index()].binding == Binding::Weak => {
+                    // As the dynamic linker has it.
+                    resolution.distances.insert(id, Ok(0));
+                }
                 None => missing.push(id),
             }
         }
+        resolution.find_module(&placed.plan.tls, &environment);
         if !missing.is_empty() {
             return Err(LinkError::Undefined { symbols: plan::undefined(graph, &missing).into() });
         }
@@ -248,17 +270,74 @@ pub(super) struct Resolution {
     pub(super) thread_local: Vec<bool>,
     /// Thread-local variables of other objects that are reached by their offset.
     pub(super) foreign_tls: FxHashMap<SymbolId, TlsPlacement>,
+    /// How far from the thread pointer thread-local variables of other objects and of libraries are.
+    pub(super) distances: FxHashMap<SymbolId, Result<i64, NotStatic>>,
+    /// The module of the graph's own thread-local variables, and of the foreign ones that it reaches by their offset in it.
+    pub(super) module: Option<u64>,
+    /// How far from the thread pointer that module's start is.
+    pub(super) module_distance: Result<i64, NotStatic>,
+    /// How far from the thread pointer the graph's own image is.
+    pub(super) own_distance: Result<i64, NotStatic>,
+    pub(super) tls_resolvers: TlsResolvers,
     pub(super) ifunc_thunk: u64,
 }
 
 impl Resolution {
-    fn of_own_symbols(placed: &Placed, ifunc_thunk: ExecutorAddr) -> Self {
+    fn of_own_symbols(placed: &Placed, environment: &LinkEnvironment<'_>) -> Self {
+        let own_image = placed.tls.filter(|_| placed.plan.tls.own_distance.is_some());
         let symbols = || (0..placed.graph.symbols.len()).map(SymbolId::of);
         Self {
             addresses: symbols().map(|id| placed.address(id).unwrap_or(0)).collect(),
             thread_local: symbols().map(|id| placed.graph.is_thread_local(id)).collect(),
             foreign_tls: FxHashMap::default(),
-            ifunc_thunk: ifunc_thunk.value(),
+            distances: FxHashMap::default(),
+            module: placed.tls.map(|own| own.module),
+            module_distance: Err(NotStatic::Unknown),
+            own_distance: own_image.map_or(Err(NotStatic::Unknown), environment.tls_distance),
+            tls_resolvers: environment.tls_resolvers,
+            ifunc_thunk: environment.ifunc_thunk.value(),
+        }
+    }
+
+    /// Notes what the graph needs to know of a variable that is defined elsewhere.
+    fn find_variable(
+        &mut self,
+        tls: &Tls,
+        environment: &LinkEnvironment<'_>,
+        id: SymbolId,
+        descriptor: ExecutorAddr,
+    ) {
+        let (is_foreign, is_distant) = (tls.foreign.contains(&id), tls.distant.contains(&id));
+        if !is_foreign && !is_distant {
+            return;
+        }
+        let placement = (environment.tls_placement)(descriptor);
+        if let Some(placement) = placement.filter(|_| is_foreign) {
+            self.foreign_tls.insert(id, placement);
+        }
+        if is_distant {
+            let distance = placement.map_or(Err(NotStatic::Unknown), environment.tls_distance);
+            self.distances.insert(id, distance);
+        }
+    }
+
+    /// Finds out about the graph's module, once all its variables are known.
+    fn find_module(&mut self, tls: &Tls, environment: &LinkEnvironment<'_>) {
+        self.module =
+            self.module.or_else(|| self.foreign_tls.values().next().map(|placement| placement.module));
+        if let Some(module) = self.module.filter(|_| tls.has_module_descriptor && tls.resolvers.len() > 0) {
+            self.module_distance = (environment.tls_distance)(TlsPlacement { module, offset: 0 });
+        }
+    }
+
+    /// How far from the thread pointer a variable is, whoever defines it.
+    pub(super) fn distance(&self, placed: &Placed, symbol: SymbolId) -> Result<i64, NotStatic> {
+        match placed.graph.symbols[symbol.index()].location {
+            Location::Block(..) => {
+                self.own_distance.map(|image| image.wrapping_add_unsigned(placed.image_offset(symbol)))
+            }
+            Location::TlsModuleBase => self.module_distance,
+            _ => self.distances.get(&symbol).copied().unwrap_or(Err(NotStatic::Unknown)),
         }
     }
 }

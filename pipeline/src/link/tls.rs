@@ -5,6 +5,16 @@
 //! `.tdata` followed by its `.tbss`. Each variable that others may refer to has a descriptor, as has each that the graph
 //! refers to itself; one more, `{module, 0}`, serves the local-dynamic model.
 //!
+//! Two more tables serve objects that do not call `__tls_get_addr`, one entry for each variable they refer to:
+//!
+//! ```text
+//!  distances:   | distance from the thread pointer i64 | ...        initial-exec
+//!  resolvers:   | function u64 | its argument u64 | ...             TLS descriptors
+//! ```
+//! Local-exec needs no table: the instruction holds the distance. Whether a variable has the same distance on every
+//! thread is the process side's to say; without that, initial- and local-exec are errors, and a TLS descriptor
+//! goes the way of `__tls_get_addr`.
+//!
 //! Which number a module has is known only when the process side has been asked; [`Link::place_tls`] puts it in,
 //! and the process side may give several images one module, each at its own offset.
 //!
@@ -19,6 +29,8 @@ use super::x86_64::EdgeKind;
 
 /// Size of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: u64 = 16;
+/// Size of a pair of resolver and argument.
+pub(super) const RESOLVER_BYTES: u64 = 16;
 
 /// Initial values of a graph's thread-local variables, as `__tls_get_addr` needs them for a new thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +63,39 @@ pub(super) struct Tls {
     /// Variables defined elsewhere whose offset in their module, or whose module, the graph asks for. That
     /// is how variables of hidden visibility are reached in other objects of the same dylib.
     pub(super) foreign: FxHashSet<SymbolId>,
+    /// Variables whose distance from the thread pointer is loaded from memory.
+    pub(super) distances: Slots,
+    /// Variables that are reached through a pair of resolver and argument.
+    pub(super) resolvers: Slots,
+    /// Variables defined elsewhere whose distance from the thread pointer is of use.
+    pub(super) distant: FxHashSet<SymbolId>,
+    /// Whether the distance of the graph's own image is of use, and whether there is no way without.
+    pub(super) own_distance: Option<Need>,
+}
+
+/// How much a graph needs its own variables at a distance from the thread pointer that every thread shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// There is another, slower way.
+    Useful,
+    /// The graph cannot be linked without.
+    Required,
 }
 
 impl Tls {
+    fn with_symbols(count: usize) -> Self {
+        let slots = || Slots::with_symbols(count);
+        Self { descriptors: slots(), distances: slots(), resolvers: slots(), ..Self::default() }
+    }
+
+    fn add_distance(&mut self, symbol: SymbolId, is_local: bool, need: Need) {
+        if is_local {
+            self.own_distance = self.own_distance.max(Some(need));
+        } else {
+            self.distant.insert(symbol);
+        }
+    }
+
     pub(super) fn descriptor_bytes(&self) -> u64 {
         (self.descriptors.len() + u64::from(self.has_module_descriptor)) * DESCRIPTOR_BYTES
     }
@@ -66,7 +108,7 @@ impl Tls {
 
 /// Finds the descriptors a graph needs.
 pub(super) fn plan(graph: &LinkGraph<'_>) -> Tls {
-    let mut tls = Tls { descriptors: Slots::with_symbols(graph.symbols.len()), ..Tls::default() };
+    let mut tls = Tls::with_symbols(graph.symbols.len());
     for (index, symbol) in graph.symbols.iter().enumerate() {
         let Location::Block(block, _) = symbol.location else { continue };
         let is_public = symbol.binding != Binding::Local && symbol.kind == SymbolKind::ThreadLocal;
@@ -76,14 +118,33 @@ pub(super) fn plan(graph: &LinkGraph<'_>) -> Tls {
     }
     for (id, _) in graph.live_blocks() {
         for edge in graph.edges(id).iter().filter(|edge| edge.kind.is_thread_local()) {
-            let is_local = matches!(graph.symbols[edge.target.index()].location, Location::Block(..));
+            let location = graph.symbols[edge.target.index()].location;
+            let is_local = matches!(location, Location::Block(..));
+            tls.has_module_descriptor |=
+                edge.kind == EdgeKind::TlsModuleDelta32 || location == Location::TlsModuleBase;
             match edge.kind {
                 EdgeKind::TlsDescriptorDelta32 if is_local => tls.descriptors.add(edge.target),
                 EdgeKind::TlsDescriptorDelta32 => {}
-                _ if is_local => {}
+                EdgeKind::TlsDistance32 | EdgeKind::TlsDistance64 => {
+                    tls.add_distance(edge.target, is_local, Need::Required);
+                }
+                EdgeKind::TlsDistanceEntryDelta32 => {
+                    tls.distances.add(edge.target);
+                    tls.add_distance(edge.target, is_local, Need::Required);
+                }
+                EdgeKind::TlsResolverDelta32 if location == Location::TlsModuleBase => {
+                    tls.resolvers.add(edge.target);
+                }
+                EdgeKind::TlsResolverDelta32 => {
+                    tls.resolvers.add(edge.target);
+                    tls.add_distance(edge.target, is_local, Need::Useful);
+                    if is_local {
+                        tls.descriptors.add(edge.target);
+                    }
+                }
+                _ if is_local || location == Location::TlsModuleBase => {}
                 _ => drop(tls.foreign.insert(edge.target)),
             }
-            tls.has_module_descriptor |= edge.kind == EdgeKind::TlsModuleDelta32;
         }
     }
     tls
