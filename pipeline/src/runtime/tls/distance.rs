@@ -63,7 +63,8 @@ pub fn distance_from_thread_pointer(variable: TlsIndex) -> Result<i64, NotStatic
     if variable.module & OURS != 0 {
         return Err(reserve::why_not());
     }
-    let block = block_distance(variable.module).ok_or(NotStatic::LoadedLater)?;
+    let block = reserve::block_distance(variable.module).or_else(|| block_distance(variable.module));
+    let block = block.ok_or(NotStatic::LoadedLater)?;
     Ok(block.wrapping_add_unsigned(variable.offset))
 }
 

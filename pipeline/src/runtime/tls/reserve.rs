@@ -19,16 +19,18 @@
 //! **Invariant:** nobody reads or writes a piece of the reserve before the object it belongs to is linked, so writing
 //! initial values into the blocks of other threads races with nothing.
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 
 use rustc_hash::FxHashSet;
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::Mutex;
+use uruk_core::sync::MutexGuard;
 
 use super::distance::{NotStatic, thread_pointer};
 use super::{TlsIndex, library_variable};
+use crate::memory::ForkLock;
 
 /// How much room there is: what `export_tls_reserve!` asks the assembler for.
 pub const RESERVE_BYTES: usize = 32 << 10;
@@ -96,8 +98,11 @@ pub unsafe fn offer_reserve(here: *mut u8) -> bool {
         initial.is_multiple_of(RESERVE_ALIGN as u64)
             && libc::mprotect(pages, RESERVE_BYTES, libc::PROT_READ | libc::PROT_WRITE) == 0
     };
+    if !opened || RESERVE.lock().is_some() || !watch_forks() {
+        return false;
+    }
     let mut reserve = RESERVE.lock();
-    if !opened || reserve.is_some() {
+    if reserve.is_some() {
         return false;
     }
     *reserve = Some(Reserve {
@@ -108,13 +113,12 @@ pub unsafe fn offer_reserve(here: *mut u8) -> bool {
         written: Vec::new(),
         writes: 0,
         threads: FxHashSet::from_iter([thread_pointer()]),
-        process: std::process::id(),
     });
     true
 }
 
 /// Held for bookkeeping, and while initial values are copied; never while program code runs.
-static RESERVE: Mutex<Option<Reserve>> = Mutex::new(None);
+static RESERVE: ForkLock<Option<Reserve>> = ForkLock::new(None);
 
 struct Reserve {
     /// Where it starts, as `__tls_get_addr` is told.
@@ -131,8 +135,6 @@ struct Reserve {
     writes: u64,
     /// The thread pointers of the threads that run, as far as they are known.
     threads: FxHashSet<u64>,
-    /// Whose threads those are: a child of `fork` has only the one that forked.
-    process: u32,
 }
 
 /// A range of the reserve that belongs to an object. Dropping it gives it back.
@@ -199,7 +201,6 @@ impl ReservedTls {
         }
         reserve.writes += 1;
         reserve.written.push((reserve.writes, self.range.clone()));
-        reserve.forget_threads_of_the_parent();
         for thread in &reserve.threads {
             // SAFETY: the thread is registered, so its block is there; the rest as above.
             unsafe { reserve.copy_to(*thread, &self.range) };
@@ -230,14 +231,42 @@ impl Reserve {
             );
         }
     }
+}
 
-    fn forget_threads_of_the_parent(&mut self) {
-        let process = std::process::id();
-        if self.process != process {
-            self.process = process;
-            self.threads = FxHashSet::from_iter([thread_pointer()]);
-        }
+/// The hold of a thread that forks on the reserve, from before the fork to after it.
+struct Held(UnsafeCell<Option<MutexGuard<'static, Option<Reserve>>>>);
+
+// SAFETY: the cell is touched by the handlers alone, which do so while they hold the lock.
+unsafe impl Sync for Held {}
+
+static HELD: Held = Held(UnsafeCell::new(None));
+
+/// Has forks find the reserve at rest. In the child only the thread that forked is left, and of the others not even the
+/// stacks.
+fn watch_forks() -> bool {
+    // SAFETY: the handlers take no arguments, do not unwind, and are there as long as the executable is.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_in_parent), Some(after_in_child)) == 0 }
+}
+
+extern "C" fn before_fork() {
+    // SAFETY: the lock is a static, which outlives the guard; while it is held the cell is ours.
+    unsafe { *HELD.0.get() = Some(RESERVE.lock_for_long()) };
+}
+
+extern "C" fn after_in_parent() {
+    // SAFETY: the lock is held, by the cell.
+    drop(unsafe { (*HELD.0.get()).take() });
+}
+
+extern "C" fn after_in_child() {
+    // SAFETY: the lock is held, by the cell.
+    let Some(mut held) = (unsafe { (*HELD.0.get()).take() }) else { return };
+    if let Some(reserve) = held.as_mut() {
+        reserve.threads.clear();
+        reserve.threads.insert(thread_pointer());
     }
+    // SAFETY: the guard is of this lock, and the process has one thread.
+    unsafe { RESERVE.renew(held) };
 }
 
 /// How often initial values have been written; `None` without a reserve. What [`thread_starts`] has to be told.
@@ -250,7 +279,6 @@ pub(in crate::runtime) fn writes() -> Option<u64> {
 pub(super) fn thread_starts(writes: u64) {
     let mut reserve = RESERVE.lock();
     let Some(reserve) = reserve.as_mut() else { return };
-    reserve.forget_threads_of_the_parent();
     let this = thread_pointer();
     reserve.threads.insert(this);
     for (_, range) in reserve.written.iter().rev().take_while(|(number, _)| *number > writes) {
@@ -264,6 +292,13 @@ pub(super) fn thread_ends() {
     if let Some(reserve) = RESERVE.lock().as_mut() {
         reserve.threads.remove(&thread_pointer());
     }
+}
+
+/// How far the executable's blocks are from the thread pointers, if `module` is the executable's and has the reserve.
+pub(super) fn block_distance(module: u64) -> Option<i64> {
+    let reserve = RESERVE.lock();
+    let reserve = reserve.as_ref().filter(|reserve| reserve.place.module == module)?;
+    Some(reserve.distance.wrapping_sub_unsigned(reserve.place.offset))
 }
 
 /// Why an object's variables are not in the reserve.
