@@ -13,9 +13,16 @@ use std::process::Command;
 use link_support::*;
 use threads::*;
 
-/// The flags by which both compilers call TLS descriptors, and the dynamic models.
-const DYNAMIC_MODELS: [&[&str]; 3] =
-    [&["-ftls-model=global-dynamic"], &["-ftls-model=local-dynamic"], &["-mtls-dialect=gnu2"]];
+/// The flags by which both compilers call TLS descriptors, the dynamic models, and the one that takes detours.
+const DYNAMIC_MODELS: [&[&str]; 4] = [
+    &["-ftls-model=global-dynamic"],
+    &["-ftls-model=local-dynamic"],
+    &["-mtls-dialect=gnu2"],
+    &["-ftls-model=initial-exec"],
+];
+
+/// How another object reaches what the first defines; by default that is initial-exec.
+const NEIGHBOUR_MODELS: [&[&str]; 3] = [&["-fPIC"], &["-fPIC", "-mtls-dialect=gnu2"], &[]];
 
 #[test]
 fn dynamic_models_and_descriptors_agree_on_every_thread() {
@@ -27,8 +34,7 @@ fn dynamic_models_and_descriptors_agree_on_every_thread() {
                 let linking = Linking::new();
                 let before = Caller::start();
                 linking.add("variables.o", compile(tool, "c", VARIABLES, &flags));
-                let flags =
-                    if combinations % 2 == 0 { &["-fPIC"][..] } else { &["-fPIC", "-mtls-dialect=gnu2"] };
+                let flags = NEIGHBOUR_MODELS[combinations % 3];
                 linking.add("neighbour.o", compile(tool, "c", NEIGHBOUR, flags));
                 check_on_all_threads(&linking, &before, &format!("{tool:?} {model:?} {level}"));
                 before.end();
@@ -74,7 +80,7 @@ fn variables_of_libraries_loaded_at_start_are_at_a_fixed_distance() {
 
 /// A library that comes later gets a block for each thread when that first touches it, at no fixed distance.
 #[test]
-fn variables_of_libraries_loaded_later_are_reached_dynamically_or_not_at_all() {
+fn variables_of_libraries_loaded_later_are_reached_by_every_model() {
     const LIBRARY: &str = "__thread int late = 3; __thread char much[5000];
         unsigned long place_in_library(void) { return (unsigned long)&late; }";
     const USER: &str = "extern __thread int late; unsigned long place_in_library(void);
@@ -89,31 +95,86 @@ fn variables_of_libraries_loaded_later_are_reached_dynamically_or_not_at_all() {
     let (before, linking) = (Caller::start(), Linking::new());
     linking.libraries.load_library(&library).expect("it loads");
     let _ = std::fs::remove_dir_all(&directory);
-    for flags in [&["-fPIC"][..], &["-fPIC", "-mtls-dialect=gnu2"]] {
+    // By default initial-exec: an executable's libraries are all there when it starts.
+    for flags in [&["-fPIC"][..], &["-fPIC", "-mtls-dialect=gnu2"], &["-O0"], &["-O2"]] {
         let user = linking.add("user.o", compile(CC, "c", USER, flags));
         let same = linking.find("same").unwrap_or_else(|error| panic!("{flags:?}: {error:?}"));
         let after = Caller::start();
-        assert_eq!(after.call(same), 1, "{flags:?}");
-        if flags.len() == 1 {
+        assert_eq!(after.call(same), 1, "{flags:?}: on a new thread it is as initialised");
+        assert_eq!(after.call(same), 0, "{flags:?}: and changed then");
+        after.end();
+        if flags == ["-fPIC"] {
             assert_eq!((same(), before.call(same)), (1, 1), "{flags:?}");
         }
-        after.end();
         user.remove().expect("nobody runs it");
     }
-    linking.add("user.o", compile(CC, "c", USER, &[]));
-    let message = linking.refusal("same");
-    for word in ["`late`", "user.o", "initial-exec", "loaded when the process ran already", "-fPIC"] {
-        assert!(message.contains(word), "no `{word}`: {message}");
-    }
     before.end();
+}
+
+/// A load of a distance keeps flags, registers and what a function has below its stack pointer; an addition sets the flags.
+#[test]
+fn a_detour_keeps_what_the_instruction_kept() {
+    const SOURCE: &str = "
+        .section .tdata, \"awT\", @progbits
+        .balign 8
+        variable: .quad 42
+        .text
+        .globl kept
+        .type kept, @function
+        kept:
+            movq $0x1234, -8(%rsp)
+            movq $0x5678, -128(%rsp)
+            movq $11, %rsi
+            movq $22, %r11
+            movq %rsi, %xmm7
+            movq $1, %rax
+            cmpq $5, %rax
+            movq variable@GOTTPOFF(%rip), %REGISTER
+            jae 9f
+            jz 9f
+            cmpq $1, %rax
+            jne 9f
+            movq %fs:0, %rax
+            movq %rax, %rcx
+            addq variable@GOTTPOFF(%rip), %rax
+            setc %r9b
+            cmpq %rcx, %rax
+            setb %r10b
+            cmpb %r9b, %r10b
+            jne 9f
+            addq variable@GOTTPOFF(%rip), %rcx
+            cmpq %rax, %rcx
+            jne 9f
+            movq variable@GOTTPOFF(%rip), %rcx
+            cmpq %REGISTER, %rcx
+            jne 9f
+            cmpq $0x1234, -8(%rsp)
+            jne 9f
+            cmpq $0x5678, -128(%rsp)
+            jne 9f
+            movq %xmm7, %rcx
+            cmpq %rsi, %rcx
+            jne 9f
+            cmpq $22, %r11
+            jne 9f
+            movq (%rax), %rax
+            ret
+        9:  xorl %eax, %eax
+            ret";
+    for register in ["rdx", "r8"] {
+        let linking = Linking::new();
+        linking.add("kept.o", assemble(&SOURCE.replace("REGISTER", register)));
+        let kept = linking.find("kept").expect("links");
+        let other = Caller::start();
+        assert_eq!((kept(), other.call(kept)), (42, 42), "{register}");
+        other.end();
+    }
 }
 
 #[test]
 fn own_variables_at_a_fixed_distance_are_refused_with_advice() {
     for tool in compilers() {
-        for (flags, model) in
-            [(&[][..], "local-exec"), (&["-fPIC", "-ftls-model=initial-exec"], "initial-exec")]
-        {
+        for (flags, model) in [(&[][..], "local-exec"), (&["-ftls-model=local-exec"], "local-exec")] {
             let linking = Linking::new();
             linking.add("variables.o", compile(tool, "c", VARIABLES, flags));
             let message = linking.refusal("check");

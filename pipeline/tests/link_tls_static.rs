@@ -245,11 +245,32 @@ fn an_object_says_whether_it_needs_its_variables_at_a_fixed_distance() {
     assert!(!needs("leaq first@TLSDESC(%rip), %rax") && !needs("movq library@GOTTPOFF(%rip), %rax"));
 }
 
+/// Loads and additions go to code that finds the distance on each thread; what that does is tried where it can run.
+#[test]
+fn r_x86_64_gottpoff_takes_a_detour_where_threads_disagree() {
+    let source =
+        format!("{VARIABLES} a: movq dynamic@GOTTPOFF(%rip), %rdx\n b: addq dynamic@GOTTPOFF(%rip), %rdx");
+    let found = link_at(OWN, &source).expect("links");
+    for name in ["a", "b"] {
+        let start = found.definitions[name];
+        assert_eq!(bytes_at(start, 1), [0xe9], "{name}");
+        let detour = (start + 5).wrapping_add_signed(found.signed(name, 1));
+        assert_eq!(
+            bytes_at(detour, 10),
+            [0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0x50, 0x48, 0x8d, 0x05],
+            "{name}"
+        );
+        let pair = i32::from_le_bytes(bytes_at(detour + 10, 4).try_into().expect("four bytes"));
+        let pair = (detour + 14).wrapping_add_signed(pair.into());
+        assert_eq!((word_at(pair), word_at(pair + 8)), (RESOLVERS.dynamic.value(), DYNAMIC_DESCRIPTOR));
+    }
+}
+
 #[test]
 fn what_is_not_at_one_distance_is_refused_with_variable_object_model_and_flag() {
     let own = format!("{VARIABLES} a: movq %fs:second@TPOFF, %rax");
     let table = [
-        ("a: movq dynamic@GOTTPOFF(%rip), %rax", OWN, "`dynamic`", "initial-exec"),
+        ("a: cmpq dynamic@GOTTPOFF(%rip), %rax", OWN, "`dynamic`", "initial-exec"),
         ("a: movq %fs:dynamic@TPOFF, %rax", OWN, "`dynamic`", "local-exec"),
         (own.as_str(), DYNAMIC, "second", "local-exec"),
     ];

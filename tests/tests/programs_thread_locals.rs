@@ -153,32 +153,34 @@ fn futures_promises_and_call_once_of_default_objects() {
     }
 }
 
-/// More than there is room for, and a library that comes after the process has started, have no fixed distance: the
-/// error says which variable, whose, in which model, and how to compile it.
+/// More than there is room for has no fixed distance: the error says which variable, whose, in which model, and how to
+/// compile it.
 #[test]
-fn what_has_no_fixed_distance_is_refused_with_advice() {
-    let compile = |name: &str, text: &str, flags: &[&str]| {
-        let file = uruk_tests::inputs::file(name, text.as_bytes()).expect("it can be written");
-        make("gcc", &[flags, &["-c"]].concat(), &file, &format!("{name}.o")).expect("it compiles")
-    };
-    let large = "__thread char large[40000]; int main(void) { return large[39999]; }\n";
-    let refused = uruk_run(&[&compile("large.c", large, &[])]);
+fn what_has_no_room_is_refused_with_advice() {
+    let text = "__thread char large[40000]; int main(void) { return large[39999]; }\n";
+    let outcome = uruk_run(&[&compile_c("large.c", text, &[])]);
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert_eq!(outcome.end, End::Exited(1), "{outcome:?}");
+    for word in ["`large`", "large.c.o", "local-exec", "32768", "-fPIC", "-ftls-model=global-dynamic"] {
+        assert!(stderr.contains(word), "no `{word}`: {stderr}");
+    }
+    for flags in [&["-fPIC"][..], &["-fPIC", "-mtls-dialect=gnu2"], &["-fPIC", "-ftls-model=initial-exec"]] {
+        assert_eq!(uruk_run(&[&compile_c("large.c", text, flags)]).end, End::Exited(0), "{flags:?}");
+    }
+}
+
+/// Libraries come after the process has started, and natively before it.
+#[test]
+fn variables_of_a_library_are_found_in_an_executables_way() {
     let library = shared_library("later.c", "__thread int later = 3;\n", "liblater.so").expect("it links");
-    let user = "extern __thread int later; int main(void) { return later - 3; }\n";
-    let refused_too = uruk_run(&[&compile("user.c", user, &[]), &library]);
-    let table: [(Outcome, [&str; 4]); 2] = [
-        (refused, ["`large`", "large.c.o", "local-exec", "32768"]),
-        (refused_too, ["`later`", "user.c.o", "initial-exec", "loaded when the process ran already"]),
-    ];
-    for (outcome, words) in table {
-        let stderr = String::from_utf8_lossy(&outcome.stderr);
-        assert_eq!(outcome.end, End::Exited(1), "{outcome:?}");
-        for word in words.iter().chain(&["-fPIC", "-ftls-model=global-dynamic"]) {
-            assert!(stderr.contains(word), "no `{word}`: {stderr}");
-        }
+    let user = "extern __thread int later; int main(void) { return later++ + later - 7; }\n";
+    for flags in [&["-O0"][..], &["-O2"], &["-fPIC"], &["-fPIC", "-mtls-dialect=gnu2"]] {
+        let outcome = uruk_run(&[&compile_c("user.c", user, flags), &library]);
+        assert_eq!(outcome.end, End::Exited(0), "{flags:?}: {outcome:?}");
     }
-    for flags in [&["-fPIC"][..], &["-fPIC", "-mtls-dialect=gnu2"]] {
-        assert_eq!(uruk_run(&[&compile("large.c", large, flags)]).end, End::Exited(0), "{flags:?}");
-        assert_eq!(uruk_run(&[&compile("user.c", user, flags), &library]).end, End::Exited(0), "{flags:?}");
-    }
+}
+
+fn compile_c(name: &str, text: &str, flags: &[&str]) -> PathBuf {
+    let file = uruk_tests::inputs::file(name, text.as_bytes()).expect("it can be written");
+    make("gcc", &[flags, &["-c"]].concat(), &file, &format!("{name}.o")).expect("it compiles")
 }

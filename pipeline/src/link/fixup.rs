@@ -13,6 +13,7 @@ use super::phases::Resolution;
 use super::placed::Placed;
 use super::relax;
 use super::tables;
+use super::tls_detour;
 use super::x86_64::{self, EdgeKind, Operands, Overflow};
 use crate::memory::InFlightAlloc;
 
@@ -109,10 +110,8 @@ impl Fixer<'_> {
                 work.operands.target = self.distance(&work)?.cast_unsigned();
                 self.apply(bytes, &work)
             }
-            EdgeKind::TlsDistanceEntryDelta32 => {
-                self.distance(&work)?;
-                work.operands.target = self.placed.distance_entry(target).unwrap_or(0);
-                self.apply(bytes, &work)
+            EdgeKind::TlsDistanceEntryDelta32 | EdgeKind::TlsDistanceEntryDelta32Relaxable => {
+                self.apply_distance_load(bytes, work)
             }
             EdgeKind::TlsResolverDelta32 => {
                 if self.placed.graph.symbols[target.index()].location == Location::TlsModuleBase {
@@ -174,6 +173,20 @@ impl Fixer<'_> {
         self.apply(bytes, &work)
     }
 
+    /// A distance is loaded from the table if there is one; if not, the instruction may take a detour.
+    fn apply_distance_load(&self, bytes: &mut [u8], mut work: Work<'_>) -> Result<(), LinkError> {
+        let Edge { target, offset, .. } = *work.edge;
+        let Err(refused) = self.distance(&work) else {
+            work.operands.target = self.placed.distance_entry(target).unwrap_or(0);
+            return self.apply(bytes, &work);
+        };
+        let detour = self.placed.detour(work.block, offset).ok_or_else(|| refused.clone())?;
+        if tls_detour::write_jump(bytes, offset as usize, work.operands.place, detour) {
+            return Ok(());
+        }
+        Err(refused)
+    }
+
     fn check_thread_local(&self, work: &Work<'_>) -> Result<(), LinkError> {
         let Edge { kind, target, .. } = *work.edge;
         let is_thread_local = self.resolution.thread_local[target.index()];
@@ -219,7 +232,10 @@ impl Fixer<'_> {
             site: Box::new(self.placed.graph.site(work.block, offset)),
             kind: kind.name(),
             symbol: self.placed.graph.symbol_name(target).into(),
-            model: if kind == EdgeKind::TlsDistanceEntryDelta32 { "initial-exec" } else { "local-exec" },
+            model: match kind {
+                EdgeKind::TlsDistance32 | EdgeKind::TlsDistance64 => "local-exec",
+                _ => "initial-exec",
+            },
             reason,
         })
     }

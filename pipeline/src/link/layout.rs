@@ -1,7 +1,7 @@
 //! Where everything goes: five segments, each with its blocks and the tables the linker adds.
 //!
 //! ```text
-//!  code        functions | stubs | stubs of indirect functions
+//!  code        functions | stubs | stubs of indirect functions | detours
 //!  constants   read-only data | .eh_frame_hdr | .eh_frame, terminator | thread-local image | descriptors | thunk
 //!  data        GOT | pointers | slots of indirect functions | distances | resolvers | data || zero fill
 //!  great zeros zero fill of great size, smallest first
@@ -19,6 +19,7 @@ use super::graph::{Block, BlockId, LinkGraph, SectionRole};
 use super::ifunc::{self, IndirectFunctions};
 use super::section_bounds::SectionBounds;
 use super::tls::{self, Tls};
+use super::tls_detour;
 use crate::memory::{SegmentKind, SegmentRequest};
 
 /// Zero fill of this size is kept away from what small displacements must reach.
@@ -76,6 +77,7 @@ pub(super) struct Layout {
     /// In code.
     pub(super) stubs: u64,
     pub(super) ifunc_stubs: u64,
+    pub(super) tls_detours: u64,
     /// In data.
     pub(super) got: u64,
     pub(super) pointers: u64,
@@ -145,6 +147,7 @@ pub(super) fn lay_out(
 
     let stubs = writer.reserve(Segment::Code, got_plt.stubs.len() * got_plt::STUB_BYTES, 3);
     let ifunc_stubs = writer.reserve(Segment::Code, ifuncs.count() * ifunc::STUB_BYTES, 3);
+    let tls_detours = writer.reserve(Segment::Code, tls.detours.len() * tls_detour::DETOUR_BYTES, 3);
 
     let has_frames = !graph.frames.is_empty();
     let header_bytes = if has_frames { eh_frame::header_bytes(graph.frames.len()) } else { 0 };
@@ -175,6 +178,7 @@ pub(super) fn lay_out(
         extents,
         stubs,
         ifunc_stubs,
+        tls_detours,
         got,
         pointers,
         ifunc_slots,

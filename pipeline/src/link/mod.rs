@@ -32,6 +32,7 @@ mod section_bounds;
 mod section_groups;
 mod tables;
 mod tls;
+mod tls_detour;
 pub mod x86_64;
 
 pub use error::{LinkError, Site, UndefinedSymbol};

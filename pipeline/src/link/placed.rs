@@ -3,12 +3,13 @@
 use uruk_core::ExecutorAddr;
 
 use super::got_plt;
-use super::graph::{Edge, LinkGraph, Location, SymbolId};
+use super::graph::{BlockId, Edge, LinkGraph, Location, SymbolId};
 use super::ifunc;
 use super::layout::{Layout, Place, Segment};
 use super::phases::{SectionRange, UnwindTable};
 use super::plan::Plan;
 use super::tls::{self, TlsImage, TlsPlacement};
+use super::tls_detour;
 
 /// A graph in its memory. The bytes themselves are the allocation's.
 #[derive(Debug)]
@@ -126,6 +127,13 @@ impl Placed {
         let index = self.plan.tls.distances.get(symbol)?;
         let offset = self.layout.tls_distances + index * got_plt::ENTRY_BYTES;
         Some(self.at(Place { segment: Segment::Data, offset }))
+    }
+
+    /// Where the detour of the load at `offset` lies.
+    pub(super) fn detour(&self, block: BlockId, offset: u64) -> Option<u64> {
+        let index = self.plan.tls.detours.get(block, offset)?;
+        let offset = self.layout.tls_detours + index * tls_detour::DETOUR_BYTES;
+        Some(self.at(Place { segment: Segment::Code, offset }))
     }
 
     /// Where a variable's pair of resolver and argument lies.

@@ -11,6 +11,7 @@ use super::layout::{Place, Segment};
 use super::phases::Resolution;
 use super::placed::Placed;
 use super::tls::{self, TlsPlacement};
+use super::tls_detour;
 use crate::runtime::tls::TlsResolvers;
 
 /// Fills the global offset table, the pointers beside it, and the slots of indirect functions.
@@ -75,6 +76,16 @@ pub(super) fn write_stubs(placed: &Placed, working: &mut [u8]) -> Result<(), Lin
         let symbol = placed.plan.ifuncs.resolvers[index as usize];
         ifunc::write_stub(stub, parts)
             .map_err(|value| stub_out_of_range(placed, symbol, parts.slot, value))?;
+    }
+    let detours = &mut working[placed.layout.tls_detours as usize..];
+    let detours = detours.chunks_exact_mut(tls_detour::DETOUR_BYTES as usize);
+    for (detour, site) in detours.zip(placed.plan.tls.detours.sites()) {
+        const FIELD_BYTES: u64 = 4;
+        let address = placed.detour(site.block, site.offset).unwrap_or(0);
+        let pair = placed.resolver_pair(site.symbol).unwrap_or(0);
+        let back = placed.at(placed.layout.places[site.block.index()]) + site.offset + FIELD_BYTES;
+        tls_detour::write(detour, address, site.wanted, pair, back)
+            .map_err(|value| stub_out_of_range(placed, site.symbol, pair, value))?;
     }
     Ok(())
 }

@@ -167,13 +167,20 @@ pub enum EdgeKind {
     ///
     /// *Errors:* as [`EdgeKind::TlsDistance32`].
     TlsDistance64,
-    /// The distance to a word that holds a variable's distance from the thread pointer. `R_X86_64_GOTTPOFF`,
-    /// `R_X86_64_CODE_4_GOTTPOFF` and so on, the initial-exec model.
+    /// The distance to a word that holds a variable's distance from the thread pointer, the initial-exec model.
+    /// `R_X86_64_CODE_4_GOTTPOFF`, `R_X86_64_CODE_5_GOTTPOFF`, `R_X86_64_CODE_6_GOTTPOFF`.
     ///
     /// *Fixup expression:* `TG + A - P : i32`
     ///
     /// *Errors:* as [`EdgeKind::TlsDistance32`]; the table is more than 2 GiB away from the code.
     TlsDistanceEntryDelta32,
+    /// As [`EdgeKind::TlsDistanceEntryDelta32`], of an instruction that the linker may rewrite. `R_X86_64_GOTTPOFF`.
+    ///
+    /// *Fixup expression:* `TG + A - P : i32`; where threads do not agree on `T`, the `mov` or `add` becomes a jump to
+    /// code that finds it on each
+    ///
+    /// *Errors:* as [`EdgeKind::TlsDistanceEntryDelta32`], if it is another instruction.
+    TlsDistanceEntryDelta32Relaxable,
     /// The distance to the pair of a resolver and its argument. `R_X86_64_GOTPC32_TLSDESC`,
     /// `R_X86_64_CODE_4_GOTPC32_TLSDESC` and so on. The call through the pair may be anywhere behind it, and stays as it is.
     ///
@@ -285,6 +292,7 @@ impl EdgeKind {
             | Self::TlsOffset32
             | Self::TlsDistance32
             | Self::TlsDistanceEntryDelta32
+            | Self::TlsDistanceEntryDelta32Relaxable
             | Self::TlsResolverDelta32 => Field::Signed(4),
             Self::Pointer16 => Field::Either(2),
             Self::Delta16 => Field::Signed(2),
@@ -301,13 +309,12 @@ impl EdgeKind {
                 | Self::TlsModuleDelta32
                 | Self::TlsOffset32
                 | Self::TlsOffset64
+                | Self::TlsDistance32
+                | Self::TlsDistance64
+                | Self::TlsDistanceEntryDelta32
+                | Self::TlsDistanceEntryDelta32Relaxable
                 | Self::TlsResolverDelta32
-        ) || self.needs_distance()
-    }
-
-    /// Whether the field is of no use unless the variable's distance from the thread pointer is the same on every thread.
-    pub const fn needs_distance(self) -> bool {
-        matches!(self, Self::TlsDistance32 | Self::TlsDistance64 | Self::TlsDistanceEntryDelta32)
+        )
     }
 
     /// Whether the target is used at all, beyond its name in a message.
@@ -341,6 +348,7 @@ impl EdgeKind {
             | Self::TlsDescriptorDelta32
             | Self::TlsModuleDelta32
             | Self::TlsDistanceEntryDelta32
+            | Self::TlsDistanceEntryDelta32Relaxable
             | Self::TlsResolverDelta32 => target.wrapping_sub(place),
             Self::NegativeDelta32 => place.wrapping_sub(target),
             Self::GotDelta32 | Self::GotDelta64 => got.wrapping_sub(place),
@@ -381,7 +389,8 @@ impl EdgeKind {
             Self::TlsOffset64 => "R_X86_64_DTPOFF64",
             Self::TlsDistance32 => "R_X86_64_TPOFF32",
             Self::TlsDistance64 => "R_X86_64_TPOFF64",
-            Self::TlsDistanceEntryDelta32 => "R_X86_64_GOTTPOFF",
+            Self::TlsDistanceEntryDelta32 => "R_X86_64_CODE_4_GOTTPOFF",
+            Self::TlsDistanceEntryDelta32Relaxable => "R_X86_64_GOTTPOFF",
             Self::TlsResolverDelta32 => "R_X86_64_GOTPC32_TLSDESC",
             Self::Size32 => "R_X86_64_SIZE32",
             Self::Size64 => "R_X86_64_SIZE64",

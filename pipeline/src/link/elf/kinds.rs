@@ -52,10 +52,10 @@ pub(super) fn meaning(kind: elf::RelocationType) -> Meaning {
         elf::R_X86_64_SIZE64 => E::Size64,
         elf::R_X86_64_TPOFF32 => E::TlsDistance32,
         elf::R_X86_64_TPOFF64 => E::TlsDistance64,
-        elf::R_X86_64_GOTTPOFF
-        | elf::R_X86_64_CODE_4_GOTTPOFF
-        | elf::R_X86_64_CODE_5_GOTTPOFF
-        | elf::R_X86_64_CODE_6_GOTTPOFF => E::TlsDistanceEntryDelta32,
+        elf::R_X86_64_GOTTPOFF => E::TlsDistanceEntryDelta32Relaxable,
+        elf::R_X86_64_CODE_4_GOTTPOFF | elf::R_X86_64_CODE_5_GOTTPOFF | elf::R_X86_64_CODE_6_GOTTPOFF => {
+            E::TlsDistanceEntryDelta32
+        }
         elf::R_X86_64_GOTPC32_TLSDESC
         | elf::R_X86_64_CODE_4_GOTPC32_TLSDESC
         | elf::R_X86_64_CODE_5_GOTPC32_TLSDESC
