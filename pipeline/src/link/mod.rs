@@ -28,6 +28,7 @@ mod placements;
 mod plan;
 mod prune;
 mod relax;
+mod resolution;
 mod section_bounds;
 mod section_groups;
 mod tables;
