@@ -1,7 +1,8 @@
 //! Threads that linked code starts.
 //!
 //! A thread has its own copies of the program's thread-local variables before any program code runs on it, as in a
-//! native process. So a signal handler may be the first to touch one, whatever it interrupted.
+//! native process. So a signal handler may be the first to touch one, whatever it interrupted. If the executable keeps a
+//! reserve in its thread-local block, the thread is known to it, and its stack is larger by as much.
 //!
 //! Linked code gets [`pthread_create`] in place of the C library's. An executable that uses
 //! [`export_pthread_create!`](crate::export_pthread_create) gives it to libraries that start threads on the program's behalf

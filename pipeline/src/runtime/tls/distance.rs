@@ -41,8 +41,8 @@ impl fmt::Display for NotStatic {
             ),
             Self::ReserveFull { free_bytes, reserve_bytes } => write!(
                 f,
-                "the variables of the object that defines it have no room in the reserve for that, of whose \
-                 {reserve_bytes} bytes {free_bytes} are free"
+                "the object that defines it found no room in the reserve for that, of whose {reserve_bytes} bytes \
+                 {free_bytes} are free (half of it is kept for objects that use such distances themselves)"
             ),
             Self::LoadedLater => {
                 f.write_str("it belongs to a library that was loaded when the process ran already")

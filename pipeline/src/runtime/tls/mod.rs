@@ -104,8 +104,9 @@ pub(super) fn reserve_writes() -> Option<u64> {
 /// `reserve_writes`, and gets its copies of all modules.
 pub(super) fn start_thread(reserve_writes: Option<u64>) {
     if let Some(writes) = reserve_writes {
-        reserve::thread_starts(writes);
-        table::watch_thread_end();
+        // A thread whose end nobody tells would be written to when its memory is gone.
+        let is_known = table::watch_thread_end();
+        reserve::thread_starts(writes, is_known);
     }
     touch_modules();
 }

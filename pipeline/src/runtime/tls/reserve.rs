@@ -270,20 +270,21 @@ extern "C" fn after_in_child() {
 }
 
 /// How often initial values have been written; `None` without a reserve. What [`thread_starts`] has to be told.
-pub(in crate::runtime) fn writes() -> Option<u64> {
+pub(super) fn writes() -> Option<u64> {
     RESERVE.lock().as_ref().map(|reserve| reserve.writes)
 }
 
-/// Makes the calling thread known, and gives it the initial values that were written since `writes`: before that it
-/// did not exist, so that it has all others.
-pub(super) fn thread_starts(writes: u64) {
+/// Gives the calling thread the initial values that were written since `writes`; it did not exist before that, so it has all
+/// others. If it `is_known` from now on, what is written later is written for it too.
+pub(super) fn thread_starts(writes: u64, is_known: bool) {
     let mut reserve = RESERVE.lock();
     let Some(reserve) = reserve.as_mut() else { return };
-    let this = thread_pointer();
-    reserve.threads.insert(this);
     for (_, range) in reserve.written.iter().rev().take_while(|(number, _)| *number > writes) {
         // SAFETY: the thread is this one, and no program code has run on it.
-        unsafe { reserve.copy_to(this, range) };
+        unsafe { reserve.copy_to(thread_pointer(), range) };
+    }
+    if is_known {
+        reserve.threads.insert(thread_pointer());
     }
 }
 
@@ -341,4 +342,52 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: usize, data: *mu
         search.found = Some(info.dlpi_addr.wrapping_add(segment.p_vaddr).wrapping_add(offset));
     }
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uruk_core::sync::{Latch, thread};
+
+    crate::export_tls_reserve!();
+
+    /// A thread of the C library's own, which nobody knows, stands for one that is on its way.
+    #[test]
+    fn a_thread_that_started_meanwhile_catches_up() {
+        static IMAGE: [u64; 2] = [7, 8];
+        let image = ExecutorAddr::from_ptr(IMAGE.as_ptr());
+        assert!(offer_tls_reserve());
+        let [first, second] = [(); 2].map(|()| reserve(24, 8, true).expect("room"));
+        let distance = |reserved: &ReservedTls| {
+            let block = block_distance(reserved.place().module).expect("the reserve's");
+            block.wrapping_add_unsigned(reserved.place().offset)
+        };
+        let words = |distance: i64| {
+            let here = thread_pointer().wrapping_add_signed(distance) as usize;
+            // SAFETY: the range lies in this thread's block, and only this test uses it.
+            unsafe { *ptr::with_exposed_provenance::<[u64; 3]>(here) }
+        };
+        let distances = [distance(&first), distance(&second)];
+        let (started, written) = (Latch::new(), Latch::new());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let before = writes().expect("there is a reserve");
+                started.open();
+                written.wait();
+                assert_eq!(words(distances[0]), [0; 3], "nobody has seen this thread");
+                thread_starts(before, true);
+                assert_eq!(words(distances[0]), [7, 8, 0]);
+                second.initialize(image, 16);
+                assert_eq!(words(distances[1]), [7, 8, 0], "now it is known");
+                thread_ends();
+            });
+            started.wait();
+            first.initialize(image, 16);
+            written.open();
+        });
+        assert_eq!(distances.map(words), [[7, 8, 0]; 2], "the thread that offered it is known");
+        let place = first.place();
+        drop(first);
+        assert_eq!(reserve(16, 8, true).expect("its room is free").place(), place);
+    }
 }

@@ -161,8 +161,8 @@ fn free(block: &Block) {
     }
 }
 
-/// Asks for `thread_ends` to be called for this thread.
-pub(super) fn watch_thread_end() {
+/// Asks for `thread_ends` to be called for this thread. Says whether it will be.
+pub(super) fn watch_thread_end() -> bool {
     let mut table = TABLE.get();
     if !table.watched
         && let Some(key) = key()
@@ -172,6 +172,7 @@ pub(super) fn watch_thread_end() {
         // SAFETY: the key exists; the value only has to differ from null.
         unsafe { libc::pthread_setspecific(key, ptr::without_provenance(1)) };
     }
+    table.watched
 }
 
 /// The key whose destructor frees a thread's blocks. Without one, which takes a process with a thousand keys, they leak.
