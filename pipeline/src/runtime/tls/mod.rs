@@ -11,7 +11,7 @@
 //!
 //! Variables at a fixed distance from the thread pointer, as executables have them, need none of this: those of libraries
 //! loaded with the process are told by their [distance](distance_from_thread_pointer), those of linked code lie in a
-//! [reserve], if the executable keeps one.
+//! [reserve](reserve()), if the executable keeps one.
 //!
 //! Our function never takes the C library's name in the process: linked code receives it by address.
 //!
