@@ -21,11 +21,15 @@ uruk::pipeline::export_pthread_create!();
 // A program that replaces `malloc` or `operator new` does so for the libraries too.
 uruk::pipeline::export_allocation_functions!();
 
+// Objects compiled for executables have their thread-local variables here.
+uruk::pipeline::export_tls_reserve!();
+
 /// Where the process starts.
 #[cfg(not(test))]
 // SAFETY: the one `main` of this executable; the C runtime calls it with these arguments. `std::env` has
 // its own way to them, so they are not looked at here.
 #[unsafe(no_mangle)]
 extern "C" fn main(_argc: std::ffi::c_int, _argv: *const *const std::ffi::c_char) -> std::ffi::c_int {
+    offer_tls_reserve(); // without it such objects are refused, with an error that says how to compile them
     cli::main()
 }

@@ -72,7 +72,11 @@ fn link_anywhere(graph: LinkGraph<'_>, discard: bool) -> Result<FinalizedAlloc, 
                 .set(SymbolFlags::THREAD_LOCAL, matches!(name, "elsewhere" | "exported_variable"));
             Some(definition)
         },
-        LinkEnvironment { tls_placement: &|_| Some(MODULE), ifunc_thunk: ExecutorAddr::new(THUNK) },
+        LinkEnvironment {
+            tls_placement: &|_| Some(MODULE),
+            ifunc_thunk: ExecutorAddr::new(THUNK),
+            ..LinkEnvironment::default()
+        },
     )?;
     Ok(resolved.fix()?.into_linked().alloc)
 }

@@ -273,20 +273,6 @@ fn r_x86_64_none_needs_nothing() {
 }
 
 #[test]
-fn static_thread_local_storage_is_refused_with_advice() {
-    for instruction in ["movq %fs:x@TPOFF, %rax", "movq x@GOTTPOFF(%rip), %rax", "leaq x@TLSDESC(%rip), %rax"]
-    {
-        let error = failure(&assemble(&format!(".text\n{instruction}")), &Externals::new());
-        let message = error.to_string();
-        assert!(matches!(error, LinkError::StaticTls { .. }), "{message}");
-        assert!(
-            message.contains("`x`") && message.contains("test.o") && message.contains("-fPIC"),
-            "{message}"
-        );
-    }
-}
-
-#[test]
 fn relocations_of_linked_files_are_refused() {
     let error = failure(&assemble(".data\n.reloc ., R_X86_64_RELATIVE, x\n.quad 0"), &Externals::new());
     assert!(error.to_string().contains("R_X86_64_RELATIVE"), "{error}");

@@ -131,8 +131,7 @@ fn a_module_is_placed_before_its_variables_are_announced() {
     let second = allocated.definitions().find(|(name, _)| *name == "second").expect("defined").1.address;
     let said = allocated.tls_descriptors();
     assert!(said.contains(&(second, TlsPlacement { module: 5, offset: 0x1008 })), "{said:?}");
-    let environment =
-        uruk_pipeline::link::LinkEnvironment { tls_placement: &|_| None, ifunc_thunk: ExecutorAddr::NULL };
+    let environment = uruk_pipeline::link::LinkEnvironment::default();
     let linked =
         allocated.resolve(|_| None, environment).and_then(|link| link.fix()).expect("links").into_linked();
     assert_eq!((word_at(second.value()), word_at(second.value() + 8)), (5, 0x1008));
@@ -245,8 +244,8 @@ fn an_indirect_function_is_resolved_by_its_first_call() {
     let resolved = allocated.resolve(
         |_| None,
         uruk_pipeline::link::LinkEnvironment {
-            tls_placement: &|_| None,
             ifunc_thunk: ExecutorAddr::new(thunk.address("thunk")),
+            ..Default::default()
         },
     );
     let _linked = resolved.and_then(|link| link.fix()).expect("links").into_linked();

@@ -227,18 +227,6 @@ pub fn rust_std() -> Result<PathBuf, BuildError> {
     found.ok_or_else(|| io(directory.display())(std::io::Error::other("no libstd-*.so in it")))
 }
 
-/// Whether one of the objects (or members of archives) uses thread-local variables in the way of an executable, at a
-/// fixed distance from the thread pointer: such objects may be refused.
-///
-/// # Errors
-/// [`BuildError::Io`] if the object reader cannot be run.
-pub fn uses_static_tls(files: &[PathBuf]) -> Result<bool, BuildError> {
-    let mut command = Command::new("llvm-readelf-22");
-    let output = command.arg("-r").args(files).output().map_err(io("llvm-readelf-22"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.contains("R_X86_64_TPOFF32") || text.contains("R_X86_64_GOTTPOFF"))
-}
-
 /// The compiler driver for C or C++.
 pub fn clang(cxx: bool) -> &'static str {
     if cxx { "clang++-22" } else { "clang-22" }

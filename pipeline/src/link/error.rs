@@ -6,6 +6,7 @@ use std::sync::Arc;
 use uruk_core::ExecutorAddr;
 
 use crate::memory::MemoryError;
+use crate::runtime::tls::NotStatic;
 
 /// A place in an object: what every message about a relocation or a malformed byte starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,20 +64,25 @@ pub enum LinkError {
         /// What to do, starting with a separator; may be empty.
         advice: &'static str,
     },
-    /// Initial-exec or local-exec thread-local storage, which needs room in the executable's own block.
+    /// Initial-exec or local-exec thread-local storage, of a variable whose distance from the thread pointer is not the
+    /// same on every thread.
     #[error(
-        "{site}: relocation {kind} reaches the thread-local variable `{symbol}` by a fixed distance from the thread \
-         pointer, which only code linked into the executable can do; recompile `{}` with -fPIC and without \
-         -ftls-model=initial-exec or local-exec, or hand its LLVM bitcode over instead (clang -emit-llvm -c, rustc --emit=llvm-bc)",
+        "{site}: relocation {kind} reaches the thread-local variable `{symbol}` at a fixed distance from the thread \
+         pointer (the {model} model), but {reason}; recompile `{}` with -fPIC -ftls-model=global-dynamic, or hand its LLVM \
+         bitcode over instead (clang -emit-llvm -c, rustc --emit=llvm-bc)",
         site.object
     )]
     StaticTls {
         /// Where.
         site: Box<Site>,
         /// The relocation's name.
-        kind: Box<str>,
+        kind: &'static str,
         /// The variable.
         symbol: Box<str>,
+        /// How compilers call this way to a variable.
+        model: &'static str,
+        /// Why the variable is not at such a distance.
+        reason: NotStatic,
     },
     /// A relocation for thread-local variables against an ordinary symbol, or the other way round.
     #[error("{site}: relocation {kind} against `{symbol}`, which {what}")]

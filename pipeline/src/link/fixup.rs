@@ -8,11 +8,12 @@ use uruk_core::ExecutorAddr;
 use super::error::LinkError;
 use super::graph::{BlockId, Edge, Location};
 use super::initializers::{self, Initializers};
-use super::layout::{Place, Segment};
-use super::phases::Resolution;
+use super::layout::Segment;
 use super::placed::Placed;
 use super::relax;
+use super::resolution::Resolution;
 use super::tables;
+use super::tls_detour;
 use super::x86_64::{self, EdgeKind, Operands, Overflow};
 use crate::memory::InFlightAlloc;
 
@@ -33,7 +34,10 @@ pub(super) fn write(
                 tables::write_frame_index(placed, resolution, working)?;
                 tables::write_descriptors(placed, resolution, working);
             }
-            Segment::Data => tables::write_pointers(placed, resolution, working),
+            Segment::Data => {
+                tables::write_pointers(placed, resolution, working);
+                tables::write_thread_locals(placed, resolution, working);
+            }
             Segment::GreatZeroFill | Segment::LargeData => {}
         }
     }
@@ -95,13 +99,25 @@ impl Fixer<'_> {
             }
             EdgeKind::TlsModuleDelta32 => {
                 self.own_module(&work)?;
-                let offset = self.placed.plan.tls.module_descriptor().unwrap_or(0)
-                    + self.placed.layout.tls_descriptors;
-                work.operands.target = self.placed.at(Place { segment: Segment::ReadOnly, offset });
+                work.operands.target = self.placed.module_descriptor().unwrap_or(0);
                 self.apply(bytes, &work)
             }
             EdgeKind::TlsOffset32 | EdgeKind::TlsOffset64 => {
                 work.operands.target = self.module_offset(&work)?;
+                self.apply(bytes, &work)
+            }
+            EdgeKind::TlsDistance32 | EdgeKind::TlsDistance64 => {
+                work.operands.target = self.distance(&work)?.cast_unsigned();
+                self.apply(bytes, &work)
+            }
+            EdgeKind::TlsDistanceEntryDelta32 | EdgeKind::TlsDistanceEntryDelta32Relaxable => {
+                self.apply_distance_load(bytes, work)
+            }
+            EdgeKind::TlsResolverDelta32 => {
+                if self.placed.graph.symbols[target.index()].location == Location::TlsModuleBase {
+                    self.own_module(&work)?;
+                }
+                work.operands.target = self.placed.resolver_pair(target).unwrap_or(0);
                 self.apply(bytes, &work)
             }
             EdgeKind::Size32 | EdgeKind::Size64 => {
@@ -157,6 +173,20 @@ impl Fixer<'_> {
         self.apply(bytes, &work)
     }
 
+    /// A distance is loaded from the table if there is one; if not, the instruction may take a detour.
+    fn apply_distance_load(&self, bytes: &mut [u8], mut work: Work<'_>) -> Result<(), LinkError> {
+        let Edge { target, offset, .. } = *work.edge;
+        let Err(refused) = self.distance(&work) else {
+            work.operands.target = self.placed.distance_entry(target).unwrap_or(0);
+            return self.apply(bytes, &work);
+        };
+        let detour = self.placed.detour(work.block, offset).ok_or_else(|| refused.clone())?;
+        if tls_detour::write_jump(bytes, offset as usize, work.operands.place, detour) {
+            return Ok(());
+        }
+        Err(refused)
+    }
+
     fn check_thread_local(&self, work: &Work<'_>) -> Result<(), LinkError> {
         let Edge { kind, target, .. } = *work.edge;
         let is_thread_local = self.resolution.thread_local[target.index()];
@@ -181,12 +211,7 @@ impl Fixer<'_> {
 
     /// The module whose start stands for all the variables that the graph reaches by offset.
     fn own_module(&self, work: &Work<'_>) -> Result<u64, LinkError> {
-        let foreign =
-            || self.placed.plan.tls.foreign.iter().find_map(|symbol| self.resolution.foreign_tls.get(symbol));
-        match (self.placed.tls, foreign()) {
-            (Some(own), _) | (None, Some(&own)) => Ok(own.module),
-            (None, None) => Err(self.thread_local(work, ELSEWHERE)),
-        }
+        self.resolution.module.ok_or_else(|| self.thread_local(work, ELSEWHERE))
     }
 
     fn module_offset(&self, work: &Work<'_>) -> Result<u64, LinkError> {
@@ -198,6 +223,21 @@ impl Fixer<'_> {
             Some(placement) if placement.module == self.own_module(work)? => Ok(placement.offset),
             _ => Err(self.thread_local(work, ELSEWHERE)),
         }
+    }
+
+    /// The variable's distance from the thread pointer, which is the same on every thread.
+    fn distance(&self, work: &Work<'_>) -> Result<i64, LinkError> {
+        let Edge { kind, target, offset, .. } = *work.edge;
+        self.resolution.distance(self.placed, target).map_err(|reason| LinkError::StaticTls {
+            site: Box::new(self.placed.graph.site(work.block, offset)),
+            kind: kind.name(),
+            symbol: self.placed.graph.symbol_name(target).into(),
+            model: match kind {
+                EdgeKind::TlsDistance32 | EdgeKind::TlsDistance64 => "local-exec",
+                _ => "initial-exec",
+            },
+            reason,
+        })
     }
 
     fn size(&self, work: &Work<'_>) -> Result<u64, LinkError> {

@@ -29,7 +29,7 @@ use crate::layer::ObjectLayer;
 use crate::memory::{MemoryError, MemoryManager};
 use crate::object::{CloseReferences, ObjectBuffer};
 use crate::platform::Platform;
-use crate::runtime::tls::TlsError;
+use crate::runtime::tls::{TlsError, TlsResolvers, distance_from_thread_pointer};
 use crate::runtime::unwind::UnwindError;
 use crate::runtime::{ifunc, unwind};
 
@@ -126,6 +126,8 @@ impl ObjectLinkingLayer {
         let intern = |name: &str| responsibilities.first().map(|first| first.session().intern(name));
         let environment = LinkEnvironment {
             tls_placement: &|descriptor| self.placements.get(descriptor),
+            tls_distance: &|variable| distance_from_thread_pointer(variable.into()),
+            tls_resolvers: TlsResolvers::of_process(),
             ifunc_thunk: ifunc::lazy_thunk(),
         };
         let Placed { link, tls } = placed;
@@ -144,6 +146,9 @@ impl ObjectLinkingLayer {
             Some(ExecutorSymbolDef { address, ..found })
         };
         let linked = link.resolve(find, environment)?.fix()?.into_linked();
+        if let (Some(placed), Some((image, _))) = (&tls, linked.tls) {
+            placed.initialize(image);
+        }
         // Objects linked together keep their places among all others.
         for (responsibility, object) in responsibilities.iter().zip(&linked.initializers) {
             if let Some(symbol) = responsibility.initializer_symbol() {

@@ -1,9 +1,9 @@
 //! Where everything goes: five segments, each with its blocks and the tables the linker adds.
 //!
 //! ```text
-//!  code        functions | stubs | stubs of indirect functions
+//!  code        functions | stubs | stubs of indirect functions | detours
 //!  constants   read-only data | .eh_frame_hdr | .eh_frame, terminator | thread-local image | descriptors | thunk
-//!  data        GOT | pointers | slots of indirect functions | data || zero fill
+//!  data        GOT | pointers | slots of indirect functions | distances | resolvers | data || zero fill
 //!  great zeros zero fill of great size, smallest first
 //!  large data  data of the large code model || its zero fill
 //! ```
@@ -18,7 +18,8 @@ use super::got_plt::{self, GotPlt};
 use super::graph::{Block, BlockId, LinkGraph, SectionRole};
 use super::ifunc::{self, IndirectFunctions};
 use super::section_bounds::SectionBounds;
-use super::tls::Tls;
+use super::tls::{self, Tls};
+use super::tls_detour;
 use crate::memory::{SegmentKind, SegmentRequest};
 
 /// Zero fill of this size is kept away from what small displacements must reach.
@@ -76,10 +77,13 @@ pub(super) struct Layout {
     /// In code.
     pub(super) stubs: u64,
     pub(super) ifunc_stubs: u64,
+    pub(super) tls_detours: u64,
     /// In data.
     pub(super) got: u64,
     pub(super) pointers: u64,
     pub(super) ifunc_slots: u64,
+    pub(super) tls_distances: u64,
+    pub(super) tls_resolvers: u64,
     /// In constants.
     pub(super) eh_frame_hdr: u64,
     pub(super) eh_frame: u64,
@@ -117,6 +121,8 @@ pub(super) fn lay_out(
     let got = writer.reserve(Segment::Data, got_plt.entries.len() * got_plt::ENTRY_BYTES, 3);
     let pointers = writer.reserve(Segment::Data, got_plt.pointers.len() * got_plt::ENTRY_BYTES, 3);
     let ifunc_slots = writer.reserve(Segment::Data, ifuncs.count() * ifunc::SLOT_BYTES, 3);
+    let tls_distances = writer.reserve(Segment::Data, tls.distances.len() * got_plt::ENTRY_BYTES, 3);
+    let tls_resolvers = writer.reserve(Segment::Data, tls.resolvers.len() * tls::RESOLVER_BYTES, 3);
 
     let mut frames = Vec::new();
     let mut tls_blocks = [Vec::new(), Vec::new()];
@@ -141,6 +147,7 @@ pub(super) fn lay_out(
 
     let stubs = writer.reserve(Segment::Code, got_plt.stubs.len() * got_plt::STUB_BYTES, 3);
     let ifunc_stubs = writer.reserve(Segment::Code, ifuncs.count() * ifunc::STUB_BYTES, 3);
+    let tls_detours = writer.reserve(Segment::Code, tls.detours.len() * tls_detour::DETOUR_BYTES, 3);
 
     let has_frames = !graph.frames.is_empty();
     let header_bytes = if has_frames { eh_frame::header_bytes(graph.frames.len()) } else { 0 };
@@ -171,9 +178,12 @@ pub(super) fn lay_out(
         extents,
         stubs,
         ifunc_stubs,
+        tls_detours,
         got,
         pointers,
         ifunc_slots,
+        tls_distances,
+        tls_resolvers,
         eh_frame_hdr,
         eh_frame,
         tls_descriptors,

@@ -29,10 +29,12 @@ mod placements;
 mod plan;
 mod prune;
 mod relax;
+mod resolution;
 mod section_bounds;
 mod section_groups;
 mod tables;
 mod tls;
+mod tls_detour;
 pub mod x86_64;
 
 pub use error::{LinkError, Site, UndefinedSymbol};

@@ -9,7 +9,6 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::error::LinkError;
@@ -20,8 +19,10 @@ use super::layout::{self, Layout, Segment};
 use super::low::IsWantedLow;
 use super::placed::Placed;
 use super::plan::{self, Plan};
-use super::tls::{TlsImage, TlsPlacement};
+use super::resolution::Resolution;
+use super::tls::{Need, TlsImage, TlsPlacement};
 use crate::memory::{FinalizedAlloc, InFlightAlloc, MemoryManager};
+use crate::runtime::tls::{NotStatic, TlsResolvers};
 
 /// A link, in one of its phases.
 ///
@@ -56,8 +57,24 @@ pub struct LinkEnvironment<'e> {
     /// What the descriptor at an address says, for objects that reach a hidden thread-local variable of another
     /// object by its offset in their common module. `None` if the address is unknown.
     pub tls_placement: &'e dyn Fn(ExecutorAddr) -> Option<TlsPlacement>,
+    /// How far from the thread pointer a variable is, on every thread there is and will be; or why it is not.
+    pub tls_distance: &'e dyn Fn(TlsPlacement) -> Result<i64, NotStatic>,
+    /// The functions behind TLS descriptors.
+    pub tls_resolvers: TlsResolvers,
     /// Where the first call of an indirect function goes; what that must do stands in `ifunc.rs`.
     pub ifunc_thunk: ExecutorAddr,
+}
+
+impl Default for LinkEnvironment<'_> {
+    /// No process: nothing is known of any thread-local variable, and every function is at address zero.
+    fn default() -> Self {
+        Self {
+            tls_placement: &|_| None,
+            tls_distance: &|_| Err(NotStatic::Unknown),
+            tls_resolvers: TlsResolvers::default(),
+            ifunc_thunk: ExecutorAddr::NULL,
+        }
+    }
 }
 
 /// Pruned and planned; the contents are still the object's.
@@ -184,6 +201,11 @@ impl Link<Allocated> {
         self.phase.placed.tls_image()
     }
 
+    /// Whether the link needs its image at the same distance from every thread's pointer.
+    pub fn needs_static_tls(&self) -> bool {
+        self.phase.placed.plan.tls.own_distance == Some(Need::Required)
+    }
+
     /// Says where the image is placed; to be called before the link is resolved if there is an image, and before the
     /// definitions are announced: a reference to a hidden variable of another object needs its placement as soon as
     /// its address.
@@ -215,7 +237,7 @@ impl Link<Allocated> {
         let Allocated { placed, alloc } = self.phase;
         let span = tracing::debug_span!("link.resolve", symbols = placed.plan.externals.len());
         let _inside = uruk_core::inside(span);
-        let mut resolution = Resolution::of_own_symbols(&placed, environment.ifunc_thunk);
+        let mut resolution = Resolution::of_own_symbols(&placed, &environment);
         let graph = &placed.graph;
         let mut missing = Vec::new();
         for &id in &placed.plan.externals {
@@ -224,16 +246,16 @@ impl Link<Allocated> {
                     resolution.addresses[id.index()] = definition.address.value();
                     resolution.thread_local[id.index()] =
                         definition.flags.contains(SymbolFlags::THREAD_LOCAL);
-                    if placed.plan.tls.foreign.contains(&id)
-                        && let Some(placement) = (environment.tls_placement)(definition.address)
-                    {
-                        resolution.foreign_tls.insert(id, placement);
-                    }
+                    resolution.find_variable(&placed.plan.tls, &environment, id, definition.address);
                 }
-                None if graph.symbols[id.index()].binding == Binding::Weak => {}
+                None if graph.symbols[id.index()].binding == Binding::Weak => {
+                    // As the dynamic linker has it.
+                    resolution.distances.insert(id, Ok(0));
+                }
                 None => missing.push(id),
             }
         }
+        resolution.find_module(&placed.plan.tls, &environment);
         if !missing.is_empty() {
             return Err(LinkError::Undefined { symbols: plan::undefined(graph, &missing).into() });
         }
@@ -250,30 +272,6 @@ pub struct Resolved {
     placed: Placed,
     resolution: Resolution,
     alloc: InFlightAlloc,
-}
-
-/// The addresses that references have been given.
-#[derive(Debug)]
-pub(super) struct Resolution {
-    /// Of each symbol.
-    pub(super) addresses: Vec<u64>,
-    /// Whether each symbol is thread-local; for references, as their definition says.
-    pub(super) thread_local: Vec<bool>,
-    /// Thread-local variables of other objects that are reached by their offset.
-    pub(super) foreign_tls: FxHashMap<SymbolId, TlsPlacement>,
-    pub(super) ifunc_thunk: u64,
-}
-
-impl Resolution {
-    fn of_own_symbols(placed: &Placed, ifunc_thunk: ExecutorAddr) -> Self {
-        let symbols = || (0..placed.graph.symbols.len()).map(SymbolId::of);
-        Self {
-            addresses: symbols().map(|id| placed.address(id).unwrap_or(0)).collect(),
-            thread_local: symbols().map(|id| placed.graph.is_thread_local(id)).collect(),
-            foreign_tls: FxHashMap::default(),
-            ifunc_thunk: ifunc_thunk.value(),
-        }
-    }
 }
 
 impl Link<Resolved> {

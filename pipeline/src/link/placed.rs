@@ -3,12 +3,13 @@
 use uruk_core::ExecutorAddr;
 
 use super::got_plt;
-use super::graph::{Edge, LinkGraph, Location, SymbolId};
+use super::graph::{BlockId, Edge, LinkGraph, Location, SymbolId};
 use super::ifunc;
 use super::layout::{Layout, Place, Segment};
 use super::phases::{SectionRange, UnwindTable};
 use super::plan::Plan;
 use super::tls::{self, TlsImage, TlsPlacement};
+use super::tls_detour;
 
 /// A graph in its memory. The bytes themselves are the allocation's.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl Placed {
             let offset = self.layout.ifunc_stubs + stub * ifunc::STUB_BYTES;
             return Some(self.at(Place { segment: Segment::Code, offset }));
         }
-        if self.graph.is_thread_local(id) {
+        if self.graph.is_thread_local(id) && symbol.location != Location::TlsModuleBase {
             let index = self.plan.tls.descriptors.get(id)?;
             let offset = self.layout.tls_descriptors + index * tls::DESCRIPTOR_BYTES;
             return Some(self.at(Place { segment: Segment::ReadOnly, offset }));
@@ -42,6 +43,7 @@ impl Placed {
             }
             Location::Absolute(value) => Some(value),
             Location::GotBase => Some(self.got()),
+            Location::TlsModuleBase => self.module_descriptor(),
             Location::SectionStart(group) => Some(self.at(self.layout.bounds[group as usize].0)),
             Location::SectionStop(group) => {
                 let (start, end) = self.layout.bounds[group as usize];
@@ -74,6 +76,12 @@ impl Placed {
         let Location::Block(block, offset) = self.graph.symbols[symbol.index()].location else { return 0 };
         let image = self.layout.tls.map_or(0, |tls| tls.image);
         self.layout.places[block.index()].offset.wrapping_sub(image).wrapping_add(offset)
+    }
+
+    /// The address of the descriptor of the graph's thread-local module as a whole.
+    pub(super) fn module_descriptor(&self) -> Option<u64> {
+        let offset = self.layout.tls_descriptors + self.plan.tls.module_descriptor()?;
+        Some(self.at(Place { segment: Segment::ReadOnly, offset }))
     }
 
     pub(super) fn section_ranges(&self) -> Vec<SectionRange> {
@@ -114,6 +122,27 @@ impl Placed {
         let index = self.plan.got_plt.stubs.get(symbol)?;
         let offset = self.layout.stubs + index * got_plt::STUB_BYTES;
         Some(self.at(Place { segment: Segment::Code, offset }))
+    }
+
+    /// Where a variable's distance from the thread pointer lies.
+    pub(super) fn distance_entry(&self, symbol: SymbolId) -> Option<u64> {
+        let index = self.plan.tls.distances.get(symbol)?;
+        let offset = self.layout.tls_distances + index * got_plt::ENTRY_BYTES;
+        Some(self.at(Place { segment: Segment::Data, offset }))
+    }
+
+    /// Where the detour of the load at `offset` lies.
+    pub(super) fn detour(&self, block: BlockId, offset: u64) -> Option<u64> {
+        let index = self.plan.tls.detours.get(block, offset)?;
+        let offset = self.layout.tls_detours + index * tls_detour::DETOUR_BYTES;
+        Some(self.at(Place { segment: Segment::Code, offset }))
+    }
+
+    /// Where a variable's pair of resolver and argument lies.
+    pub(super) fn resolver_pair(&self, symbol: SymbolId) -> Option<u64> {
+        let index = self.plan.tls.resolvers.get(symbol)?;
+        let offset = self.layout.tls_resolvers + index * tls::RESOLVER_BYTES;
+        Some(self.at(Place { segment: Segment::Data, offset }))
     }
 
     pub(super) fn ifunc_descriptors(&self) -> Vec<ExecutorAddr> {

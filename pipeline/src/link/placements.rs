@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Mutex};
 
-use super::{Allocated, Link, TlsPlacement};
-use crate::runtime::tls::{TlsError, TlsModule, register_module};
+use super::{Allocated, Link, TlsImage, TlsPlacement};
+use crate::runtime::tls::{self, ReservedTls, TlsError, TlsIndex, TlsModule, register_module};
 
 /// The descriptors of all objects that are linked, or being linked.
 ///
@@ -23,15 +23,25 @@ pub(super) struct TlsPlacements {
 /// The thread-local variables of one object, until it goes.
 #[derive(Debug)]
 pub(super) struct PlacedTls {
-    _module: TlsModule,
+    home: Home,
     descriptors: Vec<ExecutorAddr>,
     placements: Arc<TlsPlacements>,
 }
 
+/// What an object's variables are part of.
+#[derive(Debug)]
+enum Home {
+    /// A module of their own, of which each thread gets its copy when it needs one.
+    Module(TlsModule),
+    /// The executable's module, at the same distance from every thread's pointer.
+    Reserve(ReservedTls),
+}
+
 impl TlsPlacements {
-    /// What the descriptor at `address` says, if it belongs to an object.
+    /// What the descriptor at `address` says, if it belongs to an object or to a library.
     pub(super) fn get(&self, address: ExecutorAddr) -> Option<TlsPlacement> {
-        self.by_descriptor.lock().get(&address).copied()
+        let own = self.by_descriptor.lock().get(&address).copied();
+        own.or_else(|| tls::variable_of_descriptor(address).map(TlsPlacement::from))
     }
 
     /// Gives the object's thread-local image a number and notes its descriptors, before anybody else can
@@ -41,18 +51,48 @@ impl TlsPlacements {
     /// [`TlsError`] if the process has no room for another module.
     pub(super) fn place(self: &Arc<Self>, link: &mut Link<Allocated>) -> Result<Option<PlacedTls>, TlsError> {
         let Some(image) = link.tls_image() else { return Ok(None) };
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let module = register_module(
-            image.address,
-            size(image.image_bytes),
-            size(image.total_bytes),
-            size(image.align),
-        )?;
-        link.place_tls(TlsPlacement { module: module.id(), offset: 0 });
+        let (image_bytes, total_bytes, align) =
+            (size(image.image_bytes), size(image.total_bytes), size(image.align));
+        // Objects that can do without may define what others reach at a fixed distance, so they go there too while there is room.
+        // If there is none for one that cannot, the link fails where it knows the variable.
+        let home = match tls::reserve(total_bytes, align, link.needs_static_tls()) {
+            Some(reserved) => Home::Reserve(reserved),
+            None => Home::Module(register_module(image.address, image_bytes, total_bytes, align)?),
+        };
+        link.place_tls(match &home {
+            Home::Module(module) => TlsPlacement { module: module.id(), offset: 0 },
+            Home::Reserve(reserved) => reserved.place().into(),
+        });
         let descriptors = link.tls_descriptors();
         self.by_descriptor.lock().extend(descriptors.iter().copied());
         let descriptors = descriptors.into_iter().map(|(address, _)| address).collect();
-        Ok(Some(PlacedTls { _module: module, descriptors, placements: self.clone() }))
+        Ok(Some(PlacedTls { home, descriptors, placements: self.clone() }))
+    }
+}
+
+impl PlacedTls {
+    /// Gives the variables their initial values, once these are final and before any code that uses them runs.
+    pub(super) fn initialize(&self, image: TlsImage) {
+        if let Home::Reserve(reserved) = &self.home {
+            reserved.initialize(image.address, size(image.image_bytes));
+        }
+    }
+}
+
+/// What no machine has saturates, and is refused.
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+impl From<TlsIndex> for TlsPlacement {
+    fn from(TlsIndex { module, offset }: TlsIndex) -> Self {
+        Self { module, offset }
+    }
+}
+
+impl From<TlsPlacement> for TlsIndex {
+    fn from(TlsPlacement { module, offset }: TlsPlacement) -> Self {
+        Self { module, offset }
     }
 }
 

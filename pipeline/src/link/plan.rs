@@ -28,7 +28,7 @@ pub(super) struct Plan {
 pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Result<Plan, LinkError> {
     prune::prune(graph, options.is_discarded);
     let bounds = section_bounds::collect(graph, options.binds_section_bounds);
-    bind_got_base(graph);
+    bind_conventional_names(graph);
     layout::set_great_zero_fill_aside(graph);
     let externals = externals(graph)?;
     Ok(Plan {
@@ -41,12 +41,17 @@ pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Resu
     })
 }
 
-/// Binds the conventional name of the table, by which assembly refers to it.
-fn bind_got_base(graph: &mut LinkGraph<'_>) {
+/// Binds the conventional names of the table and of the thread-local module, by which code refers to them.
+fn bind_conventional_names(graph: &mut LinkGraph<'_>) {
     for index in 0..graph.symbols.len() {
         let symbol = &graph.symbols[index];
-        if symbol.location == Location::Undefined && graph.text(symbol.name) == "_GLOBAL_OFFSET_TABLE_" {
-            graph.symbols[index].location = Location::GotBase;
+        if symbol.location != Location::Undefined {
+            continue;
+        }
+        match graph.text(symbol.name) {
+            "_GLOBAL_OFFSET_TABLE_" => graph.symbols[index].location = Location::GotBase,
+            "_TLS_MODULE_BASE_" => graph.symbols[index].location = Location::TlsModuleBase,
+            _ => {}
         }
     }
 }

@@ -8,9 +8,11 @@ use super::got_plt;
 use super::graph::{Location, SymbolId};
 use super::ifunc;
 use super::layout::{Place, Segment};
-use super::phases::Resolution;
 use super::placed::Placed;
+use super::resolution::Resolution;
 use super::tls::{self, TlsPlacement};
+use super::tls_detour;
+use crate::runtime::tls::TlsResolvers;
 
 /// Fills the global offset table, the pointers beside it, and the slots of indirect functions.
 pub(super) fn write_pointers(placed: &Placed, resolution: &Resolution, working: &mut [u8]) {
@@ -29,6 +31,29 @@ pub(super) fn write_pointers(placed: &Placed, resolution: &Resolution, working: 
     for (index, slot) in (0..placed.plan.ifuncs.count()).zip(slots.chunks_exact_mut(8)) {
         let first_call = placed.ifunc_parts(index).stub + ifunc::FIRST_CALL_OFFSET;
         slot.copy_from_slice(&first_call.to_le_bytes());
+    }
+}
+
+/// Fills the tables of thread-local variables that are reached without a call of `__tls_get_addr`.
+pub(super) fn write_thread_locals(placed: &Placed, resolution: &Resolution, working: &mut [u8]) {
+    let distances = &mut working[placed.layout.tls_distances as usize..];
+    for (entry, symbol) in distances.chunks_exact_mut(8).zip(placed.plan.tls.distances.symbols()) {
+        // Without a distance there is an edge to this entry, which has been refused.
+        let distance = resolution.distance(placed, *symbol).unwrap_or(0);
+        entry.copy_from_slice(&distance.to_le_bytes());
+    }
+    let resolvers = &mut working[placed.layout.tls_resolvers as usize..];
+    let pairs = resolvers.chunks_exact_mut(tls::RESOLVER_BYTES as usize);
+    for (pair, symbol) in pairs.zip(placed.plan.tls.resolvers.symbols()) {
+        let TlsResolvers { fixed, dynamic, absent } = resolution.tls_resolvers;
+        let descriptor = resolution.addresses[symbol.index()];
+        let (function, argument) = match resolution.distance(placed, *symbol) {
+            _ if descriptor == 0 => (absent, 0),
+            Ok(distance) => (fixed, distance.cast_unsigned()),
+            Err(_) => (dynamic, descriptor),
+        };
+        pair[..8].copy_from_slice(&function.value().to_le_bytes());
+        pair[8..].copy_from_slice(&argument.to_le_bytes());
     }
 }
 
@@ -51,6 +76,16 @@ pub(super) fn write_stubs(placed: &Placed, working: &mut [u8]) -> Result<(), Lin
         let symbol = placed.plan.ifuncs.resolvers[index as usize];
         ifunc::write_stub(stub, parts)
             .map_err(|value| stub_out_of_range(placed, symbol, parts.slot, value))?;
+    }
+    let detours = &mut working[placed.layout.tls_detours as usize..];
+    let detours = detours.chunks_exact_mut(tls_detour::DETOUR_BYTES as usize);
+    for (detour, site) in detours.zip(placed.plan.tls.detours.sites()) {
+        const FIELD_BYTES: u64 = 4;
+        let address = placed.detour(site.block, site.offset).unwrap_or(0);
+        let pair = placed.resolver_pair(site.symbol).unwrap_or(0);
+        let back = placed.at(placed.layout.places[site.block.index()]) + site.offset + FIELD_BYTES;
+        tls_detour::write(detour, address, site.wanted, pair, back)
+            .map_err(|value| stub_out_of_range(placed, site.symbol, pair, value))?;
     }
     Ok(())
 }
@@ -84,9 +119,7 @@ pub(super) fn write_descriptors(placed: &Placed, resolution: &Resolution, workin
         put(placed.layout.tls_descriptors + index * tls::DESCRIPTOR_BYTES, [own.module, offset]);
     }
     if let Some(descriptor) = placed.plan.tls.module_descriptor() {
-        let foreign = placed.plan.tls.foreign.iter().find_map(|symbol| resolution.foreign_tls.get(symbol));
-        let module = placed.tls.or(foreign.copied()).map_or(0, |placement| placement.module);
-        put(placed.layout.tls_descriptors + descriptor, [module, 0]);
+        put(placed.layout.tls_descriptors + descriptor, [resolution.module.unwrap_or(0), 0]);
     }
     for (index, symbol) in (0..).zip(&placed.plan.ifuncs.resolvers) {
         let resolver = match placed.graph.symbols[symbol.index()].location {

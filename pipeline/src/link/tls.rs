@@ -5,6 +5,16 @@
 //! `.tdata` followed by its `.tbss`. Each variable that others may refer to has a descriptor, as has each that the graph
 //! refers to itself; one more, `{module, 0}`, serves the local-dynamic model.
 //!
+//! Two more tables serve objects that do not call `__tls_get_addr`, one entry for each variable they refer to:
+//!
+//! ```text
+//!  distances:   | distance from the thread pointer i64 | ...        initial-exec
+//!  resolvers:   | function u64 | its argument u64 | ...             TLS descriptors
+//! ```
+//! Local-exec needs no table: the instruction holds the distance. Whether a variable has the same distance on every
+//! thread is the process side's to say. Without that, a TLS descriptor goes the way of `__tls_get_addr`, initial-exec code
+//! takes a detour there (`tls_detour.rs`), and local-exec is an error.
+//!
 //! Which number a module has is known only when the process side has been asked; [`Link::place_tls`] puts it in,
 //! and the process side may give several images one module, each at its own offset.
 //!
@@ -14,11 +24,14 @@ use rustc_hash::FxHashSet;
 use uruk_core::ExecutorAddr;
 
 use super::got_plt::Slots;
-use super::graph::{Binding, LinkGraph, Location, SymbolId, SymbolKind};
+use super::graph::{Binding, BlockId, Edge, LinkGraph, Location, SectionRole, SymbolId, SymbolKind};
+use super::tls_detour::{self, Detours, Site};
 use super::x86_64::EdgeKind;
 
 /// Size of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: u64 = 16;
+/// Size of a pair of resolver and argument.
+pub(super) const RESOLVER_BYTES: u64 = 16;
 
 /// Initial values of a graph's thread-local variables, as `__tls_get_addr` needs them for a new thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +64,83 @@ pub(super) struct Tls {
     /// Variables defined elsewhere whose offset in their module, or whose module, the graph asks for. That
     /// is how variables of hidden visibility are reached in other objects of the same dylib.
     pub(super) foreign: FxHashSet<SymbolId>,
+    /// Variables whose distance from the thread pointer is loaded from memory.
+    pub(super) distances: Slots,
+    /// Variables that are reached through a pair of resolver and argument.
+    pub(super) resolvers: Slots,
+    /// Instructions that load such a distance, and go another way if there is none.
+    pub(super) detours: Detours,
+    /// Variables defined elsewhere whose distance from the thread pointer is of use.
+    pub(super) distant: FxHashSet<SymbolId>,
+    /// Whether the distance of the graph's own image is of use, and whether there is no way without.
+    pub(super) own_distance: Option<Need>,
+}
+
+/// How much a graph needs its own variables at a distance from the thread pointer that every thread shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// There is another, slower way.
+    Useful,
+    /// The graph cannot be linked without, or has to take detours.
+    Required,
 }
 
 impl Tls {
+    fn with_symbols(count: usize) -> Self {
+        let slots = || Slots::with_symbols(count);
+        Self { descriptors: slots(), distances: slots(), resolvers: slots(), ..Self::default() }
+    }
+
+    /// Notes what a field needs.
+    fn add_edge(&mut self, graph: &LinkGraph<'_>, block: BlockId, edge: &Edge) {
+        let Edge { kind, target, offset, addend } = *edge;
+        let location = graph.symbols[target.index()].location;
+        let is_local = matches!(location, Location::Block(..));
+        self.has_module_descriptor |=
+            kind == EdgeKind::TlsModuleDelta32 || location == Location::TlsModuleBase;
+        match kind {
+            EdgeKind::TlsDescriptorDelta32 if is_local => self.descriptors.add(target),
+            EdgeKind::TlsDescriptorDelta32 => {}
+            EdgeKind::TlsDistance32 | EdgeKind::TlsDistance64 => {
+                self.add_distance(target, is_local, Need::Required);
+            }
+            EdgeKind::TlsDistanceEntryDelta32 | EdgeKind::TlsDistanceEntryDelta32Relaxable => {
+                self.distances.add(target);
+                self.add_distance(target, is_local, Need::Required);
+                let is_code = graph.section_of(block).role == SectionRole::Code;
+                let wanted = tls_detour::wanted(graph.content(block), offset as usize, addend);
+                if let Some(wanted) =
+                    wanted.filter(|_| is_code && kind == EdgeKind::TlsDistanceEntryDelta32Relaxable)
+                {
+                    self.add_resolver(target, location);
+                    self.detours.add(Site { block, offset, symbol: target, wanted });
+                }
+            }
+            EdgeKind::TlsResolverDelta32 => {
+                self.add_resolver(target, location);
+                self.add_distance(target, is_local, Need::Useful);
+            }
+            _ if is_local || location == Location::TlsModuleBase => {}
+            _ => drop(self.foreign.insert(target)),
+        }
+    }
+
+    /// Notes that a pair of resolver and argument is needed, and what the argument may point to.
+    fn add_resolver(&mut self, symbol: SymbolId, location: Location) {
+        self.resolvers.add(symbol);
+        if let Location::Block(..) = location {
+            self.descriptors.add(symbol);
+        }
+    }
+
+    fn add_distance(&mut self, symbol: SymbolId, is_local: bool, need: Need) {
+        if is_local {
+            self.own_distance = self.own_distance.max(Some(need));
+        } else {
+            self.distant.insert(symbol);
+        }
+    }
+
     pub(super) fn descriptor_bytes(&self) -> u64 {
         (self.descriptors.len() + u64::from(self.has_module_descriptor)) * DESCRIPTOR_BYTES
     }
@@ -66,7 +153,7 @@ impl Tls {
 
 /// Finds the descriptors a graph needs.
 pub(super) fn plan(graph: &LinkGraph<'_>) -> Tls {
-    let mut tls = Tls { descriptors: Slots::with_symbols(graph.symbols.len()), ..Tls::default() };
+    let mut tls = Tls::with_symbols(graph.symbols.len());
     for (index, symbol) in graph.symbols.iter().enumerate() {
         let Location::Block(block, _) = symbol.location else { continue };
         let is_public = symbol.binding != Binding::Local && symbol.kind == SymbolKind::ThreadLocal;
@@ -76,14 +163,7 @@ pub(super) fn plan(graph: &LinkGraph<'_>) -> Tls {
     }
     for (id, _) in graph.live_blocks() {
         for edge in graph.edges(id).iter().filter(|edge| edge.kind.is_thread_local()) {
-            let is_local = matches!(graph.symbols[edge.target.index()].location, Location::Block(..));
-            match edge.kind {
-                EdgeKind::TlsDescriptorDelta32 if is_local => tls.descriptors.add(edge.target),
-                EdgeKind::TlsDescriptorDelta32 => {}
-                _ if is_local => {}
-                _ => drop(tls.foreign.insert(edge.target)),
-            }
-            tls.has_module_descriptor |= edge.kind == EdgeKind::TlsModuleDelta32;
+            tls.add_edge(graph, id, edge);
         }
     }
     tls

@@ -8,7 +8,9 @@
 //! the field, `G` the address of the symbol's entry in the graph's global offset table, `GOT` the start of that
 //! table, `L` the address of the symbol's stub (or of the symbol, if that can be reached), `Z` the symbol's
 //! size, `D` the address of the `tls_index` descriptor of a thread-local symbol, `M` the address of the
-//! descriptor of the graph's own thread-local image, `O` the symbol's offset in the image of its module.
+//! descriptor of the graph's own thread-local image, `O` the symbol's offset in the image of its module, `T` the
+//! distance of a thread-local symbol from the thread pointer, where that is the same on every thread, `TG` the address
+//! of a word that holds `T`, `R` the address of the symbol's pair of resolver and argument.
 
 /// How the field of an edge is computed.
 ///
@@ -153,6 +155,39 @@ pub enum EdgeKind {
     ///
     /// *Errors:* the symbol is not thread-local, or belongs to another module.
     TlsOffset64,
+    /// The distance of a thread-local variable from the thread pointer. `R_X86_64_TPOFF32`, the local-exec model.
+    ///
+    /// *Fixup expression:* `T + A : i32`
+    ///
+    /// *Errors:* the symbol is not thread-local; its distance is not the same on every thread.
+    TlsDistance32,
+    /// The distance of a thread-local variable from the thread pointer. `R_X86_64_TPOFF64`.
+    ///
+    /// *Fixup expression:* `T + A : i64`
+    ///
+    /// *Errors:* as [`EdgeKind::TlsDistance32`].
+    TlsDistance64,
+    /// The distance to a word that holds a variable's distance from the thread pointer, the initial-exec model.
+    /// `R_X86_64_CODE_4_GOTTPOFF`, `R_X86_64_CODE_5_GOTTPOFF`, `R_X86_64_CODE_6_GOTTPOFF`.
+    ///
+    /// *Fixup expression:* `TG + A - P : i32`
+    ///
+    /// *Errors:* as [`EdgeKind::TlsDistance32`]; the table is more than 2 GiB away from the code.
+    TlsDistanceEntryDelta32,
+    /// As [`EdgeKind::TlsDistanceEntryDelta32`], of an instruction that the linker may rewrite. `R_X86_64_GOTTPOFF`.
+    ///
+    /// *Fixup expression:* `TG + A - P : i32`; where threads do not agree on `T`, the `mov` or `add` becomes a jump to
+    /// code that finds it on each
+    ///
+    /// *Errors:* as [`EdgeKind::TlsDistanceEntryDelta32`], if it is another instruction.
+    TlsDistanceEntryDelta32Relaxable,
+    /// The distance to the pair of a resolver and its argument. `R_X86_64_GOTPC32_TLSDESC`,
+    /// `R_X86_64_CODE_4_GOTPC32_TLSDESC` and so on. The call through the pair may be anywhere behind it, and stays as it is.
+    ///
+    /// *Fixup expression:* `R + A - P : i32`
+    ///
+    /// *Errors:* the symbol is not thread-local; the table is more than 2 GiB away from the code.
+    TlsResolverDelta32,
     /// The size of the symbol. `R_X86_64_SIZE32`.
     ///
     /// *Fixup expression:* `Z + A : u32`
@@ -240,7 +275,8 @@ impl EdgeKind {
             | Self::GotDelta64
             | Self::OffsetFromGot64
             | Self::BranchOffsetFromGot64
-            | Self::TlsOffset64 => Field::Signed(8),
+            | Self::TlsOffset64
+            | Self::TlsDistance64 => Field::Signed(8),
             Self::Size64 => Field::Unsigned(8),
             Self::Pointer32 | Self::Size32 => Field::Unsigned(4),
             Self::Pointer32Signed
@@ -253,7 +289,11 @@ impl EdgeKind {
             | Self::GotDelta32
             | Self::TlsDescriptorDelta32
             | Self::TlsModuleDelta32
-            | Self::TlsOffset32 => Field::Signed(4),
+            | Self::TlsOffset32
+            | Self::TlsDistance32
+            | Self::TlsDistanceEntryDelta32
+            | Self::TlsDistanceEntryDelta32Relaxable
+            | Self::TlsResolverDelta32 => Field::Signed(4),
             Self::Pointer16 => Field::Either(2),
             Self::Delta16 => Field::Signed(2),
             Self::Pointer8 => Field::Either(1),
@@ -265,7 +305,15 @@ impl EdgeKind {
     pub const fn is_thread_local(self) -> bool {
         matches!(
             self,
-            Self::TlsDescriptorDelta32 | Self::TlsModuleDelta32 | Self::TlsOffset32 | Self::TlsOffset64
+            Self::TlsDescriptorDelta32
+                | Self::TlsModuleDelta32
+                | Self::TlsOffset32
+                | Self::TlsOffset64
+                | Self::TlsDistance32
+                | Self::TlsDistance64
+                | Self::TlsDistanceEntryDelta32
+                | Self::TlsDistanceEntryDelta32Relaxable
+                | Self::TlsResolverDelta32
         )
     }
 
@@ -285,6 +333,8 @@ impl EdgeKind {
             | Self::Pointer8
             | Self::TlsOffset32
             | Self::TlsOffset64
+            | Self::TlsDistance32
+            | Self::TlsDistance64
             | Self::Size32
             | Self::Size64 => target,
             Self::Delta64
@@ -296,7 +346,10 @@ impl EdgeKind {
             | Self::GotEntryDelta32Relaxable
             | Self::GotEntryDelta64
             | Self::TlsDescriptorDelta32
-            | Self::TlsModuleDelta32 => target.wrapping_sub(place),
+            | Self::TlsModuleDelta32
+            | Self::TlsDistanceEntryDelta32
+            | Self::TlsDistanceEntryDelta32Relaxable
+            | Self::TlsResolverDelta32 => target.wrapping_sub(place),
             Self::NegativeDelta32 => place.wrapping_sub(target),
             Self::GotDelta32 | Self::GotDelta64 => got.wrapping_sub(place),
             Self::GotEntryOffset32
@@ -334,6 +387,11 @@ impl EdgeKind {
             Self::TlsModuleDelta32 => "R_X86_64_TLSLD",
             Self::TlsOffset32 => "R_X86_64_DTPOFF32",
             Self::TlsOffset64 => "R_X86_64_DTPOFF64",
+            Self::TlsDistance32 => "R_X86_64_TPOFF32",
+            Self::TlsDistance64 => "R_X86_64_TPOFF64",
+            Self::TlsDistanceEntryDelta32 => "R_X86_64_CODE_4_GOTTPOFF",
+            Self::TlsDistanceEntryDelta32Relaxable => "R_X86_64_GOTTPOFF",
+            Self::TlsResolverDelta32 => "R_X86_64_GOTPC32_TLSDESC",
             Self::Size32 => "R_X86_64_SIZE32",
             Self::Size64 => "R_X86_64_SIZE64",
         }
@@ -382,6 +440,7 @@ mod tests {
             (EdgeKind::Branch32, base - 0x8000_0000, base - 0x8000_0001),
             (EdgeKind::NegativeDelta32, base + 0x8000_0000, base + 0x8000_0001),
             (EdgeKind::TlsOffset32, 0x7fff_ffff, 0x8000_0000),
+            (EdgeKind::TlsDistance32, 0x7fff_ffff, 0x8000_0000),
             (EdgeKind::Size32, 0xffff_ffff, 0x1_0000_0000),
         ];
         for (kind, inside, outside) in cases {

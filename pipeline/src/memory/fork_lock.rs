@@ -11,19 +11,19 @@ use std::ptr;
 use uruk_core::sync::{Mutex, MutexGuard};
 
 /// A [`Mutex`] that can be held over a fork.
-pub(super) struct ForkLock<T>(UnsafeCell<Mutex<T>>);
+pub(crate) struct ForkLock<T>(UnsafeCell<Mutex<T>>);
 
 // SAFETY: all access goes through the mutex, but for `renew`, which demands to be alone.
 unsafe impl<T: Send> Sync for ForkLock<T> {}
 
 impl<T> ForkLock<T> {
     /// Creates an unlocked lock.
-    pub(super) const fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self(UnsafeCell::new(Mutex::new(value)))
     }
 
     /// Waits for the lock.
-    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         // SAFETY: the mutex is replaced in `renew` alone, while no other thread exists.
         unsafe { &*self.0.get() }.lock()
     }
@@ -32,7 +32,7 @@ impl<T> ForkLock<T> {
     ///
     /// # Safety
     /// The guard is gone before `self` is, and before `self` moves.
-    pub(super) unsafe fn lock_for_long(&self) -> MutexGuard<'static, T>
+    pub(crate) unsafe fn lock_for_long(&self) -> MutexGuard<'static, T>
     where
         T: 'static,
     {
@@ -44,7 +44,7 @@ impl<T> ForkLock<T> {
     ///
     /// # Safety
     /// `guard` is of this lock, and the process has one thread.
-    pub(super) unsafe fn renew(&self, guard: MutexGuard<'_, T>) {
+    pub(crate) unsafe fn renew(&self, guard: MutexGuard<'_, T>) {
         let guard = ManuallyDrop::new(guard);
         // SAFETY: the value is moved out of the old mutex and into the new one, and the old one is overwritten without
         // being dropped. Nobody else looks at either.

@@ -32,6 +32,8 @@ use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
 
+pub(crate) use fork_lock::ForkLock;
+
 pub use account::{KindUsage, MemoryUsage, SegmentBytes};
 pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
 

@@ -1,7 +1,8 @@
 //! Threads that linked code starts.
 //!
 //! A thread has its own copies of the program's thread-local variables before any program code runs on it, as in a
-//! native process. So a signal handler may be the first to touch one, whatever it interrupted.
+//! native process. So a signal handler may be the first to touch one, whatever it interrupted. If the executable keeps a
+//! reserve in its thread-local block, the thread is known to it, and its stack is larger by as much.
 //!
 //! Linked code gets [`pthread_create`] in place of the C library's. An executable that uses
 //! [`export_pthread_create!`](crate::export_pthread_create) gives it to libraries that start threads on the program's behalf
@@ -39,9 +40,17 @@ macro_rules! export_pthread_create {
 type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 type PthreadCreate = unsafe extern "C" fn(*mut c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
 
-/// What a new thread is to do. Comes back from [`prepare`] in `%rax` and `%rdx`.
-#[repr(C)]
+/// What a new thread is to do.
 struct Start {
+    routine: *const c_void,
+    argument: *mut c_void,
+    /// As [`tls::reserve_writes`] was before the thread existed.
+    reserve_writes: Option<u64>,
+}
+
+/// Where [`prepare`] sends the thread: in `%rax` and `%rdx`.
+#[repr(C)]
+struct Call {
     routine: *const c_void,
     argument: *mut c_void,
 }
@@ -57,11 +66,16 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     let Some(real) = library_function() else { return libc::EAGAIN };
-    if !tls::has_modules() {
+    let reserve_writes = tls::reserve_writes();
+    if reserve_writes.is_none() && !tls::has_modules() {
         // SAFETY: passed on to the caller.
         return unsafe { real(thread, attributes, routine, argument) };
     }
-    let start = Box::into_raw(Box::new(Start { routine, argument }));
+    // SAFETY: the attributes are null or valid, as the caller guarantees.
+    let enlarged =
+        unsafe { reserve_writes.and(attributes.cast::<libc::pthread_attr_t>().as_ref()).and_then(enlarged) };
+    let attributes = enlarged.as_ref().map_or(attributes, |enlarged| ptr::from_ref(enlarged).cast());
+    let start = Box::into_raw(Box::new(Start { routine, argument, reserve_writes }));
     let entry: Routine = uruk_thread_start;
     // SAFETY: passed on to the caller; `uruk_thread_start` takes exactly this argument, once.
     let refused = unsafe { real(thread, attributes, entry as *const c_void, start.cast()) };
@@ -73,12 +87,29 @@ pub unsafe extern "C" fn pthread_create(
 }
 
 /// What a new thread does before it goes on to its routine.
-unsafe extern "C" fn prepare(start: *mut Start) -> Start {
+unsafe extern "C" fn prepare(start: *mut Start) -> Call {
     // A handler that ran before this is done would have to allocate, perhaps in the middle of the allocator.
     let _signals = tls::SignalsBlocked::now();
-    tls::touch_modules();
     // SAFETY: `pthread_create` made the box for this thread.
-    *unsafe { Box::from_raw(start) }
+    let Start { routine, argument, reserve_writes } = *unsafe { Box::from_raw(start) };
+    tls::start_thread(reserve_writes);
+    Call { routine, argument }
+}
+
+/// The same attributes with a stack that is larger by the reserve, which the C library places on it; a stack that the program
+/// asks for is to hold as much as natively. `None` for a stack of the program's own, which has the size it has.
+fn enlarged(attributes: &libc::pthread_attr_t) -> Option<libc::pthread_attr_t> {
+    // A copy as of plain memory: what the attributes point to is read while the thread is created, and belongs to the original.
+    let mut copy = *attributes;
+    let (mut address, mut bytes) = (ptr::null_mut(), 0);
+    // SAFETY: the attributes are valid, and everything else can be written.
+    unsafe {
+        libc::pthread_attr_getstack(attributes, &raw mut address, &raw mut bytes);
+        let is_own = address.addr().wrapping_add(bytes) != 0;
+        libc::pthread_attr_getstacksize(attributes, &raw mut bytes);
+        let bytes = bytes.checked_add(tls::RESERVE_BYTES + tls::RESERVE_ALIGN)?;
+        (!is_own && libc::pthread_attr_setstacksize(&raw mut copy, bytes) == 0).then_some(copy)
+    }
 }
 
 fn library_function() -> Option<PthreadCreate> {

@@ -138,6 +138,7 @@ pub(crate) fn resolve(
             (address.value() == 0x5000).then_some(TlsPlacement { offset: 0x40, ..MODULE })
         },
         ifunc_thunk: ExecutorAddr::new(THUNK),
+        ..LinkEnvironment::default()
     };
     allocated.resolve(|name| externals.get(name).copied(), environment)
 }

@@ -59,7 +59,7 @@ pub(crate) fn start_in(
             link.place_tls(TlsPlacement { module: module.id(), offset: 0 });
             modules.push(module);
         }
-        let environment = LinkEnvironment { tls_placement: &|_| None, ifunc_thunk: ifunc::lazy_thunk() };
+        let environment = LinkEnvironment { ifunc_thunk: ifunc::lazy_thunk(), ..LinkEnvironment::default() };
         let find = |name: &str| {
             let known = definitions.get(name).or_else(|| overrides.get(name)).copied();
             known.or_else(|| process.lookup(name))

@@ -8,10 +8,8 @@ use crate::link::x86_64::EdgeKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Edge(EdgeKind),
-    /// `R_X86_64_NONE`.
+    /// `R_X86_64_NONE`, and marks for linkers that rewrite the instruction.
     Nothing,
-    /// Initial-exec, local-exec or descriptor-based thread-local storage.
-    StaticTls,
     /// Belongs into linked files, or is unknown.
     Unsupported,
 }
@@ -52,17 +50,18 @@ pub(super) fn meaning(kind: elf::RelocationType) -> Meaning {
         elf::R_X86_64_DTPOFF64 => E::TlsOffset64,
         elf::R_X86_64_SIZE32 => E::Size32,
         elf::R_X86_64_SIZE64 => E::Size64,
-        elf::R_X86_64_TPOFF32
-        | elf::R_X86_64_TPOFF64
-        | elf::R_X86_64_GOTTPOFF
-        | elf::R_X86_64_CODE_4_GOTTPOFF
-        | elf::R_X86_64_CODE_5_GOTTPOFF
-        | elf::R_X86_64_CODE_6_GOTTPOFF
-        | elf::R_X86_64_GOTPC32_TLSDESC
+        elf::R_X86_64_TPOFF32 => E::TlsDistance32,
+        elf::R_X86_64_TPOFF64 => E::TlsDistance64,
+        elf::R_X86_64_GOTTPOFF => E::TlsDistanceEntryDelta32Relaxable,
+        elf::R_X86_64_CODE_4_GOTTPOFF | elf::R_X86_64_CODE_5_GOTTPOFF | elf::R_X86_64_CODE_6_GOTTPOFF => {
+            E::TlsDistanceEntryDelta32
+        }
+        elf::R_X86_64_GOTPC32_TLSDESC
         | elf::R_X86_64_CODE_4_GOTPC32_TLSDESC
         | elf::R_X86_64_CODE_5_GOTPC32_TLSDESC
-        | elf::R_X86_64_CODE_6_GOTPC32_TLSDESC
-        | elf::R_X86_64_TLSDESC_CALL => return Meaning::StaticTls,
+        | elf::R_X86_64_CODE_6_GOTPC32_TLSDESC => E::TlsResolverDelta32,
+        // The call goes through whatever pair its register points to; there is nothing to compute.
+        elf::R_X86_64_TLSDESC_CALL => return Meaning::Nothing,
         _ => return Meaning::Unsupported,
     })
 }
@@ -70,13 +69,6 @@ pub(super) fn meaning(kind: elf::RelocationType) -> Meaning {
 /// The name of a relocation type that has no edge kind, for messages.
 pub(super) fn foreign_name(kind: elf::RelocationType) -> Box<str> {
     let name = match kind {
-        elf::R_X86_64_TPOFF32 => "R_X86_64_TPOFF32",
-        elf::R_X86_64_TPOFF64 => "R_X86_64_TPOFF64",
-        elf::R_X86_64_GOTTPOFF => "R_X86_64_GOTTPOFF",
-        elf::R_X86_64_CODE_4_GOTTPOFF => "R_X86_64_CODE_4_GOTTPOFF",
-        elf::R_X86_64_GOTPC32_TLSDESC => "R_X86_64_GOTPC32_TLSDESC",
-        elf::R_X86_64_CODE_4_GOTPC32_TLSDESC => "R_X86_64_CODE_4_GOTPC32_TLSDESC",
-        elf::R_X86_64_TLSDESC_CALL => "R_X86_64_TLSDESC_CALL",
         elf::R_X86_64_COPY => "R_X86_64_COPY",
         elf::R_X86_64_GLOB_DAT => "R_X86_64_GLOB_DAT",
         elf::R_X86_64_JUMP_SLOT => "R_X86_64_JUMP_SLOT",

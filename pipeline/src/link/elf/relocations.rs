@@ -202,10 +202,6 @@ impl<'a> Parser<'a> {
         let kind = match meaning(number) {
             Meaning::Edge(kind) => kind,
             Meaning::Nothing => return Ok(None),
-            Meaning::StaticTls => {
-                let (site, kind, symbol) = self.foreign(section, offset, number, target);
-                return Err(LinkError::StaticTls { site, kind, symbol });
-            }
             Meaning::Unsupported => {
                 let (site, kind, symbol) = self.foreign(section, offset, number, target);
                 let advice = "; it belongs into linked files, or is newer than this linker";

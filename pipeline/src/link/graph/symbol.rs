@@ -15,6 +15,8 @@ pub enum Location {
     NotLoaded,
     /// The start of the graph's global offset table.
     GotBase,
+    /// The start of the graph's thread-local module: `_TLS_MODULE_BASE_`.
+    TlsModuleBase,
     /// The start of all sections with a name; an index into the layout's bounds.
     SectionStart(u32),
     /// The end of all sections with a name; an index into the layout's bounds.

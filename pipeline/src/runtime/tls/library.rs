@@ -22,13 +22,21 @@ pub fn library_variable(address: u64) -> Option<TlsIndex> {
 
 /// The address of a descriptor equal to `index` in memory that is never freed. Equal descriptors share one address.
 pub fn library_variable_descriptor(index: TlsIndex) -> ExecutorAddr {
-    static DESCRIPTORS: Mutex<Option<FxHashMap<TlsIndex, &'static TlsIndex>>> = Mutex::new(None);
     let mut descriptors = DESCRIPTORS.lock();
     // Leaked on purpose: linked code holds the address for as long as it likes, and libraries have few such variables.
     let descriptor =
         descriptors.get_or_insert_default().entry(index).or_insert_with(|| Box::leak(Box::new(index)));
     ExecutorAddr::from_ptr(*descriptor)
 }
+
+/// What the descriptor at `address` says, if [`library_variable_descriptor`] has made it.
+pub fn variable_of_descriptor(address: ExecutorAddr) -> Option<TlsIndex> {
+    let descriptors = DESCRIPTORS.lock();
+    let mut made = descriptors.as_ref()?.values().copied();
+    made.find(|descriptor| ExecutorAddr::from_ptr(*descriptor) == address).copied()
+}
+
+static DESCRIPTORS: Mutex<Option<FxHashMap<TlsIndex, &'static TlsIndex>>> = Mutex::new(None);
 
 struct Search {
     address: u64,

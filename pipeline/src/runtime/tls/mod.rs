@@ -9,6 +9,10 @@
 //! the thread ends, in the last round of the thread's key destructors, so that other keys' destructors still find
 //! their variables; or when the module is gone and its slot is used again.
 //!
+//! Variables at a fixed distance from the thread pointer, as executables have them, need none of this: those of libraries
+//! loaded with the process are told by their [distance](distance_from_thread_pointer), those of linked code lie in a
+//! [reserve](reserve()), if the executable keeps one.
+//!
 //! Our function never takes the C library's name in the process: linked code receives it by address.
 //!
 //! # Signals and fork
@@ -16,8 +20,11 @@
 //! [`touch_modules`] came before them; later ones are. Threads that linked code starts do that first
 //! ([`threads`](super::threads)). After a fork the child's only thread keeps its copies.
 
+mod distance;
 mod library;
 mod registry;
+mod reserve;
+mod resolvers;
 mod table;
 
 use std::alloc::Layout;
@@ -25,7 +32,10 @@ use std::fmt;
 
 use uruk_core::ExecutorAddr;
 
-pub use library::{library_variable, library_variable_descriptor};
+pub use distance::{NotStatic, distance_from_thread_pointer};
+pub use library::{library_variable, library_variable_descriptor, variable_of_descriptor};
+pub use reserve::{RESERVE_ALIGN, RESERVE_BYTES, ReservedTls, offer_reserve, reserve};
+pub use resolvers::TlsResolvers;
 pub(super) use table::SignalsBlocked;
 
 /// What `__tls_get_addr` is asked with; the layout is the ABI's.
@@ -83,6 +93,27 @@ pub fn touch_modules() {
 /// Whether there is any module.
 pub(super) fn has_modules() -> bool {
     registry::has_any()
+}
+
+/// How often the reserve's initial values have been written; `None` without a reserve.
+pub(super) fn reserve_writes() -> Option<u64> {
+    reserve::writes()
+}
+
+/// What a thread does before any program code runs on it: it catches up with what has been written into the reserve since
+/// `reserve_writes`, and gets its copies of all modules.
+pub(super) fn start_thread(reserve_writes: Option<u64>) {
+    if let Some(writes) = reserve_writes {
+        // A thread whose end nobody tells would be written to when its memory is gone.
+        let is_known = table::watch_thread_end();
+        reserve::thread_starts(writes, is_known);
+    }
+    touch_modules();
+}
+
+/// Has the C library give the calling thread its block of a library's module.
+fn touch_library_module(module: u64) {
+    table::touch_library(module);
 }
 
 /// A module of linked code that has thread-local variables. Dropping it ends the validity of its number.

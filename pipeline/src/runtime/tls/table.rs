@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use super::TlsIndex;
 use super::registry::{self, OURS, slot_of};
+use super::reserve;
 
 /// One block of this thread. `module` is zero where there is none.
 #[derive(Clone, Copy)]
@@ -72,6 +73,12 @@ pub(super) fn touch_all() {
         // SAFETY: the module is alive, and a descriptor is only read.
         unsafe { tls_get_addr(&TlsIndex { module, offset: 0 }) };
     }
+}
+
+/// Has the C library give this thread its block of a module that it numbers itself.
+pub(super) fn touch_library(module: u64) {
+    // SAFETY: the caller has the number from the C library, of a library that is never unloaded.
+    unsafe { library_tls_get_addr(&TlsIndex { module, offset: 0 }) };
 }
 
 /// Gives this thread its block of `module`.
@@ -154,8 +161,8 @@ fn free(block: &Block) {
     }
 }
 
-/// Asks for `thread_ends` to be called for this thread.
-fn watch_thread_end() {
+/// Asks for `thread_ends` to be called for this thread. Says whether it will be.
+pub(super) fn watch_thread_end() -> bool {
     let mut table = TABLE.get();
     if !table.watched
         && let Some(key) = key()
@@ -165,6 +172,7 @@ fn watch_thread_end() {
         // SAFETY: the key exists; the value only has to differ from null.
         unsafe { libc::pthread_setspecific(key, ptr::without_provenance(1)) };
     }
+    table.watched
 }
 
 /// The key whose destructor frees a thread's blocks. Without one, which takes a process with a thousand keys, they leak.
@@ -193,6 +201,7 @@ unsafe extern "C" fn thread_ends(_: *mut c_void) {
     }
     let blocks = take_blocks(&table);
     TABLE.set(Table { blocks: ptr::null_mut(), len: 0, capacity: 0, ..table });
+    reserve::thread_ends();
     for block in &blocks {
         free(block);
     }

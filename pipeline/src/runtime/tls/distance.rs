@@ -1,0 +1,119 @@
+//! Variables that are at the same distance from the thread pointer on every thread.
+//!
+//! The C library puts the blocks of the executable and of the libraries loaded with it next to the thread pointer, at
+//! distances that no thread changes: the *static* thread-local storage. Blocks of libraries loaded later are mostly
+//! allocated one by one, when a thread first touches them. Which it is, the library does not say. It can be seen on
+//! a thread that has touched nothing yet: there a block that is allocated on demand does not exist.
+
+use std::ffi::{c_int, c_void};
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+use uruk_core::sync::{Mutex, thread};
+
+use super::registry::OURS;
+use super::{TlsIndex, reserve};
+
+/// Why a variable is not at the same distance from the thread pointer on every thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotStatic {
+    /// Its object's block is allocated for each thread when that first touches it, as there is no reserve in this process.
+    NoReserve,
+    /// As [`NotStatic::NoReserve`], because the object's variables did not fit into the reserve.
+    ReserveFull {
+        /// How much of the reserve is free.
+        free_bytes: usize,
+        /// How large the reserve is.
+        reserve_bytes: usize,
+    },
+    /// It is a library's that was loaded when the process ran already.
+    LoadedLater,
+    /// Nobody knows whose it is.
+    Unknown,
+}
+
+impl fmt::Display for NotStatic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoReserve => f.write_str(
+                "this process keeps no room for it at such a distance (the `uruk` command does; see `export_tls_reserve!`)",
+            ),
+            Self::ReserveFull { free_bytes, reserve_bytes } => write!(
+                f,
+                "the object that defines it found no room in the reserve for that, of whose {reserve_bytes} bytes \
+                 {free_bytes} are free (half of it is kept for objects that use such distances themselves)"
+            ),
+            Self::LoadedLater => {
+                f.write_str("it belongs to a library that was loaded when the process ran already")
+            }
+            Self::Unknown => f.write_str("nobody knows the module that it belongs to"),
+        }
+    }
+}
+
+/// How far from the thread pointer the variable is, on every thread there is and will be. Below it, so the answer is negative.
+///
+/// # Errors
+/// [`NotStatic`] if threads do not agree, or if that cannot be found out.
+///
+/// # Cost
+/// For the first variable of a library: a thread that is started and joined.
+pub fn distance_from_thread_pointer(variable: TlsIndex) -> Result<i64, NotStatic> {
+    if variable.module & OURS != 0 {
+        return Err(reserve::why_not());
+    }
+    let block = reserve::block_distance(variable.module).or_else(|| block_distance(variable.module));
+    let block = block.ok_or(NotStatic::LoadedLater)?;
+    Ok(block.wrapping_add_unsigned(variable.offset))
+}
+
+/// The calling thread's thread pointer.
+pub(super) fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: the ABI has the thread pointer stored where it points to.
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    pointer
+}
+
+/// How far the module's blocks are from the thread pointers. Libraries whose variables linked code uses are never unloaded,
+/// so an answer stays true.
+fn block_distance(module: u64) -> Option<i64> {
+    static KNOWN: Mutex<Option<FxHashMap<u64, i64>>> = Mutex::new(None);
+    if let Some(known) = KNOWN.lock().get_or_insert_default().get(&module) {
+        return Some(*known);
+    }
+    // On a new thread the module has a block only if every thread has one. If its block could have come by any other
+    // way, it would not be where this thread's is.
+    let started = thread::Builder::new().name("uruk-tls".into()).spawn(move || distance_here(module));
+    let elsewhere = started.ok()?.join().ok()??;
+    super::touch_library_module(module);
+    let distance = distance_here(module).filter(|here| *here == elsewhere && *here < 0)?;
+    KNOWN.lock().get_or_insert_default().insert(module, distance);
+    Some(distance)
+}
+
+/// How far the calling thread's block of the module is from its thread pointer, if it has one.
+fn distance_here(module: u64) -> Option<i64> {
+    let mut search = Search { module, block: None };
+    // SAFETY: the callback gets back the pointer to `search`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    Some(search.block?.wrapping_sub(thread_pointer()).cast_signed())
+}
+
+struct Search {
+    module: u64,
+    block: Option<u64>,
+}
+
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: dl_iterate_phdr passes a description of `size` bytes and the pointer given to it.
+    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+    if size < size_of::<libc::dl_phdr_info>() || info.dlpi_tls_modid as u64 != search.module {
+        return 0;
+    }
+    search.block = (!info.dlpi_tls_data.is_null()).then(|| info.dlpi_tls_data.addr() as u64);
+    1
+}

@@ -1,0 +1,261 @@
+//! The functions behind TLS descriptors.
+//!
+//! A descriptor is a pair: a function and its argument. Code puts the pair's address into `%rax`, calls the function,
+//! and finds the variable's distance from its thread pointer in `%rax`. Every other register stays as it was, vector
+//! registers too, so compilers keep values in them over the call.
+//!
+//! | function | argument | answer |
+//! |---|---|---|
+//! | `fixed` | the distance | that |
+//! | `dynamic` | a [`TlsIndex`](super::TlsIndex)'s address | where `__tls_get_addr` finds it, minus the thread pointer |
+//! | `absent` | none | what makes the address null, for weak references to nothing |
+//!
+//! Source: "Thread-Local Storage Descriptors for IA32 and AMD64/EM64T", section 3.
+
+use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::atomic::{AtomicU32, Ordering};
+
+use super::table::tls_get_addr;
+
+/// The functions behind TLS descriptors, for linked code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TlsResolvers {
+    /// For variables at the same distance on every thread.
+    pub fixed: ExecutorAddr,
+    /// For all others.
+    pub dynamic: ExecutorAddr,
+    /// For weak references to nothing.
+    pub absent: ExecutorAddr,
+}
+
+impl TlsResolvers {
+    /// Those of this process.
+    pub fn of_process() -> Self {
+        let state = state();
+        // Relaxed, both: the values never change, and linked code that calls the resolvers was handed over with more
+        // than these. They are one pair of words of one processor.
+        STATE[0].store(state.components, Ordering::Relaxed);
+        STATE[1].store(state.bytes, Ordering::Relaxed); // Relaxed: as above
+        let address = |function: unsafe extern "C" fn()| ExecutorAddr::from_ptr(function as *const ());
+        Self {
+            fixed: address(uruk_tls_fixed),
+            dynamic: address(uruk_tls_dynamic),
+            absent: address(uruk_tls_absent),
+        }
+    }
+}
+
+/// What of the processor's state beyond its general registers the dynamic resolver keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    /// As `xsave` takes them; zero where the processor has only `fxsave`.
+    components: u32,
+    /// How much room they take.
+    bytes: u32,
+}
+
+/// Where the assembly finds the [`State`].
+static STATE: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+
+/// x87, SSE, AVX, bounds, AVX-512 in three parts, and the general registers of APX. Tiles are not kept: the ABI
+/// has no call keep them.
+const COMPONENTS: u32 = 1 << 19 | 0xff;
+
+fn state() -> State {
+    const OSXSAVE: u32 = 1 << 27;
+    const LEGACY: State = State { components: 0, bytes: 512 };
+    const HEADER_END: u32 = 576;
+    if __cpuid(1).ecx & OSXSAVE == 0 {
+        return LEGACY;
+    }
+    // SAFETY: the operating system has enabled the instruction, as the bit above says.
+    let enabled = unsafe { _xgetbv(0) } as u32;
+    let components = enabled & COMPONENTS;
+    let ends = (2..32).filter(|component| components & 1 << component != 0).map(|component| {
+        let part = __cpuid_count(0xd, component);
+        part.eax + part.ebx
+    });
+    let bytes = ends.fold(HEADER_END, u32::max).next_multiple_of(64);
+    State { components, bytes }
+}
+
+unsafe extern "C" {
+    fn uruk_tls_fixed();
+    fn uruk_tls_dynamic();
+    fn uruk_tls_absent();
+}
+
+// The general registers are kept below the frame pointer, the rest below those, aligned as `xsave` demands. What
+// `xrstor` finds in the area's header has to be zero where `xsave` writes nothing.
+std::arch::global_asm!(
+    ".pushsection .text.uruk_tls_resolvers, \"ax\", @progbits",
+    ".p2align 4",
+    ".globl uruk_tls_fixed",
+    ".hidden uruk_tls_fixed",
+    ".type uruk_tls_fixed, @function",
+    "uruk_tls_fixed:",
+    ".cfi_startproc",
+    "mov rax, [rax + 8]",
+    "ret",
+    ".cfi_endproc",
+    ".size uruk_tls_fixed, . - uruk_tls_fixed",
+    ".p2align 4",
+    ".globl uruk_tls_absent",
+    ".hidden uruk_tls_absent",
+    ".type uruk_tls_absent, @function",
+    "uruk_tls_absent:",
+    ".cfi_startproc",
+    "mov rax, fs:0",
+    "neg rax",
+    "ret",
+    ".cfi_endproc",
+    ".size uruk_tls_absent, . - uruk_tls_absent",
+    ".p2align 4",
+    ".globl uruk_tls_dynamic",
+    ".hidden uruk_tls_dynamic",
+    ".type uruk_tls_dynamic, @function",
+    "uruk_tls_dynamic:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push rcx",
+    "push r8",
+    "push r9",
+    "push r10",
+    "push r11",
+    "push rbx",
+    "mov rdi, [rax + 8]",
+    "mov rcx, [rip + {state}@GOTPCREL]",
+    "mov ebx, [rcx]",
+    "mov ecx, [rcx + 4]",
+    "sub rsp, rcx",
+    "and rsp, -64",
+    "test ebx, ebx",
+    "jz 2f",
+    "xor edx, edx",
+    "mov [rsp + 512], rdx",
+    "mov [rsp + 520], rdx",
+    "mov [rsp + 528], rdx",
+    "mov [rsp + 536], rdx",
+    "mov [rsp + 544], rdx",
+    "mov [rsp + 552], rdx",
+    "mov [rsp + 560], rdx",
+    "mov [rsp + 568], rdx",
+    "mov eax, ebx",
+    "xsave64 [rsp]",
+    "call {get}",
+    "mov rcx, rax",
+    "mov eax, ebx",
+    "xor edx, edx",
+    "xrstor64 [rsp]",
+    "jmp 3f",
+    "2:",
+    "fxsave64 [rsp]",
+    "call {get}",
+    "mov rcx, rax",
+    "fxrstor64 [rsp]",
+    "3:",
+    "mov rax, rcx",
+    "sub rax, fs:0",
+    "mov rdi, [rbp - 8]",
+    "mov rsi, [rbp - 16]",
+    "mov rdx, [rbp - 24]",
+    "mov rcx, [rbp - 32]",
+    "mov r8, [rbp - 40]",
+    "mov r9, [rbp - 48]",
+    "mov r10, [rbp - 56]",
+    "mov r11, [rbp - 64]",
+    "mov rbx, [rbp - 72]",
+    "leave",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size uruk_tls_dynamic, . - uruk_tls_dynamic",
+    ".popsection",
+    state = sym STATE,
+    get = sym tls_get_addr,
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::tls::{TlsIndex, register_module};
+    use std::arch::asm;
+
+    /// What a test gives the resolver in its registers, and what it finds in them afterwards.
+    fn call(function: ExecutorAddr, argument: u64) -> (u64, [u64; 4], [u8; 32], [u8; 32]) {
+        let pair = [function.value(), argument];
+        let (mut distance, mut general) = (pair.as_ptr().addr() as u64, [11_u64, 22, 33, 44]);
+        let (first, second) = ([0x5a_u8; 32], [0xc3_u8; 32]);
+        let (mut low, mut high) = ([0; 32], [0; 32]);
+        assert!(std::arch::is_x86_feature_detected!("avx"), "the test asks for whole vector registers");
+        // SAFETY: the resolver takes the pair's address in `rax` and keeps everything else, which is what the test is
+        // about; all that it might not keep is declared.
+        unsafe {
+            asm!(
+                "vmovdqu ymm0, [{first}]",
+                "vmovdqu ymm15, [{second}]",
+                "call [rax]",
+                "vmovdqu [{low}], ymm0",
+                "vmovdqu [{high}], ymm15",
+                first = in(reg) first.as_ptr(),
+                second = in(reg) second.as_ptr(),
+                low = in(reg) low.as_mut_ptr(),
+                high = in(reg) high.as_mut_ptr(),
+                inout("rax") distance,
+                inout("rdi") general[0],
+                inout("rdx") general[1],
+                inout("r8") general[2],
+                inout("r11") general[3],
+                out("ymm0") _, out("ymm15") _,
+            );
+        }
+        (distance, general, low, high)
+    }
+
+    fn assert_kept((distance, general, low, high): (u64, [u64; 4], [u8; 32], [u8; 32])) -> u64 {
+        assert_eq!(general, [11, 22, 33, 44]);
+        assert_eq!((low, high), ([0x5a; 32], [0xc3; 32]));
+        distance
+    }
+
+    #[test]
+    fn resolvers_keep_every_register_even_when_they_allocate() {
+        static IMAGE: [u64; 2] = [7, 8];
+        let module =
+            register_module(ExecutorAddr::from_ptr(IMAGE.as_ptr()), 16, 16, 8).expect("a slot is free");
+        let index = TlsIndex { module: module.id(), offset: 8 };
+        let resolvers = TlsResolvers::of_process();
+        let pointer = crate::runtime::tls::distance::thread_pointer();
+        let (mut first, mut again) = (0, 1);
+        for distance in [&mut first, &mut again] {
+            *distance = assert_kept(call(resolvers.dynamic, (&raw const index).addr() as u64));
+        }
+        assert_eq!(first, again);
+        let variable = std::ptr::with_exposed_provenance::<u64>(pointer.wrapping_add(first) as usize);
+        // SAFETY: the resolver has given this thread its block.
+        assert_eq!(unsafe { *variable }, 8);
+        assert_eq!(assert_kept(call(resolvers.fixed, 123)), 123);
+        assert_eq!(assert_kept(call(resolvers.absent, 0)), pointer.wrapping_neg());
+        drop(module);
+    }
+
+    #[test]
+    fn the_room_for_registers_is_what_the_processor_asks_for() {
+        let State { components, bytes } = state();
+        assert!(bytes.is_multiple_of(64) && bytes < 4096, "{bytes}");
+        let legacy = components & 0b11;
+        assert!(
+            components == 0 && bytes == 512 || legacy == 0b11 && bytes >= 576,
+            "{components:#x}: {bytes}"
+        );
+    }
+}
