@@ -106,6 +106,7 @@ fn link(object: &ObjectBuffer, memory: &InProcessMemoryManager) -> Result<(), Li
     let environment = LinkEnvironment {
         tls_placement: &|_| Some(TlsPlacement { module: 7, offset: 64 }),
         ifunc_thunk: close_by,
+        ..LinkEnvironment::default()
     };
     link.resolve(lookup, environment)?.fix().map(drop)
 }
