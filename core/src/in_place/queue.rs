@@ -62,7 +62,9 @@ impl Iterator for Many {
 }
 
 enum Lot {
-    One(Queued),
+    /// It began with a unit when it was queued; a ticket may have become void since.
+    Unit(Queued),
+    Other(Queued),
     /// At least one.
     Many(Box<Many>),
 }
@@ -81,8 +83,9 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, queued: Queued) {
-        self.others += usize::from(queued.unit().is_none());
-        self.lots.push_back(Lot::One(queued));
+        let lot = if queued.unit().is_some() { Lot::Unit(queued) } else { Lot::Other(queued) };
+        self.others += usize::from(matches!(lot, Lot::Other(_)));
+        self.lots.push_back(lot);
     }
 
     pub(super) fn push_many(&mut self, many: Many) {
@@ -100,8 +103,9 @@ impl Queue {
     #[inline(never)]
     fn pop_one(&mut self) -> Option<Queued> {
         match self.lots.pop_front()? {
-            Lot::One(queued) => {
-                self.others -= usize::from(queued.unit().is_none());
+            Lot::Unit(queued) => Some(queued),
+            Lot::Other(queued) => {
+                self.others -= 1;
                 Some(queued)
             }
             Lot::Many(mut many) => {
@@ -114,14 +118,14 @@ impl Queue {
 
     /// The first that begins with no unit.
     fn pop_other(&mut self) -> Option<Queued> {
-        let is_other = |lot: &Lot| matches!(lot, Lot::One(queued) if queued.unit().is_none());
+        let is_other = |lot: &Lot| matches!(lot, Lot::Other(_));
         let first = if self.others > 0 { self.lots.iter().position(is_other) } else { None };
         match self.lots.remove(first?)? {
-            Lot::One(queued) => {
+            Lot::Other(queued) => {
                 self.others -= 1;
                 Some(queued)
             }
-            Lot::Many(_) => None,
+            Lot::Unit(_) | Lot::Many(_) => None,
         }
     }
 
@@ -130,8 +134,8 @@ impl Queue {
         let mut taken = Vec::new();
         for lot in std::mem::take(&mut self.lots) {
             match lot {
-                Lot::One(queued) if queued.unit().is_some_and(is_needed) => taken.push(queued),
-                Lot::One(queued) => self.lots.push_back(Lot::One(queued)),
+                Lot::Unit(queued) if queued.unit().is_some_and(is_needed) => taken.push(queued),
+                Lot::Unit(_) | Lot::Other(_) => self.lots.push_back(lot),
                 Lot::Many(mut many) => {
                     let made = many.tasks.make_needed(is_needed);
                     taken.extend(made.into_iter().zip(&mut many.counted).map(of_many));
