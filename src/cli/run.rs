@@ -67,6 +67,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
         let found = session.lookup_symbol(&exported, &name).ok()?;
         // An archive's member that nobody needed so far may have come with it.
         start_what_is_new(jit, program);
+        if found.flags.contains(SymbolFlags::THREAD_LOCAL) {
+            // SAFETY: that is what the address of such a symbol is, and nothing is ever unmapped.
+            return Some(unsafe { tls::address_on_this_thread(found.address) });
+        }
         Some(found.address)
     }));
     tls::touch_modules();

@@ -15,6 +15,8 @@ static void *look(const char *name) {
   check(name);
   check(name);
   std::printf("%s: %s\n", name, where() == where_else() ? "one address" : "two addresses");
+  void *found = dlsym(RTLD_DEFAULT, "first");
+  std::printf("%s: dlsym finds %s\n", name, !found ? "nothing" : found == where() ? "the same" : "something else");
   return where();
 }
 

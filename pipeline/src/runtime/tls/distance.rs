@@ -11,7 +11,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use uruk_core::sync::{Mutex, thread};
 
-use super::registry::OURS;
+use super::registry::{FIXED, OURS};
 use super::{TlsIndex, reserve};
 
 /// Why a variable is not at the same distance from the thread pointer on every thread.
@@ -63,12 +63,15 @@ pub fn distance_from_thread_pointer(variable: TlsIndex) -> Result<i64, NotStatic
     if variable.module & OURS != 0 {
         return Err(reserve::why_not());
     }
-    let block = reserve::block_distance(variable.module).or_else(|| block_distance(variable.module));
-    let block = block.ok_or(NotStatic::LoadedLater)?;
+    if variable.module == FIXED {
+        return Ok(variable.offset.cast_signed());
+    }
+    let block = block_distance(variable.module).ok_or(NotStatic::LoadedLater)?;
     Ok(block.wrapping_add_unsigned(variable.offset))
 }
 
 /// The calling thread's thread pointer.
+#[inline]
 pub(super) fn thread_pointer() -> u64 {
     let pointer: u64;
     // SAFETY: the ABI has the thread pointer stored where it points to.

@@ -81,6 +81,15 @@ pub fn tls_get_addr_address() -> ExecutorAddr {
     )
 }
 
+/// Where the calling thread's instance is of the variable that the descriptor at `descriptor` names.
+///
+/// # Safety
+/// The address is a descriptor's, and its module is alive.
+pub unsafe fn address_on_this_thread(descriptor: ExecutorAddr) -> ExecutorAddr {
+    // SAFETY: passed on to the caller.
+    ExecutorAddr::from_ptr(unsafe { table::tls_get_addr(descriptor.to_ptr()) })
+}
+
 /// Gives the calling thread its copies of all modules that are alive now. Signal handlers may then touch their
 /// variables, as they may touch those of a native program.
 ///

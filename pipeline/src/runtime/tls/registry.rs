@@ -16,6 +16,9 @@ use super::TlsError;
 /// Set in every module number of ours. The C library counts its modules from 1.
 pub(super) const OURS: u64 = 1 << 63;
 
+/// The one number of everything in the reserve, whose offsets count from the thread pointer. Neither ours nor the C library's.
+pub(super) const FIXED: u64 = 1 << 62;
+
 const SLOTS_MAX: usize = 1 << 20;
 
 /// What a thread's block starts as.

@@ -2,8 +2,8 @@
 //!
 //! Code that compilers make for executables reaches its variables at fixed distances from the thread pointer. Only the
 //! executable's block, and those of libraries loaded with it, lie at such distances; so the executable keeps a range of its
-//! block free. What is placed there has one address per thread, whichever way code takes to it: to `__tls_get_addr` it
-//! is a variable of the executable's module.
+//! block free. What is placed there has one address per thread, whichever way code takes to it: our `__tls_get_addr` knows
+//! a module whose offsets count from the thread pointer.
 //!
 //! ```text
 //!  file:    | .tdata ... reserve, all zero ... |     the initial values: new threads start with a copy
@@ -28,8 +28,9 @@ use rustc_hash::FxHashSet;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::MutexGuard;
 
+use super::TlsIndex;
 use super::distance::{NotStatic, thread_pointer};
-use super::{TlsIndex, library_variable};
+use super::registry::FIXED;
 use crate::memory::ForkLock;
 
 /// How much room there is: what `export_tls_reserve!` asks the assembler for.
@@ -89,7 +90,7 @@ macro_rules! export_tls_reserve {
 /// To be called before other threads run program code.
 pub unsafe fn offer_reserve(here: *mut u8) -> bool {
     let address = here.addr() as u64;
-    let (Some(place), Some(initial)) = (library_variable(address), initial_values(address)) else {
+    let Some(initial) = initial_values(address) else {
         return false;
     };
     // SAFETY: the pages lie in the executable's initial values, and are all of the reserve: nobody else writes or protects them.
@@ -106,7 +107,6 @@ pub unsafe fn offer_reserve(here: *mut u8) -> bool {
         return false;
     }
     *reserve = Some(Reserve {
-        place,
         initial,
         distance: address.wrapping_sub(thread_pointer()).cast_signed(),
         taken: Vec::new(),
@@ -121,8 +121,6 @@ pub unsafe fn offer_reserve(here: *mut u8) -> bool {
 static RESERVE: ForkLock<Option<Reserve>> = ForkLock::new(None);
 
 struct Reserve {
-    /// Where it starts, as `__tls_get_addr` is told.
-    place: TlsIndex,
     /// Where the executable's initial values of it are.
     initial: u64,
     /// How far from the thread pointer it starts.
@@ -173,7 +171,8 @@ pub fn reserve(total_bytes: usize, align: usize, required: bool) -> Option<Reser
         return None;
     }
     reserve.taken.insert(position, range.clone());
-    let place = TlsIndex { offset: reserve.place.offset + start as u64, ..reserve.place };
+    let offset = reserve.distance.wrapping_add_unsigned(start as u64).cast_unsigned();
+    let place = TlsIndex { module: FIXED, offset };
     Some(ReservedTls { range, place })
 }
 
@@ -295,13 +294,6 @@ pub(super) fn thread_ends() {
     }
 }
 
-/// How far the executable's blocks are from the thread pointers, if `module` is the executable's and has the reserve.
-pub(super) fn block_distance(module: u64) -> Option<i64> {
-    let reserve = RESERVE.lock();
-    let reserve = reserve.as_ref().filter(|reserve| reserve.place.module == module)?;
-    Some(reserve.distance.wrapping_sub_unsigned(reserve.place.offset))
-}
-
 /// Why an object's variables are not in the reserve.
 pub(super) fn why_not() -> NotStatic {
     match RESERVE.lock().as_ref() {
@@ -358,10 +350,7 @@ mod tests {
         let image = ExecutorAddr::from_ptr(IMAGE.as_ptr());
         assert!(offer_tls_reserve());
         let [first, second] = [(); 2].map(|()| reserve(24, 8, true).expect("room"));
-        let distance = |reserved: &ReservedTls| {
-            let block = block_distance(reserved.place().module).expect("the reserve's");
-            block.wrapping_add_unsigned(reserved.place().offset)
-        };
+        let distance = |reserved: &ReservedTls| reserved.place().offset.cast_signed();
         let words = |distance: i64| {
             let here = thread_pointer().wrapping_add_signed(distance) as usize;
             // SAFETY: the range lies in this thread's block, and only this test uses it.

@@ -10,7 +10,8 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::TlsIndex;
-use super::registry::{self, OURS, slot_of};
+use super::distance::thread_pointer;
+use super::registry::{self, FIXED, OURS, slot_of};
 use super::reserve;
 
 /// One block of this thread. `module` is zero where there is none.
@@ -52,6 +53,9 @@ pub(super) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 
     // SAFETY: the caller's obligation.
     let TlsIndex { module, offset } = unsafe { *index };
     if module & OURS == 0 {
+        if module == FIXED {
+            return ptr::with_exposed_provenance_mut(thread_pointer().wrapping_add(offset) as usize);
+        }
         // SAFETY: the caller's obligation, passed on.
         return unsafe { library_tls_get_addr(index) };
     }
