@@ -3,6 +3,7 @@
 
 #[expect(dead_code, reason = "each test binary uses a part of what they share")]
 mod link_support;
+#[expect(dead_code, reason = "each test binary uses a part of what they share")]
 #[path = "link_support/running.rs"]
 mod running;
 

@@ -12,7 +12,7 @@ use link_support::*;
 use running::*;
 use uruk_pipeline::link::LinkError;
 use uruk_pipeline::memory::{
-    InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, SegmentRequest,
+    InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, MemoryOptions, SegmentRequest,
 };
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
@@ -44,6 +44,27 @@ impl MemoryManager for FarApart {
 
 fn far_apart(objects: &[Vec<u8>]) -> Result<Running, LinkError> {
     start_in(Box::new(FarApart::new()), &ProcessSymbols::new(), objects)
+}
+
+/// A program larger than a range, each of whose objects calls the one before it.
+#[test]
+fn a_chain_of_objects_runs_through_many_ranges() {
+    let options = MemoryOptions { range_bytes: Some(4 << 20), ..MemoryOptions::default() };
+    let memory = InProcessMemoryManager::with_options(options).expect("address space");
+    let mut objects = vec![compile(CC, "c", "long f0(void) { return 2; }", &["-fPIC"])];
+    for number in 1..60 {
+        let source = format!(
+            "long f{}(void); static long own = 1; long {}(void) {{ return f{}() + own; }} __asm__(\".skip 300000, 0xcc\");",
+            number - 1,
+            if number == 59 { "run".into() } else { format!("f{number}") },
+            number - 1
+        );
+        objects.push(compile(CC, "c", &source, &["-fPIC", "-O1"]));
+    }
+    let running = start_in(Box::new(memory), &ProcessSymbols::new(), &objects);
+    let running = running.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(running.call("run"), 61);
+    assert!(running.memory_usage().reserved_bytes > 16 << 20);
 }
 
 #[test]

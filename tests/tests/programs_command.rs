@@ -67,6 +67,37 @@ fn library_and_user() -> (PathBuf, Vec<PathBuf>) {
     (library, vec![bitcode, object])
 }
 
+/// A member of an archive counts from when it is needed, and by then the object of an executable that reads its variables
+/// directly had been placed out of their reach.
+#[test]
+fn an_archive_without_position_independent_code_is_linked_with_objects_of_executables() {
+    let member = r#"
+        #include <stdio.h>
+        int counter = 41;
+        static int twice(int x) { return 2 * x; }
+        int (*const functions[])(int) = { twice };
+        int (*printer(void))(const char *) { return puts; }
+        FILE *stream(void) { return stdout; }
+        int index_of(int n) { return &functions[n] == functions; }
+    "#;
+    let user = r#"
+        #include <stdio.h>
+        extern int counter; extern int (*const functions[])(int);
+        int (*printer(void))(const char *); FILE *stream(void); int index_of(int n);
+        int main(void) {
+          printf("%d %d %d %d\n", ++counter, functions[0](4), printer() == puts, index_of(0));
+          return fprintf(stdout, "%d\n", stream() == stdout) - 2;
+        }
+    "#;
+    let member = compile("member.c", member, &["-O1", "-fno-pic"], "member.o").expect("it compiles");
+    let library = archive("libfixed.a", &[&member]).expect("it is archived");
+    for flags in [&["-O1", "-fPIE"][..], &["-O1", "-fno-pic"], &["-O1", "-fPIC"]] {
+        let user = compile("user.c", user, flags, "user.o").expect("it compiles");
+        let outcome = uruk_run(&[user.as_ref(), library.as_ref()]);
+        assert_prints(&outcome, End::Exited(0), "42 8 1 1\n1\n");
+    }
+}
+
 #[test]
 fn what_dlsym_pulls_out_of_an_archive_is_constructed_first() {
     let member = r#"

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef};
 use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkOptions, Linked, TlsPlacement, elf};
-use uruk_pipeline::memory::MemoryManager;
+use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::runtime::process::{ProcessSymbols, jit_overrides};
 use uruk_pipeline::runtime::tls::TlsModule;
 use uruk_pipeline::runtime::unwind::UnwindRegistration;
@@ -16,10 +16,14 @@ pub(crate) struct Running {
     _unwind: Vec<UnwindRegistration>,
     _modules: Vec<TlsModule>,
     _linked: Vec<Linked>,
-    _memory: Box<dyn MemoryManager>,
+    memory: Box<dyn MemoryManager>,
 }
 
 impl Running {
+    pub(crate) fn memory_usage(&self) -> MemoryUsage {
+        self.memory.usage()
+    }
+
     pub(crate) fn call(&self, name: &str) -> i64 {
         let function = self.definitions[name].address.to_ptr::<u8>();
         // SAFETY: the tests name functions of this signature only, and the memory lives as long as `self`.
@@ -74,7 +78,7 @@ pub(crate) fn start_in(
     {
         call_initializer(*initializer);
     }
-    Ok(Running { definitions, _unwind: unwind, _modules: modules, _linked: linked, _memory: memory })
+    Ok(Running { definitions, _unwind: unwind, _modules: modules, _linked: linked, memory })
 }
 
 fn call_initializer(function: ExecutorAddr) {
