@@ -223,6 +223,11 @@ impl JitDylib {
         self.session.transact(|state, _| state.flags(self.id, names))
     }
 
+    /// The name of the unit that provides `symbol` here, if it is defined, without materializing anything.
+    pub fn unit_providing(&self, symbol: &SymbolName) -> Option<SymbolName> {
+        self.session.transact(|state, _| state.unit_providing(self.id, symbol))
+    }
+
     /// Removes definitions by name: all of them, or none. Symbols that wait for a removed one, which was not Ready yet, fail.
     ///
     /// # Errors

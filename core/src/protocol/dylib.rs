@@ -141,6 +141,11 @@ impl<P: Payload> SessionState<P> {
         names.into_iter().filter_map(flags).collect()
     }
 
+    /// See [`crate::JitDylib::unit_providing`].
+    pub(crate) fn unit_providing(&self, dylib: DylibId, name: &SymbolName) -> Option<SymbolName> {
+        Some(self.rows[self.find(dylib, name)?].unit_name.clone())
+    }
+
     /// The row of `name` in `dylib`.
     pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
         let lives = |row: &Row| !self.is_condemned(row);
