@@ -223,16 +223,38 @@ impl JitDylib {
         self.session.transact(|state, _| state.flags(self.id, names))
     }
 
+    /// The name of the unit that provides `symbol` here, if it is defined, without materializing anything.
+    pub fn unit_providing(&self, symbol: &SymbolName) -> Option<SymbolName> {
+        self.session.transact(|state, _| state.unit_providing(self.id, symbol))
+    }
+
     /// Removes definitions by name: all of them, or none. Symbols that wait for a removed one, which was not Ready yet, fail.
+    ///
+    /// With the last symbol of a unit go the resources that its responsibility has registered, its code among them; whoever may still
+    /// run that is the caller's affair. The unit's initializer symbol goes with the last of the others. Resources that were added to
+    /// the tracker itself stay with that.
+    ///
+    /// # Concurrency
+    /// On return the resources have been removed, by this thread and without a lock.
     ///
     /// # Errors
     /// [`RemoveError::NotFound`] if one is not defined, [`RemoveError::InUse`] if one is being materialized: remove its tracker
-    /// instead. [`RemoveError::DylibRemoved`].
+    /// instead. [`RemoveError::DylibRemoved`]. [`RemoveError::Resources`] joins what the resources said; symbols and resources are
+    /// gone then.
+    ///
+    /// # Cost
+    /// Linear in the names; of the resources that are taken out of a tracker, one in many moves those that stay together.
     ///
     /// Source: ORC `JITDylib::remove`.
     pub fn remove(&self, names: &[SymbolName]) -> Result<(), RemoveError> {
         let dylib = || self.name.clone();
-        self.session.transact(|state, effects| state.remove_names(self.id, names, dylib, effects))
+        let (removed, removal) = self.session.transact_taking(
+            |state, effects| state.remove_names(self.id, names, dylib, effects),
+            |removed| removed.as_ref().is_ok_and(|resources| !resources.is_empty()),
+            |_| {},
+        );
+        let resources = removed?;
+        removal.map_or(Ok(()), |removal| removal.remove(self.name.clone(), resources))
     }
 
     /// Removes every tracker's symbols and resources, newest tracker first. The dylib stays usable.

@@ -113,7 +113,7 @@ impl ResourceTracker {
         };
         let (resources, removal) =
             self.0.dylib.session().transact_removal(remove, |resources| !resources.is_empty());
-        removal.map_or(Ok(()), |removal| removal.remove(self.0.dylib.shared_name(), resources))
+        removal.map_or(Ok(()), |removal| removal.remove(self.0.dylib.shared_name(), resources.into_vec()))
     }
 
     /// Moves the tracker's symbols and resources to `destination`; this tracker is defunct afterwards.

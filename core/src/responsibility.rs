@@ -258,7 +258,9 @@ macro_rules! common_methods {
                 Some(Dependency { row, session: self.duty.session().tag() })
             }
 
-            /// Lets `resource` live as long as the symbols' tracker.
+            /// Lets `resource` live as long as the symbols: until their tracker is removed, or the last of them by name.
+            ///
+            /// Symbols that are delegated later keep it as well, and so do those that this responsibility defines later.
             ///
             /// # Errors
             /// [`TrackerError::Defunct`] if the tracker was removed; the resource has been dropped then.

@@ -330,6 +330,17 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
         *tasks = refused;
     }
 
+    /// Whether tasks run in this process. To be forwarded by a dispatcher that hands tasks on to another one.
+    ///
+    /// Asked before a thread waits. In the child of a fork a dispatcher's threads do not exist, and what they were at work on, locks
+    /// included, stays as it was.
+    ///
+    /// # Errors
+    /// [`WaitError::Forked`], if threads that were started before a [fork](crate::sync::Process) are to run them.
+    fn runs_here(&self) -> Result<(), WaitError> {
+        Ok(())
+    }
+
     /// Called by the session after it has handed over all its tasks, with no lock held. A dispatcher
     /// without threads of its own runs its tasks here.
     fn run_ready(&self) {}

@@ -93,7 +93,8 @@ impl Transaction {
         self.add_definition(tracker.dylib(), Some(tracker), unit, Override::All)
     }
 
-    /// Removes definitions by name, as [`JitDylib::remove`] would at this place.
+    /// Removes definitions by name, as [`JitDylib::remove`] would at this place. What goes with them goes when the commit has changed
+    /// everything: initializer symbols, and resources, which report to the session's error reporter.
     pub fn remove(self, dylib: &JitDylib, names: impl IntoIterator<Item = SymbolName>) -> Self {
         let names = names.into_iter().collect();
         self.add(dylib, Change::Remove { dylib: dylib.id(), names })
@@ -262,7 +263,7 @@ impl Transaction {
 
     fn remove_all(&self, removed: Removed) {
         for (dylib, resources) in removed {
-            if let Err(error) = remove_resources(self.name_of(dylib), resources) {
+            if let Err(error) = remove_resources(self.name_of(dylib), resources.into_vec()) {
                 self.session.report(SessionError::Remove(error));
             }
         }

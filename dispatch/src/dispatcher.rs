@@ -250,6 +250,10 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
         self.pool.dispatch_all(tasks);
     }
 
+    fn runs_here(&self) -> Result<(), WaitError> {
+        self.pool.threads.are_here()
+    }
+
     /// Gives up what is queued if threads were refused and nobody is left to run it.
     fn run_ready(&self) {
         self.pool.settle();

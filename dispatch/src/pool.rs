@@ -44,7 +44,7 @@ pub(crate) struct Pool {
     pub(crate) stopwatch: Stopwatch,
     /// Slots that no thread holds.
     vacated: Mutex<Vec<Vacated>>,
-    threads: Threads,
+    pub(crate) threads: Threads,
     slots: usize,
 }
 
@@ -204,6 +204,10 @@ impl Pool {
     /// Closes, and waits until every admitted task has ended; see `TaskDispatcher::shutdown`. A leaf waits for nothing: what is queued
     /// is run all the same, by threads that end then.
     pub(crate) fn shutdown(self: &Arc<Self>) {
+        // The threads of another process end nothing here.
+        if self.threads.are_here().is_err() {
+            return;
+        }
         self.close();
         if refuse_wait_in_leaf().is_err() {
             return;
@@ -257,7 +261,9 @@ impl Pool {
     }
 
     fn admit(&self, worker: Option<&Worker>, count: usize) -> bool {
-        worker.map_or_else(|| self.gate.enter(count), |worker| self.gate.enter_from(&worker.places, count))
+        self.threads.are_here().is_ok()
+            && worker
+                .map_or_else(|| self.gate.enter(count), |worker| self.gate.enter_from(&worker.places, count))
     }
 
     /// Sees to it that somebody looks for what `worker`, or a thread that is none, has queued, unless a limit holds all of it back.

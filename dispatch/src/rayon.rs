@@ -203,7 +203,7 @@ impl Shared {
 
     fn dispatch(self: &Arc<Self>, tasks: &mut Vec<Task>) {
         let count = tasks.len();
-        if count == 0 || !self.gate.enter(count) {
+        if count == 0 || self.threads.are_here().is_err() || !self.gate.enter(count) {
             return;
         }
         let orders = self.board.lock().push(tasks.drain(..));
@@ -254,6 +254,10 @@ impl Shared {
     }
 
     fn shutdown(self: &Arc<Self>) {
+        // The threads of another process end nothing here.
+        if self.threads.are_here().is_err() {
+            return;
+        }
         self.close();
         // A leaf waits for nothing; what is queued is run all the same.
         if refuse_wait_in_leaf().is_err() {
@@ -299,6 +303,10 @@ impl TaskDispatcher for RayonTaskDispatcher {
 
     fn dispatch_all(&self, tasks: &mut Vec<Task>) {
         self.shared.dispatch(tasks);
+    }
+
+    fn runs_here(&self) -> Result<(), WaitError> {
+        self.shared.threads.are_here()
     }
 
     /// Gives up what is queued if spares were refused and nobody is left to run it.

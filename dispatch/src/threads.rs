@@ -1,9 +1,11 @@
 //! Starts, numbers, retires and joins the pool's threads.
 
+use std::sync::OnceLock;
 use std::{fmt, io};
 
+use uruk_core::WaitError;
 use uruk_core::sync::thread::{self, JoinHandle};
-use uruk_core::sync::{Arc, Mutex};
+use uruk_core::sync::{Arc, Mutex, Process};
 
 /// Every thread of a pool that has not been joined or let go.
 #[derive(Debug)]
@@ -12,6 +14,8 @@ pub(crate) struct Threads {
     stack_size_bytes: usize,
     permits: Permits,
     book: Mutex<Book>,
+    /// The process that the threads are in, once there was one.
+    home: OnceLock<Process>,
 }
 
 /// Who is asked before a thread is started, and may refuse it: tests, in the place of the operating system.
@@ -52,7 +56,22 @@ enum Seat {
 
 impl Threads {
     pub(crate) fn new(name_prefix: String, stack_size_bytes: usize, permits: Permits) -> Self {
-        Self { name_prefix, stack_size_bytes, permits, book: Mutex::new(Book::default()) }
+        let (book, home) = (Mutex::new(Book::default()), OnceLock::new());
+        Self { name_prefix, stack_size_bytes, permits, book, home }
+    }
+
+    /// Whether all threads that were started are in this process.
+    ///
+    /// # Errors
+    /// [`WaitError::Forked`].
+    pub(crate) fn are_here(&self) -> Result<(), WaitError> {
+        let are_here = self.home.get().is_none_or(|home| *home == Process::current());
+        if are_here { Ok(()) } else { Err(WaitError::Forked) }
+    }
+
+    /// Notes that there are threads in this process.
+    pub(crate) fn settle_here(&self) {
+        self.home.get_or_init(Process::current);
     }
 
     /// Starts a thread that runs `body` with its number.
@@ -96,6 +115,7 @@ impl Threads {
         suffix: fmt::Arguments<'_>,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<JoinHandle<()>, NotStarted> {
+        self.settle_here();
         let name = format!("{}-{suffix}", self.name_prefix);
         let builder = thread::Builder::new().name(name).stack_size(self.stack_size_bytes);
         builder.spawn(body).map_err(NotStarted::Refused)

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use layers::{Linked, RecordingLayer};
 use support::{Scratch, open, run};
+use uruk_core::sync::Mutex;
 use uruk_core::{ExecutionSession, JitDylib, LookupResult, LookupSet, SearchOrder, SharedError, SymbolFlags};
 use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::object::{
-    ArchiveIndex, CommonError, CommonExtent, CommonSymbols, ObjectError, ObjectInterface,
+    ArchiveIndex, CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectError, ObjectInterface,
     ObjectMaterializationUnit, StaticArchiveGenerator, define_object,
 };
 
@@ -244,4 +245,141 @@ fn tentative_definitions_of_several_files_are_one_variable_of_the_largest_extent
     for part in ["buffer", "late.c", "4004", "4000"] {
         assert!(error.contains(part), "{error}");
     }
+}
+
+/// The generator kept a list of the members that it had added. After their removal it took them for defined, and the next lookup
+/// found nothing.
+#[test]
+fn a_member_whose_symbols_were_removed_is_added_again() {
+    let scratch = Scratch::new("member-again");
+    let program = Program::new();
+    serve(&program, archive_of(&scratch, &[("pair", "int one = 1, two = 2;")]));
+    let name = |name: &str| program.session.intern(name);
+    program.lookup(&["one"]).expect("found");
+    program.dylib.clear().expect("nothing goes wrong");
+    program.lookup(&["one"]).expect("found again");
+    assert_eq!(program.linked().len(), 2);
+    // As long as something of a member is left it is there, and what was taken from it stays away.
+    program.dylib.remove(&[name("one")]).expect("defined");
+    program.lookup(&["one"]).expect_err("removed, and the member is still there");
+    program.dylib.remove(&[name("two")]).expect("defined");
+    program.lookup(&["two", "one"]).expect("found again");
+    assert_eq!(program.linked().len(), 1);
+}
+
+/// A second program that uses the same archive by a generator of its own, or one that serves two dylibs, has members of its own.
+#[test]
+fn a_member_is_added_to_each_dylib_that_asks_for_it() {
+    let scratch = Scratch::new("member-twice");
+    let program = Program::new();
+    let index = archive_of(&scratch, &[("only", "int only = 1;")]);
+    let layer = program.layer.clone();
+    let define = move |dylib: &JitDylib, member| define_object(dylib, &layer, member);
+    let generator = Arc::new(StaticArchiveGenerator::new(index, define));
+    let other = program.session.create_jit_dylib("other").expect("new");
+    for dylib in [&program.dylib, &other] {
+        dylib.add_generator(generator.clone());
+        let only = program.session.intern("only");
+        program.session.lookup_symbol(&SearchOrder::of(dylib), &only).expect("found");
+    }
+    assert_eq!(program.linked().len(), 2);
+}
+
+/// Some members give up all they define, to libraries that are loaded. Such a member came again with every lookup of what it
+/// had given up, when the dylib alone was asked.
+#[test]
+fn a_member_that_gave_everything_up_is_added_once() {
+    let scratch = Scratch::new("member-nothing");
+    let program = Program::new();
+    let added = Arc::new(Mutex::new(0));
+    let counted = added.clone();
+    let index = archive_of(&scratch, &[("given", "int given = 1;")]);
+    let generator = StaticArchiveGenerator::new(index, move |_, _| {
+        *counted.lock() += 1;
+        Ok(())
+    });
+    program.dylib.add_generator(Arc::new(generator));
+    for _ in 0..3 {
+        program.lookup(&["given"]).expect_err("nobody defines it");
+    }
+    assert_eq!(*added.lock(), 1);
+}
+
+/// Takes up what `source` defines tentatively, and defines the rest.
+fn add_with_commons(
+    program: &Program,
+    commons: &CommonSymbols,
+    object: &ObjectBuffer,
+) -> Result<(), CommonError> {
+    let unit = ObjectMaterializationUnit::new(&program.session, program.layer.clone(), object.clone());
+    let mut unit = unit.expect("an object");
+    unit.share_commons(&program.dylib, commons)?;
+    program.dylib.define(Box::new(unit)).expect("defined");
+    Ok(())
+}
+
+/// The size of the variable `name` that was linked.
+fn linked_extent(program: &Program, name: &str) -> Option<CommonExtent> {
+    let linked = program.linked();
+    let variable = linked.iter().find(|linked| linked.symbols == [name])?;
+    ObjectInterface::read(&variable.object).expect("an object").defined[0].common
+}
+
+/// Variables stayed decided after their removal, by the name of a dylib that might be another by then. The next file with such a
+/// variable was refused, or referred to one that was not there.
+#[test]
+fn a_variable_that_was_removed_is_made_again_of_any_extent() {
+    let scratch = Scratch::new("common-again");
+    let program = Program::new();
+    let commons = CommonSymbols::new(program.layer.clone());
+    let compile = |name: &str, source: &str| scratch.compile("cc", name, source, &["-fcommon", "-fPIC"]);
+    let of = |count: u64| Some(CommonExtent { size_bytes: 4 * count, align: 32 });
+    let source = |count: u32| format!("int shared[{count}] __attribute__((aligned(32)));");
+    let (small, large) = (compile("small.c", &source(10)), compile("large.c", &source(20)));
+    // Removed with its tracker and by name, before somebody asked for it and after.
+    let remove_all = || program.dylib.clear().expect("nothing goes wrong");
+    let remove_one = || program.dylib.remove(&[program.session.intern("shared")]).expect("defined");
+    for (object, extent) in [(&small, of(10)), (&large, of(20)), (&small, of(10))] {
+        for remove in [&remove_all as &dyn Fn(), &remove_one] {
+            add_with_commons(&program, &commons, object).expect("taken up");
+            remove();
+            add_with_commons(&program, &commons, object).expect("taken up again");
+            program.lookup(&["shared"]).expect("found");
+            assert_eq!(linked_extent(&program, "shared"), extent);
+            remove();
+        }
+    }
+}
+
+/// A dylib was known by its name.
+#[test]
+fn a_dylib_that_is_made_again_has_variables_of_its_own() {
+    let scratch = Scratch::new("common-dylib");
+    let mut program = Program::new();
+    let commons = CommonSymbols::new(program.layer.clone());
+    let object = scratch.compile("cc", "shared.c", "int shared[10];", &["-fcommon", "-fPIC"]);
+    for _ in 0..2 {
+        add_with_commons(&program, &commons, &object).expect("taken up");
+        program.lookup(&["shared"]).expect("found");
+        program.session.remove_jit_dylib(&program.dylib).expect("nothing goes wrong");
+        program.dylib = program.session.create_jit_dylib("main").expect("the name is free");
+    }
+}
+
+/// A variable is forgotten with its definition, wherever that was by then.
+#[test]
+fn variables_that_are_gone_leave_nothing_behind() {
+    let scratch = Scratch::new("common-memory");
+    let program = Program::new();
+    let commons = CommonSymbols::new(program.layer.clone());
+    let object = scratch.compile("cc", "shared.c", "int shared[10];", &["-fcommon", "-fPIC"]);
+    for round in 0..8 {
+        add_with_commons(&program, &commons, &object).expect("taken up");
+        add_with_commons(&program, &commons, &object).expect("the same variable");
+        if round % 2 == 0 {
+            program.lookup(&["shared"]).expect("found");
+        }
+        program.dylib.clear().expect("nothing goes wrong");
+    }
+    assert!(format!("{commons:?}").contains("rooms: {}"), "{commons:?}");
 }

@@ -46,6 +46,10 @@ impl TaskDispatcher for RetiringDispatcher {
         }
     }
 
+    fn runs_here(&self) -> Result<(), WaitError> {
+        self.pool().map_or(Ok(()), |pool| pool.runs_here())
+    }
+
     fn run_ready(&self) {
         if let Some(pool) = self.pool() {
             pool.run_ready();

@@ -33,6 +33,11 @@ pub enum WaitError {
         /// What it holds.
         held: HeldResource,
     },
+    /// The process is the child of a fork, and the threads that run the session's tasks have stayed in its parent.
+    #[error(
+        "this process is the child of a fork, and the threads that run the session's tasks are its parent's; look up what is needed before the fork, run tasks in place, or make a session in the child"
+    )]
+    Forked,
     /// The thread runs a task that was declared never to block.
     #[error(
         "task `{task}` would block, but is declared a leaf; use the asynchronous faces there, or do not declare it"

@@ -24,6 +24,7 @@ use super::define::Tell;
 use super::effects::Effects;
 use super::ids::{DylibId, Id, TrackerId};
 use super::pieces::Pieces;
+use super::product::Resources;
 use super::row::{Links, Row};
 use super::slab::NONE;
 use super::transfer::Tracker;
@@ -46,18 +47,18 @@ pub(super) struct Condemned {
 pub(crate) struct Clearing(u64);
 
 /// The resources of a dylib that was cleared, by tracker.
-pub(crate) struct Cleared<R>(Pieces<Vec<R>>);
+pub(crate) struct Cleared<R>(Pieces<Resources<R>>);
 
 impl<R: Send + 'static> Cleared<R> {
     /// Newest last.
     pub(crate) fn into_resources(self) -> Vec<R> {
-        self.0.into_entries().rev().flatten().collect()
+        self.0.into_entries().rev().flat_map(Resources::into_vec).collect()
     }
 }
 
 /// Those of dylibs that are being cleared, or were: the newest tracker's first.
 pub(super) struct ClearedResources<R> {
-    gathered: Vec<(Clearing, Pieces<Vec<R>>)>,
+    gathered: Vec<(Clearing, Pieces<Resources<R>>)>,
 }
 
 impl<R> Default for ClearedResources<R> {
@@ -67,7 +68,7 @@ impl<R> Default for ClearedResources<R> {
 }
 
 impl<R: Send + 'static> ClearedResources<R> {
-    fn add(&mut self, clearing: Clearing, resources: Vec<R>) {
+    fn add(&mut self, clearing: Clearing, resources: Resources<R>) {
         if resources.is_empty() {
             return;
         }
@@ -110,7 +111,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Removes the tracker for everybody. Gives its resources.
-    pub(super) fn condemn(&mut self, id: TrackerId) -> Vec<P::Resource> {
+    pub(super) fn condemn(&mut self, id: TrackerId) -> Resources<P::Resource> {
         let resources = self.take_from_dylib(id);
         let tracker = &mut self.trackers[id];
         let Tracker { dylib, rows, .. } = *tracker;

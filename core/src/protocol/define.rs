@@ -158,10 +158,12 @@ impl<P: Payload> SessionState<P> {
         for name in &competition.yielding {
             symbols.remove(name);
         }
+        let product = self.product_of(claim);
         for (name, &flags) in &symbols {
             let state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
             let row = self.insert_row(tracker, name.clone(), unit_name, flags, state, effects);
             self.claims[claim].add_row(row);
+            self.join_product(row, product);
         }
         self.observe_definition(dylib, unit_name, symbols.keys(), effects);
         Ok(symbols)

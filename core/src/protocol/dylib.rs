@@ -141,6 +141,11 @@ impl<P: Payload> SessionState<P> {
         names.into_iter().filter_map(flags).collect()
     }
 
+    /// See [`crate::JitDylib::unit_providing`].
+    pub(crate) fn unit_providing(&self, dylib: DylibId, name: &SymbolName) -> Option<SymbolName> {
+        Some(self.rows[self.find(dylib, name)?].unit_name.clone())
+    }
+
     /// The row of `name` in `dylib`.
     pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
         let lives = |row: &Row| !self.is_condemned(row);
@@ -165,6 +170,7 @@ impl<P: Payload> SessionState<P> {
             tracker,
             links: Links { previous: NONE, next },
             namesakes: Links::ALONE,
+            product: NONE,
             flags,
             own_priority: TaskPriority::Demanded,
             priority: TaskPriority::Demanded,
@@ -182,6 +188,9 @@ impl<P: Payload> SessionState<P> {
     /// Takes a row out of its dylib and its tracker. What waited on it has been dealt with.
     pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
         self.forget_initializer(row, effects);
+        if self.rows[row].product != NONE {
+            self.leave_product(row, effects);
+        }
         self.unlink_from_tracker(row);
         self.unlink_from_namesakes(row, effects);
         let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));

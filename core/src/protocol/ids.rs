@@ -57,6 +57,8 @@ ids! {
     pub(crate) GeneratorId, "g";
     /// A lookup in which a thread is blocked.
     pub(crate) WaitId, "w";
+    /// What the rows of one claim are made of.
+    pub(crate) ProductId, "o";
     /// The record of a failure.
     pub(crate) FailureId, "f";
 }

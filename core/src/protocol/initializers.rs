@@ -58,10 +58,20 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
+    /// Whether there are any.
+    pub(super) fn has_initializers(&self) -> bool {
+        !self.initializers.numbers.is_empty()
+    }
+
+    /// Whether the row stands for the initialisers of the unit that it was defined by.
+    pub(super) fn is_initializer(&self, row: RowId) -> bool {
+        self.has_initializers() && self.initializers.numbers.contains_key(&row)
+    }
+
     /// A row is about to go.
     pub(crate) fn forget_initializer(&mut self, row: RowId, effects: &mut Effects<P>) {
         // Most rows of most sessions are none.
-        if !self.initializers.numbers.is_empty()
+        if self.has_initializers()
             && let Some(number) = self.initializers.numbers.remove(&row)
         {
             self.initializers.rows.remove(&(self.rows[row].dylib, number));

@@ -66,6 +66,7 @@ mod pieces;
 mod places;
 #[cfg(all(test, not(uruk_loom)))]
 mod priorities;
+pub(crate) mod product;
 mod publish;
 pub(crate) mod query;
 mod remove;
@@ -109,6 +110,7 @@ use ids::{ClaimId, DylibId, FailureId, GeneratorId, QueryId, RowId, TrackerId, U
 use initializers::Initializers;
 use names::NameIndex;
 use pending::Parcel;
+use product::Products;
 use query::Query;
 use row::RowSlab;
 use settle::Agenda;
@@ -144,6 +146,9 @@ pub(crate) struct SessionState<P: Payload> {
     /// Those that wait in their rows.
     units: Slab<UnitId, P::Parcel>,
     claims: Slab<ClaimId, Claim>,
+    products: Products,
+    /// Resources whose last row was removed by name, with its dylib; only while an operation removes.
+    orphans: Vec<(DylibId, P::Resource)>,
     /// Memory for the list of all that one lookup claims.
     pub(crate) claimed: ClaimedRoom<P::Parcel>,
     queries: Slab<QueryId, Query<P::Handler>>,
@@ -195,6 +200,8 @@ impl<P: Payload> SessionState<P> {
             records: Recorder::new(),
             units: Slab::new(),
             claims: Slab::of_passing(),
+            products: Slab::new(),
+            orphans: Vec::new(),
             claimed: ClaimedRoom::default(),
             queries: Slab::new(),
             trackers: Slab::new(),

@@ -11,6 +11,7 @@ use super::define::Tell;
 use super::effects::Effects;
 use super::fail::Fallen;
 use super::ids::{DylibId, RowId, TrackerId};
+use super::product::{Remnant, Resources};
 use super::row::{RowState, Waiting};
 use super::slab::NONE;
 use super::transfer::Tracker;
@@ -21,12 +22,28 @@ use super::{Payload, SessionState};
 const SMALL_MAX: usize = 16;
 
 impl<P: Payload> SessionState<P> {
-    /// See [`crate::JitDylib::remove`].
+    /// See [`crate::JitDylib::remove`]. The resources that serve nobody any more are the caller's to remove, newest last.
     pub(crate) fn remove_names(
         &mut self,
         dylib: DylibId,
         names: &[SymbolName],
         dylib_name: impl FnOnce() -> Arc<str>,
+        effects: &mut Effects<P>,
+    ) -> Result<Vec<P::Resource>, RemoveError> {
+        let mut remnants = Vec::new();
+        self.remove_rows_named(dylib, names, dylib_name, &mut remnants, effects)?;
+        let orphans = self.sweep(remnants, effects);
+        self.settle(effects);
+        Ok(orphans.into_iter().map(|(_, resource)| resource).collect())
+    }
+
+    /// The same as a step of an operation that ends with [`Self::sweep`].
+    pub(super) fn remove_rows_named(
+        &mut self,
+        dylib: DylibId,
+        names: &[SymbolName],
+        dylib_name: impl FnOnce() -> Arc<str>,
+        remnants: &mut Vec<Remnant>,
         effects: &mut Effects<P>,
     ) -> Result<(), RemoveError> {
         if !self.dylibs.contains(dylib) {
@@ -54,10 +71,10 @@ impl<P: Payload> SessionState<P> {
         for row in rows {
             // A name given twice is gone the second time.
             if self.rows.contains(row) {
+                self.note_remnants(row, remnants);
                 self.remove_row(row, Tell::Discarded, effects);
             }
         }
-        self.settle(effects);
         Ok(())
     }
 
@@ -67,10 +84,10 @@ impl<P: Payload> SessionState<P> {
         &mut self,
         tracker: TrackerId,
         effects: &mut Effects<P>,
-    ) -> Vec<P::Resource> {
+    ) -> Resources<P::Resource> {
         let (rows, mut first_row) = match self.trackers.get(tracker) {
             Some(state) if !self.tracker_is_condemned(tracker) => (state.rows, state.first_row),
-            _ => return Vec::new(),
+            _ => return Resources::default(),
         };
         // One transaction removes a few rows, and the tracker with them.
         if rows > SMALL_MAX.min(self.agenda.slice_steps.saturating_sub(1)) as u64 {
@@ -105,7 +122,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Takes a tracker out of its dylib's list; a default tracker is followed by a fresh one. Gives its resources.
-    pub(super) fn take_from_dylib(&mut self, tracker: TrackerId) -> Vec<P::Resource> {
+    pub(super) fn take_from_dylib(&mut self, tracker: TrackerId) -> Resources<P::Resource> {
         let Tracker { dylib, links, ref mut resources, .. } = self.trackers[tracker];
         let (mut links, resources) = (links, std::mem::take(resources));
         if self.dylibs[dylib].default_tracker == tracker {

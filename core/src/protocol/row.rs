@@ -46,6 +46,8 @@ pub(crate) struct Row {
     pub(crate) tracker: TrackerId,
     /// The neighbours in the list of all dylibs' definitions of the name.
     pub(crate) namesakes: Links,
+    /// What it is made of, if its unit has registered a resource, or `NONE` (`product.rs`). Fills a gap.
+    pub(crate) product: u32,
     /// The unit that provides it, for errors.
     pub(crate) unit_name: SymbolName,
     /// The neighbours in the list of the tracker's rows.
@@ -54,6 +56,8 @@ pub(crate) struct Row {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(std::mem::offset_of!(Row, flags) <= 64 - size_of::<u64>(), "see Row");
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Row>() == 96, "the product lies where nothing else could");
 
 /// How far a definition has come: each state carries exactly the data that exists in it.
 #[derive(Debug)]

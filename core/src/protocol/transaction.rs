@@ -20,6 +20,7 @@ use crate::{JitDylibLookupFlags, SymbolFlags, SymbolName};
 use super::define::{Contest, Definition, contest};
 use super::effects::Effects;
 use super::ids::{DylibId, TrackerId};
+use super::product::{Remnant, Resources};
 use super::row::RowState;
 use super::{Payload, SessionState};
 
@@ -68,12 +69,12 @@ pub(crate) struct RefusedChanges<U> {
     pub(crate) changes: Vec<Change<U>>,
 }
 
-/// The resources of a tracker that a transaction removed, and the tracker's dylib.
-pub(crate) type RemovedResources<R> = (DylibId, Vec<R>);
+/// The resources of a tracker that a transaction removed, and the tracker's dylib; or those of symbols that it removed by name.
+pub(crate) type RemovedResources<R> = (DylibId, Resources<R>);
 
 impl<P: Payload> SessionState<P> {
     /// See [`crate::Transaction::commit`]. The resources are the caller's to remove, by tracker, newest last within
-    /// each.
+    /// each; after them those whose symbols went by name.
     pub(crate) fn commit(
         &mut self,
         changes: Vec<Change<P::Unit>>,
@@ -85,13 +86,17 @@ impl<P: Payload> SessionState<P> {
                 return Err(RefusedChanges { step, refusal, changes });
             }
         }
-        let mut resources = Vec::new();
+        let (mut resources, mut remnants) = (Vec::new(), Vec::new());
         for change in changes {
-            self.apply(change, &mut resources, effects);
+            self.apply(change, &mut resources, &mut remnants, effects);
             if weakened("transaction::opens_the_gate_between_steps") {
                 self.records.end_change();
             }
         }
+        let orphans = self.sweep(remnants, effects);
+        self.settle(effects);
+        let alone = |(dylib, resource)| (dylib, Resources::from_iter([resource]));
+        resources.extend(orphans.into_iter().map(alone));
         Ok(resources)
     }
 
@@ -100,6 +105,7 @@ impl<P: Payload> SessionState<P> {
         &mut self,
         change: Change<P::Unit>,
         resources: &mut Vec<RemovedResources<P::Resource>>,
+        remnants: &mut Vec<Remnant>,
         effects: &mut Effects<P>,
     ) {
         match change {
@@ -110,11 +116,11 @@ impl<P: Payload> SessionState<P> {
             Change::Redefine { dylib, tracker, definition, unit } => {
                 let names = definition.symbols.keys();
                 let names: Vec<_> = names.filter(|name| self.find(dylib, name).is_some()).cloned().collect();
-                self.remove_planned(dylib, &names, effects);
+                self.remove_planned(dylib, &names, remnants, effects);
                 let defined = self.define(dylib, tracker, definition, unit, effects);
                 assert!(defined.is_ok(), "a definition that the plan admitted was refused: {defined:?}");
             }
-            Change::Remove { dylib, names } => self.remove_planned(dylib, &names, effects),
+            Change::Remove { dylib, names } => self.remove_planned(dylib, &names, remnants, effects),
             Change::RemoveTracker { dylib, tracker } => {
                 let tracker = tracker.unwrap_or_else(|| self.default_tracker(dylib));
                 if self.tracker_lives(tracker) {
@@ -137,10 +143,17 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    fn remove_planned(&mut self, dylib: DylibId, names: &[SymbolName], effects: &mut Effects<P>) {
+    fn remove_planned(
+        &mut self,
+        dylib: DylibId,
+        names: &[SymbolName],
+        remnants: &mut Vec<Remnant>,
+        effects: &mut Effects<P>,
+    ) {
         let name = self.dylibs[dylib].name.clone();
-        let removed = self.remove_names(dylib, names, || name, effects);
+        let removed = self.remove_rows_named(dylib, names, || name, remnants, effects);
         assert!(removed.is_ok(), "a removal that the plan admitted was refused: {removed:?}");
+        self.settle(effects);
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::sync::weakened;
 
 use super::dylib::Dylib;
-use super::effects::{Effects, Leftover};
-use super::ids::{ClaimId, DylibId, Id, RowId, TrackerId};
+use super::effects::Effects;
+use super::ids::{DylibId, Id, RowId, TrackerId};
+use super::product::Resources;
 use super::row::{Links, Row};
 use super::slab::NONE;
 use super::{Payload, SessionState};
@@ -22,8 +23,7 @@ pub(crate) struct Tracker<R> {
     /// How often the dylib had been cleared before; another number if the tracker was removed and some of its rows are still to
     /// go (`condemned.rs`).
     pub(crate) era: u32,
-    /// In the order in which they were added.
-    pub(crate) resources: Vec<R>,
+    pub(crate) resources: Resources<R>,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -49,7 +49,7 @@ impl<P: Payload> SessionState<P> {
             rows: 0,
             links,
             era,
-            resources: Vec::new(),
+            resources: Resources::default(),
         });
         if next != NONE {
             self.trackers.at_mut(next).links.previous = tracker.index();
@@ -94,37 +94,6 @@ impl<P: Payload> SessionState<P> {
         self.is_closed() || !self.tracker_lives(tracker)
     }
 
-    /// Adds a resource; one that comes too late leaves through `effects`.
-    pub(crate) fn add_resource(
-        &mut self,
-        tracker: TrackerId,
-        resource: P::Resource,
-        effects: &mut Effects<P>,
-    ) -> Result<(), Defunct> {
-        let open = !self.tracker_is_defunct(tracker);
-        match self.trackers.get_mut(tracker).filter(|_| open) {
-            Some(tracker) => {
-                tracker.resources.push(resource);
-                Ok(())
-            }
-            None => {
-                effects.leave(Leftover::Resource(resource));
-                Err(Defunct)
-            }
-        }
-    }
-
-    /// Adds a resource to the tracker of a claim.
-    pub(crate) fn add_claim_resource(
-        &mut self,
-        claim: ClaimId,
-        resource: P::Resource,
-        effects: &mut Effects<P>,
-    ) -> Result<(), Defunct> {
-        let tracker = self.claims.get(claim).map_or(TrackerId::new(NONE, 0), |claim| claim.tracker);
-        self.add_resource(tracker, resource, effects)
-    }
-
     /// See [`crate::ResourceTracker::transfer_to`]. The default tracker's rows move too, but it stays.
     pub(crate) fn transfer_tracker(
         &mut self,
@@ -154,7 +123,7 @@ impl<P: Payload> SessionState<P> {
         self.splice(source, last, destination);
         let mut moved = std::mem::take(&mut self.trackers[source].resources);
         if !weakened("transfer::leaves_resources_behind") {
-            self.trackers[destination].resources.append(&mut moved);
+            self.trackers[destination].resources.append(&mut moved, &mut self.products);
         }
         if self.dylibs[self.trackers[source].dylib].default_tracker != source {
             self.delete_tracker(source, effects);

@@ -76,6 +76,10 @@ impl ExecutionSession {
         // Whoever asks: what a thread blocks for is what it needs to go on.
         search.priority = Some(TaskPriority::Demanded);
         let refusal = self.refuses_waits();
+        // Without a look at what there is: a thread that does not exist here may hold the lock.
+        if let Some(WaitError::Forked) = refusal {
+            return Err(LookupError::Wait(WaitError::Forked));
+        }
         let wait_span = Watched::new(tracing::debug_span!("lookup.wait", of = %Few(&search)));
         let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let symbols = search.symbols.len();

@@ -74,6 +74,9 @@ impl ExecutionSession {
 
     /// Why this thread may not wait now, if so: it holds what others may need, or runs a leaf.
     pub(super) fn refuses_waits(&self) -> Option<WaitError> {
+        if let Err(forked) = self.0.dispatcher.runs_here() {
+            return Some(forked);
+        }
         match self.0.held.and_then(|held| held()) {
             Some(held) => Some(WaitError::Holding { held }),
             None => crate::refuse_wait_in_leaf().err(),

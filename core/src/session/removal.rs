@@ -64,18 +64,37 @@ impl ExecutionSession {
         operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
         holds: impl FnOnce(&R) -> bool,
     ) -> (R, Option<RemovalTask>) {
-        // A handler that runs here may close the session: not between the count and the frame of the removal.
-        let held_back = crate::in_place::hold_back_all();
-        let (result, left, removal) = self.transact(|state, effects| {
+        let remove = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| {
             let result = operation(state, effects);
             let condemnations = state.condemnations();
+            (result, (!state.is_removed(condemnations)).then_some(condemnations))
+        };
+        let last_row = |(_, left): &(R, Option<u64>)| {
+            if let Some(condemnations) = *left {
+                self.await_removals(condemnations);
+            }
+        };
+        let ((result, _), removal) = self.transact_taking(remove, |(result, _)| holds(result), last_row);
+        (result, removal)
+    }
+
+    /// Runs an operation that takes resources out, and what has to come `before` they are removed. Gives what the operation
+    /// returns; if that `holds` resources, with the task of their removal.
+    pub(crate) fn transact_taking<R>(
+        &self,
+        operation: impl FnOnce(&mut SessionState<Live>, &mut Effects<Live>) -> R,
+        holds: impl FnOnce(&R) -> bool,
+        before: impl FnOnce(&R),
+    ) -> (R, Option<RemovalTask>) {
+        // A handler that runs here may close the session: not between the count and the frame of the removal.
+        let held_back = crate::in_place::hold_back_all();
+        let (result, removal) = self.transact(|state, effects| {
+            let result = operation(state, effects);
             // Under the lock: a close that finds the resources gone knows that somebody has them.
             let removal = holds(&result).then(|| RemovalTask(self.outstanding()));
-            (result, (!state.is_removed(condemnations)).then_some(condemnations), removal)
+            (result, removal)
         });
-        if let Some(condemnations) = left {
-            self.await_removals(condemnations);
-        }
+        before(&result);
         drop(held_back);
         if removal.is_none() {
             // What was handed on is owed to the dispatcher; mostly there was nothing.

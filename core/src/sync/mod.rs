@@ -28,6 +28,7 @@ mod scheduled;
 mod brief;
 mod busy;
 mod latch;
+mod process;
 mod serial;
 mod stripes;
 
@@ -59,6 +60,7 @@ pub use busy::BusyMutex;
 #[cfg(any(uruk_loom, uruk_shuttle))]
 pub use hidden::Hidden;
 pub use latch::Latch;
+pub use process::Process;
 pub(crate) use serial::unique;
 pub use std::sync::{Arc, Weak};
 pub(crate) use stripes::{Stripe, Striped};

@@ -102,6 +102,8 @@ impl RayonTaskDispatcherBuilder {
             threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes, Permits::default()),
             host: self.host,
         };
+        // The host's, which nobody sees start.
+        shared.threads.settle_here();
         Ok(RayonTaskDispatcher { shared: Arc::new(shared) })
     }
 }

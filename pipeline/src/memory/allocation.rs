@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
+use uruk_core::sync::Process;
 
 use super::in_process::Pool;
 use super::piece::Piece;
 use super::ranges::Reach;
-use super::{Backing, MemoryError, SegmentBytes, SegmentKind, SegmentRequest, fork, mapping};
+use super::{Backing, MemoryError, SegmentBytes, SegmentKind, SegmentRequest, mapping};
 
 /// The pieces of an allocation, in the order of its requests. Dropping it gives them back.
 pub(super) struct Allocation {
     pool: Arc<Pool>,
     pieces: Vec<Piece>,
     /// The process that may write the contents.
-    filled_by: fork::Process,
+    filled_by: Process,
     /// What a child of the process that fills the memory writes, which goes nowhere.
     scratch: Vec<u8>,
 }
@@ -37,7 +38,7 @@ impl Allocation {
             pieces
         };
         pieces.iter().for_each(Piece::prepare);
-        Ok(Self { pool: Arc::clone(pool), pieces, filled_by: fork::Process::current(), scratch: Vec::new() })
+        Ok(Self { pool: Arc::clone(pool), pieces, filled_by: Process::current(), scratch: Vec::new() })
     }
 }
 
@@ -48,7 +49,7 @@ impl Backing for Allocation {
 
     fn working(&mut self, segment: usize) -> &mut [u8] {
         let piece = &self.pieces[segment];
-        if self.filled_by != fork::Process::current() {
+        if self.filled_by != Process::current() {
             // The pages are the parent's to fill, and `finalize` refuses.
             self.scratch.clear();
             self.scratch.resize(piece.content_bytes, 0);
@@ -61,7 +62,7 @@ impl Backing for Allocation {
     }
 
     fn finalize(&mut self) -> Result<(), MemoryError> {
-        if self.filled_by != fork::Process::current() {
+        if self.filled_by != Process::current() {
             return Err(MemoryError::Forked);
         }
         for piece in self.pieces.iter().filter(|piece| piece.protect) {

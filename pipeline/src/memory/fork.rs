@@ -31,8 +31,7 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 
-use uruk_core::sync::MutexGuard;
-use uruk_core::sync::atomic::{AtomicU64, Ordering};
+use uruk_core::sync::{MutexGuard, Process};
 
 use super::MemoryError;
 use super::fork_lock::ForkLock;
@@ -44,23 +43,8 @@ type Pools = Vec<Weak<Pool>>;
 /// The managers of this process, oldest first. Those that are gone are dropped when the next one comes.
 static REGISTRY: ForkLock<Pools> = ForkLock::new(Vec::new());
 
-/// How many forks lie between the first process and this one.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
 /// What `prepare` leaves for the handlers after the fork.
 static HELD: HeldCell = HeldCell(UnsafeCell::new(None));
-
-/// A process in a line of forks; tells a child from its parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process(u64);
-
-impl Process {
-    /// The one that asks.
-    pub(super) fn current() -> Self {
-        // Relaxed: written only while the process has one thread; later threads start after that.
-        Self(FORKS.load(Ordering::Relaxed))
-    }
-}
 
 /// Sees to it that a fork finds `pool` at rest and that both sides hear of it.
 ///
@@ -118,8 +102,7 @@ extern "C" fn after_in_parent() {
 }
 
 extern "C" fn after_in_child() {
-    // Relaxed: this is the only thread.
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    Process::note_fork();
     // SAFETY: `prepare` has left the registry's lock held, in the cell.
     let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
     let mut pools = Vec::with_capacity(held.managers.len());

@@ -19,9 +19,9 @@ pub struct ArchiveIndex {
     name: Arc<str>,
     members: Vec<ArchiveMember>,
     /// The first member that defines each name.
-    by_symbol: FxHashMap<Box<str>, usize>,
+    by_symbol: FxHashMap<Arc<str>, usize>,
     /// The others, of the few names that more than one member defines.
-    repeated: FxHashMap<Box<str>, BTreeSet<usize>>,
+    repeated: FxHashMap<Arc<str>, BTreeSet<usize>>,
 }
 
 /// One file in an archive. Its name is that of the archive with the member's in brackets.
@@ -29,12 +29,19 @@ pub struct ArchiveIndex {
 pub struct ArchiveMember {
     contents: ObjectBuffer,
     offset: u64,
+    /// Names that it defines, whichever member is the first to do so.
+    symbols: Vec<Arc<str>>,
 }
 
 impl ArchiveMember {
     /// The member's bytes, shared with the archive's.
     pub fn contents(&self) -> &ObjectBuffer {
         &self.contents
+    }
+
+    /// The names it defines, as the archive's table has them.
+    pub fn symbols(&self) -> impl Iterator<Item = &str> {
+        self.symbols.iter().map(|name| &**name)
     }
 
     /// Whether the member is LLVM bitcode rather than an object.
@@ -141,7 +148,9 @@ impl ArchiveIndex {
 
     fn add(&mut self, names: impl IntoIterator<Item = Box<str>>, position: usize) {
         for name in names {
-            match self.by_symbol.entry(name) {
+            let entry = self.by_symbol.entry(name.into());
+            self.members[position].symbols.push(entry.key().clone());
+            match entry {
                 Entry::Vacant(entry) => drop(entry.insert(position)),
                 Entry::Occupied(mut entry) => {
                     let first = position.min(*entry.get());
@@ -169,7 +178,7 @@ fn cut_member(
             size_bytes: archive.size_bytes(),
             what: format!("member {name} has {size_bytes} bytes from {offset:#x}, past the end"),
         })?;
-    Ok(ArchiveMember { contents, offset })
+    Ok(ArchiveMember { contents, offset, symbols: Vec::new() })
 }
 
 /// What an object defines; nothing for a member that is no object, as archives hold other files too.

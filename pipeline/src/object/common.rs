@@ -9,15 +9,19 @@
 //! although nothing is missing. Weak definitions, functions, and members that define it tentatively too do not count.
 //!
 //! Holds: the room is decided when somebody first asks for the variable. Who asks for more later is refused.
+//!
+//! Each tentative definition is offered to the dylib, which keeps one and says whose it is. So a variable that was removed can be
+//! defined again, and nothing here has to know of the removal.
 
-use std::collections::hash_map::Entry;
+use std::error::Error;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
     DefineError, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
-    SharedError, SymbolFlags, SymbolFlagsMap, SymbolName,
+    Resource, SharedError, SymbolFlags, SymbolFlagsMap, SymbolName,
 };
 
 use super::ObjectBuffer;
@@ -63,21 +67,48 @@ pub enum CommonError {
     },
 }
 
-/// The variables that files of a session define tentatively, by dylib.
+/// The variables that files of a session define tentatively.
 ///
 /// # Concurrency
 /// Callable from any thread. No lock is held while a dylib is called.
 pub struct CommonSymbols {
     layer: Arc<dyn ObjectLayer>,
-    known: Mutex<Known>,
+    known: Arc<Mutex<Known>>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// By the dylib's name and the variable's.
-    rooms: FxHashMap<(Box<str>, SymbolName), Arc<Mutex<Room>>>,
+    /// By the name of the unit that offers it, of which there is one.
+    rooms: FxHashMap<Box<str>, Offered>,
     /// With the dylib's name.
     archives: Vec<(Box<str>, Arc<AddDefinition>)>,
+}
+
+/// A tentative definition that a dylib may have taken.
+#[derive(Clone, Debug)]
+struct Offered {
+    dylib: Box<str>,
+    symbol: SymbolName,
+    room: Arc<Mutex<Room>>,
+}
+
+/// Keeps the room of a unit known: the unit owns it first, then the tracker of its symbol.
+struct Registered {
+    unit: Box<str>,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let offered = self.known.lock().rooms.remove(&self.unit);
+        drop(offered);
+    }
+}
+
+impl Resource for Registered {
+    fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(())
+    }
 }
 
 /// Adds to the dylib what an archive has to define the variable with a value, if it has anything.
@@ -94,7 +125,7 @@ struct Room {
 impl CommonSymbols {
     /// Lets `layer` make room for variables.
     pub fn new(layer: Arc<dyn ObjectLayer>) -> Self {
-        Self { layer, known: Mutex::default() }
+        Self { layer, known: Arc::default() }
     }
 
     /// Takes up a tentative definition in `dylib`. Without any other definition, it is one.
@@ -110,33 +141,38 @@ impl CommonSymbols {
         flags: SymbolFlags,
         extent: CommonExtent,
     ) -> Result<(), CommonError> {
-        let key = (Box::from(dylib.name()), symbol.clone());
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Relaxed: the numbers only have to differ, so that a unit is known by its name.
+        let name: Box<str> = format!("<common `{symbol}` {}>", NEXT.fetch_add(1, Ordering::Relaxed)).into();
         let room = Arc::new(Mutex::new(Room { extent, decided: false }));
-        let (earlier, archives) = {
+        let offered = Offered { dylib: dylib.name().into(), symbol: symbol.clone(), room: room.clone() };
+        // Before the definition: another thread may find it at once.
+        let archives: Vec<_> = {
             let Known { rooms, archives } = &mut *self.known.lock();
-            match rooms.entry(key) {
-                Entry::Occupied(entry) => (Some(entry.get().clone()), Vec::new()),
-                Entry::Vacant(entry) => {
-                    entry.insert(room.clone());
-                    let archives = archives.iter().filter(|(name, _)| **name == *dylib.name());
-                    (None, archives.map(|(_, archive)| archive.clone()).collect())
-                }
-            }
+            rooms.insert(name.clone(), offered);
+            let of_dylib = archives.iter().filter(|(of, _)| **of == *dylib.name());
+            of_dylib.map(|(_, archive)| archive.clone()).collect()
         };
-        match earlier {
-            Some(earlier) => earlier.lock().grow(extent).map_err(|given| CommonError::TooLate {
-                symbol: symbol.clone(),
-                unit: unit.into(),
-                asked: extent,
-                given,
-            }),
-            None => {
-                let name = format!("<common `{symbol}`>");
-                let (variable, layer) = (symbol.clone(), self.layer.clone());
-                let flags = flags | SymbolFlags::COMMON;
-                dylib.define(Box::new(CommonUnit { name, symbol: variable, flags, room, layer }))?;
+        dylib.define(Box::new(CommonUnit {
+            symbol: symbol.clone(),
+            flags: flags | SymbolFlags::COMMON,
+            room,
+            layer: self.layer.clone(),
+            registered: Registered { unit: name.clone(), known: self.known.clone() },
+        }))?;
+        match dylib.unit_providing(symbol) {
+            Some(winner) if *winner.as_str() == *name => {
                 archives.iter().try_for_each(|archive| add_definition(archive, dylib, symbol))
             }
+            Some(winner) => {
+                // None if the definition is a real one.
+                let earlier =
+                    self.known.lock().rooms.get(winner.as_str()).map(|earlier| earlier.room.clone());
+                let grown = earlier.map_or(Ok(()), |earlier| earlier.lock().grow(extent));
+                let (symbol, asked) = (symbol.clone(), extent);
+                grown.map_err(|given| CommonError::TooLate { symbol, unit: unit.into(), asked, given })
+            }
+            None => Ok(()), // It was removed again.
         }
     }
 
@@ -154,11 +190,16 @@ impl CommonSymbols {
         let variables: Vec<_> = {
             let Known { rooms, archives } = &mut *self.known.lock();
             archives.push((dylib.name().into(), archive.clone()));
-            let of_dylib = rooms.iter().filter(|((name, _), _)| **name == *dylib.name());
-            of_dylib.map(|((_, symbol), room)| (symbol.clone(), room.clone())).collect()
+            let of_dylib = rooms.iter().filter(|(_, offered)| *offered.dylib == *dylib.name());
+            of_dylib.map(|(unit, offered)| (unit.clone(), offered.clone())).collect()
         };
-        let undecided = variables.iter().filter(|(_, room)| !room.lock().decided);
-        undecided.map(|(symbol, _)| symbol).try_for_each(|symbol| add_definition(&archive, dylib, symbol))
+        let undecided = variables.iter().filter(|(unit, offered)| {
+            let is_it = |provider: &SymbolName| *provider.as_str() == **unit;
+            !offered.room.lock().decided && dylib.unit_providing(&offered.symbol).as_ref().is_some_and(is_it)
+        });
+        undecided
+            .map(|(_, offered)| &offered.symbol)
+            .try_for_each(|symbol| add_definition(&archive, dylib, symbol))
     }
 }
 
@@ -192,16 +233,16 @@ impl Room {
 
 /// One variable that nobody has defined but tentatively.
 struct CommonUnit {
-    name: String,
     symbol: SymbolName,
     flags: SymbolFlags,
     room: Arc<Mutex<Room>>,
     layer: Arc<dyn ObjectLayer>,
+    registered: Registered,
 }
 
 impl MaterializationUnit for CommonUnit {
     fn name(&self) -> &str {
-        &self.name
+        &self.registered.unit
     }
 
     fn interface(&self) -> MaterializationInterface {
@@ -209,6 +250,10 @@ impl MaterializationUnit for CommonUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        let name = self.registered.unit.clone();
+        if responsibility.add_resource(Box::new(self.registered)).is_err() {
+            return; // The variable was removed, and nobody waits for it.
+        }
         let extent = {
             let mut room = self.room.lock();
             room.decided = true;
@@ -216,7 +261,7 @@ impl MaterializationUnit for CommonUnit {
         };
         let exported = self.flags.contains(SymbolFlags::EXPORTED);
         let object = object_with_common(self.symbol.as_str(), extent, exported);
-        self.layer.emit(responsibility, ObjectBuffer::new(self.name, object));
+        self.layer.emit(responsibility, ObjectBuffer::new(name, object));
     }
 
     fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {

@@ -3,27 +3,33 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use rustc_hash::FxHashSet;
-use uruk_core::sync::Mutex;
-use uruk_core::{DefinitionGenerator, GenerateRequest, JitDylib, SharedError, SymbolLookupFlags};
+use rustc_hash::{FxHashMap, FxHashSet};
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{DefinitionGenerator, GenerateRequest, JitDylib, SharedError, SymbolLookupFlags, SymbolName};
 
 use super::{ArchiveIndex, ObjectBuffer};
+
+/// The symbols that came with a member.
+type Brought = Arc<[SymbolName]>;
 
 /// How a member becomes definitions of a dylib: as an object or as bitcode.
 type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> + Send + Sync;
 
-/// Adds the members of a static archive to a dylib, each once, when somebody asks for what they define.
+/// Adds the members of a static archive to a dylib when somebody asks for what they define.
 ///
 /// As with a static linker, a weak reference does not pull a member in. Members wanted by one lookup are
 /// added in the archive's order.
+///
+/// A member is there once. The dylib says whether it still is: when all symbols that it brought have been removed, it can be
+/// added again. A member of which the dylib took nothing stays added.
 ///
 /// Source: ORC `StaticLibraryDefinitionGenerator`.
 #[doc(alias = "StaticLibraryDefinitionGenerator")]
 pub struct StaticArchiveGenerator {
     index: ArchiveIndex,
     define: Box<DefineMember>,
-    /// Positions of the members that have been added.
-    added: Mutex<FxHashSet<usize>>,
+    /// By position, what the dylib had of each member once that was added; nothing while it is.
+    brought: Mutex<FxHashMap<usize, Option<Brought>>>,
 }
 
 impl StaticArchiveGenerator {
@@ -32,7 +38,7 @@ impl StaticArchiveGenerator {
         index: ArchiveIndex,
         define: impl Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> + Send + Sync + 'static,
     ) -> Self {
-        Self { index, define: Box::new(define), added: Mutex::default() }
+        Self { index, define: Box::new(define), brought: Mutex::default() }
     }
 
     /// The archive's table of contents.
@@ -65,15 +71,31 @@ impl StaticArchiveGenerator {
         wanted.into_iter().try_for_each(|position| self.add_member(request.dylib(), position))
     }
 
+    /// Adds a member, unless the dylib has it or somebody is about to add it.
     fn add_member(&self, dylib: &JitDylib, position: usize) -> Result<(), SharedError> {
+        let earlier = self.brought.lock().get(&position).cloned();
+        let is_there =
+            |brought: &Brought| brought.is_empty() || !dylib.flags(brought.iter().cloned()).is_empty();
+        match &earlier {
+            Some(None) => return Ok(()),
+            Some(Some(brought)) if is_there(brought) => return Ok(()),
+            _ => {}
+        }
         // The mark is set first, so that the lock is not held while the member is defined.
-        if !self.added.lock().insert(position) {
+        if self.brought.lock().insert(position, None) == Some(None) {
             return Ok(());
         }
-        let member = self.index.members()[position].contents().clone();
-        (self.define)(dylib, member).inspect_err(|_| {
-            self.added.lock().remove(&position);
-        })
+        let member = &self.index.members()[position];
+        let names = || member.symbols().map(|name| dylib.session().intern(name));
+        let before: FxHashSet<_> = dylib.flags(names()).into_iter().map(|(name, _)| name).collect();
+        let defined = (self.define)(dylib, member.contents().clone());
+        let after = dylib.flags(names()).into_iter().map(|(name, _)| name);
+        let brought = after.filter(|name| !before.contains(name)).collect();
+        match defined {
+            Ok(()) => drop(self.brought.lock().insert(position, Some(brought))),
+            Err(_) => drop(self.brought.lock().remove(&position)),
+        }
+        defined
     }
 }
 
@@ -93,7 +115,7 @@ impl fmt::Debug for StaticArchiveGenerator {
         f.debug_struct("StaticArchiveGenerator")
             .field("archive", self.index.name())
             .field("members", &self.index.members().len())
-            .field("added", &self.added.lock().len())
+            .field("added", &self.brought.lock().len())
             .finish_non_exhaustive()
     }
 }

@@ -341,7 +341,7 @@ impl Harness {
         assert_eq!(self.state.trackers.len(), self.world.trackers.len(), "trackers");
         for (number, tracker) in &self.world.trackers {
             let resources = &self.state.trackers[self.ids.trackers[number]].resources;
-            assert_eq!(*resources, tracker.resources, "resources of a tracker");
+            assert!(resources.iter().eq(&tracker.resources), "{resources:?} are {:?}", tracker.resources);
         }
         assert_eq!(self.state.generators.len(), self.world.generators.len(), "generators");
         for (number, generator) in &self.world.generators {

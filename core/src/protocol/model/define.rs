@@ -87,9 +87,11 @@ impl World {
             return Err(Refusal::Duplicate(duplicates));
         }
         let accepted = self.compete(dylib, symbols);
+        let product = self.product_of(number);
         for (&name, &flags) in &accepted {
             let definition = self.insert(Place { dylib, tracker, unit }, name, flags);
             let definition = self.definition(definition);
+            definition.product = product;
             definition.provider = Provider::Duty(number);
             definition.standing = Standing::Materializing;
         }
@@ -247,6 +249,7 @@ impl World {
             address: 0,
             needs: BTreeSet::new(),
             initializer: None,
+            product: None,
             causes: BTreeSet::new(),
         };
         self.definitions.insert(number, definition);

@@ -1,6 +1,6 @@
 //! Trackers, dylibs, link orders, transactions, the end: what comes and goes around definitions, in both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::condemned::Clearing;
 use crate::protocol::dylib::RemovedDylib;
@@ -28,7 +28,8 @@ impl Harness {
         let outcome = self.state.remove_names(self.ids.dylibs[&dylib], &chosen, || dylib_name, &mut effects);
         let expected = self.world.remove_names(dylib, &names);
         let agrees = match (&outcome, &expected) {
-            (Ok(()), Ok(())) | (Err(RemoveError::DylibRemoved { .. }), Err(Refusal::DylibRemoved)) => true,
+            (Ok(orphans), Ok(expected)) => orphans.iter().copied().collect::<BTreeSet<_>>() == *expected,
+            (Err(RemoveError::DylibRemoved { .. }), Err(Refusal::DylibRemoved)) => true,
             (Err(RemoveError::NotFound { symbols, .. }), Err(Refusal::NotFound(names)))
             | (Err(RemoveError::InUse { symbols, .. }), Err(Refusal::InUse(names))) => {
                 numbers_in(symbols) == *names
@@ -53,7 +54,11 @@ impl Harness {
         let Some(tracker) = self.any_tracker(choice) else { return };
         let mut effects = Effects::default();
         let resources = self.state.remove_tracker(self.ids.trackers[&tracker], &mut effects);
-        assert_eq!(resources, self.world.remove_tracker(tracker), "resources of a removed tracker");
+        assert_eq!(
+            resources.into_vec(),
+            self.world.remove_tracker(tracker),
+            "resources of a removed tracker"
+        );
         self.follow(effects);
     }
 
@@ -174,9 +179,14 @@ impl Harness {
         let outcome = self.state.commit(changes, &mut effects);
         let expected = self.world.commit(&planned, by_task);
         match (&outcome, &expected) {
-            (Ok(resources), Ok(expected)) => {
-                let resources: Vec<_> = resources.iter().map(|(_, resources)| resources.clone()).collect();
+            (Ok(resources), Ok((expected, orphans))) => {
+                let of = |(_, resources): &transaction::RemovedResources<usize>| {
+                    resources.iter().copied().collect()
+                };
+                let mut resources: Vec<Vec<usize>> = resources.iter().map(of).collect();
+                let left: BTreeSet<_> = resources.drain(expected.len()..).flatten().collect();
                 assert_eq!(resources, *expected, "resources of removed trackers");
+                assert_eq!(left, *orphans, "resources of symbols removed by name");
             }
             (Err(refused), Err((step, refusal))) => {
                 assert_eq!(refused.step, *step, "{:?}, {refusal:?}", refused.refusal);

@@ -62,6 +62,7 @@ fn histories() -> impl Strategy<Value = History> {
         operations(Theme::Aliases),
         operations(Theme::Dylibs),
         operations(Theme::Trackers),
+        operations(Theme::Products),
         operations(Theme::Waits),
         operations(Theme::WaitsForAliases),
         operations(Theme::WaitsForGenerators),

@@ -305,7 +305,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 /// What a unit does with its responsibility.
-fn responsibility() -> impl Strategy<Value = Operation> {
+fn responsibility(resources: u32) -> impl Strategy<Value = Operation> {
     let duty = 0usize..8;
     let needs = prop::collection::vec(0usize..12, 0..3);
     let group = (any::<u8>(), needs, prop::bool::weighted(0.03)).prop_map(|(symbols, needs, stale)| Group {
@@ -322,15 +322,15 @@ fn responsibility() -> impl Strategy<Value = Operation> {
         2 => (duty.clone(), symbols()).prop_map(|(duty, symbols)| Operation::DefineMore { duty, symbols }),
         2 => (duty.clone(), queue(), fault())
             .prop_map(|(duty, queue, fault)| Operation::Replace { duty, queue, fault }),
-        1 => duty.prop_map(|duty| Operation::AddResourceOfDuty { duty }),
+        resources => duty.prop_map(|duty| Operation::AddResourceOfDuty { duty }),
     ]
 }
 
 /// What is removed, and by what.
-fn removal() -> impl Strategy<Value = Operation> {
+fn removal(by_name: u32) -> impl Strategy<Value = Operation> {
     let (dylib, tracker) = (0..DYLIBS, 0usize..8);
     prop_oneof![
-        3 => (0usize..12, prop::collection::vec(0..NAMES, 0..2))
+        by_name => (0usize..12, prop::collection::vec(0..NAMES, 0..2))
             .prop_map(|(definition, names)| Operation::RemoveNames { definition, names }),
         4 => dylib.clone().prop_map(|dylib| Operation::CreateTracker { dylib }),
         2 => tracker.clone().prop_map(|tracker| Operation::RemoveTracker { tracker }),
@@ -397,6 +397,7 @@ pub(super) enum Theme {
     Aliases,
     Dylibs,
     Trackers,
+    Products,
     Waits,
     WaitsForAliases,
     WaitsForGenerators,
@@ -412,17 +413,19 @@ pub(super) fn operation(theme: Theme) -> impl Strategy<Value = Operation> {
         Theme::Aliases => (160, 10, 15, 30, 20, 30),
         Theme::Dylibs => (120, 15, 80, 5, 30, 15),
         Theme::Trackers => (150, 10, 10, 3, 180, 30),
+        Theme::Products => (240, 5, 5, 3, 70, 5),
         Theme::Waits => (140, 45, 5, 20, 5, 120),
         Theme::WaitsForAliases => (160, 5, 5, 60, 5, 80),
         Theme::WaitsForGenerators => (60, 140, 5, 5, 5, 120),
     };
+    let (resources, by_name) = if let Theme::Products = theme { (12, 12) } else { (1, 3) };
     prop_oneof![
         60 => define(alias),
         80 => look_up(),
         8 => (0usize..8).prop_map(|query| Operation::Withdraw { query }),
-        work => responsibility(),
+        work => responsibility(resources),
         waits => blocking(),
-        removing => removal(),
+        removing => removal(by_name),
         dylib => dylibs(),
         generating => generators(),
         12 => commit,

@@ -51,8 +51,14 @@ impl World {
         Some(number)
     }
 
-    /// By name: all of them, or none.
-    pub(super) fn remove_names(&mut self, dylib: usize, names: &[usize]) -> Result<(), Refusal> {
+    /// By name: all of them, or none. Gives the resources that serve nobody any more.
+    pub(super) fn remove_names(&mut self, dylib: usize, names: &[usize]) -> Result<BTreeSet<usize>, Refusal> {
+        self.remove_named(dylib, names)?;
+        Ok(self.sweep())
+    }
+
+    /// As a step of an operation that ends with [`Self::sweep`].
+    fn remove_named(&mut self, dylib: usize, names: &[usize]) -> Result<(), Refusal> {
         if !self.dylibs.contains_key(&dylib) {
             return Err(Refusal::DylibRemoved);
         }
@@ -71,8 +77,47 @@ impl World {
         if !in_use.is_empty() {
             return Err(Refusal::InUse(in_use));
         }
-        self.forget(&found.into_values().flatten().collect::<Vec<_>>(), true);
+        let found: Vec<_> = found.into_values().flatten().collect();
+        for definition in found.iter().map(|number| &self.definitions[number]) {
+            if let Provider::Unit(unit) = definition.provider {
+                self.shrunk.insert(Shrunk::Unit(unit));
+            }
+            self.shrunk.extend(definition.product.map(Shrunk::Product));
+        }
+        self.forget(&found, true);
         Ok(())
+    }
+
+    /// An initializer that is left alone goes, and so do resources without any symbol.
+    fn sweep(&mut self) -> BTreeSet<usize> {
+        let shrunk = std::mem::take(&mut self.shrunk);
+        for &of in &shrunk {
+            let left = self.numbers(|definition| match of {
+                Shrunk::Unit(unit) => definition.provider == Provider::Unit(unit),
+                Shrunk::Product(product) => definition.product == Some(product),
+            });
+            if let [only] = left[..]
+                && self.definitions[&only].initializer.is_some()
+                && !matches!(self.definitions[&only].provider, Provider::Duty(_))
+            {
+                self.forget(&[only], true);
+            }
+        }
+        let serves =
+            |product: usize| self.definitions.values().any(|definition| definition.product == Some(product));
+        let orphans: BTreeSet<_> =
+            self.part_of.iter().filter(|(_, product)| !serves(**product)).map(|(no, _)| *no).collect();
+        // What went with its tracker is in none.
+        let mut taken = BTreeSet::new();
+        for tracker in self.trackers.values_mut() {
+            taken.extend(tracker.resources.extract_if(.., |resource| orphans.contains(resource)));
+        }
+        taken
+    }
+
+    /// What the symbols of a responsibility are made of, if it has any.
+    pub(super) fn product_of(&self, duty: usize) -> Option<usize> {
+        self.provided_by(Provider::Duty(duty)).first().and_then(|first| self.definitions[first].product)
     }
 
     /// With their tracker. Gives its resources; nothing if it is defunct.
@@ -135,7 +180,14 @@ impl World {
     pub(super) fn add_resource_of_duty(&mut self, duty: usize, resource: usize) -> bool {
         let Duty { lives, tracker, .. } = self.duties[&duty];
         // No tracker has this number.
-        self.add_resource(if lives { tracker } else { 0 }, resource)
+        let added = self.add_resource(if lives { tracker } else { 0 }, resource);
+        let own = self.provided_by(Provider::Duty(duty));
+        if added && !own.is_empty() {
+            let product = self.product_of(duty).unwrap_or_else(|| self.number());
+            self.part_of.insert(resource, product);
+            own.into_iter().for_each(|number| self.definition(number).product = Some(product));
+        }
+        added
     }
 
     /// Every tracker of the dylib, at one moment. Gives their resources, those of the oldest first.
@@ -204,19 +256,20 @@ impl World {
     }
 
     /// All changes or none: on a copy, which takes this world's place if every change is accepted. Gives the resources by
-    /// tracker that was removed, or the first change that is refused.
+    /// tracker that was removed and those of no symbol any more, or the first change that is refused.
     pub(super) fn commit(
         &mut self,
         changes: &[Change],
         by_task: bool,
-    ) -> Result<Vec<Vec<usize>>, (usize, Refusal)> {
+    ) -> Result<(Vec<Vec<usize>>, BTreeSet<usize>), (usize, Refusal)> {
         let mut after = self.clone();
         let mut resources = Vec::new();
         for (step, change) in changes.iter().enumerate() {
             after.make(change, by_task, &mut resources).map_err(|refusal| (step, refusal))?;
         }
+        let orphans = after.sweep();
         *self = after;
-        Ok(resources)
+        Ok((resources, orphans))
     }
 
     fn make(
@@ -234,12 +287,12 @@ impl World {
                     let names = arrival.symbols.keys().copied();
                     let names: Vec<_> = names.filter(|&name| self.find(dylib, name).is_some()).collect();
                     if tracker_lives {
-                        self.remove_names(dylib, &names)?;
+                        self.remove_named(dylib, &names)?;
                     }
                 }
                 self.define(dylib, tracker, arrival, by_task)
             }
-            Change::Remove { dylib, ref names } => self.remove_names(dylib, names),
+            Change::Remove { dylib, ref names } => self.remove_named(dylib, names),
             Change::RemoveTracker { dylib, tracker } => {
                 let default = || Some(self.dylibs.get(&dylib)?.default_tracker);
                 if let Some(tracker) = tracker.or_else(default).filter(|it| self.trackers.contains_key(it)) {

@@ -29,6 +29,10 @@ pub(super) struct World {
     pub(super) waits: BTreeMap<usize, Wait>,
     /// Lookups that have come to where they wait since blocked threads were looked at.
     pub(super) moved: BTreeSet<usize>,
+    /// Which product each resource is part of that was registered for symbols.
+    pub(super) part_of: BTreeMap<usize, usize>,
+    /// Units and products that this operation has removed symbols of by name.
+    pub(super) shrunk: BTreeSet<Shrunk>,
     /// Everything that ever broke something.
     pub(super) events: BTreeMap<usize, Event>,
     /// Every definition there ever was: its name and what it needs.
@@ -78,6 +82,13 @@ pub(super) enum Standing {
     Failed,
 }
 
+/// What has lost symbols by name, of which an initializer may be all that is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shrunk {
+    Unit(usize),
+    Product(usize),
+}
+
 /// Who provides a definition at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provider {
@@ -103,6 +114,8 @@ pub(super) struct Definition {
     pub(super) needs: BTreeSet<usize>,
     /// The number of its initializer.
     pub(super) initializer: Option<usize>,
+    /// What it is made of, with others: a responsibility for it has registered a resource.
+    pub(super) product: Option<usize>,
     /// The events any of which may have felled it.
     pub(super) causes: BTreeSet<usize>,
 }

@@ -2,6 +2,7 @@
 
 mod by_name;
 mod clearing;
+mod resources_by_name;
 mod trackers;
 mod transfer;
 mod transfer_in_flight;
