@@ -38,6 +38,9 @@ pub(super) enum Change {
     },
 }
 
+/// What a transaction has taken out: resources by tracker that was removed, and those of no symbol any more.
+type Removed = (Vec<Vec<usize>>, BTreeSet<usize>);
+
 impl World {
     /// A dylib that searches itself. None if there is one of its name, or the session closes.
     pub(super) fn create_dylib(&mut self, slot: usize) -> Option<usize> {
@@ -255,13 +258,9 @@ impl World {
         }
     }
 
-    /// All changes or none: on a copy, which takes this world's place if every change is accepted. Gives the resources by
-    /// tracker that was removed and those of no symbol any more, or the first change that is refused.
-    pub(super) fn commit(
-        &mut self,
-        changes: &[Change],
-        by_task: bool,
-    ) -> Result<(Vec<Vec<usize>>, BTreeSet<usize>), (usize, Refusal)> {
+    /// All changes or none: on a copy, which takes this world's place if every change is accepted. Gives what it has
+    /// taken out, or the first change that is refused.
+    pub(super) fn commit(&mut self, changes: &[Change], by_task: bool) -> Result<Removed, (usize, Refusal)> {
         let mut after = self.clone();
         let mut resources = Vec::new();
         for (step, change) in changes.iter().enumerate() {
