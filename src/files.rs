@@ -18,7 +18,7 @@ use uruk_pipeline::object::{
     ArchiveIndex, CommonSymbols, ObjectBuffer, ObjectInterface, ObjectMaterializationUnit,
     StaticArchiveGenerator,
 };
-use uruk_pipeline::platform::{Platform, UnitTraits};
+use uruk_pipeline::platform::{Declaration, Platform, UnitTraits};
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::JitError;
@@ -145,15 +145,13 @@ impl Files {
     ) -> Result<(), JitError> {
         let runs_code = unit.interface().initializer.is_some();
         let declares = participation == Participation::Always || runs_code || traits.shares_sections;
-        let initializer = declares.then(|| self.platform.declare(dylib.session(), unit.name(), traits));
-        let mut unit = LinkedUnit::new(unit, initializer.clone());
+        let declaration = declares.then(|| {
+            let symbol = self.platform.declare(dylib.session(), unit.name(), traits);
+            Declaration::new(self.platform.clone(), symbol)
+        });
+        let mut unit = LinkedUnit::new(unit, declaration);
         unit.yield_to_libraries(dylib, &self.process);
-        dylib.define(Box::new(unit)).inspect_err(|_| {
-            if let Some(initializer) = &initializer {
-                self.platform.withdraw(initializer);
-            }
-        })?;
-        Ok(())
+        Ok(dylib.define(Box::new(unit))?)
     }
 
     /// Adds an archive to a dylib: its members join when something is missing, or defined tentatively alone.

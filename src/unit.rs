@@ -5,25 +5,27 @@ use uruk_core::{
     JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SerialQueue,
     SymbolFlags, SymbolName, TaskPriority,
 };
+use uruk_pipeline::platform::Declaration;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 /// A unit whose initializer symbol is the platform's.
 pub(crate) struct LinkedUnit {
     inner: Box<dyn MaterializationUnit>,
     interface: MaterializationInterface,
+    declaration: Option<Declaration>,
 }
 
 impl LinkedUnit {
-    /// Wraps `inner`, whose code runs at start if looking up `initializer` is what start-up does.
-    pub(crate) fn new(inner: Box<dyn MaterializationUnit>, initializer: Option<SymbolName>) -> Self {
+    /// Wraps `inner`, whose code runs at start if looking up what was declared for it is what start-up does.
+    pub(crate) fn new(inner: Box<dyn MaterializationUnit>, declaration: Option<Declaration>) -> Self {
         let mut interface = inner.interface();
         if let Some(own) = interface.initializer.take() {
             interface.symbols.remove(&own);
         }
-        if let Some(initializer) = initializer {
-            interface = interface.with_initializer(initializer);
+        if let Some(declaration) = &declaration {
+            interface = interface.with_initializer(declaration.symbol().clone());
         }
-        Self { inner, interface }
+        Self { inner, interface, declaration }
     }
 
     /// Gives up the variables that a loaded library defines too.
@@ -77,11 +79,62 @@ impl MaterializationUnit for LinkedUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        // From here on the declaration ends with what becomes of the unit. A tracker that is gone refuses it, and drops it.
+        if let Some(declaration) = self.declaration {
+            let _ = responsibility.add_resource(Box::new(declaration));
+        }
         self.inner.materialize(responsibility);
     }
 
     fn discard(&mut self, dylib: &JitDylib, symbol: &SymbolName) {
         self.interface.symbols.remove(symbol);
         self.inner.discard(dylib, symbol);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Jit;
+
+    /// Is dropped when it is asked for, which fails its one symbol.
+    struct Lost(SymbolName);
+
+    impl MaterializationUnit for Lost {
+        fn name(&self) -> &str {
+            "lost"
+        }
+
+        fn interface(&self) -> MaterializationInterface {
+            MaterializationInterface::new([(self.0.clone(), SymbolFlags::EXPORTED)].into_iter().collect())
+        }
+
+        fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+            drop(responsibility);
+        }
+
+        fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
+    }
+
+    /// Declarations stayed for ever: a later [`Jit::link`] asked for what was gone, and every file that came and went left its
+    /// names behind.
+    #[test]
+    fn a_unit_that_is_gone_is_declared_no_more() {
+        let jit = Jit::builder().threads(0).build().expect("an engine for this machine");
+        let add = || jit.add_unit(Box::new(Lost(jit.intern("lost"))));
+        let clear = || jit.main_dylib().clear().expect("nothing goes wrong");
+        add().expect("the name is new");
+        clear();
+        assert_eq!(jit.platform().take_declared(), [], "removed before anybody asked");
+
+        add().expect("the name is new");
+        jit.lookup("lost").expect_err("it is dropped");
+        clear();
+        assert_eq!(jit.platform().take_declared(), [], "removed after it had failed");
+
+        add().expect("the name is new");
+        jit.platform().take_declared();
+        add().expect_err("the name is taken");
+        assert_eq!(jit.platform().take_declared(), [], "refused");
     }
 }

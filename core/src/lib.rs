@@ -98,8 +98,8 @@ pub use responsibility::{
 pub use search_order::SearchOrder;
 pub use serial_queue::SerialQueue;
 pub use session::{
-    Deadline, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics, Shutdown,
-    thread_is_engaged,
+    Deadline, DefinitionWatch, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics,
+    Shutdown, thread_is_engaged,
 };
 pub use symbol::flags::SymbolFlags;
 #[cfg(uruk_loom)]

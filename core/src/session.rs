@@ -23,6 +23,7 @@ pub(crate) mod queued_unit;
 mod ready;
 pub(crate) mod removal;
 mod slices;
+mod watch;
 mod why;
 
 use std::fmt;
@@ -61,6 +62,7 @@ pub use deadline::Deadline;
 pub use holding::thread_is_engaged;
 pub use lock_holds::LockHolds;
 pub use metrics::SessionMetrics;
+pub use watch::DefinitionWatch;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
 ///

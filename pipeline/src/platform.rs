@@ -6,13 +6,29 @@
 //! [records](Platform::record) the functions it found; [`Platform::take_initializers`] then hands them out
 //! once each, sorted the way a process start runs them.
 //!
+//! ```text
+//!   declared ──linked──▶ recorded ──its symbols are Ready──▶ handed out, once
+//!      │ withdrawn           │ removed, or failed
+//!      ▼                     ▼
+//! ```
+//!
+//! **Architecture Invariant:** a record is a value that lies with the code it names, and goes before that. What is handed out
+//! belongs to a unit that is Ready: neither one that failed, nor one that something it calls may still fail.
+//!
 //! **Never:** this module calls nothing. Whoever takes the functions runs them.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use uruk_core::sync::Mutex;
-use uruk_core::{ExecutionSession, ExecutorAddr, SymbolName};
+use std::collections::BTreeMap;
+use std::error::Error;
 
-use crate::link::FRAGMENT_PRIORITY;
+use rustc_hash::FxHashMap;
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{
+    DefinitionWatch, ExecutionSession, ExecutorAddr, ResolvedResponsibility, Resource, SymbolName,
+};
+
+use crate::link::section_groups::SectionGroups;
+use crate::link::{FRAGMENT_PRIORITY, Initializers};
+use crate::object::ObjectBuffer;
 use crate::runtime::startup::ArrayFunction;
 
 /// The priority of what is in `.preinit_array`.
@@ -34,21 +50,49 @@ pub struct UnitTraits {
 /// of the session's or the user's runs.
 #[derive(Debug, Default)]
 pub struct Platform {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    section_groups: Arc<SectionGroups<ObjectBuffer>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     next_order: u32,
-    order_of: FxHashMap<SymbolName, u32>,
-    /// Initializer symbols nobody has been told of, with how much work each unit is.
-    undiscovered: Vec<(usize, SymbolName)>,
-    /// Initializer symbols of units that share sections and have not been handed to the linker yet.
-    sharing_sections: FxHashSet<SymbolName>,
+    /// The place in link order of each unit that was declared and not withdrawn, by initializer symbol.
+    declared: FxHashMap<SymbolName, u32>,
+    /// By that place, the initializer symbols nobody has been told of, with how much work each unit is.
+    undiscovered: BTreeMap<u32, (usize, SymbolName)>,
+    next_record: u64,
+    recorded: BTreeMap<u64, UnitFunctions>,
+}
+
+/// What the code of one unit wants to be run, as far as nobody has taken it.
+#[derive(Debug)]
+struct UnitFunctions {
+    /// The unit's initializer symbol, by which its dylib lists it; any symbol of a unit that was not declared.
+    watch: DefinitionWatch,
     preinitializers: Vec<ArrayFunction>,
     initializers: Vec<ArrayFunction>,
     finalizers: Vec<ArrayFunction>,
     indirect_functions: Vec<ExecutorAddr>,
+}
+
+/// The functions of one unit, recorded. Dropping it forgets those that nobody has taken.
+#[must_use = "dropping it forgets the functions"]
+#[derive(Debug)]
+pub struct Recorded {
+    state: Arc<Mutex<State>>,
+    number: u64,
+}
+
+/// A declaration that ends with its unit. Dropping it withdraws it.
+///
+/// To be kept by the unit until it is materialized, and by the unit's tracker from then on
+/// ([`add_resource`](uruk_core::MaterializationResponsibility::add_resource)).
+#[must_use = "dropping it withdraws the declaration"]
+#[derive(Debug)]
+pub struct Declaration {
+    platform: Arc<Platform>,
+    symbol: SymbolName,
 }
 
 impl Platform {
@@ -60,119 +104,250 @@ impl Platform {
     /// Makes the initializer symbol of a unit that is about to be defined. Units are linked, and
     /// initialised, in the order of these calls.
     ///
-    /// A unit that shares sections is linked together with all others declared so far that do: their
-    /// sections of one name then lie side by side, between `__start_X` and `__stop_X`.
+    /// A unit that shares sections is linked together with all of its dylib that do, and are declared and defined when the first
+    /// of them is linked: their sections of one name then lie side by side, between `__start_X` and `__stop_X`.
+    ///
+    /// What is declared is remembered until [`Platform::withdraw`]; a [`Declaration`] sees to that.
     pub fn declare(&self, session: &ExecutionSession, unit: &str, traits: UnitTraits) -> SymbolName {
         let mut state = self.state.lock();
         let order = state.next_order;
         state.next_order += 1;
         let symbol = session.intern(&format!("<file {order}: {unit}>"));
-        state.order_of.insert(symbol.clone(), order);
-        state.undiscovered.push((traits.work_bytes, symbol.clone()));
+        state.declared.insert(symbol.clone(), order);
+        state.undiscovered.insert(order, (traits.work_bytes, symbol.clone()));
+        drop(state);
         if traits.shares_sections {
-            state.sharing_sections.insert(symbol.clone());
+            self.section_groups.declare(symbol.clone(), order);
         }
         symbol
     }
 
-    /// Forgets a declaration whose unit was refused by its dylib.
+    /// Forgets a declaration whose unit was refused by its dylib, or is gone from there.
     pub fn withdraw(&self, symbol: &SymbolName) {
         let mut state = self.state.lock();
-        state.order_of.remove(symbol);
-        state.sharing_sections.remove(symbol);
-        state.undiscovered.retain(|(_, declared)| declared != symbol);
+        let order = state.declared.remove(symbol);
+        let undiscovered = order.and_then(|order| state.undiscovered.remove(&order));
+        drop(state);
+        drop(undiscovered);
+        self.section_groups.withdraw(symbol);
     }
 
-    /// If the unit of `symbol` shares sections, all units that do and have not been answered here before: they
-    /// are to be linked together. Otherwise nothing.
-    pub(crate) fn take_sharing_sections(&self, symbol: &SymbolName) -> FxHashSet<SymbolName> {
-        let mut state = self.state.lock();
-        if state.sharing_sections.contains(symbol) {
-            std::mem::take(&mut state.sharing_sections)
-        } else {
-            FxHashSet::default()
-        }
-    }
-
-    /// The place of a unit in link order.
-    pub(crate) fn order_of(&self, symbol: &SymbolName) -> Option<u32> {
-        self.state.lock().order_of.get(symbol).copied()
+    /// Where objects that share sections wait for one another.
+    pub(crate) fn section_groups(&self) -> &Arc<SectionGroups<ObjectBuffer>> {
+        &self.section_groups
     }
 
     /// The initializer symbols declared since the last call: looking them up materializes their units,
     /// which may declare more. The largest come first: a pool that is given the longest work first ends sooner.
     pub fn take_declared(&self) -> Vec<SymbolName> {
-        let mut declared = std::mem::take(&mut self.state.lock().undiscovered);
+        let undiscovered = std::mem::take(&mut self.state.lock().undiscovered);
+        let mut declared: Vec<_> = undiscovered.into_values().collect();
         declared.sort_by_key(|(work_bytes, _)| std::cmp::Reverse(*work_bytes));
         declared.into_iter().map(|(_, symbol)| symbol).collect()
     }
 
-    /// Notes the functions that the linker found in the unit of `symbol`, each with its priority, in the
-    /// order of their sections. Called before the unit's symbols become Ready.
+    /// Notes the functions that the linker found in a unit, each with its priority, in the order of their sections, and the
+    /// descriptors of those that choose their implementation. Called before the unit's symbols become Ready.
+    ///
+    /// The record is to be kept beside the code, and dropped before that goes. `None` if there is nothing to record. Arrays of a unit
+    /// that was never declared have no place in the order, and are not recorded.
     pub fn record(
         &self,
-        symbol: &SymbolName,
-        preinitializers: &[ExecutorAddr],
-        initializers: &[(i32, ExecutorAddr)],
-        finalizers: &[(i32, ExecutorAddr)],
-    ) {
-        let mut state = self.state.lock();
-        let Some(&unit) = state.order_of.get(symbol) else { return };
-        let number = |functions: &[(i32, ExecutorAddr)]| -> Vec<ArrayFunction> {
-            let numbered = functions.iter().zip(0..);
-            numbered
-                .map(|(&(priority, address), index)| ArrayFunction { priority, unit, index, address })
-                .collect()
-        };
-        let before: Vec<_> = preinitializers.iter().map(|&address| (BEFORE_FRAGMENTS, address)).collect();
-        state.preinitializers.extend(number(&before));
-        state.initializers.extend(number(initializers));
-        // Finalizers run from last to first, and fragments of `.fini` in link order: their places count backwards.
-        state.finalizers.extend(number(finalizers).into_iter().map(|function| match function.priority {
-            FRAGMENT_PRIORITY => {
-                ArrayFunction { unit: u32::MAX - unit, index: u32::MAX - function.index, ..function }
-            }
-            _ => function,
-        }));
-    }
-
-    /// Notes the descriptors of functions that choose their implementation.
-    pub fn record_indirect_functions(&self, descriptors: &[ExecutorAddr]) {
-        if !descriptors.is_empty() {
-            self.state.lock().indirect_functions.extend(descriptors);
+        unit: &ResolvedResponsibility,
+        initializers: Initializers,
+        indirect_functions: Vec<ExecutorAddr>,
+    ) -> Option<Recorded> {
+        if initializers == Initializers::default() && indirect_functions.is_empty() {
+            return None;
         }
-    }
-
-    /// The descriptors recorded since the last call. A process binds these functions before anything of the
-    /// program runs; who does not, leaves it to each function's first call.
-    pub fn take_indirect_functions(&self) -> Vec<ExecutorAddr> {
-        std::mem::take(&mut self.state.lock().indirect_functions)
-    }
-
-    /// What must run before the program and has not been taken yet: in running order, first what comes
-    /// before everything else (`.preinit_array`), then by priority, unit and place.
-    pub fn take_initializers(&self) -> Vec<ArrayFunction> {
+        let symbol = unit.initializer_symbol().or_else(|| unit.symbols().keys().next())?;
+        let watch = unit.watch(symbol)?;
         let mut state = self.state.lock();
-        let mut taken = std::mem::take(&mut state.preinitializers);
-        let mut initializers = std::mem::take(&mut state.initializers);
-        drop(state);
+        let mut functions = UnitFunctions {
+            watch,
+            preinitializers: Vec::new(),
+            initializers: Vec::new(),
+            finalizers: Vec::new(),
+            indirect_functions,
+        };
+        if let Some(&order) = state.declared.get(symbol) {
+            let before = initializers.preinitializers.into_iter().map(|address| (BEFORE_FRAGMENTS, address));
+            functions.preinitializers = numbered(order, before);
+            functions.initializers = numbered(order, initializers.initializers);
+            functions.finalizers = numbered(order, initializers.finalizers);
+            // Finalizers run from last to first, and fragments of `.fini` in link order: their places count backwards.
+            for fragment in &mut functions.finalizers {
+                if fragment.priority == FRAGMENT_PRIORITY {
+                    (fragment.unit, fragment.index) = (u32::MAX - fragment.unit, u32::MAX - fragment.index);
+                }
+            }
+        }
+        let number = state.next_record;
+        state.next_record += 1;
+        state.recorded.insert(number, functions);
+        Some(Recorded { state: self.state.clone(), number })
+    }
+
+    /// The descriptors of units that are Ready, each once. A process binds these functions before anything of the
+    /// program runs; who does not, leaves it to each function's first call.
+    ///
+    /// What was taken is the caller's affair: see [`Platform::take_initializers`].
+    pub fn take_indirect_functions(&self) -> Vec<ExecutorAddr> {
+        self.take(|functions| &mut functions.indirect_functions)
+    }
+
+    /// What must run before the program and has not been taken yet, of the units that are Ready: in running order, first what comes
+    /// before everything else (`.preinit_array`), then by priority, unit and place. What belongs to a unit on its way comes with a
+    /// later call, and what belongs to one that failed or was removed never does.
+    ///
+    /// # Concurrency
+    /// What was taken is the caller's affair: it may be called as long as the unit's tracker is not removed, and nobody but the
+    /// caller can know whether that is to be.
+    pub fn take_initializers(&self) -> Vec<ArrayFunction> {
+        let mut taken = self.take(|functions| &mut functions.preinitializers);
+        let mut initializers = self.take(|functions| &mut functions.initializers);
         taken.sort_unstable();
         initializers.sort_unstable();
         taken.append(&mut initializers);
         taken
     }
 
-    /// What must run after the program and has not been taken yet. It runs from last to first.
+    /// What must run after the program and has not been taken yet, of the units that are Ready. It runs from last to first.
+    ///
+    /// What was taken is the caller's affair, as with [`Platform::take_initializers`]: take what is to run at the end when the end
+    /// has come, or keep the trackers until then.
     pub fn take_finalizers(&self) -> Vec<ArrayFunction> {
-        let mut taken = std::mem::take(&mut self.state.lock().finalizers);
+        let mut taken = self.take(|functions| &mut functions.finalizers);
         taken.sort_unstable();
         taken
+    }
+
+    /// Takes one kind of functions from the records of all units that are Ready.
+    fn take<T>(&self, kind: impl Fn(&mut UnitFunctions) -> &mut Vec<T>) -> Vec<T> {
+        let watched: Vec<(u64, DefinitionWatch)> = {
+            let mut state = self.state.lock();
+            let units = state.recorded.iter_mut();
+            let with_some = units.filter_map(|(&number, functions)| {
+                (!kind(functions).is_empty()).then(|| (number, functions.watch.clone()))
+            });
+            with_some.collect()
+        };
+        // The session is asked without our lock: the last handle may go here, and all records with it.
+        let ready: Vec<u64> =
+            watched.into_iter().filter(|(_, watch)| watch.is_ready()).map(|(number, _)| number).collect();
+        let mut state = self.state.lock();
+        let mut taken = Vec::new();
+        for number in ready {
+            // One that was removed meanwhile is gone.
+            if let Some(functions) = state.recorded.get_mut(&number) {
+                taken.append(kind(functions));
+            }
+        }
+        taken
+    }
+}
+
+/// Elements of an array, with the unit's place in link order.
+fn numbered(unit: u32, functions: impl IntoIterator<Item = (i32, ExecutorAddr)>) -> Vec<ArrayFunction> {
+    let numbered = functions.into_iter().zip(0..);
+    numbered.map(|((priority, address), index)| ArrayFunction { priority, unit, index, address }).collect()
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let forgotten = self.state.lock().recorded.remove(&self.number);
+        drop(forgotten);
+    }
+}
+
+impl Declaration {
+    /// Lets the declaration of `symbol` end with this value.
+    pub fn new(platform: Arc<Platform>, symbol: SymbolName) -> Self {
+        Self { platform, symbol }
+    }
+
+    /// The initializer symbol.
+    pub fn symbol(&self) -> &SymbolName {
+        &self.symbol
+    }
+}
+
+impl Drop for Declaration {
+    fn drop(&mut self) {
+        self.platform.withdraw(&self.symbol);
+    }
+}
+
+impl Resource for Declaration {
+    fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use uruk_core::{
+        Detached, JitDylib, LookupSet, MaterializationInterface, MaterializationResponsibility,
+        MaterializationUnit, SearchOrder, shared_error,
+    };
+
     use super::*;
+
+    type Kept = Arc<Mutex<Vec<Detached<ResolvedResponsibility>>>>;
+
+    /// A unit that has an initializer alone, resolves it and is kept.
+    struct Resolving(SymbolName, Kept);
+
+    impl MaterializationUnit for Resolving {
+        fn name(&self) -> &str {
+            "resolving"
+        }
+
+        fn interface(&self) -> MaterializationInterface {
+            MaterializationInterface::default().with_initializer(self.0.clone())
+        }
+
+        fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+            let resolved = responsibility.notify_resolved(&Default::default()).expect("there is no address");
+            self.1.lock().push(resolved.detach());
+        }
+
+        fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
+    }
+
+    /// A session whose units are linked by hand.
+    struct Scene {
+        session: ExecutionSession,
+        dylib: JitDylib,
+        platform: Arc<Platform>,
+        kept: Kept,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let session = ExecutionSession::new();
+            let dylib = session.create_jit_dylib("main").expect("a new name");
+            Self { session, dylib, platform: Arc::default(), kept: Kept::default() }
+        }
+
+        fn declare(&self, unit: &str) -> SymbolName {
+            self.platform.declare(&self.session, unit, UnitTraits::default())
+        }
+
+        /// Defines the unit of `symbol` and starts it.
+        fn start(&self, symbol: SymbolName) -> ResolvedResponsibility {
+            let unit = Resolving(symbol.clone(), self.kept.clone());
+            self.dylib.define(Box::new(unit)).expect("a new symbol");
+            let wanted = LookupSet::weakly_referenced([symbol]);
+            let request = uruk_core::LookupRequest::new(SearchOrder::of(&self.dylib), wanted);
+            drop(self.session.lookup_future(request.until_resolved()));
+            self.kept.lock().pop().expect("it has run on this thread").attach()
+        }
+    }
+
+    fn at(addresses: &[u64]) -> Vec<(i32, ExecutorAddr)> {
+        addresses.iter().map(|&address| (65535, ExecutorAddr::new(address))).collect()
+    }
 
     fn addresses(list: &[ArrayFunction]) -> Vec<u64> {
         list.iter().map(|entry| entry.address.value()).collect()
@@ -180,29 +355,60 @@ mod tests {
 
     #[test]
     fn initializers_run_by_priority_then_unit_then_position() {
-        let session = ExecutionSession::new();
-        let platform = Platform::new();
-        let first = platform.declare(&session, "first.o", UnitTraits::default());
-        let second = platform.declare(&session, "second.o", UnitTraits::default());
-        const DEFAULT_PRIORITY: i32 = 65535;
-        let at = |priority, address| (priority, ExecutorAddr::new(address));
+        let scene = Scene::new();
+        let (first, second) = (scene.declare("first.o"), scene.declare("second.o"));
+        let numbered = |priority, address| (priority, ExecutorAddr::new(address));
         // Linked in the opposite order, as two workers may.
-        platform.record(
+        let second = scene.start(second);
+        let _second = scene.platform.record(
             &second,
-            &[ExecutorAddr::new(5)],
-            &[at(DEFAULT_PRIORITY, 21), at(101, 20), at(DEFAULT_PRIORITY, 22)],
-            &[at(DEFAULT_PRIORITY, 21)],
+            Initializers {
+                preinitializers: vec![ExecutorAddr::new(5)],
+                initializers: [at(&[21]), vec![numbered(101, 20)], at(&[22])].concat(),
+                finalizers: at(&[21]),
+            },
+            Vec::new(),
         );
-        platform.record(
+        let first = scene.start(first);
+        let functions = [at(&[11]), vec![numbered(200, 10)]].concat();
+        let _first = scene.platform.record(
             &first,
-            &[],
-            &[at(DEFAULT_PRIORITY, 11), at(200, 10)],
-            &[at(DEFAULT_PRIORITY, 11), at(200, 10)],
+            Initializers {
+                initializers: functions.clone(),
+                finalizers: functions,
+                ..Initializers::default()
+            },
+            Vec::new(),
         );
-
+        for unit in [first, second] {
+            unit.notify_emitted(Vec::new()).expect("nothing refuses it");
+        }
+        let platform = scene.platform;
         assert_eq!(addresses(&platform.take_initializers()), [5, 20, 10, 11, 21, 22]);
         assert_eq!(addresses(&platform.take_finalizers()), [10, 11, 21]);
         assert!(platform.take_initializers().is_empty());
+    }
+
+    #[test]
+    fn functions_are_handed_out_once_their_unit_is_ready_and_until_their_record_goes() {
+        let scene = Scene::new();
+        let platform = &scene.platform;
+        let functions = |address| Initializers {
+            initializers: at(&[address]),
+            finalizers: at(&[address + 1]),
+            ..Initializers::default()
+        };
+        let unit = scene.start(scene.declare("unit.o"));
+        let record = platform.record(&unit, functions(10), vec![ExecutorAddr::new(12)]);
+        let failing = scene.start(scene.declare("failing.o"));
+        let _failed = platform.record(&failing, functions(20), vec![ExecutorAddr::new(22)]);
+        failing.fail(shared_error("a test"));
+        assert!(platform.take_initializers().is_empty(), "one is on its way and the other has failed");
+        unit.notify_emitted(Vec::new()).expect("nothing refuses it");
+        assert_eq!(addresses(&platform.take_initializers()), [10]);
+        assert_eq!(platform.take_indirect_functions(), [ExecutorAddr::new(12)]);
+        drop(record);
+        assert!(platform.take_finalizers().is_empty());
     }
 
     #[test]
@@ -218,12 +424,21 @@ mod tests {
 
     #[test]
     fn a_declared_unit_is_asked_for_once() {
-        let session = ExecutionSession::new();
-        let platform = Platform::new();
-        let kept = platform.declare(&session, "kept.o", UnitTraits::default());
-        let refused = platform.declare(&session, "refused.o", UnitTraits::default());
-        platform.withdraw(&refused);
-        assert_eq!(platform.take_declared(), [kept]);
-        assert!(platform.take_declared().is_empty());
+        let scene = Scene::new();
+        let kept = scene.declare("kept.o");
+        drop(Declaration::new(scene.platform.clone(), scene.declare("refused.o")));
+        assert_eq!(scene.platform.take_declared(), [kept]);
+        assert!(scene.platform.take_declared().is_empty());
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_forgotten_whole() {
+        let scene = Scene::new();
+        let shares = UnitTraits { shares_sections: true, work_bytes: 0 };
+        let symbol = scene.platform.declare(&scene.session, "shares.o", shares);
+        scene.platform.withdraw(&symbol);
+        let State { declared, undiscovered, .. } = &*scene.platform.state.lock();
+        assert_eq!((declared.len(), undiscovered.len()), (0, 0));
+        assert_eq!(scene.platform.section_groups.unlinked(), 0);
     }
 }

@@ -27,6 +27,7 @@ mod scheduled;
 
 mod brief;
 mod busy;
+mod followed;
 mod latch;
 mod process;
 mod serial;
@@ -57,6 +58,7 @@ pub use brief::BriefMutex;
 #[cfg(uruk_loom)]
 pub use brief::{Patience, Queued, Word};
 pub use busy::BusyMutex;
+pub use followed::Followed;
 #[cfg(any(uruk_loom, uruk_shuttle))]
 pub use hidden::Hidden;
 pub use latch::Latch;

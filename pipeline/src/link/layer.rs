@@ -9,22 +9,22 @@
 //! **Architecture Invariant:** every failure drops the value in hand. Memory goes back, and the
 //! responsibility fails its symbols with the error as their cause.
 
-use std::error::Error;
 use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::sync::Arc;
 use uruk_core::{
-    DependenceGroup, Detached, ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet,
-    MaterializationResponsibility, ResolvedResponsibility, Resource, SharedError, SymbolLookupFlags,
-    SymbolMap,
+    ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet, MaterializationResponsibility,
+    SymbolLookupFlags, SymbolMap,
 };
 
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
-use super::low::{LowAddresses, LowEntry};
+use super::low::LowAddresses;
 use super::placements::{PlacedTls, TlsPlacements};
-use super::section_groups::{Part, SectionGroups};
-use super::{Allocated, Initializers, Link, LinkEnvironment, LinkError, LinkOptions, elf};
+use super::publish::{Announced, Functions, announce, fail_all, publish};
+use super::section_groups::Part;
+use super::share::LinkedCode;
+use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, elf};
 use crate::layer::ObjectLayer;
 use crate::memory::{MemoryError, MemoryManager};
 use crate::object::{CloseReferences, ObjectBuffer};
@@ -45,7 +45,6 @@ pub struct ObjectLinkingLayer {
     memory: Arc<dyn MemoryManager>,
     platform: Arc<Platform>,
     placements: Arc<TlsPlacements>,
-    groups: Arc<SectionGroups>,
     low: Arc<LowAddresses>,
 }
 
@@ -59,7 +58,7 @@ impl ObjectLinkingLayer {
     /// A layer that places code in `memory` and tells `platform` about initialisers.
     pub fn new(memory: Arc<dyn MemoryManager>, platform: Arc<Platform>) -> Self {
         let low = Arc::new(LowAddresses::new(memory.clone()));
-        Self { memory, platform, placements: Arc::default(), groups: Arc::default(), low }
+        Self { memory, platform, placements: Arc::default(), low }
     }
 
     /// What stands below 2 GiB for functions and variables that lie elsewhere.
@@ -68,36 +67,36 @@ impl ObjectLinkingLayer {
     }
 
     /// Links objects into one block of memory and makes their symbols.
-    fn link(&self, parts: Vec<Part>) {
+    fn link(&self, parts: Vec<Part<ObjectBuffer>>) {
         let placed = match self.begin(&parts) {
             Ok(placed) => placed,
             Err(error) => {
                 return fail_all(parts.into_iter().map(|(responsibility, _)| responsibility), &error);
             }
         };
-        let Some(resolved) = announce(parts, &placed.link) else { return };
-        let Some(first) = resolved.first() else { return };
-        let dylib = first.dylib().clone();
+        let announced = announce(parts, &placed.link);
+        let Some(dylib) = announced.first().map(|first| first.responsibility.dylib().clone()) else { return };
         let session = dylib.session().clone();
         let request =
             LookupRequest::new(dylib.link_order(), external_symbols(&placed.link, &dylib)).until_resolved();
-        let detached: Vec<_> = resolved.into_iter().map(ResolvedResponsibility::detach).collect();
+        let detached: Vec<_> = announced.into_iter().map(Announced::detach).collect();
         let layer = self.clone();
         session.lookup_async(request, move |answer| {
-            let resolved: Vec<_> = detached.into_iter().map(Detached::attach).collect();
+            let announced: Vec<_> = detached.into_iter().map(Announced::attach).collect();
+            let duties = |announced: Vec<Announced>| announced.into_iter().map(|part| part.responsibility);
             let found = match answer {
                 Ok(found) => found,
-                Err(error) => return fail_all(resolved, &error),
+                Err(error) => return fail_all(duties(announced), &error),
             };
-            match layer.complete(placed, &found, &resolved) {
-                Ok(code) => publish(code, &found, resolved),
-                Err(error) => fail_all(resolved, &error),
+            match layer.complete(placed, &found, &dylib) {
+                Ok((code, functions)) => publish(code, functions, &found, announced, &layer.platform),
+                Err(error) => fail_all(duties(announced), &error),
             }
         });
     }
 
     /// Parses and allocates; the addresses of all definitions are known afterwards.
-    fn begin(&self, parts: &[Part]) -> Result<Placed, LayerError> {
+    fn begin(&self, parts: &[Part<ObjectBuffer>]) -> Result<Placed, LayerError> {
         let graphs = parts.iter().map(|(_, object)| elf::parse(object.name(), object.bytes()));
         let graph = match <[_; 1]>::try_from(graphs.collect::<Result<Vec<_>, _>>()?) {
             Ok([only]) => only,
@@ -115,15 +114,14 @@ impl ObjectLinkingLayer {
         Ok(Placed { link, tls })
     }
 
-    /// Resolves, fixes up, finalizes, and makes the code known to the process; it can run afterwards, once
-    /// what it needs can.
+    /// Resolves, fixes up, finalizes, and makes the code known to the unwinder; it can run afterwards, once what it needs can.
+    /// Gives what each object wants to be run.
     fn complete(
         &self,
         placed: Placed,
         found: &LookupResult,
-        responsibilities: &[ResolvedResponsibility],
-    ) -> Result<LinkedCode, LayerError> {
-        let intern = |name: &str| responsibilities.first().map(|first| first.session().intern(name));
+        dylib: &JitDylib,
+    ) -> Result<(LinkedCode, Vec<Functions>), LayerError> {
         let environment = LinkEnvironment {
             tls_placement: &|descriptor| self.placements.get(descriptor),
             tls_distance: &|variable| distance_from_thread_pointer(variable.into()),
@@ -131,49 +129,49 @@ impl ObjectLinkingLayer {
             ifunc_thunk: ifunc::lazy_thunk(),
         };
         let Placed { link, tls } = placed;
+        let definition = |name: &str| found.get(&dylib.session().intern(name));
         let mut low_entries = FxHashMap::default();
         for name in link.low_externals() {
-            if let Some(function) = intern(name).and_then(|symbol| found.get(&symbol))
+            if let Some(function) = definition(name)
                 && let Some(entry) = self.low.entry_of(&function)?
             {
                 low_entries.insert(Box::<str>::from(name), entry);
             }
         }
         let find = |name: &str| {
-            let found = found.get(&intern(name)?)?;
+            let found = definition(name)?;
             // All the object's references go to the entry, so that they agree on where the function is.
             let address = low_entries.get(name).map_or(found.address, |entry| entry.address());
             Some(ExecutorSymbolDef { address, ..found })
         };
+        let objects = link.graph().objects.len();
         let linked = link.resolve(find, environment)?.fix()?.into_linked();
         if let (Some(placed), Some((image, _))) = (&tls, linked.tls) {
             placed.initialize(image);
         }
-        // Objects linked together keep their places among all others.
-        for (responsibility, object) in responsibilities.iter().zip(&linked.initializers) {
-            if let Some(symbol) = responsibility.initializer_symbol() {
-                let Initializers { preinitializers, initializers, finalizers } = object;
-                self.platform.record(symbol, preinitializers, initializers, finalizers);
-            }
+        let mut functions: Vec<Functions> = Vec::new();
+        functions.resize_with(objects, Functions::default);
+        for (object, initializers) in functions.iter_mut().zip(linked.initializers) {
+            object.initializers = initializers;
         }
-        self.platform.record_indirect_functions(&linked.indirect_functions);
+        for (object, descriptor) in linked.indirect_functions {
+            functions[object.index()].indirect.push(descriptor);
+        }
         let table = linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr));
-        let low_entries = low_entries.into_values().collect();
-        Ok(LinkedCode {
+        let code = LinkedCode {
             _unwind: table.transpose()?,
             _tls: tls,
             _memory: linked.alloc,
-            _low_entries: low_entries,
-        })
+            _low_entries: low_entries.into_values().collect(),
+        };
+        Ok((code, functions))
     }
 }
 
 impl ObjectLayer for ObjectLinkingLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
-        let parts = self.groups.arrive((responsibility, object), &self.platform);
-        if !parts.is_empty() {
-            self.link(parts);
-        }
+        let layer = self.clone();
+        self.platform.section_groups().arrive((responsibility, object), move |parts| layer.link(parts));
     }
 
     fn announce(&self, object: &ObjectBuffer) {
@@ -187,74 +185,13 @@ impl fmt::Debug for ObjectLinkingLayer {
     }
 }
 
-/// Tells the session the addresses of what each unit promised. `None` if it refused one of them.
-fn announce(parts: Vec<Part>, link: &Link<Allocated>) -> Option<Vec<ResolvedResponsibility>> {
-    let mut resolved = Vec::with_capacity(parts.len());
-    for (responsibility, _) in parts {
-        let addresses = promised_addresses(&responsibility, link);
-        match responsibility.notify_resolved(&addresses) {
-            Ok(announced) => resolved.push(announced),
-            Err(refused) => {
-                let error = refused.fail();
-                fail_all(resolved, &error);
-                return None; // The parts not yet announced fail as they are dropped.
-            }
-        }
-    }
-    Some(resolved)
-}
-
-/// Hands the code to the first unit's tracker and tells the session that it is there.
-fn publish(code: LinkedCode, found: &LookupResult, responsibilities: Vec<ResolvedResponsibility>) {
-    if let Some(first) = responsibilities.first()
-        && let Err(error) = first.add_resource(Box::new(code))
-    {
-        return fail_all(responsibilities, &error);
-    }
-    for responsibility in responsibilities {
-        let symbols = responsibility.symbols().keys().cloned().collect();
-        let group = DependenceGroup { symbols, dependencies: found.dependencies() };
-        if let Err(refused) = responsibility.notify_emitted(vec![group]) {
-            refused.fail();
-        }
-    }
-}
-
-/// Fails every duty with the same cause.
-fn fail_all<R: Failing, E>(responsibilities: impl IntoIterator<Item = R>, error: &E)
-where
-    E: Error + Clone + Send + Sync + 'static,
-{
-    let error: SharedError = Arc::new(error.clone());
-    for responsibility in responsibilities {
-        responsibility.fail_with(error.clone());
-    }
-}
-
-/// What can be failed: a duty in either of its steps.
-trait Failing {
-    fn fail_with(self, error: SharedError);
-}
-
-impl Failing for MaterializationResponsibility {
-    fn fail_with(self, error: SharedError) {
-        self.fail(error);
-    }
-}
-
-impl Failing for ResolvedResponsibility {
-    fn fail_with(self, error: SharedError) {
-        self.fail(error);
-    }
-}
-
 /// The definitions of objects that belong to somebody else.
 ///
 /// What an object defines beyond its unit's promise is either of two things. An exported symbol, or one
 /// that the dylib defines elsewhere, lost against another definition: references go there, as a static
 /// linker would have it. A hidden symbol that nobody else defines came up during code generation (the
 /// personality reference of exception tables is one) and stays local to the object.
-fn discarded_definitions(parts: &[Part], graph: &LinkGraph<'_>) -> FxHashSet<Box<str>> {
+fn discarded_definitions(parts: &[Part<ObjectBuffer>], graph: &LinkGraph<'_>) -> FxHashSet<Box<str>> {
     let (mut discarded, mut hidden) = (FxHashSet::default(), Vec::new());
     let Some((first, _)) = parts.first() else { return discarded };
     for (name, exported) in global_definitions(graph) {
@@ -285,7 +222,10 @@ fn global_definitions<'g>(graph: &'g LinkGraph<'_>) -> impl Iterator<Item = (&'g
 }
 
 /// The addresses of what the unit promised, with the flags it promised them with.
-fn promised_addresses(responsibility: &MaterializationResponsibility, link: &Link<Allocated>) -> SymbolMap {
+pub(super) fn promised_addresses(
+    responsibility: &MaterializationResponsibility,
+    link: &Link<Allocated>,
+) -> SymbolMap {
     let session = responsibility.session();
     link.definitions()
         .filter_map(|(name, definition)| {
@@ -321,19 +261,4 @@ enum LayerError {
     Unwind(#[from] UnwindError),
     #[error("no memory for entries of functions below 2 GiB")]
     LowEntries(#[from] MemoryError),
-}
-
-/// What one object occupies in the process. Fields drop in order: first nobody can find the code any
-/// more, then its memory goes.
-struct LinkedCode {
-    _unwind: Option<unwind::UnwindRegistration>,
-    _tls: Option<PlacedTls>,
-    _memory: crate::memory::FinalizedAlloc,
-    _low_entries: Vec<Arc<LowEntry>>,
-}
-
-impl Resource for LinkedCode {
-    fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
-        Ok(())
-    }
 }

@@ -5,6 +5,8 @@
 //! strong definition beats a weak or tentative one, of equals the first wins, COMDAT groups with a signature that was
 //! there before go.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
 use super::error::LinkError;
@@ -29,6 +31,27 @@ impl<'a> LinkGraph<'a> {
             merged.absorb(graph, &mut known)?;
         }
         Ok(merged)
+    }
+
+    /// For each object of the graph the others whose definitions it refers to. Only what takes part in the link counts, and the
+    /// ends of sections are nobody's definitions.
+    ///
+    /// # Cost
+    /// One pass over the edges.
+    pub(super) fn references_between_objects(&self) -> Vec<BTreeSet<usize>> {
+        let mut references = vec![BTreeSet::new(); self.objects.len()];
+        for (id, block) in self.live_blocks() {
+            let from = self.sections[block.section.index()].object.index();
+            for edge in self.edges(id) {
+                if let Location::Block(target, _) = self.symbols[edge.target.index()].location {
+                    let to = self.section_of(target).object.index();
+                    if to != from {
+                        references[from].insert(to);
+                    }
+                }
+            }
+        }
+        references
     }
 
     fn absorb(&mut self, other: LinkGraph<'a>, known: &mut Known) -> Result<(), LinkError> {

@@ -13,7 +13,7 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::error::LinkError;
 use super::fixup;
-use super::graph::{Binding, LinkGraph, Location, SymbolId};
+use super::graph::{Binding, LinkGraph, Location, ObjectId, SymbolId};
 use super::initializers::Initializers;
 use super::layout::{self, Layout, Segment};
 use super::low::IsWantedLow;
@@ -328,9 +328,10 @@ pub struct Linked {
     pub tls: Option<(TlsImage, TlsPlacement)>,
     /// What each object wants to be run before and after the program, in the order the objects were merged in.
     pub initializers: Vec<Initializers>,
-    /// The descriptors of functions that choose their implementation. Each binds on its first call; whoever
-    /// wants it bound before passes the descriptor to [`bind`](crate::runtime::ifunc::bind).
-    pub indirect_functions: Vec<ExecutorAddr>,
+    /// The descriptors of functions that choose their implementation, with their objects, which are numbered as they were merged.
+    /// Each binds on its first call; whoever wants it bound before passes the descriptor to
+    /// [`bind`](crate::runtime::ifunc::bind).
+    pub indirect_functions: Vec<(ObjectId, ExecutorAddr)>,
     /// Where the sections whose name is a C identifier lie.
     pub section_ranges: Vec<SectionRange>,
     /// How much memory went where.

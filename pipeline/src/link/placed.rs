@@ -3,7 +3,7 @@
 use uruk_core::ExecutorAddr;
 
 use super::got_plt;
-use super::graph::{BlockId, Edge, LinkGraph, Location, SymbolId};
+use super::graph::{BlockId, Edge, LinkGraph, Location, ObjectId, SymbolId};
 use super::ifunc;
 use super::layout::{Layout, Place, Segment};
 use super::phases::{SectionRange, UnwindTable};
@@ -145,9 +145,17 @@ impl Placed {
         Some(self.at(Place { segment: Segment::Data, offset }))
     }
 
-    pub(super) fn ifunc_descriptors(&self) -> Vec<ExecutorAddr> {
-        let indices = 0..self.plan.ifuncs.count();
-        indices.map(|index| ExecutorAddr::new(self.ifunc_parts(index).descriptor)).collect()
+    /// The descriptor of each function that chooses its implementation, with the object it belongs to.
+    pub(super) fn ifunc_descriptors(&self) -> Vec<(ObjectId, ExecutorAddr)> {
+        let resolvers = self.plan.ifuncs.resolvers.iter().zip(0..);
+        let descriptors = resolvers.filter_map(|(resolver, index)| {
+            let Location::Block(block, _) = self.graph.symbols[resolver.index()].location else {
+                return None;
+            };
+            let object = self.graph.section_of(block).object;
+            Some((object, ExecutorAddr::new(self.ifunc_parts(index).descriptor)))
+        });
+        descriptors.collect()
     }
 
     pub(super) fn ifunc_parts(&self, index: u64) -> ifunc::Parts {

@@ -1,132 +1,319 @@
 //! Objects that are linked together because they share sections.
 //!
-//! Sections of one name, where that is a C identifier, lie side by side in a native program, and
-//! `__start_X` and `__stop_X` are their common ends. So objects with such sections wait here for one
-//! another, and the last to come takes all of them along.
+//! Sections of one name, where that is a C identifier, lie side by side in a native program, and `__start_X` and
+//! `__stop_X` are their common ends. So the objects of a dylib that have such sections wait here for one another, and the
+//! last to come takes all of them along.
 //!
-//! What an object waits for is that others are *compiled*, which depends on no symbol of anybody; so no two can
-//! wait for each other. A unit that does not come at all has failed, and the group fails with it.
+//! ```text
+//!   declared ──first of them comes──▶ expected ──comes──▶ here ──the last one comes or leaves──▶ linked
+//!      │ withdrawn                        │ leaves          │ leaves
+//!      ▼                                  ▼                 ▼
+//! ```
+//!
+//! The first object that comes founds a group of all that are declared and defined in its dylib by then. The group asks the
+//! session for each member, once the member is entered. A member whose question is answered before the group is linked does
+//! not come, or does not stay: it was removed, or its definition was refused. The others go on without it. A member that
+//! failed fails the group with its error, for a program without it is not the one that was asked for.
+//!
+//! **Architecture Invariant:** nobody is waited for whom the session does not know. A question has one answer, whatever
+//! becomes of its symbol, so no member can be missed.
+//!
+//! What an object waits for is that others are *compiled*, which depends on no symbol of anybody: no two can wait for each
+//! other. The model is `loom-tests/tests/section_groups.rs`, for which this file needs nothing but `uruk_core`.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use uruk_core::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use uruk_core::sync::{Arc, Mutex, weakened};
 use uruk_core::{
-    Detached, ExecutionSession, JitDylib, LookupError, LookupRequest, LookupSet,
-    MaterializationResponsibility, SharedError, SymbolName,
+    Detached, FailureCause, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
+    MaterializationResponsibility, SearchOrder, SharedError, SymbolName,
 };
 
-use crate::object::ObjectBuffer;
-use crate::platform::Platform;
-
 /// An object and the duty that goes with it.
-pub(super) type Part = (MaterializationResponsibility, ObjectBuffer);
+pub(crate) type Part<O> = (MaterializationResponsibility, O);
 
-/// The groups that are still incomplete.
+/// The objects that share sections and are not linked yet.
 ///
 /// # Concurrency
-/// One lock, held for map operations and over the platform's; never while a session is called.
-#[derive(Debug, Default)]
-pub(super) struct SectionGroups {
-    waiting: Mutex<Waiting>,
+/// One lock, held for map operations, never while a session is called, a duty is dropped or anything is linked.
+#[derive(Debug)]
+pub(crate) struct SectionGroups<O> {
+    waiting: Mutex<Waiting<O>>,
 }
 
-#[derive(Debug, Default)]
-struct Waiting {
-    next: u64,
-    groups: FxHashMap<u64, Group>,
-    /// Which group each unit that has not come yet belongs to.
-    group_of: FxHashMap<SymbolName, u64>,
+#[derive(Debug)]
+struct Waiting<O> {
+    /// By initializer symbol.
+    members: FxHashMap<SymbolName, Member>,
+    next_group: u64,
+    groups: FxHashMap<u64, Group<O>>,
 }
 
-#[derive(Debug, Default)]
-struct Group {
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// The place in link order.
+    order: u32,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Declared,
+    Expected(u64),
+    Here(u64),
+}
+
+/// Members that wait for one another.
+#[derive(Debug)]
+struct Group<O> {
+    members: Vec<SymbolName>,
+    /// How many of them are expected.
     missing: usize,
-    parts: Vec<(u32, Detached<MaterializationResponsibility>, ObjectBuffer)>,
+    /// Those that are here, in link order.
+    parts: BTreeMap<u32, WaitingPart<O>>,
 }
 
-impl SectionGroups {
-    /// What is to be linked now that `part` has come: it alone, nothing yet, or its whole group in link order.
-    pub(super) fn arrive(self: &Arc<Self>, part: Part, platform: &Platform) -> Vec<Part> {
-        let Some(symbol) = part.0.initializer_symbol().cloned() else { return vec![part] };
-        let (dylib, session) = (part.0.dylib().clone(), part.0.session().clone());
-        let order = platform.order_of(&symbol).unwrap_or(u32::MAX);
+#[derive(Debug)]
+struct WaitingPart<O> {
+    symbol: SymbolName,
+    responsibility: Detached<MaterializationResponsibility>,
+    object: O,
+}
 
-        // The members are taken and entered in one step: an object that comes in between would find itself in
-        // neither place.
+impl<O> Default for SectionGroups<O> {
+    fn default() -> Self {
+        let (members, groups) = (FxHashMap::default(), FxHashMap::default());
+        Self { waiting: Mutex::new(Waiting { members, next_group: 0, groups }) }
+    }
+}
+
+impl<O: Send + 'static> SectionGroups<O> {
+    /// Notes that the unit of `symbol` shares sections; `order` is its place in link order.
+    pub(crate) fn declare(&self, symbol: SymbolName, order: u32) {
+        self.waiting.lock().members.insert(symbol, Member { order, place: Place::Declared });
+    }
+
+    /// Forgets a declaration. A member that a group expects already is left to the group's question.
+    pub(crate) fn withdraw(&self, symbol: &SymbolName) {
         let mut waiting = self.waiting.lock();
-        let members = platform.take_sharing_sections(&symbol);
-        let founded = (members.len() > 1).then(|| waiting.found(&members));
-        let Some(id) = waiting.group_of.remove(&symbol) else { return vec![part] };
-        let Some(group) = waiting.groups.get_mut(&id) else { return vec![part] };
-        group.missing -= 1;
-        group.parts.push((order, part.0.detach(), part.1));
-        let complete = if group.missing == 0 { waiting.groups.remove(&id) } else { None };
-        drop(waiting);
-
-        if let Some(id) = founded {
-            self.demand(id, members, &dylib, &session);
-        }
-        complete.map(Group::into_parts).unwrap_or_default()
-    }
-
-    /// Sees to it that every member comes or fails.
-    fn demand(
-        self: &Arc<Self>,
-        id: u64,
-        members: FxHashSet<SymbolName>,
-        dylib: &JitDylib,
-        session: &ExecutionSession,
-    ) {
-        let request = LookupRequest::new(dylib.link_order(), LookupSet::weakly_referenced(members));
-        let groups = self.clone();
-        session.lookup_async(request, move |answer| {
-            if let Err(error) = answer {
-                groups.fail(id, &error);
-            }
-        });
-    }
-
-    fn fail(&self, id: u64, error: &LookupError) {
-        let group = {
-            let mut waiting = self.waiting.lock();
-            waiting.group_of.retain(|_, group| *group != id);
-            waiting.groups.remove(&id)
+        let is_free = |member: &Member| {
+            member.place == Place::Declared || weakened("section_groups::withdraws_who_is_expected")
         };
-        for (_, responsibility, _) in group.map(|group| group.parts).unwrap_or_default() {
-            responsibility.fail(Arc::new(error.clone()) as SharedError);
+        if waiting.members.get(symbol).is_some_and(is_free) {
+            waiting.members.remove(symbol);
+        }
+    }
+
+    /// Has `link` called with what is to be linked now that `part` has come: it alone, or its whole group in link order. While
+    /// others are expected, that is when the last of them has come or left, on whichever thread brings it about.
+    pub(crate) fn arrive<L>(self: &Arc<Self>, part: Part<O>, link: L)
+    where
+        L: Fn(Vec<Part<O>>) + Clone + Send + 'static,
+    {
+        let Some(symbol) = part.0.initializer_symbol().cloned() else { return link(vec![part]) };
+        let candidates = self.waiting.lock().candidates(&symbol);
+        let Some(candidates) = candidates else { return link(vec![part]) };
+        let dylib = part.0.dylib().clone();
+        // Those of other dylibs have groups of their own, as other files of a process have; others may be refused yet.
+        let defined = dylib.flags(candidates).into_iter().map(|(name, _)| name).collect();
+        let part = WaitingPart { symbol, responsibility: part.0.detach(), object: part.1 };
+        let entered = self.waiting.lock().enter(part, defined);
+        match entered {
+            Entered::Alone(part) => link(vec![part.attach()]),
+            Entered::Founded(id, members) => {
+                for member in members {
+                    self.ask(id, member, &dylib, &link);
+                }
+            }
+            Entered::Waits => {}
+            Entered::Completed(group) => group.link(&link),
+        }
+    }
+
+    /// Asks the session for a member: whoever has not come is looked up, and the answer tells who does not.
+    fn ask<L>(self: &Arc<Self>, id: u64, member: SymbolName, dylib: &JitDylib, link: &L)
+    where
+        L: Fn(Vec<Part<O>>) + Clone + Send + 'static,
+    {
+        // Its address is announced when the group is linked.
+        let wanted = LookupSet::weakly_referenced([member.clone()]);
+        let request = LookupRequest::new(SearchOrder::of(dylib), wanted).until_resolved();
+        let (groups, link) = (self.clone(), link.clone());
+        dylib.session().lookup_async(request, move |answer| groups.answered(id, &member, answer, &link));
+    }
+
+    /// Whoever is still waited for when this comes is waited for in vain.
+    fn answered(
+        &self,
+        id: u64,
+        member: &SymbolName,
+        answer: Result<LookupResult, LookupError>,
+        link: &impl Fn(Vec<Part<O>>),
+    ) {
+        let error = match answer {
+            Ok(_) if weakened("section_groups::takes_no_answer_for_an_absence") => return,
+            Ok(_) => None,
+            Err(LookupError::Failed(failure)) if matches!(failure.cause, FailureCause::Removed) => None,
+            Err(_) if weakened("section_groups::waits_for_who_has_failed") => return,
+            Err(error) => Some(error),
+        };
+        let Some(error) = error else {
+            let (left, completed) = self.waiting.lock().leave(id, member);
+            // It was removed: what is left of its duty ends here.
+            drop(left);
+            return completed.into_iter().for_each(|group| group.link(link));
+        };
+        let failed = self.waiting.lock().dissolve(id);
+        let error: SharedError = Arc::new(error);
+        for (_, part) in failed.into_iter().flat_map(|group| group.parts) {
+            part.responsibility.fail(error.clone());
+        }
+    }
+
+    /// How many are declared and not linked. For tests and models.
+    #[cfg(any(test, uruk_loom))]
+    pub(crate) fn unlinked(&self) -> usize {
+        self.waiting.lock().members.len()
+    }
+}
+
+/// What becomes of an object that comes.
+enum Entered<O> {
+    /// It shares with nobody.
+    Alone(WaitingPart<O>),
+    /// Its group is new, and these are its members.
+    Founded(u64, Vec<SymbolName>),
+    /// Others are expected.
+    Waits,
+    /// It was the last one.
+    Completed(Group<O>),
+}
+
+impl<O> Waiting<O> {
+    /// All that `symbol` may found a group of; none if it belongs to a group already. `None` if it shares no sections.
+    fn candidates(&self, symbol: &SymbolName) -> Option<Vec<SymbolName>> {
+        let member = self.members.get(symbol)?;
+        let is_declared = |member: &Member| member.place == Place::Declared;
+        if !is_declared(member) {
+            return Some(Vec::new());
+        }
+        let declared = self.members.iter().filter(|(_, member)| is_declared(member));
+        let mut in_order: Vec<_> = declared.map(|(symbol, member)| (member.order, symbol)).collect();
+        in_order.sort_unstable_by_key(|(order, _)| *order);
+        Some(in_order.into_iter().map(|(_, symbol)| symbol.clone()).collect())
+    }
+
+    /// Puts an object where it belongs, which may have changed since the candidates were asked for.
+    fn enter(&mut self, part: WaitingPart<O>, defined: Vec<SymbolName>) -> Entered<O> {
+        match self.members.get(&part.symbol).map(|member| member.place) {
+            None => Entered::Alone(part),
+            Some(Place::Expected(id)) if !weakened("section_groups::founds_without_a_second_look") => {
+                self.join(id, part)
+            }
+            Some(_) => self.found(part, defined),
+        }
+    }
+
+    fn join(&mut self, id: u64, part: WaitingPart<O>) -> Entered<O> {
+        let (Some(member), Some(group)) = (self.members.get_mut(&part.symbol), self.groups.get_mut(&id))
+        else {
+            return Entered::Alone(part);
+        };
+        member.place = Place::Here(id);
+        group.missing -= 1;
+        group.parts.insert(member.order, part);
+        self.complete(id).map_or(Entered::Waits, Entered::Completed)
+    }
+
+    /// Makes a group of the founder and those of the `defined` that are in none. Without others there is none to be made.
+    fn found(&mut self, founder: WaitingPart<O>, defined: Vec<SymbolName>) -> Entered<O> {
+        let is_declared = |symbol: &SymbolName| {
+            let place = self.members.get(symbol).map(|member| member.place);
+            place == Some(Place::Declared) || weakened("section_groups::founds_without_a_second_look")
+        };
+        let is_other = |symbol: &SymbolName| *symbol != founder.symbol && is_declared(symbol);
+        let mut members: Vec<_> = defined.into_iter().filter(is_other).collect();
+        if members.is_empty() {
+            self.members.remove(&founder.symbol);
+            return Entered::Alone(founder);
+        }
+        members.push(founder.symbol.clone());
+        let id = self.next_group;
+        self.next_group += 1;
+        for symbol in &members {
+            if let Some(member) = self.members.get_mut(symbol) {
+                member.place = Place::Expected(id);
+            }
+        }
+        let (missing, parts) = (members.len(), BTreeMap::new());
+        self.groups.insert(id, Group { members: members.clone(), missing, parts });
+        match self.join(id, founder) {
+            Entered::Waits => Entered::Founded(id, members),
+            alone_or_complete => alone_or_complete,
+        }
+    }
+
+    /// Takes a member out of the group `id`, if it is in it still: what it has brought, and the group if nobody else is expected.
+    fn leave(&mut self, id: u64, member: &SymbolName) -> (Option<WaitingPart<O>>, Option<Group<O>>) {
+        let Some(&Member { order, place }) = self.members.get(member) else { return (None, None) };
+        let Some(group) = self.groups.get_mut(&id) else { return (None, None) };
+        let left = match place {
+            Place::Expected(of) if of == id => {
+                group.missing -= 1;
+                None
+            }
+            Place::Here(of) if of == id && !weakened("section_groups::links_what_was_removed") => {
+                group.parts.remove(&order)
+            }
+            _ => return (None, None),
+        };
+        self.members.remove(member);
+        (left, self.complete(id))
+    }
+
+    /// The group, if nobody is expected any more. It is forgotten here, and its members with it.
+    fn complete(&mut self, id: u64) -> Option<Group<O>> {
+        let is_complete = self.groups.get(&id).is_some_and(|group| group.missing == 0);
+        is_complete.then(|| self.dissolve(id)).flatten()
+    }
+
+    /// Forgets a group and its members.
+    fn dissolve(&mut self, id: u64) -> Option<Group<O>> {
+        let group = self.groups.remove(&id)?;
+        for symbol in &group.members {
+            self.members.remove(symbol);
+        }
+        Some(group)
+    }
+}
+
+impl<O> Group<O> {
+    /// Takes all that are here along. Nobody is, if all were removed.
+    fn link(self, link: &impl Fn(Vec<Part<O>>)) {
+        let parts: Vec<_> = self.parts.into_values().map(WaitingPart::attach).collect();
+        if !parts.is_empty() {
+            link(parts);
         }
     }
 }
 
-impl Waiting {
-    fn found(&mut self, members: &FxHashSet<SymbolName>) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        self.groups.insert(id, Group { missing: members.len(), parts: Vec::new() });
-        self.group_of.extend(members.iter().map(|member| (member.clone(), id)));
-        id
+impl<O> WaitingPart<O> {
+    fn attach(self) -> Part<O> {
+        (self.responsibility.attach(), self.object)
     }
 }
 
-impl Group {
-    fn into_parts(mut self) -> Vec<Part> {
-        self.parts.sort_by_key(|(order, ..)| *order);
-        self.parts.into_iter().map(|(_, responsibility, object)| (responsibility.attach(), object)).collect()
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::*;
     use uruk_core::sync::{Latch, thread};
-    use uruk_core::{MaterializationInterface, MaterializationUnit};
-
-    use crate::platform::UnitTraits;
+    use uruk_core::{ExecutionSession, MaterializationInterface, MaterializationUnit};
 
     /// Hands its object to the groups and notes how many are to be linked together.
     struct Arriving {
         initializer: SymbolName,
-        groups: Arc<SectionGroups>,
-        platform: Arc<Platform>,
+        groups: Arc<SectionGroups<()>>,
         linked: Arc<Mutex<Vec<usize>>>,
     }
 
@@ -140,12 +327,9 @@ mod tests {
         }
 
         fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-            let part = (responsibility, ObjectBuffer::new("arriving", Vec::new()));
-            let parts = self.groups.arrive(part, &self.platform);
-            if !parts.is_empty() {
-                self.linked.lock().push(parts.len());
-            }
             // Nothing is linked here: the parts fail as they are dropped, which ends both lookups.
+            let linked = self.linked.clone();
+            self.groups.arrive((responsibility, ()), move |parts| linked.lock().push(parts.len()));
         }
 
         fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
@@ -158,15 +342,13 @@ mod tests {
         for _ in 0..2000 {
             let session = ExecutionSession::new();
             let dylib = session.create_jit_dylib("main").expect("a new name");
-            let (groups, platform) = (Arc::<SectionGroups>::default(), Arc::new(Platform::new()));
+            let groups = Arc::<SectionGroups<()>>::default();
             let linked = Arc::new(Mutex::new(Vec::new()));
-            let traits = UnitTraits { shares_sections: true, work_bytes: 0 };
-            let symbols = ["first", "second"].map(|unit| platform.declare(&session, unit, traits));
-            for initializer in symbols.clone() {
-                let (groups, platform, linked) = (groups.clone(), platform.clone(), linked.clone());
-                dylib
-                    .define(Box::new(Arriving { initializer, groups, platform, linked }))
-                    .expect("a new symbol");
+            let symbols = ["first", "second"].map(|unit| session.intern(unit));
+            for (initializer, order) in symbols.clone().into_iter().zip(0..) {
+                groups.declare(initializer.clone(), order);
+                let (groups, linked) = (groups.clone(), linked.clone());
+                dylib.define(Box::new(Arriving { initializer, groups, linked })).expect("a new symbol");
             }
             let start = Arc::new(Latch::new());
             let threads = symbols.map(|symbol| {
@@ -181,6 +363,7 @@ mod tests {
                 thread.join().expect("no panic").expect_err("the parts were dropped");
             }
             assert_eq!(*linked.lock(), [2]);
+            assert_eq!(groups.unlinked(), 0);
         }
     }
 }

@@ -81,7 +81,7 @@ pub struct MemoryUsage {
     pub data: KindUsage,
     /// Size of the reserved range of addresses, and of the ranges that allocations have for themselves.
     pub reserved_bytes: u64,
-    /// Allocations that are alive.
+    /// Allocations that are alive. Objects that were linked together share one, which goes with the last of them.
     pub allocations: u64,
 }
 

@@ -1,5 +1,7 @@
 //! What the tests of the linker share: objects made by the system's tools, and links that run in this process.
 
+pub(crate) mod linking;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;

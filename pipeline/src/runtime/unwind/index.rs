@@ -22,14 +22,16 @@
 //! | `lowest`, `highest` | the writer, under `writer` | Relaxed |
 //! | `readers` | readers | `unwind-reader`: fence SeqCst on both sides; `unwind-done`: Release / Acquire |
 //!
+//! The model is `loom-tests/tests/unwind_index.rs`, for which this file needs nothing but `uruk_core`.
+//!
 //! # Fork
 //! A child keeps the counters of readers that were inside in other threads: on such a stripe nothing is
 //! freed in the child any more, and nothing else goes wrong.
 
 use std::ptr;
 
-use uruk_core::sync::Mutex;
 use uruk_core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use uruk_core::sync::{Followed, Mutex, weakened};
 
 /// One registered object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +52,12 @@ pub(super) struct Index {
     writer: Mutex<Writer>,
 }
 
-const STRIPES: usize = 16;
-const LEAF_ENTRIES_MAX: usize = 128;
+/// Models have few of everything, so that a few steps come to all that can happen.
+const IN_MODEL: bool = cfg!(uruk_loom);
+const STRIPES: usize = if IN_MODEL { 2 } else { 16 };
+const LEAF_ENTRIES_MAX: usize = if IN_MODEL { 2 } else { 128 };
 /// Unlinked pieces are looked after in batches, so that the counters are not scanned at every change.
-const RETIRED_BATCH: usize = 32;
+const RETIRED_BATCH: usize = if IN_MODEL { 1 } else { 32 };
 
 /// A reader count on a cache line pair of its own.
 #[repr(align(128))]
@@ -63,11 +67,13 @@ struct Top {
     /// `firsts[i]` is the lower bound of leaf `i`; the first one is zero.
     firsts: Box<[u64]>,
     leaves: Box<[AtomicPtr<Leaf>]>,
+    reads: Followed,
 }
 
 struct Leaf {
     /// Sorted and disjoint.
     entries: Box<[Entry]>,
+    reads: Followed,
 }
 
 /// What only the writer needs: pieces that are unlinked and not yet freed.
@@ -75,11 +81,14 @@ struct Writer {
     len: usize,
     retired: Vec<Retired>,
     draining: Vec<Retired>,
+    /// Where models keep what was freed: one that reads it all the same shall be told, and not crash.
+    #[cfg(uruk_loom)]
+    freed: Vec<Retired>,
     /// Stripes that have not been seen at zero since `draining` was unlinked.
     busy_stripes: u32,
 }
 
-#[expect(dead_code, reason = "the boxes are kept only to be freed later")]
+#[cfg_attr(not(uruk_loom), expect(dead_code, reason = "the boxes are kept only to be freed later"))]
 enum Retired {
     Leaf(Box<Leaf>),
     Top(Box<Top>),
@@ -87,6 +96,7 @@ enum Retired {
 
 impl Index {
     /// An empty index.
+    #[cfg(not(uruk_loom))]
     pub(super) const fn new() -> Self {
         Self {
             lowest: AtomicU64::new(u64::MAX),
@@ -94,6 +104,19 @@ impl Index {
             top: AtomicPtr::new(ptr::null_mut()),
             readers: [const { Stripe(AtomicUsize::new(0)) }; STRIPES],
             writer: Mutex::new(Writer { len: 0, retired: Vec::new(), draining: Vec::new(), busy_stripes: 0 }),
+        }
+    }
+
+    /// The same in a model, where nothing can be made before that runs.
+    #[cfg(uruk_loom)]
+    pub(super) fn new() -> Self {
+        let (retired, draining, freed) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            lowest: AtomicU64::new(u64::MAX),
+            highest: AtomicU64::new(0),
+            top: AtomicPtr::new(ptr::null_mut()),
+            readers: std::array::from_fn(|_| Stripe(AtomicUsize::new(0))),
+            writer: Mutex::new(Writer { len: 0, retired, draining, freed, busy_stripes: 0 }),
         }
     }
 
@@ -112,12 +135,16 @@ impl Index {
         stripe.fetch_add(1, Ordering::Relaxed);
         // ordering[unwind-reader]: SeqCst fence. Pairs with the one in `Writer::drain`: either the writer sees this
         // reader's count, or this reader sees what the writer published.
-        fence(Ordering::SeqCst);
+        if !weakened("unwind_index::enters_without_fence") {
+            fence(Ordering::SeqCst);
+        }
         // SAFETY: the count taken above keeps everything that is reachable from `top` from being freed.
         let found = unsafe { self.find_counted(address) };
         // ordering[unwind-done]: Release. Pairs with the Acquire in `Writer::drain`: the reads above come before the
         // memory is freed.
-        stripe.fetch_sub(1, Ordering::Release);
+        let release =
+            if weakened("unwind_index::leaves_unordered") { Ordering::Relaxed } else { Ordering::Release };
+        stripe.fetch_sub(1, release);
         found
     }
 
@@ -200,6 +227,13 @@ impl Index {
         self.writer.lock().len
     }
 
+    /// How many pieces are unlinked and not freed. For models.
+    #[cfg(uruk_loom)]
+    pub(super) fn unfreed(&self) -> usize {
+        let writer = self.writer.lock();
+        writer.retired.len() + writer.draining.len()
+    }
+
     /// # Safety
     /// The caller holds a reader count, or the writer's lock.
     unsafe fn find_counted(&self, address: u64) -> Option<Entry> {
@@ -207,6 +241,8 @@ impl Index {
         let top = unsafe { self.current_top() }?;
         let slot = top.slot_of(address);
         let leaf = top.leaf(slot);
+        top.reads.note();
+        leaf.reads.note();
         let entry = match leaf.entries.partition_point(|known| known.start <= address) {
             // An entry may reach beyond the lower bound of the next leaf.
             0 => top.leaf(slot.checked_sub(1)?).entries.last()?,
@@ -227,9 +263,11 @@ impl Index {
 
     fn publish_top(&self, firsts: Vec<u64>, leaves: Vec<*mut Leaf>) {
         let leaves = leaves.into_iter().map(AtomicPtr::new).collect();
-        let top = Box::into_raw(Box::new(Top { firsts: firsts.into(), leaves }));
+        let top = Box::into_raw(Box::new(Top { firsts: firsts.into(), leaves, reads: Followed::new() }));
         // ordering[unwind-publish]: Release. Pairs with the Acquire in `current_top`.
-        self.top.store(top, Ordering::Release);
+        let release =
+            if weakened("unwind_index::publishes_unordered") { Ordering::Relaxed } else { Ordering::Release };
+        self.top.store(top, release);
     }
 
     fn replace_top(
@@ -249,7 +287,9 @@ impl Index {
 
     fn replace_leaf(&self, writer: &mut Writer, top: &Top, slot: usize, entries: Vec<Entry>) {
         // ordering[unwind-publish]: AcqRel; the Release pairs with the Acquire in `Top::leaf`, the entries are complete.
-        let old = top.leaves[slot].swap(new_leaf(entries), Ordering::AcqRel);
+        let order =
+            if weakened("unwind_index::replaces_unordered") { Ordering::Relaxed } else { Ordering::AcqRel };
+        let old = top.leaves[slot].swap(new_leaf(entries), order);
         // SAFETY: it came out of `Box::into_raw` and has just been unlinked, once; `drain` delays the freeing.
         writer.retired.push(Retired::Leaf(unsafe { Box::from_raw(old) }));
     }
@@ -291,28 +331,52 @@ impl Writer {
         fence(Ordering::SeqCst);
         for (stripe, readers) in readers.iter().enumerate() {
             // ordering[unwind-done]: Acquire. Pairs with the Release in `find`.
-            if readers.0.load(Ordering::Acquire) == 0 {
+            if readers.0.load(Ordering::Acquire) == 0 || weakened("unwind_index::frees_beneath_readers") {
                 self.busy_stripes &= !(1 << stripe);
             }
         }
         if self.busy_stripes == 0 {
-            self.draining.clear();
+            self.free_drained();
         }
+    }
+
+    #[cfg(not(uruk_loom))]
+    fn free_drained(&mut self) {
+        self.draining.clear();
+    }
+
+    #[cfg(uruk_loom)]
+    fn free_drained(&mut self) {
+        for retired in &mut self.draining {
+            match retired {
+                Retired::Leaf(leaf) => leaf.reads.end(),
+                Retired::Top(top) => top.reads.end(),
+            }
+        }
+        self.freed.append(&mut self.draining);
     }
 }
 
 fn new_leaf(entries: Vec<Entry>) -> *mut Leaf {
-    Box::into_raw(Box::new(Leaf { entries: entries.into() }))
+    Box::into_raw(Box::new(Leaf { entries: entries.into(), reads: Followed::new() }))
+}
+
+/// Models have to find the same number each time they run the same order.
+#[cfg(uruk_loom)]
+fn own_stripe() -> usize {
+    let id = format!("{:?}", uruk_core::sync::thread::current().id());
+    id.bytes().filter(u8::is_ascii_digit).map(usize::from).sum::<usize>() % STRIPES
 }
 
 /// A number that differs between most threads: the unwinder may not touch thread-locals, but stacks lie apart.
+#[cfg(not(uruk_loom))]
 fn own_stripe() -> usize {
     let marker = 0_u8;
     let page = (&raw const marker).addr() >> 14;
     (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) % STRIPES
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;

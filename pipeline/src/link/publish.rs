@@ -1,0 +1,169 @@
+//! Publish: the objects of one link are told to the session, each for itself.
+//!
+//! Objects that are linked together refer to each other directly, and yet each is removed by itself, at any moment of the
+//! link. Two rules make them as safe as objects that are linked apart:
+//!
+//! 1. Each has a share of the code before any of them is Ready (`share.rs`).
+//! 2. Each depends on those that it refers to. One that is gone, or fails, before they are Ready fails them, and nobody else.
+
+use std::error::Error;
+
+use uruk_core::sync::Arc;
+use uruk_core::{
+    DependenceGroup, Dependency, Detached, EmitError, LookupResult, MaterializationResponsibility,
+    ResolveError, ResolvedResponsibility, SharedError,
+};
+
+use super::layer::promised_addresses;
+use super::section_groups::Part;
+use super::share::{LinkedCode, Share};
+use super::{Allocated, Initializers, Link};
+use crate::object::ObjectBuffer;
+use crate::platform::Platform;
+
+/// An object whose addresses the session knows.
+pub(super) struct Announced<D = ResolvedResponsibility> {
+    pub(super) responsibility: D,
+    /// Its place among the objects of the link.
+    object: usize,
+    /// The objects of the link that it refers to.
+    needs: Vec<Dependency>,
+}
+
+/// What one object wants to be run.
+#[derive(Default)]
+pub(super) struct Functions {
+    pub(super) initializers: Initializers,
+    /// Descriptors of functions that choose their implementation.
+    pub(super) indirect: Vec<uruk_core::ExecutorAddr>,
+}
+
+impl Announced {
+    pub(super) fn detach(self) -> Announced<Detached<ResolvedResponsibility>> {
+        let Self { responsibility, object, needs } = self;
+        Announced { responsibility: responsibility.detach(), object, needs }
+    }
+}
+
+impl Announced<Detached<ResolvedResponsibility>> {
+    pub(super) fn attach(self) -> Announced {
+        let Self { responsibility, object, needs } = self;
+        Announced { responsibility: responsibility.attach(), object, needs }
+    }
+}
+
+/// Tells the session the addresses of what each unit promised. Those that were removed are left out, and those that refer to
+/// them; none is left if an object is not what its unit promised.
+pub(super) fn announce(parts: Vec<Part<ObjectBuffer>>, link: &Link<Allocated>) -> Vec<Announced> {
+    let mut announced = Vec::with_capacity(parts.len());
+    for (responsibility, _) in parts {
+        let addresses = promised_addresses(&responsibility, link);
+        match responsibility.notify_resolved(&addresses) {
+            Ok(resolved) => announced.push(Some(resolved)),
+            Err(refused) => match refused.fail() {
+                ResolveError::TrackerDefunct { .. } => announced.push(None),
+                error => {
+                    fail_all(announced.into_iter().flatten(), &error);
+                    return Vec::new(); // The parts not yet announced fail as they are dropped.
+                }
+            },
+        }
+    }
+    with_needs(announced, link)
+}
+
+/// Finds out which objects each needs. What needs one that is gone fails.
+fn with_needs(announced: Vec<Option<ResolvedResponsibility>>, link: &Link<Allocated>) -> Vec<Announced> {
+    if announced.len() == 1 {
+        let alone = announced.into_iter().flatten();
+        return alone
+            .map(|responsibility| Announced { responsibility, object: 0, needs: Vec::new() })
+            .collect();
+    }
+    // All symbols of an object stand and fall together, so that one of them will do.
+    let token = |resolved: &ResolvedResponsibility| {
+        resolved.initializer_symbol().and_then(|symbol| resolved.dependency(symbol))
+    };
+    let tokens: Vec<_> = announced.iter().map(|resolved| resolved.as_ref().and_then(token)).collect();
+    let references = link.graph().references_between_objects();
+    let objects = announced.into_iter().zip(references).enumerate();
+    let mut standing = Vec::with_capacity(tokens.len());
+    for (object, (resolved, references)) in objects {
+        let Some(responsibility) = resolved else { continue };
+        match references.into_iter().map(|needed| tokens[needed]).collect::<Option<Vec<_>>>() {
+            Some(needs) => standing.push(Announced { responsibility, object, needs }),
+            None => {
+                let unit = responsibility.session().intern(responsibility.unit_name());
+                let dependants = responsibility.symbols().keys().cloned().collect();
+                responsibility.fail(Arc::new(EmitError::DependencyRemoved { unit, dependants }));
+            }
+        }
+    }
+    standing
+}
+
+/// Gives each object's tracker its share of the code and tells the session that the code is there.
+///
+/// What is recorded comes before the symbols are Ready, so that nobody who has found them misses it; nobody is handed it before
+/// they are (`platform.rs`).
+pub(super) fn publish(
+    code: LinkedCode,
+    mut functions: Vec<Functions>,
+    found: &LookupResult,
+    announced: Vec<Announced>,
+    platform: &Platform,
+) {
+    let code = Arc::new(code);
+    let mut owned = Vec::with_capacity(announced.len());
+    for Announced { responsibility, object, needs } in announced {
+        let Functions { initializers, indirect } =
+            functions.get_mut(object).map(std::mem::take).unwrap_or_default();
+        let share = Share::new(platform.record(&responsibility, initializers, indirect), &code);
+        match responsibility.add_resource(Box::new(share.clone())) {
+            Ok(()) => owned.push((responsibility, needs, share)),
+            // It was removed; the resource has been dropped, and this is what was left of it.
+            Err(error) => {
+                share.give_up();
+                responsibility.fail(Arc::new(error));
+            }
+        }
+    }
+    drop(code);
+    for (responsibility, needs, share) in owned {
+        let symbols = responsibility.symbols().keys().cloned().collect();
+        let mut dependencies = found.dependencies();
+        dependencies.extend(needs);
+        if let Err(refused) = responsibility.notify_emitted(vec![DependenceGroup { symbols, dependencies }]) {
+            share.give_up();
+            refused.fail();
+        }
+    }
+}
+
+/// Fails every duty with the same cause.
+pub(super) fn fail_all<R: Failing, E>(responsibilities: impl IntoIterator<Item = R>, error: &E)
+where
+    E: Error + Clone + Send + Sync + 'static,
+{
+    let error: SharedError = Arc::new(error.clone());
+    for responsibility in responsibilities {
+        responsibility.fail_with(error.clone());
+    }
+}
+
+/// What can be failed: a duty in either of its steps.
+pub(super) trait Failing {
+    fn fail_with(self, error: SharedError);
+}
+
+impl Failing for MaterializationResponsibility {
+    fn fail_with(self, error: SharedError) {
+        self.fail(error);
+    }
+}
+
+impl Failing for ResolvedResponsibility {
+    fn fail_with(self, error: SharedError) {
+        self.fail(error);
+    }
+}
