@@ -30,8 +30,6 @@ export RUSTC_BOOTSTRAP=1
 # itself; what comes before a publication is ordered for the sanitizer by the map's own stores and loads.
 export RUSTFLAGS="-Zsanitizer=thread --cfg crossbeam_sanitize_thread"
 export CARGO_TARGET_DIR=target-tsan
-# What is within reason takes longer here.
-export URUK_PATIENCE=20
 # Tests that panic on purpose would spend half a minute each on names for their frames.
 export RUST_BACKTRACE=0
 suppressions="$PWD/$CARGO_TARGET_DIR/suppressions"

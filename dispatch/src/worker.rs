@@ -241,3 +241,31 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic whose payload is not text").to_owned()
 }
+
+#[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::limits::BoundsWanted;
+    use crate::metrics::Stopwatch;
+    use crate::threads::{Permits, Threads};
+
+    /// ```text
+    ///  this thread:  its task blocked, so the slot went; goes on, ends, and lifts a limit ─ one too many, would end
+    ///  the other:                                        │ took the slot, blocked as well: vacant
+    /// ```
+    #[test]
+    fn a_thread_without_a_slot_stays_if_no_other_can_be_had_for_what_its_task_held_back() {
+        let refuses = || Err(io::ErrorKind::WouldBlock.into());
+        let threads = Threads::new("test".to_owned(), 1 << 20, Permits(Some(Arc::new(refuses))));
+        let pool = Arc::new(Pool::new(1, threads, BoundsWanted::default().of(1), Stopwatch::new(None)));
+        let worker = Worker::enter(pool.clone(), Some(0));
+        assert!(retire(&pool, &worker, true).is_none(), "nothing is queued");
+        let task = Task::new("test", TaskPriority::Demanded, || ());
+        pool.queues.inject(TaskPriority::Demanded, Queued::new(task, pool.stopwatch.now()));
+        assert!(retire(&pool, &worker, false).is_none(), "its task held nothing back");
+        assert!(retire(&pool, &worker, true).is_some(), "nobody else would run it");
+        Worker::leave();
+    }
+}

@@ -55,8 +55,8 @@ impl std::fmt::Display for End {
     }
 }
 
-/// Runs `command` in an empty directory of its own, with a small fixed environment, killing it and its children after
-/// `time_limit`.
+/// Runs `command` in an empty directory of its own, with a small fixed environment and every signal at its default, killing it
+/// and its children after `time_limit`.
 ///
 /// Its output goes to files: a program that fills a pipe, or leaves a child behind that holds one open, cannot hang the
 /// test.
@@ -80,6 +80,7 @@ pub fn run(command: &mut Command, input: &Input, time_limit: Duration) -> Result
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("LC_ALL", "C")
         .env("RUST_BACKTRACE", "0");
+    with_default_signals(command);
     command.envs(input.env.iter().map(|(name, value)| (name, value)));
 
     let started = Instant::now();
@@ -122,6 +123,25 @@ fn end(status: ExitStatus) -> End {
     }
 }
 
+/// Whoever starts the tests may ignore signals, as `nohup` does, or block them. Both is inherited.
+fn with_default_signals(command: &mut Command) {
+    let to_default = || {
+        for signal in 1..=libc::SIGRTMAX() {
+            // SAFETY: any signal may be at its default. Some cannot be changed, or are libc's own: those are refused.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        // SAFETY: an empty set is written before it is read, and no old set is asked for.
+        unsafe {
+            let mut none = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        }
+        Ok(())
+    };
+    // SAFETY: between `fork` and `exec` it calls only functions that are safe there, and allocates nothing.
+    unsafe { command.pre_exec(to_default) };
+}
+
 /// Programs that die by a signal on purpose would leave a core file each.
 fn without_core_dumps() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Core);
@@ -154,5 +174,36 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // A file left behind lies under target/, where `cargo clean` finds it.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `nohup make test` failed: a program that says whether its signals are at their defaults said no.
+    #[test]
+    fn a_program_inherits_neither_ignored_nor_blocked_signals() {
+        const INNER: &str = "URUK_TEST_SIGNALS_ARE_INHERITED";
+        if std::env::var_os(INNER).is_some() {
+            let mut command = Command::new("cat");
+            let status =
+                run(command.arg("/proc/self/status"), &Input::default(), Duration::from_secs(60)).unwrap();
+            let status = String::from_utf8(status.stdout).unwrap();
+            for name in ["SigIgn:", "SigBlk:"] {
+                let set = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+                // Two signals are libc's own, which changes them for nobody.
+                let set = u64::from_str_radix(set.trim(), 16).unwrap() & !(0b11 << 31);
+                assert_eq!(set, 0, "{status}");
+            }
+            return;
+        }
+        let mut command = Command::new("env");
+        command.args(["--ignore-signal=HUP", "--ignore-signal=TERM", "--block-signal=USR1"]);
+        command.arg(std::env::current_exe().unwrap()).env(INNER, "");
+        command.args(["--exact", "process::tests::a_program_inherits_neither_ignored_nor_blocked_signals"]);
+        let output = command.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("1 passed"), "{told}");
     }
 }

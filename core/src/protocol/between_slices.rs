@@ -57,6 +57,22 @@ fn initializers_go_with_their_tracker() {
     assert_eq!(history.state.initializers(history.dylib), []);
 }
 
+/// A unit that was queued before and starts between two slices asks whether it is wanted only if something was lost.
+#[test]
+fn a_removal_is_a_loss_before_its_first_row_goes() {
+    let mut history = History::new(1);
+    let mut effects = Effects::default();
+    history.define(1, 0b1, &mut effects);
+    // The newest goes first, and has no rows.
+    let _newest = history.state.create_tracker(history.dylib);
+    let before = history.state.losses().count();
+    history.state.clear(history.dylib, &mut effects);
+    assert_eq!(history.state.rows.len(), 1, "the row is left");
+    assert!(history.state.losses().count() > before);
+    history.state.settle_all(&mut effects);
+    history.take(effects);
+}
+
 /// The successor was there before its predecessor was gone.
 #[test]
 fn what_is_removed_at_one_moment_is_removed_before_what_comes_after() {

@@ -87,9 +87,8 @@ mod waiting_on;
 pub(crate) mod waits_for;
 pub(crate) mod why;
 
+use std::collections::HashMap;
 use std::fmt;
-
-use rustc_hash::FxHashMap;
 
 use crate::record::{Recorder, Records};
 use crate::sync::Arc;
@@ -138,7 +137,7 @@ pub(crate) trait Payload {
 pub(crate) struct SessionState<P: Payload> {
     stage: Stage,
     dylibs: Slab<DylibId, Dylib>,
-    dylib_names: FxHashMap<Arc<str>, DylibId>,
+    dylib_names: HashMap<Arc<str>, DylibId>,
     rows: RowSlab,
     names: NameIndex,
     /// What lookups of Ready symbols read without the lock.
@@ -194,7 +193,7 @@ impl<P: Payload> SessionState<P> {
         Self {
             stage: Stage::Open,
             dylibs: Slab::new(),
-            dylib_names: FxHashMap::default(),
+            dylib_names: HashMap::default(),
             rows: Slab::new(),
             names: NameIndex::new(),
             records: Recorder::new(),

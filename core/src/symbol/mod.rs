@@ -2,6 +2,7 @@
 
 mod count;
 pub(crate) mod flags;
+mod hash;
 pub(crate) mod map;
 pub(crate) mod name;
 pub(crate) mod set;

@@ -30,11 +30,11 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use crossbeam_utils::CachePadded;
-use rustc_hash::FxBuildHasher;
 
+use super::hash::TextHasher;
 use super::table::{NameTable, Slot};
 use super::text::{Handle, Pooled};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -153,6 +153,7 @@ impl fmt::Display for SymbolName {
 pub struct SymbolStringPool(Arc<PoolState>);
 
 struct PoolState {
+    hasher: TextHasher,
     shards: Box<[CachePadded<BriefMutex<NameTable>>]>,
     /// Names whose release was announced since the last full sweep.
     released: AtomicUsize,
@@ -168,6 +169,7 @@ impl SymbolStringPool {
     pub fn new() -> Self {
         let shards = (0..SHARDS).map(|_| CachePadded::new(BriefMutex::new(NameTable::default()))).collect();
         Self(Arc::new(PoolState {
+            hasher: TextHasher::new(),
             shards,
             released: AtomicUsize::new(0),
             sweep_at: AtomicUsize::new(RELEASED_BEFORE_SWEEP_MIN),
@@ -184,7 +186,7 @@ impl SymbolStringPool {
     ///
     /// Source: ORC `SymbolStringPool::intern`.
     pub fn intern(&self, text: &str) -> SymbolName {
-        let (place, tag) = place_of(text);
+        let (place, tag) = self.0.place_of(text);
         let mut shard = self.0.shards[place].lock();
         match shard.find(tag, text) {
             Slot::Held(index) => {
@@ -200,7 +202,7 @@ impl SymbolStringPool {
 
     /// Gives the name that spells `text` if the pool has it, and leaves the pool as it is.
     pub fn get(&self, text: &str) -> Option<SymbolName> {
-        let (shard, tag) = place_of(text);
+        let (shard, tag) = self.0.place_of(text);
         let mut shard = self.0.shards[shard].lock();
         match shard.find(tag, text) {
             Slot::Held(index) => Some(SymbolName(shard.name(index).give())),
@@ -270,6 +272,16 @@ impl fmt::Debug for SymbolStringPool {
     }
 }
 
+impl PoolState {
+    /// Where a text belongs: the low half of its hash chooses the shard, the high half is the tag.
+    #[inline]
+    fn place_of(&self, text: &str) -> (usize, u32) {
+        let hash = self.hasher.hash(text);
+        // 0 marks a hole in the table.
+        (hash as usize % SHARDS, ((hash >> 32) as u32).max(1))
+    }
+}
+
 /// Makes a name that the shard does not have.
 #[inline(never)]
 fn insert(shard: &mut NameTable, mut index: usize, tag: u32, text: &str) -> SymbolName {
@@ -315,14 +327,6 @@ fn sweep(shard: &mut NameTable) -> usize {
     before - shard.len()
 }
 
-/// Where a text belongs: the low half of its hash chooses the shard, the high half is the tag.
-#[inline]
-fn place_of(text: &str) -> (usize, u32) {
-    let hash = FxBuildHasher.hash_one(text);
-    // 0 marks a hole in the table.
-    (hash as usize % SHARDS, ((hash >> 32) as u32).max(1))
-}
-
 /// A model follows every lock, so it gets few; programs get enough that threads rarely meet: a shard is held for as long as the text's
 /// line takes from the other processor. Of two threads that intern the same names, each takes 18 ns with 128 shards, 20 with 64 and
 /// 17 with 256, which weigh 32 KiB before there is a name and cost one thread a nanosecond.
@@ -337,6 +341,10 @@ const HOMES_MIN: usize = 8;
 
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
+    use std::hash::BuildHasher;
+
+    use rustc_hash::FxBuildHasher;
+
     use super::*;
     use crate::sync::thread;
 
@@ -439,6 +447,56 @@ mod tests {
             .collect();
         workers.into_iter().for_each(|worker| worker.join().unwrap());
         assert_eq!(pool.len() - pool.reclaim(), 0);
+    }
+
+    /// The pool hashed with constants that everybody knows, as `rustc_hash` does. All these names, valid in C, have one hash there: the
+    /// product of their first block is a word that their third begins with, so one factor of that block's product is 0, whatever
+    /// the other is. Interning n of them took n * n / 2 comparisons of texts.
+    #[test]
+    fn names_chosen_to_collide_are_found_in_few_steps() {
+        let is_in_names =
+            |bytes: &[u8]| bytes.iter().all(|byte| *byte == b'_' || byte.is_ascii_alphanumeric());
+        let (first, product) = (0_u64..)
+            .map(|number| format!("f{number:015}"))
+            .map(|block| (multiplied(&block).to_le_bytes(), block))
+            .find_map(|(product, block)| is_in_names(&product).then_some((block, product)))
+            .expect("one in some 75,000 has such a product");
+        let third = str::from_utf8(&product).expect("letters and digits");
+        let names: Vec<String> =
+            (0..4_000).map(|number| format!("{first}{:_<16}{third}{number:08}{:_<16}", "", "")).collect();
+        assert!(names.iter().all(|name| FxBuildHasher.hash_one(name) == FxBuildHasher.hash_one(&names[0])));
+        assert_found_in_few_steps(&names);
+    }
+
+    /// A secret that does not go into the products leaves names that collide in one pool to collide in each.
+    #[test]
+    fn names_that_collide_in_one_pool_are_spread_in_another() {
+        let candidates: Vec<String> = (0..500_000).map(|number| format!("f{number:x}")).collect();
+        let pool = SymbolStringPool::new();
+        let region = |text: &str| {
+            let (shard, tag) = pool.0.place_of(text);
+            (shard, tag >> 28)
+        };
+        let chosen = region(&candidates[0]);
+        let names: Vec<_> = candidates.into_iter().filter(|text| region(text) == chosen).collect();
+        assert!(names.len() > 100, "{} names fill a sixteenth of a shard", names.len());
+        assert_found_in_few_steps(&names);
+    }
+
+    /// Looks at the tables and not at the time: in a pool of their own, names take two steps each, and here and there some more.
+    fn assert_found_in_few_steps(names: &[String]) {
+        let pool = SymbolStringPool::new();
+        let held: Vec<_> = names.iter().map(|name| pool.intern(name)).collect();
+        let steps: usize = pool.0.shards.iter().map(|shard| shard.lock().steps()).sum();
+        assert!(steps < 5 * held.len(), "{} names are found in {steps} steps", held.len());
+    }
+
+    /// What `rustc_hash` makes of the first block of a longer text.
+    fn multiplied(block: &str) -> u64 {
+        let words = u128::from_le_bytes(block.as_bytes().try_into().expect("a block"));
+        let factors = (words as u64 ^ 0x243f_6a88_85a3_08d3, (words >> 64) as u64 ^ 0xa409_3822_299f_31d0);
+        let product = u128::from(factors.0) * u128::from(factors.1);
+        product as u64 ^ (product >> 64) as u64
     }
 
     fn hash(name: &SymbolName) -> u64 {

@@ -124,6 +124,17 @@ impl NameTable {
         }
     }
 
+    /// How many windows and texts `find` looks at when it is asked for each of the names once.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> usize {
+        let (mut steps, mut equals) = (0, 0);
+        for (index, &tag) in self.tags.iter().enumerate().filter(|(_, tag)| **tag != 0) {
+            equals = if index > 0 && self.tags[index - 1] == tag { equals + 1 } else { 1 };
+            steps += (index - home(tag, self.homes)) / WINDOW + 1 + equals;
+        }
+        steps
+    }
+
     /// Restores what every loop here leans on: a whole window of holes after the last name.
     #[inline]
     fn keep_holes_after(&mut self, end: usize) {

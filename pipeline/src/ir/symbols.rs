@@ -5,7 +5,7 @@
 //! module-level assembly are found by assembling it without the rest, with stand-ins for the definitions of
 //! the module that it names: exact where scanning the text is not.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, HashSet};
 use uruk_core::SymbolFlags;
 
 use super::ThreadSafeContext;
@@ -146,12 +146,12 @@ impl ModuleSymbol {
 }
 
 /// Definitions in IR, with the assembly that stands for each.
-type Definitions = FxHashMap<Box<str>, String>;
+type Definitions = BTreeMap<Box<str>, String>;
 
 /// The definitions of `module`, local ones too, whose names occur in its assembly: it may make further names
 /// for them (`.set`, `.symver`), which are definitions only if these are.
 fn definitions_named_by(module: &LockedModule<'_>, assembly: &[u8]) -> Definitions {
-    let words: FxHashSet<&[u8]> = assembly
+    let words: HashSet<&[u8]> = assembly
         .split(|byte| !(byte.is_ascii_alphanumeric() || b"_.$".contains(byte) || !byte.is_ascii()))
         .collect();
     let mut named = Definitions::default();

@@ -10,11 +10,10 @@
 //!  stub:      jmp *entry(%rip); int3; int3                  8 bytes
 //! ```
 
-use rustc_hash::FxHashMap;
-
 use super::graph::{Block, Edge, LinkGraph, Location, SectionRole, SymbolId};
 use super::relax;
 use super::x86_64::EdgeKind;
+use std::collections::HashMap;
 
 /// Size of an entry of the table.
 pub(super) const ENTRY_BYTES: u64 = 8;
@@ -69,7 +68,7 @@ pub(super) struct GotPlt {
 /// Pointers into symbols, each once.
 #[derive(Debug, Default)]
 pub(super) struct Pointers {
-    by_target: FxHashMap<(SymbolId, i64), u64>,
+    by_target: HashMap<(SymbolId, i64), u64>,
     targets: Vec<(SymbolId, i64)>,
 }
 

@@ -55,7 +55,7 @@ impl IndirectFunctions {
 /// Finds the indirect functions that a graph defines.
 pub(super) fn plan(graph: &LinkGraph<'_>) -> IndirectFunctions {
     let mut plan = IndirectFunctions::default();
-    let mut by_place = rustc_hash::FxHashMap::default();
+    let mut by_place = std::collections::HashMap::new();
     for (index, symbol) in graph.symbols.iter().enumerate() {
         let Location::Block(block, offset) = symbol.location else { continue };
         if symbol.kind != SymbolKind::IndirectFunction || !graph.blocks[block.index()].live {

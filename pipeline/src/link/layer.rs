@@ -9,9 +9,9 @@
 //! **Architecture Invariant:** every failure drops the value in hand. Memory goes back, and the
 //! responsibility fails its symbols with the error as their cause.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::sync::Arc;
 use uruk_core::{
     ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet, MaterializationResponsibility,
@@ -130,7 +130,7 @@ impl ObjectLinkingLayer {
         };
         let Placed { link, tls } = placed;
         let definition = |name: &str| found.get(&dylib.session().intern(name));
-        let mut low_entries = FxHashMap::default();
+        let mut low_entries = HashMap::new();
         for name in link.low_externals() {
             if let Some(function) = definition(name)
                 && let Some(entry) = self.low.entry_of(&function)?
@@ -191,8 +191,8 @@ impl fmt::Debug for ObjectLinkingLayer {
 /// that the dylib defines elsewhere, lost against another definition: references go there, as a static
 /// linker would have it. A hidden symbol that nobody else defines came up during code generation (the
 /// personality reference of exception tables is one) and stays local to the object.
-fn discarded_definitions(parts: &[Part<ObjectBuffer>], graph: &LinkGraph<'_>) -> FxHashSet<Box<str>> {
-    let (mut discarded, mut hidden) = (FxHashSet::default(), Vec::new());
+fn discarded_definitions(parts: &[Part<ObjectBuffer>], graph: &LinkGraph<'_>) -> HashSet<Box<str>> {
+    let (mut discarded, mut hidden) = (HashSet::default(), Vec::new());
     let Some((first, _)) = parts.first() else { return discarded };
     for (name, exported) in global_definitions(graph) {
         let symbol = first.session().intern(name);

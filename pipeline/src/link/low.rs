@@ -20,6 +20,7 @@
 //!  entry:  jmp *2(%rip); int3; int3; address u64           16 bytes
 //! ```
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Weak;
 
@@ -99,7 +100,7 @@ struct State {
     /// Whether there is an object that holds addresses in 32 bits.
     is_needed: bool,
     /// What objects refer to over a distance or by an address of 32 bits.
-    close: FxHashSet<Box<str>>,
+    close: HashSet<Box<str>>,
     /// By the address of the function.
     entries: FxHashMap<ExecutorAddr, Weak<LowEntry>>,
     /// How many entries there may be before those that are gone are looked for.

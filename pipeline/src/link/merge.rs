@@ -7,13 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::FxHashMap;
-
 use super::error::LinkError;
 use super::graph::{
     Binding, Block, BlockId, Frame, Group, GroupId, LinkGraph, Location, ObjectId, Section, SectionId,
     Symbol, SymbolId,
 };
+use std::collections::HashMap;
 
 impl<'a> LinkGraph<'a> {
     /// Merges graphs into one, in their order.
@@ -190,8 +189,8 @@ impl<'a> LinkGraph<'a> {
 /// What the merged graph has so far, by name.
 #[derive(Default)]
 struct Known {
-    symbols: FxHashMap<Box<str>, SymbolId>,
-    groups: FxHashMap<Box<str>, GroupId>,
+    symbols: HashMap<Box<str>, SymbolId>,
+    groups: HashMap<Box<str>, GroupId>,
 }
 
 /// How far a definition prevails, weakest first.

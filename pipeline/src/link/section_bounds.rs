@@ -4,7 +4,9 @@
 //! as a linker would put them. A program that spreads a section over several objects and wants one range has
 //! these objects merged into one graph first (`merge.rs`).
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{HashMap, HashSet};
+
+use rustc_hash::FxHashMap;
 
 use super::graph::{BlockId, LinkGraph, Location, SectionId, SectionRole};
 
@@ -14,7 +16,7 @@ const STOP: &str = "__stop_";
 impl LinkGraph<'_> {
     /// The names of the graph's sections that `__start_` and `__stop_` symbols can refer to, each once.
     pub fn named_sections(&self) -> Vec<&str> {
-        let mut seen = FxHashSet::default();
+        let mut seen = HashSet::new();
         let names = (0..self.sections.len()).map(SectionId::of).filter(|section| has_bounds(self, *section));
         names.map(|section| self.section_name(section)).filter(|name| seen.insert(*name)).collect()
     }
@@ -22,7 +24,7 @@ impl LinkGraph<'_> {
     /// The names of the sections whose start or end the graph asks for, each once. Where other objects have
     /// sections of that name, all of them have to be merged into one graph.
     pub fn wanted_section_bounds(&self) -> Vec<&str> {
-        let mut seen = FxHashSet::default();
+        let mut seen = HashSet::new();
         let undefined = self.symbols.iter().filter(|symbol| symbol.location == Location::Undefined);
         let names = undefined.filter_map(|symbol| {
             let name = self.text(symbol.name);
@@ -58,7 +60,7 @@ impl SectionBounds {
 /// Collects the named sections; with `bind`, also binds references to their ends within the graph.
 pub(super) fn collect(graph: &mut LinkGraph<'_>, bind: bool) -> SectionBounds {
     let mut bounds = SectionBounds::default();
-    let mut by_name: FxHashMap<&str, u32> = FxHashMap::default();
+    let mut by_name: HashMap<&str, u32> = HashMap::new();
     for index in 0..graph.sections.len() {
         let section = &graph.sections[index];
         let name = graph.text(section.name);

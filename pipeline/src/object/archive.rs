@@ -4,12 +4,11 @@
 //! all of them when the table is missing, and bitcode members that the archiver did not understand. The
 //! contents of a member are looked at only when one of its symbols is wanted.
 
-use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use object::read::archive::ArchiveFile;
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface, default_version};
 
@@ -19,9 +18,9 @@ pub struct ArchiveIndex {
     name: Arc<str>,
     members: Vec<ArchiveMember>,
     /// The first member that defines each name.
-    by_symbol: FxHashMap<Arc<str>, usize>,
+    by_symbol: HashMap<Arc<str>, usize>,
     /// The others, of the few names that more than one member defines.
-    repeated: FxHashMap<Arc<str>, BTreeSet<usize>>,
+    repeated: HashMap<Arc<str>, BTreeSet<usize>>,
 }
 
 /// One file in an archive. Its name is that of the archive with the member's in brackets.
@@ -77,8 +76,8 @@ impl ArchiveIndex {
         let mut index = Self {
             name: archive.name().clone(),
             members: Vec::new(),
-            by_symbol: FxHashMap::default(),
-            repeated: FxHashMap::default(),
+            by_symbol: HashMap::default(),
+            repeated: HashMap::default(),
         };
         for member in file.members() {
             index.members.push(cut_member(archive, &member.map_err(malformed)?)?);
@@ -123,13 +122,13 @@ impl ArchiveIndex {
     }
 
     /// Takes over the archive's own symbol table; answers which members it mentions, or `None` without one.
-    fn read_table(&mut self, file: &ArchiveFile<'_>) -> object::read::Result<Option<FxHashSet<usize>>> {
+    fn read_table(&mut self, file: &ArchiveFile<'_>) -> object::read::Result<Option<HashSet<usize>>> {
         let Some(symbols) = file.symbols()? else { return Ok(None) };
-        let positions: FxHashMap<u64, usize> =
+        let positions: HashMap<u64, usize> =
             self.members.iter().enumerate().map(|(position, member)| (member.offset, position)).collect();
         // The table names members by the offset of their headers, of which each has many symbols.
-        let mut by_header: FxHashMap<u64, Option<usize>> = FxHashMap::default();
-        let mut covered = FxHashSet::default();
+        let mut by_header: HashMap<u64, Option<usize>> = HashMap::default();
+        let mut covered = HashSet::default();
         for symbol in symbols {
             let symbol = symbol?;
             let position = *by_header.entry(symbol.offset().0).or_insert_with(|| {

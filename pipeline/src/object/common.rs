@@ -13,10 +13,10 @@
 //! Each tentative definition is offered to the dylib, which keeps one and says whose it is. So a variable that was removed can be
 //! defined again, and nothing here has to know of the removal.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 
-use rustc_hash::FxHashMap;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
@@ -79,7 +79,7 @@ pub struct CommonSymbols {
 #[derive(Default)]
 struct Known {
     /// By the name of the unit that offers it, of which there is one.
-    rooms: FxHashMap<Box<str>, Offered>,
+    rooms: HashMap<Box<str>, Offered>,
     /// With the dylib's name.
     archives: Vec<(Box<str>, Arc<AddDefinition>)>,
 }

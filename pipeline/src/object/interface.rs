@@ -7,7 +7,7 @@ use object::elf;
 use object::read::StringTable;
 use object::read::elf::{FileHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::{LittleEndian, SectionIndex, SymbolIndex};
-use rustc_hash::FxHashSet;
+use std::collections::HashSet;
 use uruk_core::SymbolFlags;
 
 use super::{CommonExtent, FileKind, ObjectBuffer, ObjectError};
@@ -110,7 +110,7 @@ impl<'data> ObjectInterface<'data> {
         &mut self,
         sections: &Sections<'data>,
         symbols: &Symbols<'data>,
-        in_comdat: &FxHashSet<usize>,
+        in_comdat: &HashSet<usize>,
         index: SymbolIndex,
         symbol: &'data elf::Sym64<LittleEndian>,
     ) -> Result<(), TableError> {
@@ -192,8 +192,8 @@ fn is_or_is_under(name: &[u8], stem: &[u8]) -> bool {
 }
 
 /// Indices of the sections that belong to a COMDAT group.
-fn comdat_members(data: &[u8], sections: &Sections<'_>) -> Result<FxHashSet<usize>, TableError> {
-    let mut members = FxHashSet::default();
+fn comdat_members(data: &[u8], sections: &Sections<'_>) -> Result<HashSet<usize>, TableError> {
+    let mut members = HashSet::default();
     for section in sections.iter() {
         if let Some((flags, group)) = section.group(ENDIAN, data)?
             && flags == elf::GRP_COMDAT

@@ -277,6 +277,25 @@ fn every_test_of_a_model_was_seen_to_fail() {
     demand_none(findings, "leave out the step that it watches, or say at the head why there is none");
 }
 
+/// Whoever writes a file chooses its names: with a hash that everybody knows, all of them fall into one place of a table, and a
+/// file of n names takes n * n steps. Numbers from a file are no better; which they are, no test can tell.
+#[test]
+fn no_text_is_hashed_without_a_secret() {
+    let mut findings = Vec::new();
+    for source in sources().iter().filter(|source| source.is_library() || source.is_command()) {
+        let code = source.code_before_tests();
+        let tables = ["FxHashMap<", "FxHashSet<"].into_iter().flat_map(|table| code.split(table).skip(1));
+        let keyed_by_text = tables.filter(|after| {
+            let key = after.split([',', '>']).next().expect("split yields one piece at least");
+            ["str", "String", "u8"].iter().any(|text| has_word(key, text))
+        });
+        findings.extend(keyed_by_text.map(|after| {
+            format!("{}: a table of {}", source.path, after.lines().next().unwrap_or_default())
+        }));
+    }
+    demand_none(findings, "use `std::collections`, or intern the text: a pool of names has a secret too");
+}
+
 /// Libraries never print.
 #[test]
 fn libraries_do_not_print() {

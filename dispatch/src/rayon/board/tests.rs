@@ -114,3 +114,22 @@ fn a_turn_can_be_taken_back() {
     assert_eq!(board.waiting(), 1);
     assert!(board.take_back().is_some() && board.take_back().is_none());
 }
+
+/// Each ticket that was turned away permits a spare until the host takes something itself: then it moves, and needs none. Nor does
+/// it when nothing is left that such a ticket could have missed.
+#[test]
+fn tickets_that_were_turned_away_permit_spares_until_the_host_moves_or_nothing_waits() {
+    let tasks = |count| (0..count).map(|_| Task::new("test", TaskPriority::Lazy, || ()));
+    for by_spares in [false, true] {
+        let mut board = board(4, unlimited());
+        assert_eq!(board.push(tasks(2)).tickets, 2);
+        let (_orders, _call) = (board.turn_away(), board.turn_away());
+        assert_eq!(board.permitted(), 2);
+        if by_spares {
+            while board.take_for_spare().is_some() {}
+        } else {
+            let _taken = board.take_for_ticket().expect("two are queued");
+        }
+        assert_eq!((board.permitted(), board.waiting()), (0, usize::from(!by_spares)));
+    }
+}

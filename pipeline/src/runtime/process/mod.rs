@@ -14,12 +14,12 @@ mod images;
 mod library;
 mod overrides;
 
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::fmt;
 use std::path::Path;
 use std::ptr;
 
-use rustc_hash::FxHashSet;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 
@@ -42,7 +42,7 @@ use library::{Library, Name};
 #[doc(alias = "DynamicLibrarySearchGenerator")]
 pub struct ProcessSymbols {
     scope: Scope,
-    allowed: Option<FxHashSet<Box<str>>>,
+    allowed: Option<HashSet<Box<str>>>,
     /// Loaded on request, in order, behind the preloaded ones. Replaced as a whole.
     loaded: Mutex<Arc<[Arc<Library>]>>,
     system: Vec<Library>,

@@ -3,9 +3,10 @@
 //! With one worker all news came after the last compile: a progress line said "40 of 0 units ready". News is told by a thread of its
 //! own, which an observer may block.
 
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use protocol_tests::*;
+use uruk_core::sync::Mutex;
 use uruk_core::{EventKind, ExecutionSession, JitDylib, LookupSet, SessionEvent};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -40,7 +41,7 @@ fn all_claims_are_told_while_the_only_worker_runs_the_first_unit() {
         let (told, first) = (told.clone(), first.clone());
         let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
             first.get_or_init(|| {
-                let claims: Vec<u64> = told.lock().unwrap().iter().take(UNITS).collect();
+                let claims: Vec<u64> = told.lock().iter().take(UNITS).collect();
                 assert!(claims.is_sorted(), "news is told in the order in which it happened");
                 claims.len()
             });

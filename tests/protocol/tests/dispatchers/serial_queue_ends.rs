@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use protocol_tests::halt::Halt;
 use protocol_tests::kept::{Drops, Log, kept, task, urgent};
+use protocol_tests::units::telling_unit;
 use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
-    InPlaceTaskDispatcher, LookupError, SerialQueue, Shutdown, Task, TaskDispatcher, TaskPriority, Waiting,
-    absolute_symbols,
+    InPlaceTaskDispatcher, LookupError, SerialQueue, Shutdown, Task, TaskDispatcher, TaskPriority, WaitError,
+    Waiting, absolute_symbols,
 };
 
 #[test]
@@ -245,5 +246,56 @@ fn a_dispatcher_that_panics_while_it_counts_stops_no_queue() {
         dispatcher.run_ready();
         assert_eq!((ran.load(Ordering::Relaxed), queue.waiting()), (3, 0));
         dispatcher.shutdown();
+    });
+}
+
+/// Lets a task go on when somebody waits for a latch that is not open.
+#[derive(Debug)]
+struct GoesOnWhenWaitedFor {
+    inner: Arc<dyn TaskDispatcher>,
+    halt: Halt,
+}
+
+impl TaskDispatcher for GoesOnWhenWaitedFor {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        self.inner.dispatch(task)
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        if !latch.is_open() {
+            self.halt.let_go();
+        }
+        self.inner.wait(latch)
+    }
+
+    fn shutdown(&self) {
+        self.inner.shutdown();
+    }
+}
+
+/// All tasks of the session wait for a turn, so none of them moves; and ending lookups would send nobody on.
+///
+/// ```text
+///  queue:    task of the embedder's own, stopped ──────────────▶ goes on ─ ends │ the unit
+///  session:                                       close: waits ───┘             │      └─▶ closed
+/// ```
+#[test]
+fn a_close_waits_for_a_turn_that_is_not_its_sessions() {
+    within_reason(|| {
+        let (queue, halt, workers) = (SerialQueue::new(), Halt::default(), pool_or_place(1));
+        let here = halt.clone();
+        queue.dispatch(&workers, task(move || here.stop())).unwrap();
+        halt.reached();
+        let (session, main) =
+            session_on(Arc::new(GoesOnWhenWaitedFor { inner: workers, halt: halt.clone() }));
+        let (unit, begun) = telling_unit(&session, "unit", &["a"]);
+        main.define(unit.in_queue(&queue).boxed()).unwrap();
+        let answer = look_up_later(&session, request(&main, &["a"]));
+        session.close().unwrap();
+        let has_begun = begun.try_recv();
+        // Should the close not have waited for it, it shall end nevertheless.
+        halt.let_go();
+        assert_eq!((has_begun, queue.waiting()), (Ok(()), 0));
+        assert!(answer.recv().unwrap().is_ok());
     });
 }

@@ -2,6 +2,7 @@
 
 mod claims_given_back;
 mod deadline;
+mod future;
 mod generators;
 mod holding;
 mod lock_holds;

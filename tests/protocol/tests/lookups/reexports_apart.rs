@@ -8,12 +8,15 @@
 //!
 //! Such a generator served one lookup at a time, so each question waited for another's lookup, and nobody was told.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
 
 use protocol_tests::kept::{Kept, kept};
 use protocol_tests::*;
+use uruk_core::sync::Mutex;
 use uruk_core::{
-    ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, LookupResult, ReexportsGenerator, WhyState,
+    AddedUnit, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, LookupResult, Platform,
+    ReexportsGenerator, SharedError, TaskDispatcher, UnitNumber, WhyState,
 };
 
 type Answer = mpsc::Receiver<Result<LookupResult, LookupError>>;
@@ -99,4 +102,66 @@ fn lookups_that_are_withdrawn_meanwhile_leave_nothing_behind() {
     let answer = look_up_later(&session, request(&dylibs[1], &["0"]));
     kept.run_all();
     answer.try_recv().expect("the lookup has ended").unwrap();
+}
+
+/// Does something once, when it is first told of a unit.
+#[derive(Default)]
+struct FirstUnit(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Platform for FirstUnit {
+    fn unit_adding(&self, _unit: &AddedUnit<'_>) -> Result<(), SharedError> {
+        let act = self.0.lock().take();
+        act.into_iter().for_each(|act| act());
+        Ok(())
+    }
+
+    fn unit_removed(&self, _unit: UnitNumber) {}
+}
+
+/// While a generator defines what it has found for one lookup, it is asked for no other: not even when one that it has served apart
+/// comes to the same point and ends.
+///
+/// ```text
+///  lookup of x:  asks ─ ....... ─ found: defines x: platform ─────────────────────────┐ goes on, ends
+///  lookup of y:         asks ─ ........................        │ found: defines y, ends │
+///  lookup of z:                                      │ waits for the generator ──────────────────▶ is served
+/// ```
+#[test]
+fn who_defines_alone_is_not_driven_out_by_one_who_comes_later() {
+    let ((kept, dispatcher), platform) = (kept(), Arc::new(FirstUnit::default()));
+    let session =
+        ExecutionSession::builder().dispatcher(dispatcher.clone()).platform(platform.clone()).build();
+    let [facade, library] = ["facade", "library"].map(|name| session.create_jit_dylib(name).unwrap());
+    ["x", "y", "z"].iter().for_each(|name| define_simple(&library, "unit", &[name]));
+    let reexports = ReexportsGenerator::new(library, JitDylibLookupFlags::MatchAllSymbols);
+    facade.add_generator(Arc::new(reexports)).unwrap();
+    let ask = |name| look_up_later(&session, request(&facade, &[name]));
+    let first = [ask("x"), ask("y")];
+    // The generator is asked for `x`, then, as it lets others in, for `y`; the library has told of neither.
+    let mut found = VecDeque::new();
+    while found.len() < 2 {
+        let task = kept.next().expect("the generator asks the library");
+        match task.label() {
+            "generator.generate" => task.run(),
+            _ => found.push_back(task),
+        }
+    }
+    let (of_x, of_y) = (found.pop_front().unwrap(), found.pop_front().unwrap());
+    let (told, tells) = mpsc::channel();
+    let (inner, dylib, tasks) = (session.clone(), facade.clone(), kept.clone());
+    *platform.0.lock() = Some(Box::new(move || {
+        let third = look_up_later(&inner, request(&dylib, &["z"]));
+        of_y.run();
+        let brought: Vec<_> = std::iter::from_fn(|| tasks.next()).collect();
+        let asked = brought.iter().filter(|task| task.label() == "generator.generate").count();
+        brought.into_iter().for_each(|task| tasks.dispatch(task).unwrap());
+        told.send((third, asked)).unwrap();
+    }));
+    of_x.run();
+    let (third, asked) = tells.try_recv().expect("the platform was told of a unit");
+    assert_eq!(asked, 0, "the generator is busy with x");
+    kept.run_all();
+    for answer in first.iter().chain([&third]) {
+        answer.try_recv().expect("the lookup has ended").unwrap();
+    }
 }

@@ -1,5 +1,6 @@
 //! Long consequences come in slices: no hold of the lock is as long as they are, and others go on between two of them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
@@ -7,7 +8,7 @@ use uruk_core::sync::{Latch, Mutex, thread};
 use uruk_core::{
     DependenceGroup, Detached, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupError, LookupRequest,
     LookupSet, MaterializationResponsibility, ResolvedResponsibility, Resource, SymbolMap, SymbolName, Task,
-    TaskDispatcher, WaitError, absolute_symbols, shared_error,
+    TaskDispatcher, WaitError, WhyState, absolute_symbols, shared_error,
 };
 
 const SYMBOLS: usize = 8_000;
@@ -167,7 +168,12 @@ struct Interrupts {
     inner: InPlaceTaskDispatcher,
     label: &'static str,
     interruption: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Tasks with the label [`KEPT`], which nobody runs but a test.
+    kept: Arc<Mutex<Vec<Task>>>,
 }
+
+/// The name of units that begin when a test says so.
+const KEPT: &str = "kept";
 
 impl std::fmt::Debug for Interrupts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -177,8 +183,8 @@ impl std::fmt::Debug for Interrupts {
 
 impl Interrupts {
     fn after(label: &'static str) -> (Arc<Self>, ExecutionSession, JitDylib) {
-        let (inner, interruption) = (InPlaceTaskDispatcher::default(), Mutex::default());
-        let this = Arc::new(Self { inner, label, interruption });
+        let (inner, interruption, kept) = Default::default();
+        let this = Arc::new(Self { inner, label, interruption, kept });
         let (session, main) = session_on(this.clone());
         (this, session, main)
     }
@@ -190,6 +196,10 @@ impl Interrupts {
 
 impl TaskDispatcher for Interrupts {
     fn dispatch(&self, task: Task) -> Result<(), Task> {
+        if task.label() == KEPT {
+            self.kept.lock().push(task);
+            return Ok(());
+        }
         if task.label() == self.label {
             let interruption = self.interruption.lock().take();
             if let Some(interruption) = interruption {
@@ -287,4 +297,124 @@ fn a_removal_that_others_attend_to_ends_before_it_returns() {
             });
         }
     });
+}
+
+/// Names of symbols whose units keep `alive` alive, in a tracker of their own.
+fn define_many_that_keep(main: &JitDylib, prefix: &str, alive: &Arc<()>) -> uruk_core::ResourceTracker {
+    let tracker = main.create_tracker();
+    for index in 0..SYMBOLS {
+        let flags = exported(main.session(), &[&format!("{prefix}_{index}")]);
+        let kept = alive.clone();
+        let unit = TestUnit::new("unit", flags, move |responsibility| {
+            drop(kept);
+            finish(responsibility);
+        });
+        main.define_with_tracker(unit.boxed(), &tracker).unwrap();
+    }
+    tracker
+}
+
+/// ```text
+///  one thread:   removes a tracker ─ slice │                              │ slices ...
+///  another:                                │ removes a tracker ─ returns: │ all of it is gone
+/// ```
+#[test]
+fn a_removal_does_not_leave_its_slices_to_another_thread() {
+    let (interrupts, _session, main) = Interrupts::after("session.release");
+    let (first, second) = (Arc::new(()), Arc::new(()));
+    let attended = define_many_that_keep(&main, "first", &first);
+    let other = define_many_that_keep(&main, "second", &second);
+    let (told, left) = mpsc::channel();
+    interrupts.arm(move || {
+        other.remove().unwrap();
+        told.send(Arc::strong_count(&second) - 1).unwrap();
+    });
+    attended.remove().unwrap();
+    assert_eq!(left.try_recv(), Ok(0), "units of the tracker are there when its removal returns");
+    assert_eq!(Arc::strong_count(&first), 1);
+}
+
+/// ```text
+///  one thread:   removes a tracker ─ slice │                                        │ slices ...
+///  another:                                │ begins with what was queued before: no │
+/// ```
+#[test]
+fn what_is_removed_with_its_tracker_and_has_not_gone_yet_does_not_begin() {
+    let (interrupts, session, main) = Interrupts::after("session.release");
+    let tracker = main.create_tracker();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let define_kept = |symbol: &str| {
+        let begun = begun.clone();
+        let unit = TestUnit::new(KEPT, exported(&session, &[symbol]), move |responsibility| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            finish(responsibility);
+        });
+        main.define_with_tracker(unit.boxed(), &tracker).unwrap();
+    };
+    // Whichever end goes first, there is one at the other.
+    define_kept("at one end");
+    for index in 0..SYMBOLS {
+        let unit = TestUnit::new("unit", exported(&session, &[&format!("symbol_{index}")]), finish);
+        main.define_with_tracker(unit.boxed(), &tracker).unwrap();
+    }
+    define_kept("at the other");
+    let answers = ["at one end", "at the other"].map(|name| look_up_later(&session, request(&main, &[name])));
+    let kept = interrupts.kept.clone();
+    assert_eq!(kept.lock().len(), 2, "both are queued");
+    interrupts.arm(move || {
+        let tasks = std::mem::take(&mut *kept.lock());
+        tasks.into_iter().for_each(Task::run);
+    });
+    tracker.remove().unwrap();
+    assert_eq!((begun.load(Ordering::Relaxed), interrupts.kept.lock().len()), (0, 0));
+    assert!(answers.iter().all(|answer| answer.try_recv().unwrap().is_err()));
+}
+
+/// Takes no answers: it refuses one, drops the next, and so on. They are told by the thread that has them.
+#[derive(Debug, Default)]
+struct TakesNoAnswers(InPlaceTaskDispatcher, AtomicUsize);
+
+impl TaskDispatcher for TakesNoAnswers {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        if task.label() != "query.complete" {
+            return self.0.dispatch(task);
+        }
+        if self.1.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            return Err(task);
+        }
+        drop(task);
+        Ok(())
+    }
+
+    fn run_ready(&self) {
+        self.0.run_ready();
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        self.0.wait(latch)
+    }
+
+    fn shutdown(&self) {
+        self.0.shutdown();
+    }
+}
+
+/// A handler may wait for what the slices bring, and they would lie beneath it.
+#[test]
+fn what_a_thread_has_to_run_itself_waits_for_its_last_slice() {
+    let (session, main) = session_on(Arc::new(TakesNoAnswers::default()));
+    let (names, root) = fan_of_waiting_units(&session, &main);
+    let all_of_them = look_all_up(&session, &main, &names);
+    let (told, tells) = mpsc::channel();
+    for name in names.iter().step_by(SYMBOLS / 8) {
+        let (other, dylib, all, told) = (session.clone(), main.clone(), names.clone(), told.clone());
+        let request = LookupRequest::new(order(&main), LookupSet::required([name.clone()]));
+        session.lookup_async(request, move |_| {
+            let is_ready = |name| matches!(other.why(&dylib, name).state, WhyState::Ready { .. });
+            told.send(is_ready(&all[0]) && is_ready(&all[SYMBOLS - 1])).unwrap();
+        });
+    }
+    root.notify_emitted(Vec::new()).unwrap();
+    assert!(all_of_them.try_recv().unwrap().is_ok());
+    assert_eq!(tells.try_iter().collect::<Vec<_>>(), [true; 8]);
 }

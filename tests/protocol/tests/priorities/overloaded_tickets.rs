@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use protocol_tests::halt::Halt;
 use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{ExecutionSession, JitDylib, SerialQueue, SymbolName, Task, TaskDispatcher, TaskPriority};
@@ -129,5 +130,35 @@ fn tickets_that_are_lowered_and_raised_again_count_where_they_are() {
     assert_eq!((scene.level(Idle), scene.level(Speculative)), (1, 1));
     end.open();
     others.iter().for_each(|answer| drop(answer.recv().unwrap().unwrap()));
+    scene.session.close().unwrap();
+}
+
+/// ```text
+///  worker:  occupied ─ a (demanded) ─ the other ticket of a, void ─ b, which stops │
+///  queued:                                                                 c       │ counts still
+/// ```
+#[test]
+fn a_void_ticket_that_leaves_its_queue_takes_nobody_elses_place() {
+    let scene = scene();
+    scene.define("a", None);
+    let halt = Halt::default();
+    let here = halt.clone();
+    let stops = TestUnit::new("b", exported(&scene.session, &["b"]), move |responsibility| {
+        here.stop();
+        finish(responsibility);
+    });
+    scene.main.define(stops.boxed()).unwrap();
+    scene.define("c", None);
+    let [begun, end] = scene.occupy();
+    begun.wait();
+    let look_up = |name, priority| look_up_later(&scene.session, request(&scene.main, &[name]).at(priority));
+    let answers = [("a", Idle), ("a", Demanded), ("b", Idle), ("c", Idle)]
+        .map(|(name, priority)| look_up(name, priority));
+    assert_eq!(scene.level(Idle), 3);
+    end.open();
+    halt.reached();
+    assert_eq!(scene.level(Idle), 1, "one is queued, and has not begun");
+    halt.let_go();
+    answers.iter().for_each(|answer| drop(answer.recv().unwrap().unwrap()));
     scene.session.close().unwrap();
 }

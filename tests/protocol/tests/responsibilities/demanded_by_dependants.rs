@@ -10,6 +10,7 @@ use protocol_tests::units::{parking_unit, telling_unit};
 use protocol_tests::*;
 use uruk_core::{
     DependenceGroup, Dependency, JitDylib, LookupError, LookupResult, MaterializationUnit, WhyState,
+    shared_error,
 };
 
 on_every_dispatcher!(
@@ -140,6 +141,38 @@ fn what_is_queued_is_withdrawn_with_its_last_dependant() {
             session.lookup_symbol(&order(&main), &session.intern("b")).unwrap();
             started.try_recv().unwrap();
             session.close().unwrap();
+        });
+    }
+}
+
+/// It fails because of something else that it depends on, and nobody was waiting for it: no lookup ends by that.
+#[test]
+fn what_is_queued_is_withdrawn_when_its_last_dependant_fails() {
+    for workers in [0, 1] {
+        within_reason(move || {
+            let (session, main) = session_of(workers);
+            let (unit, started) = telling_unit(&session, "second unit of b", &["b"]);
+            let token = token_of_what_nobody_wants(&main, &["b"], unit.boxed());
+            let [a, fails] = ["a", "fails"].map(|name| {
+                let parked = define_parked(&main, name, &[name]);
+                let asked = session.lookup_future(request(&main, &[name]));
+                let responsibility = parked.recv().unwrap();
+                drop(asked);
+                responsibility
+            });
+            while_nothing_else_runs(&session, &main, move |session, _| {
+                let fails = fails.attach();
+                let broken = fails.dependency(&session.intern("fails")).unwrap();
+                let symbols = vec![session.intern("a")];
+                finish_with(a.attach(), vec![DependenceGroup { symbols, dependencies: vec![token, broken] }]);
+                fails.fail(shared_error("broken"));
+            });
+            while session.metrics().withdrawn_units == 0 {
+                assert!(started.try_recv().is_err(), "what failed needs it no more");
+                std::thread::yield_now();
+            }
+            session.close().unwrap();
+            assert!(started.try_recv().is_err());
         });
     }
 }
