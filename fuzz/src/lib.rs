@@ -23,7 +23,7 @@ fn file(input: &[u8], craft: impl FnOnce(&mut Choices<'_>) -> Vec<u8>) -> Vec<u8
     }
 }
 
-/// Reads an object in both ways.
+/// Reads an object in all ways.
 pub fn parse(input: &[u8]) {
     drive::parse(&file(input, choices::object));
 }

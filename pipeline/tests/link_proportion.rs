@@ -16,7 +16,7 @@ use link_support::{Externals, external, failure, link};
 use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 use uruk_pipeline::link::{Link, LinkGraph, LinkOptions, elf};
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
-use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer, ObjectError, ObjectInterface};
+use uruk_pipeline::object::{ArchiveIndex, CloseReferences, ObjectBuffer, ObjectError, ObjectInterface};
 
 /// The heap that a file may take at most, in multiples of its size, all allocations of its link added up. A section of
 /// 65 bytes becomes a header, a block, a place and a name.
@@ -41,12 +41,13 @@ fn plans(file: &[u8]) {
     });
 }
 
-/// Both readers of objects refuse the file, with a message that contains `why`.
+/// Both readers of objects refuse the file, with a message that contains `why`. A third says nothing of what is wrong.
 #[track_caller]
 fn refused(file: &[u8], why: &str) {
     let error = in_proportion(file, |file| elf::parse("crafted.o", file).expect_err("refused").to_string());
     assert!(error.contains(why) && error.starts_with("crafted.o"), "{}", &error[..error.len().min(300)]);
     let object = ObjectBuffer::new("crafted.o", file.to_vec());
+    in_proportion(file, |_| CloseReferences::read(&object).names.len());
     let error = in_proportion(file, |_| ObjectInterface::read(&object).expect_err("refused").to_string());
     assert!(error.contains(why) && error.starts_with("crafted.o"), "{}", &error[..error.len().min(300)]);
 }
@@ -54,12 +55,16 @@ fn refused(file: &[u8], why: &str) {
 const MEGABYTE: usize = 1 << 20;
 
 fn with_symbols(binding: u8, section: u16, apart: u32) -> Vec<u8> {
+    with_symbols_to_be(binding, section, apart).write()
+}
+
+fn with_symbols_to_be(binding: u8, section: u16, apart: u32) -> Object {
     let mut object = Object::with_main();
     object.shared_names = vec![b'x'; MEGABYTE];
     for index in 0..4000 {
         object.symbol(Symbol::new(1 + apart * index, binding, NOTYPE, section));
     }
-    object.write()
+    object
 }
 
 #[test]
@@ -79,6 +84,10 @@ fn names_of_definitions_that_overlap_are_refused() {
 #[test]
 fn names_of_references_that_overlap_are_refused() {
     refused(&with_symbols(GLOBAL, 0, 1), "its names overlap");
+    let mut object = with_symbols_to_be(GLOBAL, 0, 1);
+    let relocations: Vec<_> = (2..4000).map(|symbol| (0, symbol, 10, 0)).collect();
+    object.section(Section::relocations(1, &relocations));
+    refused(&object.write(), "its names overlap");
     // A local reference makes no sense, and would be looked up all the same.
     let error = elf::parse("crafted.o", &with_symbols(LOCAL, 0, 1)).expect_err("refused").to_string();
     assert!(error.contains("its names overlap"), "{error}");

@@ -216,7 +216,8 @@ impl Fixer<'_> {
     fn module_offset(&self, work: &Work<'_>) -> Result<u64, LinkError> {
         let target = work.edge.target;
         if let Location::Block(..) = self.placed.graph.symbols[target.index()].location {
-            return Ok(self.placed.tls.map_or(0, |own| own.offset) + self.placed.image_offset(target));
+            let start = self.placed.tls.map_or(0, |own| own.offset);
+            return Ok(start.wrapping_add(self.placed.image_offset(target)));
         }
         match self.resolution.foreign_tls.get(&target) {
             Some(placement) if placement.module == self.own_module(work)? => Ok(placement.offset),

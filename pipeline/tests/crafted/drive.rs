@@ -5,14 +5,15 @@ use uruk_pipeline::link::{
     Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked, TlsPlacement, elf,
 };
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
-use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer, ObjectError, ObjectInterface};
+use uruk_pipeline::object::{ArchiveIndex, CloseReferences, ObjectBuffer, ObjectError, ObjectInterface};
 use uruk_pipeline::runtime::tls::{NotStatic, TlsResolvers};
 
-/// Both readers of objects.
+/// All readers of objects.
 pub(crate) fn parse(file: &[u8]) {
     let graph = elf::parse("crafted.o", file);
     let buffer = ObjectBuffer::new("crafted.o", file.to_vec());
     let interface = ObjectInterface::read(&buffer);
+    assert!(CloseReferences::read(&buffer).names.len() <= file.len() / 24);
     let error = graph.as_ref().err().map(ToString::to_string);
     assert!(error.is_none_or(|error| error.starts_with("crafted.o")), "errors name the file");
     if let Ok(interface) = interface {
