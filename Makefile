@@ -14,9 +14,11 @@ STRESS_TSAN_SECONDS ?= 600
 # How many random histories `make soak` tries, and how long it spends on each scenario of random schedules.
 SOAK_HISTORIES ?= 100000
 SOAK_SHUTTLE_SECONDS ?= 20
+# How long `make fuzz` gives each target.
+FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check loom shuttle weaken tsan stress stress-tsan soak bench
+.PHONY: help setup demo test check loom shuttle weaken tsan stress stress-tsan soak fuzz bench
 
 help: ## Lists these targets.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-11s %s\n' "$$target" "$$what"; done
@@ -63,6 +65,10 @@ soak: ## Looks for rare defects for half an hour or more: random histories, rand
 	URUK_SHUTTLE_SECONDS=$(SOAK_SHUTTLE_SECONDS) $(MAKE) shuttle
 	$(MAKE) stress
 	$(MAKE) stress-tsan STRESS_TSAN_SECONDS=$(STRESS_SECONDS)
+
+fuzz: setup ## Tries damaged and crafted objects and archives on the linker, FUZZ_SECONDS for each target. What is linked never runs.
+	@scripts/setup.sh --fuzz
+	scripts/fuzz.sh $(FUZZ_SECONDS)
 
 bench: setup ## Measures.
 	$(CARGO) bench --workspace --benches

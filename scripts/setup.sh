@@ -4,6 +4,7 @@
 #   scripts/setup.sh              what building, testing and the demo need
 #   scripts/setup.sh --lint       rustfmt and clippy
 #   scripts/setup.sh --sanitizer  the standard library's source, which ThreadSanitizer needs
+#   scripts/setup.sh --fuzz       cargo-fuzz, which builds and runs the fuzz targets
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,6 +47,10 @@ add_source() {
   [[ -f "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]] && return
   command -v rustup >/dev/null || die "rust-src is missing, and so is rustup, which would install it."
   rustup component add rust-src
+}
+
+add_fuzzer() {
+  command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked
 }
 
 install_packages() {
@@ -97,5 +102,6 @@ case "${1:-}" in
     ;;
   --lint) add_lints ;;
   --sanitizer) add_source ;;
+  --fuzz) add_fuzzer ;;
   *) die "unknown argument: $1" ;;
 esac

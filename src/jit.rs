@@ -214,7 +214,8 @@ impl Jit {
     /// archives do only if something does. All of it is compiled at once, on all threads.
     ///
     /// # Errors
-    /// [`JitError::Lookup`] for the first thing that is missing or fails.
+    /// [`JitError::Lookup`] for the first thing that is missing or fails, and [`JitError::NotCallable`] if the entry is
+    /// data.
     pub fn link(&self, entry: &str) -> Result<ExecutorSymbolDef, JitError> {
         let entry = self.session.intern(entry);
         let order = self.main.link_order();
@@ -228,7 +229,10 @@ impl Jit {
             symbols.add(entry.clone(), SymbolLookupFlags::RequiredSymbol);
             found = self.session.lookup(&order, symbols)?.get(&entry);
         }
-        found.ok_or_else(|| JitError::NotCallable { symbol: entry.as_str().into() })
+        // Whoever asks for an entry is going to call it.
+        found
+            .filter(|found| found.flags.contains(SymbolFlags::CALLABLE))
+            .ok_or_else(|| JitError::NotCallable { symbol: entry.as_str().into() })
     }
 
     /// The session, for everything that has no method here.

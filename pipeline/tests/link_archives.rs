@@ -101,7 +101,8 @@ fn link(object: &ObjectBuffer, memory: &InProcessMemoryManager) -> Result<(), Li
     let lookup = |name: &str| {
         let thread_local =
             if thread_local.contains(name) { SymbolFlags::THREAD_LOCAL } else { SymbolFlags::empty() };
-        Some(ExecutorSymbolDef::new(close_by, SymbolFlags::EXPORTED | thread_local))
+        // Whatever is asked for is there, functions that are to run before the program among it.
+        Some(ExecutorSymbolDef::new(close_by, SymbolFlags::EXPORTED | SymbolFlags::CALLABLE | thread_local))
     };
     let environment = LinkEnvironment {
         tls_placement: &|_| Some(TlsPlacement { module: 7, offset: 64 }),

@@ -126,6 +126,22 @@ fn r_x86_64_plt32() {
     assert_eq!(displaced(&near, "a", 1), near.address("x"), "a near one is called directly");
 }
 
+/// A field that is too far away even from what the linker places next to it: by four gibibytes in either direction.
+fn assert_far_field_is_refused(kind: &str, definition: &str, externals: &Externals) {
+    for addend in ["+0x100000000", "-0x100000000"] {
+        let source = format!(".text\nnop\n.reloc ., {kind}, x{addend}\n.long 0\n{definition}");
+        let message = assert_out_of_range(&source, externals, kind, 32);
+        assert!(message.contains("test.o: .text+0x1: ") && message.contains("32 signed bits"), "{message}");
+    }
+}
+
+#[test]
+fn r_x86_64_plt32_overflows() {
+    assert_far_field_is_refused("R_X86_64_PLT32", ".globl x\nx: ret", &Externals::new());
+    // The stub is too far away too.
+    assert_far_field_is_refused("R_X86_64_PLT32", "", &at("x", FAR));
+}
+
 #[test]
 fn branches_with_r_x86_64_pc32_reach_far_functions_too() {
     // Old assemblers wrote PC32 for calls.
@@ -154,6 +170,13 @@ fn r_x86_64_gotpcrel() {
     let program = link(&object, &Externals::new()).expect("links");
     assert_eq!(program.bytes("a", 3), [0x48, 0x8b, 0x05]);
     assert_eq!(word_at(displaced(&program, "a", 3)), program.address("x"));
+}
+
+#[test]
+fn r_x86_64_gotpcrel_overflows() {
+    assert_far_field_is_refused("R_X86_64_GOTPCREL", ".data\n.globl x\nx: .quad 0", &Externals::new());
+    assert_far_field_is_refused("R_X86_64_GOTPCREL", "", &at("x", FAR));
+    assert_far_field_is_refused("R_X86_64_GOTPCRELX", "", &at("x", FAR));
 }
 
 #[test]
@@ -249,11 +272,41 @@ fn r_x86_64_gotpc32() {
         &at("x", FAR),
     );
     assert_eq!(word_at(displaced(&program, "a", 3)), FAR, "the first entry is the start of the table");
-    let source = ".text\n.reloc ., R_X86_64_GOTPC32, _GLOBAL_OFFSET_TABLE_+0x100000000\n.long 0";
-    assert!(matches!(
-        failure(&assemble(source), &Externals::new()),
-        LinkError::OutOfRange { kind: "R_X86_64_GOTPC32", .. }
-    ));
+    for addend in ["+0x100000000", "-0x100000000"] {
+        let source = format!(".text\n.reloc ., R_X86_64_GOTPC32, _GLOBAL_OFFSET_TABLE_{addend}\n.long 0");
+        let error = failure(&assemble(&source), &Externals::new());
+        assert!(
+            matches!(error, LinkError::OutOfRange { kind: "R_X86_64_GOTPC32", bits: 32, signed: true, .. }),
+            "{error}"
+        );
+    }
+}
+
+/// A thread-local variable `x`, 8 bytes into its object's image.
+const VARIABLE: &str =
+    "\n.section .tdata, \"awT\", @progbits\n.quad 1\n.globl x\n.type x, @object\n.size x, 8\nx: .quad 2";
+
+/// The two words of the descriptor that a displacement `offset` bytes into `name` leads to.
+fn descriptor(program: &Program, name: &str, offset: u64) -> (u64, u64) {
+    let descriptor = displaced(program, name, offset);
+    (word_at(descriptor), word_at(descriptor + 8))
+}
+
+#[test]
+fn r_x86_64_tlsgd() {
+    let program =
+        linked(&format!(".text\n.globl a\na: leaq x@TLSGD(%rip), %rdi{VARIABLE}"), &Externals::new());
+    assert_eq!(program.bytes("a", 3), [0x48, 0x8d, 0x3d], "the descriptor is near");
+    assert_eq!(descriptor(&program, "a", 3), (MODULE.module, MODULE.offset + 8));
+    assert_far_field_is_refused("R_X86_64_TLSGD", VARIABLE, &Externals::new());
+}
+
+#[test]
+fn r_x86_64_tlsld() {
+    let program =
+        linked(&format!(".text\n.globl a\na: leaq x@TLSLD(%rip), %rdi{VARIABLE}"), &Externals::new());
+    assert_eq!(descriptor(&program, "a", 3), (MODULE.module, 0));
+    assert_far_field_is_refused("R_X86_64_TLSLD", VARIABLE, &Externals::new());
 }
 
 #[test]

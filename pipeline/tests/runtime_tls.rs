@@ -145,3 +145,22 @@ fn print_the_cost_of_an_access() {
     }
     println!("__tls_get_addr: {:.2} ns", start.elapsed().as_nanos() as f64 / 1e7);
 }
+
+/// A block with more than the allocator's own alignment was once zeroed byte by byte: a small file could so make every
+/// thread fill a gigabyte.
+#[test]
+fn what_a_program_leaves_alone_of_a_large_block_stays_untouched() {
+    const BYTES: usize = 1 << 30;
+    static IMAGE: [u64; 1] = [7];
+    let resident_bytes = || {
+        let sizes = std::fs::read_to_string("/proc/self/statm").unwrap();
+        sizes.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let module = module(&IMAGE, BYTES, 4096);
+    let before = resident_bytes();
+    let first = variable(module.id(), 0);
+    let last = variable(module.id(), BYTES as u64 / 8 - 1);
+    assert_eq!((read(first), read(last), first.addr() % 4096), (7, 0, 0));
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < BYTES / 4, "{grown} bytes");
+}

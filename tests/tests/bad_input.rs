@@ -103,6 +103,33 @@ fn archive_cut_short() {
     assert_cuts_are_refused(&whole, &[&main]);
 }
 
+/// Each of these once ended the command with a signal: data was called, or a thread asked for 32 TB.
+#[test]
+fn what_is_called_is_code_and_what_a_thread_gets_has_a_bound() {
+    let cases = [
+        (
+            "resolver",
+            ".data\n.globl chosen\n.type chosen, @gnu_indirect_function\nchosen: .quad 0",
+            ["`chosen`", "no code"],
+        ),
+        ("array", ".section .init_array, \"aw\", @init_array\n.quad 0x1234", [".init_array+0x0", "0x1234"]),
+        (
+            "array_of_data",
+            ".section .fini_array, \"aw\", @fini_array\n.quad environ",
+            [".fini_array", "`environ`"],
+        ),
+        ("variables", ".section .tbss, \"awT\", @nobits\n.zero 1 << 45", [".tbss", "at most"]),
+    ];
+    for (name, assembly, words) in cases {
+        let text = format!("asm({:?});\n{MAIN}", format!("{assembly}\n.text\n"));
+        let file = object(&format!("{name}.c"), &text).expect("it compiles");
+        assert_refused(&uruk_run(&[], &[&file]), 1, &words);
+    }
+    let text = "asm(\".data\\n.globl main\\n.type main, @function\\nmain: ret\");";
+    let file = object("entry.c", text).expect("it compiles");
+    assert_refused(&uruk_run(&[], &[&file]), 1, &["`main` is not a function"]);
+}
+
 #[test]
 fn empty_files() {
     for name in ["empty.bc", "empty.ll", "empty.o", "empty.a", "empty.so", "empty"] {

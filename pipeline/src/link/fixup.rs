@@ -43,7 +43,7 @@ pub(super) fn write(
     }
     let constants = placed.indices[Segment::ReadOnly as usize];
     let constants: &[u8] = constants.map_or(&[], |index| alloc.working(index));
-    Ok(initializers::read(placed, constants))
+    initializers::read(placed, resolution, constants)
 }
 
 /// Everything the fixups read.
@@ -209,7 +209,6 @@ impl Fixer<'_> {
         }
     }
 
-    /// The module whose start stands for all the variables that the graph reaches by offset.
     fn own_module(&self, work: &Work<'_>) -> Result<u64, LinkError> {
         self.resolution.module.ok_or_else(|| self.thread_local(work, ELSEWHERE))
     }
@@ -217,7 +216,8 @@ impl Fixer<'_> {
     fn module_offset(&self, work: &Work<'_>) -> Result<u64, LinkError> {
         let target = work.edge.target;
         if let Location::Block(..) = self.placed.graph.symbols[target.index()].location {
-            return Ok(self.placed.tls.map_or(0, |own| own.offset) + self.placed.image_offset(target));
+            let start = self.placed.tls.map_or(0, |own| own.offset);
+            return Ok(start.wrapping_add(self.placed.image_offset(target)));
         }
         match self.resolution.foreign_tls.get(&target) {
             Some(placement) if placement.module == self.own_module(work)? => Ok(placement.offset),

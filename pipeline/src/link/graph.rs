@@ -235,10 +235,9 @@ impl<'a> LinkGraph<'a> {
         flags.set(SymbolFlags::EXPORTED, symbol.exported);
         flags.set(SymbolFlags::WEAK, symbol.binding == Binding::Weak || is_grouped);
         flags.set(SymbolFlags::COMMON, symbol.common);
-        flags.set(
-            SymbolFlags::CALLABLE,
-            matches!(symbol.kind, SymbolKind::Code | SymbolKind::IndirectFunction),
-        );
+        let is_in_code = matches!(symbol.location, Location::Block(block, _) if self.section_of(block).role == SectionRole::Code);
+        let is_function = matches!(symbol.kind, SymbolKind::Code | SymbolKind::IndirectFunction);
+        flags.set(SymbolFlags::CALLABLE, is_function && is_in_code);
         flags.set(SymbolFlags::THREAD_LOCAL, symbol.kind == SymbolKind::ThreadLocal);
         flags.set(SymbolFlags::ABSOLUTE, matches!(symbol.location, Location::Absolute(_)));
         flags
@@ -291,6 +290,16 @@ impl<'a> LinkGraph<'a> {
 }
 
 impl Name {
+    /// A name that lies in the arena already. What is no text there reads as empty.
+    pub(super) const fn new(start: u32, len: u32) -> Self {
+        Self { start, len }
+    }
+
+    /// The first `len` bytes of it.
+    pub(super) const fn shortened(self, len: usize) -> Self {
+        Self { start: self.start, len: len as u32 }
+    }
+
     /// The same name in an arena that has `by` bytes in front of this one's.
     pub(super) fn moved(self, by: u32) -> Self {
         if self.len == 0 { self } else { Self { start: self.start + by, len: self.len } }

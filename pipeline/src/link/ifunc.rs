@@ -20,7 +20,8 @@
 //! aligned), stores the result in the slot, and jumps to it. Several threads may do so at once: the store is
 //! of one aligned word, and each gets an answer that is right.
 
-use super::graph::{LinkGraph, Location, SymbolId, SymbolKind};
+use super::error::LinkError;
+use super::graph::{LinkGraph, Location, SectionRole, SymbolId, SymbolKind};
 
 /// Size of a stub with its first-call sequence.
 pub(super) const STUB_BYTES: u64 = 24;
@@ -53,7 +54,10 @@ impl IndirectFunctions {
 }
 
 /// Finds the indirect functions that a graph defines.
-pub(super) fn plan(graph: &LinkGraph<'_>) -> IndirectFunctions {
+///
+/// # Errors
+/// [`LinkError::Object`] if the resolver of one is no code: it is going to be called.
+pub(super) fn plan(graph: &LinkGraph<'_>) -> Result<IndirectFunctions, LinkError> {
     let mut plan = IndirectFunctions::default();
     let mut by_place = std::collections::HashMap::new();
     for (index, symbol) in graph.symbols.iter().enumerate() {
@@ -62,6 +66,11 @@ pub(super) fn plan(graph: &LinkGraph<'_>) -> IndirectFunctions {
             continue;
         }
         let id = SymbolId::of(index);
+        if graph.section_of(block).role != SectionRole::Code || offset >= graph.blocks[block.index()].size {
+            let what =
+                format!("the resolver of the indirect function `{}` is no code", graph.symbol_name(id));
+            return Err(LinkError::Object { site: Box::new(graph.site(block, offset)), what: what.into() });
+        }
         let next = plan.count();
         let stub = *by_place.entry((block, offset)).or_insert_with(|| {
             plan.resolvers.push(id);
@@ -69,7 +78,7 @@ pub(super) fn plan(graph: &LinkGraph<'_>) -> IndirectFunctions {
         });
         plan.by_symbol.insert(id, stub);
     }
-    plan
+    Ok(plan)
 }
 
 /// The addresses that a stub refers to.

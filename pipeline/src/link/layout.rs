@@ -13,6 +13,8 @@
 //!
 //! Only offsets are decided here; the memory manager decides on addresses.
 
+use std::ops::Range;
+
 use super::eh_frame;
 use super::got_plt::{self, GotPlt};
 use super::graph::{Block, BlockId, LinkGraph, SectionRole};
@@ -328,6 +330,36 @@ pub(super) fn requests(layout: &Layout) -> (Vec<SegmentRequest>, [Option<usize>;
         });
     }
     (requests, indices)
+}
+
+/// The parts of a segment that contents are copied to, where they are long enough for it to matter: blocks that lie
+/// close together as one. The rest is padding, or too little to announce.
+pub(super) fn written_runs(
+    graph: &LinkGraph<'_>,
+    layout: &Layout,
+    segment: Segment,
+) -> impl Iterator<Item = Range<usize>> {
+    const GAP_BYTES_MAX: usize = 64 << 10;
+    const RUN_BYTES_MIN: usize = 64 << 10;
+    let worth_it = layout.extents[segment as usize].content_bytes >= RUN_BYTES_MIN as u64;
+    let blocks: &[BlockId] = if worth_it { &layout.contents[segment as usize] } else { &[] };
+    let mut places = blocks.iter().map(|id| {
+        let start = layout.places[id.index()].offset as usize;
+        start..start + graph.blocks[id.index()].size as usize
+    });
+    let mut next = places.next();
+    let runs = std::iter::from_fn(move || {
+        let mut run = next.take()?;
+        for place in places.by_ref() {
+            if place.start > run.end + GAP_BYTES_MAX {
+                next = Some(place);
+                break;
+            }
+            run.end = run.end.max(place.end);
+        }
+        Some(run)
+    });
+    runs.filter(|run| run.len() >= RUN_BYTES_MIN)
 }
 
 /// Copies the contents of a segment's blocks to their places.

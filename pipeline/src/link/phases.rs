@@ -20,7 +20,7 @@ use super::low::IsWantedLow;
 use super::placed::Placed;
 use super::plan::{self, Plan};
 use super::resolution::Resolution;
-use super::tls::{Need, TlsImage, TlsPlacement};
+use super::tls::{self, Need, TlsImage, TlsPlacement};
 use crate::memory::{FinalizedAlloc, InFlightAlloc, MemoryManager};
 use crate::runtime::tls::{NotStatic, TlsResolvers};
 
@@ -105,10 +105,11 @@ impl<'a> Link<Built<'a>> {
     /// Gives everything its address and copies the contents to their memory.
     ///
     /// # Errors
-    /// [`LinkError::Memory`] if the manager refuses; [`LinkError::Object`] if the sizes cannot be real.
+    /// [`LinkError::Memory`] if the manager refuses; [`LinkError::Object`] if the sizes cannot be real, or if no thread could
+    /// have the thread-local variables.
     ///
     /// # Cost
-    /// One copy of the contents. Zero fill is neither touched nor copied.
+    /// One copy of the contents. Zero fill and padding are neither touched nor copied.
     pub fn allocate(self, memory: &dyn MemoryManager) -> Result<Link<Allocated>, LinkError> {
         let Built { graph, plan } = self.phase;
         let span =
@@ -116,6 +117,7 @@ impl<'a> Link<Built<'a>> {
         let inside = uruk_core::inside(span);
         let layout = layout::lay_out(&graph, &plan.bounds, &plan.got_plt, &plan.tls, &plan.ifuncs)
             .map_err(|_| graph.too_large("the sizes of the sections add up to more than an address space"))?;
+        tls::check_size(&graph, layout.tls.as_ref())?;
         let (requests, indices) = layout::requests(&layout);
         let content_bytes: usize = requests.iter().map(|request| request.content_bytes).sum();
         if let Some(span) = inside.span() {
@@ -133,6 +135,7 @@ impl<'a> Link<Built<'a>> {
         for segment in Segment::ALL {
             if let Some(index) = indices[segment as usize] {
                 bases[segment as usize] = alloc.address(index).value();
+                layout::written_runs(&graph, &layout, segment).for_each(|run| alloc.will_write(index, run));
                 layout::copy_contents(&graph, &layout, segment, alloc.working(index));
             }
         }
@@ -246,6 +249,7 @@ impl Link<Allocated> {
                     resolution.addresses[id.index()] = definition.address.value();
                     resolution.thread_local[id.index()] =
                         definition.flags.contains(SymbolFlags::THREAD_LOCAL);
+                    resolution.callable[id.index()] = definition.flags.contains(SymbolFlags::CALLABLE);
                     resolution.find_variable(&placed.plan.tls, &environment, id, definition.address);
                 }
                 None if graph.symbols[id.index()].binding == Binding::Weak => {
@@ -279,7 +283,8 @@ impl Link<Resolved> {
     ///
     /// # Errors
     /// [`LinkError::OutOfRange`] if a value does not fit its field; [`LinkError::ThreadLocal`] if an edge and its target
-    /// disagree on what is thread-local; [`LinkError::Memory`] if the memory cannot be protected.
+    /// disagree on what is thread-local; [`LinkError::Object`] if a function that is to run before or after the program
+    /// is no code; [`LinkError::Memory`] if the memory cannot be protected.
     ///
     /// # Cost
     /// One pass over the edges.

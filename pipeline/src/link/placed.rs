@@ -1,5 +1,7 @@
 //! A graph whose every part has its address: the arithmetic between offsets and addresses.
 
+use std::ops::Range;
+
 use uruk_core::ExecutorAddr;
 
 use super::got_plt;
@@ -94,12 +96,16 @@ impl Placed {
             .collect()
     }
 
-    pub(super) fn unwind_table(&self) -> Option<UnwindTable> {
+    /// The graph's code, with its stubs.
+    pub(super) fn code(&self) -> Range<u64> {
         let code = self.bases[Segment::Code as usize];
-        let code_bytes = self.layout.extents[Segment::Code as usize].content_bytes;
+        code..code + self.layout.extents[Segment::Code as usize].content_bytes
+    }
+
+    pub(super) fn unwind_table(&self) -> Option<UnwindTable> {
         // A function that cannot be reached may have frame information and no bytes. Nothing is found in it.
-        (!self.graph.frames.is_empty() && code_bytes > 0).then(|| UnwindTable {
-            code: code..code + code_bytes,
+        (!self.graph.frames.is_empty() && !self.code().is_empty()).then(|| UnwindTable {
+            code: self.code(),
             eh_frame_hdr: self.at(Place { segment: Segment::ReadOnly, offset: self.layout.eh_frame_hdr }),
         })
     }

@@ -34,7 +34,7 @@ pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Resu
     Ok(Plan {
         got_plt: got_plt::plan(graph),
         tls: tls::plan(graph),
-        ifuncs: ifunc::plan(graph),
+        ifuncs: ifunc::plan(graph)?,
         low: low::plan(graph, options.is_wanted_low),
         bounds,
         externals,

@@ -16,6 +16,8 @@ pub(super) struct Resolution {
     pub(super) addresses: Vec<u64>,
     /// Whether each symbol is thread-local; for references, as their definition says.
     pub(super) thread_local: Vec<bool>,
+    /// Whether each reference leads to code, as its definition says.
+    pub(super) callable: Vec<bool>,
     /// Thread-local variables of other objects that are reached by their offset.
     pub(super) foreign_tls: FxHashMap<SymbolId, TlsPlacement>,
     /// How far from the thread pointer thread-local variables of other objects and of libraries are.
@@ -37,6 +39,7 @@ impl Resolution {
         Self {
             addresses: symbols().map(|id| placed.address(id).unwrap_or(0)).collect(),
             thread_local: symbols().map(|id| placed.graph.is_thread_local(id)).collect(),
+            callable: vec![false; placed.graph.symbols.len()],
             foreign_tls: FxHashMap::default(),
             distances: FxHashMap::default(),
             module: placed.tls.map(|own| own.module),

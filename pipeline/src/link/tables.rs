@@ -115,7 +115,7 @@ pub(super) fn write_descriptors(placed: &Placed, resolution: &Resolution, workin
     };
     let own = placed.tls.unwrap_or(TlsPlacement { module: 0, offset: 0 });
     for (index, symbol) in (0..).zip(placed.plan.tls.descriptors.symbols()) {
-        let offset = own.offset + placed.image_offset(*symbol);
+        let offset = own.offset.wrapping_add(placed.image_offset(*symbol));
         put(placed.layout.tls_descriptors + index * tls::DESCRIPTOR_BYTES, [own.module, offset]);
     }
     if let Some(descriptor) = placed.plan.tls.module_descriptor() {

@@ -23,10 +23,18 @@
 use rustc_hash::FxHashSet;
 use uruk_core::ExecutorAddr;
 
+use super::error::LinkError;
 use super::got_plt::Slots;
 use super::graph::{Binding, BlockId, Edge, LinkGraph, Location, SectionRole, SymbolId, SymbolKind};
+use super::layout::TlsLayout;
 use super::tls_detour::{self, Detours, Site};
 use super::x86_64::EdgeKind;
+
+/// The most that each thread's copy of a graph's thread-local variables may take: what the 32-bit offsets of compiled
+/// code reach. A thread gets all of them with the first one that it touches, and nobody can refuse by then.
+const BLOCK_BYTES_MAX: u64 = 1 << 31;
+/// The largest alignment of a thread's copy: a large page.
+const BLOCK_ALIGN_LOG2_MAX: u8 = 21;
 
 /// Size of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: u64 = 16;
@@ -148,6 +156,39 @@ impl Tls {
     /// The offset of the module's own descriptor among the descriptors.
     pub(super) fn module_descriptor(&self) -> Option<u64> {
         self.has_module_descriptor.then(|| self.descriptors.len() * DESCRIPTOR_BYTES)
+    }
+}
+
+/// Checks that a thread's copy of the graph's variables is of a size that every thread can have.
+///
+/// # Errors
+/// [`LinkError::Object`] that names the largest section of the variables, or the one with the largest alignment.
+pub(super) fn check_size(graph: &LinkGraph<'_>, layout: Option<&TlsLayout>) -> Result<(), LinkError> {
+    let Some(&TlsLayout { total_bytes, align_log2, .. }) = layout else { return Ok(()) };
+    let blocks = || graph.live_blocks().filter(|(id, _)| graph.section_of(*id).role.is_tls());
+    let (worst, what) = if total_bytes > BLOCK_BYTES_MAX {
+        let largest = blocks().max_by_key(|(_, block)| block.size);
+        let size = largest.map_or(0, |(_, block)| block.size);
+        let what = format!(
+            "{size} bytes of thread-local variables, {total_bytes} with those of other sections; each thread may have \
+             {BLOCK_BYTES_MAX} at most; allocate them when they are needed"
+        );
+        (largest, what)
+    } else if align_log2 > BLOCK_ALIGN_LOG2_MAX {
+        let what = format!(
+            "thread-local variables with an alignment of {} bytes; {} are possible at most",
+            1_u64 << align_log2,
+            1_u64 << BLOCK_ALIGN_LOG2_MAX
+        );
+        (blocks().max_by_key(|(_, block)| block.align_log2), what)
+    } else {
+        return Ok(());
+    };
+    match worst {
+        Some((id, _)) => {
+            Err(LinkError::Object { site: Box::new(graph.site(id, 0)), what: what.into_boxed_str() })
+        }
+        None => Err(graph.too_large(&what)),
     }
 }
 

@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_field_takes_the_ends_of_its_range_and_not_one_more() {
-        let base = 0x7000_0000_1000_u64;
+        let (base, got) = (0x7000_0000_1000_u64, 0x7000_0000_2000_u64);
         let cases = [
             (EdgeKind::Pointer32, 0xffff_ffff, 0x1_0000_0000),
             (EdgeKind::Pointer32Signed, 0x7fff_ffff, 0x8000_0000),
@@ -439,6 +439,14 @@ mod tests {
             (EdgeKind::Delta8, base + 0x7f, base + 0x80),
             (EdgeKind::Branch32, base - 0x8000_0000, base - 0x8000_0001),
             (EdgeKind::NegativeDelta32, base + 0x8000_0000, base + 0x8000_0001),
+            (EdgeKind::GotEntryDelta32, base + 0x7fff_ffff, base + 0x8000_0000),
+            (EdgeKind::GotEntryDelta32, base - 0x8000_0000, base - 0x8000_0001),
+            (EdgeKind::GotEntryDelta32Relaxable, base + 0x7fff_ffff, base + 0x8000_0000),
+            (EdgeKind::GotEntryOffset32, got + 0x7fff_ffff, got + 0x8000_0000),
+            (EdgeKind::TlsDescriptorDelta32, base + 0x7fff_ffff, base + 0x8000_0000),
+            (EdgeKind::TlsDescriptorDelta32, base - 0x8000_0000, base - 0x8000_0001),
+            (EdgeKind::TlsModuleDelta32, base + 0x7fff_ffff, base + 0x8000_0000),
+            (EdgeKind::TlsModuleDelta32, base - 0x8000_0000, base - 0x8000_0001),
             (EdgeKind::TlsOffset32, 0x7fff_ffff, 0x8000_0000),
             (EdgeKind::TlsDistance32, 0x7fff_ffff, 0x8000_0000),
             (EdgeKind::Size32, 0xffff_ffff, 0x1_0000_0000),
@@ -447,6 +455,18 @@ mod tests {
             assert!(store(kind, inside, 0).is_ok(), "{kind:?} {inside:#x}");
             let overflow = store(kind, outside, 0).expect_err(kind.name());
             assert_eq!(usize::from(overflow.bits), kind.field().bytes() * 8, "{kind:?}");
+        }
+    }
+
+    /// The distance to the table depends on no target, so the addend goes to the ends here.
+    #[test]
+    fn the_distance_to_the_table_ends_with_its_field() {
+        let distance = 0x1000;
+        assert!(store(EdgeKind::GotDelta32, 0, 0x7fff_ffff - distance).is_ok());
+        assert!(store(EdgeKind::GotDelta32, 0, -0x8000_0000 - distance).is_ok());
+        for addend in [0x8000_0000 - distance, -0x8000_0001 - distance] {
+            let overflow = store(EdgeKind::GotDelta32, 0, addend).expect_err("out of range");
+            assert_eq!((overflow.value, overflow.bits, overflow.signed), (addend + distance, 32, true));
         }
     }
 

@@ -1,5 +1,6 @@
 //! One allocation of the in-process manager: its pieces, from the request to the day they are given back.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
@@ -51,14 +52,20 @@ impl Backing for Allocation {
         let piece = &self.pieces[segment];
         if self.filled_by != Process::current() {
             // The pages are the parent's to fill, and `finalize` refuses.
-            self.scratch.clear();
-            self.scratch.resize(piece.content_bytes, 0);
+            // Fresh zeros occupy no memory until they are written; there may be much padding among them.
+            self.scratch = vec![0; piece.content_bytes];
             return &mut self.scratch;
         }
         // SAFETY: the piece was taken out of the free ranges for this allocation alone, its working view is
         // mapped writable until the allocation is given back, and `&mut self` excludes a second borrow. Nothing
         // runs or reads the run view before `finalize` consumes the `InFlightAlloc`.
         unsafe { mapping::bytes_mut(piece.working, piece.content_bytes) }
+    }
+
+    fn will_write(&mut self, segment: usize, range: Range<usize>) {
+        if self.filled_by == Process::current() {
+            self.pieces[segment].will_write(range);
+        }
     }
 
     fn finalize(&mut self) -> Result<(), MemoryError> {

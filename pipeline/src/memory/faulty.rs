@@ -4,6 +4,7 @@
 //! [`MemoryError::Injected`] and does nothing.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
@@ -106,6 +107,10 @@ impl Backing for FaultyBacking {
 
     fn working(&mut self, segment: usize) -> &mut [u8] {
         self.inner.working(segment)
+    }
+
+    fn will_write(&mut self, segment: usize, range: Range<usize>) {
+        self.inner.will_write(segment, range);
     }
 
     fn finalize(&mut self) -> Result<(), MemoryError> {

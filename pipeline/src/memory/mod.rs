@@ -134,6 +134,12 @@ pub trait Backing: Send + Sync {
     /// The content bytes of segment number `segment`, zeroed when handed out first.
     fn working(&mut self, segment: usize) -> &mut [u8];
 
+    /// Says that the bytes `range` of segment number `segment` are going to be written next. A hint, for managers to which
+    /// many pages at once are cheaper than one by one; what is not announced may be padding and should stay untouched.
+    fn will_write(&mut self, segment: usize, range: Range<usize>) {
+        let _ = (segment, range);
+    }
+
     /// Gives every segment the protection of its kind. Called once, after which `working` is not called again.
     ///
     /// # Errors
@@ -170,6 +176,11 @@ impl InFlightAlloc {
     /// The content bytes of segment number `segment`, to be written here and seen at [`Self::address`].
     pub fn working(&mut self, segment: usize) -> &mut [u8] {
         self.backing.working(segment)
+    }
+
+    /// Announces a long write to segment number `segment`; only a hint.
+    pub fn will_write(&mut self, segment: usize, range: Range<usize>) {
+        self.backing.will_write(segment, range);
     }
 
     /// Ends the writing: from here on every segment has the protection of its kind.

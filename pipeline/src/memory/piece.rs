@@ -23,9 +23,17 @@ pub(super) struct Piece {
 }
 
 impl Piece {
+    /// Fills a part of the working view with pages, if nobody has done that yet.
+    pub(super) fn will_write(&self, part: Range<usize>) {
+        if self.preparation.populate_announced && part.start < part.end && part.end <= self.content_bytes {
+            let start = (self.working + part.start) & !(PAGE_BYTES - 1);
+            mapping::populate(start, self.working + part.end - start);
+        }
+    }
+
     /// Removes old contents. The piece is ours and not handed out yet, so no lock is needed.
     pub(super) fn prepare(&self) {
-        let Preparation { dirty_bytes, populate } = &self.preparation;
+        let Preparation { dirty_bytes, populate, populate_announced: _ } = &self.preparation;
         if !populate.is_empty() {
             mapping::populate(populate.start, populate.len());
         }

@@ -58,6 +58,9 @@ pub(super) struct Preparation {
     pub(super) dirty_bytes: usize,
     /// A part of the working view that is about to be written for the first time.
     pub(super) populate: Range<usize>,
+    /// Whether the working view is filled with pages only where a write is announced: a piece that has a slab of its own
+    /// may be mostly padding.
+    pub(super) populate_announced: bool,
 }
 
 /// How many bytes of a working view are filled with pages at once. One call for sixteen pages instead of as
@@ -197,6 +200,11 @@ impl Slab {
         self.touched_end = self.touched_end.max(taken.end);
         self.live_bytes += taken.len();
         let mut populate = 0..0;
+        let has_two_views = matches!(self.access, Access::TwoViews { .. });
+        let populate_announced = has_two_views && *taken == self.range;
+        if populate_announced {
+            self.populated_end = taken.end;
+        }
         if let Access::TwoViews { working } = self.access
             && taken.end > self.populated_end
         {
@@ -204,7 +212,7 @@ impl Slab {
             self.populated_end = taken.end.next_multiple_of(POPULATE_BYTES).min(self.range.end);
             populate = working + (from - self.range.start)..working + (self.populated_end - self.range.start);
         }
-        Preparation { dirty_bytes, populate }
+        Preparation { dirty_bytes, populate, populate_announced }
     }
 
     /// Forgets the part of the working view that has been filled, unless it is too little to be worth it.

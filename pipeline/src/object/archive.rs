@@ -6,10 +6,13 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ptr;
 use std::sync::Arc;
 
+use object::archive::MAGIC;
 use object::read::archive::ArchiveFile;
 
+use super::proportion::{NameBudget, NamesTooLong};
 use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface, default_version};
 
 /// The members of a static archive, by position and by the symbols they define.
@@ -27,7 +30,6 @@ pub struct ArchiveIndex {
 #[derive(Clone, Debug)]
 pub struct ArchiveMember {
     contents: ObjectBuffer,
-    offset: u64,
     /// Names that it defines, whichever member is the first to do so.
     symbols: Vec<Arc<str>>,
 }
@@ -64,25 +66,34 @@ impl ArchiveIndex {
         archive: &ObjectBuffer,
         mut bitcode_symbols: impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, E>,
     ) -> Result<Self, E> {
-        let malformed = |error: object::read::Error| ObjectError::Malformed {
+        let malformed = |damage: Damage| ObjectError::Malformed {
             object: archive.name().clone(),
             size_bytes: archive.size_bytes(),
-            what: format!("as an archive: {error}"),
+            what: format!("as an archive: {damage}"),
         };
-        let file = ArchiveFile::parse(archive.bytes()).map_err(malformed)?;
+        let file = ArchiveFile::parse(archive.bytes()).map_err(|error| malformed(error.into()))?;
         if file.is_thin() {
             return Err(ObjectError::ThinArchive { archive: archive.name().clone() }.into());
         }
+        if !archive.bytes().starts_with(&MAGIC) {
+            return Err(malformed(Damage::Foreign).into());
+        }
+        let mut names = NameBudget::of_file(archive.size_bytes());
         let mut index = Self {
             name: archive.name().clone(),
             members: Vec::new(),
             by_symbol: HashMap::default(),
             repeated: HashMap::default(),
         };
+        let mut positions = HashMap::default();
         for member in file.members() {
-            index.members.push(cut_member(archive, &member.map_err(malformed)?)?);
+            let member = member.map_err(|error| malformed(error.into()))?;
+            // Members may share a long name, of which each gets a copy.
+            names.spend(member.name()).map_err(|error| malformed(error.into()))?;
+            positions.extend(header_offset(archive, &member).map(|offset| (offset, index.members.len())));
+            index.members.push(cut_member(archive, &member)?);
         }
-        let table = index.read_table(&file).map_err(malformed)?;
+        let table = index.read_table(&file, &positions, &mut names).map_err(malformed)?;
         for position in 0..index.members.len() {
             let member = &index.members[position];
             let names = match &table {
@@ -121,22 +132,22 @@ impl ArchiveIndex {
         self.by_symbol.len()
     }
 
-    /// Takes over the archive's own symbol table; answers which members it mentions, or `None` without one.
-    fn read_table(&mut self, file: &ArchiveFile<'_>) -> object::read::Result<Option<HashSet<usize>>> {
+    /// Takes over the archive's own symbol table; answers which members it mentions, or `None` without one. The table
+    /// names members by the offset of their headers: `positions` says which position each has.
+    fn read_table(
+        &mut self,
+        file: &ArchiveFile<'_>,
+        positions: &HashMap<u64, usize>,
+        names: &mut NameBudget,
+    ) -> Result<Option<HashSet<usize>>, Damage> {
         let Some(symbols) = file.symbols()? else { return Ok(None) };
-        let positions: HashMap<u64, usize> =
-            self.members.iter().enumerate().map(|(position, member)| (member.offset, position)).collect();
-        // The table names members by the offset of their headers, of which each has many symbols.
-        let mut by_header: HashMap<u64, Option<usize>> = HashMap::default();
         let mut covered = HashSet::default();
         for symbol in symbols {
             let symbol = symbol?;
-            let position = *by_header.entry(symbol.offset().0).or_insert_with(|| {
-                let member = file.member(symbol.offset()).ok()?;
-                positions.get(&member.file_range().0).copied()
-            });
+            // In some formats names may overlap.
+            names.spend(symbol.name())?;
             // An entry that points between members is stale. Its name is not found, as if it were absent.
-            let Some(position) = position else { continue };
+            let Some(&position) = positions.get(&symbol.offset().0) else { continue };
             covered.insert(position);
             if let Ok(name) = std::str::from_utf8(symbol.name()) {
                 self.add([default_version(name).into()], position);
@@ -163,6 +174,23 @@ impl ArchiveIndex {
     }
 }
 
+/// What is wrong with an archive.
+#[derive(Debug, thiserror::Error)]
+enum Damage {
+    #[error("{0}")]
+    Archive(#[from] object::read::Error),
+    #[error(transparent)]
+    Names(#[from] NamesTooLong),
+    #[error("its format is that of another system")]
+    Foreign,
+}
+
+/// Where the header of a member lies in the archive.
+fn header_offset(archive: &ObjectBuffer, member: &object::read::archive::ArchiveMember<'_>) -> Option<u64> {
+    let header = ptr::from_ref(member.header()?).addr();
+    Some(header.checked_sub(archive.bytes().as_ptr().addr())? as u64)
+}
+
 fn cut_member(
     archive: &ObjectBuffer,
     member: &object::read::archive::ArchiveMember<'_>,
@@ -177,7 +205,7 @@ fn cut_member(
             size_bytes: archive.size_bytes(),
             what: format!("member {name} has {size_bytes} bytes from {offset:#x}, past the end"),
         })?;
-    Ok(ArchiveMember { contents, offset, symbols: Vec::new() })
+    Ok(ArchiveMember { contents, symbols: Vec::new() })
 }
 
 /// What an object defines; nothing for a member that is no object, as archives hold other files too.

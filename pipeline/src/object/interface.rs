@@ -6,10 +6,10 @@
 use object::elf;
 use object::read::StringTable;
 use object::read::elf::{FileHeader, SectionHeader, SectionTable, Sym, SymbolTable};
-use object::{LittleEndian, SectionIndex, SymbolIndex};
-use std::collections::HashSet;
+use object::{LittleEndian, SymbolIndex};
 use uruk_core::SymbolFlags;
 
+use super::proportion::{NameBudget, NamesTooLong, SectionsError, check_sections};
 use super::{CommonExtent, FileKind, ObjectBuffer, ObjectError};
 
 /// The symbols an object defines and needs, in the order of its symbol table; names borrow from the object.
@@ -64,7 +64,8 @@ impl<'data> ObjectInterface<'data> {
     /// Reads the interface of `object`.
     ///
     /// # Errors
-    /// [`ObjectError`] when the object is foreign, already linked, truncated or malformed.
+    /// [`ObjectError`] when the object is foreign, already linked, truncated or malformed, or describes more than its
+    /// size allows (`proportion.rs`).
     ///
     /// # Cost
     /// One pass over the symbol table; nothing is copied.
@@ -85,14 +86,18 @@ impl<'data> ObjectInterface<'data> {
         let data = object.bytes();
         let sections = header.sections(ENDIAN, data)?;
         let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
+        let headers = header.section_headers(ENDIAN, data)?;
+        // A cut-off object is found out here.
+        check_sections(headers, data.len())?;
         let in_comdat = comdat_members(data, &sections)?;
         let mut interface = Self::default();
-        for (index, section) in sections.enumerate() {
-            check_bounds(section, index, data)?;
+        let mut names = NameBudget::of_file(data.len());
+        for section in sections.iter() {
             if section.sh_size(ENDIAN) == 0 {
                 continue;
             }
             let name = sections.section_name(ENDIAN, section)?;
+            names.spend(name)?;
             let kind = section.sh_type(ENDIAN);
             let is_code = section.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR);
             interface.has_initializers |= is_initializer_section(kind, name) || is_code && name == b".init";
@@ -101,7 +106,11 @@ impl<'data> ObjectInterface<'data> {
                 section.sh_flags(ENDIAN).contains(elf::SHF_ALLOC) && is_identifier(name);
         }
         for (index, symbol) in symbols.enumerate() {
-            interface.add(&sections, &symbols, &in_comdat, index, symbol)?;
+            if symbol.st_bind() != elf::STB_LOCAL {
+                let name = symbol_name(symbols.strings(), index, symbol)?;
+                names.spend(name.as_bytes())?;
+                interface.add(&sections, &symbols, &in_comdat, (index, symbol), name)?;
+            }
         }
         Ok(interface)
     }
@@ -110,14 +119,10 @@ impl<'data> ObjectInterface<'data> {
         &mut self,
         sections: &Sections<'data>,
         symbols: &Symbols<'data>,
-        in_comdat: &HashSet<usize>,
-        index: SymbolIndex,
-        symbol: &'data elf::Sym64<LittleEndian>,
+        in_comdat: &[bool],
+        (index, symbol): (SymbolIndex, &'data elf::Sym64<LittleEndian>),
+        name: &'data str,
     ) -> Result<(), TableError> {
-        if symbol.st_bind() == elf::STB_LOCAL {
-            return Ok(());
-        }
-        let name = symbol_name(symbols.strings(), index, symbol)?;
         if symbol.is_undefined(ENDIAN) {
             // The first entry of a symbol table is undefined and has no name.
             if !name.is_empty() {
@@ -130,12 +135,14 @@ impl<'data> ObjectInterface<'data> {
         let code = match section {
             Some(section) => {
                 let header = sections.section(section)?;
+                // A symbol may lie outside of its section; nobody can say what is there.
                 header.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR)
+                    && symbol.st_value(ENDIAN) <= header.sh_size(ENDIAN)
             }
             None => false,
         };
         let mut flags = symbol_flags(symbol, code);
-        if section.is_some_and(|section| in_comdat.contains(&section.0)) {
+        if section.is_some_and(|section| in_comdat.get(section.0) == Some(&true)) {
             flags |= SymbolFlags::WEAK;
         }
         let extent = CommonExtent { size_bytes: symbol.st_size(ENDIAN), align: symbol.st_value(ENDIAN) };
@@ -146,7 +153,8 @@ impl<'data> ObjectInterface<'data> {
     }
 }
 
-/// The flags of a definition that is not local. `in_code` says whether it lies in an executable section.
+/// The flags of a definition that is not local. `in_code` says whether it lies in an executable section: nothing
+/// else can be called, whatever its type.
 ///
 /// A member of a COMDAT group is weak besides, whatever its binding: the group yields as a whole.
 pub(crate) fn symbol_flags(symbol: &elf::Sym64<LittleEndian>, in_code: bool) -> SymbolFlags {
@@ -157,9 +165,8 @@ pub(crate) fn symbol_flags(symbol: &elf::Sym64<LittleEndian>, in_code: bool) -> 
     flags.set(SymbolFlags::ABSOLUTE, symbol.is_absolute(ENDIAN));
     match symbol.st_type() {
         elf::STT_TLS => flags |= SymbolFlags::THREAD_LOCAL,
-        elf::STT_FUNC | elf::STT_GNU_IFUNC => flags |= SymbolFlags::CALLABLE,
         // Hand-written assembly often leaves the type out.
-        elf::STT_NOTYPE if in_code => flags |= SymbolFlags::CALLABLE,
+        elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_NOTYPE if in_code => flags |= SymbolFlags::CALLABLE,
         _ => {}
     }
     flags
@@ -167,6 +174,10 @@ pub(crate) fn symbol_flags(symbol: &elf::Sym64<LittleEndian>, in_code: bool) -> 
 
 /// What others call a definition: `name` where it is `name@@VERSION`, the default among several (`.symver`).
 pub(crate) fn default_version(name: &str) -> &str {
+    // Nearly no name has a version, and one byte is found much faster than two.
+    if !name.contains('@') {
+        return name;
+    }
     name.split_once("@@").map_or(name, |(symbol, _)| symbol)
 }
 
@@ -191,17 +202,22 @@ fn is_or_is_under(name: &[u8], stem: &[u8]) -> bool {
     name.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
 }
 
-/// Indices of the sections that belong to a COMDAT group.
-fn comdat_members(data: &[u8], sections: &Sections<'_>) -> Result<HashSet<usize>, TableError> {
-    let mut members = HashSet::default();
+/// Whether each section belongs to a COMDAT group.
+fn comdat_members(data: &[u8], sections: &Sections<'_>) -> Result<Vec<bool>, TableError> {
+    let mut in_comdat = vec![false; sections.len()];
     for section in sections.iter() {
         if let Some((flags, group)) = section.group(ENDIAN, data)?
             && flags == elf::GRP_COMDAT
         {
-            members.extend(group.iter().map(|index| index.get(ENDIAN) as usize));
+            for index in group {
+                // An index that is out of bounds names no section.
+                if let Some(member) = in_comdat.get_mut(index.get(ENDIAN) as usize) {
+                    *member = true;
+                }
+            }
         }
     }
-    Ok(members)
+    Ok(in_comdat)
 }
 
 fn symbol_name<'data>(
@@ -297,21 +313,10 @@ fn machine_name(machine: elf::Machine, class: u8, order: u8) -> String {
 enum TableError {
     #[error("{0}")]
     Object(#[from] object::read::Error),
-    #[error("section {index} reaches from {start:#x} to {end:#x}, past the end of the file")]
-    SectionBounds { index: usize, start: u64, end: u64 },
+    #[error(transparent)]
+    Sections(#[from] SectionsError),
+    #[error(transparent)]
+    Names(#[from] NamesTooLong),
     #[error("symbol {index} has a name that is not UTF-8: {name}")]
     Name { index: usize, name: String },
-}
-
-/// Checks that a section's contents lie within the file, so that a cut-off object is found out here.
-fn check_bounds(
-    section: &elf::SectionHeader64<LittleEndian>,
-    index: SectionIndex,
-    data: &[u8],
-) -> Result<(), TableError> {
-    let Some((start, size_bytes)) = section.file_range(ENDIAN) else { return Ok(()) };
-    match start.checked_add(size_bytes) {
-        Some(end) if end <= data.len() as u64 => Ok(()),
-        end => Err(TableError::SectionBounds { index: index.0, start, end: end.unwrap_or(u64::MAX) }),
-    }
 }

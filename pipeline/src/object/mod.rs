@@ -12,6 +12,7 @@ mod generator;
 mod interface;
 mod kind;
 mod mapping;
+mod proportion;
 mod references;
 mod unit;
 
@@ -23,6 +24,7 @@ pub use generator::StaticArchiveGenerator;
 pub(crate) use interface::default_version;
 pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};
 pub use kind::{FileKind, is_script};
+pub(crate) use proportion::{NameBudget, check_sections};
 pub use references::CloseReferences;
 #[cfg(feature = "llvm")]
 pub(crate) use unit::intern_interface;

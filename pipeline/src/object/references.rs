@@ -11,6 +11,7 @@ use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use object::{LittleEndian, SectionIndex};
 
 use super::ObjectBuffer;
+use super::proportion::{NameBudget, check_sections};
 
 /// The symbols an object has to have near; names borrow from the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +39,10 @@ impl<'data> CloseReferences<'data> {
 
     fn read_sections(&mut self, data: &'data [u8]) -> Result<(), object::read::Error> {
         let header = elf::FileHeader64::<LittleEndian>::parse(data)?;
+        if check_sections(header.section_headers(ENDIAN, data)?, data.len()).is_err() {
+            return Ok(());
+        }
+        let mut names = NameBudget::of_file(data.len());
         let sections = header.sections(ENDIAN, data)?;
         let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
         let mut seen = vec![false; symbols.len()];
@@ -63,7 +68,11 @@ impl<'data> CloseReferences<'data> {
                 if seen == Some(true) || !may_be_elsewhere(symbol) {
                     continue;
                 }
-                self.names.extend(std::str::from_utf8(symbol.name(ENDIAN, symbols.strings())?));
+                let name = symbol.name(ENDIAN, symbols.strings())?;
+                if names.spend(name).is_err() {
+                    return Ok(());
+                }
+                self.names.extend(std::str::from_utf8(name));
             }
         }
         Ok(())

@@ -15,8 +15,8 @@ pub(crate) struct Source {
 }
 
 /// Directories that hold Rust files of ours.
-const ROOTS: [&str; 8] =
-    ["core", "dispatch", "pipeline", "src", "tests", "loom-tests", "benches", "examples"];
+const ROOTS: [&str; 9] =
+    ["core", "dispatch", "pipeline", "src", "tests", "loom-tests", "benches", "examples", "fuzz"];
 
 /// Where the workspace stands.
 pub(crate) fn workspace() -> PathBuf {

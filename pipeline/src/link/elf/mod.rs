@@ -1,11 +1,12 @@
 //! A relocatable ELF x86-64 object becomes a [`LinkGraph`].
 //!
-//! Only sections that occupy memory take part. Nothing is copied but names; nothing is trusted: whatever is
-//! truncated, foreign or out of bounds is an error that says where. Parsing is linear in the size of the
-//! object's tables.
+//! Only sections that occupy memory take part. Nothing is copied but the tables of names; nothing is trusted: whatever
+//! is truncated, foreign, out of bounds or out of proportion is an error that says where. Parsing is linear in the size
+//! of the object, however its tables overlap.
 
 mod fragments;
 mod kinds;
+mod names;
 mod relocations;
 mod sections;
 mod symbols;
@@ -16,6 +17,7 @@ use object::read::elf::{FileHeader, SectionTable, SymbolTable};
 
 use super::error::{LinkError, Site};
 use super::graph::{LinkGraph, ObjectId, SectionId};
+use crate::object::check_sections;
 
 type Header = elf::FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
@@ -23,11 +25,12 @@ const ENDIAN: LittleEndian = LittleEndian;
 /// Reads the object `bytes`, called `name` in messages, into a graph that borrows its contents.
 ///
 /// # Errors
-/// [`LinkError::Object`] if the bytes are not a relocatable object for x86-64, or contradict themselves;
+/// [`LinkError::Object`] if the bytes are not a relocatable object for x86-64, contradict themselves, or describe more
+/// than their size allows;
 /// [`LinkError::UnsupportedRelocation`] and [`LinkError::StaticTls`] for relocations that cannot be applied.
 ///
 /// # Cost
-/// Linear in sections, symbols and relocations; names are copied, contents are not.
+/// Linear in the object's size; the tables of names are copied, contents are not.
 pub fn parse<'a>(name: &str, bytes: &'a [u8]) -> Result<LinkGraph<'a>, LinkError> {
     let span = tracing::debug_span!("link.parse", unit = name, size_bytes = bytes.len());
     let _inside = uruk_core::inside(span);
@@ -44,6 +47,7 @@ struct Parser<'a> {
     bytes: &'a [u8],
     sections: SectionTable<'a, Header>,
     symbols: SymbolTable<'a, Header>,
+    names: names::Names<'a>,
     graph: LinkGraph<'a>,
     /// The graph's section of each section of the object, if it takes part.
     section_ids: Vec<Option<SectionId>>,
@@ -67,9 +71,12 @@ impl<'a> Parser<'a> {
         if u32::try_from(symbols.len()).is_err() {
             return Err(fail("more than 2^32 symbols".into()));
         }
-        let graph = LinkGraph { objects: vec![name.into()], ..LinkGraph::default() };
+        let headers = header.section_headers(ENDIAN, bytes).map_err(|error| fail(error.to_string()))?;
+        check_sections(headers, bytes.len()).map_err(|error| fail(error.to_string()))?;
+        let mut graph = LinkGraph { objects: vec![name.into()], ..LinkGraph::default() };
+        let names = names::Names::keep(&mut graph, header, bytes, &sections, &symbols)?;
         let section_ids = vec![None; sections.len()];
-        Ok(Self { bytes, sections, symbols, graph, section_ids, cies: Vec::new() })
+        Ok(Self { bytes, sections, symbols, names, graph, section_ids, cies: Vec::new() })
     }
 
     fn section_name(&self, header: &elf::SectionHeader64<LittleEndian>) -> Result<&'a str, LinkError> {

@@ -9,7 +9,7 @@ use super::relocations::Cie;
 use super::{ENDIAN, OBJECT, Parser};
 use crate::link::eh_frame::{self, RecordKind};
 use crate::link::error::LinkError;
-use crate::link::graph::{Block, BlockId, Frame, Group, InitRole, Section, SectionId, SectionRole};
+use crate::link::graph::{Block, BlockId, Frame, Group, InitRole, Name, Section, SectionId, SectionRole};
 
 /// Sections of the large code model, which may lie further away than a 32-bit displacement reaches.
 const SHF_X86_64_LARGE: u64 = 0x1000_0000;
@@ -26,6 +26,7 @@ impl<'a> Parser<'a> {
         let sections = self.sections;
         for (index, header) in sections.enumerate() {
             let name = self.section_name(header)?;
+            self.spend_name("", name.as_bytes())?;
             let role = role_of(header, name).map_err(|what| self.error(name, 0, what))?;
             let Some(role) = role else { continue };
             let fragment = fragment_role(header, name);
@@ -63,7 +64,7 @@ impl<'a> Parser<'a> {
             ));
         }
         let section = Section {
-            name: self.graph.add_name(name)?,
+            name: self.keep_section_name(header.sh_name(ENDIAN), name),
             object: OBJECT,
             role,
             init: init_role(header.sh_type(ENDIAN), name),
@@ -125,7 +126,7 @@ impl<'a> Parser<'a> {
             ));
         }
         let section = Section {
-            name: self.graph.add_name("COMMON")?,
+            name: self.common_name()?,
             object: OBJECT,
             role: SectionRole::ZeroFill,
             init: None,
@@ -152,18 +153,23 @@ impl<'a> Parser<'a> {
             if !flags.contains(elf::GRP_COMDAT) {
                 continue;
             }
-            let signature = self.group_signature(index, header)?;
-            let mut group = Group { signature: self.graph.add_name(signature)?, sections: Vec::new() };
+            let (signature, name) = self.group_signature(index, header)?;
+            self.spend_name(".group", signature.as_bytes())?;
+            let mut group = Group { signature: name, sections: Vec::new() };
             for member in members {
                 let member = member.get(ENDIAN) as usize;
                 let Some(section) = self.section_ids.get(member) else {
                     let what = format!("member {member} of group `{signature}` is not a section");
                     return Err(self.error(&self.section_name_or_number(index.0), 0, what));
                 };
-                if let Some(section) = *section {
-                    self.graph.sections[section.index()].is_grouped = true;
-                    group.sections.push(section);
+                let Some(section) = *section else { continue };
+                // The format has it so; without it, a small group could mean many blocks many times.
+                if self.graph.sections[section.index()].is_grouped {
+                    let what = format!("member {member} of group `{signature}` is in a group already");
+                    return Err(self.error(&self.section_name_or_number(index.0), 0, what));
                 }
+                self.graph.sections[section.index()].is_grouped = true;
+                group.sections.push(section);
             }
             self.graph.groups.push(group);
         }
@@ -174,7 +180,7 @@ impl<'a> Parser<'a> {
         &self,
         index: SectionIndex,
         header: &elf::SectionHeader64<LittleEndian>,
-    ) -> Result<&'a str, LinkError> {
+    ) -> Result<(&'a str, Name), LinkError> {
         let fail = |what: &str| self.error(&self.section_name_or_number(index.0), 0, what);
         let symbol = header.info_link(ENDIAN).0;
         let symbol = self
@@ -190,9 +196,12 @@ impl<'a> Parser<'a> {
                 .sections
                 .section(SectionIndex(usize::from(symbol.st_shndx.get(ENDIAN).0)))
                 .map_err(|_| fail("the group's signature is not a section"))?;
-            return self.section_name(section);
+            let text = self.section_name(section)?;
+            return Ok((text, self.keep_section_name(section.sh_name(ENDIAN), text)));
         }
-        std::str::from_utf8(name).map_err(|_| fail("the group's signature is not UTF-8"))
+        let kept = self.keep_symbol_name(symbol.st_name.get(ENDIAN), name);
+        let (kept, _) = kept.ok_or_else(|| fail("the group's signature is not UTF-8"))?;
+        Ok((std::str::from_utf8(name).unwrap_or_default(), kept))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::link::graph::{
 use crate::object::default_version;
 
 /// What gcc defines in objects that only its own linker plugin understands.
-const LTO_MARKER: &[u8] = b"__gnu_lto_slim";
+const LTO_MARKER: &str = "__gnu_lto_slim";
 /// A common symbol of the large code model.
 const SHN_X86_64_LCOMMON: u16 = 0xff02;
 
@@ -51,15 +51,12 @@ impl Parser<'_> {
             elf::STB_WEAK | elf::STB_GNU_UNIQUE => Binding::Weak,
             other => return Err(self.symbol_error(index, format!("unknown binding {other}"))),
         };
-        let name = self
-            .symbols
-            .symbol_name(ENDIAN, symbol)
-            .map_err(|error| self.symbol_error(index, error.to_string()))?;
-        let name = match std::str::from_utf8(name) {
-            Ok(name) => self.graph.add_name(default_version(name))?,
-            Err(_) if binding == Binding::Local => self.graph.add_name(&String::from_utf8_lossy(name))?,
-            Err(_) => return Err(self.symbol_error(index, "its name is not UTF-8")),
-        };
+        let name = self.read_name(index, symbol, binding)?;
+        if is_common(symbol) && self.graph.text(name) == LTO_MARKER {
+            let what = "the object holds the compiler's intermediate code and no machine code; recompile it \
+                        with -ffat-lto-objects or without -flto";
+            return Err(self.symbol_error(index, what));
+        }
         let location = self.read_location(index, symbol)?;
         self.check_not_start_of_fragments(index, binding, name, location)?;
         let exported = matches!(symbol.st_other.visibility(), elf::STV_DEFAULT | elf::STV_PROTECTED);
@@ -75,6 +72,29 @@ impl Parser<'_> {
         })
     }
 
+    /// The name of a symbol. One that is local here and nowhere asked for need not be read to its end.
+    fn read_name(
+        &mut self,
+        index: SymbolIndex,
+        symbol: &elf::Sym64<LittleEndian>,
+        binding: Binding,
+    ) -> Result<Name, LinkError> {
+        let offset = symbol.st_name.get(ENDIAN);
+        if binding == Binding::Local && symbol.st_shndx.get(ENDIAN) != elf::SHN_UNDEF {
+            let name = self.keep_shown_name(offset);
+            return name.ok_or_else(|| self.symbol_error(index, "its name lies outside of the names"));
+        }
+        let name = self
+            .symbols
+            .symbol_name(ENDIAN, symbol)
+            .map_err(|error| self.symbol_error(index, error.to_string()))?;
+        self.spend_name(".symtab", name)?;
+        let Some((name, text)) = self.keep_symbol_name(offset, name) else {
+            return Err(self.symbol_error(index, "its name is not UTF-8"));
+        };
+        Ok(name.shortened(default_version(text).len()))
+    }
+
     fn read_location(
         &mut self,
         index: SymbolIndex,
@@ -85,11 +105,6 @@ impl Parser<'_> {
             return Ok(Location::NotLoaded);
         }
         if is_common(symbol) {
-            if self.symbols.symbol_name(ENDIAN, symbol) == Ok(LTO_MARKER) {
-                let what = "the object holds the compiler's intermediate code and no machine code; recompile it \
-                            with -ffat-lto-objects or without -flto";
-                return Err(self.symbol_error(index, what));
-            }
             let block = self.add_common(symbol.st_size.get(ENDIAN), value)?;
             if symbol.st_shndx.get(ENDIAN).0 == SHN_X86_64_LCOMMON {
                 let section = self.graph.blocks[block.index()].section;

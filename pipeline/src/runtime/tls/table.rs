@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use super::TlsIndex;
 use super::distance::thread_pointer;
-use super::registry::{self, FIXED, OURS, slot_of};
+use super::registry::{self, FIXED, Image, OURS, slot_of};
 use super::reserve;
 
 /// One block of this thread. `module` is zero where there is none.
@@ -19,6 +19,13 @@ use super::reserve;
 struct Block {
     module: u64,
     base: *mut u8,
+    memory: Memory,
+}
+
+/// What a block lies in.
+#[derive(Clone, Copy)]
+struct Memory {
+    start: *mut u8,
     layout: Layout,
 }
 
@@ -71,12 +78,22 @@ pub(super) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 
     first_access(module).wrapping_add(offset as usize)
 }
 
-/// Gives this thread its blocks of all modules that are alive, so that no later access is a first one.
+/// Gives this thread its blocks of all modules that are alive, so that no later access is a first one. A block for which
+/// there is no memory is left to its first access, which may never come.
 pub(super) fn touch_all() {
     for module in registry::alive() {
-        // SAFETY: the module is alive, and a descriptor is only read.
-        unsafe { tls_get_addr(&TlsIndex { module, offset: 0 }) };
+        if !has_block(module)
+            && let Some(image) = registry::image(module)
+        {
+            make_block(module, &image);
+        }
     }
+}
+
+fn has_block(module: u64) -> bool {
+    let (table, slot) = (TABLE.get(), slot_of(module));
+    // SAFETY: `blocks` holds `len` initialised entries.
+    slot < table.len && unsafe { (*table.blocks.add(slot)).module } == module
 }
 
 /// Has the C library give this thread its block of a module that it numbers itself.
@@ -93,20 +110,43 @@ fn first_access(module: u64) -> *mut u8 {
         // where whoever looks for the mistake has to look.
         return ptr::null_mut();
     };
+    match make_block(module, &image) {
+        Some(base) => base,
+        // Linked code is in the middle of an access and can be told nothing. The C library ends the process here too.
+        None => std::alloc::handle_alloc_error(image.layout),
+    }
+}
+
+/// Makes this thread's block of `module`. `None` if there is no memory for it.
+fn make_block(module: u64, image: &Image) -> Option<*mut u8> {
     // A handler that ran in the middle could find the table half changed, or have its own block replaced.
     let _signals = SignalsBlocked::now();
-    // SAFETY: the layout's size is not zero: `register_module` sees to that.
-    let base = unsafe { std::alloc::alloc_zeroed(image.layout) };
-    if base.is_null() {
-        std::alloc::handle_alloc_error(image.layout);
-    }
+    let (memory, base) = Memory::zeroed(image.layout)?;
     // SAFETY: the module's image is `len` bytes at `address` and stays there while the module is alive, which
     // whoever runs its code guarantees; the block is at least as long and fresh.
     unsafe {
         ptr::copy_nonoverlapping(ptr::with_exposed_provenance::<u8>(image.address as usize), base, image.len)
     };
-    insert(Block { module, base, layout: image.layout });
-    base
+    insert(Block { module, base, memory });
+    Some(base)
+}
+
+impl Memory {
+    /// Memory for a block of `layout`, and where the block begins in it. Pages that the program leaves alone stay
+    /// untouched: zeros with a large alignment would be written one by one, so the block is aligned here instead.
+    fn zeroed(layout: Layout) -> Option<(Self, *mut u8)> {
+        /// What the allocator's own fresh zeros are aligned to.
+        const ALIGN: usize = 16;
+        let extra = if layout.align() > ALIGN { layout.align() } else { 0 };
+        let layout_of_all = Layout::from_size_align(layout.size().checked_add(extra)?, ALIGN).ok()?;
+        // SAFETY: the size is not zero: `register_module` sees to that.
+        let start = unsafe { std::alloc::alloc_zeroed(layout_of_all) };
+        if start.is_null() {
+            return None;
+        }
+        let skipped = if extra == 0 { 0 } else { start.addr().next_multiple_of(extra) - start.addr() };
+        Some((Self { start, layout: layout_of_all }, start.wrapping_add(skipped)))
+    }
 }
 
 /// While it lives no signal handler runs on this thread.
@@ -137,7 +177,8 @@ fn insert(block: Block) {
     let slot = slot_of(block.module);
     let mut blocks = take_blocks(&table);
     if blocks.len() <= slot {
-        let empty = Block { module: 0, base: ptr::null_mut(), layout: Layout::new::<u8>() };
+        let memory = Memory { start: ptr::null_mut(), layout: Layout::new::<u8>() };
+        let empty = Block { module: 0, base: ptr::null_mut(), memory };
         blocks.resize((slot + 1).next_multiple_of(16), empty);
     }
     let old = std::mem::replace(&mut blocks[slot], block);
@@ -160,8 +201,8 @@ fn take_blocks(table: &Table) -> Vec<Block> {
 
 fn free(block: &Block) {
     if block.module != 0 {
-        // SAFETY: the block was allocated with this layout by `first_access` and has left the table.
-        unsafe { std::alloc::dealloc(block.base, block.layout) };
+        // SAFETY: the memory was allocated with this layout by `make_block`, and the block has left the table.
+        unsafe { std::alloc::dealloc(block.memory.start, block.memory.layout) };
     }
 }
 
