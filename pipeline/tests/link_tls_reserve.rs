@@ -179,6 +179,24 @@ fn half_of_the_reserve_is_kept_for_objects_that_need_it() {
     });
 }
 
+/// Offsets of the reserve are negative, and so may be those of symbols in their sections: compilers make such symbols for
+/// arrays that they index from one. Their sum was taken for an overflow.
+#[test]
+fn a_symbol_may_lie_before_its_section() {
+    const SOURCE: &str = "
+        __asm__(\".pushsection .tdata, \\\"awT\\\", @progbits\\n.p2align 3\\nfirst: .quad 7\\n\"
+                \".globl early\\n.hidden early\\n.type early, @object\\n.set early, first - 8\\n.popsection\");
+        extern __thread unsigned long early[] __attribute__((visibility(\"hidden\")));
+        unsigned long read(void) { return early[1]; }";
+    on_a_known_thread(|| {
+        for model in MODELS {
+            let linking = Linking::new();
+            linking.add("early.o", compile(CC, "c", SOURCE, model));
+            assert_eq!(linking.find("read").expect("links")(), 7, "{model:?}");
+        }
+    });
+}
+
 /// The C library puts the executable's block on the stack of a thread, which natively is smaller by the reserve.
 #[test]
 fn threads_with_the_smallest_stacks_start() {
