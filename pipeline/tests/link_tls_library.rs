@@ -12,6 +12,7 @@ use std::process::Command;
 
 use link_support::*;
 use threads::*;
+use uruk_pipeline::runtime::tls;
 
 /// The flags by which both compilers call TLS descriptors, the dynamic models, and the one that takes detours.
 const DYNAMIC_MODELS: [&[&str]; 4] = [
@@ -185,4 +186,15 @@ fn own_variables_at_a_fixed_distance_are_refused_with_advice() {
             }
         }
     }
+}
+
+/// A thread that started in the middle of a link kept what lay where the image was to be written. Here the thread that links does
+/// what a new one does, while the object waits for its imports.
+#[test]
+fn copies_wait_until_the_linker_has_written_the_image() {
+    let source = "int getpid(void); unsigned long seven = 7; __thread unsigned long *variable = &seven;
+                  unsigned long read(void) { return getpid() > 0 && variable ? *variable : 0; }";
+    let linking = Linking::noticing_imports(tls::touch_modules);
+    linking.add("image.o", compile(CC, "c", source, &["-fPIC"]));
+    assert_eq!(linking.find("read").expect("links")(), 7);
 }

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 use std::time::Instant;
 
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::thread;
+use uruk_core::sync::{Arc, Latch};
 use uruk_pipeline::runtime::tls::{self, TlsError, TlsIndex, TlsModule};
 
 type GetAddr = unsafe extern "C" fn(*const TlsIndex) -> *mut u64;
@@ -34,7 +34,9 @@ fn write(pointer: *mut u64, value: u64) {
 }
 
 fn module(image: &'static [u64], total_bytes: usize, align: usize) -> TlsModule {
-    tls::register_module(ExecutorAddr::from_ptr(image), size_of_val(image), total_bytes, align).unwrap()
+    let module = tls::register_module(size_of_val(image), total_bytes, align).unwrap();
+    module.initialize(ExecutorAddr::from_ptr(image));
+    module
 }
 
 #[test]
@@ -106,11 +108,35 @@ fn destructors_of_other_keys_still_find_their_variables() {
     assert_eq!(SEEN_AT_END.load(Ordering::Relaxed), 55);
 }
 
+/// A thread that started while an object was linked copied the image before the linker had written it, and kept what it
+/// found there for good.
+#[test]
+fn threads_that_start_during_a_link_wait_with_their_copies() {
+    static IMAGE: [u64; 1] = [7];
+    let module = tls::register_module(8, 8, 8).unwrap();
+    let (started, written) = (Latch::new(), Latch::new());
+    thread::scope(|scope| {
+        let there = scope.spawn({
+            let (started, written, id) = (&started, &written, module.id());
+            move || {
+                tls::touch_modules();
+                assert!(variable(id, 0).is_null(), "there is nothing to copy");
+                started.open();
+                written.wait();
+                read(variable(id, 0))
+            }
+        });
+        started.wait();
+        module.initialize(ExecutorAddr::from_ptr(&IMAGE));
+        written.open();
+        assert_eq!(there.join().unwrap(), 7);
+    });
+}
+
 #[test]
 fn contradictory_images_are_errors() {
-    let image = ExecutorAddr::NULL;
-    assert!(matches!(tls::register_module(image, 16, 8, 8), Err(TlsError::Invalid { .. })));
-    assert!(matches!(tls::register_module(image, 0, 8, 3), Err(TlsError::Invalid { .. })));
+    assert!(matches!(tls::register_module(16, 8, 8), Err(TlsError::Invalid { .. })));
+    assert!(matches!(tls::register_module(0, 8, 3), Err(TlsError::Invalid { .. })));
 }
 
 #[test]

@@ -50,8 +50,8 @@ pub struct ObjectLinkingLayer {
 
 /// An object on its way: laid out, not yet fixed up.
 struct Placed {
+    tls: Option<PlacedTls>, // Before the memory that it describes.
     link: Link<Allocated>,
-    tls: Option<PlacedTls>,
 }
 
 impl ObjectLinkingLayer {
@@ -111,7 +111,7 @@ impl ObjectLinkingLayer {
         };
         let mut link = Link::new(graph, &options)?.allocate(&*self.memory)?;
         let tls = self.placements.place(&mut link)?;
-        Ok(Placed { link, tls })
+        Ok(Placed { tls, link })
     }
 
     /// Resolves, fixes up, finalizes, and makes the code known to the unwinder; it can run afterwards, once what it needs can.
@@ -128,7 +128,7 @@ impl ObjectLinkingLayer {
             tls_resolvers: TlsResolvers::of_process(),
             ifunc_thunk: ifunc::lazy_thunk(),
         };
-        let Placed { link, tls } = placed;
+        let Placed { tls, link } = placed;
         let definition = |name: &str| found.get(&dylib.session().intern(name));
         let mut low_entries = HashMap::new();
         for name in link.low_externals() {
@@ -146,6 +146,7 @@ impl ObjectLinkingLayer {
         };
         let objects = link.graph().objects.len();
         let linked = link.resolve(find, environment)?.fix()?.into_linked();
+        let tls = tls; // So that it goes first if what follows fails: threads copy the image until then.
         if let (Some(placed), Some((image, _))) = (&tls, linked.tls) {
             placed.initialize(image);
         }

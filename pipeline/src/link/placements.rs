@@ -24,7 +24,7 @@ pub(super) struct TlsPlacements {
 #[derive(Debug)]
 pub(super) struct PlacedTls {
     home: Home,
-    descriptors: Vec<ExecutorAddr>,
+    descriptors: Vec<(ExecutorAddr, TlsPlacement)>,
     placements: Arc<TlsPlacements>,
 }
 
@@ -57,24 +57,27 @@ impl TlsPlacements {
         // If there is none for one that cannot, the link fails where it knows the variable.
         let home = match tls::reserve(total_bytes, align, link.needs_static_tls()) {
             Some(reserved) => Home::Reserve(reserved),
-            None => Home::Module(register_module(image.address, image_bytes, total_bytes, align)?),
+            None => Home::Module(register_module(image_bytes, total_bytes, align)?),
         };
         link.place_tls(match &home {
             Home::Module(module) => TlsPlacement { module: module.id(), offset: 0 },
             Home::Reserve(reserved) => reserved.place().into(),
         });
-        let descriptors = link.tls_descriptors();
+        Ok(Some(self.note(home, link.tls_descriptors())))
+    }
+
+    fn note(self: &Arc<Self>, home: Home, descriptors: Vec<(ExecutorAddr, TlsPlacement)>) -> PlacedTls {
         self.by_descriptor.lock().extend(descriptors.iter().copied());
-        let descriptors = descriptors.into_iter().map(|(address, _)| address).collect();
-        Ok(Some(PlacedTls { home, descriptors, placements: self.clone() }))
+        PlacedTls { home, descriptors, placements: self.clone() }
     }
 }
 
 impl PlacedTls {
     /// Gives the variables their initial values, once these are final and before any code that uses them runs.
     pub(super) fn initialize(&self, image: TlsImage) {
-        if let Home::Reserve(reserved) = &self.home {
-            reserved.initialize(image.address, size(image.image_bytes));
+        match &self.home {
+            Home::Module(module) => module.initialize(image.address),
+            Home::Reserve(reserved) => reserved.initialize(image.address, size(image.image_bytes)),
         }
     }
 }
@@ -99,8 +102,36 @@ impl From<TlsPlacement> for TlsIndex {
 impl Drop for PlacedTls {
     fn drop(&mut self) {
         let mut by_descriptor = self.placements.by_descriptor.lock();
-        for address in &self.descriptors {
-            by_descriptor.remove(address);
+        for (address, placement) in &self.descriptors {
+            // Memory of a link that failed may be another object's by now, and so its descriptors. No two have one
+            // placement: numbers are never given twice, and the range in the reserve is still ours.
+            if by_descriptor.get(address) == Some(placement) {
+                by_descriptor.remove(address);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The memory of a link that failed went before its descriptors were forgotten. An object that was placed there in between
+    /// lost its own: hidden variables of it were not found any more.
+    #[test]
+    fn an_object_keeps_descriptors_where_those_of_another_lay() {
+        let placements = Arc::new(TlsPlacements::default());
+        let address = ExecutorAddr::new(0x1000);
+        let place = || {
+            let module = register_module(8, 8, 8).expect("a slot is free");
+            let placement = TlsPlacement { module: module.id(), offset: 0 };
+            (placements.note(Home::Module(module), vec![(address, placement)]), placement)
+        };
+        let (failed, _) = place();
+        let (linked, placement) = place();
+        drop(failed);
+        assert_eq!(placements.get(address), Some(placement));
+        drop(linked);
+        assert_eq!(placements.get(address), None);
     }
 }

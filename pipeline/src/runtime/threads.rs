@@ -164,7 +164,8 @@ mod tests {
     fn argument_and_result_pass_through() {
         static IMAGE: u64 = 7;
         let image = ExecutorAddr::from_ptr(&raw const IMAGE);
-        let module = tls::register_module(image, 8, 8, 8).expect("a slot is free");
+        let module = tls::register_module(8, 8, 8).expect("a slot is free");
+        module.initialize(image);
         let (mut thread, mut result) = (0 as libc::pthread_t, ptr::null_mut());
         let routine: Routine = double;
         let argument = ptr::without_provenance_mut(21);

@@ -54,12 +54,12 @@ pub(crate) fn start_in(
     for mut link in allocated {
         if let Some(image) = link.tls_image() {
             let module = tls::register_module(
-                image.address,
                 image.image_bytes as usize,
                 image.total_bytes as usize,
                 image.align as usize,
             );
             let module = module.expect("a module");
+            module.initialize(image.address); // No thread looks at it before all is linked.
             link.place_tls(TlsPlacement { module: module.id(), offset: 0 });
             modules.push(module);
         }

@@ -24,11 +24,20 @@ pub(crate) struct Linking {
 
 impl Linking {
     pub(crate) fn new() -> Self {
+        Self::noticing_imports(|| ())
+    }
+
+    /// Calls `notice` in the middle of each link that has a symbol looked up in the process for the first time.
+    pub(crate) fn noticing_imports(notice: impl Fn() + Send + Sync + 'static) -> Self {
         let session = ExecutionSession::new();
         let dylib = session.create_jit_dylib("main").expect("new");
         let libraries = session.create_jit_dylib("libraries").expect("new");
         let process = Arc::new(ProcessSymbols::new());
-        libraries.add_generator(Arc::new(ProcessSymbolsGenerator::new(process.clone())));
+        let generator = ProcessSymbolsGenerator::new(process.clone()).adjusted_by(move |_, definition| {
+            notice();
+            definition
+        });
+        libraries.add_generator(Arc::new(generator));
         dylib.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly).expect("no cycle");
         let memory = Arc::new(InProcessMemoryManager::new().expect("address space"));
         let layer: Arc<dyn ObjectLayer> =

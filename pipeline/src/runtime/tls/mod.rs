@@ -50,28 +50,21 @@ pub struct TlsIndex {
 
 /// Gives a module of linked code its number, for [`TlsIndex::module`].
 ///
-/// Each thread's block is `total_bytes` long and aligned to `align`; it starts as a copy of the `image_bytes` at
-/// `image`, followed by zeros. The image has to stay in place, unchanged, until the module is dropped. It may
-/// still be written until the first access.
+/// Each thread's block is `total_bytes` long and aligned to `align`; it starts as a copy of an image of `image_bytes`,
+/// followed by zeros. No thread has a block before [`TlsModule::initialize`] says where the image is.
 ///
 /// # Errors
 /// [`TlsError`] if the sizes contradict each other, or if a million modules are alive.
 ///
 /// # Concurrency
 /// Callable from any thread.
-pub fn register_module(
-    image: ExecutorAddr,
-    image_bytes: usize,
-    total_bytes: usize,
-    align: usize,
-) -> Result<TlsModule, TlsError> {
+pub fn register_module(image_bytes: usize, total_bytes: usize, align: usize) -> Result<TlsModule, TlsError> {
     let invalid = TlsError::Invalid { image_bytes, total_bytes, align };
     if image_bytes > total_bytes {
         return Err(invalid);
     }
     let layout = Layout::from_size_align(total_bytes.max(1), align).map_err(|_| invalid)?;
-    let id = registry::register(registry::Image { address: image.value(), len: image_bytes, layout })?;
-    Ok(TlsModule { id })
+    Ok(TlsModule { id: registry::register()?, image_bytes, layout })
 }
 
 /// The address of our `__tls_get_addr`, for linked code.
@@ -131,12 +124,24 @@ fn touch_library_module(module: u64) {
 #[must_use = "dropping the module ends it"]
 pub struct TlsModule {
     id: u64,
+    image_bytes: usize,
+    layout: Layout,
 }
 
 impl TlsModule {
     /// The module number.
     pub const fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Gives threads their blocks from now on, as copies of the image at `image`. It has its final contents, and stays
+    /// unchanged until the module is dropped.
+    ///
+    /// # Concurrency
+    /// To be called before any code that uses the variables runs. Threads that start meanwhile may copy the image at once.
+    pub fn initialize(&self, image: ExecutorAddr) {
+        let (address, len) = (image.value(), self.image_bytes);
+        registry::set_image(self.id, registry::Image { address, len, layout: self.layout });
     }
 }
 

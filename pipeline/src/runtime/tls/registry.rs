@@ -8,6 +8,7 @@
 //! A number is never given twice: a slot that is used again has a new generation.
 
 use std::alloc::Layout;
+use std::ptr;
 
 use uruk_core::sync::Mutex;
 
@@ -32,7 +33,15 @@ pub(super) struct Image {
 #[derive(Debug)]
 struct Slot {
     generation: u32,
+    /// `None` from when the number is given until the image is written, and when no number is alive.
     image: Option<Image>,
+}
+
+impl Slot {
+    /// The number of this slot, which is `slot`, in its present generation.
+    fn module(&self, slot: usize) -> u64 {
+        OURS | u64::from(self.generation) << 32 | slot as u64
+    }
 }
 
 #[derive(Debug)]
@@ -41,7 +50,16 @@ struct Registry {
     free: Vec<u32>,
 }
 
-/// Held for bookkeeping alone; never while memory is allocated for a thread, and never while program code runs.
+impl Registry {
+    fn image(&self, module: u64) -> Option<Image> {
+        let slot = slot_of(module);
+        let entry = self.slots.get(slot)?;
+        entry.image.filter(|_| entry.module(slot) == module)
+    }
+}
+
+/// Held for bookkeeping, and while a block gets its initial values: who removes a module waits for that, and unmaps the
+/// image afterwards. Never held while memory is allocated for a thread, and never while program code runs.
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { slots: Vec::new(), free: Vec::new() });
 
 /// The slot in a module number.
@@ -49,8 +67,8 @@ pub(super) const fn slot_of(module: u64) -> usize {
     (module & 0xffff_ffff) as usize
 }
 
-/// Gives `image` a number.
-pub(super) fn register(image: Image) -> Result<u64, TlsError> {
+/// Gives a number to a module whose image is yet to be written: threads that start meanwhile must not copy it.
+pub(super) fn register() -> Result<u64, TlsError> {
     let mut registry = REGISTRY.lock();
     let slot = match registry.free.pop() {
         Some(slot) => slot,
@@ -60,9 +78,12 @@ pub(super) fn register(image: Image) -> Result<u64, TlsError> {
         }
         None => return Err(TlsError::Exhausted { limit: SLOTS_MAX }),
     };
-    let entry = &mut registry.slots[slot as usize];
-    entry.image = Some(image);
-    Ok(OURS | u64::from(entry.generation) << 32 | u64::from(slot))
+    Ok(registry.slots[slot as usize].module(slot as usize))
+}
+
+/// Says what the blocks of `module` start as, from now on.
+pub(super) fn set_image(module: u64, image: Image) {
+    REGISTRY.lock().slots[slot_of(module)].image = Some(image);
 }
 
 /// Ends the life of a number.
@@ -78,19 +99,29 @@ pub(super) fn unregister(module: u64) {
     }
 }
 
-/// What `module`'s blocks start as, if it is alive.
-pub(super) fn image(module: u64) -> Option<Image> {
-    let registry = REGISTRY.lock();
-    let slot = registry.slots.get(slot_of(module))?;
-    let alive = OURS | u64::from(slot.generation) << 32 | slot_of(module) as u64 == module;
-    slot.image.filter(|_| alive)
+/// What blocks of `module` have to look like, if it is alive and has its image.
+pub(super) fn layout(module: u64) -> Option<Layout> {
+    Some(REGISTRY.lock().image(module)?.layout)
 }
 
-/// The numbers that are alive.
-pub(super) fn alive() -> Vec<u64> {
+/// Copies the image of `module` to `block`. `false` if the module has gone.
+///
+/// # Safety
+/// The block has the [`layout`] of the module, and is the caller's.
+pub(super) unsafe fn copy_image(module: u64, block: *mut u8) -> bool {
     let registry = REGISTRY.lock();
-    let numbered = registry.slots.iter().enumerate().filter(|(_, slot)| slot.image.is_some());
-    numbered.map(|(slot, entry)| OURS | u64::from(entry.generation) << 32 | slot as u64).collect()
+    let Some(Image { address, len, .. }) = registry.image(module) else { return false };
+    // SAFETY: the image can be read until the module is unregistered, which waits for the lock; the block is at least as
+    // long, and the caller's.
+    unsafe { ptr::copy_nonoverlapping(ptr::with_exposed_provenance::<u8>(address as usize), block, len) };
+    true
+}
+
+/// The first number that is alive, and has its image, in a slot from `first` on.
+pub(super) fn next_alive(first: usize) -> Option<u64> {
+    let registry = REGISTRY.lock();
+    let mut slots = registry.slots.iter().enumerate().skip(first);
+    slots.find(|(_, entry)| entry.image.is_some()).map(|(slot, entry)| entry.module(slot))
 }
 
 /// Whether any number is alive.

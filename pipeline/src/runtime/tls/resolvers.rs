@@ -230,8 +230,8 @@ mod tests {
     #[test]
     fn resolvers_keep_every_register_even_when_they_allocate() {
         static IMAGE: [u64; 2] = [7, 8];
-        let module =
-            register_module(ExecutorAddr::from_ptr(IMAGE.as_ptr()), 16, 16, 8).expect("a slot is free");
+        let module = register_module(16, 16, 8).expect("a slot is free");
+        module.initialize(ExecutorAddr::from_ptr(IMAGE.as_ptr()));
         let index = TlsIndex { module: module.id(), offset: 8 };
         let resolvers = TlsResolvers::of_process();
         let pointer = crate::runtime::tls::distance::thread_pointer();

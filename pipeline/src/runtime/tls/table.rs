@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use super::TlsIndex;
 use super::distance::thread_pointer;
-use super::registry::{self, FIXED, Image, OURS, slot_of};
+use super::registry::{self, FIXED, OURS, slot_of};
 use super::reserve;
 
 /// One block of this thread. `module` is zero where there is none.
@@ -81,12 +81,12 @@ pub(super) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 
 /// Gives this thread its blocks of all modules that are alive, so that no later access is a first one. A block for which
 /// there is no memory is left to its first access, which may never come.
 pub(super) fn touch_all() {
-    for module in registry::alive() {
-        if !has_block(module)
-            && let Some(image) = registry::image(module)
-        {
-            make_block(module, &image);
+    let mut first = 0;
+    while let Some(module) = registry::next_alive(first) {
+        if !has_block(module) {
+            let _ = make_block(module);
         }
+        first = slot_of(module) + 1;
     }
 }
 
@@ -105,30 +105,39 @@ pub(super) fn touch_library(module: u64) {
 /// Gives this thread its block of `module`.
 #[cold]
 fn first_access(module: u64) -> *mut u8 {
-    let Some(image) = registry::image(module) else {
+    match make_block(module) {
+        Ok(base) => base,
         // Code of a module that is gone runs, against the contract of removal. It faults at its own instruction,
         // where whoever looks for the mistake has to look.
-        return ptr::null_mut();
-    };
-    match make_block(module, &image) {
-        Some(base) => base,
+        Err(NoBlock::Gone) => ptr::null_mut(),
         // Linked code is in the middle of an access and can be told nothing. The C library ends the process here too.
-        None => std::alloc::handle_alloc_error(image.layout),
+        Err(NoBlock::NoMemory(layout)) => std::alloc::handle_alloc_error(layout),
     }
 }
 
-/// Makes this thread's block of `module`. `None` if there is no memory for it.
-fn make_block(module: u64, image: &Image) -> Option<*mut u8> {
+/// Why this thread has no block of a module.
+enum NoBlock {
+    /// The module is gone, or its image is not written yet.
+    Gone,
+    /// There is no memory for such a block.
+    NoMemory(Layout),
+}
+
+/// Makes this thread's block of `module`.
+fn make_block(module: u64) -> Result<*mut u8, NoBlock> {
     // A handler that ran in the middle could find the table half changed, or have its own block replaced.
     let _signals = SignalsBlocked::now();
-    let (memory, base) = Memory::zeroed(image.layout)?;
-    // SAFETY: the module's image is `len` bytes at `address` and stays there while the module is alive, which
-    // whoever runs its code guarantees; the block is at least as long and fresh.
-    unsafe {
-        ptr::copy_nonoverlapping(ptr::with_exposed_provenance::<u8>(image.address as usize), base, image.len)
-    };
-    insert(Block { module, base, memory });
-    Some(base)
+    let layout = registry::layout(module).ok_or(NoBlock::Gone)?;
+    let (memory, base) = Memory::zeroed(layout).ok_or(NoBlock::NoMemory(layout))?;
+    let block = Block { module, base, memory };
+    // A thread that starts touches modules whose code it may never run, so this one may have gone by now.
+    // SAFETY: the block is fresh and has the module's layout.
+    if !unsafe { registry::copy_image(module, base) } {
+        free(&block);
+        return Err(NoBlock::Gone);
+    }
+    insert(block);
+    Ok(base)
 }
 
 impl Memory {
