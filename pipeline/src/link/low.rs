@@ -131,7 +131,7 @@ impl LowEntry {
         working[..8].copy_from_slice(&[0xff, 0x25, 2, 0, 0, 0, 0xcc, 0xcc]);
         working[8..].copy_from_slice(&function.value().to_le_bytes());
         let code = flight.finalize()?;
-        Ok(Self { known: KnownEntry::new(code.address(0)), _code: code })
+        Ok(Self { known: KnownEntry::new(code.address(0))?, _code: code })
     }
 
     /// Where it is.

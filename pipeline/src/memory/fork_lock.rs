@@ -54,3 +54,51 @@ impl<T> ForkLock<T> {
         }
     }
 }
+
+/// A [`ForkLock`] of the process's, and the hold on it of the thread that forks, from before the fork to after it.
+pub(crate) struct StaticForkLock<T: 'static> {
+    lock: ForkLock<T>,
+    held: UnsafeCell<Option<MutexGuard<'static, T>>>,
+}
+
+// SAFETY: the cell is touched by the handlers of forks alone, and only while they hold the lock.
+unsafe impl<T: Send> Sync for StaticForkLock<T> {}
+
+impl<T> StaticForkLock<T> {
+    /// Creates an unlocked lock.
+    pub(crate) const fn new(value: T) -> Self {
+        Self { lock: ForkLock::new(value), held: UnsafeCell::new(None) }
+    }
+
+    /// Waits for the lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.lock.lock()
+    }
+
+    /// Before a fork: takes the lock, until one of the other two ends that.
+    pub(crate) fn hold(&'static self) {
+        // SAFETY: the lock is a static, which outlives the guard; while it is held the cell is ours.
+        unsafe { *self.held.get() = Some(self.lock.lock_for_long()) };
+    }
+
+    /// After a fork, in the parent.
+    ///
+    /// # Safety
+    /// The calling thread has called [`hold`](Self::hold).
+    pub(crate) unsafe fn let_go(&'static self) {
+        // SAFETY: the lock is held, by the cell.
+        drop(unsafe { (*self.held.get()).take() });
+    }
+
+    /// After a fork, in the child: lets `change` the value, and makes the lock anew.
+    ///
+    /// # Safety
+    /// As for [`let_go`](Self::let_go), and the process has one thread.
+    pub(crate) unsafe fn renew(&'static self, change: impl FnOnce(&mut T)) {
+        // SAFETY: the lock is held, by the cell.
+        let Some(mut held) = (unsafe { (*self.held.get()).take() }) else { return };
+        change(&mut held);
+        // SAFETY: the guard is of this lock, and the process has one thread.
+        unsafe { self.lock.renew(held) };
+    }
+}

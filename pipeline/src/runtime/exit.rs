@@ -10,6 +10,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use super::forks;
+
 /// Writes out what the C library's output streams still hold, so that what is printed next comes after it.
 pub fn flush_streams() {
     // SAFETY: a null stream stands for all of them.
@@ -93,6 +95,10 @@ pub(super) unsafe extern "C" fn at_quick_exit(function: Handler) -> c_int {
 /// # Safety
 /// The functions can be called until the process ends.
 pub(super) unsafe extern "C" fn pthread_atfork(prepare: Fork, parent: Fork, child: Fork) -> c_int {
+    // Ours come first: the program's run before they take the runtime's locks, and after they let them go.
+    if let Err(code) = forks::watch() {
+        return code;
+    }
     // SAFETY: passed on to the caller.
     unsafe { __register_atfork(prepare, parent, child, ptr::null_mut()) }
 }

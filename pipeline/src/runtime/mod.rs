@@ -7,6 +7,7 @@ pub mod allocation;
 pub mod cxa_filter;
 pub mod entry;
 pub mod exit;
+mod forks;
 pub mod ifunc;
 mod loaded;
 pub mod process;

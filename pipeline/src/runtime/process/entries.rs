@@ -2,12 +2,17 @@
 //! `dladdr` says of them.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::Mutex;
 
-/// Held for one operation.
-static ENTRIES: Mutex<BTreeSet<ExecutorAddr>> = Mutex::new(BTreeSet::new());
+use crate::memory::{MemoryError, StaticForkLock};
+use crate::runtime::forks;
+
+/// Held for one operation, and over a whole fork.
+pub(in crate::runtime) static ENTRIES: StaticForkLock<BTreeSet<ExecutorAddr>> =
+    StaticForkLock::new(BTreeSet::new());
 
 /// An entry that is known, until this is dropped.
 #[derive(Debug)]
@@ -15,9 +20,14 @@ pub(crate) struct KnownEntry(ExecutorAddr);
 
 impl KnownEntry {
     /// Notes that there is an entry at `address`.
-    pub(crate) fn new(address: ExecutorAddr) -> Self {
+    ///
+    /// # Errors
+    /// [`MemoryError::Watch`] if the system cannot note what forks have to do.
+    pub(crate) fn new(address: ExecutorAddr) -> Result<Self, MemoryError> {
+        forks::watch()
+            .map_err(|code| MemoryError::Watch { source: Arc::new(io::Error::from_raw_os_error(code)) })?;
         ENTRIES.lock().insert(address);
-        Self(address)
+        Ok(Self(address))
     }
 
     /// Where it is.

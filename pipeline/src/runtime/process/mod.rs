@@ -8,7 +8,7 @@
 //! Thread-local variables come back as the address of a descriptor (see [`tls`](super::tls)).
 
 mod copies;
-mod entries;
+pub(super) mod entries;
 mod generator;
 mod images;
 mod library;

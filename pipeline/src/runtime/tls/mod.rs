@@ -22,15 +22,18 @@
 
 mod distance;
 mod library;
-mod registry;
-mod reserve;
+pub(super) mod registry;
+pub(super) mod reserve;
 mod resolvers;
 mod table;
 
 use std::alloc::Layout;
-use std::fmt;
+use std::ffi::c_int;
+use std::{fmt, io};
 
 use uruk_core::ExecutorAddr;
+
+use super::forks;
 
 pub use distance::{NotStatic, distance_from_thread_pointer};
 pub use library::{library_variable, library_variable_descriptor, variable_of_descriptor};
@@ -54,7 +57,8 @@ pub struct TlsIndex {
 /// followed by zeros. No thread has a block before [`TlsModule::initialize`] says where the image is.
 ///
 /// # Errors
-/// [`TlsError`] if the sizes contradict each other, or if a million modules are alive.
+/// [`TlsError`] if the sizes contradict each other, if a million modules are alive, or if the system cannot note what
+/// forks have to do about them.
 ///
 /// # Concurrency
 /// Callable from any thread.
@@ -64,6 +68,7 @@ pub fn register_module(image_bytes: usize, total_bytes: usize, align: usize) -> 
         return Err(invalid);
     }
     let layout = Layout::from_size_align(total_bytes.max(1), align).map_err(|_| invalid)?;
+    forks::watch().map_err(|code| TlsError::Watch { code })?;
     Ok(TlsModule { id: registry::register()?, image_bytes, layout })
 }
 
@@ -172,6 +177,12 @@ pub enum TlsError {
         total_bytes: usize,
         /// Its alignment.
         align: usize,
+    },
+    /// The system has no room to note what forks have to do.
+    #[error("cannot register what has to be done when the process forks: {}", io::Error::from_raw_os_error(*code))]
+    Watch {
+        /// Its error number.
+        code: c_int,
     },
     /// Every slot is taken.
     #[error("{limit} modules with thread-local variables are alive; no more are possible")]

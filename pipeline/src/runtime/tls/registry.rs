@@ -10,9 +10,8 @@
 use std::alloc::Layout;
 use std::ptr;
 
-use uruk_core::sync::Mutex;
-
 use super::TlsError;
+use crate::memory::StaticForkLock;
 
 /// Set in every module number of ours. The C library counts its modules from 1.
 pub(super) const OURS: u64 = 1 << 63;
@@ -45,7 +44,7 @@ impl Slot {
 }
 
 #[derive(Debug)]
-struct Registry {
+pub(in crate::runtime) struct Registry {
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
@@ -60,7 +59,8 @@ impl Registry {
 
 /// Held for bookkeeping, and while a block gets its initial values: who removes a module waits for that, and unmaps the
 /// image afterwards. Never held while memory is allocated for a thread, and never while program code runs.
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { slots: Vec::new(), free: Vec::new() });
+pub(in crate::runtime) static REGISTRY: StaticForkLock<Registry> =
+    StaticForkLock::new(Registry { slots: Vec::new(), free: Vec::new() });
 
 /// The slot in a module number.
 pub(super) const fn slot_of(module: u64) -> usize {

@@ -19,19 +19,18 @@
 //! **Invariant:** nobody reads or writes a piece of the reserve before the object it belongs to is linked, so writing
 //! initial values into the blocks of other threads races with nothing.
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 
 use rustc_hash::FxHashSet;
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::MutexGuard;
 
 use super::TlsIndex;
 use super::distance::{NotStatic, thread_pointer};
 use super::registry::FIXED;
-use crate::memory::ForkLock;
+use crate::memory::StaticForkLock;
+use crate::runtime::forks;
 
 /// How much room there is: what `export_tls_reserve!` asks the assembler for.
 pub const RESERVE_BYTES: usize = 32 << 10;
@@ -99,7 +98,7 @@ pub unsafe fn offer_reserve(here: *mut u8) -> bool {
         initial.is_multiple_of(RESERVE_ALIGN as u64)
             && libc::mprotect(pages, RESERVE_BYTES, libc::PROT_READ | libc::PROT_WRITE) == 0
     };
-    if !opened || RESERVE.lock().is_some() || !watch_forks() {
+    if !opened || RESERVE.lock().is_some() || forks::watch().is_err() {
         return false;
     }
     let mut reserve = RESERVE.lock();
@@ -118,7 +117,7 @@ pub unsafe fn offer_reserve(here: *mut u8) -> bool {
 }
 
 /// Held for bookkeeping, and while initial values are copied; never while program code runs.
-static RESERVE: ForkLock<Option<Reserve>> = ForkLock::new(None);
+static RESERVE: StaticForkLock<Option<Reserve>> = StaticForkLock::new(None);
 
 struct Reserve {
     /// Where the executable's initial values of it are.
@@ -232,40 +231,33 @@ impl Reserve {
     }
 }
 
-/// The hold of a thread that forks on the reserve, from before the fork to after it.
-struct Held(UnsafeCell<Option<MutexGuard<'static, Option<Reserve>>>>);
-
-// SAFETY: the cell is touched by the handlers alone, which do so while they hold the lock.
-unsafe impl Sync for Held {}
-
-static HELD: Held = Held(UnsafeCell::new(None));
-
-/// Has forks find the reserve at rest. In the child only the thread that forked is left, and of the others not even the
-/// stacks.
-fn watch_forks() -> bool {
-    // SAFETY: the handlers take no arguments, do not unwind, and are there as long as the executable is.
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_in_parent), Some(after_in_child)) == 0 }
+/// Before a fork: has it find the reserve at rest.
+pub(in crate::runtime) fn before_fork() {
+    RESERVE.hold();
 }
 
-extern "C" fn before_fork() {
-    // SAFETY: the lock is a static, which outlives the guard; while it is held the cell is ours.
-    unsafe { *HELD.0.get() = Some(RESERVE.lock_for_long()) };
+/// After a fork, in the parent.
+///
+/// # Safety
+/// This thread has called [`before_fork`].
+pub(in crate::runtime) unsafe fn after_fork_in_parent() {
+    // SAFETY: passed on to the caller.
+    unsafe { RESERVE.let_go() };
 }
 
-extern "C" fn after_in_parent() {
-    // SAFETY: the lock is held, by the cell.
-    drop(unsafe { (*HELD.0.get()).take() });
-}
-
-extern "C" fn after_in_child() {
-    // SAFETY: the lock is held, by the cell.
-    let Some(mut held) = (unsafe { (*HELD.0.get()).take() }) else { return };
-    if let Some(reserve) = held.as_mut() {
-        reserve.threads.clear();
-        reserve.threads.insert(thread_pointer());
-    }
-    // SAFETY: the guard is of this lock, and the process has one thread.
-    unsafe { RESERVE.renew(held) };
+/// After a fork, in the child, where only the thread that forked is left, and of the others not even the stacks.
+///
+/// # Safety
+/// As for [`after_fork_in_parent`], and the process has one thread.
+pub(in crate::runtime) unsafe fn after_fork_in_child() {
+    let keep_this_thread = |reserve: &mut Option<Reserve>| {
+        if let Some(reserve) = reserve.as_mut() {
+            reserve.threads.clear();
+            reserve.threads.insert(thread_pointer());
+        }
+    };
+    // SAFETY: passed on to the caller.
+    unsafe { RESERVE.renew(keep_this_thread) };
 }
 
 /// How often initial values have been written; `None` without a reserve. What [`thread_starts`] has to be told.
