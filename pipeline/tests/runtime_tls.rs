@@ -7,6 +7,7 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::thread;
 use uruk_core::sync::{Arc, Latch};
+use uruk_pipeline::runtime::process::jit_overrides;
 use uruk_pipeline::runtime::tls::{self, TlsError, TlsIndex, TlsModule};
 
 type GetAddr = unsafe extern "C" fn(*const TlsIndex) -> *mut u64;
@@ -131,6 +132,51 @@ fn threads_that_start_during_a_link_wait_with_their_copies() {
         written.open();
         assert_eq!(there.join().unwrap(), 7);
     });
+}
+
+static CHANGED: AtomicU64 = AtomicU64::new(7);
+
+struct Meeting {
+    module: u64,
+    started: Latch,
+    changed: Latch,
+}
+
+unsafe extern "C" fn minus_what_it_finds(meeting: *mut c_void) -> i32 {
+    // SAFETY: the test passes it, and joins this thread.
+    let Meeting { module, started, changed } = unsafe { &*meeting.cast::<Meeting>() };
+    started.open();
+    changed.wait();
+    -(read(variable(*module, 0)) as i32)
+}
+
+/// The C library's `thrd_create` starts threads behind the back of our `pthread_create`, and they had no copies. The image changes
+/// here while the thread runs, so that its copy tells from when it is.
+#[test]
+fn threads_of_c11_have_their_copies_from_the_start() {
+    type Routine = unsafe extern "C" fn(*mut c_void) -> i32;
+    type Create = unsafe extern "C" fn(*mut libc::pthread_t, Routine, *mut c_void) -> i32;
+    unsafe extern "C" {
+        fn thrd_create(thread: *mut libc::pthread_t, routine: Routine, argument: *mut c_void) -> i32;
+        fn thrd_join(thread: libc::pthread_t, result: *mut i32) -> i32;
+    }
+    let module = tls::register_module(8, 8, 8).unwrap();
+    module.initialize(ExecutorAddr::from_ptr(&raw const CHANGED));
+    let ours = jit_overrides().into_iter().find(|(name, _)| *name == "thrd_create");
+    // SAFETY: the override is a function of this type.
+    let create = ours.map_or(thrd_create as Create, |(_, definition)| unsafe {
+        std::mem::transmute::<*const (), Create>(definition.address.to_ptr())
+    });
+    let (mut thread, mut result) = (0, 0);
+    let meeting = Meeting { module: module.id(), started: Latch::new(), changed: Latch::new() };
+    let argument = (&raw const meeting).cast_mut().cast();
+    // SAFETY: the handle can be written, and the routine only reads the meeting.
+    assert_eq!(unsafe { create(&raw mut thread, minus_what_it_finds, argument) }, 0);
+    meeting.started.wait();
+    CHANGED.store(9, Ordering::Relaxed); // Relaxed: the latch orders it.
+    meeting.changed.open();
+    // SAFETY: the thread is the one just started.
+    assert_eq!((unsafe { thrd_join(thread, &raw mut result) }, result), (0, -7));
 }
 
 #[test]

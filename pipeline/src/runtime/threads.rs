@@ -6,7 +6,7 @@
 //!
 //! Linked code gets [`pthread_create`] in place of the C library's. An executable that uses
 //! [`export_pthread_create!`](crate::export_pthread_create) gives it to libraries that start threads on the program's behalf
-//! too, such as the C++ library's `std::thread`. Nothing of ours stays on the new thread's stack.
+//! too, such as the C++ library's `std::thread`. `thrd_create` has to be ours as well: the C library's does not go by that name. Nothing of ours stays on the new thread's stack.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -84,6 +84,29 @@ pub unsafe extern "C" fn pthread_create(
         drop(unsafe { Box::from_raw(start) });
     }
     refused
+}
+
+/// C11's `thrd_create`, over [`pthread_create`].
+///
+/// The routine answers an `int`: the lower half of the register in which a pointer is answered, and all that `thrd_join`
+/// looks at.
+///
+/// # Safety
+/// As for the C library's function.
+pub(super) unsafe extern "C" fn thrd_create(
+    thread: *mut c_void,
+    routine: *const c_void,
+    argument: *mut c_void,
+) -> c_int {
+    const SUCCESS: c_int = 0;
+    const ERROR: c_int = 2;
+    const NO_MEMORY: c_int = 3;
+    // SAFETY: passed on to the caller; a `thrd_t` is a `pthread_t`.
+    match unsafe { pthread_create(thread, ptr::null(), routine, argument) } {
+        0 => SUCCESS,
+        libc::ENOMEM => NO_MEMORY,
+        _ => ERROR,
+    }
 }
 
 /// What a new thread does before it goes on to its routine.

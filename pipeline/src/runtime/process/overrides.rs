@@ -8,7 +8,7 @@
 //! | `__cxa_thread_atexit_impl`, `__cxa_thread_atexit` | hold on to the code until the destructor has run |
 //! | `dlsym`, `dlvsym` | `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller's library, and linked code is in none |
 //! | `dladdr` | linked functions belong to the program, as in an executable |
-//! | `pthread_create` | the new thread has the thread-local variables of linked code from the start |
+//! | `pthread_create`, `thrd_create` | the new thread has the thread-local variables of linked code from the start |
 //! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
 //! | `__libc_malloc` and its kin | a program that replaces `malloc` builds on them; see `allocation` |
 //!
@@ -44,6 +44,7 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("dlvsym", function(dlvsym as *const ())),
         ("dladdr", function(dladdr as *const ())),
         ("pthread_create", function(threads::pthread_create as *const ())),
+        ("thrd_create", function(threads::thrd_create as *const ())),
         ("_dl_find_object", function(unwind::find_object as *const ())),
     ];
     for name in [
