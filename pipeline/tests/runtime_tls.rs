@@ -8,7 +8,7 @@ use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::thread;
 use uruk_core::sync::{Arc, Latch};
 use uruk_pipeline::runtime::process::jit_overrides;
-use uruk_pipeline::runtime::tls::{self, TlsError, TlsIndex, TlsModule};
+use uruk_pipeline::runtime::tls::{self, NotStatic, TlsError, TlsIndex, TlsModule};
 
 type GetAddr = unsafe extern "C" fn(*const TlsIndex) -> *mut u64;
 
@@ -177,6 +177,28 @@ fn threads_of_c11_have_their_copies_from_the_start() {
     meeting.changed.open();
     // SAFETY: the thread is the one just started.
     assert_eq!((unsafe { thrd_join(thread, &raw mut result) }, result), (0, -7));
+}
+
+/// It used to be said that the library was loaded when the process ran already. The test runs again in a process whose threads
+/// want larger stacks than there can be.
+#[test]
+fn a_thread_that_is_refused_is_named_as_the_reason() {
+    const STACK: &str = "RUST_MIN_STACK";
+    const TOO_LARGE: &str = "70368744177664";
+    if std::env::var(STACK).as_deref() != Ok(TOO_LARGE) {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "a_thread_that_is_refused_is_named_as_the_reason", "--test-threads=1"]);
+        let output = again.env(STACK, TOO_LARGE).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    // SAFETY: errno's location is always valid.
+    let here = unsafe { libc::__errno_location() };
+    let index = tls::library_variable(here.addr() as u64).unwrap();
+    let refused = tls::distance_from_thread_pointer(index).unwrap_err();
+    assert_eq!(refused, NotStatic::NoThread { code: libc::EAGAIN });
+    assert!(refused.to_string().contains("was refused"), "{refused}");
 }
 
 #[test]

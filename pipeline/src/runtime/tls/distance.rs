@@ -6,7 +6,7 @@
 //! a thread that has touched nothing yet: there a block that is allocated on demand does not exist.
 
 use std::ffi::{c_int, c_void};
-use std::fmt;
+use std::{fmt, io};
 
 use rustc_hash::FxHashMap;
 use uruk_core::sync::{Mutex, thread};
@@ -29,6 +29,11 @@ pub enum NotStatic {
     },
     /// It is a library's that was loaded when the process ran already.
     LoadedLater,
+    /// It is a library's, and the thread on which that could be found out was refused.
+    NoThread {
+        /// The system's error number.
+        code: c_int,
+    },
     /// Nobody knows whose it is.
     Unknown,
 }
@@ -47,6 +52,12 @@ impl fmt::Display for NotStatic {
             Self::LoadedLater => {
                 f.write_str("it belongs to a library that was loaded when the process ran already")
             }
+            Self::NoThread { code } => write!(
+                f,
+                "it belongs to a library, and the thread that would show whether it is at such a distance was refused: {}; \
+                 end other threads, or allow the process more",
+                io::Error::from_raw_os_error(*code)
+            ),
             Self::Unknown => f.write_str("nobody knows the module that it belongs to"),
         }
     }
@@ -66,7 +77,7 @@ pub fn distance_from_thread_pointer(variable: TlsIndex) -> Result<i64, NotStatic
     if variable.module == FIXED {
         return Ok(variable.offset.cast_signed());
     }
-    let block = block_distance(variable.module).ok_or(NotStatic::LoadedLater)?;
+    let block = block_distance(variable.module)?;
     Ok(block.wrapping_add_unsigned(variable.offset))
 }
 
@@ -83,19 +94,22 @@ pub(super) fn thread_pointer() -> u64 {
 
 /// How far the module's blocks are from the thread pointers. Libraries whose variables linked code uses are never unloaded,
 /// so an answer stays true.
-fn block_distance(module: u64) -> Option<i64> {
+fn block_distance(module: u64) -> Result<i64, NotStatic> {
     static KNOWN: Mutex<Option<FxHashMap<u64, i64>>> = Mutex::new(None);
     if let Some(known) = KNOWN.lock().get_or_insert_default().get(&module) {
-        return Some(*known);
+        return Ok(*known);
     }
     // On a new thread the module has a block only if every thread has one. If its block could have come by any other
     // way, it would not be where this thread's is.
     let started = thread::Builder::new().name("uruk-tls".into()).spawn(move || distance_here(module));
-    let elsewhere = started.ok()?.join().ok()??;
+    let started = started
+        .map_err(|refused| NotStatic::NoThread { code: refused.raw_os_error().unwrap_or(libc::EAGAIN) })?;
+    let elsewhere = started.join().map_err(|_| NotStatic::Unknown)?.ok_or(NotStatic::LoadedLater)?;
     super::touch_library_module(module);
-    let distance = distance_here(module).filter(|here| *here == elsewhere && *here < 0)?;
+    let here = distance_here(module).filter(|here| *here == elsewhere && *here < 0);
+    let distance = here.ok_or(NotStatic::LoadedLater)?;
     KNOWN.lock().get_or_insert_default().insert(module, distance);
-    Some(distance)
+    Ok(distance)
 }
 
 /// How far the calling thread's block of the module is from its thread pointer, if it has one.
