@@ -129,3 +129,26 @@ pub(super) fn has_any() -> bool {
     let registry = REGISTRY.lock();
     registry.slots.len() > registry.free.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that starts asks for the layout first, and then makes room. Meanwhile the module may go, its memory with it, and
+    /// its slot to another.
+    #[test]
+    fn the_image_of_a_module_that_went_meanwhile_is_not_copied() {
+        static IMAGE: u64 = 9;
+        let (layout, address) = (Layout::new::<u64>(), (&raw const IMAGE).expose_provenance() as u64);
+        let gone = register().expect("a slot is free");
+        set_image(gone, Image { address, len: 8, layout });
+        assert_eq!(super::layout(gone), Some(layout));
+        unregister(gone);
+        let next = register().expect("a slot is free");
+        let mut block = 7_u64;
+        // SAFETY: the block has the layout.
+        assert!(!unsafe { copy_image(gone, (&raw mut block).cast()) });
+        assert_eq!((block, super::layout(next)), (7, None));
+        unregister(next);
+    }
+}
