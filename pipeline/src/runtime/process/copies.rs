@@ -19,7 +19,7 @@ use uruk_core::sync::Mutex;
 
 use crate::memory::{FinalizedAlloc, MemoryManager, SegmentKind, SegmentRequest};
 use crate::runtime::exit;
-use crate::runtime::loaded::for_each_slot;
+use crate::runtime::loaded::{Slot, store_all};
 
 /// The variables that have moved. Held while one moves, so that none moves twice.
 static MOVED: Mutex<Vec<Moved>> = Mutex::new(Vec::new());
@@ -34,7 +34,7 @@ struct Moved {
 /// may be. `None` if it cannot be.
 ///
 /// # Cost
-/// A walk over the relocations of all loaded objects for a variable that moves.
+/// Two walks over the relocations of all loaded objects for a variable that moves.
 pub(crate) fn low_variable(
     memory: &dyn MemoryManager,
     variable: ExecutorAddr,
@@ -62,12 +62,12 @@ pub(crate) fn low_variable(
     flight.working(0).copy_from_slice(contents);
     let memory = flight.finalize().ok()?;
     let to = memory.address(0);
-    if !is_own_constant {
-        for_each_slot(|slot| {
-            if slot.load().wrapping_sub(slot.addend) == variable.value() {
-                slot.store(ptr::with_exposed_provenance_mut((to.value().wrapping_add(slot.addend)) as usize));
-            }
-        });
+    let of_copy = |slot: &Slot<'_>| {
+        let points_there = slot.load().wrapping_sub(slot.addend) == variable.value();
+        points_there.then(|| ptr::with_exposed_provenance_mut(to.value().wrapping_add(slot.addend) as usize))
+    };
+    if !is_own_constant && !store_all(of_copy) {
+        return None;
     }
     moved.push(Moved { from: variable, to, _memory: memory });
     Some(to)
