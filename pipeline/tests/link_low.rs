@@ -7,10 +7,11 @@
 mod link_support;
 
 use std::error::Error;
+use std::process::Command;
 use std::sync::Arc;
 
 use link_support::*;
-use uruk_core::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, ResourceTracker};
+use uruk_core::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, ResourceTracker, SymbolFlags};
 use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
@@ -31,13 +32,17 @@ struct Linking {
 
 impl Linking {
     fn new() -> Self {
+        Self::with(ProcessSymbols::new())
+    }
+
+    fn with(symbols: ProcessSymbols) -> Self {
         let session = ExecutionSession::new();
         let dylib = session.create_jit_dylib("main").expect("new");
         let libraries = session.create_jit_dylib("libraries").expect("new");
         let memory = Arc::new(InProcessMemoryManager::new().expect("address space"));
         let layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), Arc::new(Platform::new())));
         let low = layer.low_addresses().clone();
-        let process = ProcessSymbolsGenerator::new(Arc::new(ProcessSymbols::new()))
+        let process = ProcessSymbolsGenerator::new(Arc::new(symbols))
             .adjusted_by(move |name, definition| low.of_process(name, definition));
         libraries.add_generator(Arc::new(process));
         let flags = JitDylibLookupFlags::MatchExportedSymbolsOnly;
@@ -215,4 +220,39 @@ fn variables_of_libraries_move_below_while_that_is_allowed() {
         let _reads = late.add(tool, READS_LIBRARY, FIXED);
         assert_eq!(late.run(), 3 * 3600 + 1_100_000, "{tool:?}");
     }
+}
+
+/// A library's constants were taken for functions because they lay in the segment of its code, and the bytes of a jump
+/// were read in their place.
+#[test]
+fn constants_that_lie_beside_a_librarys_code_are_read_and_not_entered() {
+    let directory = std::env::temp_dir();
+    let stem = format!("uruk-link-low-{}", std::process::id());
+    let (source, library) = (directory.join(format!("{stem}.c")), directory.join(format!("{stem}.so")));
+    std::fs::write(&source, "const int table[4] = { 10, 20, 30, 40 };").expect("writable");
+    let mut make = Command::new(CC.0);
+    make.args(["-shared", "-fPIC", "-Wl,-z,noseparate-code", "-o"]).args([&library, &source]);
+    assert!(make.status().expect("a compiler").success());
+    let symbols = ProcessSymbols::new();
+    symbols.load_library(&library).expect("a library");
+    let table = symbols.lookup("table").expect("the library has it");
+    assert!(table.flags.contains(SymbolFlags::CALLABLE), "it lies beside the code");
+
+    let reads =
+        "extern const int table[]; volatile int two = 2; long run(void) { return table[two] + table[1]; }";
+    let linking = Linking::with(symbols);
+    let _early = linking.find("table").expect("the library has it");
+    let _reads = linking.add(CC, reads, FIXED);
+    let text = chain(&linking.find("run").unwrap_err());
+    assert!(text.contains("`table`") && text.contains("-fPIC"), "found before anybody wanted it low: {text}");
+
+    let symbols = ProcessSymbols::new();
+    symbols.load_library(&library).expect("it is loaded");
+    for file in [&source, &library] {
+        std::fs::remove_file(file).expect("it is there");
+    }
+    let linking = Linking::with(symbols);
+    linking.layer.low_addresses().allow_copies(true);
+    let _reads = linking.add(CC, reads, FIXED);
+    assert_eq!(linking.run(), 50);
 }

@@ -59,7 +59,7 @@ fn libraries_see_what_the_program_replaces_and_the_program_nothing_earlier() {
             .collect();
         let (small, large) = (libc::malloc(24), libc::malloc(1 << 20));
         libc::memset(large, 9, 1 << 20);
-        allocation::replace(|_| None);
+        allocation::replace(|_| None).expect("nothing to do");
         libc::free(copy(c"nothing is replaced").cast());
         assert_eq!(calls(), (0, 0));
 
@@ -67,7 +67,8 @@ fn libraries_see_what_the_program_replaces_and_the_program_nothing_earlier() {
             "malloc" => Some(ExecutorAddr::from_ptr(program::malloc as *const ())),
             "free" => Some(ExecutorAddr::from_ptr(program::free as *const ())),
             _ => None,
-        });
+        })
+        .expect("/proc is there");
         let late = copy(c"late");
         assert_eq!((CStr::from_ptr(late), calls()), (c"late", (1, 0)));
         libc::free(late.cast());

@@ -1,13 +1,14 @@
 //! C and C++ sources on the command line: clang turns them into bitcode, the engine does the rest.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use uruk::pipeline::object::is_script;
-use uruk_core::sync::thread;
 
 /// The names clang goes by, newest first. Bitcode of a newer clang than the engine's LLVM may not parse,
 /// so the matching version comes before the unversioned name.
@@ -50,12 +51,12 @@ pub(crate) fn compile_to_bitcode(path: &Path, language: &str, optimize: u8) -> R
         "-disable-llvm-passes",
     ]);
     let output = match script(path).map_err(failed)? {
-        None => command.arg(path).output(),
+        None => command.arg(&*no_option(path)).output(),
         Some(text) => {
             // What it includes lies beside it.
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             command.arg("-iquote").arg(directory.unwrap_or(Path::new("."))).arg("-");
-            output_of_input(command, text)
+            output_of_input(command, &text)
         }
     };
     let output = output.map_err(failed)?;
@@ -82,16 +83,20 @@ fn script(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// What a command prints that reads `input`. Written by another thread: either side may have to wait for the other.
-fn output_of_input(mut command: Command, input: Vec<u8>) -> io::Result<Output> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    let stdin = child.stdin.take();
-    thread::scope(|scope| {
-        // A compiler that stops reading says why.
-        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(&input)));
-        child.wait_with_output()
-    })
+/// What a command prints that reads `input`. That is a file in memory: nobody waits for a reader that stops early.
+fn output_of_input(mut command: Command, input: &[u8]) -> io::Result<Output> {
+    let mut file = File::from(memfd_create("uruk source", MemfdFlags::CLOEXEC)?);
+    file.write_all(input)?;
+    file.rewind()?;
+    command.stdin(file).output()
+}
+
+/// A path as clang takes it: what begins with a dash would be an option.
+fn no_option(path: &Path) -> Cow<'_, Path> {
+    match path.as_os_str().as_encoded_bytes() {
+        [b'-', ..] => Path::new(".").join(path).into(),
+        _ => path.into(),
+    }
 }
 
 fn on_path(name: &str) -> bool {

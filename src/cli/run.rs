@@ -11,7 +11,7 @@ use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, SymbolFlags};
 use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
 use uruk::pipeline::object::ObjectBuffer;
-use uruk::pipeline::runtime::allocation;
+use uruk::pipeline::runtime::allocation::{self, ReplaceError};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
@@ -40,6 +40,8 @@ pub(crate) enum RunError {
     Argument,
     #[error("cannot prepare the end of the program")]
     Exit(#[from] ExitError),
+    #[error(transparent)]
+    Allocation(#[from] ReplaceError),
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
@@ -108,7 +110,7 @@ fn take_over_allocation(jit: &Jit) -> Result<(), RunError> {
     }
     // SAFETY: the executable exports the forwarders. A definition of such a name has the function's type, natively
     // too; it is Ready, and nothing is ever unmapped. The compile threads are gone, and the program does not run yet.
-    unsafe { allocation::replace(|name| replaced.get(name).copied()) };
+    unsafe { allocation::replace(|name| replaced.get(name).copied())? };
     Ok(())
 }
 

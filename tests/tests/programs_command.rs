@@ -287,6 +287,27 @@ fn a_script_with_an_error_says_where() {
     assert!(outcome.end == End::Exited(1) && stderr.contains("wrong.c:3:"), "{stderr}");
 }
 
+/// A compiler that ends before it has read a script took the command with it, by a signal and without a word.
+#[test]
+fn a_compiler_that_reads_nothing_is_heard() {
+    let text = format!("#!/usr/bin/uruk\n{}", "// More than a pipe holds.\n".repeat(10_000));
+    let script = file("unread.c", text.as_bytes()).expect("it can be written");
+    let compiler =
+        file("clang-22", b"#!/bin/sh\necho it reads nothing >&2\nexit 1\n").expect("it can be written");
+    std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let mut command = Command::new(uruk());
+    command.arg("run").arg(&script);
+    let path = compiler.parent().expect("it lies in a directory").display().to_string();
+    let input = Input { env: vec![("PATH".into(), path)], ..Input::default() };
+    let outcome = run(&mut command, &input, Duration::from_secs(60)).expect("it starts");
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert!(
+        outcome.end == End::Exited(1) && stderr.contains("it reads nothing"),
+        "{:?}: {stderr}",
+        outcome.end
+    );
+}
+
 #[test]
 fn a_program_may_come_from_standard_input() {
     let module = bitcode("piped.c", ARGUMENTS).expect("it compiles");
@@ -302,6 +323,9 @@ fn a_name_may_begin_with_a_dash() {
     let module = bitcode("dash.c", ARGUMENTS).expect("it compiles");
     std::fs::copy(&module, module.with_file_name("-h.bc")).expect("it can be copied");
     let outcome = in_directory_of(&module, "exec $1 run -- -h.bc -- -x y");
+    assert_prints(&outcome, End::Exited(3), "-x\ny\n");
+    std::fs::copy(module.with_file_name("dash.c"), module.with_file_name("-h.c")).expect("it can be copied");
+    let outcome = in_directory_of(&module, "exec $1 run -- -h.c -- -x y");
     assert_prints(&outcome, End::Exited(3), "-x\ny\n");
 }
 

@@ -33,7 +33,7 @@ use super::relax;
 use super::x86_64::EdgeKind;
 use crate::memory::{FinalizedAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest};
 use crate::object::CloseReferences;
-use crate::runtime::process::{KnownEntry, low_variable};
+use crate::runtime::process::{KnownEntry, is_variable, low_variable};
 
 /// Addresses below this are held in 32 bits, signed or not.
 const LOW_END: u64 = 1 << 31;
@@ -185,7 +185,7 @@ impl LowAddresses {
         if is_low || definition.flags.contains(SymbolFlags::THREAD_LOCAL) || !self.is_wanted(name) {
             return definition;
         }
-        let address = if definition.flags.contains(SymbolFlags::CALLABLE) {
+        let address = if is_function(&definition) {
             self.entry(definition.address).ok().map(|entry| {
                 let address = entry.address();
                 self.state.lock().kept.push(entry);
@@ -207,7 +207,7 @@ impl LowAddresses {
         &self,
         definition: &ExecutorSymbolDef,
     ) -> Result<Option<Arc<LowEntry>>, MemoryError> {
-        if definition.address.value() < LOW_END || !definition.flags.contains(SymbolFlags::CALLABLE) {
+        if definition.address.value() < LOW_END || !is_function(definition) {
             return Ok(None);
         }
         self.entry(definition.address).map(Some)
@@ -231,6 +231,11 @@ impl LowAddresses {
         state.entries.insert(function, Arc::downgrade(&new));
         Ok(new)
     }
+}
+
+/// Whether a jump can stand for what is defined. A library's constants may lie in a segment that can be executed.
+fn is_function(definition: &ExecutorSymbolDef) -> bool {
+    definition.flags.contains(SymbolFlags::CALLABLE) && !is_variable(definition.address)
 }
 
 impl fmt::Debug for LowAddresses {

@@ -6,6 +6,8 @@ use std::ptr;
 
 use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
+const PAGE_BYTES: u64 = 4096;
+
 /// What a pointer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotKind {
@@ -42,18 +44,19 @@ impl Slot<'_> {
     /// # Concurrency
     /// One aligned store: threads see the old or the new address.
     pub(super) fn store(&self, value: *mut c_void) -> bool {
-        let page = ptr::with_exposed_provenance_mut::<c_void>(self.address as usize & !4095);
-        // SAFETY: the page holds a table of a loaded object; making it writable for a moment takes nothing from anyone.
-        if self.read_only && unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
+        if self.read_only && !protect(self.page(), libc::PROT_READ | libc::PROT_WRITE) {
             return false;
         }
         // Relaxed: whoever reads the slot gets something that was complete before this call.
         self.pointer().store(value, Ordering::Relaxed);
         if self.read_only {
-            // SAFETY: as above; the protection the dynamic linker gave it is restored.
-            unsafe { libc::mprotect(page, 4096, libc::PROT_READ) };
+            protect(self.page(), libc::PROT_READ);
         }
         true
+    }
+
+    fn page(&self) -> u64 {
+        self.address & !(PAGE_BYTES - 1)
     }
 
     fn pointer(&self) -> &AtomicPtr<c_void> {
@@ -61,6 +64,38 @@ impl Slot<'_> {
         // looked at, and other threads only read it, with single loads.
         unsafe { AtomicPtr::from_ptr(ptr::with_exposed_provenance_mut(self.address as usize)) }
     }
+}
+
+/// Changes the protection of a page that holds a table of a loaded object; says whether that was possible.
+fn protect(page: u64, protection: c_int) -> bool {
+    let start = ptr::with_exposed_provenance_mut(page as usize);
+    // SAFETY: the page is a slot's. It stays readable, and being writable for a moment takes nothing from anyone.
+    unsafe { libc::mprotect(start, PAGE_BYTES as usize, protection) == 0 }
+}
+
+/// Changes every slot for which `value` has an answer, or none; says whether that was possible.
+///
+/// # Concurrency
+/// As [`Slot::store`]. No object is unloaded at the time.
+pub(super) fn store_all(value: impl Fn(&Slot<'_>) -> Option<*mut c_void>) -> bool {
+    let mut pages = Vec::new();
+    let mut are_writable = true;
+    for_each_slot(|slot| {
+        if are_writable && slot.read_only && value(slot).is_some() && !pages.contains(&slot.page()) {
+            are_writable = protect(slot.page(), libc::PROT_READ | libc::PROT_WRITE);
+            pages.extend(are_writable.then_some(slot.page()));
+        }
+    });
+    if are_writable {
+        for_each_slot(|slot| {
+            if let Some(value) = value(slot) {
+                // Relaxed: as in `Slot::store`.
+                slot.pointer().store(value, Ordering::Relaxed);
+            }
+        });
+    }
+    pages.into_iter().for_each(|page| _ = protect(page, libc::PROT_READ));
+    are_writable
 }
 
 /// Shows every slot of every loaded object to `visitor`.
@@ -77,14 +112,19 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     if let Some(dynamic) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) {
         let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
-        let relro = relro.map_or(0..0, |header| {
-            let start = info.dlpi_addr + header.p_vaddr;
-            start..start + header.p_memsz
-        });
+        let relro =
+            relro.map_or(0..0, |header| read_only_pages(info.dlpi_addr + header.p_vaddr, header.p_memsz));
         // SAFETY: the object is loaded and stays so during the iteration, so its dynamic section can be read.
         unsafe { visit_object(info.dlpi_addr, info.dlpi_addr + dynamic.p_vaddr, &relro, visitor) };
     }
     0
+}
+
+/// The pages that the dynamic linker makes read-only after relocation. A last page that is covered in part stays writable,
+/// as data follows there.
+fn read_only_pages(start: u64, bytes: u64) -> Range<u64> {
+    let page_of = |address: u64| address & !(PAGE_BYTES - 1);
+    page_of(start)..page_of(start + bytes)
 }
 
 /// # Safety
@@ -151,5 +191,18 @@ unsafe fn visit_object(base: u64, dynamic: u64, relro: &Range<u64>, visitor: &mu
                 visitor(&Slot { kind, name, addend, address, read_only });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The data behind was made read-only with the slot that came before it in its page.
+    #[test]
+    fn a_page_that_is_read_only_in_part_stays_writable() {
+        assert_eq!(read_only_pages(0x3df0, 0x210), 0x3000..0x4000);
+        assert_eq!(read_only_pages(0x3df0, 0x1250), 0x3000..0x5000);
+        assert_eq!(read_only_pages(0x3df0, 0x20), 0x3000..0x3000);
     }
 }

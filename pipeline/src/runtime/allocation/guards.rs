@@ -6,7 +6,8 @@
 //! | takes memory | earlier memory is left alone, all other goes to the program | the library's |
 //!
 //! Memory that the library's functions would give out where earlier memory lies is kept back for good, and they are
-//! asked again. So each such place is found at most once: it costs address space, and no page that was not touched before.
+//! asked again. So each such place is found at most once. Where one is found, what is free around it is taken in pieces
+//! that double: it costs address space, and few calls and pages.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -160,6 +161,36 @@ fn elsewhere(mut allocate: impl FnMut() -> *mut c_void) -> *mut c_void {
         if !is_earlier(memory) {
             return memory;
         }
+        // SAFETY: the library gave it out just now.
+        take_rest(unsafe { library_malloc_usable_size(memory) });
+    }
+}
+
+/// Keeps back what the library has free of earlier memory in pieces of at least `size`: twice as much each time, then
+/// what remains, by halves.
+fn take_rest(size: usize) {
+    let mut next = size;
+    while let Some(twice) = next.checked_mul(2)
+        && takes_earlier(twice)
+    {
+        next = twice;
+    }
+    while next > size {
+        takes_earlier(next);
+        next /= 2;
+    }
+}
+
+/// Whether memory of this size is earlier memory, which is kept back then.
+fn takes_earlier(size: usize) -> bool {
+    // SAFETY: any size may be asked for; what is elsewhere goes back at once.
+    unsafe {
+        let memory = library_malloc(size);
+        let is_earlier = is_earlier(memory);
+        if !is_earlier {
+            library_free(memory);
+        }
+        is_earlier
     }
 }
 

@@ -22,6 +22,7 @@ mod engine;
 mod guards;
 
 use std::ffi::{CStr, c_void};
+use std::io;
 use std::ptr;
 
 use uruk_core::ExecutorAddr;
@@ -167,18 +168,21 @@ pub fn function_names() -> impl Iterator<Item = &'static str> {
 /// Lets every library of the process see what the program replaces: `find` answers where the program defines a function.
 /// Does nothing if it defines none. To be called once, before any of the program runs.
 ///
+/// # Errors
+/// [`ReplaceError`]: nothing is replaced then.
+///
 /// # Safety
 /// The executable has [`export_allocation_functions!`](crate::export_allocation_functions). What `find` answers can be
 /// called as the function of that name, until the process ends. No other thread allocates at the time.
-pub unsafe fn replace(find: impl Fn(&str) -> Option<ExecutorAddr>) {
+pub unsafe fn replace(find: impl Fn(&str) -> Option<ExecutorAddr>) -> Result<(), ReplaceError> {
     let found: Vec<_> = Function::ALL
         .iter()
         .filter_map(|(function, name)| Some((*function, find(name.to_str().ok()?)?)))
         .collect();
     if found.is_empty() {
-        return;
+        return Ok(());
     }
-    earlier::remember();
+    earlier::remember()?;
     for (function, address) in &found {
         PROGRAM.set(*function, address.to_ptr::<c_void>());
     }
@@ -192,6 +196,32 @@ pub unsafe fn replace(find: impl Fn(&str) -> Option<ExecutorAddr>) {
             None => FUNCTIONS.set(*function, program),
         }
     }
+    Ok(())
+}
+
+/// Why a program cannot replace the functions that allocate.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplaceError {
+    /// It is not known which memory has been given out already.
+    #[error(
+        "the program replaces functions that allocate, and where earlier memory lies is not known: {path} cannot be read; mount /proc, or link the program without these functions"
+    )]
+    Maps {
+        /// What cannot be read.
+        path: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The heap could shrink, and the program's memory could lie where earlier memory was.
+    #[error(
+        "the program replaces functions that allocate, and the heap cannot be kept where it is: sbrk({bytes}) failed; allow the process more data (`ulimit -d`), or link the program without these functions"
+    )]
+    Keep {
+        /// How much was asked for.
+        bytes: usize,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 /// What linked code gets as the C library's function `name` when it asks for the one behind its own

@@ -19,7 +19,7 @@ use uruk_core::sync::Mutex;
 
 use crate::memory::{FinalizedAlloc, MemoryManager, SegmentKind, SegmentRequest};
 use crate::runtime::exit;
-use crate::runtime::loaded::for_each_slot;
+use crate::runtime::loaded::{Slot, store_all};
 
 /// The variables that have moved. Held while one moves, so that none moves twice.
 static MOVED: Mutex<Vec<Moved>> = Mutex::new(Vec::new());
@@ -34,7 +34,7 @@ struct Moved {
 /// may be. `None` if it cannot be.
 ///
 /// # Cost
-/// A walk over the relocations of all loaded objects for a variable that moves.
+/// Two walks over the relocations of all loaded objects for a variable that moves.
 pub(crate) fn low_variable(
     memory: &dyn MemoryManager,
     variable: ExecutorAddr,
@@ -62,36 +62,50 @@ pub(crate) fn low_variable(
     flight.working(0).copy_from_slice(contents);
     let memory = flight.finalize().ok()?;
     let to = memory.address(0);
-    if !is_own_constant {
-        for_each_slot(|slot| {
-            if slot.load().wrapping_sub(slot.addend) == variable.value() {
-                slot.store(ptr::with_exposed_provenance_mut((to.value().wrapping_add(slot.addend)) as usize));
-            }
-        });
+    let of_copy = |slot: &Slot<'_>| {
+        let points_there = slot.load().wrapping_sub(slot.addend) == variable.value();
+        points_there.then(|| ptr::with_exposed_provenance_mut(to.value().wrapping_add(slot.addend) as usize))
+    };
+    if !is_own_constant && !store_all(of_copy) {
+        return None;
     }
     moved.push(Moved { from: variable, to, _memory: memory });
     Some(to)
 }
 
+/// Whether a variable or a table of a loaded object begins at `address`. Its segment does not say so: some linkers put
+/// constants beside the code.
+///
+/// # Cost
+/// A walk over the symbols of the object that has the address.
+pub(crate) fn is_variable(address: ExecutorAddr) -> bool {
+    symbol_at(address).is_some_and(|(_, symbol)| is_object(&symbol))
+}
+
 /// The size of the variable of a library that begins at `variable`. `None` for what the executable has, and for what
 /// is no variable.
 fn size_in_library(variable: ExecutorAddr) -> Option<usize> {
-    const RTLD_DL_SYMENT: libc::c_int = 1;
-    const STT_OBJECT: u8 = 1;
-    // SAFETY: a zeroed Dl_info is valid; the call fills it, and the pointer to the symbol, or fails.
-    let (info, symbol) = unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        let mut symbol: *const libc::Elf64_Sym = ptr::null();
-        let known = libc::dladdr1(variable.to_ptr(), &raw mut info, (&raw mut symbol).cast(), RTLD_DL_SYMENT);
-        if known == 0 || symbol.is_null() {
-            return None;
-        }
-        (info, &*symbol)
-    };
+    let (base, symbol) = symbol_at(variable)?;
     // SAFETY: asking for an entry of the auxiliary vector has no obligation.
     let headers_of_executable = unsafe { libc::getauxval(libc::AT_PHDR) };
-    let is_executables = info.dli_fbase.addr() as u64 == headers_of_executable & !4095;
-    let begins_here = info.dli_saddr.addr() as u64 == variable.value();
-    let is_variable = symbol.st_info & 0xf == STT_OBJECT && symbol.st_size > 0;
-    (begins_here && is_variable && !is_executables).then_some(symbol.st_size as usize)
+    let is_executables = base == headers_of_executable & !4095;
+    (is_object(&symbol) && symbol.st_size > 0 && !is_executables).then_some(symbol.st_size as usize)
+}
+
+fn is_object(symbol: &libc::Elf64_Sym) -> bool {
+    const STT_OBJECT: u8 = 1;
+    symbol.st_info & 0xf == STT_OBJECT
+}
+
+/// The symbol that begins at `address`, and where the loaded object begins that has it.
+fn symbol_at(address: ExecutorAddr) -> Option<(u64, libc::Elf64_Sym)> {
+    const RTLD_DL_SYMENT: libc::c_int = 1;
+    // SAFETY: a zeroed Dl_info is valid; the call fills it, and the pointer to the symbol, or fails.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let mut symbol: *const libc::Elf64_Sym = ptr::null();
+        let known = libc::dladdr1(address.to_ptr(), &raw mut info, (&raw mut symbol).cast(), RTLD_DL_SYMENT);
+        let begins_here = known != 0 && !symbol.is_null() && info.dli_saddr.addr() as u64 == address.value();
+        begins_here.then(|| (info.dli_fbase.addr() as u64, *symbol))
+    }
 }

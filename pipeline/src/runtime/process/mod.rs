@@ -23,7 +23,7 @@ use std::ptr;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 
-pub(crate) use copies::low_variable;
+pub(crate) use copies::{is_variable, low_variable};
 pub(crate) use entries::KnownEntry;
 pub use generator::ProcessSymbolsGenerator;
 pub use library::LoadLibraryError;
