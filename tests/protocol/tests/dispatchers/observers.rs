@@ -86,17 +86,18 @@ fn an_observer_may_wait_for_a_unit() {
 #[test]
 fn an_observer_may_close_the_session() {
     let (send, closed) = mpsc::channel();
-    let of: Arc<OnceLock<ExecutionSession>> = Arc::default();
+    let of: Arc<Mutex<Option<ExecutionSession>>> = Arc::default();
     let (session, main) = observed({
         let of = of.clone();
         move |event| {
             if is_claim(event, "s0") {
-                let closed = of.get().expect("it is set before anything is looked up").close();
-                let _ = send.send(closed.is_ok());
+                // Taken: the session holds the observer, which must not hold the session for ever.
+                let session = of.lock().take().expect("`s0` is claimed once");
+                let _ = send.send(session.close().is_ok());
             }
         }
     });
-    of.set(session.clone()).expect("set once");
+    *of.lock() = Some(session.clone());
     for index in 0..100 {
         define_finishing(&main, &format!("s{index}"));
     }
