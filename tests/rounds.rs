@@ -92,8 +92,7 @@ fn files_that_came_and_went_leave_nothing() {
         let jit = engine();
         // Tables grow to their size, and names are swept now and then.
         (0..EACH).for_each(|_| round(&jit, &object));
-        let left = measure(|| (0..EACH).for_each(|_| round(&jit, &object)));
-        let bytes_a_round = left.bytes_current / EACH as i64;
+        let bytes_a_round = left_each_time(|| (0..EACH).for_each(|_| round(&jit, &object))) / EACH as i64;
         assert!(bytes_a_round < 10, "{how}: {bytes_a_round} bytes a round are left");
     }
 }
@@ -117,10 +116,14 @@ fn commons_come_and_go_as_well() {
     for by_name in [false, true] {
         let jit = engine();
         (0..EACH).for_each(|_| round(&jit, by_name));
-        let left = measure(|| (0..EACH).for_each(|_| round(&jit, by_name)));
-        let bytes_a_round = left.bytes_current / EACH as i64;
+        let bytes_a_round = left_each_time(|| (0..EACH).for_each(|_| round(&jit, by_name))) / EACH as i64;
         assert!(bytes_a_round < 10, "by name: {by_name}; {bytes_a_round} bytes a round are left");
     }
+}
+
+/// The bytes that `rounds` leave whenever they run. A table may grow in one run, by the secret it hashes with; a leak is in all.
+fn left_each_time(mut rounds: impl FnMut()) -> i64 {
+    (0..3).map(|_| measure(&mut rounds).bytes_current).min().unwrap_or(0)
 }
 
 /// The same as the system sees it.
