@@ -104,10 +104,11 @@ fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
     for shutdown in [Shutdown::Drain, Shutdown::Cancel] {
         within_reason(move || {
             let (session, main) = session_of(1);
+            let cancels = shutdown == Shutdown::Cancel;
             let queue = SerialQueue::new();
             let halt = Halt::default();
             let ran = Arc::new(AtomicUsize::new(0));
-            let answers: Vec<_> = (0..50)
+            let names: Vec<_> = (0..50)
                 .map(|number| {
                     let (here, ran) = (halt.clone(), ran.clone());
                     let name = format!("s{number}");
@@ -117,11 +118,15 @@ fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
                         finish(responsibility);
                     });
                     main.define(unit.in_queue(&queue).boxed()).unwrap();
-                    look_up_later(&session, request(&main, &[&name]))
+                    name
                 })
                 .collect();
-            halt.reached();
             std::thread::scope(|scope| {
+                // Lodged before its unit can stop.
+                let blocked = scope.spawn(|| session.lookup(&order(&main), set(&session, &[&names[0]])));
+                halt.reached();
+                let answers: Vec<_> =
+                    names.iter().map(|name| look_up_later(&session, request(&main, &[name]))).collect();
                 let closes = scope.spawn(|| session.close_with(shutdown));
                 // It has begun once it refuses definitions.
                 let late = session.intern("late");
@@ -130,19 +135,27 @@ fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
                     main.remove(std::slice::from_ref(&late)).unwrap();
                     std::thread::yield_now();
                 }
-                halt.let_go();
+                // Lookups end a moment after definitions are refused, all at once. Until then the unit could still emit.
+                let blocked = if cancels {
+                    let told = blocked.join().unwrap();
+                    halt.let_go();
+                    told
+                } else {
+                    halt.let_go();
+                    blocked.join().unwrap()
+                };
                 closes.join().unwrap().unwrap();
-            });
-            let ended: Vec<_> = answers.iter().map(|answer| answer.recv().unwrap()).collect();
-            let found = ended.iter().filter(|answer| answer.is_ok()).count();
-            match shutdown {
-                Shutdown::Drain => assert_eq!((found, ran.load(Ordering::Relaxed)), (50, 50)),
-                _ => {
+                let mut ended: Vec<_> = answers.iter().map(|answer| answer.recv().unwrap()).collect();
+                ended.push(blocked);
+                let found = ended.iter().filter(|answer| answer.is_ok()).count();
+                if cancels {
                     assert!(ended.iter().all(|answer| matches!(answer, Err(LookupError::Closed))));
                     assert_eq!(ran.load(Ordering::Relaxed), 1);
+                } else {
+                    assert_eq!((found, ran.load(Ordering::Relaxed)), (51, 50));
                 }
-            }
-            assert_eq!(queue.waiting(), 0);
+                assert_eq!(queue.waiting(), 0);
+            });
         });
     }
 }
