@@ -157,7 +157,7 @@ impl Pool {
     fn block<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
         let Some(worker) = current::worker_of(self) else { return Ok(block()) };
         if worker.is_herald() {
-            return Ok(self.block_herald(block));
+            return Ok(self.block_herald(&worker, block));
         }
         let (blocked, lifted) = Blocked::begin(self, &worker);
         match worker.take() {

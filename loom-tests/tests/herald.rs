@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Proven, in every order within the preemption bound: each task is run once, shutdown ends the thread, and an observer may wait
-//! for what the next piece of news brings about.
+//! for what the next piece of news brings about, also behind a wait inside that wait.
 //!
 //! **Fails if** one of these steps is left out:
 //!
@@ -16,6 +16,7 @@
 //! | `herald::sleeps_on_an_earlier_look`: the lock is let go between the look and the sleep | `dispatch/src/pool/herald.rs` | `news_is_told_while_the_worker_is_busy` |
 //! | `herald::closes_without_waking` | `dispatch/src/pool/herald.rs` | `news_is_told_while_the_worker_is_busy` |
 //! | `herald::keeps_its_queue_while_it_waits` | `dispatch/src/pool/herald.rs` | `an_observer_may_wait_for_the_next_news` |
+//! | `herald::ends_the_outer_wait_with_the_inner` | `dispatch/src/pool/herald.rs` | `an_observer_may_wait_inside_a_wait` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::model_within;
@@ -65,6 +66,32 @@ fn an_observer_may_wait_for_the_next_news() {
         let first = task({
             let (pool, second) = (pool.clone(), second.clone());
             move || pool.wait(&second).expect("a wait that the pool sees is allowed")
+        });
+        pool.dispatch(first.delivering_events()).expect("the pool is open");
+        pool.dispatch(task(move || second.open()).delivering_events()).expect("the pool is open");
+        pool.shutdown();
+    });
+}
+
+/// ```text
+///  herald:  first news: declares a wait ─ looks something up ─ goes on in the declared wait ....... goes on
+///  worker:                                                     second news: ends it
+/// ```
+#[test]
+fn an_observer_may_wait_inside_a_wait() {
+    model_within(2, || {
+        let pool = pool_of_one();
+        let second = Arc::new(Latch::new());
+        let first = task({
+            let (pool, second) = (pool.clone(), second.clone());
+            move || {
+                let declared = pool.blocking(|| {
+                    pool.blocking(|| ())?;
+                    second.wait();
+                    Ok(())
+                });
+                declared.and_then(|inner| inner).expect("waits that the pool sees are allowed");
+            }
         });
         pool.dispatch(first.delivering_events()).expect("the pool is open");
         pool.dispatch(task(move || second.open()).delivering_events()).expect("the pool is open");

@@ -150,15 +150,24 @@ impl Pool {
     }
 
     /// Runs `block` on the herald, which may sleep there, while the workers do its work.
-    pub(super) fn block_herald<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> R {
-        struct Waits<'a>(&'a Herald);
+    ///
+    /// A wait may lie in another, in a lookup that is part of a declared wait for instance. The outer one goes on after it.
+    pub(super) fn block_herald<R>(self: &Arc<Self>, worker: &Worker, block: impl FnOnce() -> R) -> R {
+        struct Waits<'a>(&'a Herald, &'a Worker);
         impl Drop for Waits<'_> {
             fn drop(&mut self) {
-                self.0.waits_no_more();
+                let outer = self.1.blocks.get() - 1;
+                self.1.blocks.set(outer);
+                if outer == 0 || weakened("herald::ends_the_outer_wait_with_the_inner") {
+                    self.0.waits_no_more();
+                }
             }
         }
-        self.queue_with_others(self.herald.begins_to_wait());
-        let _waits = Waits(&self.herald);
+        let outer = worker.blocks.replace(worker.blocks.get() + 1);
+        let _waits = Waits(&self.herald, worker);
+        if outer == 0 {
+            self.queue_with_others(self.herald.begins_to_wait());
+        }
         block()
     }
 

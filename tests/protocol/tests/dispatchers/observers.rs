@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock, mpsc};
 
 use protocol_tests::*;
-use uruk_core::sync::Mutex;
+use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{EventKind, ExecutionSession, JitDylib, LookupSet, SessionEvent};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -78,6 +78,46 @@ fn an_observer_may_wait_for_a_unit() {
     define_finishing(&main, "b");
     session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
     assert_eq!(within_reason(move || answer.recv()), Ok(true));
+    // The observer holds the session, which holds the observer.
+    session.close().unwrap();
+}
+
+/// The wait inside ended the outer one too, for the pool: later news was queued behind the observer, which waited for it.
+///
+/// ```text
+///  observer:  `a` is claimed: declares a wait ─ looks up `b` ─ waits for the news that `c` is claimed ...... goes on
+///  test:                                                      ─ looks up `c`
+///  worker:                                                                    tells it
+/// ```
+#[test]
+fn an_observer_may_wait_for_later_news_behind_a_lookup() {
+    let (send, answer) = mpsc::channel();
+    let (tell, told) = mpsc::channel();
+    let (told, found) = (Mutex::new(told), Arc::new(Latch::new()));
+    let of: Arc<OnceLock<(ExecutionSession, JitDylib)>> = Arc::default();
+    let (session, main) = observed({
+        let (of, found) = (of.clone(), found.clone());
+        move |event| {
+            if is_claim(event, "a") {
+                let (session, main) = of.get().expect("it is set before anything is looked up");
+                let waited = session.blocking(|| {
+                    let b = session.lookup_symbol(&order(main), &session.intern("b"));
+                    found.open();
+                    b.is_ok() && told.lock().recv().is_ok()
+                });
+                let _ = send.send(waited);
+            }
+            if is_claim(event, "c") {
+                let _ = tell.send(());
+            }
+        }
+    });
+    of.set((session.clone(), main.clone())).expect("set once");
+    ["a", "b", "c"].iter().for_each(|name| define_finishing(&main, name));
+    session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
+    within_reason(move || found.wait());
+    session.lookup_symbol(&order(&main), &session.intern("c")).unwrap();
+    assert!(matches!(within_reason(move || answer.recv()), Ok(Ok(true))));
     // The observer holds the session, which holds the observer.
     session.close().unwrap();
 }
