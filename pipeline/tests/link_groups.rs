@@ -194,6 +194,24 @@ fn what_refers_to_a_file_that_is_removed_during_the_link_falls_with_it_and_nobod
 }
 
 /// What a group waits for holds no session: a handle in it would keep all of it alive.
+/// Each file depended on all that any file of the group refers to.
+#[test]
+fn what_refers_to_another_definition_that_fails_falls_with_it_and_nobody_else() {
+    let linking = Linking::new();
+    // It has an address, and waits for what is taken away from it.
+    let (gone, _never) = linking.file("gone", "unsigned long gone(void) { return 1; }").parked();
+    let waiting = "unsigned long gone(void); unsigned long needed(void) { return gone(); }";
+    let of_gone = linking.define(gone);
+    linking.define(linking.file("needed", waiting));
+    let calls = "unsigned long needed(void); unsigned long a_calls(void) { return needed(); }";
+    linking.define(linking.file("a", &format!("{}{calls}", sharing("a", 1))));
+    linking.define(linking.file("b", &sharing("b", 2)));
+    let (of_a, of_b) = (linking.ask("a"), linking.ask("b"));
+    of_gone.remove().expect("nothing goes wrong");
+    assert!(of_a.function().unwrap_err().contains("needed"));
+    assert_eq!(of_b.function().expect("it refers to nothing of that")(), 2);
+}
+
 #[test]
 fn a_group_that_waits_ends_with_its_session() {
     let linking = Linking::new();

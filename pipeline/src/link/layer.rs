@@ -12,10 +12,11 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use rustc_hash::FxHashSet;
 use uruk_core::sync::Arc;
 use uruk_core::{
     ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet, MaterializationResponsibility,
-    SymbolLookupFlags, SymbolMap,
+    SymbolLookupFlags, SymbolName,
 };
 
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
@@ -195,9 +196,11 @@ impl fmt::Debug for ObjectLinkingLayer {
 fn discarded_definitions(parts: &[Part<ObjectBuffer>], graph: &LinkGraph<'_>) -> HashSet<Box<str>> {
     let (mut discarded, mut hidden) = (HashSet::default(), Vec::new());
     let Some((first, _)) = parts.first() else { return discarded };
+    let promised: FxHashSet<&SymbolName> =
+        parts.iter().flat_map(|(responsibility, _)| responsibility.symbols().keys()).collect();
     for (name, exported) in global_definitions(graph) {
         let symbol = first.session().intern(name);
-        if parts.iter().any(|(responsibility, _)| responsibility.symbols().contains_key(&symbol)) {
+        if promised.contains(&symbol) {
             continue;
         }
         if exported {
@@ -220,21 +223,6 @@ fn global_definitions<'g>(graph: &'g LinkGraph<'_>) -> impl Iterator<Item = (&'g
         let is_global = is_definition && symbol.binding() != Binding::Local;
         is_global.then(|| (graph.symbol_name(SymbolId::of(index)), symbol.is_exported()))
     })
-}
-
-/// The addresses of what the unit promised, with the flags it promised them with.
-pub(super) fn promised_addresses(
-    responsibility: &MaterializationResponsibility,
-    link: &Link<Allocated>,
-) -> SymbolMap {
-    let session = responsibility.session();
-    link.definitions()
-        .filter_map(|(name, definition)| {
-            let symbol = session.intern(name);
-            let flags = *responsibility.symbols().get(&symbol)?;
-            Some((symbol, ExecutorSymbolDef::new(definition.address, flags)))
-        })
-        .collect()
 }
 
 fn external_symbols(link: &Link<Allocated>, dylib: &JitDylib) -> LookupSet {

@@ -5,14 +5,24 @@
 //! strong definition beats a weak or tentative one, of equals the first wins, COMDAT groups with a signature that was
 //! there before go.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+
+use rustc_hash::FxHashSet;
 
 use super::error::LinkError;
 use super::graph::{
     Binding, Block, BlockId, Frame, Group, GroupId, LinkGraph, Location, ObjectId, Section, SectionId,
     Symbol, SymbolId,
 };
-use std::collections::HashMap;
+
+/// What one object of a merged graph refers to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct References {
+    /// Other objects of the graph whose definitions it refers to.
+    pub(super) objects: BTreeSet<usize>,
+    /// What the graph does not define.
+    pub(super) externals: FxHashSet<SymbolId>,
+}
 
 impl<'a> LinkGraph<'a> {
     /// Merges graphs into one, in their order.
@@ -32,21 +42,25 @@ impl<'a> LinkGraph<'a> {
         Ok(merged)
     }
 
-    /// For each object of the graph the others whose definitions it refers to. Only what takes part in the link counts, and the
-    /// ends of sections are nobody's definitions.
+    /// What each object of the graph refers to. Only what takes part in the link counts, and the ends of sections are nobody's
+    /// definitions.
     ///
     /// # Cost
     /// One pass over the edges.
-    pub(super) fn references_between_objects(&self) -> Vec<BTreeSet<usize>> {
-        let mut references = vec![BTreeSet::new(); self.objects.len()];
+    pub(super) fn references_of_objects(&self) -> Vec<References> {
+        let mut references = vec![References::default(); self.objects.len()];
         for (id, block) in self.live_blocks() {
             let from = self.sections[block.section.index()].object.index();
             for edge in self.edges(id) {
-                if let Location::Block(target, _) = self.symbols[edge.target.index()].location {
-                    let to = self.section_of(target).object.index();
-                    if to != from {
-                        references[from].insert(to);
+                match self.symbols[edge.target.index()].location {
+                    Location::Block(target, _) => {
+                        let to = self.section_of(target).object.index();
+                        if to != from {
+                            references[from].objects.insert(to);
+                        }
                     }
+                    Location::Undefined => drop(references[from].externals.insert(edge.target)),
+                    _ => {}
                 }
             }
         }

@@ -4,17 +4,22 @@
 //! link. Two rules make them as safe as objects that are linked apart:
 //!
 //! 1. Each has a share of the code before any of them is Ready (`share.rs`).
-//! 2. Each depends on those that it refers to. One that is gone, or fails, before they are Ready fails them, and nobody else.
+//! 2. Each depends on what it refers to, of the link's and of others. What is gone, or fails, before they are Ready fails those
+//!    that refer to it, and nobody else.
+//!
+//! What is done here is linear in the objects, their symbols and their references, however many are linked together.
 
 use std::error::Error;
 
+use rustc_hash::FxHashMap;
 use uruk_core::sync::Arc;
 use uruk_core::{
-    DependenceGroup, Dependency, Detached, EmitError, LookupResult, MaterializationResponsibility,
-    ResolveError, ResolvedResponsibility, SharedError,
+    DependenceGroup, Dependency, Detached, EmitError, ExecutorAddr, ExecutorSymbolDef, LookupResult,
+    MaterializationResponsibility, ResolveError, ResolvedResponsibility, SharedError, SymbolMap, SymbolName,
 };
 
-use super::layer::promised_addresses;
+use super::graph::SymbolId;
+use super::merge::References;
 use super::section_groups::Part;
 use super::share::{LinkedCode, Share};
 use super::{Allocated, Initializers, Link};
@@ -26,8 +31,25 @@ pub(super) struct Announced<D = ResolvedResponsibility> {
     pub(super) responsibility: D,
     /// Its place among the objects of the link.
     object: usize,
-    /// The objects of the link that it refers to.
-    needs: Vec<Dependency>,
+    /// What it refers to.
+    needs: Needs,
+}
+
+/// What an object refers to.
+enum Needs {
+    /// It is linked alone, so all that the link has asked for.
+    All,
+    /// Other objects of the link, and what else defines.
+    These(Vec<Dependency>, Vec<SymbolName>),
+}
+
+impl Needs {
+    fn dependencies(self, found: &LookupResult) -> Vec<Dependency> {
+        let Self::These(mut dependencies, externals) = self else { return found.dependencies() };
+        // A weak reference may have found nothing.
+        dependencies.extend(externals.iter().filter_map(|name| found.dependency(name)));
+        dependencies
+    }
 }
 
 /// What one object wants to be run.
@@ -35,7 +57,7 @@ pub(super) struct Announced<D = ResolvedResponsibility> {
 pub(super) struct Functions {
     pub(super) initializers: Initializers,
     /// Descriptors of functions that choose their implementation.
-    pub(super) indirect: Vec<uruk_core::ExecutorAddr>,
+    pub(super) indirect: Vec<ExecutorAddr>,
 }
 
 impl Announced {
@@ -55,9 +77,13 @@ impl Announced<Detached<ResolvedResponsibility>> {
 /// Tells the session the addresses of what each unit promised. Those that were removed are left out, and those that refer to
 /// them; none is left if an object is not what its unit promised.
 pub(super) fn announce(parts: Vec<Part<ObjectBuffer>>, link: &Link<Allocated>) -> Vec<Announced> {
+    let Some((first, _)) = parts.first() else { return Vec::new() };
+    let session = first.session().clone();
+    let definitions: FxHashMap<SymbolName, ExecutorAddr> =
+        link.definitions().map(|(name, definition)| (session.intern(name), definition.address)).collect();
     let mut announced = Vec::with_capacity(parts.len());
     for (responsibility, _) in parts {
-        let addresses = promised_addresses(&responsibility, link);
+        let addresses = promised_addresses(&responsibility, &definitions);
         match responsibility.notify_resolved(&addresses) {
             Ok(resolved) => announced.push(Some(resolved)),
             Err(refused) => match refused.fail() {
@@ -72,12 +98,24 @@ pub(super) fn announce(parts: Vec<Part<ObjectBuffer>>, link: &Link<Allocated>) -
     with_needs(announced, link)
 }
 
-/// Finds out which objects each needs. What needs one that is gone fails.
+/// The addresses of what the unit promised, with the flags it promised them with.
+fn promised_addresses(
+    responsibility: &MaterializationResponsibility,
+    definitions: &FxHashMap<SymbolName, ExecutorAddr>,
+) -> SymbolMap {
+    let promised = responsibility.symbols().iter();
+    let addresses = promised.filter_map(|(symbol, &flags)| {
+        Some((symbol.clone(), ExecutorSymbolDef::new(*definitions.get(symbol)?, flags)))
+    });
+    addresses.collect()
+}
+
+/// Finds out what each needs. What needs one that is gone fails.
 fn with_needs(announced: Vec<Option<ResolvedResponsibility>>, link: &Link<Allocated>) -> Vec<Announced> {
     if announced.len() == 1 {
         let alone = announced.into_iter().flatten();
         return alone
-            .map(|responsibility| Announced { responsibility, object: 0, needs: Vec::new() })
+            .map(|responsibility| Announced { responsibility, object: 0, needs: Needs::All })
             .collect();
     }
     // All symbols of an object stand and fall together, so that one of them will do.
@@ -85,13 +123,17 @@ fn with_needs(announced: Vec<Option<ResolvedResponsibility>>, link: &Link<Alloca
         resolved.initializer_symbol().and_then(|symbol| resolved.dependency(symbol))
     };
     let tokens: Vec<_> = announced.iter().map(|resolved| resolved.as_ref().and_then(token)).collect();
-    let references = link.graph().references_between_objects();
-    let objects = announced.into_iter().zip(references).enumerate();
+    let graph = link.graph();
+    let objects = announced.into_iter().zip(graph.references_of_objects()).enumerate();
     let mut standing = Vec::with_capacity(tokens.len());
-    for (object, (resolved, references)) in objects {
+    for (object, (resolved, References { objects, externals })) in objects {
         let Some(responsibility) = resolved else { continue };
-        match references.into_iter().map(|needed| tokens[needed]).collect::<Option<Vec<_>>>() {
-            Some(needs) => standing.push(Announced { responsibility, object, needs }),
+        match objects.into_iter().map(|needed| tokens[needed]).collect::<Option<Vec<_>>>() {
+            Some(objects) => {
+                let name = |id: SymbolId| responsibility.session().intern(graph.symbol_name(id));
+                let needs = Needs::These(objects, externals.into_iter().map(name).collect());
+                standing.push(Announced { responsibility, object, needs });
+            }
             None => {
                 let unit = responsibility.session().intern(responsibility.unit_name());
                 let dependants = responsibility.symbols().keys().cloned().collect();
@@ -131,8 +173,7 @@ pub(super) fn publish(
     drop(code);
     for (responsibility, needs, share) in owned {
         let symbols = responsibility.symbols().keys().cloned().collect();
-        let mut dependencies = found.dependencies();
-        dependencies.extend(needs);
+        let dependencies = needs.dependencies(found);
         if let Err(refused) = responsibility.notify_emitted(vec![DependenceGroup { symbols, dependencies }]) {
             share.give_up();
             refused.fail();

@@ -53,6 +53,11 @@ impl Linking {
     pub(crate) fn file(&self, name: &str, source: &str) -> File {
         let inner = self.unit(name, source);
         let initializer = self.declare(name, inner.shares_sections());
+        self.file_of(inner, initializer)
+    }
+
+    /// A file of the program that was declared.
+    pub(crate) fn file_of(&self, inner: ObjectMaterializationUnit, initializer: SymbolName) -> File {
         let mut interface = inner.interface();
         if let Some(own) = interface.initializer.take() {
             interface.symbols.remove(&own);
