@@ -1,8 +1,9 @@
 //! How files become units of a dylib.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use uruk_core::sync::Arc;
+use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{JitDylib, MaterializationUnit, SharedError, SymbolFlags};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
@@ -164,29 +165,37 @@ impl Files {
         dylib.add_generator(generator.clone());
         // Both hold what is to hold this.
         let (files, generator) = (Arc::downgrade(self), Arc::downgrade(&generator));
+        // By position: a member that defines many such variables is read once.
+        let values = Mutex::new(HashMap::<usize, Arc<HashSet<Box<str>>>>::new());
         self.commons.search(dylib, move |dylib, symbol| {
             let (Some(files), Some(generator)) = (files.upgrade(), generator.upgrade()) else {
                 return Ok(());
             };
-            generator.add_member_if(dylib, symbol.as_str(), |member| files.has_value(member, symbol.as_str()))
+            generator.add_member_if(dylib, symbol.as_str(), |position, member| {
+                let known = values.lock().get(&position).cloned();
+                let known = known.unwrap_or_else(|| {
+                    let read = Arc::new(files.values_of(member));
+                    values.lock().entry(position).or_insert(read).clone()
+                });
+                known.contains(symbol.as_str())
+            })
         })?;
         Ok(())
     }
 
-    /// Whether a member gives the variable a value that every tentative definition yields to.
-    fn has_value(&self, member: &ObjectBuffer, name: &str) -> bool {
-        let yields = SymbolFlags::WEAK | SymbolFlags::COMMON | SymbolFlags::CALLABLE;
-        self.flags_in_member(member, name).is_some_and(|flags| !flags.intersects(yields))
-    }
-
-    fn flags_in_member(&self, member: &ObjectBuffer, name: &str) -> Option<SymbolFlags> {
+    /// The variables to which a member gives a value that every tentative definition yields to.
+    fn values_of(&self, member: &ObjectBuffer) -> HashSet<Box<str>> {
+        let is_value = |flags: SymbolFlags| {
+            !flags.intersects(SymbolFlags::WEAK | SymbolFlags::COMMON | SymbolFlags::CALLABLE)
+        };
         #[cfg(feature = "llvm")]
         if FileKind::of(member.bytes()) == FileKind::Bitcode {
-            let module = ModuleInterface::of_bitcode(member, &self.target).ok()?;
-            return module.flags_of(name);
+            let module = ModuleInterface::of_bitcode(member, &self.target);
+            return module.map_or_else(|_| HashSet::new(), |module| module.names_where(is_value).collect());
         }
-        let object = ObjectInterface::read(member).ok()?;
-        object.defined.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.flags)
+        let Ok(object) = ObjectInterface::read(member) else { return HashSet::new() };
+        let values = object.defined.iter().filter(|symbol| is_value(symbol.flags));
+        values.map(|symbol| symbol.name.into()).collect()
     }
 
     fn add_member(&self, dylib: &JitDylib, member: ObjectBuffer) -> Result<(), JitError> {

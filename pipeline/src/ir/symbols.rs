@@ -88,9 +88,9 @@ impl ModuleInterface {
         self.symbols.into_iter().map(|symbol| symbol.name).collect()
     }
 
-    /// What a definition of the module is, if there is one of that name.
-    pub fn flags_of(&self, name: &str) -> Option<SymbolFlags> {
-        self.symbols.iter().find(|symbol| &*symbol.name == name).map(|symbol| symbol.flags)
+    /// The names of the definitions whose flags are as `is_wanted` says.
+    pub fn names_where(self, is_wanted: impl Fn(SymbolFlags) -> bool) -> impl Iterator<Item = Box<str>> {
+        self.symbols.into_iter().filter(move |symbol| is_wanted(symbol.flags)).map(|symbol| symbol.name)
     }
 
     pub(super) fn of_locked(

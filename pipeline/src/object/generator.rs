@@ -46,7 +46,8 @@ impl StaticArchiveGenerator {
         &self.index
     }
 
-    /// Adds the first member that `counts` says to define `symbol` in the way that is asked for, if there is one.
+    /// Adds the first member that `counts` says to define `symbol` in the way that is asked for, if there is one. It is told the
+    /// member's position too.
     ///
     /// # Errors
     /// What defining the member ended with.
@@ -54,10 +55,10 @@ impl StaticArchiveGenerator {
         &self,
         dylib: &JitDylib,
         symbol: &str,
-        counts: impl Fn(&ObjectBuffer) -> bool,
+        counts: impl Fn(usize, &ObjectBuffer) -> bool,
     ) -> Result<(), SharedError> {
-        let contents = |position: &usize| self.index.members()[*position].contents();
-        let found = self.index.members_defining(symbol).find(|position| counts(contents(position)));
+        let counts = |position: &usize| counts(*position, self.index.members()[*position].contents());
+        let found = self.index.members_defining(symbol).find(counts);
         found.map_or(Ok(()), |position| self.add_member(dylib, position))
     }
 
