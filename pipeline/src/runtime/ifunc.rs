@@ -7,10 +7,10 @@
 //!
 //! Threads that race call the resolver more than once and store the same answer.
 
-use std::sync::OnceLock;
-
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
+
+use super::registers::{self, uruk_call_keeping_vectors};
 
 /// What a stub hands to the thunk. The linker writes it into data of the object.
 #[repr(C)]
@@ -30,11 +30,7 @@ pub struct IfuncDescriptor {
 /// # Cost
 /// Each passage saves and restores the vector state and runs the resolver; once for each symbol.
 pub fn lazy_thunk() -> ExecutorAddr {
-    static PREPARED: OnceLock<()> = OnceLock::new();
-    PREPARED.get_or_init(|| {
-        // Relaxed: linked code gets the thunk's address after this, through stores that order it.
-        SAVE_BYTES.store(save_bytes(), Ordering::Relaxed);
-    });
+    registers::prepare();
     ExecutorAddr::from_ptr(uruk_ifunc_lazy_thunk as unsafe extern "C" fn() as *const u8)
 }
 
@@ -52,36 +48,12 @@ pub unsafe fn bind(descriptor: ExecutorAddr) {
     }
 }
 
-/// Size of the area for `xsave`, or zero where only `fxsave` is to be had. Read by the thunk.
-static SAVE_BYTES: AtomicU64 = AtomicU64::new(0);
-
-/// The state that may carry arguments: x87 is bit 0 and not among it; SSE, AVX, bounds, the three of AVX-512.
-const STATE_MASK: u32 = 0b1110_1110;
-
-fn save_bytes() -> u64 {
-    use std::arch::x86_64::{__cpuid, __cpuid_count};
-    const LEGACY_AND_HEADER_BYTES: u32 = 512 + 64;
-    const OSXSAVE: u32 = 1 << 27;
-    if __cpuid(1).ecx & OSXSAVE == 0 {
-        return 0;
-    }
-    let enabled = __cpuid_count(0xd, 0).eax;
-    let end = (2..32)
-        .filter(|component| STATE_MASK & enabled & (1 << component) != 0)
-        .map(|component| {
-            let leaf = __cpuid_count(0xd, component);
-            leaf.eax + leaf.ebx
-        })
-        .fold(LEGACY_AND_HEADER_BYTES, u32::max);
-    u64::from(end.next_multiple_of(64))
-}
-
 unsafe extern "C" {
     fn uruk_ifunc_lazy_thunk();
 }
 
-// The frame, from `%rbp` down: the registers pushed, then the save area, aligned to 64 bytes. Unwinding out of the
-// resolver goes by `%rbp`.
+// The general registers that may carry arguments are kept below the frame pointer, all others by `registers.rs`. Unwinding out
+// of the resolver goes by `%rbp`.
 std::arch::global_asm!(
     ".pushsection .text.uruk_ifunc_lazy_thunk, \"ax\", @progbits",
     ".p2align 4",
@@ -103,48 +75,15 @@ std::arch::global_asm!(
     "push r9",
     "push rax", // the number of vector registers of a variadic call
     "push r10", // the static chain
-    "push rbx",
-    ".cfi_offset rbx, -88",
     "push r12",
-    ".cfi_offset r12, -96",
+    ".cfi_offset r12, -88",
     "mov r12, r11",
-    "mov rbx, qword ptr [rip + {save_bytes}]",
-    "test rbx, rbx",
-    "jz 2f",
-    "sub rsp, rbx",
-    "and rsp, -64",
-    // The header behind the legacy area must be zero, or restoring faults; `xsave` writes its first word alone.
-    "xor eax, eax",
-    "mov [rsp + 512], rax",
-    "mov [rsp + 520], rax",
-    "mov [rsp + 528], rax",
-    "mov [rsp + 536], rax",
-    "mov [rsp + 544], rax",
-    "mov [rsp + 552], rax",
-    "mov [rsp + 560], rax",
-    "mov [rsp + 568], rax",
-    "mov eax, {mask}",
-    "xor edx, edx",
-    "xsave64 [rsp]",
-    "call [r12 + 8]",
+    "mov r11, [r12 + 8]",
+    "call {call}",
     "mov r11, rax",
-    "mov eax, {mask}",
-    "xor edx, edx",
-    "xrstor64 [rsp]",
-    "jmp 3f",
-    "2:",
-    "sub rsp, 512",
-    "and rsp, -64",
-    "fxsave64 [rsp]",
-    "call [r12 + 8]",
-    "mov r11, rax",
-    "fxrstor64 [rsp]",
-    "3:",
     "mov rax, [r12]",
     "mov [rax], r11",
-    "lea rsp, [rbp - 80]",
     "pop r12",
-    "pop rbx",
     "pop r10",
     "pop rax",
     "pop r9",
@@ -156,14 +95,12 @@ std::arch::global_asm!(
     "pop rbp",
     ".cfi_def_cfa rsp, 8",
     ".cfi_restore rbp",
-    ".cfi_restore rbx",
     ".cfi_restore r12",
     "jmp r11",
     ".cfi_endproc",
     ".size uruk_ifunc_lazy_thunk, . - uruk_ifunc_lazy_thunk",
     ".popsection",
-    save_bytes = sym SAVE_BYTES,
-    mask = const STATE_MASK,
+    call = sym uruk_call_keeping_vectors,
 );
 
 #[cfg(test)]
@@ -223,18 +160,14 @@ mod tests {
     #[test]
     fn arguments_arrive_and_the_slot_is_bound() {
         lazy_thunk();
-        for bytes in [save_bytes(), 0] {
-            // Relaxed: the thunk runs on this thread; another test's thread finds either value usable.
-            SAVE_BYTES.store(bytes, Ordering::Relaxed);
+        registers::with_either_state(|| {
             let mut slot = 0;
             let descriptor = IfuncDescriptor { slot: &raw mut slot, resolver: resolve_to_sum };
             let direct: Sum = sum;
             assert_eq!(call_through(&descriptor), direct(1, 2, 3, 4, 5, 6, 7, 8.0, 9.0));
             // SAFETY: the slot was filled by the thunk.
             assert_eq!(unsafe { (&raw const slot).read_volatile() }, resolve_to_sum());
-        }
-        // Relaxed: as above.
-        SAVE_BYTES.store(save_bytes(), Ordering::Relaxed);
+        });
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod forks;
 pub mod ifunc;
 mod loaded;
 pub mod process;
+mod registers;
 pub mod startup;
 pub mod thread_exit;
 pub mod threads;

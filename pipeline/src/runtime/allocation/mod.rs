@@ -30,11 +30,12 @@ use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
 pub use engine::EngineAllocator;
 
-/// Defines the functions that a program may replace, for the whole process. For executables only.
+/// Gives a macro the names of the functions that a program may replace.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! export_allocation_functions {
-    () => {
-        $crate::export_allocation_functions! {
+macro_rules! with_allocation_functions {
+    ($($receiver:tt)+) => {
+        $($receiver)+! {
             malloc calloc realloc free memalign aligned_alloc posix_memalign valloc pvalloc malloc_usable_size
             _Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t
             _ZnwmSt11align_val_t _ZnamSt11align_val_t
@@ -43,6 +44,14 @@ macro_rules! export_allocation_functions {
             _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
             _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
         }
+    };
+}
+
+/// Defines the functions that a program may replace, for the whole process. For executables only.
+#[macro_export]
+macro_rules! export_allocation_functions {
+    () => {
+        $crate::with_allocation_functions!($crate::export_allocation_functions);
 
         #[used]
         // SAFETY: `.preinit_array` holds addresses of functions that are called before all constructors; this one
@@ -94,15 +103,7 @@ macro_rules! functions {
     };
 }
 
-functions! {
-    malloc calloc realloc free memalign aligned_alloc posix_memalign valloc pvalloc malloc_usable_size
-    _Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t
-    _ZnwmSt11align_val_t _ZnamSt11align_val_t
-    _ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t
-    _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t
-    _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
-    _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
-}
+with_allocation_functions!(functions);
 
 const COUNT: usize = Function::ALL.len();
 

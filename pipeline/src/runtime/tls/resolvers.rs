@@ -12,12 +12,10 @@
 //!
 //! Source: "Thread-Local Storage Descriptors for IA32 and AMD64/EM64T", section 3.
 
-use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::atomic::{AtomicU32, Ordering};
 
 use super::table::tls_get_addr;
+use crate::runtime::registers::{self, uruk_call_keeping_vectors};
 
 /// The functions behind TLS descriptors, for linked code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,11 +31,7 @@ pub struct TlsResolvers {
 impl TlsResolvers {
     /// Those of this process.
     pub fn of_process() -> Self {
-        let state = state();
-        // Relaxed, both: the values never change, and linked code that calls the resolvers was handed over with more
-        // than these. They are one pair of words of one processor.
-        STATE[0].store(state.components, Ordering::Relaxed);
-        STATE[1].store(state.bytes, Ordering::Relaxed); // Relaxed: as above
+        registers::prepare();
         let address = |function: unsafe extern "C" fn()| ExecutorAddr::from_ptr(function as *const ());
         Self {
             fixed: address(uruk_tls_fixed),
@@ -47,48 +41,13 @@ impl TlsResolvers {
     }
 }
 
-/// What of the processor's state beyond its general registers the dynamic resolver keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
-    /// As `xsave` takes them; zero where the processor has only `fxsave`.
-    components: u32,
-    /// How much room they take.
-    bytes: u32,
-}
-
-/// Where the assembly finds the [`State`].
-static STATE: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
-
-/// x87, SSE, AVX, bounds, AVX-512 in three parts, and the general registers of APX. Tiles are not kept: the ABI
-/// has no call keep them.
-const COMPONENTS: u32 = 1 << 19 | 0xff;
-
-fn state() -> State {
-    const OSXSAVE: u32 = 1 << 27;
-    const LEGACY: State = State { components: 0, bytes: 512 };
-    const HEADER_END: u32 = 576;
-    if __cpuid(1).ecx & OSXSAVE == 0 {
-        return LEGACY;
-    }
-    // SAFETY: the operating system has enabled the instruction, as the bit above says.
-    let enabled = unsafe { _xgetbv(0) } as u32;
-    let components = enabled & COMPONENTS;
-    let ends = (2..32).filter(|component| components & 1 << component != 0).map(|component| {
-        let part = __cpuid_count(0xd, component);
-        part.eax + part.ebx
-    });
-    let bytes = ends.fold(HEADER_END, u32::max).next_multiple_of(64);
-    State { components, bytes }
-}
-
 unsafe extern "C" {
     fn uruk_tls_fixed();
     fn uruk_tls_dynamic();
     fn uruk_tls_absent();
 }
 
-// The general registers are kept below the frame pointer, the rest below those, aligned as `xsave` demands. What
-// `xrstor` finds in the area's header has to be zero where `xsave` writes nothing.
+// The general registers are kept below the frame pointer, all others by `registers.rs`.
 std::arch::global_asm!(
     ".pushsection .text.uruk_tls_resolvers, \"ax\", @progbits",
     ".p2align 4",
@@ -131,40 +90,9 @@ std::arch::global_asm!(
     "push r9",
     "push r10",
     "push r11",
-    "push rbx",
-    ".cfi_offset rbx, -88",
     "mov rdi, [rax + 8]",
-    "mov rcx, [rip + {state}@GOTPCREL]",
-    "mov ebx, [rcx]",
-    "mov ecx, [rcx + 4]",
-    "sub rsp, rcx",
-    "and rsp, -64",
-    "test ebx, ebx",
-    "jz 2f",
-    "xor edx, edx",
-    "mov [rsp + 512], rdx",
-    "mov [rsp + 520], rdx",
-    "mov [rsp + 528], rdx",
-    "mov [rsp + 536], rdx",
-    "mov [rsp + 544], rdx",
-    "mov [rsp + 552], rdx",
-    "mov [rsp + 560], rdx",
-    "mov [rsp + 568], rdx",
-    "mov eax, ebx",
-    "xsave64 [rsp]",
-    "call {get}",
-    "mov rcx, rax",
-    "mov eax, ebx",
-    "xor edx, edx",
-    "xrstor64 [rsp]",
-    "jmp 3f",
-    "2:",
-    "fxsave64 [rsp]",
-    "call {get}",
-    "mov rcx, rax",
-    "fxrstor64 [rsp]",
-    "3:",
-    "mov rax, rcx",
+    "lea r11, [rip + {get}]",
+    "call {call}",
     "sub rax, fs:0",
     "mov rdi, [rbp - 8]",
     "mov rsi, [rbp - 16]",
@@ -174,8 +102,6 @@ std::arch::global_asm!(
     "mov r9, [rbp - 48]",
     "mov r10, [rbp - 56]",
     "mov r11, [rbp - 64]",
-    "mov rbx, [rbp - 72]",
-    ".cfi_restore rbx",
     "leave",
     ".cfi_restore rbp",
     ".cfi_def_cfa rsp, 8",
@@ -183,7 +109,7 @@ std::arch::global_asm!(
     ".cfi_endproc",
     ".size uruk_tls_dynamic, . - uruk_tls_dynamic",
     ".popsection",
-    state = sym STATE,
+    call = sym uruk_call_keeping_vectors,
     get = sym tls_get_addr,
 );
 
@@ -239,6 +165,7 @@ mod tests {
         let resolvers = TlsResolvers::of_process();
         let pointer = crate::runtime::tls::distance::thread_pointer();
         let (mut first, mut again) = (0, 1);
+        let _choice = registers::CHOICE.lock();
         for distance in [&mut first, &mut again] {
             *distance = assert_kept(call(resolvers.dynamic, (&raw const index).addr() as u64));
         }
@@ -249,16 +176,5 @@ mod tests {
         assert_eq!(assert_kept(call(resolvers.fixed, 123)), 123);
         assert_eq!(assert_kept(call(resolvers.absent, 0)), pointer.wrapping_neg());
         drop(module);
-    }
-
-    #[test]
-    fn the_room_for_registers_is_what_the_processor_asks_for() {
-        let State { components, bytes } = state();
-        assert!(bytes.is_multiple_of(64) && bytes < 4096, "{bytes}");
-        let legacy = components & 0b11;
-        assert!(
-            components == 0 && bytes == 512 || legacy == 0b11 && bytes >= 576,
-            "{components:#x}: {bytes}"
-        );
     }
 }
