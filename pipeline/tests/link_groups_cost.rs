@@ -62,5 +62,8 @@ fn heap_of_group(files: usize) -> (u64, usize) {
 fn files_that_are_linked_together_take_memory_in_proportion_to_all_of_them() {
     const HEAP_FACTOR: u64 = 40;
     let (heap_bytes, file_bytes) = heap_of_group(600);
-    assert!(heap_bytes < HEAP_FACTOR * file_bytes as u64, "{heap_bytes} bytes of heap for files of {file_bytes}");
+    assert!(
+        heap_bytes < HEAP_FACTOR * file_bytes as u64,
+        "{heap_bytes} bytes of heap for files of {file_bytes}"
+    );
 }

@@ -7,6 +7,7 @@ mod edges;
 mod falling;
 mod generators;
 mod graphs;
+mod in_place;
 mod late_edges;
 mod late_threads;
 mod left_turns;
