@@ -115,8 +115,9 @@ fn end_files_at_script(mut line: Vec<OsString>) -> Vec<OsString> {
     line
 }
 
-/// A script is the first file, behind a few options.
-const LOOKED_AT_MAX: usize = 16;
+/// A script is the first file, behind the words of its first line. The system reads 256 bytes of that, in which there are no more
+/// words than this; whoever names more files by hand need not have each of them opened.
+const LOOKED_AT_MAX: usize = 256 / 2;
 
 const EXAMPLES: &str = "\
 Examples:

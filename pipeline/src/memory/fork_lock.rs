@@ -63,6 +63,8 @@ pub(crate) struct StaticForkLock<T: 'static> {
 
 // SAFETY: the cell is touched by the handlers of forks alone, and only while they hold the lock.
 unsafe impl<T: Send> Sync for StaticForkLock<T> {}
+// SAFETY: what is held is borrowed for ever, and moves no more.
+unsafe impl<T: Send> Send for StaticForkLock<T> {}
 
 impl<T> StaticForkLock<T> {
     /// Creates an unlocked lock.
@@ -75,30 +77,50 @@ impl<T> StaticForkLock<T> {
         self.lock.lock()
     }
 
-    /// Before a fork: takes the lock, until one of the other two ends that.
-    pub(crate) fn hold(&'static self) {
-        // SAFETY: the lock is a static, which outlives the guard; while it is held the cell is ours.
-        unsafe { *self.held.get() = Some(self.lock.lock_for_long()) };
-    }
-
-    /// After a fork, in the parent.
-    ///
-    /// # Safety
-    /// The calling thread has called [`hold`](Self::hold).
-    pub(crate) unsafe fn let_go(&'static self) {
-        // SAFETY: the lock is held, by the cell.
-        drop(unsafe { (*self.held.get()).take() });
-    }
-
     /// After a fork, in the child: lets `change` the value, and makes the lock anew.
     ///
     /// # Safety
-    /// As for [`let_go`](Self::let_go), and the process has one thread.
-    pub(crate) unsafe fn renew(&'static self, change: impl FnOnce(&mut T)) {
+    /// As for [`HeldOverForks::let_go`], and the process has one thread.
+    pub(crate) unsafe fn renew_with(&'static self, change: impl FnOnce(&mut T)) {
         // SAFETY: the lock is held, by the cell.
         let Some(mut held) = (unsafe { (*self.held.get()).take() }) else { return };
         change(&mut held);
         // SAFETY: the guard is of this lock, and the process has one thread.
         unsafe { self.lock.renew(held) };
+    }
+}
+
+/// What is held from before a fork to after it.
+pub(crate) trait HeldOverForks: Sync {
+    /// Before a fork.
+    fn hold(&'static self);
+
+    /// After a fork, in the parent.
+    ///
+    /// # Safety
+    /// The calling thread has called [`hold`](Self::hold).
+    unsafe fn let_go(&'static self);
+
+    /// After a fork, in the child.
+    ///
+    /// # Safety
+    /// As for [`let_go`](Self::let_go), and the process has one thread.
+    unsafe fn renew(&'static self);
+}
+
+impl<T: Send> HeldOverForks for StaticForkLock<T> {
+    fn hold(&'static self) {
+        // SAFETY: the lock is a static, which outlives the guard; while it is held the cell is ours.
+        unsafe { *self.held.get() = Some(self.lock.lock_for_long()) };
+    }
+
+    unsafe fn let_go(&'static self) {
+        // SAFETY: the lock is held, by the cell.
+        drop(unsafe { (*self.held.get()).take() });
+    }
+
+    unsafe fn renew(&'static self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.renew_with(|_| ()) };
     }
 }

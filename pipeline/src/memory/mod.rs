@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
 
-pub(crate) use fork_lock::StaticForkLock;
+pub(crate) use fork_lock::{HeldOverForks, StaticForkLock};
 
 pub use account::{KindUsage, MemoryUsage, SegmentBytes};
 pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};

@@ -10,8 +10,20 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use super::process::entries::ENTRIES;
+use super::process::overrides::PROGRAM_SYMBOLS;
+use super::thread_exit::PIN_HOOK;
+use super::tls::distance::KNOWN;
+use super::tls::library::DESCRIPTORS;
 use super::tls::registry::REGISTRY;
 use super::tls::reserve;
+use super::unwind;
+use crate::memory::HeldOverForks;
+
+/// Nobody takes one of these locks while holding another, so any order will do.
+fn held() -> [&'static dyn HeldOverForks; 7] {
+    let index = unwind::held_over_forks();
+    [&REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &PIN_HOOK, index]
+}
 
 /// Has forks find the locks of the runtime at rest.
 ///
@@ -27,18 +39,15 @@ pub(super) fn watch() -> Result<(), c_int> {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
-// Nobody else takes one of these locks while holding another, so any order will do.
 extern "C" fn before() {
     reserve::before_fork();
-    REGISTRY.hold();
-    ENTRIES.hold();
+    held().iter().for_each(|held| held.hold());
 }
 
 extern "C" fn after_in_parent() {
     // SAFETY: this thread has run `before`.
     unsafe {
-        ENTRIES.let_go();
-        REGISTRY.let_go();
+        held().iter().for_each(|held| held.let_go());
         reserve::after_fork_in_parent();
     }
 }
@@ -46,16 +55,16 @@ extern "C" fn after_in_parent() {
 extern "C" fn after_in_child() {
     // SAFETY: this thread has run `before`, and is the only one.
     unsafe {
-        ENTRIES.renew(|_| ());
-        REGISTRY.renew(|_| ());
+        held().iter().for_each(|held| held.renew());
         reserve::after_fork_in_child();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::process::KnownEntry;
-    use super::super::tls;
+    use super::super::process::{KnownEntry, overrides};
+    use super::super::tls::{self, TlsIndex, distance};
+    use super::super::{thread_exit, unwind};
     use uruk_core::ExecutorAddr;
     use uruk_core::sync::atomic::{AtomicBool, Ordering};
     use uruk_core::sync::{Latch, thread};
@@ -64,6 +73,12 @@ mod tests {
         let module = tls::register_module(8, 8, 8).expect("a slot is free");
         let entry = KnownEntry::new(ExecutorAddr::new(0x1000)).expect("room for handlers");
         drop((module, entry));
+        tls::library_variable_descriptor(TlsIndex { module: 1, offset: 8 });
+        // One by one, as everybody takes them.
+        drop(overrides::PROGRAM_SYMBOLS.lock());
+        drop(thread_exit::PIN_HOOK.lock());
+        drop(distance::KNOWN.lock());
+        unwind::use_the_lock();
     }
 
     /// Another thread is nearly always in the middle of one of the locks. The child waited for it for ever.

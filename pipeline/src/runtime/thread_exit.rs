@@ -8,7 +8,9 @@ use std::any::Any;
 use std::ffi::{c_int, c_void};
 
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::{Arc, Mutex};
+use uruk_core::sync::Arc;
+
+use crate::memory::StaticForkLock;
 
 /// Answers a value that keeps the code at an address in place for as long as it lives, or `None` if nothing has to be kept.
 pub type PinHook = Arc<dyn Fn(ExecutorAddr) -> Option<Box<dyn Any + Send>> + Send + Sync>;
@@ -17,11 +19,12 @@ pub type PinHook = Arc<dyn Fn(ExecutorAddr) -> Option<Box<dyn Any + Send>> + Sen
 ///
 /// The value the hook answers is dropped on the ending thread, right after the destructor.
 pub fn set_pin_hook(hook: PinHook) {
-    *PIN_HOOK.lock() = Some(hook);
+    let earlier = PIN_HOOK.lock().replace(hook);
+    drop(earlier);
 }
 
 /// Held to read or set the hook; never while the hook runs.
-static PIN_HOOK: Mutex<Option<PinHook>> = Mutex::new(None);
+pub(in crate::runtime) static PIN_HOOK: StaticForkLock<Option<PinHook>> = StaticForkLock::new(None);
 
 type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
 
@@ -82,7 +85,7 @@ mod tests {
     use super::*;
     use uruk_core::sync::thread;
 
-    static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    static ORDER: uruk_core::sync::Mutex<Vec<usize>> = uruk_core::sync::Mutex::new(Vec::new());
 
     unsafe extern "C-unwind" fn note(object: *mut c_void) {
         ORDER.lock().push(object.addr());

@@ -12,7 +12,7 @@ pub(super) mod entries;
 mod generator;
 mod images;
 mod library;
-mod overrides;
+pub(super) mod overrides;
 
 use std::collections::HashSet;
 use std::ffi::CString;

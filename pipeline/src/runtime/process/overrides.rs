@@ -18,10 +18,11 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use uruk_core::sync::{Arc, Mutex};
+use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::entries::is_entry;
+use crate::memory::StaticForkLock;
 use crate::runtime::{allocation, exit, thread_exit, threads, tls, unwind};
 
 /// The definitions that linked code sees in place of the process's.
@@ -66,11 +67,13 @@ pub type ProgramSymbols = Arc<dyn Fn(&CStr) -> Option<ExecutorAddr> + Send + Syn
 
 /// Sets how `dlsym` finds what the program defines. The function may link code and wait for it.
 pub fn set_program_symbols(find: ProgramSymbols) {
-    *PROGRAM_SYMBOLS.lock() = Some(find);
+    let earlier = PROGRAM_SYMBOLS.lock().replace(find);
+    drop(earlier);
 }
 
 /// Held to read or set the function; never while it runs.
-static PROGRAM_SYMBOLS: Mutex<Option<ProgramSymbols>> = Mutex::new(None);
+pub(in crate::runtime) static PROGRAM_SYMBOLS: StaticForkLock<Option<ProgramSymbols>> =
+    StaticForkLock::new(None);
 
 /// `dlsym` for linked code: `RTLD_DEFAULT` and the program's own handle see the program first, `RTLD_NEXT` what comes
 /// behind it.

@@ -9,10 +9,11 @@ use std::ffi::{c_int, c_void};
 use std::{fmt, io};
 
 use rustc_hash::FxHashMap;
-use uruk_core::sync::{Mutex, thread};
+use uruk_core::sync::thread;
 
 use super::registry::{FIXED, OURS};
 use super::{TlsIndex, reserve};
+use crate::memory::StaticForkLock;
 
 /// Why a variable is not at the same distance from the thread pointer on every thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,10 +93,12 @@ pub(super) fn thread_pointer() -> u64 {
     pointer
 }
 
+/// The distances that were found, by module.
+pub(in crate::runtime) static KNOWN: StaticForkLock<Option<FxHashMap<u64, i64>>> = StaticForkLock::new(None);
+
 /// How far the module's blocks are from the thread pointers. Libraries whose variables linked code uses are never unloaded,
 /// so an answer stays true.
 fn block_distance(module: u64) -> Result<i64, NotStatic> {
-    static KNOWN: Mutex<Option<FxHashMap<u64, i64>>> = Mutex::new(None);
     if let Some(known) = KNOWN.lock().get_or_insert_default().get(&module) {
         return Ok(*known);
     }

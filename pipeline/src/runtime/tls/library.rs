@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use rustc_hash::FxHashMap;
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::Mutex;
 
 use super::TlsIndex;
+use crate::memory::StaticForkLock;
 
 /// The descriptor of the thread-local variable whose instance in the *calling* thread is at `address`, or
 /// `None` if no loaded object has a thread-local variable there.
@@ -36,7 +36,8 @@ pub fn variable_of_descriptor(address: ExecutorAddr) -> Option<TlsIndex> {
     made.find(|descriptor| ExecutorAddr::from_ptr(*descriptor) == address).copied()
 }
 
-static DESCRIPTORS: Mutex<Option<FxHashMap<TlsIndex, &'static TlsIndex>>> = Mutex::new(None);
+pub(in crate::runtime) static DESCRIPTORS: StaticForkLock<Option<FxHashMap<TlsIndex, &'static TlsIndex>>> =
+    StaticForkLock::new(None);
 
 struct Search {
     address: u64,

@@ -20,8 +20,8 @@
 //! [`touch_modules`] came before them; later ones are. Threads that linked code starts do that first
 //! ([`threads`](super::threads)). After a fork the child's only thread keeps its copies.
 
-mod distance;
-mod library;
+pub(super) mod distance;
+pub(super) mod library;
 pub(super) mod registry;
 pub(super) mod reserve;
 mod resolvers;

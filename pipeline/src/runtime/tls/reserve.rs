@@ -29,7 +29,7 @@ use uruk_core::ExecutorAddr;
 use super::TlsIndex;
 use super::distance::{NotStatic, thread_pointer};
 use super::registry::FIXED;
-use crate::memory::StaticForkLock;
+use crate::memory::{HeldOverForks as _, StaticForkLock};
 use crate::runtime::forks;
 
 /// How much room there is: what `export_tls_reserve!` asks the assembler for.
@@ -257,7 +257,7 @@ pub(in crate::runtime) unsafe fn after_fork_in_child() {
         }
     };
     // SAFETY: passed on to the caller.
-    unsafe { RESERVE.renew(keep_this_thread) };
+    unsafe { RESERVE.renew_with(keep_this_thread) };
 }
 
 /// How often initial values have been written; `None` without a reserve. What [`thread_starts`] has to be told.

@@ -25,13 +25,20 @@
 //! The model is `loom-tests/tests/unwind_index.rs`, for which this file needs nothing but `uruk_core`.
 //!
 //! # Fork
-//! A child keeps the counters of readers that were inside in other threads: on such a stripe nothing is
-//! freed in the child any more, and nothing else goes wrong.
+//! The writer's lock is held over a fork. Readers that were inside in other threads are not there in the child, and are counted no
+//! more.
 
 use std::ptr;
 
 use uruk_core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
-use uruk_core::sync::{Followed, Mutex, weakened};
+use uruk_core::sync::{Followed, weakened};
+
+/// A lock that forks find at rest; models do not fork.
+#[cfg(uruk_loom)]
+use uruk_core::sync::Mutex as WriterLock;
+
+#[cfg(not(uruk_loom))]
+use crate::memory::{HeldOverForks, StaticForkLock as WriterLock};
 
 /// One registered object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +56,7 @@ pub(super) struct Index {
     highest: AtomicU64,
     top: AtomicPtr<Top>,
     readers: [Stripe; STRIPES],
-    writer: Mutex<Writer>,
+    writer: WriterLock<Writer>,
 }
 
 /// Models have few of everything, so that a few steps come to all that can happen.
@@ -103,7 +110,12 @@ impl Index {
             highest: AtomicU64::new(0),
             top: AtomicPtr::new(ptr::null_mut()),
             readers: [const { Stripe(AtomicUsize::new(0)) }; STRIPES],
-            writer: Mutex::new(Writer { len: 0, retired: Vec::new(), draining: Vec::new(), busy_stripes: 0 }),
+            writer: WriterLock::new(Writer {
+                len: 0,
+                retired: Vec::new(),
+                draining: Vec::new(),
+                busy_stripes: 0,
+            }),
         }
     }
 
@@ -116,7 +128,7 @@ impl Index {
             highest: AtomicU64::new(0),
             top: AtomicPtr::new(ptr::null_mut()),
             readers: std::array::from_fn(|_| Stripe(AtomicUsize::new(0))),
-            writer: Mutex::new(Writer { len: 0, retired, draining, freed, busy_stripes: 0 }),
+            writer: WriterLock::new(Writer { len: 0, retired, draining, freed, busy_stripes: 0 }),
         }
     }
 
@@ -292,6 +304,26 @@ impl Index {
         let old = top.leaves[slot].swap(new_leaf(entries), order);
         // SAFETY: it came out of `Box::into_raw` and has just been unlinked, once; `drain` delays the freeing.
         writer.retired.push(Retired::Leaf(unsafe { Box::from_raw(old) }));
+    }
+}
+
+#[cfg(not(uruk_loom))]
+impl HeldOverForks for Index {
+    fn hold(&'static self) {
+        self.writer.hold();
+    }
+
+    unsafe fn let_go(&'static self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.writer.let_go() };
+    }
+
+    unsafe fn renew(&'static self) {
+        for stripe in &self.readers {
+            stripe.0.store(0, Ordering::Relaxed); // Relaxed: there is one thread, and it is none of them
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.writer.renew() };
     }
 }
 

@@ -18,13 +18,15 @@ mod redirect;
 mod sample;
 
 use std::ffi::{c_int, c_void};
-use std::fmt;
 use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
+use std::{fmt, io};
 
 use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
+use super::forks;
+use crate::memory::HeldOverForks;
 use index::{Entry, Index};
 
 /// Makes the unwinder find `code`'s frames through the sorted table at `eh_frame_hdr`.
@@ -47,6 +49,7 @@ pub fn register(code: Range<u64>, eh_frame_hdr: u64) -> Result<UnwindRegistratio
     if code.start >= code.end {
         return Err(UnwindError::Empty { start: code.start, end: code.end });
     }
+    forks::watch().map_err(|code| UnwindError::Watch { code })?;
     let method = method();
     INDEX.insert(Entry { start: code.start, end: code.end, eh_frame_hdr }).map_err(|known| {
         UnwindError::Overlap {
@@ -87,6 +90,18 @@ pub fn method() -> UnwindMethod {
 /// Whether linked code with frames is at `address`.
 pub(super) fn is_linked(address: u64) -> bool {
     INDEX.find(address).is_some()
+}
+
+/// What forks have to find at rest.
+pub(super) fn held_over_forks() -> &'static dyn HeldOverForks {
+    &INDEX
+}
+
+/// Changes the index where nobody looks anything up.
+#[cfg(test)]
+pub(super) fn use_the_lock() {
+    // A child may find what another thread of its parent was about to remove.
+    let _ = (INDEX.insert(Entry { start: 16, end: 32, eh_frame_hdr: 0 }), INDEX.remove(16));
 }
 
 /// How many objects are registered.
@@ -168,6 +183,12 @@ pub enum UnwindError {
         version: u8,
         /// Its encoding byte.
         encoding: u8,
+    },
+    /// The system has no room to note what forks have to do.
+    #[error("cannot register what has to be done when the process forks: {}", io::Error::from_raw_os_error(*code))]
+    Watch {
+        /// Its error number.
+        code: c_int,
     },
     /// The process has no `__register_frame`.
     #[error("no unwinder in this process: libgcc_s is not loaded")]
