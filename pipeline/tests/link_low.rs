@@ -6,7 +6,6 @@
 #[expect(dead_code, reason = "each test binary uses a part of what they share")]
 mod link_support;
 
-use std::error::Error;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -71,16 +70,6 @@ impl Linking {
         let run: extern "C" fn() -> i64 = unsafe { std::mem::transmute(address as *const u8) };
         run()
     }
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        text += &format!(": {error}");
-        next = error.source();
-    }
-    text
 }
 
 const USES_ITSELF: &str = "

@@ -7,7 +7,7 @@ mod link_support;
 
 use std::ops::Deref;
 
-use link_support::linking::{Linking, go_on, take};
+use link_support::linking::{Answer, Linking, Parked, go_on, take};
 use uruk_core::sync::{Mutex, MutexGuard};
 use uruk_core::{ResourceTracker, shared_error};
 use uruk_pipeline::memory::MemoryManager;
@@ -156,16 +156,21 @@ fn nothing_is_left_of_a_file_whose_emission_was_refused() {
     assert_eq!((linking.handed_out(), linking.occupied()), (NOTHING, (1, 1)), "`slow` alone is there");
 }
 
-/// `below` has an address and is not emitted, so that `runs` is emitted and not Ready: its constructor would call what may still fail.
-#[test]
-fn nothing_is_run_of_a_file_before_all_that_it_calls_is_there() {
-    let linking = Alone::new();
+/// Asks for `runs`, which calls `below`, which calls `late`, which begins when the test says so. `below` has an address and is not
+/// emitted, so that `runs` is emitted and not Ready: its constructor would call what may still fail.
+fn ask_for_what_waits(linking: &Linking) -> (Answer, Parked) {
     linking.define(linking.file("runs", RUNS));
     let waits = "unsigned long late(void); unsigned long below(void) { return late(); }";
     linking.define(linking.file("below", waits));
     let (late, parked) = linking.file("late", "unsigned long late(void) { return 41; }").parked();
     linking.define(late);
-    let answer = linking.ask("runs");
+    (linking.ask("runs"), parked)
+}
+
+#[test]
+fn nothing_is_run_of_a_file_before_all_that_it_calls_is_there() {
+    let linking = Alone::new();
+    let (answer, parked) = ask_for_what_waits(&linking);
     assert_eq!((answer.is_there(), linking.handed_out()), (false, NOTHING));
     go_on(&parked);
     let runs = answer.function().expect("linked");
@@ -183,12 +188,7 @@ fn nothing_is_run_of_a_file_before_all_that_it_calls_is_there() {
 #[test]
 fn nothing_is_run_of_a_file_that_falls_after_its_emission() {
     let linking = Alone::new();
-    linking.define(linking.file("runs", RUNS));
-    let waits = "unsigned long late(void); unsigned long below(void) { return late(); }";
-    linking.define(linking.file("below", waits));
-    let (late, parked) = linking.file("late", "unsigned long late(void) { return 41; }").parked();
-    linking.define(late);
-    let answer = linking.ask("runs");
+    let (answer, parked) = ask_for_what_waits(&linking);
     take(&parked).1.fail(shared_error("late is lost"));
     let told = answer.function().expect_err("it calls `late`");
     assert!(told.contains("late is lost"), "{told}");

@@ -110,6 +110,16 @@ pub(super) fn set_great_zero_fill_aside(graph: &mut LinkGraph<'_>) {
     }
 }
 
+/// Blocks that come after others.
+#[derive(Debug, Default)]
+struct Later {
+    frames: Vec<BlockId>,
+    /// Those with contents, and those without.
+    tls_blocks: [Vec<BlockId>; 2],
+    zero_fill: Vec<(BlockId, Segment)>,
+    great: Vec<(BlockId, Segment)>,
+}
+
 /// Gives everything its offset.
 pub(super) fn lay_out(
     graph: &LinkGraph<'_>,
@@ -126,22 +136,7 @@ pub(super) fn lay_out(
     let tls_distances = writer.reserve(Segment::Data, tls.distances.len() * got_plt::ENTRY_BYTES, 3);
     let tls_resolvers = writer.reserve(Segment::Data, tls.resolvers.len() * tls::RESOLVER_BYTES, 3);
 
-    let mut frames = Vec::new();
-    let mut tls_blocks = [Vec::new(), Vec::new()];
-    let mut zero_fill = Vec::new();
-    let mut great = Vec::new();
-    for (id, block) in graph.live_blocks() {
-        match graph.sections[block.section.index()].role {
-            SectionRole::EhFrame => frames.push(id),
-            SectionRole::TlsData => tls_blocks[0].push(id),
-            SectionRole::TlsZeroFill => tls_blocks[1].push(id),
-            _ if bounds.contains(block.section) => {}
-            SectionRole::ZeroFill => zero_fill.push((id, Segment::Data)),
-            SectionRole::GreatZeroFill => great.push((id, Segment::GreatZeroFill)),
-            SectionRole::LargeZeroFill => zero_fill.push((id, Segment::LargeData)),
-            role => writer.add(segment_of(role), id),
-        }
-    }
+    let Later { frames, tls_blocks, zero_fill, mut great } = writer.add_plain_contents(bounds);
     let mut ends = vec![(Place { segment: Segment::Data, offset: 0 }, 0); bounds.groups.len()];
     for (group, ends) in bounds.groups.iter().zip(&mut ends).filter(|(group, _)| !group.role.is_zero_fill()) {
         *ends = writer.add_group(segment_of(group.role), &group.blocks);
@@ -228,6 +223,24 @@ impl<'g, 'a> Writer<'g, 'a> {
             contents_end: [0; Segment::COUNT],
             align_log2: [0; Segment::COUNT],
         }
+    }
+
+    /// Adds the blocks with contents that nothing has to come before, but for those of named sections. Gives the others.
+    fn add_plain_contents(&mut self, bounds: &SectionBounds) -> Later {
+        let mut later = Later::default();
+        for (id, block) in self.graph.live_blocks() {
+            match self.graph.sections[block.section.index()].role {
+                SectionRole::EhFrame => later.frames.push(id),
+                SectionRole::TlsData => later.tls_blocks[0].push(id),
+                SectionRole::TlsZeroFill => later.tls_blocks[1].push(id),
+                _ if bounds.contains(block.section) => {}
+                SectionRole::ZeroFill => later.zero_fill.push((id, Segment::Data)),
+                SectionRole::GreatZeroFill => later.great.push((id, Segment::GreatZeroFill)),
+                SectionRole::LargeZeroFill => later.zero_fill.push((id, Segment::LargeData)),
+                role => self.add(segment_of(role), id),
+            }
+        }
+        later
     }
 
     fn reserve(&mut self, segment: Segment, size: u64, align_log2: u8) -> u64 {

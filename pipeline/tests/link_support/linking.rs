@@ -14,7 +14,7 @@ use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::{ObjectBuffer, ObjectMaterializationUnit};
 use uruk_pipeline::platform::{Platform, UnitTraits};
 
-use super::{CC, compile};
+use super::{CC, chain, compile};
 
 /// A function of the objects that the tests make.
 pub(crate) type Function = extern "C" fn() -> u64;
@@ -130,11 +130,7 @@ impl Answer {
     pub(crate) fn function(&self) -> Result<Function, String> {
         let told =
             self.told.lock().take().unwrap_or_else(|| panic!("`{}` is waited for in vain", self.symbol));
-        let found = told.map_err(|error| {
-            let causes =
-                std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
-            causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-        })?;
+        let found = told.map_err(|error| chain(&error))?;
         let definition = found.get(&self.symbol).expect("it was required");
         // SAFETY: every function here has this signature, and is called before its tracker is removed.
         Ok(unsafe { std::mem::transmute::<*const u8, Function>(definition.address.to_ptr()) })

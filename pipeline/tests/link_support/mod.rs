@@ -3,6 +3,7 @@
 pub(crate) mod linking;
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -13,6 +14,11 @@ use uruk_pipeline::link::{
     Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked, Resolved, TlsPlacement, elf,
 };
 use uruk_pipeline::memory::InProcessMemoryManager;
+
+/// An error with all that lies behind it.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {}", chain(source)))
+}
 
 /// A compiler of the machine, with what precedes the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
+use super::link_support::chain;
 use uruk_core::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, ResourceTracker, SearchOrder};
 use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::link::ObjectLinkingLayer;
@@ -63,13 +64,7 @@ impl Linking {
     /// What a lookup that must fail says, with all its causes.
     pub(crate) fn refusal(&self, name: &str) -> String {
         let error = self.find(name).err().unwrap_or_else(|| panic!("`{name}` was expected to be refused"));
-        let mut text = error.to_string();
-        let mut next = std::error::Error::source(&error);
-        while let Some(error) = next {
-            text += &format!(": {error}");
-            next = error.source();
-        }
-        text
+        chain(&error)
     }
 }
 
