@@ -43,28 +43,14 @@ pub(crate) struct Files {
 /// How many members of an archive are announced to the linker.
 const ANNOUNCED_MEMBERS_MAX: usize = 32;
 
-/// When a unit takes part in the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Participation {
-    /// Always, as a file on a linker's command line does.
-    Always,
-    /// When it is referred to; what it runs at start is run all the same.
-    OnDemand,
-}
-
 impl Files {
     /// Defines what a module of LLVM IR promises.
     #[cfg(feature = "llvm")]
-    pub(crate) fn add_ir(
-        &self,
-        dylib: &JitDylib,
-        source: ObjectBuffer,
-        participation: Participation,
-    ) -> Result<(), JitError> {
+    pub(crate) fn add_ir(&self, dylib: &JitDylib, source: ObjectBuffer) -> Result<(), JitError> {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let work_bytes = source.size_bytes();
         let unit = IrMaterializationUnit::from_source(dylib.session(), layer, &self.target, source)?;
-        self.define_ir(dylib, unit, participation, work_bytes)
+        self.define_ir(dylib, unit, work_bytes)
     }
 
     /// Defines what `interface` says that a module of LLVM IR promises.
@@ -78,7 +64,7 @@ impl Files {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let work_bytes = source.size_bytes();
         let unit = IrMaterializationUnit::from_interface(dylib.session(), layer, interface, source);
-        self.define_ir(dylib, unit, Participation::Always, work_bytes)
+        self.define_ir(dylib, unit, work_bytes)
     }
 
     /// Defines what a module in memory promises.
@@ -86,7 +72,7 @@ impl Files {
     pub(crate) fn add_module(&self, dylib: &JitDylib, module: ThreadSafeModule) -> Result<(), JitError> {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let unit = IrMaterializationUnit::from_module(dylib.session(), layer, &self.target, module)?;
-        self.define_ir(dylib, unit, Participation::Always, UnitTraits::default().work_bytes)
+        self.define_ir(dylib, unit, UnitTraits::default().work_bytes)
     }
 
     #[cfg(feature = "llvm")]
@@ -94,28 +80,22 @@ impl Files {
         &self,
         dylib: &JitDylib,
         mut unit: IrMaterializationUnit,
-        participation: Participation,
         work_bytes: usize,
     ) -> Result<(), JitError> {
         if !self.verifies_ir {
             unit.skip_verifier();
         }
         unit.share_commons(dylib, &self.commons)?;
-        let traits = UnitTraits { shares_sections: unit.shares_sections(), work_bytes };
-        self.define(dylib, Box::new(unit), participation, traits)
+        let traits = UnitTraits { work_bytes, ..unit.take_traits() };
+        self.define(dylib, Box::new(unit), traits)
     }
 
     /// Defines what an object promises.
-    pub(crate) fn add_object(
-        &self,
-        dylib: &JitDylib,
-        object: ObjectBuffer,
-        participation: Participation,
-    ) -> Result<(), JitError> {
+    pub(crate) fn add_object(&self, dylib: &JitDylib, object: ObjectBuffer) -> Result<(), JitError> {
         let mut unit = ObjectMaterializationUnit::new(dylib.session(), self.object_layer.clone(), object)?;
         unit.share_commons(dylib, &self.commons)?;
-        let traits = UnitTraits { shares_sections: unit.shares_sections(), work_bytes: 0 };
-        self.define(dylib, Box::new(unit), participation, traits)
+        let traits = unit.take_traits();
+        self.define(dylib, Box::new(unit), traits)
     }
 
     /// Serves the members of an archive to lookups.
@@ -141,16 +121,10 @@ impl Files {
         &self,
         dylib: &JitDylib,
         unit: Box<dyn MaterializationUnit>,
-        participation: Participation,
         traits: UnitTraits,
     ) -> Result<(), JitError> {
-        let runs_code = unit.interface().initializer.is_some();
-        let declares = participation == Participation::Always || runs_code || traits.shares_sections;
-        let declaration = declares.then(|| {
-            let symbol = self.platform.declare(dylib.session(), unit.name(), traits);
-            Declaration::new(self.platform.clone(), symbol)
-        });
-        let mut unit = LinkedUnit::new(unit, declaration);
+        let symbol = self.platform.declare(dylib.session(), unit.name(), traits);
+        let mut unit = LinkedUnit::new(unit, Declaration::new(self.platform.clone(), symbol));
         unit.yield_to_libraries(dylib, &self.process);
         Ok(dylib.define(Box::new(unit))?)
     }
@@ -201,9 +175,9 @@ impl Files {
     fn add_member(&self, dylib: &JitDylib, member: ObjectBuffer) -> Result<(), JitError> {
         #[cfg(feature = "llvm")]
         if FileKind::of(member.bytes()) == FileKind::Bitcode {
-            return self.add_ir(dylib, member, Participation::OnDemand);
+            return self.add_ir(dylib, member);
         }
-        self.add_object(dylib, member, Participation::OnDemand)
+        self.add_object(dylib, member)
     }
 
     #[cfg(feature = "llvm")]

@@ -1,22 +1,23 @@
 //! [`Jit`]: the engine behind one type.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use uruk_core::sync::Arc;
 use uruk_core::{
-    ExecutionSession, ExecutorSymbolDef, JitDylib, LookupSet, MaterializationUnit, SymbolFlags,
-    SymbolLookupFlags, SymbolName,
+    ExecutionSession, ExecutorSymbolDef, JitDylib, LookupError, LookupKind, LookupSet, MaterializationUnit,
+    SearchOrder, SymbolFlags, SymbolLookupFlags, SymbolName,
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::link::LowAddresses;
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::object::{FileKind, ObjectBuffer};
-use uruk_pipeline::platform::{Platform, UnitTraits};
+use uruk_pipeline::platform::{LatentUnit, Platform, UnitTraits};
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
-use crate::files::{Files, Participation};
+use crate::files::Files;
 use crate::{FunctionPointer, JitBuilder, JitError};
 
 /// A program in this process: files go in, functions come out.
@@ -104,7 +105,7 @@ impl Jit {
     /// [`JitError::Compile`] if it cannot be read, [`JitError::Define`] if its symbols are refused.
     #[cfg(feature = "llvm")]
     pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
-        self.files.add_ir(&self.main, source, Participation::Always)
+        self.files.add_ir(&self.main, source)
     }
 
     /// Adds a module of LLVM IR from memory whose interface is known, from an earlier look at the same source: nothing
@@ -148,7 +149,7 @@ impl Jit {
     /// [`JitError::Object`] if it is broken or for another machine, [`JitError::Define`] if its symbols are
     /// refused.
     pub fn add_object(&self, object: ObjectBuffer) -> Result<(), JitError> {
-        self.files.add_object(&self.main, object, Participation::Always)
+        self.files.add_object(&self.main, object)
     }
 
     /// Adds a static archive, whose members join the program when something needs them, or when they give a value to a
@@ -174,7 +175,7 @@ impl Jit {
     /// # Errors
     /// [`JitError::Define`] if its symbols are refused.
     pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
-        self.files.define(&self.main, unit, Participation::Always, UnitTraits::default())
+        self.files.define(&self.main, unit, UnitTraits::default())
     }
 
     /// Looks up `symbol`, compiling and linking what it needs.
@@ -208,10 +209,15 @@ impl Jit {
         }
     }
 
-    /// Materializes every file that was added, everything they need, and `entry`; answers where that is.
+    /// Materializes `entry` and everything that it or another part of the program needs; answers where the entry is.
     ///
-    /// As with a static linker, each file takes part whether or not something refers to it; members of
-    /// archives do only if something does. All of it is compiled at once, on all threads.
+    /// As with a static linker, each file takes part: what it runs at start is linked, and what it refers to has to be defined
+    /// somewhere. Members of archives take part only if something refers to them. All that is needed is compiled at once, on
+    /// all threads.
+    ///
+    /// A file that nothing refers to, and that does nothing by being there, stays as it is until somebody looks one of its
+    /// symbols up. It does something if it runs code at start or end, has thread-local variables, sections that lie beside those
+    /// of other files, tentative definitions or module-level assembly.
     ///
     /// # Errors
     /// [`JitError::Lookup`] for the first thing that is missing or fails, and [`JitError::NotCallable`] if the entry is
@@ -221,11 +227,17 @@ impl Jit {
         let order = self.main.link_order();
         let mut found = None;
         loop {
-            // An initializer symbol has no address, so it is never required; its unit runs all the same.
-            let mut symbols = LookupSet::weakly_referenced(self.files.platform.take_declared());
-            if symbols.is_empty() && found.is_some() {
-                break;
+            let mut needed = self.files.platform.take_needed(Some(&entry));
+            if needed.is_empty() && found.is_some() {
+                let latent = self.files.platform.take_latent();
+                if latent.is_empty() {
+                    break;
+                }
+                // What is missing may have come out of archives, and brings files with it.
+                needed = self.incomplete(&order, latent);
             }
+            // An initializer symbol has no address, so it is never required; its unit runs all the same.
+            let mut symbols = LookupSet::weakly_referenced(needed);
             symbols.add(entry.clone(), SymbolLookupFlags::RequiredSymbol);
             found = self.session.lookup(&order, symbols)?.get(&entry);
         }
@@ -233,6 +245,21 @@ impl Jit {
         found
             .filter(|found| found.flags.contains(SymbolFlags::CALLABLE))
             .ok_or_else(|| JitError::NotCallable { symbol: entry.as_str().into() })
+    }
+
+    /// Those of `units` that refer to something that nobody defines. Linking them says so.
+    fn incomplete(&self, order: &SearchOrder, units: Vec<LatentUnit>) -> Vec<SymbolName> {
+        let undefined = LookupSet::required(units.iter().flat_map(|unit| unit.undefined.iter().cloned()));
+        let missing: HashSet<SymbolName> =
+            match self.session.lookup_flags(LookupKind::Static, order, undefined) {
+                Ok(_) => return Vec::new(),
+                Err(LookupError::NotFound { symbols, .. }) => symbols.into_iter().collect(),
+                // Whichever of them it concerns is going to say so.
+                Err(_) => return units.into_iter().map(|unit| unit.symbol).collect(),
+            };
+        let incomplete =
+            units.into_iter().filter(|unit| unit.undefined.iter().any(|name| missing.contains(name)));
+        incomplete.map(|unit| unit.symbol).collect()
     }
 
     /// The session, for everything that has no method here.
@@ -295,7 +322,7 @@ impl fmt::Debug for Jit {
 
 #[cfg(all(test, feature = "llvm"))]
 mod tests {
-    use uruk_core::{LookupError, WaitError};
+    use uruk_core::WaitError;
     use uruk_pipeline::ir::{JitTargetMachineBuilder, OptimizationLevel};
 
     use super::*;

@@ -12,19 +12,17 @@ use uruk_pipeline::runtime::process::ProcessSymbols;
 pub(crate) struct LinkedUnit {
     inner: Box<dyn MaterializationUnit>,
     interface: MaterializationInterface,
-    declaration: Option<Declaration>,
+    declaration: Declaration,
 }
 
 impl LinkedUnit {
     /// Wraps `inner`, whose code runs at start if looking up what was declared for it is what start-up does.
-    pub(crate) fn new(inner: Box<dyn MaterializationUnit>, declaration: Option<Declaration>) -> Self {
+    pub(crate) fn new(inner: Box<dyn MaterializationUnit>, declaration: Declaration) -> Self {
         let mut interface = inner.interface();
         if let Some(own) = interface.initializer.take() {
             interface.symbols.remove(&own);
         }
-        if let Some(declaration) = &declaration {
-            interface = interface.with_initializer(declaration.symbol().clone());
-        }
+        let interface = interface.with_initializer(declaration.symbol().clone());
         Self { inner, interface, declaration }
     }
 
@@ -79,10 +77,9 @@ impl MaterializationUnit for LinkedUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        self.declaration.note_materialized();
         // From here on the declaration ends with what becomes of the unit. A tracker that is gone refuses it, and drops it.
-        if let Some(declaration) = self.declaration {
-            let _ = responsibility.add_resource(Box::new(declaration));
-        }
+        let _ = responsibility.add_resource(Box::new(self.declaration));
         self.inner.materialize(responsibility);
     }
 
@@ -125,16 +122,16 @@ mod tests {
         let clear = || jit.main_dylib().clear().expect("nothing goes wrong");
         add().expect("the name is new");
         clear();
-        assert_eq!(jit.platform().take_declared(), [], "removed before anybody asked");
+        assert_eq!(jit.platform().take_needed(None), [], "removed before anybody asked");
 
         add().expect("the name is new");
         jit.lookup("lost").expect_err("it is dropped");
         clear();
-        assert_eq!(jit.platform().take_declared(), [], "removed after it had failed");
+        assert_eq!(jit.platform().take_needed(None), [], "removed after it had failed");
 
         add().expect("the name is new");
-        jit.platform().take_declared();
+        jit.platform().take_needed(None);
         add().expect_err("the name is taken");
-        assert_eq!(jit.platform().take_declared(), [], "refused");
+        assert_eq!(jit.platform().take_needed(None), [], "refused");
     }
 }

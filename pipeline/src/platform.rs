@@ -17,6 +17,8 @@
 //!
 //! **Never:** this module calls nothing. Whoever takes the functions runs them.
 
+mod discovery;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 
@@ -31,22 +33,29 @@ use crate::link::{FRAGMENT_PRIORITY, Initializers};
 use crate::object::ObjectBuffer;
 use crate::runtime::startup::ArrayFunction;
 
+use discovery::{Discovery, Undiscovered};
+pub use discovery::{LatentUnit, References};
+
 /// The priority of what is in `.preinit_array`.
 const BEFORE_FRAGMENTS: i32 = FRAGMENT_PRIORITY - 1;
 
 /// What matters about a unit before it is compiled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitTraits {
     /// Whether it has sections that lie next to those of the same name in other units, or asks where they are.
     pub shares_sections: bool,
     /// A measure of how long compiling it takes: the size of its source. Zero for what is compiled already.
     pub work_bytes: usize,
+    /// Whether a program that refers to nothing of it runs the same without it.
+    pub is_passive: bool,
+    /// What it defines and refers to, as far as that is known.
+    pub references: References,
 }
 
 /// The initialisers of one session.
 ///
 /// # Concurrency
-/// Callable from any thread. One lock, held for pushes and sorts of plain numbers, never while anything
+/// Callable from any thread. One lock, held for map operations and sorts of plain numbers, never while anything
 /// of the session's or the user's runs.
 #[derive(Debug, Default)]
 pub struct Platform {
@@ -59,8 +68,7 @@ struct State {
     next_order: u32,
     /// The place in link order of each unit that was declared and not withdrawn, by initializer symbol.
     declared: FxHashMap<SymbolName, u32>,
-    /// By that place, the initializer symbols nobody has been told of, with how much work each unit is.
-    undiscovered: BTreeMap<u32, (usize, SymbolName)>,
+    undiscovered: Discovery,
     next_record: u64,
     recorded: BTreeMap<u64, UnitFunctions>,
 }
@@ -114,9 +122,11 @@ impl Platform {
         state.next_order += 1;
         let symbol = session.intern(&format!("<file {order}: {unit}>"));
         state.declared.insert(symbol.clone(), order);
-        state.undiscovered.insert(order, (traits.work_bytes, symbol.clone()));
+        let UnitTraits { shares_sections, work_bytes, is_passive, references } = traits;
+        let unit = Undiscovered { symbol: symbol.clone(), work_bytes, references };
+        state.undiscovered.declare(order, unit, is_passive);
         drop(state);
-        if traits.shares_sections {
+        if shares_sections {
             self.section_groups.declare(symbol.clone(), order);
         }
         symbol
@@ -126,7 +136,7 @@ impl Platform {
     pub fn withdraw(&self, symbol: &SymbolName) {
         let mut state = self.state.lock();
         let order = state.declared.remove(symbol);
-        let undiscovered = order.and_then(|order| state.undiscovered.remove(&order));
+        let undiscovered = order.and_then(|order| state.undiscovered.withdraw(order));
         drop(state);
         drop(undiscovered);
         self.section_groups.withdraw(symbol);
@@ -137,13 +147,23 @@ impl Platform {
         &self.section_groups
     }
 
-    /// The initializer symbols declared since the last call: looking them up materializes their units,
-    /// which may declare more. The largest come first: a pool that is given the longest work first ends sooner.
-    pub fn take_declared(&self) -> Vec<SymbolName> {
-        let undiscovered = std::mem::take(&mut self.state.lock().undiscovered);
-        let mut declared: Vec<_> = undiscovered.into_values().collect();
-        declared.sort_by_key(|(work_bytes, _)| std::cmp::Reverse(*work_bytes));
-        declared.into_iter().map(|(_, symbol)| symbol).collect()
+    /// The initializer symbols of units that a program takes, declared since the last call: those that are not passive, those
+    /// that have been materialized, and those that `entry` and these lead to. Looking them up materializes their units, which
+    /// may declare more. The largest come first: a pool that is given the longest work first ends sooner.
+    pub fn take_needed(&self, entry: Option<&SymbolName>) -> Vec<SymbolName> {
+        let needed = self.state.lock().undiscovered.take_needed(entry);
+        let mut needed: Vec<_> = needed.into_values().collect();
+        needed.sort_by_key(|unit| std::cmp::Reverse(unit.work_bytes));
+        needed.into_iter().map(|unit| unit.symbol).collect()
+    }
+
+    /// The passive units declared since the last call that nothing has referred to so far. From now on they are materialized when
+    /// somebody looks their symbols up, and not otherwise.
+    pub fn take_latent(&self) -> Vec<LatentUnit> {
+        let latent = self.state.lock().undiscovered.take_latent();
+        let unit =
+            |unit: Undiscovered| LatentUnit { symbol: unit.symbol, undefined: unit.references.undefined };
+        latent.into_values().map(unit).collect()
     }
 
     /// Notes the functions that the linker found in a unit, each with its priority, in the order of their sections, and the
@@ -264,6 +284,15 @@ impl Declaration {
     /// Lets the declaration of `symbol` end with this value.
     pub fn new(platform: Arc<Platform>, symbol: SymbolName) -> Self {
         Self { platform, symbol }
+    }
+
+    /// Notes that the unit is materialized, whoever asked for it: it takes part.
+    pub fn note_materialized(&self) {
+        let mut state = self.platform.state.lock();
+        let order = state.declared.get(&self.symbol).copied();
+        let references = order.map(|order| state.undiscovered.want(order));
+        drop(state);
+        drop(references);
     }
 
     /// The initializer symbol.
@@ -419,7 +448,50 @@ mod tests {
         let declared = [("object.o", 0), ("small.bc", 10), ("large.bc", 1000), ("also_small.bc", 10)]
             .map(|(unit, work_bytes)| platform.declare(&session, unit, of(work_bytes)));
         let [object, small, large, also_small] = declared;
-        assert_eq!(platform.take_declared(), [large, small, also_small, object]);
+        assert_eq!(platform.take_needed(None), [large, small, also_small, object]);
+    }
+
+    /// Each was found when the one before it had been compiled: a program of many files kept one thread busy.
+    #[test]
+    fn what_is_needed_is_known_before_anything_is_compiled() {
+        let scene = Scene::new();
+        let names = |names: &[&str]| -> Box<[SymbolName]> {
+            names.iter().map(|name| scene.session.intern(name)).collect()
+        };
+        let declare = |unit: &str, is_passive, defined: &[&str], undefined: &[&str]| {
+            let references = References { defined: names(defined), undefined: names(undefined) };
+            let traits = UnitTraits { is_passive, references, ..UnitTraits::default() };
+            scene.platform.declare(&scene.session, unit, traits)
+        };
+        let main = declare("main.o", true, &["main"], &["first", "puts"]);
+        let idle = declare("idle.o", true, &["idle"], &["main", "absent"]);
+        let first = declare("first.o", true, &["first"], &["second"]);
+        let second = declare("second.o", true, &["second"], &["first"]);
+        let starts = declare("starts.o", false, &["starts"], &["helper"]);
+        let helper = declare("helper.o", true, &["helper"], &[]);
+        let entry = scene.session.intern("main");
+        assert_eq!(scene.platform.take_needed(Some(&entry)), [main, first, second, starts, helper]);
+        assert_eq!(scene.platform.take_needed(Some(&entry)), []);
+        let latent = scene.platform.take_latent();
+        assert_eq!(latent.iter().map(|unit| &unit.symbol).collect::<Vec<_>>(), [&idle]);
+        assert_eq!(latent[0].undefined, names(&["main", "absent"]));
+    }
+
+    #[test]
+    fn a_unit_that_was_materialized_takes_part() {
+        let scene = Scene::new();
+        let passive = || UnitTraits { is_passive: true, ..UnitTraits::default() };
+        let declare = |unit| {
+            let symbol = scene.platform.declare(&scene.session, unit, passive());
+            Declaration::new(scene.platform.clone(), symbol)
+        };
+        let [materialized, _waits] = ["materialized.o", "waits.o"].map(declare);
+        drop(declare("refused.o"));
+        assert_eq!(scene.platform.take_needed(None), []);
+        materialized.note_materialized();
+        materialized.note_materialized();
+        assert_eq!(scene.platform.take_needed(None), [materialized.symbol().clone()]);
+        assert_eq!(scene.platform.take_latent().len(), 1);
     }
 
     #[test]
@@ -427,18 +499,18 @@ mod tests {
         let scene = Scene::new();
         let kept = scene.declare("kept.o");
         drop(Declaration::new(scene.platform.clone(), scene.declare("refused.o")));
-        assert_eq!(scene.platform.take_declared(), [kept]);
-        assert!(scene.platform.take_declared().is_empty());
+        assert_eq!(scene.platform.take_needed(None), [kept]);
+        assert!(scene.platform.take_needed(None).is_empty());
     }
 
     #[test]
     fn what_is_withdrawn_is_forgotten_whole() {
         let scene = Scene::new();
-        let shares = UnitTraits { shares_sections: true, work_bytes: 0 };
+        let shares = UnitTraits { shares_sections: true, ..UnitTraits::default() };
         let symbol = scene.platform.declare(&scene.session, "shares.o", shares);
         scene.platform.withdraw(&symbol);
         let State { declared, undiscovered, .. } = &*scene.platform.state.lock();
-        assert_eq!((declared.len(), undiscovered.len()), (0, 0));
+        assert!(declared.is_empty() && undiscovered.is_empty());
         assert_eq!(scene.platform.section_groups.unlinked(), 0);
     }
 }

@@ -24,6 +24,7 @@ pub(crate) enum Command {
     ///
     /// Every FILE takes part, as if it had been given to a linker: its initialisers run before the entry
     /// function, its destructors after, and an undefined symbol in any of them is an error.
+    /// One that does nothing by being there is compiled when the program needs a symbol of it, and not otherwise.
     #[command(after_help = EXAMPLES)]
     Run(RunArgs),
 }

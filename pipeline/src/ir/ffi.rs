@@ -235,6 +235,7 @@ pub(super) mod symbol_bits {
     pub(crate) const THREAD_LOCAL: u32 = 16;
     pub(crate) const LINKONCE: u32 = 32;
     pub(crate) const LOCAL: u32 = 64;
+    pub(crate) const UNDEFINED: u32 = 128;
 }
 
 /// What `uruk_llvm_symbols` says of a module; the shim has the same list.
@@ -242,6 +243,7 @@ pub(super) mod module_bits {
     pub(crate) const INITIALIZERS: u32 = 1;
     pub(crate) const FINALIZERS: u32 = 2;
     pub(crate) const SHARES_SECTIONS: u32 = 4;
+    pub(crate) const THREAD_LOCALS: u32 = 8;
 }
 
 // The shim (`shim.cpp`), and those functions of LLVM's out of which a fatal error may unwind: `llvm-sys`

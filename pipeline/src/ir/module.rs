@@ -287,8 +287,8 @@ impl LockedModule<'_> {
         unsafe { ffi::uruk_llvm_normalize(self.raw) }
     }
 
-    /// Hands each definition that others can see, or each there is with `locals`, to `each`, with its
-    /// `symbol_bits`, and its extent where it is tentative; answers the `module_bits`.
+    /// Hands each definition that others can see and each reference, or each definition there is with `locals`, to `each`, with
+    /// its `symbol_bits`, and its extent where it is tentative; answers the `module_bits`.
     pub(super) fn symbols(&self, locals: bool, mut each: impl FnMut(&str, u32, CommonExtent)) -> u32 {
         unsafe extern "C-unwind" fn sink<F: FnMut(&str, u32, CommonExtent)>(
             data: *mut c_void,

@@ -23,15 +23,21 @@ using namespace llvm;
 namespace {
 
 // Bits of a symbol; `ffi.rs` has the same list.
-enum : unsigned { Exported = 1, Weak = 2, Common = 4, Callable = 8, ThreadLocal = 16, Linkonce = 32, Local = 64 };
+enum : unsigned { Exported = 1, Weak = 2, Common = 4, Callable = 8, ThreadLocal = 16, Linkonce = 32, Local = 64, Undefined = 128 };
 // Bits of a module.
-enum : unsigned { Initializers = 1, Finalizers = 2, SharesSections = 4 };
+enum : unsigned { Initializers = 1, Finalizers = 2, SharesSections = 4, ThreadLocals = 8 };
 
 bool defines(const GlobalValue &G) {
   return !G.isDeclarationForLinker() && !G.hasAppendingLinkage() && G.hasName() && !G.getName().starts_with("llvm.");
 }
 
 bool definesForOthers(const GlobalValue &G) { return defines(G) && !G.hasLocalLinkage(); }
+
+// Whether the module refers to a definition elsewhere. A body that is not read may use anything that is declared.
+bool refersToOthers(const GlobalValue &G) {
+  bool Used = !G.use_empty() || !G.getParent()->isMaterialized();
+  return G.isDeclarationForLinker() && Used && G.hasName() && !G.getName().starts_with("llvm.");
+}
 
 unsigned symbolBits(const GlobalValue &G) {
   unsigned Bits = 0;
@@ -146,8 +152,8 @@ void uruk_llvm_normalize(LLVMModuleRef Handle) {
   }
 }
 
-// Hands each definition that others can see, or each with `Locals`, to `Sink`, with size and alignment where it
-// is tentative; answers the bits of the module.
+// Hands each definition that others can see and each reference, or each definition with `Locals`, to `Sink`, with size and
+// alignment where it is tentative; answers the bits of the module.
 unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
                            void (*Sink)(void *, const char *, size_t, unsigned, uint64_t, uint64_t), void *Data) {
   unsigned Bits = 0;
@@ -162,9 +168,12 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
       if (List && List->getNumElements() && V->getName() == "llvm.global_ctors") Bits |= Initializers;
       if (List && List->getNumElements() && V->getName() == "llvm.global_dtors") Bits |= Finalizers;
     }
-    if (!(Locals ? defines(G) : definesForOthers(G))) continue;
+    if (G.isThreadLocal() && !G.isDeclarationForLinker()) Bits |= ThreadLocals;
     StringRef Name = G.getName();
     Name.consume_front("\1");
+    if (!Locals && refersToOthers(G))
+      Sink(Data, Name.data(), Name.size(), Undefined | (G.hasExternalWeakLinkage() ? +Weak : 0), 0, 0);
+    if (!(Locals ? defines(G) : definesForOthers(G))) continue;
     uint64_t Bytes = 0, Alignment = 0;
     if (auto *V = dyn_cast<GlobalVariable>(&G); V && V->hasCommonLinkage()) {
       Bytes = Layout.getTypeAllocSize(V->getValueType());

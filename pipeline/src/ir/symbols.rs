@@ -23,6 +23,8 @@ use crate::object::{CommonExtent, ObjectBuffer, ObjectError, ObjectInterface};
 pub struct ModuleInterface {
     /// Name and kind of each definition others can see.
     pub symbols: Vec<ModuleSymbol>,
+    /// The names it refers to and does not define. Weak references are left out, and what code generation adds.
+    pub undefined: Vec<Box<str>>,
     /// Whether the module has code to run before the program.
     pub has_initializers: bool,
     /// Whether the module has code to run after the program.
@@ -30,6 +32,10 @@ pub struct ModuleInterface {
     /// Whether the module has sections that linkers lay next to those of the same name in other files, or
     /// asks where they are (`__start_X`, `__stop_X`).
     pub shares_sections: bool,
+    /// Whether the module has thread-local variables.
+    pub has_thread_locals: bool,
+    /// Whether the module has assembly of its own, whose references are not among `undefined`.
+    pub has_assembly: bool,
 }
 
 /// One definition of a module.
@@ -93,19 +99,32 @@ impl ModuleInterface {
         self.symbols.into_iter().filter(move |symbol| is_wanted(symbol.flags)).map(|symbol| symbol.name)
     }
 
+    /// Whether a program that refers to nothing of the module runs the same without it.
+    pub fn is_passive(&self) -> bool {
+        let acts =
+            self.has_initializers || self.has_finalizers || self.shares_sections || self.has_thread_locals;
+        !acts && !self.has_assembly && self.symbols.iter().all(|symbol| symbol.common.is_none())
+    }
+
     pub(super) fn of_locked(
         module: &LockedModule<'_>,
         target: &JitTargetMachineBuilder,
     ) -> Result<Self, CompileError> {
         let mut interface = Self::default();
         let bits = module.symbols(false, |name, bits, extent| {
-            interface.symbols.push(ModuleSymbol::new(name, bits, extent));
+            if bits & symbol_bits::UNDEFINED == 0 {
+                interface.symbols.push(ModuleSymbol::new(name, bits, extent));
+            } else if bits & symbol_bits::WEAK == 0 {
+                interface.undefined.push(name.into());
+            }
         });
         interface.has_initializers = bits & module_bits::INITIALIZERS != 0;
         interface.has_finalizers = bits & module_bits::FINALIZERS != 0;
         interface.shares_sections = bits & module_bits::SHARES_SECTIONS != 0;
+        interface.has_thread_locals = bits & module_bits::THREAD_LOCALS != 0;
         let assembly = module.inline_assembly();
-        if !assembly.is_empty() {
+        interface.has_assembly = !assembly.is_empty();
+        if interface.has_assembly {
             let named = definitions_named_by(module, &assembly);
             let object = assemble(module, &named, &assembly, target)?;
             interface.add_assembly(&object, &named).map_err(|error| CompileError::Codegen {

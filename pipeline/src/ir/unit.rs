@@ -17,7 +17,10 @@ use super::source::SourceKind;
 use super::symbols::ModuleInterface;
 use super::{JitTargetMachineBuilder, ThreadSafeModule};
 use crate::layer::IrLayer;
-use crate::object::{CommonError, CommonExtent, CommonSymbols, FileKind, ObjectBuffer, intern_interface};
+use crate::object::{
+    CommonError, CommonExtent, CommonSymbols, FileKind, ObjectBuffer, intern_interface, references,
+};
+use crate::platform::UnitTraits;
 
 /// A module of LLVM IR waiting to be compiled. It is named after its file.
 ///
@@ -30,7 +33,7 @@ pub struct IrMaterializationUnit {
     /// What optimization must be told to keep.
     linkonce: Vec<SymbolName>,
     commons: Vec<(SymbolName, CommonExtent)>,
-    shares_sections: bool,
+    traits: UnitTraits,
     /// Of a module that is in memory.
     module_bytes: usize,
     discarded: Vec<SymbolName>,
@@ -121,23 +124,29 @@ impl IrMaterializationUnit {
         let commons = module.symbols.iter();
         let commons =
             commons.filter_map(|symbol| Some((session.intern(&symbol.name), symbol.common?))).collect();
+        let traits = UnitTraits {
+            shares_sections: module.shares_sections,
+            is_passive: module.is_passive(),
+            references: references(session, &interface, module.undefined.iter().map(|name| &**name)),
+            ..UnitTraits::default()
+        };
         Self {
             source,
             layer,
             interface,
             linkonce,
             commons,
-            shares_sections: module.shares_sections,
+            traits,
             module_bytes: 0,
             discarded: Vec::new(),
             verified: true,
         }
     }
 
-    /// Whether its sections may have to lie next to other files' (`__start_X`), which takes linking them
-    /// together.
-    pub fn shares_sections(&self) -> bool {
-        self.shares_sections
+    /// What a platform is told of the unit. Its references are told once.
+    pub fn take_traits(&mut self) -> UnitTraits {
+        let references = std::mem::take(&mut self.traits.references);
+        UnitTraits { references, ..self.traits.clone() }
     }
 
     /// Hands the module's tentative definitions to `commons`, where those of other files meet them. To be

@@ -49,4 +49,5 @@ pub use phases::{
     Allocated, Built, Fixed, Link, LinkEnvironment, LinkOptions, LinkSizes, Linked, Resolved, SectionRange,
     UnwindTable,
 };
+pub(crate) use plan::is_bound_by_linker;
 pub use tls::{TlsImage, TlsPlacement};

@@ -48,12 +48,23 @@ fn bind_conventional_names(graph: &mut LinkGraph<'_>) {
         if symbol.location != Location::Undefined {
             continue;
         }
-        match graph.text(symbol.name) {
-            "_GLOBAL_OFFSET_TABLE_" => graph.symbols[index].location = Location::GotBase,
-            "_TLS_MODULE_BASE_" => graph.symbols[index].location = Location::TlsModuleBase,
-            _ => {}
+        if let Some(location) = conventional_location(graph.text(symbol.name)) {
+            graph.symbols[index].location = location;
         }
     }
+}
+
+fn conventional_location(name: &str) -> Option<Location> {
+    match name {
+        "_GLOBAL_OFFSET_TABLE_" => Some(Location::GotBase),
+        "_TLS_MODULE_BASE_" => Some(Location::TlsModuleBase),
+        _ => None,
+    }
+}
+
+/// Whether `name` is defined for each object by the linker.
+pub(crate) fn is_bound_by_linker(name: &str) -> bool {
+    conventional_location(name).is_some()
 }
 
 /// The undefined symbols that something refers to, in the order of their first reference.

@@ -26,6 +26,8 @@ pub struct ObjectInterface<'data> {
     /// Whether it has sections that linkers lay next to those of the same name in other objects, or asks
     /// where they are (`__start_X`, `__stop_X`).
     pub shares_sections: bool,
+    /// Whether it has thread-local variables.
+    pub has_thread_locals: bool,
 }
 
 /// One definition of an object.
@@ -82,6 +84,13 @@ impl<'data> ObjectInterface<'data> {
         Ok(interface)
     }
 
+    /// Whether a program that refers to nothing of the object runs the same without it.
+    pub fn is_passive(&self) -> bool {
+        let acts =
+            self.has_initializers || self.has_finalizers || self.shares_sections || self.has_thread_locals;
+        !acts && self.defined.iter().all(|symbol| symbol.common.is_none())
+    }
+
     fn read_tables(object: &'data ObjectBuffer, header: &'data Header) -> Result<Self, TableError> {
         let data = object.bytes();
         let sections = header.sections(ENDIAN, data)?;
@@ -100,6 +109,7 @@ impl<'data> ObjectInterface<'data> {
             names.spend(name)?;
             let kind = section.sh_type(ENDIAN);
             let is_code = section.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR);
+            interface.has_thread_locals |= section.sh_flags(ENDIAN).contains(elf::SHF_TLS);
             interface.has_initializers |= is_initializer_section(kind, name) || is_code && name == b".init";
             interface.has_finalizers |= is_finalizer_section(kind, name) || is_code && name == b".fini";
             interface.shares_sections |=

@@ -26,6 +26,6 @@ pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};
 pub use kind::{FileKind, is_script};
 pub(crate) use proportion::{NameBudget, check_sections};
 pub use references::CloseReferences;
-#[cfg(feature = "llvm")]
-pub(crate) use unit::intern_interface;
 pub use unit::{ObjectMaterializationUnit, define_object};
+#[cfg(feature = "llvm")]
+pub(crate) use unit::{intern_interface, references};

@@ -9,9 +9,11 @@ use uruk_core::{
     SharedError, SymbolFlags, SymbolName,
 };
 
-use super::interface::ObjectInterface;
+use super::interface::{ObjectInterface, default_version};
 use super::{CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectError};
 use crate::layer::ObjectLayer;
+use crate::link::is_bound_by_linker;
+use crate::platform::{References, UnitTraits};
 
 /// A relocatable object waiting to be linked.
 ///
@@ -25,7 +27,7 @@ pub struct ObjectMaterializationUnit {
     layer: Arc<dyn ObjectLayer>,
     interface: MaterializationInterface,
     commons: Vec<(SymbolName, CommonExtent)>,
-    shares_sections: bool,
+    traits: UnitTraits,
 }
 
 impl ObjectMaterializationUnit {
@@ -45,15 +47,28 @@ impl ObjectMaterializationUnit {
         let commons =
             read.defined.iter().filter_map(|symbol| Some((session.intern(symbol.name), symbol.common?)));
         let commons = commons.collect();
-        let shares_sections = read.shares_sections;
+        let required = read.undefined.iter().filter(|symbol| !symbol.weak).map(|symbol| symbol.name);
+        let required = required.filter(|name| !is_bound_by_linker(name)).map(default_version);
+        let traits = UnitTraits {
+            shares_sections: read.shares_sections,
+            is_passive: read.is_passive(),
+            references: references(session, &interface, required),
+            ..UnitTraits::default()
+        };
         layer.announce(&object);
-        Ok(Self { object, layer, interface, commons, shares_sections })
+        Ok(Self { object, layer, interface, commons, traits })
     }
 
     /// Whether its sections may have to lie next to other files' (`__start_X`), which takes linking them
     /// together.
     pub fn shares_sections(&self) -> bool {
-        self.shares_sections
+        self.traits.shares_sections
+    }
+
+    /// What a platform is told of the unit. Its references are told once.
+    pub fn take_traits(&mut self) -> UnitTraits {
+        let references = std::mem::take(&mut self.traits.references);
+        UnitTraits { references, ..self.traits.clone() }
     }
 
     /// Hands the object's tentative definitions to `commons`, where those of other files meet them. To be
@@ -130,4 +145,17 @@ pub(crate) fn intern_interface<'a>(
     // Relaxed: the numbers only have to differ, for files of one name in one dylib.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     interface.with_initializer(session.intern(&format!("<initializers {number} of {file}>")))
+}
+
+/// What a file of this interface gives to others, and what it needs of them.
+pub(crate) fn references<'a>(
+    session: &ExecutionSession,
+    interface: &MaterializationInterface,
+    undefined: impl Iterator<Item = &'a str>,
+) -> References {
+    let strong = interface.symbols.iter().filter(|(_, flags)| !flags.contains(SymbolFlags::WEAK));
+    References {
+        defined: strong.map(|(name, _)| name.clone()).collect(),
+        undefined: undefined.map(|name| session.intern(name)).collect(),
+    }
 }
