@@ -33,10 +33,9 @@ bool defines(const GlobalValue &G) {
 
 bool definesForOthers(const GlobalValue &G) { return defines(G) && !G.hasLocalLinkage(); }
 
-// Whether the module refers to a definition elsewhere. A body that is not read may use anything that is declared.
+// Whether the module declares what is defined elsewhere. Bodies may be unread, so nobody knows whether it is used.
 bool refersToOthers(const GlobalValue &G) {
-  bool Used = !G.use_empty() || !G.getParent()->isMaterialized();
-  return G.isDeclarationForLinker() && Used && G.hasName() && !G.getName().starts_with("llvm.");
+  return G.isDeclarationForLinker() && G.hasName() && !G.getName().starts_with("llvm.");
 }
 
 unsigned symbolBits(const GlobalValue &G) {

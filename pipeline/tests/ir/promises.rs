@@ -2,7 +2,7 @@
 
 use uruk_core::SymbolFlags;
 use uruk_pipeline::ir::{ModuleInterface, OptimizationPipeline, ThreadSafeModule};
-use uruk_pipeline::object::ObjectBuffer;
+use uruk_pipeline::object::{ObjectBuffer, ObjectInterface};
 
 use super::{KINDS, Symbols, bitcode, compiler, defined, parse, target};
 use crate::support::Scratch;
@@ -85,6 +85,61 @@ fn initializers_of_a_module_are_seen_in_ir_and_in_assembly() {
         let interface = ModuleInterface::of_bitcode(&source_bitcode, &target()).expect("valid");
         assert_eq!((interface.has_initializers, interface.has_finalizers), expected, "{source}");
     }
+}
+
+/// A program is told what is missing in a file that it does not compile.
+#[test]
+fn what_a_module_refers_to_is_known_before_it_is_compiled() {
+    let text = "
+        extern int number, missing(int), (*const table)(int); extern _Thread_local int slot;
+        __attribute__((weak)) extern int optional(void);
+        __attribute__((noinline)) inline int copied(int x) { return missing(x) + 1; }
+        static int own(int x) { return copied(x) + number + slot + __builtin_popcount(x); }
+        int (*taken)(int) = missing; int used(int x) { return optional ? own(x) : table(x); }";
+    let scratch = Scratch::new("ir-undefined");
+    for flags in ["-O0", "-O2"] {
+        let source = bitcode(&scratch, "refers.c", text, &[flags]);
+        let interface = ModuleInterface::of_bitcode(&source, &target()).expect("valid");
+        let mut undefined: Vec<_> = interface.undefined.iter().map(|name| &**name).collect();
+        undefined.sort_unstable();
+        assert_eq!(undefined, ["copied", "missing", "number", "slot", "table"], "{flags}");
+        let module = ThreadSafeModule::parse(&source).expect("valid IR");
+        let object = compiler(OptimizationPipeline::none()).compile(module).expect("compiles");
+        let object = ObjectInterface::read(&object).expect("an object");
+        let needed = object.undefined.iter().filter(|symbol| !symbol.weak).map(|symbol| symbol.name);
+        for name in needed.filter(|name| !["_GLOBAL_OFFSET_TABLE_", "__tls_get_addr"].contains(name)) {
+            assert!(undefined.contains(&name), "{flags}: {name}");
+        }
+    }
+}
+
+#[test]
+fn a_module_is_passive_unless_it_does_something_by_being_there() {
+    let scratch = Scratch::new("ir-passive");
+    for (source, passive) in [
+        (
+            "int value = 1; int other(void); int function(void) { static int count; return count++ + other(); }",
+            true,
+        ),
+        ("int values[100]; __attribute__((weak)) int weak(void) { return 1; }", true),
+        ("__attribute__((constructor)) void f(void) {}", false),
+        ("__attribute__((destructor)) void f(void) {}", false),
+        ("static __thread int count; int next(void) { return count++; }", false),
+        ("extern __thread int count; int next(void) { return count++; }", true),
+        ("__attribute__((section(\"listed\"), used)) static int entry = 1;", false),
+        ("extern int __start_listed; int first(void) { return __start_listed; }", false),
+        ("__attribute__((common)) int tentative;", false),
+    ] {
+        let of_bitcode = bitcode(&scratch, "passive.c", source, &[]);
+        let interface = ModuleInterface::of_bitcode(&of_bitcode, &target()).expect("valid");
+        assert_eq!(interface.is_passive(), passive, "{source}");
+        let module = ThreadSafeModule::parse(&of_bitcode).expect("valid IR");
+        let object = compiler(OptimizationPipeline::none()).compile(module).expect("compiles");
+        let object = ObjectInterface::read(&object).expect("an object");
+        assert_eq!(object.is_passive(), passive, "the object of {source}");
+    }
+    let assembly = bitcode(&scratch, "assembly.c", "__asm__(\".globl f\\nf: ret\");", &[]);
+    assert!(!ModuleInterface::of_bitcode(&assembly, &target()).expect("valid").is_passive());
 }
 
 #[test]
