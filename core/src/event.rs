@@ -36,7 +36,7 @@ pub enum EventKind {
         /// The unit.
         unit: SymbolName,
     },
-    /// A claimed unit has become more urgent, or less, with the lookups that need it.
+    /// A claimed unit has become more urgent with the lookups that need it. It never becomes less urgent.
     Prioritized {
         /// The dylib.
         dylib: Arc<str>,

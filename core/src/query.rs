@@ -30,7 +30,7 @@ pub struct LookupRequest {
     /// when it is polled, and a lookup that begins too late asks for nothing. What is Ready is answered at any time.
     pub deadline: Option<Deadline>,
     /// How urgent it is. Without one it is as urgent as the unit on whose behalf this thread asks: the one whose
-    /// `materialize` it runs, or one of whose lookups it is answering; and it follows that unit's priority. A lookup on
+    /// `materialize` it runs, or one of whose lookups it is answering; and it rises with that unit's priority. A lookup on
     /// nobody's behalf leaves each unit it needs at [its own](crate::MaterializationUnit::priority). A thread that
     /// blocks in a lookup always demands.
     ///
@@ -53,8 +53,9 @@ impl LookupRequest {
         }
     }
 
-    /// The same lookup, as urgent as `priority` and no more, whoever asks. Other lookups that need the same units make
-    /// them as urgent as the most urgent of all.
+    /// The same lookup, as urgent as `priority` and no more, whoever asks.
+    ///
+    /// A unit is as urgent as the most urgent lookup that has needed it since it was claimed, also if that was given up since.
     #[must_use]
     pub fn at(mut self, priority: TaskPriority) -> Self {
         self.priority = Some(priority);

@@ -19,8 +19,9 @@ pub use waiting::Waiting;
 
 /// How urgently a task is wanted. Later variants go first.
 ///
-/// Priority follows demand: that of a unit's task changes with the lookups that need the unit, also while it is queued. What
-/// has begun is not slowed down, and what tells somebody an answer is always Demanded.
+/// Priority follows demand: that of a unit's task rises with the lookups that need the unit, also while it is queued. It never
+/// sinks. A unit that nobody needs any more when its turn comes goes back to where it was, and counts anew when it is needed again.
+/// What tells somebody an answer is always Demanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskPriority {
     /// When nothing else is left.
@@ -66,10 +67,6 @@ pub(crate) trait Work: Send {
     fn label(&self) -> &str;
     /// See [`Task::keep_label`].
     fn keep_label(&self) -> TaskLabel;
-    /// How to give the dispatcher that has this work another task for it; without a way the task is refused.
-    fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
-        Box::new(Err)
-    }
     /// Who runs this work, if it is known.
     fn dispatcher(&self) -> Option<Arc<dyn TaskDispatcher>> {
         None

@@ -37,8 +37,8 @@ pub trait MaterializationUnit: Send {
     /// How urgent the unit is for lookups that do not say how urgent they are, do not block a thread and are made on no
     /// unit's behalf ([`LookupRequest::priority`](crate::LookupRequest::priority)). Asked once, when the unit is defined.
     ///
-    /// Neither a floor nor a ceiling: the unit's task is as urgent as the most urgent lookup that needs it, directly or
-    /// through other units, for as long as there is one.
+    /// Neither a floor nor a ceiling: the unit's task is as urgent as the most urgent lookup that has needed it, directly or
+    /// through other units, since it was claimed.
     fn priority(&self) -> TaskPriority {
         TaskPriority::Demanded
     }

@@ -158,7 +158,7 @@ pub enum SymbolStage {
 pub struct Demand {
     /// How many lookups wait for it.
     pub lookups: usize,
-    /// How urgent that makes it, or its unit; none if nobody is at work on it.
+    /// The highest priority with which anybody has needed it, or its unit, since that was claimed; none if nobody is at work on it.
     pub priority: Option<TaskPriority>,
     /// Symbols whose unit asked for it or is blocked in a lookup of it, and emitted symbols that depend on it.
     pub symbols: WaitedFor,

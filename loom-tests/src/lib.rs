@@ -11,7 +11,7 @@
 //! | `transfer.rs` | a tracker's symbols and resources move while their unit is at work, and beside a removal |
 //! | `generate.rs` | a lookup is suspended at a generator, finished on another thread, while others queue and the generator goes |
 //! | `withdraw.rs` | a lookup is given up while its unit is about to start |
-//! | `urgency.rs` | a unit becomes more urgent, or less, while its ticket is on its way to a worker |
+//! | `urgency.rs` | a unit becomes more urgent while its ticket is on its way to a worker |
 //! | `deadline.rs` | a lookup's time is over while its answer is on the way |
 //! | `future.rs` | a future is polled while its lookup is answered |
 //! | `close.rs` | the session ends while lookups, generators, definitions, tasks and parked responsibilities do not know it |

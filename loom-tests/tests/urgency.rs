@@ -1,28 +1,25 @@
-//! Urgency: a unit becomes more urgent, or less, while its ticket is on its way to a worker.
+//! Urgency: a unit becomes more urgent while its ticket is on its way to a worker.
 //!
 //! ```text
 //!  asker                                   worker
 //!  lookup: the claim is raised             takes a ticket of the old priority
-//!  looks at the unit's tickets ─ none        the unit is there, and as urgent as the ticket ─ start it
-//!  is as urgent: dispatches another          it is there, and less urgent ─ leave it, with a ticket of its priority
-//!                                            it is not there ─ nothing
+//!  looks at the unit's tickets ─ none        the unit is there ─ start it
+//!  is as urgent: dispatches another          it is not there ─ nothing
 //! ```
 //!
 //! The unit, and which tickets are under way, change together under one lock; the priority before that, under the session's.
 //!
 //! Proven, in every order with at most three preemptions: a unit that is raised is started by a worker that takes nothing
 //! but demanded tasks, also if it is raised before its first ticket exists, and also through an emission; it is started
-//! once, whichever ticket comes first; one that was lowered, as its worker can know, waits for a ticket of its new priority,
-//! and gets one; it fails with its last ticket alone.
+//! once, whichever ticket comes first; it fails with its last ticket alone.
 //!
 //! **Fails if** one of these steps is left out:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `urgency::raises_without_a_ticket`: a raised unit stays in the queue it is in | `core/src/task/ticket.rs` | `a_raised_unit_is_started_by_who_takes_demanded_tasks_alone` |
-//! | `urgency::stops_at_what_is_emitted`: an emitted symbol does not pass its priority on | `core/src/protocol/urgency.rs` | `what_an_emission_comes_to_depend_on_is_raised` |
-//! | `urgency::starts_what_was_lowered`: a ticket takes the unit however urgent it is by now | `core/src/task/ticket.rs` | `a_lowered_unit_waits_for_its_turn` |
-//! | `urgency::lowers_without_a_ticket`: a ticket leaves the unit and sees to no other | `core/src/task/ticket.rs` | `a_lowered_unit_waits_for_its_turn` |
+//! | `urgency::stops_at_what_is_emitted`: an emitted symbol does not pass its priority on | `core/src/protocol/urgency/rise.rs` | `what_an_emission_comes_to_depend_on_is_raised` |
+//! | `urgency::looks_before_it_is_queued`: the first ticket has the priority of a moment before the unit can be found | `core/src/task/ticket.rs` | `a_raised_unit_is_started_by_who_takes_demanded_tasks_alone` |
 //! | `urgency::any_ticket_takes_the_work_along`: a ticket that is dropped takes the unit with it | `core/src/task/ticket.rs` | `a_ticket_that_is_dropped_is_one_of_two` |
 //!
 //! In no row: `whichever_ticket_comes_first_starts_the_unit`. A ticket takes the unit out of where it lies, in one hold of a lock; no
@@ -32,7 +29,7 @@
 use std::collections::VecDeque;
 
 use loom_tests::stage::{Stage, definition, model_within, resolve, resolve_and_emit, unit};
-use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::sync::atomic::Ordering;
 use uruk_core::sync::{Arc, Condvar, Mutex, thread};
 use uruk_core::{DependenceGroup, SymbolName, Task, TaskDispatcher, TaskPriority};
 
@@ -152,36 +149,6 @@ fn whichever_ticket_comes_first_starts_the_unit() {
         queue.run_all();
         assert_eq!(started.load(Ordering::Relaxed), 1);
         drop((low, high));
-    });
-}
-
-/// ```text
-///  asker: dispatches a lazy ticket ─ gives it up         worker: runs the lazy ticket
-/// ```
-#[test]
-fn a_lowered_unit_waits_for_its_turn() {
-    model_within(PREEMPTIONS_MAX, || {
-        let (stage, queue, name, started) = Stage::queued::<Levels>();
-        let high = stage.session.lookup_future(stage.request(&name).at(TaskPriority::Lazy));
-        let low = stage.session.lookup_future(stage.request(&name).at(TaskPriority::Idle));
-        let given_up = Arc::new(AtomicUsize::new(0));
-        let worker = thread::spawn({
-            let (queue, started, given_up) = (queue.clone(), started.clone(), given_up.clone());
-            move || {
-                let task = queue.next_other().expect("the lazy ticket");
-                // Acquire, and Release below: what the worker knows to be over, it must take into account.
-                let was_given_up = given_up.load(Ordering::Acquire) == 1;
-                task.run();
-                let started_it = started.load(Ordering::Relaxed) == 1;
-                assert!(!(was_given_up && started_it), "it is as urgent as the idle one now");
-            }
-        });
-        drop(high);
-        given_up.store(1, Ordering::Release);
-        worker.join().expect("no panic");
-        queue.run_all();
-        assert_eq!(started.load(Ordering::Relaxed), 1);
-        drop(low);
     });
 }
 

@@ -75,9 +75,7 @@ fn it_notices_priorities_that_do_not_follow_demand() {
     let steps = [
         "pool::sleeps_without_a_second_look",
         "pool::vacates_without_a_look",
-        "urgency::lowers_without_a_ticket",
         "urgency::raises_without_a_ticket",
-        "urgency::starts_what_was_lowered",
         "urgency::stops_at_what_is_emitted",
         "withdraw::counts_no_losses",
     ];
@@ -137,7 +135,7 @@ struct Ask {
     /// If it is kept.
     told: Arc<Latch>,
     /// If it is not.
-    _future: Option<SymbolFuture>,
+    future: Option<SymbolFuture>,
 }
 
 impl Stage {
@@ -255,9 +253,10 @@ impl Stage {
         for _ in 0..thread_rng().gen_range(1..=3) {
             let wanted: Vec<_> = (0..self.emitted()).filter(|_| thread_rng().gen_bool(0.4)).collect();
             let priority = thread_rng().gen_bool(0.8).then(|| PRIORITIES[thread_rng().gen_range(0..4)]);
-            let ask = self.ask(wanted, priority, thread_rng().gen_bool(0.6));
-            // Given up at once, it need not be thought of.
-            asks.extend(Some(ask).filter(|ask| ask.is_kept || thread_rng().gen_bool(0.4)));
+            let mut ask = self.ask(wanted, priority, thread_rng().gen_bool(0.6));
+            // Given up at once: what it has raised stays as urgent if others need it.
+            ask.future.take_if(|_| thread_rng().gen_bool(0.6));
+            asks.push(ask);
         }
         asks
     }
@@ -277,7 +276,7 @@ impl Stage {
                 None
             }
         };
-        Ask { wanted, priority, is_kept, told, _future: future }
+        Ask { wanted, priority, is_kept, told, future }
     }
 
     /// Notes how urgent everything is, now that nobody asks and nothing has started.

@@ -59,6 +59,6 @@ impl<P: Payload> SessionState<P> {
         self.check_waits();
         self.check_records();
         self.check_gate();
-        self.check_urgency();
+        self.check_priorities();
     }
 }

@@ -6,14 +6,14 @@
 use smallvec::SmallVec;
 
 use crate::serial_queue::SerialQueueId;
-use crate::sync::{Arc, weakened};
-use crate::task::ticket::Ticketed;
-use crate::{EventKind, FailureCause, SerialQueue, SymbolName, TaskPriority};
+use crate::sync::weakened;
+use crate::{EventKind, FailureCause, SerialQueue, SymbolName};
 
 use super::demand::Losses;
 use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use super::pending::PendingUnit;
+use super::rising::RisingPriority;
 use super::row::{Row, RowState, Source, Waiting};
 use super::urgency::Followers;
 use super::why::Begun;
@@ -30,8 +30,10 @@ pub(crate) struct Claim {
     rare: Option<Box<Rare>>,
     /// How many rows carry the claim.
     pub(crate) carried: u32,
-    /// The highest among the needs for its symbols (`urgency.rs`).
-    pub(crate) priority: TaskPriority,
+    /// The highest of all needs that there have been for its symbols.
+    pub(crate) priority: RisingPriority,
+    /// A lookup that left it to the unit how urgent it is has been among them.
+    pub(crate) is_wanted_as_it_says: bool,
 }
 
 #[cfg(target_pointer_width = "64")]
@@ -48,7 +50,7 @@ struct Rare {
     queued_in: Option<SerialQueueId>,
     /// When and where the unit began, if that is noted.
     begun: Option<Box<Begun>>,
-    /// What the priority passes on to.
+    /// What rises with it.
     followers: Followers,
 }
 
@@ -82,7 +84,7 @@ impl Claim {
         self.rare.as_ref()?.begun.as_deref()
     }
 
-    /// What the priority passes on to, if to anything.
+    /// What rises with it, if anything.
     pub(super) fn followers(&self) -> Option<&Followers> {
         self.rare.as_ref().map(|rare| &rare.followers)
     }
@@ -99,16 +101,6 @@ impl Claim {
             (rare.queued_in, rare.begun) = (queued_in, begun);
         }
     }
-}
-
-/// Whether a claimed unit starts.
-pub(crate) enum Begin<P> {
-    /// At once.
-    Now(P),
-    /// With a ticket of its present priority: it was dispatched with a higher one.
-    Later(P, Arc<Ticketed>),
-    /// It has gone back to its rows, or out.
-    Never,
 }
 
 /// A few rows, mostly one.
@@ -128,7 +120,7 @@ impl<P: Payload> SessionState<P> {
     ///
     /// One whose address is known is Ready instead. Does nothing if the row was claimed before. What it is claimed for
     /// is as urgent as `need`; without one the unit says so itself.
-    pub(crate) fn claim(&mut self, row: RowId, need: Option<TaskPriority>, effects: &mut Effects<P>) {
+    pub(crate) fn claim(&mut self, row: RowId, need: Option<RisingPriority>, effects: &mut Effects<P>) {
         let Row { dylib, tracker, ref state, .. } = self.rows[row];
         let unit = match *state {
             RowState::NeverSearched { source: Source::Address(address) } => {
@@ -142,8 +134,9 @@ impl<P: Payload> SessionState<P> {
         let is_alone = symbols.len() == 1;
         let rows =
             (!is_alone).then(|| symbols.keys().filter_map(|name| self.find(dylib, name)).collect::<Rows>());
-        let priority = need.unwrap_or(own_priority);
-        let claim = self.claims.insert(Claim { tracker, row, rare: None, carried: 1, priority });
+        let priority = need.unwrap_or(RisingPriority::at(own_priority));
+        let fresh = Claim { tracker, row, rare: None, carried: 1, priority, is_wanted_as_it_says: false };
+        let claim = self.claims.insert(fresh);
         if let Some(rows) = rows {
             self.claims[claim].carried = count_of(&rows);
             self.claims[claim].set_rows(rows);
@@ -154,7 +147,6 @@ impl<P: Payload> SessionState<P> {
                 self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
             }
         }
-        self.note_own_priority(claim, own_priority);
         self.hand_over(claim, unit, effects);
     }
 
@@ -162,15 +154,10 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn hand_over(&mut self, claim: ClaimId, mut parcel: P::Parcel, effects: &mut Effects<P>) {
         let unit = parcel.as_mut();
         let queued_in = unit.serial_queue().map(SerialQueue::id);
-        let row = &mut self.claims[claim];
-        row.set_place(queued_in, None);
+        self.claims[claim].set_place(queued_in, None);
         unit.claim = claim;
-        unit.priority = row.priority;
         unit.losses = if self.stage.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() };
-        if row.priority < TaskPriority::Demanded {
-            let ticketed = row.ticketed(&unit.name, unit.serial_queue(), unit.hints);
-            unit.extras.get_or_insert_default().ticketed = Some(ticketed);
-        }
+        self.set_out(claim, unit);
         self.waits_for.joins(queued_in);
         if self.observed {
             let (dylib, unit) = (unit.dylib_name.clone(), unit.name.clone());
@@ -179,41 +166,32 @@ impl<P: Payload> SessionState<P> {
         effects.claimed.push(parcel);
     }
 
-    /// Asked by a claimed unit that is about to start: gives it back if it shall.
+    /// Asked with a claimed unit that is about to start: gives it if it shall.
     ///
     /// A unit that nobody wants any more goes back to its rows; one whose rows were removed, or that a
     /// cancelled session lets not start, leaves through `effects`.
     pub(crate) fn begin(
         &mut self,
-        mut parcel: P::Parcel,
+        parcel: P::Parcel,
         here: Option<Box<Begun>>,
         effects: &mut Effects<P>,
-    ) -> Begin<P::Parcel> {
-        let claimed = parcel.as_mut();
-        let claim = claimed.claim;
+    ) -> Option<P::Parcel> {
+        let claim = parcel.as_ref().claim;
         if self.live_claim(claim).is_none() {
             effects.leave(Leftover::RefusedUnit(parcel.into().unit));
-            return Begin::Never;
+            return None;
         }
         if self.is_cancelled() {
             self.fail(claim, FailureCause::Closed, effects);
             effects.leave(Leftover::RefusedUnit(parcel.into().unit));
-            return Begin::Never;
+            return None;
         }
         if self.is_wanted(claim) || weakened("withdraw::starts_what_nobody_wants") {
-            let row = &mut self.claims[claim];
-            // What has tickets was looked at by the one that runs.
-            if claimed.ticketed().is_none() && row.priority < claimed.priority {
-                let ticketed = row.ticketed(&claimed.name, claimed.serial_queue(), claimed.hints);
-                claimed.extras.get_or_insert_default().ticketed = Some(ticketed.clone());
-                (claimed.priority, claimed.losses) = (row.priority, self.losses.count());
-                return Begin::Later(parcel, ticketed);
-            }
-            row.set_place(None, here);
-            return Begin::Now(parcel);
+            self.claims[claim].set_place(None, here);
+            return Some(parcel);
         }
         self.put_back(parcel, effects);
-        Begin::Never
+        None
     }
 
     /// Whether anybody waits for, or depends on, what the claimed unit provides.
@@ -230,11 +208,6 @@ impl<P: Payload> SessionState<P> {
             extras.ticketed = None;
         }
         let rows = self.rows_of_claim(claim);
-        if self.urgency.is_tracked {
-            // The loss of what needed it may not have been followed yet, and what it has asked for is needed no more either.
-            let steps = self.lower_claim(claim, None, effects);
-            self.count_steps(steps);
-        }
         self.claims.discard(claim, effects);
         self.returned += 1;
         if let Some(unit) = name {
@@ -265,17 +238,17 @@ impl<P: Payload> SessionState<P> {
     /// See [`crate::MaterializationResponsibility::delegate`]. None if the claim's rows were removed.
     pub(crate) fn delegate(&mut self, claim: ClaimId, names: &[SymbolName]) -> Option<ClaimId> {
         let from = self.live_claim(claim)?;
-        let Claim { tracker, row, priority, .. } = *from;
+        let Claim { tracker, row, priority, is_wanted_as_it_says, .. } = *from;
         // Either may be left without rows.
         let dylib = self.dylib_of_claim(from);
         let (begun, followers) = (from.begun().cloned().map(Box::new), Followers::of_delegate(claim));
         let mut rows = Rows::new();
         let rare = Rare { rows: Some(Rows::new()), dylib, queued_in: None, begun, followers };
-        let delegated = Claim { tracker, row, rare: Some(Box::new(rare)), carried: 0, priority };
-        let delegate = self.claims.insert(delegated);
+        let rare = Some(Box::new(rare));
+        let delegate =
+            self.claims.insert(Claim { tracker, row, rare, carried: 0, priority, is_wanted_as_it_says });
         let left = &mut self.claims[claim];
         left.rare.get_or_insert_default().dylib = dylib;
-        left.followers_mut().has_delegated = true;
         for name in names {
             let Some(row) = self.row_of_claim(claim, name) else { continue };
             rows.push(row);

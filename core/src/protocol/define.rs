@@ -16,6 +16,7 @@ use crate::{DefineError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, Sy
 use super::effects::{Effects, Leftover};
 use super::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use super::pending::PendingUnit;
+use super::rising::RisingPriority;
 use super::row::{RowState, Source, Waiting};
 use super::{Payload, SessionState};
 
@@ -207,6 +208,7 @@ impl<P: Payload> SessionState<P> {
         let rows = self.rows_of_claim(claim);
         for &row in &rows {
             self.rows[row].unit_name = name.clone();
+            self.rows[row].own_priority = priority;
         }
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
         let queue = serial_queue.as_ref().map(SerialQueue::id);
@@ -215,7 +217,9 @@ impl<P: Payload> SessionState<P> {
         let waiting = P::Parcel::from(waiting.with(initializer, serial_queue, Vec::new()));
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
-            self.take_over_at(claim, priority, effects);
+            if self.claims[claim].is_wanted_as_it_says {
+                self.raise(rows[0], RisingPriority::at(priority));
+            }
             self.hand_over(claim, waiting, effects);
             queue.into_iter().for_each(|queue| self.wait_queued(queue, effects));
         } else {
@@ -298,11 +302,14 @@ impl<P: Payload> SessionState<P> {
 
     fn insert_rows_of(&mut self, unit: UnitId, tracker: TrackerId, effects: &mut Effects<P>) {
         // The symbols leave the unit for the length of the loop: inserting a row borrows the whole state.
-        let PendingUnit { symbols, name: unit_name, .. } = self.units[unit].as_mut();
-        let (symbols, unit_name) = (std::mem::take(symbols), unit_name.clone());
+        let PendingUnit { symbols, name: unit_name, own_priority, .. } = self.units[unit].as_mut();
+        let (symbols, unit_name, own_priority) = (std::mem::take(symbols), unit_name.clone(), *own_priority);
         for (name, &flags) in &symbols {
             let state = RowState::NeverSearched { source: Source::Unit(unit) };
-            self.insert_row(tracker, name.clone(), &unit_name, flags, state, effects);
+            let row = self.insert_row(tracker, name.clone(), &unit_name, flags, state, effects);
+            if own_priority < TaskPriority::Demanded {
+                self.rows[row].own_priority = own_priority;
+            }
         }
         self.units[unit].as_mut().symbols = symbols;
     }

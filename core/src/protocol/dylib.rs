@@ -173,7 +173,6 @@ impl<P: Payload> SessionState<P> {
             product: NONE,
             flags,
             own_priority: TaskPriority::Demanded,
-            priority: TaskPriority::Demanded,
             is_wanted_resolved: false,
             state,
         });

@@ -16,7 +16,7 @@ use super::Payload;
 use super::answer::Answer;
 use super::ids::{DylibId, GeneratorId, QueryId};
 use super::memory::{Memory, Takes};
-use super::urgency::Asker;
+use super::query::Asker;
 
 /// What a transaction leaves to do. Small, for it is moved out from under the lock.
 #[must_use = "effects that are not handed on leave queries waiting for ever"]

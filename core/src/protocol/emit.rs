@@ -9,12 +9,13 @@ use smallvec::SmallVec;
 use crate::sync::weakened;
 use crate::{
     DependenceGroup, Dependency, EmitError, EventKind, ExecutorSymbolDef, RequiredState, SymbolFlagsMap,
-    SymbolName, TaskPriority,
+    SymbolName,
 };
 
 use super::claim::{Claim, Rows};
 use super::effects::Effects;
 use super::ids::{ClaimId, RowId};
+use super::rising::RisingPriority;
 use super::row::{RowState, Waiting};
 use super::settle::{AHEAD, AHEAD_MIN};
 use super::waiting_on::{NodeId, NodeState};
@@ -119,7 +120,7 @@ impl<P: Payload> SessionState<P> {
     fn dependency_nodes(
         &mut self,
         group: &Checked,
-        priority: TaskPriority,
+        priority: RisingPriority,
         effects: &mut Effects<P>,
     ) -> Nodes {
         let mut nodes = Nodes::new();
@@ -145,7 +146,7 @@ impl<P: Payload> SessionState<P> {
     fn claimed_node_of(
         &mut self,
         row: RowId,
-        priority: TaskPriority,
+        priority: RisingPriority,
         effects: &mut Effects<P>,
     ) -> Option<NodeId> {
         self.claim(row, Some(priority), effects);
@@ -164,7 +165,7 @@ impl<P: Payload> SessionState<P> {
         &mut self,
         rows: &[RowId],
         dependencies: &[NodeId],
-        priority: TaskPriority,
+        priority: RisingPriority,
         effects: &mut Effects<P>,
     ) {
         let waits = dependencies.iter().any(|&node| self.forest.state(node) != NodeState::Gone);
@@ -190,7 +191,6 @@ impl<P: Payload> SessionState<P> {
     /// Ends the claim and emits its symbols that were in no group: they depend on nothing.
     fn emit_ungrouped(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
         let Some(ended) = self.claims.remove(claim, effects) else { return };
-        let priority = ended.priority;
         for &row in ended.rows() {
             match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
                 // The usual symbol: no other has asked for it yet.
@@ -198,17 +198,16 @@ impl<P: Payload> SessionState<P> {
                     self.look_ahead_in_query(queries);
                     self.make_ready(row, effects)
                 }
-                Some((Some(of), _)) if of == claim => self.emit_group(&[row], &[], priority, effects),
+                Some((Some(of), _)) if of == claim => self.emit_group(&[row], &[], ended.priority, effects),
                 _ => {}
             }
         }
     }
 
-    fn make_emitted(&mut self, row: RowId, node: Option<NodeId>, priority: TaskPriority) {
+    fn make_emitted(&mut self, row: RowId, node: Option<NodeId>, priority: RisingPriority) {
         let row = &mut self.rows[row];
-        row.priority = priority;
         if let RowState::Resolved { address, waiting, .. } = row.state {
-            row.advance(RowState::Emitted { address, waiting: Waiting { node, ..waiting } });
+            row.advance(RowState::Emitted { address, priority, waiting: Waiting { node, ..waiting } });
         }
     }
 

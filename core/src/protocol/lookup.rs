@@ -14,11 +14,11 @@ use crate::{
 
 use super::effects::Effects;
 use super::generate::Suspended;
-use super::ids::{DylibId, QueryId, RowId};
-use super::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
+use super::ids::{ClaimId, DylibId, QueryId, RowId};
+use super::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
+use super::rising::RisingPriority;
 use super::row::{Row, RowState, Source};
 use super::settle::{AHEAD_MIN, AHEAD_OF_QUERY};
-use super::urgency::Asker;
 use super::{Payload, SessionState};
 
 /// What a lookup searches, where.
@@ -90,12 +90,12 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         let matches = self.match_all(&search);
-        let (priority, inherits_from) = self.urgency_of(&search);
+        let (priority, rises_with) = self.priority_to_ask_at(&search);
         let (asker, asked_by) = (search.asked_by, search.asked_by.map(|asker| asker.claim));
         if matches.may_generate {
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
             let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by, priority });
-            self.note_asked(inherits_from, query);
+            self.begins_to_need(query, rises_with);
             if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) {
                 self.aliases.seek(suspended.search.alias, query);
             }
@@ -115,8 +115,7 @@ impl<P: Payload> SessionState<P> {
                     asked_by,
                     priority,
                 });
-                self.note_asked(inherits_from, query);
-                self.wait_or_complete(query, effects).then_some(query)
+                self.wait_or_complete(query, rises_with, effects).then_some(query)
             }
             Err(error) => {
                 let symbols = search.symbols.len();
@@ -139,7 +138,7 @@ impl<P: Payload> SessionState<P> {
 
     /// The most urgent, by what they say of themselves, among the units that a lookup would claim; none if it would claim
     /// none, or asks generators first. Changes nothing of the state.
-    pub(crate) fn urgency_of_what_it_claims(&self, search: &mut Search) -> Option<TaskPriority> {
+    pub(crate) fn priority_of_what_it_claims(&self, search: &mut Search) -> Option<TaskPriority> {
         let Matches { rows, may_generate: false, .. } = self.foresee(search)? else { return None };
         let units = rows.iter().flatten().filter_map(|&row| self.units.get(self.rows[row].unit()?));
         units.map(|unit| unit.as_ref().own_priority).max()
@@ -191,7 +190,7 @@ impl<P: Payload> SessionState<P> {
         match self.accept(&mut suspended.search, &matches, priority, effects) {
             Ok(lodged) => {
                 self.set_phase(query, Phase::Lodged(lodged));
-                self.wait_or_complete(query, effects);
+                self.wait_or_complete(query, None, effects);
             }
             Err(error) => {
                 self.set_phase(query, Phase::Suspended(suspended));
@@ -269,7 +268,7 @@ impl<P: Payload> SessionState<P> {
         &mut self,
         search: &mut Search,
         matches: &Matches,
-        priority: Option<TaskPriority>,
+        priority: Option<RisingPriority>,
         effects: &mut Effects<P>,
     ) -> Result<Lodged, LookupError> {
         let rows = &matches.rows;
@@ -295,14 +294,19 @@ impl<P: Payload> SessionState<P> {
 
     /// Puts the query into the lists of the rows it waits for, or ends it with the answer if that is there already.
     /// Says whether it waits.
-    fn wait_or_complete(&mut self, query: QueryId, effects: &mut Effects<P>) -> bool {
+    fn wait_or_complete(
+        &mut self,
+        query: QueryId,
+        rises_with: Option<ClaimId>,
+        effects: &mut Effects<P>,
+    ) -> bool {
         let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get(query) else { return false };
         if lodged.outstanding == 0 {
             self.complete(query, effects);
             return false;
         }
         self.lodge(query);
-        self.raise_entries(query);
+        self.begins_to_need(query, rises_with);
         self.wait_moved(query, effects);
         true
     }

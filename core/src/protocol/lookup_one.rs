@@ -11,9 +11,9 @@ use crate::{JitDylibLookupFlags, LookupSet, RequiredState, SymbolFlags, SymbolNa
 use super::effects::Effects;
 use super::ids::{DylibId, QueryId, RowId};
 use super::lookup::{Order, Search};
-use super::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
+use super::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
+use super::rising::RisingPriority;
 use super::row::{RowState, Source};
-use super::urgency::Asker;
 use super::{Payload, SessionState};
 
 /// A symbol that shall become Ready.
@@ -48,9 +48,7 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<QueryId, (Sought, P::Handler)> {
         let Some(row) = self.at_sight(&sought, order) else { return Err((sought, handler)) };
         let Sought { name, asked_by, priority, .. } = sought;
-        if let Some(priority) = priority {
-            self.urgency.note(priority);
-        }
+        let priority = priority.map(RisingPriority::at);
         self.claim(row, priority, effects);
         let progress = Progress::Waiting { previous: Lodging::NONE, next: Lodging::NONE };
         let query = self.queries.insert(Query {
@@ -67,7 +65,7 @@ impl<P: Payload> SessionState<P> {
         });
         self.lodge(query);
         // No thread is known to be blocked in it yet, and it is no lookup of aliases: no edge of a cycle appears.
-        self.raise_entries(query);
+        self.begins_to_need(query, None);
         Ok(query)
     }
 

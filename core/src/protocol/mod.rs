@@ -14,7 +14,7 @@
 //! | remove | `remove.rs`, `condemned.rs` | rows disappear, at one moment for everybody |
 //! | settle | `settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, end_wait | `waits_for.rs`, `look.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
-//! | raise, doubt | `urgency.rs`, `doubt.rs` | priority follows demand |
+//! | rise | `urgency/` | priority follows demand upwards |
 //! | why, expire | `why.rs` | nothing changes, or a query ends with an explanation |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
 //! | commit | `transaction.rs` | several of the above happen together or not at all |
@@ -38,7 +38,6 @@ pub(crate) mod condemned;
 mod deadlock;
 pub(crate) mod define;
 pub(crate) mod demand;
-mod doubt;
 pub(crate) mod dylib;
 pub(crate) mod effects;
 pub(crate) mod emit;
@@ -71,6 +70,7 @@ mod publish;
 pub(crate) mod query;
 mod remove;
 mod resolve;
+mod rising;
 mod row;
 pub(crate) mod settle;
 pub(crate) mod slab;
@@ -170,7 +170,7 @@ pub(crate) struct SessionState<P: Payload> {
     losses: Arc<Losses>,
     /// Which blocked threads wait for which others.
     waits_for: WaitsFor,
-    /// Whose priority is about to change.
+    /// What is about to become more urgent.
     urgency: Urgency,
     /// Each unit that begins is noted.
     pub(crate) notes_units: bool,

@@ -1,32 +1,34 @@
-//! Random histories of lookups of every priority, against a model that computes all priorities anew.
+//! Random histories of lookups of every priority, against a model that knows of nothing but needs.
 //!
-//! The model knows what was asked, by whom, and what was emitted as depending on what. It repeats the table at the head of
-//! `urgency.rs` until nothing changes, starting from the least. *Tame* histories have nothing by which a priority may stay
-//! too high (units of one symbol that need later ones only, nothing but whole answers and lookups given up): there state and
-//! model agree. In *wild* ones no need is more urgent than what it leads to, which `check.rs` sees to.
+//! The model knows what was asked, by whom, and what was emitted as depending on what. The priority of a claimed unit is the
+//! highest with which anybody has needed it since it was claimed, directly or not. After each step the model repeats the table
+//! at the head of `urgency/` until nothing changes. State and model agree in *tame* histories: units have one symbol and need
+//! later ones only, and lookups are answered or given up. There nothing that still has to rise meets a later claim, for
+//! everything rises before a need or a claim ends. In *wild* histories no need is more urgent than what it leads to, which
+//! `check.rs` sees to. In both no claim ever becomes less urgent.
 
-mod anew;
+mod highest;
 mod long;
 mod step;
 
 use proptest::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::SessionState;
-use super::claim::Begin;
 use super::define::Definition;
 use super::effects::Effects;
 use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::lookup::Search;
 use super::numbers::{Numbers, definition, exported, search, with_main};
 use super::pending::PendingUnit;
-use super::urgency::Asker;
+use super::query::Asker;
+use super::row::RowState;
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
     SymbolFlags, SymbolName, TaskPriority,
 };
-use anew::{Asked, By};
+use highest::{Asked, By, Highest};
 use step::{NAMES, PRIORITIES, Step, tame, wild};
 
 struct History {
@@ -35,6 +37,9 @@ struct History {
     names: Vec<SymbolName>,
     unit_name: SymbolName,
     own: Vec<TaskPriority>,
+    highest: Highest,
+    /// How urgent each claim was when it was seen last.
+    seen: FxHashMap<ClaimId, TaskPriority>,
     claims: Vec<PendingUnit<u32>>,
     queries: Vec<QueryId>,
     asked: Vec<Asked>,
@@ -76,6 +81,8 @@ impl History {
             names,
             unit_name,
             own,
+            highest: Highest::default(),
+            seen: FxHashMap::default(),
             claims: Vec::new(),
             queries: Vec::new(),
             asked: Vec::new(),
@@ -114,6 +121,8 @@ impl History {
         self.apply(step, &mut effects);
         // As at the end of a transaction, but what is left is left for later steps.
         self.state.finish_transaction(&mut effects);
+        self.note_needs();
+        self.nothing_sinks();
         if matches!(step, Step::Drain) {
             self.state.settle_all(&mut effects);
         }
@@ -123,11 +132,26 @@ impl History {
         }
     }
 
+    fn nothing_sinks(&mut self) {
+        let now = self.state.claims.iter().map(|(id, claim)| (id, claim.priority.get()));
+        let now: FxHashMap<_, _> = now.collect();
+        for (claim, before) in &self.seen {
+            assert!(now.get(claim).is_none_or(|now| now >= before), "{claim:?} was {before:?}");
+        }
+        self.seen = now;
+    }
+
     fn take(&mut self, effects: Effects<Numbers>) {
         self.claims.extend(effects.claimed.into_iter().filter(|claimed| claimed.unit != 99));
     }
 
     fn apply(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
+        // A need or a claim may end.
+        let ends =
+            matches!(step, Step::Withdraw(_) | Step::Begin(_) | Step::Emit { .. } | Step::Replace { .. });
+        if self.is_tame && ends {
+            self.state.settle_all(effects);
+        }
         match *step {
             Step::LookUp { names, priority, ready } => {
                 let priority = priority.map(|priority| PRIORITIES[priority]);
@@ -137,14 +161,15 @@ impl History {
             }
             Step::Ask { claim, names, ready } if !self.claims.is_empty() => {
                 let claimed = &self.claims[claim % self.claims.len()];
-                let (claim, names) = (claimed.claim, self.chosen(names, Some(self.name_of(claimed))));
+                let (claim, name) = (claimed.claim, self.name_of(claimed));
+                let (names, by) = (self.chosen(names, Some(name)), By::Claim(claim, name));
                 // Claims that have ended ask no more: what counts for those is seen in the protocol's tests.
                 if names.is_empty() || self.state.claims.get(claim).is_none() {
                     return;
                 }
                 let asker = Asker { claim, priority: TaskPriority::Idle };
                 let asks = |search: &mut Search| search.asked_by = Some(asker);
-                self.look_up(names, ready, By::Claim(claim), asks, effects);
+                self.look_up(names, ready, by, asks, effects);
             }
             Step::Withdraw(query) if !self.queries.is_empty() => {
                 let query = self.queries.remove(query % self.queries.len());
@@ -156,22 +181,15 @@ impl History {
                     return;
                 }
                 let claimed = self.claims.remove(index);
-                match self.state.begin(claimed, None, effects) {
-                    Begin::Now(claimed) => {
-                        self.begun.insert(claimed.claim);
-                        self.claims.push(claimed);
-                    }
-                    Begin::Later(claimed, ticketed) => {
-                        assert!(claimed.priority < TaskPriority::Demanded && claimed.ticketed().is_some());
-                        drop(ticketed);
-                        self.claims.push(claimed);
-                    }
-                    Begin::Never => {}
+                if let Some(claimed) = self.state.begin(claimed, None, effects) {
+                    self.begun.insert(claimed.claim);
+                    self.claims.push(claimed);
                 }
             }
             Step::Emit { claim, dependencies } if !self.claims.is_empty() => {
                 self.emit(claim, dependencies, effects)
             }
+            Step::Replace { claim, own } if !self.claims.is_empty() => self.replace(claim, own, effects),
             Step::Fail(claim) if !self.claims.is_empty() => {
                 let claimed = self.claims.remove(claim % self.claims.len());
                 self.state.fail(claimed.claim, FailureCause::Abandoned, effects);
@@ -217,23 +235,28 @@ impl History {
             symbols: claimed.symbols.keys().cloned().collect(),
             dependencies: dependencies.iter().filter_map(token).collect(),
         };
-        let id = claimed.claim;
-        // What its queries were worth when it ended is what they are worth from then on. What has not been worked off yet
-        // would change it.
-        if self.is_tame {
-            self.state.settle_all(effects);
-            let now = self.priority_in_state(name);
-            for asked in &mut self.asked {
-                if matches!(asked.by, By::Claim(claim) if claim == id) {
-                    asked.by = By::Saying(now.expect("the claim lives"));
-                }
-            }
-        }
-        let claimed = &self.claims[claim % self.claims.len()];
-        if self.state.emit(id, &self.unit_name, &claimed.symbols, &[group], effects).is_ok() {
+        if self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, &[group], effects).is_ok() {
             self.claims.remove(claim % self.claims.len());
             self.dependencies[name] = dependencies;
         }
+    }
+
+    fn replace(&mut self, claim: usize, own: usize, effects: &mut Effects<Numbers>) {
+        let index = claim % self.claims.len();
+        let is_at_work = |name: &SymbolName| {
+            let row = self.state.find(self.dylib, name).map(|row| &self.state.rows[row].state);
+            matches!(row, Some(RowState::Materializing { .. }))
+        };
+        let claimed = &self.claims[index];
+        if !self.begun.contains(&claimed.claim) || !claimed.symbols.keys().all(is_at_work) {
+            return;
+        }
+        let (claimed, own) = (self.claims.remove(index), PRIORITIES[own]);
+        self.begun.remove(&claimed.claim);
+        self.replaced(self.name_of(&claimed), own);
+        let definition = Definition { priority: own, ..definition(&self.unit_name, claimed.symbols.clone()) };
+        let replaced = self.state.replace(claimed.claim, &claimed.symbols, definition, 0, effects);
+        replaced.expect("it covers what it covered");
     }
 
     fn delegate(&mut self, claim: usize, names: u16) {
@@ -281,7 +304,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn priorities_are_those_of_a_model_that_computes_them_anew(
+    fn priorities_are_the_highest_that_anybody_needed(
         own in own(),
         slice in prop_oneof![Just(1usize), Just(3), Just(1024)],
         steps in proptest::collection::vec(tame(), 1..60),

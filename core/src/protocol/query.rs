@@ -16,11 +16,20 @@ use super::effects::{Effects, Leftover};
 use super::generate::Suspended;
 use super::ids::{ClaimId, Id, QueryId, RowId};
 use super::memory::Takes;
-use super::row::{Row, RowState, Waiting};
+use super::rising::RisingPriority;
+use super::row::{Row, RowState};
 use super::settle::SLICE_STEPS;
 use super::slab::{NONE, Slab};
-use super::urgency::Asker;
 use super::{Payload, SessionState};
+
+/// On whose behalf a thread asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker {
+    /// The unit's claim. May have ended since.
+    pub(crate) claim: ClaimId,
+    /// How urgent it was when the thread began to work for it: what counts once the claim has ended.
+    pub(crate) priority: TaskPriority,
+}
 
 /// A lookup that has not ended.
 #[derive(Debug)]
@@ -31,7 +40,7 @@ pub(crate) struct Query<H> {
     /// The unit that asked. May have ended since.
     pub(crate) asked_by: Option<ClaimId>,
     /// How urgent it is; none leaves each unit at its own priority.
-    pub(crate) priority: Option<TaskPriority>,
+    pub(crate) priority: Option<RisingPriority>,
 }
 
 impl<H> Query<H> {
@@ -43,7 +52,7 @@ impl<H> Query<H> {
     /// On whose behalf its answer is given.
     pub(super) fn asker(&self) -> Option<Asker> {
         let claim = self.asked_by?;
-        Some(Asker { claim, priority: self.priority.unwrap_or(TaskPriority::Demanded) })
+        Some(Asker { claim, priority: self.priority.map_or(TaskPriority::Demanded, RisingPriority::get) })
     }
 }
 
@@ -299,7 +308,6 @@ impl<P: Payload> SessionState<P> {
                 return false;
             }
             *budget -= 1;
-            self.doubt_entry(id, last);
             // Fits: `lodge` has checked it.
             if !weakened("fail::leaves_ended_lookups_lodged") {
                 self.unlink(Lodging { query: id.index(), entry: last as u32 });
@@ -316,22 +324,6 @@ impl<P: Payload> SessionState<P> {
         // Its last entries may have kept units wanted.
         self.losses.note();
         true
-    }
-
-    /// The queries lodged on a row, by who waits on it; those that have ended and not left the list yet too.
-    pub(super) fn lodged_on(&self, waiting: Option<&Waiting>) -> impl Iterator<Item = &Query<P::Handler>> {
-        let mut cursor = waiting.map_or(Lodging::NONE, |waiting| waiting.queries);
-        std::iter::from_fn(move || {
-            if cursor.is_none() {
-                return None;
-            }
-            let query = self.queries.at(cursor.query);
-            cursor = match &query.phase {
-                Phase::Lodged(lodged) => lodged.next_of(cursor),
-                Phase::Suspended(_) => Lodging::NONE,
-            };
-            Some(query)
-        })
     }
 
     /// Takes an entry out of its row's list, if it is in one.

@@ -21,6 +21,7 @@ use crate::{ExecutorAddr, SymbolFlags, SymbolName, TaskPriority};
 
 use super::ids::{ClaimId, DylibId, FailureId, RowId, TrackerId, UnitId};
 use super::query::Lodging;
+use super::rising::RisingPriority;
 use super::slab::{NONE, Slab, TwoLines};
 use super::waiting_on::NodeId;
 
@@ -37,10 +38,8 @@ pub(crate) struct Row {
     pub(crate) dylib: DylibId,
     pub(crate) state: RowState,
     pub(crate) flags: SymbolFlags,
-    /// What its unit says of itself, once somebody has looked for it (`urgency.rs`).
+    /// What its unit says of itself.
     pub(crate) own_priority: TaskPriority,
-    /// How urgent the row is once it is emitted; before that its claim is.
-    pub(crate) priority: TaskPriority,
     /// A query that wants no more than the address has been lodged on it.
     pub(crate) is_wanted_resolved: bool,
     pub(crate) tracker: TrackerId,
@@ -71,7 +70,7 @@ pub(crate) enum RowState {
     /// It has an address that is not safe to use yet.
     Resolved { claim: ClaimId, address: ExecutorAddr, waiting: Waiting },
     /// Its code is in place; something it depends on is not.
-    Emitted { address: ExecutorAddr, waiting: Waiting },
+    Emitted { address: ExecutorAddr, priority: RisingPriority, waiting: Waiting },
     /// Safe to use.
     Ready { address: ExecutorAddr },
     /// It will never be Ready. `via` is the row through which the failure came, `root` where it began.

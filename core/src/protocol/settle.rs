@@ -7,7 +7,7 @@
 //! | queue | one step | what others see meanwhile |
 //! |---|---|---|
 //! | condemned trackers | a row is removed | none of its rows: they are gone for everybody from the moment it is condemned |
-//! | priorities | one changes, or is computed again | units that are less urgent, or more, than they will be |
+//! | priorities | one rises | units that are less urgent than they will be |
 //! | ended queries | an entry leaves its row's list | nothing: the query has ended |
 //! | the forest's failures | a dependant is told, a row fails | rows that have not failed *yet* |
 //! | the forest's worklist | an edge is explored, a row becomes Ready | rows that are not Ready *yet* |
@@ -133,11 +133,20 @@ impl<P: Payload> SessionState<P> {
     #[inline(never)]
     fn finish_unsettled(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
         let mut added = std::mem::take(&mut self.agenda.added);
-        if self.urgency.has_work() {
-            added |= self.begin_to_follow_demand(effects);
+        if self.has_rises() {
+            added |= self.begin_to_rise(effects);
         }
         self.finish_hold(effects);
         if self.has_work() { self.share_attendance(added) } else { None }
+    }
+
+    /// The first slice of what a transaction has raised. Says whether more is left.
+    #[cold]
+    fn begin_to_rise(&mut self, effects: &mut Effects<P>) -> bool {
+        let mut budget = self.agenda.slice_steps;
+        self.rise(&mut budget, effects);
+        self.count_steps(self.agenda.slice_steps - budget);
+        self.has_rises()
     }
 
     /// One slice. Says whether there is more for the one who attends to the work, if that is still the caller.
@@ -201,8 +210,8 @@ impl<P: Payload> SessionState<P> {
         let mut budget = self.agenda.slice_steps;
         while budget > 0 && self.has_work() {
             let before = budget;
-            if self.urgency.has_work() {
-                self.follow_demand(&mut budget, effects);
+            if self.has_rises() {
+                self.rise(&mut budget, effects);
             } else if !self.agenda.condemned.is_empty() {
                 self.remove_condemned(&mut budget, effects);
             } else if let Some(&query) = self.agenda.ended.front() {
@@ -238,14 +247,14 @@ impl<P: Payload> SessionState<P> {
     /// the way to come back for what others have.
     #[inline]
     pub(super) fn is_at_rest(&self) -> bool {
-        let rests = !self.agenda.added && self.agenda.attendant.is_none() && !self.urgency.has_work();
+        let rests = !self.agenda.added && self.agenda.attendant.is_none() && !self.has_rises();
         debug_assert!(!rests || !self.has_work(), "whoever adds to a queue says so");
         rests
     }
 
     /// Whether anything is left to do.
     pub(crate) fn has_work(&self) -> bool {
-        self.urgency.has_work()
+        self.has_rises()
             || self.forest.has_work()
             || !self.agenda.condemned.is_empty()
             || !self.agenda.ended.is_empty()

@@ -22,8 +22,8 @@ use super::lookup_one::Sought;
 use super::model::seeds::try_histories;
 use super::numbers::{Numbers, definition};
 use super::pending::PendingUnit;
+use super::query::Asker;
 use super::settle::SLICE_STEPS;
-use super::urgency::Asker;
 use super::waits_for::Holdings;
 use crate::session::Shutdown;
 use crate::{

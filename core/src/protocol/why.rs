@@ -19,6 +19,7 @@ use super::effects::Effects;
 use super::ids::{ClaimId, DylibId, QueryId, RowId};
 use super::lookup::{Search, Visibility};
 use super::query::{Lodged, Lodging, Phase, Query};
+use super::rising::RisingPriority;
 use super::row::{Row, RowState};
 use super::slab::Slab;
 use super::{Payload, SessionState};
@@ -190,8 +191,7 @@ impl<P: Payload> SessionState<P> {
         let dylib = self.dylib_name_of(row);
         let demand = match detail {
             Detail::Everything => {
-                let priority = row.waiting().map(|_| self.priority_of(id));
-                Demand { priority, ..self.demand_for(row) }
+                Demand { priority: self.priority_of(id).map(RisingPriority::get), ..self.demand_for(row) }
             }
             Detail::AtHand => Demand::default(),
         };

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
 use crate::protocol::effects::{Completed, Effects, Generation, Leftover, MoreEffects};
-use crate::protocol::urgency::Asker;
+use crate::protocol::query::Asker;
 use crate::query::{Completion, Outcome};
 use crate::task::Work;
 use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, TaskPriority};

@@ -13,7 +13,7 @@
 use std::cell::RefCell;
 
 use crate::protocol::ids::{ClaimId, QueryId, WaitId};
-use crate::protocol::urgency::Asker;
+use crate::protocol::query::Asker;
 use crate::protocol::waits_for::Holdings;
 use crate::serial_queue::SerialQueueId;
 use crate::sync::thread_local;

@@ -23,7 +23,7 @@ impl ExecutionSession {
             Some(priority) => priority,
             // It is as urgent as what it finds, which nobody has to look for while there is room for everything.
             None if BACKGROUND.into_iter().all(|priority| admits(priority).is_ok()) => return None,
-            None => self.transact(|state, _| state.urgency_of_what_it_claims(search))?,
+            None => self.transact(|state, _| state.priority_of_what_it_claims(search))?,
         };
         let reached = BACKGROUND.contains(&priority).then(|| admits(priority).err()).flatten()?;
         let is_let_through = holding::is_waited_for(self.tag())

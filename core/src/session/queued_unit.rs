@@ -1,13 +1,11 @@
 //! Queued units: handed to the dispatcher, not begun; and their memory, in which their responsibility goes on.
 
 use crate::in_place::LateTasks;
-use crate::protocol::claim::Begin;
 use crate::protocol::ids::ClaimId;
 use crate::protocol::pending::{Extras, PendingUnit};
-use crate::protocol::urgency::Asker;
+use crate::protocol::query::Asker;
 use crate::responsibility::{Duty, DutyBox};
 use crate::sync::{Arc, weakened};
-use crate::task::ticket::Ticketed;
 use crate::task::{ClaimedUnit, Work};
 use crate::{
     FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskDispatcher, TaskLabel,
@@ -229,12 +227,6 @@ impl Work for QueuedUnit {
         true
     }
 
-    fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
-        let Some(outstanding) = self.outstanding() else { return Box::new(Err) };
-        let session = outstanding.session().clone();
-        Box::new(move |task| session.offer(task).map(|()| session.run_ready()))
-    }
-
     fn unit(&self) -> Option<ClaimedUnit> {
         Some((self.outstanding()?.session().tag(), self.claim()?))
     }
@@ -271,8 +263,7 @@ impl Drop for QueuedUnit {
     }
 }
 
-/// Runs a unit, unless nobody wants it any more: then it goes back to its rows. Should it be less urgent than it was when
-/// it was dispatched, it is dispatched again.
+/// Runs a unit, unless nobody wants it any more: then it goes back to its rows.
 fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
     let session = outstanding.session();
     let pending: &PendingUnit<Unit> = queued.as_ref();
@@ -292,11 +283,8 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
             let held_back = crate::in_place::hold_back_all();
             let begun = session.transact(|state, effects| state.begin(queued, here, effects));
             drop(held_back);
-            match begun {
-                Begin::Now(queued) => queued,
-                Begin::Later(queued, ticketed) => return begin_later(queued, &ticketed, outstanding),
-                Begin::Never => return,
-            }
+            let Some(queued) = begun else { return };
+            queued
         }
     };
     let handle = frame::take_spare(session);
@@ -348,18 +336,4 @@ fn tell_lost(
         report(A_UNITS_DROP, message);
     }
     std::panic::resume_unwind(Box::new(String::from(&*message)))
-}
-
-/// Dispatches a unit anew that was demanded when it was dispatched, and is not any more.
-fn begin_later(mut queued: Box<QueuedUnit>, ticketed: &Arc<Ticketed>, outstanding: Outstanding) {
-    let session = outstanding.session().clone();
-    if let Stage::Waits { outstanding: counted, .. } = &mut queued.0 {
-        *counted = Some(outstanding);
-    }
-    let ticket = ticketed.hold(queued);
-    // A dispatcher that takes no more tasks still runs those it has.
-    if let Err(refused) = session.offer(ticket) {
-        refused.run();
-    }
-    session.run_ready();
 }

@@ -1,23 +1,22 @@
 //! Tickets: one piece of work that stands in the queue of more than one priority.
 //!
-//! Work below the highest priority may become more urgent while it is queued, or less. No dispatcher can move a task from
-//! queue to queue, so the work is not in the task: it lies in a [`Ticketed`], and what is dispatched are tickets for it. The
-//! first ticket that runs takes the work; those that come later find nothing, and do nothing.
+//! Work below the highest priority may become more urgent while it is queued. No dispatcher can move a task from queue to
+//! queue, so the work is not in the task: it lies in a [`Ticketed`], and what is dispatched are tickets for it. The first
+//! ticket that runs takes the work. Those that come later find nothing, and do nothing.
 //!
 //! ```text
-//!                    hold                    ticket of p runs, priority >= p
-//!   (no work) ───────────────▶ queued ────────────────────────────────────────▶ taken
+//!                    hold                    a ticket runs
+//!   (no work) ───────────────▶ queued ──────────────────────────────────▶ taken
 //!                              │ ▲  │
 //!   raised: a ticket of the    │ │  │ the last ticket is dropped unrun
-//!   new priority is dispatched └─┘  └─────────────────────────────────────────▶ dropped
-//!   ticket of p runs, priority < p: the work stays, and has a ticket of that priority or a higher one
+//!   new priority is dispatched └─┘  └───────────────────────────────────▶ dropped
 //! ```
 //!
 //! What holds under the lock: work that is queued has a ticket that is dispatched, or in the hands of a thread on its way to
-//! dispatch it; at least as urgent as the work, but for the moment between a raise and what [`Ticketed::ticket`] gives.
+//! dispatch it. One of these is as urgent as the work, except between a raise and what [`Ticketed::ticket`] gives.
 //!
-//! The priority itself is written by the holder of the session lock. Whoever changed it looks at the tickets afterwards, and
-//! a ticket that runs looks at it under this lock: of a raise and a run, the later of the two sees the other.
+//! The priority itself is written by the holder of the session lock, who looks at the tickets afterwards. The first ticket gets
+//! its priority under this lock. So of a raise and a [`Ticketed::hold`], the later of the two sees the other.
 
 use std::fmt;
 
@@ -59,17 +58,6 @@ struct Ticket {
     is_void: bool,
 }
 
-/// What a ticket is good for when it runs.
-enum Redeemed {
-    /// And which other tickets are void from now on, and still count as queued.
-    Work(Box<dyn Work>, u8),
-    /// The work is less urgent than the ticket was, and has a ticket of its own priority.
-    Later,
-    /// The same, and that ticket is still to be dispatched.
-    Requeue(Task, Box<dyn FnOnce(Task) -> Result<(), Task>>),
-    Nothing,
-}
-
 impl Ticketed {
     /// No work yet: a raise may come before it does.
     pub(crate) fn new(
@@ -82,10 +70,9 @@ impl Ticketed {
         Arc::new(Self { label, priority, serial_queue, hints, counter: Mutex::default() })
     }
 
-    /// Changes the priority. Called under the session lock; [`Self::ticket`] comes after it if it was raised.
-    pub(crate) fn set_priority(&self, priority: TaskPriority) {
-        // Relaxed, here and below: the lock of the tickets orders a raise and a run. A run that overlooks that the work has
-        // become less urgent comes before that, as far as anybody can know.
+    /// Raises the priority. Called under the session lock; [`Self::ticket`] comes after it.
+    pub(crate) fn raise(&self, priority: TaskPriority) {
+        // Relaxed, here and below: the lock of the tickets orders a raise and the first ticket.
         self.priority.store(priority as u8, Ordering::Relaxed);
     }
 
@@ -100,9 +87,11 @@ impl Ticketed {
 
     /// Takes the work, and gives its first ticket, to be dispatched.
     pub(crate) fn hold(self: &Arc<Self>, work: Box<dyn Work>) -> Task {
+        let early = weakened("urgency::looks_before_it_is_queued").then(|| self.priority());
         let mut counter = self.counter.lock();
         counter.work = Some(work);
-        self.issue(self.priority(), &mut counter)
+        let now = early.unwrap_or_else(|| self.priority());
+        self.issue(now, &mut counter)
     }
 
     /// A ticket to be dispatched, if the work is queued and none is on the way that is as urgent.
@@ -123,20 +112,12 @@ impl Ticketed {
         self.serial_queue.iter().fold(ticket.with_hints(self.hints), Task::in_queue)
     }
 
-    fn redeem(self: &Arc<Self>, ticket: TaskPriority) -> Redeemed {
+    /// The work if it is still there, and which other tickets are void from now on, and still count as queued.
+    fn redeem(&self, ticket: TaskPriority) -> Option<(Box<dyn Work>, u8)> {
         let mut counter = self.counter.lock();
         counter.forget(ticket);
-        let Some(work) = &counter.work else { return Redeemed::Nothing };
-        let now = self.priority();
-        if now < ticket && !weakened("urgency::starts_what_was_lowered") {
-            if counter.has_one_for(now) || weakened("urgency::lowers_without_a_ticket") {
-                return Redeemed::Later;
-            }
-            let requeue = work.requeue();
-            return Redeemed::Requeue(self.issue(now, &mut counter), requeue);
-        }
-        let void = counter.void();
-        counter.take().map_or(Redeemed::Nothing, |work| Redeemed::Work(work, void))
+        let work = counter.take()?;
+        Some((work, counter.void()))
     }
 
     /// Tells the dispatcher that it may forget these tickets, which it will find queued all the same.
@@ -176,7 +157,7 @@ impl Counter {
         counted
     }
 
-    /// The work is about to be taken: which tickets below the highest priority count as queued; they do no more. (One of the
+    /// The work was taken: which tickets below the highest priority count as queued; they do no more. (One of the
     /// highest is about to be taken from its queue anyway, and counts for nothing but its memory.)
     fn void(&mut self) -> u8 {
         let void = self.queued & !self.left & !bit(TaskPriority::Demanded);
@@ -243,18 +224,9 @@ impl Work for Ticket {
 
     fn run(mut self: Box<Self>) {
         self.is_void = true;
-        match self.of.redeem(self.priority) {
-            Redeemed::Work(work, void) => {
-                self.of.forget_void(void, &*work);
-                work.run();
-            }
-            // A dispatcher that takes no more tasks still runs those it has.
-            Redeemed::Requeue(ticket, requeue) => {
-                if let Err(refused) = requeue(ticket) {
-                    refused.run();
-                }
-            }
-            Redeemed::Later | Redeemed::Nothing => {}
+        if let Some((work, void)) = self.of.redeem(self.priority) {
+            self.of.forget_void(void, &*work);
+            work.run();
         }
     }
 }
@@ -292,7 +264,6 @@ mod tests {
     /// Says in the log when it runs and when it is dropped unrun.
     struct Logged {
         log: Arc<Mutex<Vec<&'static str>>>,
-        requeued: Arc<Mutex<Vec<Task>>>,
         is_over: bool,
     }
 
@@ -303,14 +274,6 @@ mod tests {
 
         fn keep_label(&self) -> TaskLabel {
             "logged".into()
-        }
-
-        fn requeue(&self) -> Box<dyn FnOnce(Task) -> Result<(), Task>> {
-            let requeued = self.requeued.clone();
-            Box::new(move |task| {
-                requeued.lock().push(task);
-                Ok(())
-            })
         }
 
         fn run(mut self: Box<Self>) {
@@ -330,23 +293,21 @@ mod tests {
     struct Scene {
         ticketed: Arc<Ticketed>,
         log: Arc<Mutex<Vec<&'static str>>>,
-        requeued: Arc<Mutex<Vec<Task>>>,
     }
 
     fn scene(priority: TaskPriority) -> (Scene, Task) {
         let ticketed =
             Ticketed::new(SymbolStringPool::new().intern("unit"), priority, None, Hints::default());
-        let (log, requeued) = (Arc::default(), Arc::default());
-        let work = Logged { log: Arc::clone(&log), requeued: Arc::clone(&requeued), is_over: false };
-        let first = ticketed.hold(Box::new(work));
-        (Scene { ticketed, log, requeued }, first)
+        let log = Arc::default();
+        let first = ticketed.hold(Box::new(Logged { log: Arc::clone(&log), is_over: false }));
+        (Scene { ticketed, log }, first)
     }
 
     #[test]
     fn the_first_ticket_that_runs_takes_the_work() {
         let (scene, first) = scene(Speculative);
         assert_eq!((first.priority(), first.label()), (Speculative, "unit"));
-        scene.ticketed.set_priority(Demanded);
+        scene.ticketed.raise(Demanded);
         let second = scene.ticketed.ticket().expect("none is as urgent");
         assert_eq!(second.priority(), Demanded);
         assert!(scene.ticketed.ticket().is_none(), "one is on the way");
@@ -359,41 +320,16 @@ mod tests {
     #[test]
     fn a_raise_before_the_work_is_there_gives_its_first_ticket_the_priority() {
         let ticketed = Ticketed::new(SymbolStringPool::new().intern("unit"), Idle, None, Hints::default());
-        ticketed.set_priority(Lazy);
+        ticketed.raise(Lazy);
         assert!(ticketed.ticket().is_none());
-        let (log, requeued) = (Arc::default(), Arc::default());
-        let first = ticketed.hold(Box::new(Logged { log, requeued, is_over: false }));
+        let first = ticketed.hold(Box::new(Logged { log: Arc::default(), is_over: false }));
         assert_eq!(first.priority(), Lazy);
-    }
-
-    #[test]
-    fn work_that_became_less_urgent_waits_for_its_older_ticket() {
-        let (scene, first) = scene(Speculative);
-        scene.ticketed.set_priority(Demanded);
-        let second = scene.ticketed.ticket().unwrap();
-        scene.ticketed.set_priority(Speculative);
-        second.run();
-        assert!(scene.log.lock().is_empty() && scene.requeued.lock().is_empty());
-        first.run();
-        assert_eq!(*scene.log.lock(), ["ran"]);
-    }
-
-    #[test]
-    fn work_that_became_less_urgent_and_has_no_older_ticket_gets_one() {
-        let (scene, first) = scene(Lazy);
-        scene.ticketed.set_priority(Idle);
-        first.run();
-        assert!(scene.log.lock().is_empty());
-        let again = scene.requeued.lock().pop().expect("dispatched anew");
-        assert_eq!(again.priority(), Idle);
-        again.run();
-        assert_eq!(*scene.log.lock(), ["ran"]);
     }
 
     #[test]
     fn the_work_goes_with_its_last_ticket() {
         let (scene, first) = scene(Speculative);
-        scene.ticketed.set_priority(Demanded);
+        scene.ticketed.raise(Demanded);
         let second = scene.ticketed.ticket().unwrap();
         drop(second);
         assert!(scene.log.lock().is_empty());
@@ -404,7 +340,7 @@ mod tests {
     #[test]
     fn a_stale_ticket_that_is_dropped_does_nothing() {
         let (scene, first) = scene(Speculative);
-        scene.ticketed.set_priority(Demanded);
+        scene.ticketed.raise(Demanded);
         scene.ticketed.ticket().unwrap().run();
         drop(first);
         assert_eq!(*scene.log.lock(), ["ran"]);

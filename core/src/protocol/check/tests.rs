@@ -9,6 +9,7 @@ use crate::protocol::ids::{DylibId, GeneratorId, QueryId, RowId};
 use crate::protocol::numbers::{Numbers, definition, exported, search, with_main};
 use crate::protocol::pending::PendingUnit;
 use crate::protocol::query::Phase;
+use crate::protocol::rising::RisingPriority;
 use crate::protocol::row::{RowState, Waiting};
 use crate::protocol::waits_for::Holdings;
 use crate::serial_queue::SerialQueueId;
@@ -277,7 +278,11 @@ fn an_emitted_row_that_waits_for_nothing() {
     let RowState::Materializing { claim, .. } = scene.state.rows[row].state else { panic!("it was claimed") };
     scene.refuses("is emitted and waits for nothing", |state| {
         state.claims.discard(claim, &mut Vec::new());
-        state.rows[row].state = RowState::Emitted { address, waiting: Waiting::NOBODY };
+        state.rows[row].state = RowState::Emitted {
+            address,
+            priority: RisingPriority::at(TaskPriority::Demanded),
+            waiting: Waiting::NOBODY,
+        };
     });
 }
 

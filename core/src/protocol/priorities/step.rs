@@ -28,6 +28,11 @@ pub(super) enum Step {
         claim: usize,
         dependencies: u16,
     },
+    /// By a unit that says another priority of itself.
+    Replace {
+        claim: usize,
+        own: usize,
+    },
     Fail(usize),
     RemoveName(usize),
     Delegate {
@@ -53,6 +58,7 @@ pub(super) fn tame() -> impl Strategy<Value = Step> {
         4 => (0usize..8).prop_map(Step::Withdraw),
         2 => (0usize..8).prop_map(Step::Begin),
         4 => (0usize..8, names()).prop_map(|(claim, dependencies)| Step::Emit { claim, dependencies }),
+        1 => (0usize..8, 0usize..4).prop_map(|(claim, own)| Step::Replace { claim, own }),
         3 => Just(Step::Slice),
         3 => Just(Step::Drain),
     ]

@@ -1,6 +1,5 @@
 //! What is done with claims: units begin, or not, give addresses, emit, fail, and delegate.
 
-use super::super::claim::Begin;
 use super::super::effects::Effects;
 use super::super::numbers::Numbers;
 use super::super::pending::PendingUnit;
@@ -42,11 +41,8 @@ impl Twin {
 
     fn begin(&mut self, index: usize, effects: &mut Effects<Numbers>) {
         let (claimed, _) = self.claims.remove(index);
-        match self.state.begin(claimed, None, effects) {
-            Begin::Now(claimed) => self.claims.push((claimed, Stage::Begun)),
-            Begin::Later(claimed, _ticketed) => self.claims.push((claimed, Stage::Queued)),
-            Begin::Never => {}
-        }
+        let begun = self.state.begin(claimed, None, effects);
+        self.claims.extend(begun.map(|claimed| (claimed, Stage::Begun)));
     }
 
     fn resolve(&mut self, index: usize, effects: &mut Effects<Numbers>) {

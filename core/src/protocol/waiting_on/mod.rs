@@ -302,11 +302,6 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
             .map(|target| self.arena.nodes[target.index].payload)
     }
 
-    /// The components of the groups that depend on this very node. May repeat itself.
-    pub(crate) fn dependant_components(&self, node: NodeId) -> impl Iterator<Item = u32> {
-        self.dependant_edges(node).filter_map(|edge| self.arena.find_unchanged(self.arena.edges[edge].source))
-    }
-
     /// The nodes of a component that exists, by payload; those that have failed too.
     pub(crate) fn members_of_component(&self, component: u32) -> impl Iterator<Item = P> {
         let members = std::iter::successors(Some(component), move |&node| {

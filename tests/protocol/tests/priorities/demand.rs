@@ -34,11 +34,9 @@ fn a_lookup_that_says_nothing_counts_as_the_units_own_priority_beside_others() {
     let scene = Scene::new();
     scene.define_as("a", Lazy, finish);
     scene.define(&["b"]);
-    let _quiet = scene.session.lookup_future(scene.request("a"));
-    let loud = scene.want("a", Demanded);
-    let _b = scene.want("b", Speculative);
-    drop(loud);
     let _idle = scene.want("a", Idle);
+    let _b = scene.want("b", Speculative);
+    let _quiet = scene.session.lookup_future(scene.request("a"));
     assert_eq!(scene.dispatcher.queued(Lazy), 1);
     scene.dispatcher.run_down_to(Lazy);
     assert_eq!(scene.take_started(), ["a"]);
@@ -107,13 +105,14 @@ fn a_unit_blocked_in_a_lookup_demands() {
 }
 
 #[test]
-fn observers_see_each_change_of_a_units_priority() {
+fn observers_see_each_rise_of_a_units_priority() {
     let scene = Scene::observed();
     scene.define(&["a"]);
     let _low = scene.want("a", Speculative);
-    let high = scene.want("a", Demanded);
-    let _as_high = scene.want("a", Lazy);
-    drop(high);
+    let mid = scene.want("a", Lazy);
+    let _as_low = scene.want("a", Speculative);
+    drop(mid);
+    let _high = scene.want("a", Demanded);
     scene.dispatcher.run_all();
     let changes: Vec<_> = scene
         .events
@@ -124,5 +123,5 @@ fn observers_see_each_change_of_a_units_priority() {
             _ => None,
         })
         .collect();
-    assert_eq!(changes, [("a".to_owned(), Demanded), ("a".to_owned(), Lazy)]);
+    assert_eq!(changes, [("a".to_owned(), Lazy), ("a".to_owned(), Demanded)]);
 }

@@ -101,9 +101,9 @@ fn a_ticket_that_waits_in_a_serial_queue_counts_no_more_either() {
     scene.session.close().unwrap();
 }
 
-/// The ticket of a priority that was given up finds the unit less urgent than itself, and leaves it to the other.
+/// The ticket of a priority that was given up takes the unit all the same.
 #[test]
-fn tickets_that_are_lowered_and_raised_again_count_where_they_are() {
+fn the_ticket_of_a_lookup_that_was_given_up_counts_until_the_unit_begins() {
     let scene = scene();
     scene.define("a", None);
     let [begun, end] = scene.occupy();

@@ -128,6 +128,21 @@ fn a_unit_that_takes_over_is_as_urgent_as_what_waits() {
 }
 
 #[test]
+fn a_unit_that_takes_over_is_as_urgent_as_it_says_for_a_lookup_that_says_nothing() {
+    let scene = Scene::new();
+    let started = scene.started.clone();
+    scene.define_as("first", Idle, move |responsibility| {
+        let symbol = responsibility.session().intern("first");
+        responsibility.replace(noting_unit("second", symbol, Demanded, started, finish)).unwrap();
+    });
+    scene.define(&["x"]);
+    let _first = scene.session.lookup_future(scene.request("first"));
+    scene.run_until_started("first");
+    let _x = scene.want("x", Lazy);
+    assert_eq!(scene.order(), ["second", "x"]);
+}
+
+#[test]
 fn a_lookup_raised_while_it_waits_for_a_generator_claims_as_urgently() {
     let scene = Scene::new();
     let parked = Arc::new(Mutex::new(None));

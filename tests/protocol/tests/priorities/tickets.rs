@@ -100,21 +100,6 @@ fn a_dispatcher_that_refuses_the_raise_runs_the_unit_as_it_was() {
 }
 
 #[test]
-fn a_dispatcher_that_takes_no_more_runs_what_became_less_urgent_at_once() {
-    for first in [Demanded, Lazy] {
-        let scene = Scene::new();
-        scene.define(&["a"]);
-        let high = scene.want("a", first);
-        let _low = scene.want("a", Idle);
-        drop(high);
-        scene.dispatcher.refuse(true);
-        scene.dispatcher.run_all();
-        scene.dispatcher.refuse(false);
-        assert_eq!(scene.order(), ["a"]);
-    }
-}
-
-#[test]
 fn a_session_that_closes_runs_what_was_raised_once() {
     let scene = Scene::new();
     scene.define(&["a", "b"]);

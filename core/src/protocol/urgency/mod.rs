@@ -1,0 +1,126 @@
+//! Urgency: priority follows demand upwards.
+//!
+//! A *need* is what keeps a unit claimed: a query lodged on one of its rows, or an emitted row that depends on one.
+//!
+//! | need | is as urgent as |
+//! |---|---|
+//! | query that says how urgent it is, a blocked thread's included | it says |
+//! | query on behalf of a unit, aliases included | that unit's claim |
+//! | query on nobody's behalf that says nothing | the needed unit says itself |
+//! | emitted row | the most urgent need that it has had |
+//!
+//! A claim is as urgent as the most urgent need that it has had. So a [`RisingPriority`] rises and never sinks. A unit that loses its
+//! demand before it begins goes back to its rows (`demand.rs`); whoever claims it again makes a new claim, with a new priority.
+//!
+//! # Rise
+//!
+//! Four things raise a row: a query is lodged on it, a row that depends on it is emitted, its unit is replaced by one that says
+//! more, or something that needs it rises. From the row a rise goes on (`rise.rs`):
+//!
+//! ```text
+//!   row ─ not emitted ─▶ claim ─▶ each query on the claim's behalf ─▶ the rows that the query waits for
+//!    │                     └────▶ the claim it was delegated from
+//!    └─── emitted ─────▶ its component in the forest ─▶ the rows that the component waits for
+//! ```
+//!
+//! # Cost
+//!
+//! One step for each entry of a lodged query, and for each dependence of an emission. There are four levels, so each claim, query
+//! and emitted row rises at most three times, and each rise goes along each of its edges once. Rises are work of the state,
+//! done in slices (`settle.rs`), for one rise may reach a million units. A node with all its edges is never divided.
+//!
+//! Everything is Demanded until a unit is claimed with less. Up to then nothing can rise, and nothing is noted.
+//!
+//! # Too urgent
+//!
+//! A rise that is still to come reaches whoever has the row then. That may be a later claim, which nobody needs so much.
+//!
+//! **Architecture Invariant:** no need is more urgent than what it leads to, once no rise is left to do (`check.rs`).
+
+#[cfg(any(test, debug_assertions))]
+mod check;
+mod rise;
+
+use crate::TaskPriority;
+use crate::sync::Arc;
+use crate::task::ticket::Ticketed;
+
+use super::ids::{ClaimId, QueryId, RowId};
+use super::lookup::Search;
+use super::pending::PendingUnit;
+use super::pieces::Pieces;
+use super::rising::RisingPriority;
+use super::row::RowState;
+use super::{Payload, SessionState};
+
+/// What rises with a claim.
+#[derive(Debug, Default)]
+pub(super) struct Followers {
+    /// Where its unit lies while it is queued, if that may be in several queues.
+    ticketed: Option<Arc<Ticketed>>,
+    /// Queries on its behalf. Some may have ended.
+    asked: Vec<QueryId>,
+    /// The claim it was delegated from: what that has asked for, it may have asked for on behalf of this one.
+    origin: Option<ClaimId>,
+}
+
+/// What is about to rise.
+#[derive(Debug, Default)]
+pub(super) struct Urgency {
+    /// A unit was claimed below the highest priority.
+    is_followed: bool,
+    rises: Pieces<(Node, RisingPriority)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Node {
+    Row(RowId),
+    Claim(ClaimId),
+    Query(QueryId),
+}
+
+impl Followers {
+    pub(super) fn of_delegate(origin: ClaimId) -> Self {
+        Self { origin: Some(origin), ..Self::default() }
+    }
+}
+
+impl<P: Payload> SessionState<P> {
+    /// How urgent a row is, or its unit; none if nobody is at work on it.
+    pub(super) fn priority_of(&self, row: RowId) -> Option<RisingPriority> {
+        match self.rows.get(row)?.state {
+            RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. } => {
+                self.claims.get(claim).map(|claim| claim.priority)
+            }
+            RowState::Emitted { priority, .. } => Some(priority),
+            _ => None,
+        }
+    }
+
+    /// How urgent a lookup is that begins, and the claim with which it rises.
+    pub(super) fn priority_to_ask_at(&self, search: &Search) -> (Option<RisingPriority>, Option<ClaimId>) {
+        if let Some(priority) = search.priority {
+            return (Some(RisingPriority::at(priority)), None);
+        }
+        // An alias may be in a part that was delegated, and its lookup is its alone.
+        let alias = search.alias.and_then(|alias| self.rows.get(alias)?.claim());
+        let claim = alias.or(search.asked_by.map(|asker| asker.claim));
+        match claim.and_then(|claim| self.claims.get(claim)) {
+            Some(asks) => (Some(asks.priority), claim),
+            None => (search.asked_by.map(|asker| RisingPriority::at(asker.priority)), None),
+        }
+    }
+
+    /// A claimed unit is about to be queued. Where it may rise, it lies beside the queues, and tickets for it are queued.
+    pub(super) fn set_out(&mut self, claim: ClaimId, unit: &mut PendingUnit<P::Unit>) {
+        let row = &mut self.claims[claim];
+        unit.priority = row.priority.get();
+        if unit.priority < TaskPriority::Demanded {
+            self.urgency.is_followed = true;
+            let (name, queue) = (unit.name.clone(), unit.serial_queue().cloned());
+            let ticketed = Ticketed::new(name, unit.priority, queue, unit.hints);
+            row.followers_mut().ticketed = Some(ticketed.clone());
+            unit.extras.get_or_insert_default().ticketed = Some(ticketed);
+        }
+    }
+}

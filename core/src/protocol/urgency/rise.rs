@@ -1,0 +1,151 @@
+//! Rise: a need appears or rises, and with it what it leads to.
+
+use crate::EventKind;
+use crate::sync::weakened;
+
+use super::super::effects::Effects;
+use super::super::ids::{ClaimId, QueryId, RowId};
+use super::super::query::{Phase, Query};
+use super::super::rising::RisingPriority;
+use super::super::row::{Row, RowState};
+use super::super::{Payload, SessionState};
+use super::{Followers, Node};
+
+impl<P: Payload> SessionState<P> {
+    /// Something needs `row` as much as that.
+    #[inline]
+    pub(in super::super) fn raise(&mut self, row: RowId, to: RisingPriority) {
+        if self.urgency.is_followed && self.priority_of(row).is_some_and(|priority| priority < to) {
+            self.urgency.rises.push_back((Node::Row(row), to));
+        }
+    }
+
+    /// A query has begun, which rises with the claim on whose behalf it was made, or was lodged.
+    pub(in super::super) fn begins_to_need(&mut self, query: QueryId, rises_with: Option<ClaimId>) {
+        if !self.urgency.is_followed {
+            return;
+        }
+        if let Some(claim) = rises_with.and_then(|claim| self.claims.get_mut(claim)) {
+            let asked = &mut claim.followers_mut().asked;
+            // What has ended makes room before the list grows; where most still waits it grows all the same.
+            if asked.len() == asked.capacity() {
+                asked.retain(|&query| self.queries.contains(query));
+                asked.reserve(asked.len() + 1);
+            }
+            asked.push(query);
+        }
+        self.raise_what_it_waits_for(query);
+    }
+
+    fn raise_what_it_waits_for(&mut self, query: QueryId) {
+        let Some(Query { phase: Phase::Lodged(lodged), priority, .. }) = self.queries.get(query) else {
+            return;
+        };
+        for entry in lodged.entries.iter().filter(|entry| entry.waits()) {
+            let Some(row) = self.rows.get(entry.row) else { continue };
+            let needed = priority.unwrap_or(RisingPriority::at(row.own_priority));
+            if self.priority_of(entry.row).is_some_and(|priority| priority < needed) {
+                self.urgency.rises.push_back((Node::Row(entry.row), needed));
+            }
+            let claim = row.claim().filter(|_| priority.is_none());
+            if let Some(claim) = claim.and_then(|claim| self.claims.get_mut(claim)) {
+                claim.is_wanted_as_it_says = true;
+            }
+        }
+    }
+
+    /// Whether anything is still to rise.
+    #[inline]
+    pub(in super::super) fn has_rises(&self) -> bool {
+        !self.urgency.rises.is_empty()
+    }
+
+    /// Has things rise, as many as `budget` allows.
+    pub(in super::super) fn rise(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+        while *budget > 0
+            && let Some((node, to)) = self.urgency.rises.pop_back(effects)
+        {
+            let steps = match node {
+                Node::Row(row) => self.raise_row(row, to, effects),
+                Node::Claim(claim) => self.raise_claim(claim, to, effects),
+                Node::Query(query) => self.raise_query(query, to),
+            };
+            // Whoever gave the budget counts what is taken from it.
+            self.count_steps(steps.saturating_sub(*budget));
+            *budget = budget.saturating_sub(steps);
+        }
+    }
+
+    fn raise_row(&mut self, row: RowId, to: RisingPriority, effects: &mut Effects<P>) -> usize {
+        match self.rows.get_mut(row).map(|row| &mut row.state) {
+            Some(&mut (RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. })) => {
+                self.raise_claim(claim, to, effects)
+            }
+            Some(RowState::Emitted { priority, .. }) => match priority.rise(to) {
+                true => self.raise_component(row, to),
+                false => 1,
+            },
+            _ => 1,
+        }
+    }
+
+    fn raise_claim(&mut self, id: ClaimId, to: RisingPriority, effects: &mut Effects<P>) -> usize {
+        let Some(claim) = self.claims.get_mut(id).filter(|claim| claim.priority < to) else { return 1 };
+        claim.priority.rise(to);
+        let mut steps = 1;
+        if let Some(Followers { ticketed, asked, origin }) = claim.followers() {
+            if let Some(ticketed) = ticketed {
+                ticketed.raise(to.get());
+                effects.more().raised.push(ticketed.clone());
+            }
+            steps += asked.len();
+            let followers = asked.iter().map(|&query| Node::Query(query)).chain(origin.map(Node::Claim));
+            followers.for_each(|node| self.urgency.rises.push_back((node, to)));
+        }
+        self.observe_rise(id, effects);
+        steps
+    }
+
+    fn raise_query(&mut self, query: QueryId, to: RisingPriority) -> usize {
+        let Some(query) = self.queries.get_mut(query).filter(|query| query.is_live()) else { return 1 };
+        if !query.priority.as_mut().is_some_and(|priority| priority.rise(to)) {
+            return 1;
+        }
+        // A suspended one raises what it needs when it has found it.
+        let Phase::Lodged(lodged) = &query.phase else { return 1 };
+        let waits = lodged.entries.iter().filter(|entry| entry.waits());
+        waits.for_each(|entry| self.urgency.rises.push_back((Node::Row(entry.row), to)));
+        1 + lodged.entries.len()
+    }
+
+    /// An emitted row has risen, and all that can only become Ready together with it rises too.
+    fn raise_component(&mut self, row: RowId, to: RisingPriority) -> usize {
+        let Some(component) = self.component_of(row) else { return 1 };
+        if weakened("urgency::stops_at_what_is_emitted") {
+            return 1;
+        }
+        let mut steps = 1;
+        for member in self.forest.members_of_component(component) {
+            steps += 1;
+            if let Some(Row { state: RowState::Emitted { priority, .. }, .. }) = self.rows.get_mut(member) {
+                priority.rise(to);
+            }
+        }
+        for dependency in self.forest.dependencies_of_component(component) {
+            steps += 1;
+            self.urgency.rises.push_back((Node::Row(dependency), to));
+        }
+        steps
+    }
+
+    fn observe_rise(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
+        if self.observed {
+            let claim = &self.claims[claim];
+            let priority = claim.priority.get();
+            if let Some(row) = claim.rows().iter().find_map(|&row| self.rows.get(row)) {
+                let (dylib, unit) = (self.dylib_name_of(row), row.unit_name.clone());
+                self.observe(effects, || EventKind::Prioritized { dylib, unit, priority });
+            }
+        }
+    }
+}
