@@ -291,7 +291,7 @@ impl History {
 }
 
 fn own() -> impl Strategy<Value = Vec<usize>> {
-    proptest::collection::vec(prop_oneof![2 => Just(3usize), 1 => 0usize..4], NAMES)
+    proptest::collection::vec(prop_oneof![1 => Just(3usize), 1 => 0usize..4], NAMES)
 }
 
 /// As many as usual, or as a long run tries.

@@ -161,6 +161,9 @@ impl QueuedUnit {
             unit, claim, dylib, dylib_name, name, symbols, mut extras, priority, hints, ..
         } = self.take_pending();
         let initializer = extras.as_mut().and_then(|extras| extras.initializer.take());
+        // It may have been raised while it was queued.
+        let ticketed = extras.as_mut().and_then(|extras| extras.ticketed.take());
+        let priority = ticketed.map_or(priority, |ticketed| ticketed.priority());
         let dylib = JitDylib::new(session, dylib, dylib_name);
         self.0 = Stage::Begun(Duty::new(dylib, claim, name, symbols, initializer));
         Begun { unit, extras, duty: DutyBox::in_place_of(self), priority, is_leaf: hints.is_leaf() }

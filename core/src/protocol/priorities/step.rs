@@ -56,9 +56,9 @@ pub(super) fn tame() -> impl Strategy<Value = Step> {
             .prop_map(|(names, priority)| Step::LookUp { names, priority, ready: true }),
         5 => (0usize..8, names()).prop_map(|(claim, names)| Step::Ask { claim, names, ready: true }),
         4 => (0usize..8).prop_map(Step::Withdraw),
-        2 => (0usize..8).prop_map(Step::Begin),
+        3 => (0usize..8).prop_map(Step::Begin),
         4 => (0usize..8, names()).prop_map(|(claim, dependencies)| Step::Emit { claim, dependencies }),
-        1 => (0usize..8, 0usize..4).prop_map(|(claim, own)| Step::Replace { claim, own }),
+        3 => (0usize..8, 0usize..4).prop_map(|(claim, own)| Step::Replace { claim, own }),
         3 => Just(Step::Slice),
         3 => Just(Step::Drain),
     ]

@@ -33,7 +33,8 @@
 //!
 //! # Too urgent
 //!
-//! A rise that is still to come reaches whoever has the row then. That may be a later claim, which nobody needs so much.
+//! - A rise that is still to come reaches whatever claim has the row then. Nobody may need that one so much.
+//! - A unit that replaces another is as urgent as it says once a lookup has left that to the unit. The lookup may have ended.
 //!
 //! **Architecture Invariant:** no need is more urgent than what it leads to, once no rise is left to do (`check.rs`).
 

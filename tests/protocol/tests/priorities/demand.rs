@@ -89,6 +89,23 @@ fn what_an_answer_to_a_speculative_unit_asks_for_is_speculative() {
     assert_eq!(scene.order(), ["lazy", "b", "d"]);
 }
 
+/// It was raised while it was queued, and its claim is over when it asks: what it asked for was as urgent as it had once been claimed.
+#[test]
+fn what_a_raised_unit_asks_for_after_its_end_is_as_urgent_as_it_was_at_its_start() {
+    let scene = Scene::new();
+    scene.define(&["b", "lazy"]);
+    scene.define_as("a", Demanded, |responsibility| {
+        let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
+        finish(responsibility);
+        session.lookup_async(request(&main, &["b"]), |_| {});
+    });
+    let _low = scene.want("a", Speculative);
+    let _high = scene.want("a", Demanded);
+    scene.run_until_started("a");
+    let _lazy = scene.want("lazy", Lazy);
+    assert_eq!(scene.order(), ["b", "lazy"]);
+}
+
 #[test]
 fn a_unit_blocked_in_a_lookup_demands() {
     let scene = Scene::observed();
