@@ -253,7 +253,9 @@ impl History {
         }
         let (claimed, own) = (self.claims.remove(index), PRIORITIES[own]);
         self.begun.remove(&claimed.claim);
-        self.replaced(self.name_of(&claimed), own);
+        // Without a need the claim ends.
+        let goes_on = self.state.is_wanted(claimed.claim);
+        self.replaced(self.name_of(&claimed), own, goes_on);
         let definition = Definition { priority: own, ..definition(&self.unit_name, claimed.symbols.clone()) };
         let replaced = self.state.replace(claimed.claim, &claimed.symbols, definition, 0, effects);
         replaced.expect("it covers what it covered");

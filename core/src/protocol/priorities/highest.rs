@@ -97,9 +97,9 @@ impl History {
     }
 
     /// A unit that says `own` of itself takes the place of another.
-    pub(super) fn replaced(&mut self, name: usize, own: TaskPriority) {
+    pub(super) fn replaced(&mut self, name: usize, own: TaskPriority, goes_on: bool) {
         self.own[name] = own;
-        if self.highest.as_it_says[name] {
+        if goes_on && self.highest.as_it_says[name] {
             self.highest.priorities[name] = self.highest.priorities[name].max(own);
         }
     }
