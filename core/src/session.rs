@@ -2,6 +2,8 @@
 //!
 //! **Architecture Invariant:** the session lock is taken in this file alone, for transactions by [`ExecutionSession::transact`], and no
 //! code of the embedder, no drop of its values included, runs inside it.
+//!
+#![doc = include_str!("session/README.md")]
 
 pub(crate) mod answers;
 mod blocked;

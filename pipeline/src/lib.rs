@@ -1,4 +1,4 @@
-//! From LLVM IR to running code: compile layers, a JIT linker, executable memory, unwinding and thread-local storage.
+#![doc = include_str!("../README.md")]
 
 #[cfg(feature = "llvm")]
 pub mod ir;

@@ -23,6 +23,8 @@
 //! dropped.
 //!
 //! **Architecture Invariant:** after each operation the state satisfies `check.rs`.
+//!
+#![doc = include_str!("README.md")]
 
 pub(crate) mod absolute;
 pub(crate) mod alias;

@@ -1,20 +1,4 @@
-//! The only door to threads, locks and atomics.
-//!
-//! Everything that two threads may touch goes through here, so that a build for models can replace each piece:
-//!
-//! | built with | file | threads, locks and atomics are | which explores |
-//! |---|---|---|---|
-//! | nothing | `real.rs` | `parking_lot`'s and the standard library's | |
-//! | `--cfg uruk_loom` | `model.rs` | loom's | every order of a small model, and what weak orderings allow |
-//! | `--cfg uruk_shuttle` | `scheduled.rs` | shuttle's | random orders of a large one |
-//!
-//! `clippy.toml` refuses the direct paths elsewhere.
-//!
-//! **Architecture Invariant:** no other module of this workspace names `std::sync::atomic`,
-//! `std::thread::spawn`, `parking_lot`, `spin`, `loom` or `shuttle`.
-//!
-//! [`Arc`] is the standard one in all builds: loom's cannot hold `dyn Trait`, and what the models
-//! check is the protocol, not reference counting.
+#![doc = include_str!("README.md")]
 
 #[cfg(any(uruk_loom, uruk_shuttle))]
 mod hidden;

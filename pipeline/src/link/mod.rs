@@ -10,6 +10,8 @@
 //! bytes go out through the memory manager's working views.
 //!
 //! **Architecture Invariant:** what an object says is never trusted. Malformed input is a [`LinkError`].
+//!
+#![doc = include_str!("README.md")]
 
 mod eh_frame;
 pub mod elf;

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+mod documents;
 mod source;
 
 use source::{Source, read, sources};
@@ -34,6 +35,14 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("src/jit.rs", "lends functions for as long as it lives"),
     ("src/cli/run.rs", "enters the program"),
     ("src/main.rs", "is entered by C"),
+];
+
+/// Which page has the tables of locks and atomics of which crate: it stands beside the code.
+const PAGES: &[(&str, &str)] = &[
+    ("core/", "core/src/sync/README.md"),
+    ("dispatch/", "dispatch/README.md"),
+    ("pipeline/", "pipeline/README.md"),
+    ("src/", "src/README.md"),
 ];
 
 /// How many lines above an atomic access its comment may begin.
@@ -153,17 +162,18 @@ fn synchronization_comes_from_one_door() {
     demand_none(findings, "take it from `uruk_core::sync`");
 }
 
-/// An ordering has a partner: each label stands at both ends at least, and in the table of atomics.
+/// An ordering has a partner: each label stands at both ends at least, and in the table of atomics of its crate.
 #[test]
 fn orderings_come_in_pairs() {
-    let architecture = read("ARCHITECTURE.md").expect("ARCHITECTURE.md exists");
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut pages: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for source in sources().iter().filter(|source| source.is_library()) {
         for (number, line) in source.text.lines().enumerate() {
             let label = line.split_once("ordering[").and_then(|(_, after)| after.split_once("]:"));
             if let Some((label, _)) = label {
                 let places = places.entry(label.to_owned()).or_default();
                 places.push(format!("{}:{}", source.path, number + 1));
+                pages.entry(label.to_owned()).or_default().insert(page_of(&source.path));
                 // One read-modify-write, run by several threads, is both ends.
                 if line.contains("Pairs with itself") {
                     places.push(String::new());
@@ -177,8 +187,10 @@ fn orderings_come_in_pairs() {
             findings
                 .push(format!("ordering[{label}] stands at {} alone: label the other end too", places[0]));
         }
-        if !architecture.contains(&format!("| `{label}` |")) {
-            findings.push(format!("ordering[{label}]: give it a row in ARCHITECTURE.md, Atomics"));
+        for page in &pages[&label] {
+            if !section(page, "Atomics").contains(&format!("| `{label}` |")) {
+                findings.push(format!("ordering[{label}]: give it a row in {page}, Atomics"));
+            }
         }
     }
     demand_none(findings, "see each line");
@@ -310,35 +322,9 @@ fn libraries_do_not_print() {
     demand_none(findings, "emit a `tracing` event, or return an error");
 }
 
-/// A newcomer's walk is seven files at most, and they exist.
-#[test]
-fn the_walk_in_the_readme_can_be_walked() {
-    let Some(readme) = read("README.md") else {
-        // The rule is about a table of the README; without one there is nothing to hold it against.
-        return;
-    };
-    // | 1 | [core/src/session.rs](core/src/session.rs) | what to see |
-    let steps: Vec<&str> = readme
-        .lines()
-        .filter_map(|line| {
-            let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
-            cells.next()?.parse::<usize>().ok()?;
-            cells.next()?.split_once("](")?.1.strip_suffix(')')
-        })
-        .collect();
-    assert!(
-        !steps.is_empty(),
-        "README.md has no walk: a table `| step | file | what to see |` with numbered rows"
-    );
-    assert!(steps.len() <= 7, "the walk has {} rows; a newcomer follows seven", steps.len());
-    let missing = steps.into_iter().filter(|path| !source::workspace().join(path).is_file());
-    demand_none(missing.map(str::to_owned), "correct the walk in README.md: these files do not exist");
-}
-
 /// A table of locks that forgets one is worse than none.
 #[test]
 fn every_lock_is_in_the_table() {
-    let architecture = read("ARCHITECTURE.md").expect("ARCHITECTURE.md exists");
     let without = sources().into_iter().filter(|source| {
         let code = source.code_before_tests();
         (source.is_library() || source.is_command())
@@ -349,22 +335,20 @@ fn every_lock_is_in_the_table() {
                 || code.contains("Arc<Mutex<")
                 || code.contains("CachePadded<Mutex<")
                 || code.contains("BriefMutex<"))
-            && !architecture.contains(&format!("| `{}` ", source.path))
+            && !section(page_of(&source.path), "Locks").contains(&format!("| `{}` ", source.path))
     });
-    demand_none(without.map(|source| source.path), "give each lock a row in ARCHITECTURE.md, Locks");
+    let listed = without.map(|source| format!("{}: {}", source.path, page_of(&source.path)));
+    demand_none(listed, "give each lock a row in the page that stands behind it, Locks");
 }
 
 /// Nor does a table of atomics forget one: those with labels, and those that are `Relaxed` alone.
 #[test]
 fn every_atomic_is_in_the_tables() {
-    let architecture = read("ARCHITECTURE.md").expect("ARCHITECTURE.md exists");
-    let section = architecture.split_once("\n## Atomics\n").and_then(|(_, after)| after.split_once("\n## "));
-    let (section, _) = section.expect("ARCHITECTURE.md has a section on atomics");
     // A row names its first file by its path, and those that stand beside it by their names.
     let is_named = |path: &str| {
         let (folder, name) = path.rsplit_once('/').expect("a file stands in a folder");
         let crate_root = folder.split_once("/src").map_or(folder, |(root, _)| root);
-        section.lines().any(|row| {
+        section(page_of(path), "Atomics").lines().any(|row| {
             row.contains(&format!("`{path}`"))
                 || (row.contains(&format!("`{crate_root}/src/")) && row.contains(&format!("`{name}`")))
         })
@@ -378,7 +362,22 @@ fn every_atomic_is_in_the_tables() {
             && has_one
             && !is_named(&source.path)
     });
-    demand_none(without.map(|source| source.path), "give each atomic a row in ARCHITECTURE.md, Atomics");
+    let listed = without.map(|source| format!("{}: {}", source.path, page_of(&source.path)));
+    demand_none(listed, "give each atomic a row in the page that stands behind it, Atomics");
+}
+
+/// The page that has the locks and atomics of a crate's file.
+fn page_of(path: &str) -> &'static str {
+    let page = PAGES.iter().find(|(place, _)| path.starts_with(place));
+    page.unwrap_or_else(|| panic!("{path}: no page of PAGES has its locks and atomics")).1
+}
+
+/// The text below a heading of a page, up to the next heading.
+fn section(page: &str, title: &str) -> String {
+    let text = read(page).unwrap_or_else(|| panic!("{page} exists"));
+    let section = text.split_once(&format!("\n# {title}\n")).map(|(_, after)| after);
+    let section = section.unwrap_or_else(|| panic!("{page} has a section `# {title}`"));
+    section.split_once("\n# ").map_or(section, |(section, _)| section).to_owned()
 }
 
 /// What changes for users is written down.
