@@ -60,6 +60,21 @@ fn every_invariant_has_its_row() {
     demand_none(missing, "give it one row in ARCHITECTURE.md, Invariants");
 }
 
+/// A promise without a test, a model or a bench does not stand among the guarantees.
+#[test]
+fn every_guarantee_names_what_holds_it() {
+    let guarantees = read("GUARANTEES.md").expect("GUARANTEES.md exists");
+    let rows = guarantees.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| promise |"));
+    let unheld = rows.filter(|row| {
+        let held_by = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
+        !held_by.contains("](") && !held_by.contains("`make ")
+    });
+    demand_none(
+        unheld.map(str::to_owned),
+        "link the test, model or bench that holds it, or take the promise out",
+    );
+}
+
 /// Links of documents lead somewhere, headings included.
 #[test]
 fn links_lead_somewhere() {
