@@ -91,7 +91,7 @@ impl World {
         Ok(())
     }
 
-    /// An initializer that is left alone goes, and so do resources without any symbol.
+    /// The end of an operation that removes by name: an initializer that is left alone goes, and then resources without any symbol.
     fn sweep(&mut self) -> BTreeSet<usize> {
         let shrunk = std::mem::take(&mut self.shrunk);
         for &of in &shrunk {
@@ -106,6 +106,11 @@ impl World {
                 self.forget(&[only], true);
             }
         }
+        self.take_orphans()
+    }
+
+    /// Resources without any symbol go at once, before a later step of a transaction removes their tracker.
+    fn take_orphans(&mut self) -> BTreeSet<usize> {
         let serves =
             |product: usize| self.definitions.values().any(|definition| definition.product == Some(product));
         let orphans: BTreeSet<_> =
@@ -262,11 +267,12 @@ impl World {
     /// taken out, or the first change that is refused.
     pub(super) fn commit(&mut self, changes: &[Change], by_task: bool) -> Result<Removed, (usize, Refusal)> {
         let mut after = self.clone();
-        let mut resources = Vec::new();
+        let (mut resources, mut orphans) = (Vec::new(), BTreeSet::new());
         for (step, change) in changes.iter().enumerate() {
             after.make(change, by_task, &mut resources).map_err(|refusal| (step, refusal))?;
+            orphans.extend(after.take_orphans());
         }
-        let orphans = after.sweep();
+        orphans.extend(after.sweep());
         *self = after;
         Ok((resources, orphans))
     }
