@@ -41,10 +41,6 @@ impl JitDylib {
         self.id
     }
 
-    pub(crate) fn into_session(self) -> ExecutionSession {
-        self.session
-    }
-
     pub(crate) fn shared_name(&self) -> Arc<str> {
         self.name.clone()
     }

@@ -15,8 +15,7 @@ use crate::{DelegateError, ExecutionSession, FailureCause, JitDylib, SymbolFlags
 /// The part of a responsibility that may change threads.
 #[doc(hidden)]
 pub struct Duty {
-    /// Taken when it is dropped.
-    dylib: Option<JitDylib>,
+    dylib: JitDylib,
     pub(crate) claim: ClaimId,
     pub(crate) unit_name: SymbolName,
     pub(crate) symbols: SymbolFlagsMap,
@@ -75,7 +74,7 @@ impl Duty {
         symbols: SymbolFlagsMap,
         initializer: Option<SymbolName>,
     ) -> Self {
-        Self { dylib: Some(dylib), claim, unit_name, symbols, initializer, settled: false, hold: None }
+        Self { dylib, claim, unit_name, symbols, initializer, settled: false, hold: None }
     }
 
     /// Notes that this thread alone can finish it.
@@ -103,7 +102,7 @@ impl Duty {
 
     #[inline]
     pub(crate) fn dylib(&self) -> &JitDylib {
-        self.dylib.as_ref().expect("a duty has its dylib until it is dropped")
+        &self.dylib
     }
 
     pub(crate) fn session(&self) -> &ExecutionSession {
@@ -174,9 +173,6 @@ impl fmt::Debug for Duty {
 impl Drop for Duty {
     fn drop(&mut self) {
         if self.settled {
-            if let Some(dylib) = self.dylib.take() {
-                crate::session::frame::leave_spare(dylib.into_session());
-            }
             return;
         }
         // From here on it is finished by a frame, or right now.

@@ -26,7 +26,7 @@ use std::borrow::Borrow;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Latch, Mutex, weakened};
 
-use super::{ExecutionSession, frame};
+use super::ExecutionSession;
 
 /// Counts the tasks of a session that have not ended, in one word:
 ///
@@ -206,7 +206,7 @@ impl ExecutionSession {
         // Relaxed: nothing is read on the strength of the count but the count itself. A task that counts
         // itself in while another closes comes from a task that is counted already.
         self.0.drain.word.fetch_add(ONE_TASK, Ordering::Relaxed);
-        Outstanding::of(self.clone())
+        Outstanding(self.clone())
     }
 
     /// Counts tasks in before they are made. Under the session lock, so that a close that begins after the transaction
@@ -239,38 +239,23 @@ impl<S: Borrow<ExecutionSession>> Counted<S> {
         self.session.borrow()
     }
 
-    /// One more has been made, with this handle.
+    /// One more has been made.
     #[inline]
-    fn next_with(&mut self, handle: ExecutionSession) -> Outstanding {
+    pub(super) fn next(&mut self) -> Outstanding {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
-                Outstanding::of(handle)
+                Outstanding(self.session().clone())
             }
             None => self.session().outstanding(),
         }
-    }
-}
-
-impl Coming<'_> {
-    /// One more has been made.
-    pub(super) fn next(&mut self) -> Outstanding {
-        self.next_with(self.session.clone())
     }
 
     /// So many of them are made later.
     pub(super) fn later(&mut self, count: usize) -> ComingLater {
         let count = count.min(self.left);
         self.left -= count;
-        Counted { session: self.session.clone(), left: count }
-    }
-}
-
-impl ComingLater {
-    /// One more is made. The first handle that lies about on this thread is its own.
-    #[inline]
-    pub(super) fn next(&mut self) -> Outstanding {
-        self.next_with(frame::take_spare(&self.session))
+        Counted { session: self.session().clone(), left: count }
     }
 }
 
@@ -282,40 +267,23 @@ impl<S: Borrow<ExecutionSession>> Drop for Counted<S> {
     }
 }
 
-/// A task that has not ended.
-pub(super) struct Outstanding(
-    /// Taken when it ends.
-    Option<ExecutionSession>,
-);
+/// A task that has not ended. Dropping it counts the task out.
+pub(super) struct Outstanding(ExecutionSession);
 
 impl Outstanding {
-    fn of(session: ExecutionSession) -> Self {
-        Self(Some(session))
-    }
-
     #[inline]
     pub(super) fn session(&self) -> &ExecutionSession {
-        self.0.as_ref().expect("a task has its session until it ends")
-    }
-
-    /// Counts the task out, and leaves its handle for the next one of this thread.
-    pub(super) fn end(mut self) {
-        if let Some(session) = self.0.take() {
-            session.0.drain.count_out(1);
-            frame::leave_spare(session);
-        }
+        &self.0
     }
 
     /// The task begins to wait for its turn in a serial queue, or does so no more.
     pub(super) fn waits_for_turn(&self, waits: bool) {
-        self.session().0.drain.count_turn(waits);
+        self.0.0.drain.count_turn(waits);
     }
 }
 
 impl Drop for Outstanding {
     fn drop(&mut self) {
-        if let Some(session) = &self.0 {
-            session.0.drain.count_out(1);
-        }
+        self.0.0.drain.count_out(1);
     }
 }

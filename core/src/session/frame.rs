@@ -45,14 +45,6 @@ struct ThisThread {
     frames: Vec<Frame>,
     /// Duties that were dropped inside frames while the thread was unwinding, each with the number of frames beneath its own.
     dropped: Vec<(usize, DutyBox)>,
-    /// Handles for the next task of the session whose tasks this thread may be about to run.
-    spare: Option<Spare>,
-}
-
-struct Spare {
-    of: SessionTag,
-    /// One for the task itself, one for its responsibility; none while they have them.
-    handles: [Option<ExecutionSession>; 2],
 }
 
 thread_local! {
@@ -126,55 +118,6 @@ fn fail_all<R>(dropped: Vec<(usize, DutyBox)>, result: &Result<R, Arc<str>>, beg
         });
     }
     failed
-}
-
-/// Keeps handles of `session` at hand while this thread runs many of its tasks one after another: each leaves its own for the next.
-/// Until the guard is dropped.
-pub(super) fn keep_spare(session: &ExecutionSession) -> impl Drop {
-    let spare = Spare { of: session.tag(), handles: [Some(session.clone()), None] };
-    Keeps { outer: THIS_THREAD.try_with(|thread| thread.borrow_mut().spare.replace(spare)).unwrap_or(None) }
-}
-
-/// A handle that is kept, if it is one of `session`, or another one.
-#[inline]
-pub(super) fn take_spare(session: &ExecutionSession) -> ExecutionSession {
-    let spare = THIS_THREAD.try_with(|thread| {
-        let mut thread = thread.borrow_mut();
-        let spare = thread.spare.as_mut().filter(|spare| spare.of == session.tag())?;
-        spare.handles.iter_mut().find_map(Option::take)
-    });
-    spare.unwrap_or(None).unwrap_or_else(|| session.clone())
-}
-
-/// Leaves the handle of a task or of a responsibility that is over for the next one, or lets it go.
-#[inline]
-pub(crate) fn leave_spare(handle: ExecutionSession) {
-    let mut handle = Some(handle);
-    // If it is not kept it is dropped here, where nothing is borrowed.
-    let _ = THIS_THREAD.try_with(|thread| {
-        let mut thread = thread.borrow_mut();
-        if let Some(spare) = &mut thread.spare
-            && handle.as_ref().is_some_and(|handle| handle.tag() == spare.of)
-            && let Some(place) = spare.handles.iter_mut().find(|kept| kept.is_none())
-        {
-            *place = handle.take();
-        }
-    });
-}
-
-/// Until it is dropped the thread keeps handles.
-struct Keeps {
-    /// Those it kept before.
-    outer: Option<Spare>,
-}
-
-impl Drop for Keeps {
-    fn drop(&mut self) {
-        let outer = self.outer.take();
-        // Dropped when nothing is borrowed: whoever keeps it has one beside.
-        let kept = THIS_THREAD.try_with(|thread| std::mem::replace(&mut thread.borrow_mut().spare, outer));
-        drop(kept);
-    }
 }
 
 /// Whether this thread is inside any frame, of whatever session.

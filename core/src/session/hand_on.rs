@@ -26,8 +26,7 @@ impl ExecutionSession {
             // Nothing was enqueued.
             Handed::Answer(waiter, outcome) => self.0.answers.give(waiter, outcome),
             Handed::Unit(unit, mut coming) => self.start_unit(unit.into_task(coming.next())),
-            Handed::All(ref all, _) => {
-                let _spare = (all.claimed.len() > 1).then(|| frame::keep_spare(self));
+            Handed::All(..) => {
                 self.pass_on(effects);
                 self.run_ready();
             }

@@ -290,8 +290,7 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
             queued
         }
     };
-    let handle = frame::take_spare(session);
-    let Begun { unit, extras, duty, priority, is_leaf } = begun.begin(handle);
+    let Begun { unit, extras, duty, priority, is_leaf } = begun.begin(session.clone());
     let asker = Asker { claim: duty.claim, priority };
     // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
     let run = move || {
@@ -313,7 +312,6 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
         let error = SessionError::Panicked { place: "a unit", message };
         outstanding.session().report_from_task(error);
     }
-    outstanding.end();
 }
 
 /// Tells a unit that is about to materialize which symbols it has lost. If it panics over one it hears of the rest and goes, for
