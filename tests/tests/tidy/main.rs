@@ -139,6 +139,34 @@ fn crates_and_modules_point_one_way() {
     demand_none(findings, "move the code, or put a small trait where the two want each other");
 }
 
+/// A dependency earns its line: some source of the crate names it.
+#[test]
+fn every_dependency_is_used() {
+    let mut findings = Vec::new();
+    for place in ["core", "dispatch", "pipeline"] {
+        let manifest = read(&format!("{place}/Cargo.toml")).expect("the crate has a manifest");
+        let (_, dependencies) =
+            manifest.split_once("\n[dependencies]\n").expect("the crate has dependencies");
+        let lines = dependencies.lines().take_while(|line| !line.starts_with('['));
+        let names =
+            lines.filter_map(|line| line.split(['.', ' ', '=']).next()).filter(|name| !name.is_empty());
+        let of_crate: Vec<_> = sources()
+            .into_iter()
+            .filter(|source| source.path.starts_with(&format!("{place}/src/")))
+            .collect();
+        for name in names.filter(|name| !name.starts_with('#')) {
+            let path = name.replace('-', "_");
+            if !of_crate.iter().any(|source| has_word(&source.code_before_tests(), &path)) {
+                findings.push(format!("{place}/Cargo.toml: nothing in {place}/src names {path}"));
+            }
+        }
+    }
+    demand_none(
+        findings,
+        "take it out of the manifest, and out of the workspace's if no other crate uses it",
+    );
+}
+
 /// Threads, locks and atomics come through one door, so that models can replace them.
 #[test]
 fn synchronization_comes_from_one_door() {
