@@ -22,6 +22,17 @@
 //! No locks, no callbacks, no threads, no I/O: values of the embedder are moved, never called, never
 //! dropped.
 //!
+//! Three things leave an operation beside its `Effects`. Each is a store to an atomic that others read without the session lock:
+//!
+//! | what | written by | read by |
+//! |---|---|---|
+//! | [`Recorder`] | `publish.rs`, `dylib.rs`, `close.rs` and others: which symbols are Ready | lookups of Ready symbols (`record.rs`) |
+//! | [`Losses`] | `demand.rs`: how often demand may have been lost | a unit that is about to start |
+//! | `Ticketed::raise` | `urgency/rise.rs`: how urgent a queued unit is | a ticket that is about to run (`task/ticket.rs`) |
+//!
+//! They cannot wait for the `Effects`, which are delivered after the lock is free. A reader must not find what a transaction has
+//! removed before.
+//!
 //! **Architecture Invariant:** after each operation the state satisfies `check.rs`.
 //!
 #![doc = include_str!("README.md")]

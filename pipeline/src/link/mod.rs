@@ -6,8 +6,17 @@
 //! Each phase consumes the one before, so a link that fails anywhere is a value that is dropped, and its memory
 //! with it. No phase blocks, looks a name up on its own, or runs any code of the object.
 //!
-//! **Architecture Invariant:** nothing here is `unsafe`, names LLVM, or knows the session: addresses come in as numbers,
-//! bytes go out through the memory manager's working views.
+//! **Architecture Invariant:** nothing here is `unsafe` or names LLVM.
+//!
+//! **Architecture Invariant:** the phases do not know the session. Addresses come in as numbers, and bytes go out through the memory
+//! manager's working views. Four files stand between a link and the session:
+//!
+//! | file | what it asks of the session, or tells it |
+//! |---|---|
+//! | `layer.rs` | it looks up the addresses of what an object refers to, without blocking |
+//! | `publish.rs` | it announces addresses, emits symbols, or fails them |
+//! | `section_groups.rs` | it asks what has become of the objects that are linked together |
+//! | `share.rs` | the code of a unit is a resource of its tracker |
 //!
 //! **Architecture Invariant:** what an object says is never trusted. Malformed input is a [`LinkError`].
 //!

@@ -139,6 +139,31 @@ fn crates_and_modules_point_one_way() {
     demand_none(findings, "move the code, or put a small trait where the two want each other");
 }
 
+/// The files of the linker that stand between a link and the session. `link/mod.rs` says what each does.
+const LINKER_AND_SESSION: [&str; 4] = ["layer.rs", "publish.rs", "section_groups.rs", "share.rs"];
+
+/// The phases of a link do not know the session: addresses come in as numbers.
+#[test]
+fn the_phases_of_a_link_know_no_session() {
+    const OF_THE_SESSION: [&str; 6] =
+        ["ExecutionSession", "JitDylib", "LookupRequest", "Responsibility", "Resource", "session"];
+    let listed =
+        |path: &str| LINKER_AND_SESSION.iter().any(|file| path == format!("pipeline/src/link/{file}"));
+    let mut findings = Vec::new();
+    for source in sources() {
+        if !source.path.starts_with("pipeline/src/link/") || listed(&source.path) {
+            continue;
+        }
+        let code = source.code_before_tests();
+        let named = OF_THE_SESSION.into_iter().filter(|name| code.contains(name));
+        findings.extend(named.map(|name| format!("{}: names {name}", source.path)));
+    }
+    demand_none(
+        findings,
+        "take numbers and bytes instead, or list the file here and in `pipeline/src/link/mod.rs`",
+    );
+}
+
 /// A dependency earns its line: some source of the crate names it.
 #[test]
 fn every_dependency_is_used() {
