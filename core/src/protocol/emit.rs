@@ -17,7 +17,6 @@ use super::effects::Effects;
 use super::ids::{ClaimId, RowId};
 use super::rising::RisingPriority;
 use super::row::{RowState, Waiting};
-use super::settle::{AHEAD, AHEAD_MIN};
 use super::waiting_on::{NodeId, NodeState};
 use super::{Payload, SessionState};
 
@@ -78,10 +77,7 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<Checked, EmitError> {
         let rows = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
         let mut dependencies = SmallVec::with_capacity(group.dependencies.len());
-        for (place, &Dependency { row: dependency, .. }) in group.dependencies.iter().enumerate() {
-            if place.is_multiple_of(AHEAD) {
-                self.look_ahead_in_group(&group.dependencies[place..]);
-            }
+        for &Dependency { row: dependency, .. } in &group.dependencies {
             let Some(row) = self.rows.get(dependency).filter(|row| !self.is_condemned(row)) else {
                 if weakened("remove::emission_trusts_old_tokens") {
                     continue;
@@ -103,16 +99,6 @@ impl<P: Payload> SessionState<P> {
             }
         }
         Ok(Checked { rows, dependencies })
-    }
-
-    /// Reads the next rows before anything is decided by what is in them: they lie far apart, and the processor waits for all of
-    /// them at once. Where a branch is hard to foretell it would wait for each by itself.
-    #[inline]
-    fn look_ahead_in_group(&self, dependencies: &[Dependency]) {
-        if dependencies.len() >= AHEAD_MIN {
-            let heads = dependencies.iter().take(AHEAD).map(|dependency| self.rows.look_at(dependency.row));
-            std::hint::black_box(heads.fold(0, u32::wrapping_add));
-        }
     }
 
     /// The forest's nodes of the group's dependencies, made where missing. What nobody has searched is

@@ -201,13 +201,6 @@ impl<I: Id, T, A> Slab<I, T, A> {
         }
     }
 
-    /// Reads something of the place of `id`, which is near from then on.
-    #[inline]
-    pub(crate) fn look_at(&self, id: I) -> u32 {
-        let (number, offset) = place_of(id.index());
-        self.chunks.get(number).and_then(|slots| slots.get(offset)).map_or(0, |slot| slot.generation)
-    }
-
     pub(crate) fn contains(&self, id: I) -> bool {
         self.get(id).is_some()
     }
