@@ -56,9 +56,6 @@ pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 
 /// milliseconds. In models this shall happen at once.
 pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 16 };
 
-/// Of so many rows that become Ready the memory is asked for at once: what the processor's first cache holds easily.
-pub(super) const AHEAD: usize = 32;
-
 /// Of so many symbols that were asked for together and become Ready one by one.
 pub(super) const AHEAD_OF_QUERY: usize = 16;
 
@@ -270,39 +267,14 @@ impl<P: Payload> SessionState<P> {
         settled.reserve_exact(steps);
         let more = self.forest.advance(steps, &mut settled);
         *budget = budget.saturating_sub(if more { steps } else { 1 } + settled.len());
-        for changes in settled.chunks(AHEAD) {
-            self.look_ahead(changes);
-            for &change in changes {
-                match change {
-                    Settled::Ready(row) => self.make_ready(row, effects),
-                    Settled::Failed { payload, via } => self.spread_to(payload, via, effects),
-                }
+        for &change in &settled {
+            match change {
+                Settled::Ready(row) => self.make_ready(row, effects),
+                Settled::Failed { payload, via } => self.spread_to(payload, via, effects),
             }
         }
         settled.clear();
         self.settled = settled;
-    }
-
-    /// Reads what the next rows that become Ready will read and write: memory far apart, for which the processor waits
-    /// once for all of them if it is asked for it at once, and for each by itself otherwise.
-    fn look_ahead(&self, changes: &[Settled<RowId>]) {
-        if changes.len() < AHEAD_MIN {
-            return;
-        }
-        let rows = || {
-            let ready = |change: &Settled<RowId>| match *change {
-                Settled::Ready(row) => self.rows.get(row),
-                Settled::Failed { .. } => None,
-            };
-            changes.iter().filter_map(ready)
-        };
-        let seen: usize = rows().map(|row| row.name.identity()).fold(0, usize::wrapping_add);
-        std::hint::black_box(seen);
-        let waiting = |row: &Row| {
-            let lodging = row.waiting().map_or(Lodging::NONE, |waiting| waiting.queries);
-            self.look_at_lodging(lodging).wrapping_add(self.records.look_at(&row.name))
-        };
-        std::hint::black_box(rows().map(waiting).fold(0, usize::wrapping_add));
     }
 
     /// Does the same now and then for the symbols of a query that become Ready each by itself: what was asked for together is
@@ -322,19 +294,6 @@ impl<P: Payload> SessionState<P> {
         let seen = entries
             .map(|entry| self.records.look_at(&entry.name).wrapping_add(entry.name.handles() as usize));
         std::hint::black_box(seen.fold(0, usize::wrapping_add));
-    }
-
-    /// Reads something of a query's entry.
-    fn look_at_lodging(&self, lodging: Lodging) -> usize {
-        if lodging.is_none() {
-            return 0;
-        }
-        match &self.queries.at(lodging.query).phase {
-            Phase::Lodged(lodged) => {
-                lodged.entries.get(lodging.entry as usize).map_or(0, |entry| entry.row.index() as usize)
-            }
-            Phase::Suspended(_) => 0,
-        }
     }
 
     /// Lets go of what removed rows had to say of failures, none of which spreads any more.
