@@ -9,7 +9,6 @@
 //!
 //! What is buried is in an array that takes no insertions any more, so its graves need no care.
 
-use std::cell::Cell;
 use std::fmt;
 
 use crate::sync::weakened;
@@ -21,34 +20,6 @@ use super::slot::{self, GRAVE, Slot, VACANT};
 /// Slots, some of them filled: three quarters at most.
 #[derive(Default)]
 pub(super) struct Array(Room);
-
-/// Which pages of an array its writer has looked at: one bit each.
-#[derive(Debug, Default)]
-pub(super) struct Touched(Box<[Cell<u64>]>);
-
-impl Touched {
-    /// None of the pages of so many slots.
-    pub(super) fn none_of(slots: usize) -> Self {
-        // They begin and end anywhere in a page.
-        let pages = (slots * size_of::<Slot>()).div_ceil(PAGE_BYTES) + 1;
-        Self((0..pages.div_ceil(64)).map(|_| Cell::new(0)).collect())
-    }
-
-    /// Notes a page; says whether it was not noted before.
-    #[inline]
-    fn is_first(&self, page: usize) -> bool {
-        let Some(word) = self.0.get(page / 64) else { return false };
-        let bit = 1 << (page % 64);
-        word.replace(word.get() | bit) & bit == 0
-    }
-}
-
-/// Pages are as large or larger.
-const PAGE_BYTES: usize = 4096;
-
-fn page_of(slot: &Slot) -> usize {
-    std::ptr::from_ref(slot).addr() / PAGE_BYTES
-}
 
 /// A hash of a name's address. Names lie at equal distances often enough, which one multiplication leaves in few clusters.
 #[inline]
@@ -85,12 +56,8 @@ impl Array {
     }
 
     /// For the writer: looks at the slot where a name belongs, which is near from then on.
-    pub(super) fn look_at(&self, identity: u64, touched: &Touched) -> usize {
-        let slots = self.slots();
-        let Some(slot) = slots.get(self.home(identity)) else { return 0 };
-        let page = page_of(slot) - page_of(&slots[0]);
-        let name = if touched.is_first(page) { slot::touch(slot) } else { slot::written_name_of(slot) };
-        name as usize
+    pub(super) fn look_at(&self, identity: u64) -> usize {
+        self.slots().get(self.home(identity)).map_or(0, |slot| slot::written_name_of(slot) as usize)
     }
 
     /// For readers.

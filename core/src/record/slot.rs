@@ -92,21 +92,6 @@ pub(super) fn written_name_of([name, ..]: &Slot) -> u64 {
     written(name)
 }
 
-/// For the writer: what it wrote last, from memory that the system has given by then for reading and writing. It gives a page twice,
-/// and disturbs all other processors in between, if the page is read first and written soon after.
-#[cfg(not(any(uruk_loom, uruk_shuttle)))]
-#[inline]
-pub(super) fn touch([name, ..]: &Slot) -> u64 {
-    // Relaxed: nobody can tell what is written from what was there.
-    name.compare_exchange(VACANT, VACANT, Ordering::Relaxed, Ordering::Relaxed).unwrap_or_else(|name| name)
-}
-
-/// The same in models, whose memory is at hand, and for which each step is one more to try.
-#[cfg(any(uruk_loom, uruk_shuttle))]
-pub(super) fn touch(slot: &Slot) -> u64 {
-    written_name_of(slot)
-}
-
 /// The definition in a slot, once its name was read.
 #[inline]
 pub(super) fn definition_in([_, row, dylib, address]: &Slot) -> RecordedDefinition {

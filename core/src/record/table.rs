@@ -17,7 +17,7 @@
 use crate::SymbolName;
 use crate::sync::{Counted, weakened};
 
-use super::array::{Array, Touched};
+use super::array::Array;
 use super::definitions::RecordedDefinition;
 use super::shared::Shared;
 use super::slot::{self, GRAVE};
@@ -60,8 +60,6 @@ impl Arrays {
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     newest: Counted<Array>,
-    /// Which pages of the newest array were looked at.
-    touched: Touched,
     older: Option<Counted<Array>>,
     /// How many slots of the older array have moved.
     moved: usize,
@@ -108,7 +106,7 @@ impl Writer {
 
     /// Reads something of the slot where a name belongs.
     pub(super) fn look_at(&self, name: &SymbolName) -> usize {
-        self.newest.look_at(slot::identity_of(name), &self.touched)
+        self.newest.look_at(slot::identity_of(name))
     }
 
     /// Adds a definition of a name that has none.
@@ -160,7 +158,6 @@ impl Writer {
         self.move_slots(table, usize::MAX);
         let slots = if slots == 0 { 0 } else { slots.max(SLOTS_MIN) };
         let older = std::mem::replace(&mut self.newest, Counted::new(Array::new(slots)));
-        self.touched = Touched::none_of(slots);
         if self.len > 0 {
             self.older = Some(older);
             self.moved = 0;
