@@ -151,11 +151,6 @@ impl<P: Copy + Send + 'static> Arena<P> {
         self.ages.is_alive(id)
     }
 
-    /// The head of the list of dependants at `index`, if there is memory.
-    pub(super) fn head_at(&self, index: u32) -> u32 {
-        self.nodes.get(index).map_or(NONE, |node| node.dependants)
-    }
-
     /// The representative of a live node's component; none when the component is Ready and partly freed.
     pub(super) fn find(&mut self, mut index: u32) -> Option<u32> {
         loop {

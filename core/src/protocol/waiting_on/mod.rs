@@ -188,7 +188,6 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// O(members + dependencies).
     pub(crate) fn emit(&mut self, members: &[NodeId], dependencies: &[NodeId]) {
         let Some(leader) = members.first().map(|member| member.index) else { return };
-        self.look_ahead(members, dependencies);
         let group = self.unite_group(leader, members);
         let (mut edges, mut failed) = (Edges { unexplored: NONE, internal: NONE }, None);
         for &dependency in dependencies {
@@ -358,13 +357,6 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
             }
         }
         group
-    }
-
-    /// Reads the nodes before anything is decided by what is in them: they lie far apart, and the processor waits for all
-    /// of them at once.
-    fn look_ahead(&self, members: &[NodeId], dependencies: &[NodeId]) {
-        let heads = members.iter().chain(dependencies).map(|node| self.arena.head_at(node.index));
-        std::hint::black_box(heads.fold(0, u32::wrapping_add));
     }
 
     /// Stores an edge of the group that `leader` stands for among its `edges`, unless it leads to what is Ready. Says

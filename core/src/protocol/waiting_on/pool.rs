@@ -207,11 +207,6 @@ impl<T: Copy + Send + 'static> Pool<T> {
         }
     }
 
-    pub(super) fn get(&self, index: u32) -> Option<&T> {
-        let (number, offset) = place_of(index);
-        self.chunks.get(number)?.get(offset)
-    }
-
     /// How many places the chunk around `index` has memory for.
     pub(super) fn chunk_len(&self, index: u32) -> usize {
         self.chunks.get(place_of(index).0).map_or(0, |chunk| chunk.len())
