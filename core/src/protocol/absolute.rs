@@ -55,17 +55,6 @@ impl<P: Payload> SessionState<P> {
         Ok(())
     }
 
-    /// Reads the places where the next rows that are bound will be recorded, see [`Self::look_ahead_in_query`]. Of a million such
-    /// symbols each would wait for memory otherwise.
-    #[inline(never)]
-    pub(super) fn look_ahead_at_addresses(&self, rows: &[Option<RowId>]) {
-        let rows = rows.iter().flatten().filter_map(|&row| self.rows.get(row));
-        let bound = rows
-            .filter(|row| matches!(row.state, RowState::NeverSearched { source: Source::Address(_) }))
-            .map(|row| self.records.look_at(&row.name));
-        std::hint::black_box(bound.fold(0, usize::wrapping_add));
-    }
-
     /// Somebody has searched a symbol whose address is known: it is Ready, and bound.
     pub(crate) fn bind(&mut self, id: RowId, address: ExecutorAddr, effects: &mut Effects<P>) {
         let row = &mut self.rows[id];

@@ -15,10 +15,10 @@ use crate::{
 use super::effects::Effects;
 use super::generate::Suspended;
 use super::ids::{ClaimId, DylibId, QueryId, RowId};
+use super::look_ahead::{AHEAD, AHEAD_MIN};
 use super::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use super::rising::RisingPriority;
 use super::row::{Row, RowState, Source};
-use super::settle::{AHEAD_MIN, AHEAD_OF_QUERY};
 use super::{Payload, SessionState};
 
 /// What a lookup searches, where.
@@ -280,8 +280,8 @@ impl<P: Payload> SessionState<P> {
         let symbols = std::mem::take(&mut search.symbols.0);
         let (mut entries, mut outstanding) = (Entries::with_capacity(rows.len()), 0);
         for (position, ((name, _), &row)) in symbols.into_iter().zip(rows).enumerate() {
-            if matches.addresses >= AHEAD_MIN && position.is_multiple_of(AHEAD_OF_QUERY) {
-                self.look_ahead_at_addresses(&rows[position..rows.len().min(position + AHEAD_OF_QUERY)]);
+            if matches.addresses >= AHEAD_MIN && position.is_multiple_of(AHEAD) {
+                self.look_ahead_at_addresses(&rows[position..rows.len().min(position + AHEAD)]);
             }
             let Some(row) = row else { continue };
             self.claim(row, priority, effects);

