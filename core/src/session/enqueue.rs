@@ -37,10 +37,10 @@ impl ExecutionSession {
         if let [_] = claimed[..] {
             return claimed.into_iter().for_each(|unit| self.enqueue(unit.into_task(coming.next())));
         }
-        let Some(mut claimed) = self.enqueue_lazily(claimed.into_vec(), coming) else { return };
+        let Some(claimed) = self.enqueue_lazily(claimed.into_vec(), coming) else { return };
         let mut left = claimed.len();
         let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
-        for unit in claimed.drain(..) {
+        for unit in claimed {
             let task = unit.into_task(coming.next());
             match task.serial_queue() {
                 // Its turn may not have come.
@@ -58,7 +58,6 @@ impl ExecutionSession {
                 }
             }
         }
-        self.keep_room(claimed);
     }
 
     /// The same in place, where a unit becomes a task when its turn has come. Gives back what cannot wait for that: units with

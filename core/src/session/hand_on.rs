@@ -49,7 +49,8 @@ impl ExecutionSession {
 
     /// Counts the tasks that effects will be, and takes the effects. To be called under the lock: see [`Coming`].
     pub(super) fn counting(&self, effects: &mut Effects<Live>) -> Handed<'_> {
-        // What a lookup that is made and waited for in place leaves, twice.
+        // What a lookup that is made and waited for in place leaves, twice. Without this `lookup_contended` takes a quarter more, and
+        // 1,200 of 5,200 instructions a lookup more.
         if effects.names_released == 0 && effects.look_at_more().is_none() {
             match (&mut effects.claimed, &mut effects.completed) {
                 (claimed, completed) if claimed.len() == 1 && completed.is_empty() => {
