@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use crate::sync::weakened;
 use crate::{
-    ExecutorSymbolDef, JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib,
-    SymbolFlags, SymbolLookupFlags, SymbolName, TaskPriority,
+    JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib, SymbolFlags,
+    SymbolLookupFlags, SymbolName, TaskPriority,
 };
 
 use super::effects::Effects;
@@ -129,9 +129,11 @@ impl<P: Payload> SessionState<P> {
     /// Whether a lookup would have its answer or its error at once. Changes nothing of the state.
     pub(crate) fn ends_at_once(&self, search: &mut Search) -> bool {
         let Some(Matches { rows, may_generate, .. }) = self.foresee(search) else { return true };
+        let required_state = search.required_state;
         let is_there = |row: &RowId| {
             let state = &self.rows[*row].state;
-            matches!(state, RowState::Ready { .. } | RowState::NeverSearched { source: Source::Address(_) })
+            let is_address = matches!(state, RowState::NeverSearched { source: Source::Address(_) });
+            is_address || state.reached(required_state).is_some()
         };
         !may_generate && (search.flags_only || rows.iter().flatten().all(is_there))
     }
@@ -353,16 +355,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether a row is far enough for a query, before the query is lodged on it.
     fn progress_of(&self, row: RowId, required_state: RequiredState) -> Progress {
-        let row = &self.rows[row];
-        match row.state {
-            RowState::Ready { address } if !weakened("lodge::overlooks_what_is_ready") => {
-                Progress::Found(ExecutorSymbolDef::new(address, row.flags))
-            }
-            RowState::Resolved { address, .. } | RowState::Emitted { address, .. }
-                if required_state == RequiredState::Resolved =>
-            {
-                Progress::Found(ExecutorSymbolDef::new(address, row.flags))
-            }
+        match self.rows[row].found(required_state) {
+            Some(found) if !weakened("lodge::overlooks_what_is_ready") => Progress::Found(found),
             _ => Progress::Waiting { previous: Lodging::NONE, next: Lodging::NONE },
         }
     }

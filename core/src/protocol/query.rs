@@ -17,7 +17,7 @@ use super::generate::Suspended;
 use super::ids::{ClaimId, Id, QueryId, RowId};
 use super::memory::Takes;
 use super::rising::RisingPriority;
-use super::row::{Row, RowState};
+use super::row::Row;
 use super::settle::SLICE_STEPS;
 use super::slab::{NONE, Slab};
 use super::{Payload, SessionState};
@@ -147,7 +147,7 @@ impl<P: Payload> SessionState<P> {
         reached: RequiredState,
         effects: &mut Effects<P>,
     ) {
-        if let Some(found) = found_at(&self.rows[row]) {
+        if let Some(found) = self.rows[row].found(RequiredState::Resolved) {
             self.tell_lodged(first, reached, found, effects);
         }
     }
@@ -372,16 +372,6 @@ impl Entry {
     /// Whether its row is not far enough yet.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.progress, Progress::Waiting { .. })
-    }
-}
-
-/// What a query may be told of a row, once it has an address.
-fn found_at(row: &Row) -> Option<ExecutorSymbolDef> {
-    match row.state {
-        RowState::Resolved { address, .. }
-        | RowState::Emitted { address, .. }
-        | RowState::Ready { address } => Some(ExecutorSymbolDef::new(address, row.flags)),
-        _ => None,
     }
 }
 

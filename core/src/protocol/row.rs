@@ -17,7 +17,7 @@
 //! **Architecture Invariant:** states only move forward, `Returned` excepted: [`Row::advance`] is the only way to change
 //! one, and knows this table.
 
-use crate::{ExecutorAddr, SymbolFlags, SymbolName, TaskPriority};
+use crate::{ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags, SymbolName, TaskPriority};
 
 use super::ids::{ClaimId, DylibId, FailureId, RowId, TrackerId, UnitId};
 use super::query::Lodging;
@@ -143,6 +143,19 @@ impl RowState {
     }
 }
 
+impl RowState {
+    /// The address, once the definition has come as far as `required`. The one place that knows which states have.
+    pub(crate) fn reached(&self, required: RequiredState) -> Option<ExecutorAddr> {
+        match *self {
+            Self::Ready { address } => Some(address),
+            Self::Resolved { address, .. } | Self::Emitted { address, .. } => {
+                (required == RequiredState::Resolved).then_some(address)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Standing {
     /// Whether a definition may go from here to `next`: the table at the head of this file.
     pub(crate) fn may_become(self, next: Self) -> bool {
@@ -186,6 +199,16 @@ impl Row {
         }
     }
 
+    /// What a query that wants `required` is told of the row, once it has come as far.
+    pub(crate) fn found(&self, required: RequiredState) -> Option<ExecutorSymbolDef> {
+        Some(ExecutorSymbolDef::new(self.state.reached(required)?, self.flags))
+    }
+
+    /// Whether the row is on its way, and has yet to come as far as `required`.
+    pub(crate) fn is_behind(&self, required: RequiredState) -> bool {
+        self.waiting().is_some() && self.state.reached(required).is_none()
+    }
+
     /// The claim that may act on the row.
     pub(crate) fn claim(&self) -> Option<ClaimId> {
         match self.state {
@@ -213,6 +236,7 @@ impl Row {
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::*;
+    use crate::protocol::ids::Id;
 
     const ALL: [Standing; 7] = [
         Standing::NeverSearched,
@@ -264,6 +288,26 @@ mod tests {
             }
         }
         assert!(read > 10);
+    }
+
+    #[test]
+    fn a_row_has_reached_what_its_state_says() {
+        use RequiredState::{Ready, Resolved};
+        let (id, address, waiting) = (RowId::new(0, 0), ExecutorAddr::new(16), Waiting::NOBODY);
+        let (claim, priority) = (ClaimId::new(0, 0), RisingPriority::at(TaskPriority::Demanded));
+        let failed = RowState::Failed { failure: FailureId::new(0, 0), via: id, root: id, depth: 0 };
+        let states = [
+            (RowState::NeverSearched { source: Source::Address(address) }, None, None),
+            (RowState::Returned { unit: UnitId::new(0, 0) }, None, None),
+            (RowState::Materializing { claim, waiting }, None, None),
+            (RowState::Resolved { claim, address, waiting }, Some(address), None),
+            (RowState::Emitted { address, priority, waiting }, Some(address), None),
+            (RowState::Ready { address }, Some(address), Some(address)),
+            (failed, None, None),
+        ];
+        for (state, resolved, ready) in states {
+            assert_eq!((state.reached(Resolved), state.reached(Ready)), (resolved, ready), "{state:?}");
+        }
     }
 
     #[test]

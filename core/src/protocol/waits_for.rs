@@ -48,7 +48,7 @@ use super::effects::Effects;
 use super::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
 use super::look::Look;
 use super::query::{Phase, Query};
-use super::row::{Row, RowState};
+use super::row::RowState;
 use super::slab::Slab;
 use super::{Payload, SessionState};
 
@@ -297,7 +297,7 @@ impl<P: Payload> SessionState<P> {
     fn needed_by_row(&self, id: RowId, required: RequiredState, out: &mut Vec<Node>) {
         let Some(row) = self.rows.get(id) else { return };
         // A row that is being removed ends all that waits for it.
-        if !is_behind(row, required) || self.is_condemned(row) {
+        if !row.is_behind(required) || self.is_condemned(row) {
             return;
         }
         if matches!(row.state, RowState::Emitted { .. }) {
@@ -374,14 +374,5 @@ impl<P: Payload> SessionState<P> {
 impl Node {
     pub(super) fn ready(row: RowId) -> Self {
         Self::Row(row, RequiredState::Ready)
-    }
-}
-
-/// Whether the row has yet to come as far as `required`.
-fn is_behind(row: &Row, required: RequiredState) -> bool {
-    match row.state {
-        RowState::Materializing { .. } => true,
-        RowState::Resolved { .. } | RowState::Emitted { .. } => required == RequiredState::Ready,
-        _ => false,
     }
 }

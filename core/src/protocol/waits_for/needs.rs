@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::protocol::ids::{ClaimId, QueryId};
 use crate::protocol::{Payload, SessionState};
 
-use super::{Node, is_behind};
+use super::Node;
 
 impl<P: Payload> SessionState<P> {
     /// The claims of all that the lookup needs, directly or not. What was asked for on behalf of a unit counts as needed by it: who
@@ -28,7 +28,7 @@ impl<P: Payload> SessionState<P> {
             }
             self.successors(node, true, false, &mut ahead);
             let Node::Row(row, required) = node else { continue };
-            let row = self.rows.get(row).filter(|row| is_behind(row, required));
+            let row = self.rows.get(row).filter(|row| row.is_behind(required));
             if let Some(claim) = row.and_then(|row| row.claim())
                 && claims.insert(claim)
             {
