@@ -190,6 +190,8 @@ fn what_becomes_more_urgent_is_listed_in_pieces() {
         let all = LookupSet::required(names.iter().cloned());
         let search = Search { priority, ..search(dylib, all, RequiredState::Ready) };
         state.lookup(search, 1, |_| "main".into(), &mut effects).expect("it waits");
+        // The first claims them as they are: nothing rises. It gives the memory of waiting units away.
+        assert_eq!(state.has_rises(), priority.is_some());
         let mut left = Vec::new();
         loop {
             state.finish_transaction(&mut effects);
@@ -199,8 +201,6 @@ fn what_becomes_more_urgent_is_listed_in_pieces() {
             }
             state.settle(&mut effects);
         }
-        // The first claims them as they are: nothing rises.
-        let rises = priority.is_some();
-        assert_eq!(left.len() >= SYMBOLS / 512, rises, "{} pieces", left.len());
+        assert!(left.len() >= SYMBOLS / 512, "{} pieces", left.len());
     }
 }
