@@ -158,7 +158,6 @@ impl<P: Payload> SessionState<P> {
         unit.claim = claim;
         unit.losses = if self.stage.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() };
         self.set_out(claim, unit);
-        self.waits_for.joins(queued_in);
         if self.observed {
             let (dylib, unit) = (unit.dylib_name.clone(), unit.name.clone());
             self.observe(effects, || EventKind::Claimed { dylib, unit });

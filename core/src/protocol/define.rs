@@ -211,7 +211,6 @@ impl<P: Payload> SessionState<P> {
             self.rows[row].own_priority = priority;
         }
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
-        let queue = serial_queue.as_ref().map(SerialQueue::id);
         let home = (dylib, self.dylibs[dylib].name.clone());
         let waiting = PendingUnit::new(unit, name, home, symbols, priority, hints);
         let waiting = P::Parcel::from(waiting.with(initializer, serial_queue, Vec::new()));
@@ -221,7 +220,6 @@ impl<P: Payload> SessionState<P> {
                 self.raise(rows[0], RisingPriority::at(priority));
             }
             self.hand_over(claim, waiting, effects);
-            queue.into_iter().for_each(|queue| self.wait_queued(queue, effects));
         } else {
             self.claims.discard(claim, effects);
             let unit = self.units.insert(waiting);

@@ -64,8 +64,12 @@ impl<P: Payload> SessionState<P> {
         }
         self.emit_ungrouped(claim, effects);
         self.settle_any(effects);
-        self.wait_hung(checked.iter().flat_map(|group| group.rows.iter().copied()), effects);
         Ok(())
+    }
+
+    /// The component of the forest in which an emitted row waits.
+    pub(super) fn component_of(&self, row: RowId) -> Option<u32> {
+        self.forest.component(self.rows.get(row)?.waiting()?.node?)
     }
 
     /// The group's rows and unready dependencies, unless one of these makes the emission impossible.

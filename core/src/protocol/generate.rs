@@ -240,7 +240,6 @@ impl<P: Payload> SessionState<P> {
                 {
                     apart.question = Some(query);
                 }
-                self.wait_moved(query, effects);
             }
             Step::Done => self.conclude(query, walker, effects),
             // Heard by a request whose lookup is gone.

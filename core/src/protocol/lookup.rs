@@ -309,7 +309,6 @@ impl<P: Payload> SessionState<P> {
         }
         self.lodge(query);
         self.begins_to_need(query, rises_with);
-        self.wait_moved(query, effects);
         true
     }
 

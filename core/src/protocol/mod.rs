@@ -13,7 +13,7 @@
 //! | fail | `fail.rs` | rows fail, and everything that waits on them |
 //! | remove | `remove.rs`, `condemned.rs` | rows disappear, at one moment for everybody |
 //! | settle | `settle.rs` | long consequences are worked off in slices |
-//! | begin_wait, end_wait | `waits_for.rs`, `look.rs`, `deadlock.rs` | threads block; a cycle that never ends is an error |
+//! | begin_wait, look, end_wait | `deadlock/` | threads block; a cycle that never ends is an error |
 //! | rise | `urgency/` | priority follows demand upwards |
 //! | why, expire | `why.rs` | nothing changes, or a query ends with an explanation |
 //! | transfer | `transfer.rs` | trackers: created, filled, joined, emptied |
@@ -48,7 +48,7 @@ pub(crate) mod claim;
 pub(crate) mod claimed_room;
 mod close;
 pub(crate) mod condemned;
-mod deadlock;
+pub(crate) mod deadlock;
 pub(crate) mod define;
 pub(crate) mod demand;
 pub(crate) mod dylib;
@@ -62,9 +62,7 @@ pub(crate) mod generate;
 mod holds;
 pub(crate) mod ids;
 mod initializers;
-mod knots;
 mod link_order;
-mod look;
 mod look_ahead;
 pub(crate) mod lookup;
 pub(crate) mod lookup_one;
@@ -95,10 +93,7 @@ pub(crate) mod transfer;
 #[cfg(all(test, not(uruk_loom)))]
 mod twins;
 pub(crate) mod urgency;
-#[cfg(all(test, not(uruk_loom)))]
-mod victims;
 mod waiting_on;
-pub(crate) mod waits_for;
 pub(crate) mod why;
 
 use std::collections::HashMap;
@@ -113,6 +108,7 @@ use claim::Claim;
 use claimed_room::ClaimedRoom;
 use close::Stage;
 use condemned::ClearedResources;
+use deadlock::Waits;
 use demand::Losses;
 use dylib::Dylib;
 use effects::Effects;
@@ -131,7 +127,6 @@ use slab::Slab;
 use transfer::Tracker;
 use urgency::Urgency;
 use waiting_on::{Settled, WaitingForest};
-use waits_for::WaitsFor;
 
 /// The types of the values the protocol carries and never looks into.
 pub(crate) trait Payload {
@@ -182,8 +177,8 @@ pub(crate) struct SessionState<P: Payload> {
     initializers: Initializers,
     /// How often something was lost that may have kept a claimed unit wanted.
     losses: Arc<Losses>,
-    /// Which blocked threads wait for which others.
-    waits_for: WaitsFor,
+    /// The blocked threads that hold something.
+    waits: Waits,
     /// What is about to become more urgent.
     urgency: Urgency,
     /// Each unit that begins is noted.
@@ -228,7 +223,7 @@ impl<P: Payload> SessionState<P> {
             aliases: AliasEdges::default(),
             initializers: Initializers::default(),
             losses: Arc::default(),
-            waits_for: WaitsFor::new(),
+            waits: Waits::new(),
             urgency: Urgency::default(),
             notes_units: false,
             observed,

@@ -212,15 +212,13 @@ impl<P: Payload> SessionState<P> {
             }
             self.count_steps(before - budget);
         }
-        self.look_again(effects);
     }
 
     /// The same after what mostly leaves nothing to do, which is seen at a glance.
     #[inline]
     pub(crate) fn settle_any(&mut self, effects: &mut Effects<P>) {
-        match self.is_at_rest() {
-            true => self.look_again(effects),
-            false => self.settle(effects),
+        if !self.is_at_rest() {
+            self.settle(effects);
         }
     }
 

@@ -14,6 +14,7 @@ use proptest::prelude::*;
 
 use super::SessionState;
 use super::absolute::Addresses;
+use super::deadlock::{Held, Holdings};
 use super::define::Definition;
 use super::effects::{Effects, Leftover};
 use super::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
@@ -24,7 +25,6 @@ use super::numbers::{Numbers, definition};
 use super::pending::PendingUnit;
 use super::query::Asker;
 use super::settle::SLICE_STEPS;
-use super::waits_for::Holdings;
 use crate::session::Shutdown;
 use crate::{
     ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupSet, RequiredState, SerialQueue, SymbolName,
@@ -131,7 +131,7 @@ impl Twin {
         let rows: Vec<_> = state.rows.iter().collect();
         let parts = (
             (rows, state.claims.iter().collect::<Vec<_>>(), state.queries.iter().collect::<Vec<_>>()),
-            (&state.waits_for, &state.urgency, state.losses.count(), state.sequence, state.returned),
+            (&state.waits, &state.urgency, state.losses.count(), state.sequence, state.returned),
             (&state.agenda.condemned, &state.agenda.ended, state.units.len(), state.failures.len()),
         );
         let seen = format!("{parts:#?}");
@@ -307,27 +307,18 @@ impl Twin {
         self.see(&query);
         let Some(query) = query else { return };
         let Some((claim, queue)) = asking.holding else { return self.queries.push(query) };
-        let claim = pick(self.claims.len(), claim).map(|choice| self.claims[choice].0.claim);
-        let queue = queue.map(|queue| self.shared.queues[queue].id());
-        let holdings = Holdings {
-            claims: claim
-                .into_iter()
-                .filter(|claim| !self.is_held(|held| held.claims.contains(claim)))
-                .collect(),
-            sections: queue
-                .into_iter()
-                .filter(|id| !self.is_held(|held| held.sections.contains(id)))
-                .collect(),
-            ..Holdings::default()
-        };
+        let claim = pick(self.claims.len(), claim).map(|choice| Held::Claim(self.claims[choice].0.claim));
+        let queue = queue.map(|queue| Held::Turn(self.shared.queues[queue].id()));
+        let held = claim.into_iter().chain(queue).filter(|&held| !self.is_held(held)).collect();
+        let holdings = Holdings { held, ..Holdings::default() };
         match self.state.begin_wait(query, holdings.clone(), effects) {
             Some(wait) => self.blocked.push(Blocked { query, wait, holdings }),
             None => self.queries.push(query),
         }
     }
 
-    fn is_held(&self, by: impl Fn(&Holdings) -> bool) -> bool {
-        self.blocked.iter().any(|blocked| by(&blocked.holdings))
+    fn is_held(&self, what: Held) -> bool {
+        self.blocked.iter().any(|blocked| blocked.holdings.held.contains(&what))
     }
 }
 

@@ -207,7 +207,7 @@ impl<P: Payload> SessionState<P> {
     fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {
         let begun = self.claims[claim].begun();
         let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
-        let blocked_in = self.waits_for.blocked_with(claim).map(|query| self.symbols_of(query, detail));
+        let blocked_in = self.waits.blocked_with(claim).map(|query| self.symbols_of(query, detail));
         let mut asked_for = WaitedFor::default();
         let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim) && query.is_live();
         if detail == Detail::Everything {
@@ -270,7 +270,7 @@ impl<P: Payload> SessionState<P> {
             }
             demand.lookups += 1;
             if let Some(id) = self.queries.id_at(cursor.query) {
-                claims.extend(self.waits_for.held_in(id));
+                claims.extend(self.waits.held_in(id));
             }
             claims.extend(query.asked_by);
             cursor = lodged.next_of(cursor);

@@ -162,8 +162,8 @@ impl Answers {
         }
     }
 
-    /// The answer of a lookup, if it is there, or what opens when it is.
-    pub(super) fn meet(&self, asked: Asked) -> Result<Outcome, Arc<Latch>> {
+    /// The answer of a lookup, if it is there, or what opens when it is: a new latch.
+    pub(super) fn meet(&self, asked: Asked, latch: impl FnOnce() -> Latch) -> Result<Outcome, Arc<Latch>> {
         // It may have come since the last look: what watches the wait runs code of the embedder, who may run others' tasks there.
         let asked = match asked.answer() {
             Ok(outcome) => return Ok(outcome),
@@ -180,7 +180,7 @@ impl Answers {
                     drop(places);
                     places = self.places.lock();
                 }
-                let latch = Arc::new(Latch::new());
+                let latch = Arc::new(latch());
                 places.insert(waiter, Place::Waits(latch.clone()));
                 Err(latch)
             }
@@ -257,11 +257,11 @@ mod tests {
         let asked = Asked::new();
         answered(asked.waiter());
         let asked = asked.answer().expect_err("it is not this thread's answer");
-        assert!(is_closed(&answers.meet(asked).expect("it is there")));
+        assert!(is_closed(&answers.meet(asked, Latch::new).expect("it is there")));
 
         let asked = Asked::new();
         let waiter = asked.waiter();
-        let latch = answers.meet(asked).expect_err("there is none");
+        let latch = answers.meet(asked, Latch::new).expect_err("there is none");
         answered(waiter);
         latch.wait();
         assert!(is_closed(&answers.take(waiter).expect("it is there")));
@@ -275,7 +275,7 @@ mod tests {
         let waiter = || {
             let asked = Asked::new();
             let waiter = asked.waiter();
-            let _latch = answers.meet(asked).expect_err("there is no answer");
+            let _latch = answers.meet(asked, Latch::new).expect_err("there is no answer");
             waiter
         };
         let before = waiter();
@@ -289,7 +289,7 @@ mod tests {
         let asked = Asked::new();
         let heard = asked.waiter();
         answers.send(heard, closed());
-        assert!(is_closed(&answers.meet(asked).expect("it is there")));
+        assert!(is_closed(&answers.meet(asked, Latch::new).expect("it is there")));
         answers.give_up(heard, true, true);
 
         let answers = Arc::new(answers);

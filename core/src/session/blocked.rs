@@ -11,7 +11,7 @@ use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
 use crate::protocol::lookup_one::Sought;
 use crate::query::{Completion, Outcome};
-use crate::sync::weakened;
+use crate::sync::{Latch, weakened};
 use crate::{
     Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, SymbolName, TaskPriority,
     WaitError,
@@ -130,7 +130,7 @@ impl ExecutionSession {
             (waiter.query, waiter.stands) = (query, Stands::HasAsked);
             if let (Some(query), Some(mut holdings)) = (query, holdings) {
                 holdings.ends_by_itself = deadline.is_some();
-                holding::known_as(state.begin_wait(query, holdings, effects));
+                holding::tell(query, holdings, state, effects);
             }
             Ok(())
         });
@@ -172,7 +172,8 @@ impl ExecutionSession {
         let answers = &self.0.answers;
         let needs = waiter.query.filter(|_| apart.is_some());
         let (met, waited) = wait_span.around(|| {
-            let met = answers.meet(asked);
+            let met =
+                answers.meet(asked, || blocking.as_ref().map_or_else(Latch::new, |_| Blocking::latch()));
             waiter.stands = Stands::HasMet;
             let waited = match (&met, deadline) {
                 (Ok(_), _) => Ok(true),

@@ -2,7 +2,7 @@
 //!
 //! A responsibility that is attached, a generator's request that is not detached, and a serial queue's turn cannot leave their thread:
 //! while the thread is blocked nobody finishes them. The thread keeps the list for itself, without a lock, and tells
-//! the protocol when it blocks (`protocol/waits_for.rs`). What was detached is in no list.
+//! the protocol when it blocks (`protocol/deadlock/`). What was detached is in no list.
 //!
 //! What the thread runs while it is blocked, above the lookup, may close a session, and a close leaves every turn on the stack; or it
 //! may detach what it has taken out of a thread-local. Who was told of it is told of that before anybody else has it.
@@ -11,25 +11,19 @@
 //! who would finish it.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
-use crate::protocol::ids::{ClaimId, QueryId, WaitId};
+use crate::protocol::SessionState;
+use crate::protocol::deadlock::{FIRST_PAUSE, Holdings};
+use crate::protocol::effects::Effects;
+use crate::protocol::ids::{QueryId, WaitId};
 use crate::protocol::query::Asker;
-use crate::protocol::waits_for::Holdings;
 use crate::serial_queue::SerialQueueId;
-use crate::sync::thread_local;
+use crate::sync::{Latch, thread_local};
 
-use super::{ExecutionSession, Locked, SessionTag};
+pub(crate) use crate::protocol::deadlock::Held;
 
-/// What a thread can hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Held {
-    /// The responsibility for a claim.
-    Claim(ClaimId),
-    /// A generator's request on behalf of a lookup.
-    Request(QueryId),
-    /// The turn of a serial queue.
-    Section(SerialQueueId),
-}
+use super::{ExecutionSession, Live, Locked, SessionTag};
 
 /// A place in the list of the thread that took it; to be given back there.
 #[derive(Debug)]
@@ -101,7 +95,7 @@ impl Hold {
 
     /// Notes that a task of `queue` runs on this thread, of whatever session.
     pub(crate) fn take_section(queue: SerialQueueId) -> Option<Self> {
-        Self::take_of(None, Held::Section(queue))
+        Self::take_of(None, Held::Turn(queue))
     }
 
     #[inline]
@@ -187,11 +181,7 @@ impl ThisThread {
             {
                 continue;
             }
-            match held.what {
-                Held::Claim(claim) => holdings.claims.push(claim),
-                Held::Request(query) => holdings.requests.push(query),
-                Held::Section(queue) => holdings.sections.push(queue),
-            }
+            holdings.held.push(held.what);
         }
         (!holdings.is_empty()).then_some(holdings)
     }
@@ -265,14 +255,49 @@ pub(super) fn about_to_block(session: &ExecutionSession) -> Option<(Blocking<'_>
     holdings.flatten().map(|holdings| (Blocking { session }, holdings))
 }
 
-/// Notes by which name the protocol knows the innermost lookup this thread is about to block in. Called under the
-/// lock, before any task can run on this thread: a lookup in one must find it.
-pub(super) fn known_as(wait: Option<WaitId>) {
+/// Tells the protocol that this thread is about to block in `query`, and notes by which name it knows that wait. Called under the lock,
+/// before any task can run on this thread: a lookup in one must find it.
+pub(super) fn tell(
+    query: QueryId,
+    holdings: Holdings,
+    state: &mut SessionState<Live>,
+    effects: &mut Effects<Live>,
+) {
+    let wait = state.begin_wait(query, holdings, effects);
     with(|thread| {
         if let Some(level) = thread.levels.last_mut() {
             level.wait = wait;
         }
     });
+}
+
+/// Looks for a deadlock on behalf of the innermost lookup in which this thread is blocked. Gives the time to sleep until the next look.
+fn look() -> Duration {
+    let innermost = |thread: &mut ThisThread| {
+        let level = thread.levels.last()?;
+        Some((level.session.clone(), level.wait?))
+    };
+    match with(innermost).flatten() {
+        Some((session, wait)) => session.transact(|state, effects| state.look(wait, effects)),
+        None => FIRST_PAUSE,
+    }
+}
+
+impl Blocking<'_> {
+    /// What this thread waits on for its answer: it looks for deadlocks meanwhile.
+    pub(super) fn latch() -> Latch {
+        Latch::looking(FIRST_PAUSE, look)
+    }
+}
+
+impl ExecutionSession {
+    /// Looks for a deadlock on behalf of each blocked thread that holds something, as they do themselves now and then.
+    ///
+    /// For tests and models, which do not wait for time.
+    #[doc(hidden)]
+    pub fn look_for_deadlocks(&self) {
+        self.transact(|state, effects| state.look_at_all(effects));
+    }
 }
 
 impl Drop for Blocking<'_> {

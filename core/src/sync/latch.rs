@@ -1,6 +1,6 @@
 //! A one-way gate: closed, then open for ever.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::atomic::{AtomicBool, Ordering};
 use super::{Condvar, Mutex, weakened};
@@ -19,12 +19,29 @@ pub struct Latch {
     opened: Condvar,
     /// True once `open` is: most of those who look come when it is, or have other work until then, and need no lock.
     is_open: AtomicBool,
+    /// What the thread that waits does now and then.
+    looks: Option<Looks>,
+}
+
+/// Something that a thread does now and then while it sleeps.
+#[derive(Debug)]
+struct Looks {
+    /// Says when to look again.
+    look: fn() -> Duration,
+    /// When the next look is due.
+    due: Mutex<Instant>,
 }
 
 impl Latch {
     /// Creates a closed latch.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same for a thread that runs `look` after `pause`, and again after the pause that it gives, for as long as it waits.
+    pub(crate) fn looking(pause: Duration, look: fn() -> Duration) -> Self {
+        let looks = Looks { look, due: Mutex::new(Instant::now() + pause) };
+        Self { looks: Some(looks), ..Self::default() }
     }
 
     /// Opens the latch and wakes every waiter. Opening twice is harmless.
@@ -45,14 +62,7 @@ impl Latch {
 
     /// Blocks until the latch is open.
     pub fn wait(&self) {
-        let mut open = self.open.lock();
-        while !*open {
-            if weakened("lodge::looks_before_it_locks") {
-                drop(open);
-                open = self.open.lock();
-            }
-            open = self.opened.wait(open);
-        }
+        while !self.sleep(None) {}
     }
 
     /// Blocks until the latch is open or `left` says that no time is left; says whether it is open.
@@ -62,19 +72,48 @@ impl Latch {
             if limit.is_zero() {
                 return self.is_open();
             }
-            if self.wait_timeout(limit) {
+            if self.sleep(Some(limit)) {
                 return true;
             }
         }
     }
 
-    /// Blocks until the latch is open or about `limit` has passed; says whether it is open.
+    /// Blocks until the latch is open or at most about `limit` has passed; says whether it is open.
     pub fn wait_timeout(&self, limit: Duration) -> bool {
-        let open = self.open.lock();
+        self.sleep(Some(limit))
+    }
+
+    /// Sleeps until the latch is open, `limit` has passed or a look is due, whatever comes first; says whether it is open.
+    fn sleep(&self, limit: Option<Duration>) -> bool {
+        let until_look = self.looks.as_ref().and_then(Looks::run_if_due);
+        let mut open = self.open.lock();
         if *open {
             return true;
         }
-        *self.opened.wait_timeout(open, limit).0
+        if weakened("lodge::looks_before_it_locks") {
+            drop(open);
+            open = self.open.lock();
+        }
+        match limit.into_iter().chain(until_look).min() {
+            None => *self.opened.wait(open),
+            Some(limit) => *self.opened.wait_timeout(open, limit).0,
+        }
+    }
+}
+
+impl Looks {
+    /// Looks if it is time. Gives the time until the next look; none in models, which have no clock.
+    fn run_if_due(&self) -> Option<Duration> {
+        if cfg!(any(uruk_loom, uruk_shuttle)) {
+            return None;
+        }
+        let left = self.due.lock().saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return Some(left);
+        }
+        let pause = (self.look)();
+        *self.due.lock() = Instant::now() + pause;
+        Some(pause)
     }
 }
 

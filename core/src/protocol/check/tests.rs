@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::protocol::SessionState;
+use crate::protocol::deadlock::{Held, Holdings};
 use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::{DylibId, GeneratorId, QueryId, RowId};
@@ -11,7 +12,6 @@ use crate::protocol::pending::PendingUnit;
 use crate::protocol::query::Phase;
 use crate::protocol::rising::RisingPriority;
 use crate::protocol::row::{RowState, Waiting};
-use crate::protocol::waits_for::Holdings;
 use crate::serial_queue::SerialQueueId;
 use crate::session::{SessionTag, Shutdown};
 use crate::{
@@ -331,24 +331,13 @@ fn a_failure_that_counts_wrong() {
 }
 
 #[test]
-fn a_blocked_lookup_whose_needs_nobody_watches() {
-    let mut scene = Scene::new();
-    let (claimed, _) = scene.claim("a");
-    scene.claim("b");
-    let query = scene.look_up("b");
-    let holdings = Holdings { claims: vec![claimed.claim], ..Holdings::default() };
-    scene.state.begin_wait(query, holdings, &mut scene.effects).expect("it waits");
-    scene.refuses("is needed Ready by a blocked lookup", |state| state.waits_for.watched.clear());
-}
-
-#[test]
 fn a_turn_that_is_not_that_of_the_blocked_thread_that_has_told_of_it() {
     let mut scene = Scene::new();
     scene.claim("a");
     let query = scene.look_up("a");
-    let holdings = Holdings { sections: vec![SerialQueueId(1)], ..Holdings::default() };
+    let holdings = Holdings { held: vec![Held::Turn(SerialQueueId(1))], ..Holdings::default() };
     scene.state.begin_wait(query, holdings, &mut scene.effects).expect("it waits");
-    scene.refuses("the turns of blocked threads", |state| state.waits_for.sections.clear());
+    scene.refuses("what blocked threads hold", |state| state.waits.break_holders());
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) struct Blocking {
     pub(super) by_task: bool,
 }
 
-/// Threads block, lose what they hold meanwhile, and go on.
+/// Threads block, look for cycles, lose what they hold meanwhile, and go on.
 pub(super) fn blocking() -> impl Strategy<Value = Operation> {
     let few = || prop::collection::vec(0usize..8, 0..3);
     let turns = prop_oneof![3 => Just(0u8), 1 => 1u8..1 << QUEUES];
@@ -58,5 +58,6 @@ pub(super) fn blocking() -> impl Strategy<Value = Operation> {
         what,
         queue,
     });
-    prop_oneof![6 => block, 2 => go_on, 1 => lose]
+    let look = (0usize..8).prop_map(|wait| Operation::Look { wait });
+    prop_oneof![6 => block, 2 => go_on, 4 => look, 1 => lose]
 }

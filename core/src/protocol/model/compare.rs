@@ -348,16 +348,19 @@ impl Harness {
             let state = &self.state.generators[self.ids.generators[number]];
             assert_eq!(state.occupant, generator.serves.map(|query| self.ids.queries[&query]));
         }
-        assert_eq!(self.state.waits_for.waits().count(), self.world.waits.len(), "blocked threads");
-        let held = self.world.waits.values().map(Wait::holds);
-        assert_eq!(self.state.waits_for.held(), held.sum(), "what blocked threads hold");
+        let held = self.world.waits.values().map(Wait::holds).sum();
+        assert_eq!(
+            self.state.waits.len(),
+            (self.world.waits.len(), held),
+            "blocked threads and what they hold"
+        );
         assert!(self.responsibilities.keys().eq(self.world.duties.keys()), "responsibilities");
         for (number, responsibility) in &self.responsibilities {
             let requested = numbers_in(&self.state.requested(responsibility.claim));
             assert_eq!(requested, self.world.requested(*number), "requested of {responsibility:?}");
             let holder = self.world.waits.values().find(|wait| wait.duties.contains(number));
             let holder = holder.map(|wait| self.ids.queries[&wait.query]);
-            let blocked = self.state.waits_for.blocked_with(responsibility.claim);
+            let blocked = self.state.waits.blocked_with(responsibility.claim);
             assert_eq!(blocked, holder, "who is blocked with {responsibility:?}");
         }
     }

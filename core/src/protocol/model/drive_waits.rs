@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::protocol::deadlock::{Held, Holdings};
 use crate::protocol::effects::{Completed, Effects};
-use crate::protocol::waits_for::Holdings;
-use crate::session::holding::Held;
 use crate::{DeadlockStep, LookupError};
 
 use super::blocking::Blocking;
@@ -41,8 +40,26 @@ impl Harness {
             let began = self.world.number();
             self.world.begin_wait(began, Wait { query: number, ..wait });
             self.ids.waits.insert(began, id);
+            self.expect_of_look(began);
         }
         self.follow(effects);
+    }
+
+    /// A blocked thread looks for a cycle.
+    pub(super) fn look(&mut self, choice: usize) {
+        let waits: Vec<_> = self.world.waits.keys().copied().collect();
+        pick(&waits, choice).into_iter().for_each(|wait| self.look_at(wait));
+    }
+
+    fn look_at(&mut self, wait: usize) {
+        let mut effects = Effects::default();
+        self.state.look(self.ids.waits[&wait], &mut effects);
+        self.expect_of_look(wait);
+        self.follow(effects);
+    }
+
+    fn expect_of_look(&mut self, wait: usize) {
+        self.must_be_told = self.world.must_be_told(wait).then(|| self.world.waits[&wait].query);
     }
 
     /// A thread goes on whose lookup has ended, or that gives it up.
@@ -76,15 +93,25 @@ impl Harness {
             }
             Loss::Turn(queue) => {
                 wait.turns.remove(&queue);
-                Held::Section(self.queues[queue].id())
+                Held::Turn(self.queues[queue].id())
             }
         };
         self.state.lose(self.ids.waits[&number], held);
         self.follow(Effects::default());
     }
 
+    /// Each thread looks that is not busy above its lookup. None is left in a cycle then.
+    pub(super) fn all_look(&mut self) {
+        let waits = self.innermost();
+        waits.iter().for_each(|&wait| self.look_at(wait));
+        let left = waits.into_iter().find(|&wait| self.world.must_be_told(wait));
+        assert!(left.is_none(), "{left:?} waits for itself, among {:?}", self.world.waits);
+    }
+
     pub(super) fn all_go_on(&mut self) {
         while let Some(&wait) = self.innermost().first() {
+            // It may have had another above it until now.
+            self.look_at(wait);
             self.end_wait(wait);
         }
     }
@@ -135,11 +162,12 @@ impl Harness {
     /// The same by the state's ids.
     fn told(&self, wait: &Wait) -> Holdings {
         let requests = self.requests.iter().filter(|request| wait.requests.contains(&request.query));
+        let claims = wait.duties.iter().map(|duty| Held::Claim(self.responsibilities[duty].claim));
+        let requests = requests.map(|request| Held::Request(request.query_id));
+        let turns = wait.turns.iter().map(|&queue| Held::Turn(self.queues[queue].id()));
         Holdings {
             below: wait.below.map(|below| self.ids.waits[&below]),
-            claims: wait.duties.iter().map(|duty| self.responsibilities[duty].claim).collect(),
-            requests: requests.map(|request| request.query_id).collect(),
-            sections: wait.turns.iter().map(|&queue| self.queues[queue].id()).collect(),
+            held: claims.chain(requests).chain(turns).collect(),
             ends_by_itself: wait.ends_by_itself,
         }
     }
@@ -167,22 +195,18 @@ impl Harness {
         }
     }
 
-    /// Who was told of a cycle may be told, and nobody else is left in one.
+    /// Who must be told of a cycle is told, and nobody else.
     pub(super) fn agree_on_deadlocks(&mut self, effects: &Effects<Integers>) {
+        let mut must_be_told = self.must_be_told.take();
         for Completed { handler, outcome, .. } in &effects.completed {
             if let Err(LookupError::WouldDeadlock { path }) = outcome {
-                assert!(
-                    self.world.may_be_told(*handler),
-                    "lookup {handler} was told of {path:?}, among {:?}",
-                    self.world.waits
-                );
+                let expected = must_be_told.take_if(|query| query == handler);
+                assert!(expected.is_some(), "{handler} was told of {path:?}, among {:?}", self.world.waits);
                 self.agree_on_cycle(*handler, path);
                 self.world.fail_query(*handler, Wrong::Deadlock);
             }
         }
-        let left = self.world.waits_for_itself();
-        assert!(left.is_none(), "{left:?} waits for itself, among {:?}", self.world.waits);
-        self.world.moved.clear();
+        assert!(must_be_told.is_none(), "{must_be_told:?} was not told, among {:?}", self.world.waits);
     }
 
     /// Each step of a cycle leads to the next, as what it is told to be.

@@ -44,6 +44,8 @@ pub(super) struct Harness {
     /// The responsibilities that lookups of sources are made for.
     pub(super) alias_lookups: BTreeMap<usize, usize>,
     pub(super) chores: VecDeque<Chore>,
+    /// The lookup that must be told of a cycle by this operation.
+    pub(super) must_be_told: Option<usize>,
 }
 
 /// The state's ids of all there ever was, by number.
@@ -115,6 +117,7 @@ impl Harness {
             aliases: BTreeMap::new(),
             alias_lookups: BTreeMap::new(),
             chores: VecDeque::new(),
+            must_be_told: None,
         };
         for slot in 0..DYLIBS {
             harness.create_dylib(slot);
@@ -148,6 +151,7 @@ impl Harness {
             Operation::Withdraw { query } => self.withdraw(*query),
             Operation::Block(blocking) => self.block(blocking),
             Operation::GoOn { wait, gives_up } => self.go_on(*wait, *gives_up),
+            Operation::Look { wait } => self.look(*wait),
             Operation::Lose { wait, what, queue } => self.lose(*wait, *what, *queue),
             Operation::Work { duty, groups, fault } => self.work(*duty, groups, *fault),
             Operation::Fail { duty } => self.fail_one(*duty),

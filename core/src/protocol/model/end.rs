@@ -23,6 +23,8 @@ pub(super) fn end() -> impl Strategy<Value = End> {
 
 impl Harness {
     pub(super) fn finish(&mut self, end: End) {
+        self.all_look();
+        self.do_chores();
         match end {
             End::Close { cancel } => {
                 self.start_closing(cancel);
@@ -81,7 +83,7 @@ impl Harness {
         assert_eq!(state.records.len(), 0, "records");
         assert_eq!(state.aliases.len(), (0, 0), "aliases");
         assert_eq!(state.failures_kept(), 0, "what removed rows had to say");
-        assert!(state.waits_for.is_empty(), "waits");
+        assert_eq!(state.waits.len(), (0, 0), "waits");
         assert!(!state.has_work(), "work");
         assert!(self.world.definitions.is_empty() && self.world.duties.is_empty());
     }

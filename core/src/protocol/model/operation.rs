@@ -120,6 +120,10 @@ pub(super) enum Operation {
         gives_up: bool,
     },
     /// A blocked thread loses something that it holds, or is asked to lose a turn that it does not have.
+    /// A blocked thread looks for a cycle.
+    Look {
+        wait: usize,
+    },
     Lose {
         wait: usize,
         what: usize,

@@ -150,7 +150,6 @@ impl World {
                 self.news.asked.push(Asked { generator: asked, query: number, symbols: candidates });
             }
             self.queries.get_mut(&number).expect("just seen").phase = Phase::Walking(walk);
-            self.has_come(number);
             if let Some(asks) = made_for.and_then(|made_for| self.walk_of(made_for)).filter(|asks| asks.apart)
             {
                 asks.question = Some(number);
@@ -158,15 +157,6 @@ impl World {
             return;
         }
         self.conclude(number);
-    }
-
-    /// A lookup has come to where it waits, and with it those that it is made for.
-    fn has_come(&mut self, number: usize) {
-        let mut come = Some(number);
-        while let Some(number) = come {
-            self.moved.insert(number);
-            come = self.queries.get(&number).and_then(|query| query.made_for);
-        }
     }
 
     /// Whether a lookup made for `made_for` is made, over however many lookups, for one that the generator `serves`, or serves apart.
@@ -223,7 +213,6 @@ impl World {
         }
         self.queries.get_mut(&number).expect("just seen").phase =
             Phase::Lodged { waits, found: so_far, edge };
-        self.has_come(number);
     }
 
     fn answer_flags(&mut self, number: usize, found: &[(usize, bool, Option<usize>)]) {

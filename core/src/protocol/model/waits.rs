@@ -1,4 +1,4 @@
-//! The rules of blocked threads: what keeps each of them for certain, and who is told when that is the thread itself.
+//! The rules of blocked threads: what keeps each of them for certain, and whether one is told when it looks.
 //!
 //! | what is needed | cannot come before |
 //! |---|---|
@@ -54,7 +54,6 @@ impl Wait {
 impl World {
     /// A thread blocks.
     pub(super) fn begin_wait(&mut self, number: usize, wait: Wait) {
-        self.moved.insert(wait.query);
         self.waits.insert(number, wait);
     }
 
@@ -74,27 +73,10 @@ impl World {
         self.waits.iter().find(|(_, wait)| wait.query == query).map(|(number, _)| *number)
     }
 
-    /// Whether this lookup may be told that it would never end: it has just come to where it waits, and what it needs there
-    /// leads back to it; or something else has closed a cycle, of which it is the newest.
-    pub(super) fn may_be_told(&self, query: usize) -> bool {
-        let Some(wait) = self.wait_in(query) else { return false };
-        let closes = |other: usize| other == wait || self.stays(other);
-        if self.has_moved(wait) && self.keeps_itself(wait, &closes) {
-            return true;
-        }
-        let of_alias = |query: &usize| self.queries.get(query).is_some_and(|query| query.alias.is_some());
-        let aliases_moved = self.moved.iter().any(of_alias);
-        let is_older = |other: usize| other <= wait && (aliases_moved || !self.has_moved(other));
-        self.keeps_itself(wait, &|other| self.stays(other) && is_older(other))
-    }
-
-    /// A blocked lookup that waits for itself, and was not told.
-    pub(super) fn waits_for_itself(&self) -> Option<usize> {
-        let moved: Vec<_> = self.waits.keys().copied().filter(|&wait| self.has_moved(wait)).collect();
-        // Of several with deadlines, the first may have been asked before the last closed the cycle.
-        let asked = |wait: usize| moved == [wait];
-        let counts = |wait: usize| self.stays(wait) || asked(wait);
-        self.waits.keys().copied().find(|&wait| counts(wait) && self.keeps_itself(wait, &counts))
+    /// Whether this thread is told when it looks that its lookup would never end. One with another lookup above it does not look.
+    pub(super) fn must_be_told(&self, wait: usize) -> bool {
+        let lies_beneath = self.waits.values().any(|above| above.below == Some(wait));
+        !lies_beneath && self.keeps_itself(wait, &|other| other == wait || self.stays(other))
     }
 
     /// Whether from one of the nodes `from` a way leads to one of `to`, past nothing that has a step of its own in what is told
@@ -131,10 +113,6 @@ impl World {
     /// Whether it only ends when somebody ends it.
     fn stays(&self, wait: usize) -> bool {
         !self.waits[&wait].ends_by_itself
-    }
-
-    fn has_moved(&self, wait: usize) -> bool {
-        self.moved.contains(&self.waits[&wait].query)
     }
 
     /// Whether the thread needs, by its lookup, that it goes on itself. Of other lookups `counts` says whether their needs count.

@@ -27,8 +27,6 @@ pub(super) struct World {
     pub(super) generators: BTreeMap<usize, Generator>,
     /// Lookups in which threads are blocked that hold something.
     pub(super) waits: BTreeMap<usize, Wait>,
-    /// Lookups that have come to where they wait since blocked threads were looked at.
-    pub(super) moved: BTreeSet<usize>,
     /// Which product each resource is part of that was registered for symbols.
     pub(super) part_of: BTreeMap<usize, usize>,
     /// Units and products that this operation has removed symbols of by name.

@@ -1,5 +1,6 @@
 //! What is done with claims: units begin, or not, give addresses, emit, fail, and delegate.
 
+use super::super::deadlock::Held;
 use super::super::effects::Effects;
 use super::super::numbers::Numbers;
 use super::super::pending::PendingUnit;
@@ -22,8 +23,7 @@ impl Twin {
             _ => return,
         };
         let fits = |(claimed, stage): &(PendingUnit<u32>, Stage)| {
-            needed.is_none_or(|needed| needed == *stage)
-                && !self.is_held(|held| held.claims.contains(&claimed.claim))
+            needed.is_none_or(|needed| needed == *stage) && !self.is_held(Held::Claim(claimed.claim))
         };
         let fitting: Vec<_> = (0..self.claims.len()).filter(|&index| fits(&self.claims[index])).collect();
         let Some(index) = pick(fitting.len(), choice).map(|choice| fitting[choice]) else { return };

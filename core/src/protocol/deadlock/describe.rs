@@ -1,16 +1,16 @@
-//! Deadlock: a cycle of the wait-for graph in the embedder's words.
+//! Describe: a cycle of the wait-for graph in the embedder's words.
 
 use crate::DeadlockStep;
+use crate::protocol::ids::{GeneratorId, RowId};
+use crate::protocol::{Payload, SessionState};
 use crate::sync::Arc;
 
-use super::ids::{GeneratorId, RowId};
-use super::waits_for::Node;
-use super::{Payload, SessionState};
+use super::needs::Node;
 
 impl<P: Payload> SessionState<P> {
     /// One step for each symbol and generator of the cycle, each with how it waits for the next.
     pub(super) fn describe_deadlock(&self, cycle: &[Node]) -> Arc<[DeadlockStep]> {
-        let names_something = |node: &Node| matches!(node, Node::Row(..) | Node::Served(..));
+        let names_something = |node: &Node| matches!(node, Node::Row(..) | Node::Request(..));
         let Some(first) = cycle.iter().position(names_something) else { return Arc::from([]) };
         let around = || cycle[first..].iter().chain(&cycle[..first]);
         let mut path = Vec::new();
@@ -26,8 +26,8 @@ impl<P: Payload> SessionState<P> {
             path.extend(match node {
                 Node::Row(row, _) if queued => self.queued_step(row),
                 Node::Row(row, _) => self.symbol_step(row, waits, together),
-                Node::Served(generator, _) => Some(self.generator_step(generator)),
-                Node::Together(_) | Node::Sought(_) | Node::Turn(_) | Node::Wait(_) => None,
+                Node::Request(generator, _) => Some(self.generator_step(generator)),
+                Node::Together(_) | Node::Lookup(_) | Node::Turn(_) | Node::Wait(_) => None,
             });
         }
         path.into()

@@ -1,0 +1,188 @@
+#![doc = include_str!("README.md")]
+
+mod describe;
+mod look;
+mod needs;
+#[cfg(all(test, not(uruk_loom)))]
+mod tests;
+
+use std::collections::hash_map::Entry;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use crate::serial_queue::SerialQueueId;
+use crate::sync::weakened;
+
+use super::effects::Effects;
+use super::ids::{ClaimId, QueryId, WaitId};
+use super::query::Query;
+use super::slab::Slab;
+use super::{Payload, SessionState};
+
+pub(crate) use look::FIRST_PAUSE;
+
+/// The blocked threads that hold something.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    waits: Slab<WaitId, Blocked>,
+    of_query: FxHashMap<QueryId, WaitId>,
+    /// Which of them holds what.
+    holders: FxHashMap<Held, WaitId>,
+}
+
+/// What only one thread can finish, as long as it has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Held {
+    /// The responsibility for a claim.
+    Claim(ClaimId),
+    /// A generator's request on behalf of a lookup.
+    Request(QueryId),
+    /// The turn of a serial queue.
+    Turn(SerialQueueId),
+}
+
+/// What a thread that is about to block says of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holdings {
+    /// The lookup in which the thread is blocked already, beneath this one on its stack.
+    pub(crate) below: Option<WaitId>,
+    pub(crate) held: Vec<Held>,
+    /// The lookup has a deadline.
+    pub(crate) ends_by_itself: bool,
+}
+
+/// A lookup in which a thread is blocked.
+#[derive(Debug)]
+struct Blocked {
+    query: QueryId,
+    holdings: Holdings,
+    /// The lookup in which the same thread is blocked above this one.
+    above: Option<WaitId>,
+    /// How many steps its next look may take.
+    budget: usize,
+    /// How long it sleeps after that.
+    pause: Duration,
+}
+
+impl Waits {
+    pub(super) fn new() -> Self {
+        Self { waits: Slab::new(), of_query: FxHashMap::default(), holders: FxHashMap::default() }
+    }
+
+    /// The lookup in which the holder of the claim is blocked.
+    pub(super) fn blocked_with(&self, claim: ClaimId) -> Option<QueryId> {
+        self.holder(Held::Claim(claim)).map(|wait| self.waits[wait].query)
+    }
+
+    /// The claims that the thread blocked in `query` holds.
+    pub(super) fn held_in(&self, query: QueryId) -> impl Iterator<Item = ClaimId> {
+        let wait = self.of_query.get(&query).and_then(|&wait| self.waits.get(wait));
+        let held = wait.into_iter().flat_map(|wait| &wait.holdings.held);
+        held.filter_map(|held| if let Held::Claim(claim) = *held { Some(claim) } else { None })
+    }
+
+    fn holder(&self, what: Held) -> Option<WaitId> {
+        self.holders.get(&what).copied()
+    }
+
+    /// Nobody holds it any more, if this thread did. Another may have it by now.
+    fn forget(&mut self, what: Held, wait: WaitId) {
+        if let Entry::Occupied(holder) = self.holders.entry(what)
+            && *holder.get() == wait
+        {
+            holder.remove();
+        }
+    }
+
+    /// How many threads are blocked, and how much they hold.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(super) fn len(&self) -> (usize, usize) {
+        (self.waits.len(), self.holders.len())
+    }
+
+    /// I8: what a blocked thread has told of is known as its own, and nothing else is; no stack has two innermost waits.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn check(&self) {
+        let held = self
+            .waits
+            .iter()
+            .flat_map(|(wait, blocked)| blocked.holdings.held.iter().map(move |&held| (held, wait)));
+        let held: FxHashMap<Held, WaitId> = held.collect();
+        assert!(held == self.holders, "what blocked threads hold is not what they have told of");
+        assert_eq!(self.of_query.len(), self.waits.len(), "lookups of blocked threads");
+        for (wait, Blocked { query, holdings, above, .. }) in self.waits.iter() {
+            assert_eq!(self.of_query.get(query), Some(&wait), "{wait:?} is known by its lookup");
+            let is_above =
+                |above: WaitId| self.waits.get(above).is_some_and(|above| above.holdings.below == Some(wait));
+            assert!(above.is_none_or(is_above), "{above:?} lies above {wait:?}");
+            let is_below =
+                |below: WaitId| self.waits.get(below).is_none_or(|below| below.above == Some(wait));
+            assert!(holdings.below.is_none_or(is_below), "{wait:?} lies above {:?}", holdings.below);
+        }
+    }
+
+    /// Forgets who holds what.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(super) fn break_holders(&mut self) {
+        self.holders.clear();
+    }
+}
+
+impl Holdings {
+    /// Whether nobody can wait for this thread.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.below.is_none() && self.held.is_empty()
+    }
+}
+
+impl<P: Payload> SessionState<P> {
+    /// A thread that holds something is about to block in `query`. It looks for a cycle for the first time.
+    ///
+    /// None if the query has ended already.
+    pub(crate) fn begin_wait(
+        &mut self,
+        query: QueryId,
+        holdings: Holdings,
+        effects: &mut Effects<P>,
+    ) -> Option<WaitId> {
+        if !self.queries.get(query).is_some_and(Query::is_live) {
+            return None;
+        }
+        let Waits { waits, of_query, holders } = &mut self.waits;
+        let (below, pause) = (holdings.below, FIRST_PAUSE);
+        let held = holdings.held.clone();
+        let wait = waits.insert(Blocked { query, holdings, above: None, budget: look::FIRST_BUDGET, pause });
+        of_query.insert(query, wait);
+        holders.extend(held.into_iter().map(|held| (held, wait)));
+        if let Some(below) = below.and_then(|below| waits.get_mut(below)) {
+            below.above = Some(wait);
+        }
+        if !weakened("deadlock::begins_without_a_look") {
+            self.look(wait, effects);
+        }
+        Some(wait)
+    }
+
+    /// The thread goes on.
+    pub(crate) fn end_wait(&mut self, wait: WaitId, effects: &mut Effects<P>) {
+        let waits = &mut self.waits;
+        let Some(Blocked { query, holdings, .. }) = waits.waits.remove(wait, effects) else { return };
+        waits.of_query.remove(&query);
+        for held in holdings.held {
+            waits.forget(held, wait);
+        }
+        if let Some(below) = holdings.below.and_then(|below| waits.waits.get_mut(below)) {
+            below.above = None;
+        }
+    }
+
+    /// The thread has passed on, beneath the lookup in which it is blocked, what only it could finish. Nothing if this wait has not told
+    /// of it.
+    pub(crate) fn lose(&mut self, wait: WaitId, what: Held) {
+        if let Some(Blocked { holdings, .. }) = self.waits.waits.get_mut(wait) {
+            holdings.held.retain(|&held| held != what);
+            self.waits.forget(what, wait);
+        }
+    }
+}

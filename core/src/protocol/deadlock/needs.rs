@@ -1,0 +1,149 @@
+//! Needs: what each node of the wait-for graph cannot go on without.
+
+use std::ops::ControlFlow;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::RequiredState;
+use crate::protocol::claim::Claim;
+use crate::protocol::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
+use crate::protocol::query::Phase;
+use crate::protocol::row::{Row, RowState};
+use crate::protocol::{Payload, SessionState};
+use crate::serial_queue::SerialQueueId;
+
+use super::{Blocked, Held};
+
+/// Something that a blocked thread may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Node {
+    /// A blocked thread goes on.
+    Wait(WaitId),
+    /// A lookup ends.
+    Lookup(QueryId),
+    /// A row comes so far.
+    Row(RowId, RequiredState),
+    /// The emitted rows of a component of the forest, which can only become Ready together.
+    Together(u32),
+    /// A generator finishes the request for a lookup.
+    Request(GeneratorId, QueryId),
+    /// The turn of a serial queue ends.
+    Turn(SerialQueueId),
+}
+
+/// Is given what a node needs, one after another; none for what was looked at and is not needed. Says whether to go on.
+pub(super) type Each<'a> = &'a mut dyn FnMut(Option<Node>) -> ControlFlow<()>;
+
+impl<P: Payload> SessionState<P> {
+    /// What `node` needs for certain: each edge of the graph, and each here alone. It goes no further than `each` does.
+    pub(super) fn needs_of(&self, node: Node, each: Each<'_>) -> ControlFlow<()> {
+        let holder = |what| self.waits.holder(what).map(Node::Wait);
+        match node {
+            Node::Wait(wait) => {
+                let Some(&Blocked { query, above, .. }) = self.waits.waits.get(wait) else {
+                    return ControlFlow::Continue(());
+                };
+                all([above.map(Node::Wait), Some(Node::Lookup(query))], each)
+            }
+            Node::Lookup(query) => self.lookup_needs(query, each),
+            Node::Row(row, required) => self.row_needs(row, required, each),
+            Node::Together(component) => {
+                let mut rows = self.forest.dependencies_of_component(component);
+                rows.try_for_each(|row| each(Some(Node::Row(row, RequiredState::Ready))))
+            }
+            Node::Request(_, query) => all([holder(Held::Request(query))], each),
+            Node::Turn(queue) => all([holder(Held::Turn(queue))], each),
+        }
+    }
+
+    fn lookup_needs(&self, id: QueryId, each: Each<'_>) -> ControlFlow<()> {
+        match self.queries.get(id).filter(|query| query.is_live()).map(|query| &query.phase) {
+            Some(Phase::Lodged(lodged)) if !lodged.ended => lodged.entries.iter().try_for_each(|entry| {
+                each(entry.waits().then_some(Node::Row(entry.row, lodged.required_state)))
+            }),
+            Some(Phase::Suspended(suspended)) => {
+                let Some(generator) = suspended.waits_at else { return ControlFlow::Continue(()) };
+                // A generator that was removed is busy with the lookup it serves and with no other. A lookup that is served apart waits
+                // for nobody who is served there meanwhile.
+                let busy = self.generators.get(generator).filter(|_| suspended.apart.is_none());
+                let served = busy.map_or(Some(id), |generator| generator.occupant);
+                let question = suspended.apart.as_ref().and_then(|apart| apart.question);
+                all([served.map(|served| Node::Request(generator, served)), question.map(Node::Lookup)], each)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn row_needs(&self, id: RowId, required: RequiredState, each: Each<'_>) -> ControlFlow<()> {
+        let Some(row) = self.rows.get(id).filter(|row| is_behind(row, required) && !self.is_condemned(row))
+        else {
+            return ControlFlow::Continue(());
+        };
+        if matches!(row.state, RowState::Emitted { .. }) {
+            all([self.component_of(id).map(Node::Together)], each)?;
+        }
+        let Some(claim) = row.claim() else { return ControlFlow::Continue(()) };
+        let needed = [
+            self.waits.holder(Held::Claim(claim)).map(Node::Wait),
+            self.claims.get(claim).and_then(Claim::queued_in).map(Node::Turn),
+            self.aliases.source_of(id).map(|source| Node::Row(source, required)),
+            self.aliases.sought_by(id).map(Node::Lookup),
+        ];
+        all(needed, each)
+    }
+
+    /// The claims of all that the lookup needs, directly or not: for a thread that has nobody but itself to run them. What was asked for
+    /// on behalf of a unit counts as needed by it: who has detached its responsibility mostly goes on with the answer.
+    ///
+    /// # Cost
+    /// One step for each lookup of the session, and for each symbol and edge that is needed.
+    pub(crate) fn claims_needed_by(&mut self, query: QueryId) -> FxHashSet<ClaimId> {
+        let mut asked: FxHashMap<ClaimId, Vec<QueryId>> = FxHashMap::default();
+        for (id, query) in self.queries.iter() {
+            if let Some(claim) = query.asked_by {
+                asked.entry(claim).or_default().push(id);
+            }
+        }
+        let (mut claims, mut seen) = (FxHashSet::default(), FxHashSet::default());
+        let mut ahead = vec![Node::Lookup(query)];
+        while let Some(node) = ahead.pop() {
+            if !seen.insert(node) {
+                continue;
+            }
+            let _all = self.needs_of(node, &mut |needed| {
+                ahead.extend(needed.filter(|&needed| !node.lies_beneath(needed)));
+                ControlFlow::Continue(())
+            });
+            let Node::Row(row, required) = node else { continue };
+            let row = self.rows.get(row).filter(|row| is_behind(row, required));
+            if let Some(claim) = row.and_then(|row| row.claim())
+                && claims.insert(claim)
+            {
+                ahead.extend(asked.remove(&claim).into_iter().flatten().map(Node::Lookup));
+            }
+        }
+        self.count_steps(self.queries.len() + seen.len());
+        claims
+    }
+}
+
+impl Node {
+    /// Whether it needs the other by the stack of their thread.
+    pub(super) fn lies_beneath(self, needed: Self) -> bool {
+        matches!((self, needed), (Self::Wait(_), Self::Wait(_)))
+    }
+}
+
+/// Gives those that are there.
+fn all<const N: usize>(needed: [Option<Node>; N], each: Each<'_>) -> ControlFlow<()> {
+    needed.into_iter().flatten().try_for_each(|node| each(Some(node)))
+}
+
+/// Whether the row has yet to come as far as `required`.
+fn is_behind(row: &Row, required: RequiredState) -> bool {
+    match row.state {
+        RowState::Materializing { .. } => true,
+        RowState::Resolved { .. } | RowState::Emitted { .. } => required == RequiredState::Ready,
+        _ => false,
+    }
+}
