@@ -9,24 +9,30 @@
 //!    b failed: fail a                     ◀──
 //! ```
 //!
+//! Models have no clock. A thread looks when it begins to wait and when it is about to sleep; a thread that brings the last edge about looks
+//! on behalf of those that sleep already, as they would themselves some time later.
+//!
 //! Proven, in every order with at most three preemptions: exactly one of the two lookups is told of the cycle, whichever thread
 //! runs which unit; both clients' lookups end, with a failure. Where the last edge is an emission, an alias that leads
 //! back, or a turn to be waited for, the thread that is blocked is told, whether it was blocked before or comes later. Where a responsibility is
 //! detached and another thread finishes it, nobody is told and all find their symbols, also where the thread that
-//! detached it is blocked in the same circle; at most two preemptions there, for three threads.
+//! detached it is blocked in the same circle. Nobody is told of a circle that a removal is about to end. At most two preemptions where there
+//! are three threads.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `deadlock::begins_without_a_look`: a wait begins without a look for a cycle | `core/src/protocol/waits_for.rs` | `two_units_that_block_on_each_other_are_told_once` |
-//! | `deadlock::overlooks_emissions`: an emission hangs in the forest without a look for a cycle | `core/src/protocol/look.rs` | `an_emission_may_close_the_circle` |
-//! | `deadlock::overlooks_aliases`: the lookup of an alias's source is lodged without a look for a cycle | `core/src/protocol/look.rs` | `an_alias_may_close_the_circle` |
-//! | `deadlock::overlooks_turns`: a unit takes over and waits for its turn without a look for a cycle | `core/src/protocol/look.rs` | `a_replacement_that_waits_for_its_turn_may_close_the_circle` |
+//! | `deadlock::never_looks`: a blocked thread does not look for a cycle | `core/src/protocol/deadlock/look.rs` | `two_units_that_block_on_each_other_are_told_once` |
+//! | `deadlock::looks_only_once`: it looks when it begins to wait, and not again after the last edge has appeared | `core/src/protocol/deadlock/look.rs` | `an_emission_may_close_the_circle` |
+//! | `deadlock::looks_only_once`: the same | `core/src/protocol/deadlock/look.rs` | `an_alias_may_close_the_circle` |
+//! | `deadlock::looks_only_once`: the same | `core/src/protocol/deadlock/look.rs` | `a_replacement_that_waits_for_its_turn_may_close_the_circle` |
+//! | `deadlock::looks_while_rows_fall`: it looks between two slices of a removal | `core/src/protocol/deadlock/look.rs` | `who_comes_during_a_removal_is_not_told_of_what_that_ends` |
 //! | `deadlock::detach_keeps_the_hold`: a thread goes on holding what it has detached | `core/src/responsibility/duty.rs` | `a_circle_through_what_was_detached_is_waited_for` |
 //!
 //! In no row: `what_another_thread_finishes_is_waited_for`, where the thread that has detached has ended its unit, and so holds
-//! nothing; `a_circle_through_what_was_detached_is_waited_for` is the one that could close the circle.
+//! nothing; `a_circle_through_what_was_detached_is_waited_for` is the one that could close the circle. All but the first row need an
+//! interleaving: the last edge comes before the wait as well as after it, and B before the removal, during it and after it.
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{
@@ -35,7 +41,7 @@ use loom_tests::stage::{
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
-    AliasTarget, DependenceGroup, JitDylib, LookupError, MaterializationInterface,
+    AliasTarget, DependenceGroup, JitDylib, LookupError, LookupKind, LookupSet, MaterializationInterface,
     MaterializationResponsibility, MaterializationUnit, SerialQueue, SymbolFlags, SymbolName, symbol_aliases,
 };
 
@@ -164,10 +170,11 @@ fn an_emission_may_close_the_circle() {
         parked.replace(blocking_unit(&stage, &a, &x, &told)).expect("the same symbol");
         let emits = stage.parked(&[&x]);
         let emitter = thread::spawn({
-            let x = x.clone();
+            let (x, session) = (x.clone(), stage.session.clone());
             move || {
                 let group = DependenceGroup { symbols: vec![x], dependencies };
-                resolve(emits.attach()).notify_emitted(vec![group]).is_ok()
+                let _refused = resolve(emits.attach()).notify_emitted(vec![group]);
+                session.look_for_deadlocks();
             }
         });
         assert!(matches!(stage.lookup(&a), Err(LookupError::Failed(_))));
@@ -178,7 +185,7 @@ fn an_emission_may_close_the_circle() {
 }
 
 /// ```text
-///  thread 1: lookup a ─ unit A: lookup alias ─ …     thread 2: alias: its unit looks a up
+///  thread 1: lookup a ─ unit A: lookup alias ─ …     thread 2: alias: its unit looks a up, and does not wait
 /// ```
 #[test]
 fn an_alias_may_close_the_circle() {
@@ -190,9 +197,15 @@ fn an_alias_may_close_the_circle() {
         let target = AliasTarget { source: a.clone(), flags: SymbolFlags::EXPORTED };
         let aliases = [(alias.clone(), target)].into_iter().collect();
         stage.dylib.define(symbol_aliases(aliases)).expect("names are new");
-        let other = stage.lookup_beside(&alias);
+        let other = thread::spawn({
+            let (stage, asked) = (stage.clone(), stage.request(&alias));
+            move || {
+                stage.session.lookup_async(asked, drop);
+                stage.session.look_for_deadlocks();
+            }
+        });
         assert!(matches!(stage.lookup(&a), Err(LookupError::Failed(_))));
-        assert!(other.join().expect("no panic").is_err());
+        other.join().expect("no panic");
         assert_eq!(told.load(Ordering::Relaxed), 1);
     });
 }
@@ -211,12 +224,63 @@ fn a_replacement_that_waits_for_its_turn_may_close_the_circle() {
         stage.dylib.define(Box::new(InTurn(queue.clone(), first))).expect("names are new");
         let replaces = thread::spawn({
             let second = InTurn(queue, unit(&[&x], resolve_and_emit));
-            move || parked.attach().replace(Box::new(second)).expect("the same symbol")
+            let session = stage.session.clone();
+            move || {
+                parked.attach().replace(Box::new(second)).expect("the same symbol");
+                session.look_for_deadlocks();
+            }
         });
         assert!(matches!(stage.lookup(&a), Err(LookupError::Failed(_))));
         replaces.join().expect("no panic");
         assert_eq!(told.load(Ordering::Relaxed), 1);
         assert_eq!(stage.lookup(&x).expect("its turn has come"), definition());
+    });
+}
+
+/// ```text
+///  thread 1: lookup a ─ unit A: lookup r ─ …     thread 2: remove gone ─ r falls ─ a fails
+///  thread 3: attach b ─ lookup a ─ …             r depends on gone, and on b
+/// ```
+#[test]
+fn who_comes_during_a_removal_is_not_told_of_what_that_ends() {
+    model_within(2, || {
+        let stage = Stage::new();
+        let [a, b, r, gone] = ["a", "b", "r", "gone"].map(|name| stage.session.intern(name));
+        let told = Arc::new(AtomicUsize::new(0));
+        let parked_b = stage.parked(&[&b]).attach();
+        let on_b = parked_b.dependency(&b).expect("it covers b");
+        let parked_b = parked_b.detach();
+        let tracker = stage.dylib.create_tracker();
+        let (falls, on_gone) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
+        let parks = unit(&[&gone], {
+            let (falls, on_gone, gone) = (falls.clone(), on_gone.clone(), gone.clone());
+            move |responsibility| {
+                *on_gone.lock() = responsibility.dependency(&gone).ok();
+                *falls.lock() = Some(responsibility.detach());
+            }
+        });
+        stage.dylib.define_with_tracker(parks, &tracker).expect("the name is new");
+        drop(stage.session.lookup_future(stage.until_resolved(&gone)));
+        let on_gone = on_gone.lock().take().expect("its unit has run");
+        let group = DependenceGroup { symbols: vec![r.clone()], dependencies: vec![on_gone, on_b] };
+        resolve(stage.parked(&[&r]).attach()).notify_emitted(vec![group]).expect("nothing can refuse it");
+        define_blocking(&stage, &a, &r, &told);
+        let client = stage.lookup_beside(&a);
+        let remover = thread::spawn(move || tracker.remove().expect("it has no resource"));
+        let gone = LookupSet::weakly_referenced([gone]);
+        let left = stage.session.lookup_flags(LookupKind::Static, &stage.order(), gone);
+        if left.expect("nothing is missing").is_empty() {
+            let b = parked_b.attach();
+            let error = stage.lookup(&a).expect_err("r falls, and a with it");
+            assert!(!matches!(error, LookupError::WouldDeadlock { .. }), "{error}");
+            b.fail(Arc::new(error));
+        } else {
+            drop(parked_b);
+        }
+        remover.join().expect("no panic");
+        assert!(client.join().expect("no panic").is_err());
+        let falls = falls.lock().take();
+        drop(falls);
     });
 }
 

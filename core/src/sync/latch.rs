@@ -102,9 +102,12 @@ impl Latch {
 }
 
 impl Looks {
-    /// Looks if it is time. Gives the time until the next look; none in models, which have no clock.
+    /// Looks if it is time. Gives the time until the next look.
+    ///
+    /// Models have no clock: there a thread looks whenever it is about to sleep, and sleeps without a limit.
     fn run_if_due(&self) -> Option<Duration> {
         if cfg!(any(uruk_loom, uruk_shuttle)) {
+            (self.look)();
             return None;
         }
         let left = self.due.lock().saturating_duration_since(Instant::now());

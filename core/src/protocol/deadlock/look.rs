@@ -23,7 +23,8 @@ pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long a thread that has looked leaves the lock alone for each step it took: about a hundred times as long as that lasted.
+/// How long a thread that has looked leaves the lock alone for each step it took and each thread that looks: about a hundred times as long
+/// as a step lasts.
 const PAUSE_OF_STEP: Duration = Duration::from_micros(10);
 
 /// A search for a cycle.
@@ -51,18 +52,19 @@ impl<P: Payload> SessionState<P> {
         let falling = self.is_falling() && !weakened("deadlock::looks_while_rows_fall");
         let Some(blocked) = self.waits.waits.get_mut(wait) else { return PAUSE_MAX };
         let (budget, pause) = (blocked.budget, blocked.pause);
-        if falling || blocked.above.is_some() {
+        let again = budget > FIRST_BUDGET && weakened("deadlock::looks_only_once");
+        if falling || blocked.above.is_some() || again {
             return pause;
         }
         blocked.budget = budget.saturating_mul(2);
         blocked.pause = PAUSE_MAX.min(pause * 2);
-        let steps = self.look_within(wait, budget, effects);
+        let steps = self.look_within(wait, budget, effects).saturating_mul(self.waits.waits.len());
         pause.max(PAUSE_OF_STEP * u32::try_from(steps).unwrap_or(u32::MAX))
     }
 
     /// Every blocked thread looks, as long as it takes.
     pub(crate) fn look_at_all(&mut self, effects: &mut Effects<P>) {
-        if self.is_falling() || weakened("deadlock::never_looks_again") {
+        if self.is_falling() || weakened("deadlock::looks_only_once") {
             return;
         }
         let innermost = |(wait, blocked): (WaitId, &super::Blocked)| blocked.above.is_none().then_some(wait);
@@ -74,6 +76,9 @@ impl<P: Payload> SessionState<P> {
 
     /// Says how many steps that took.
     fn look_within(&mut self, wait: WaitId, budget: usize, effects: &mut Effects<P>) -> usize {
+        if weakened("deadlock::never_looks") {
+            return 0;
+        }
         let mut search = Search::from(wait, budget);
         let cycle = self.cycle(&mut search);
         self.count_steps(search.steps);

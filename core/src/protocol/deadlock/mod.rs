@@ -12,7 +12,6 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::serial_queue::SerialQueueId;
-use crate::sync::weakened;
 
 use super::effects::Effects;
 use super::ids::{ClaimId, QueryId, WaitId};
@@ -158,9 +157,7 @@ impl<P: Payload> SessionState<P> {
         if let Some(below) = below.and_then(|below| waits.get_mut(below)) {
             below.above = Some(wait);
         }
-        if !weakened("deadlock::begins_without_a_look") {
-            self.look(wait, effects);
-        }
+        self.look(wait, effects);
         Some(wait)
     }
 

@@ -141,7 +141,8 @@ fn a_generator_that_finishes_closes_the_circle(on: On) {
         a.join().unwrap().unwrap_err();
         b.join().unwrap().unwrap_err();
     });
-    assert_eq!(the_cycle(&told), ("A".into(), vec!["a".into(), "b".into()]));
+    // Whichever of the two looks first.
+    assert_eq!(the_cycle(&told).1, ["a", "b"]);
     session.close().unwrap();
 }
 

@@ -11,6 +11,6 @@ mod in_place;
 mod late_edges;
 mod late_threads;
 mod left_turns;
+mod looks;
 mod platform;
 mod taken_over;
-mod walks;
