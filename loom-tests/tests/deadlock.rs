@@ -255,7 +255,7 @@ fn who_comes_during_a_removal_is_not_told_of_what_that_ends() {
         let parks = unit(&[&gone], {
             let (falls, on_gone, gone) = (falls.clone(), on_gone.clone(), gone.clone());
             move |responsibility| {
-                *on_gone.lock() = responsibility.dependency(&gone).ok();
+                *on_gone.lock() = responsibility.dependency(&gone);
                 *falls.lock() = Some(responsibility.detach());
             }
         });
