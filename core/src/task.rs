@@ -351,6 +351,9 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
 
     /// Blocks until `latch` is open. A pool whose worker blocks here sees to it that another runs.
     ///
+    /// A thread that sleeps in [`Latch::wait`] wakes now and then and looks for a deadlock, on behalf of its session. A dispatcher that
+    /// polls instead sleeps in [`Latch::wait_timeout`], or nobody looks for that thread.
+    ///
     /// # Errors
     /// When the wait would nest deeper than the dispatcher allows, or the thread runs a [leaf](Task::leaf).
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {

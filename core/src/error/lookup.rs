@@ -65,7 +65,8 @@ pub enum LookupError {
     Wait(#[from] WaitError),
     /// The lookup would never end: what it needs waits, for certain, for the thread that asks.
     ///
-    /// Told to the lookup that closes the cycle; where no lookup does, but an emission say, to the newest in it.
+    /// A thread that is blocked, and holds what others may need, looks for such a cycle when it begins to wait and now and then while it
+    /// waits. The first of the cycle that looks is told.
     #[error(
         "the lookup would never end: {}; look up asynchronously there, or detach the responsibility or leave the serial queue before blocking",
         DeadlockPath(path)

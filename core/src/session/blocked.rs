@@ -172,8 +172,8 @@ impl ExecutionSession {
         let answers = &self.0.answers;
         let needs = waiter.query.filter(|_| apart.is_some());
         let (met, waited) = wait_span.around(|| {
-            let met =
-                answers.meet(asked, || blocking.as_ref().map_or_else(Latch::new, |_| Blocking::latch()));
+            let latch = if blocking.is_some() { Blocking::latch } else { Latch::new };
+            let met = answers.meet(asked, latch);
             waiter.stands = Stands::HasMet;
             let waited = match (&met, deadline) {
                 (Ok(_), _) => Ok(true),

@@ -167,7 +167,9 @@ fn only_one_of_a_cycle_is_told() {
     let waits = [scene.block(1, a, &["r"]), scene.block(2, b, &["a"])];
     scene.emit(r, "r", &["b"]);
     assert_eq!(scene.told(), [], "nobody has looked");
-    waits.into_iter().for_each(|wait| drop(scene.look(wait)));
+    for wait in waits {
+        scene.look(wait);
+    }
     assert_eq!(scene.told(), [(1, true)]);
     scene.settle();
 }
@@ -307,7 +309,9 @@ fn nobody_is_told_of_a_cycle_that_a_removal_is_about_to_end() {
     assert_eq!(scene.told(), []);
     assert_eq!(pauses[0], pauses[1], "they look again as soon");
     scene.settle();
-    [first, second].into_iter().for_each(|wait| drop(scene.look(wait)));
+    for wait in [first, second] {
+        scene.look(wait);
+    }
     assert_eq!(scene.told(), [(1, false)]);
 }
 
@@ -463,7 +467,9 @@ fn a_look_takes_at_most_its_budget_and_each_the_double() {
     let mut scene = Scene::new();
     let (a, b) = (scene.claim(None, "a"), scene.claim(None, "b"));
     let wanted: Vec<_> = (0..MANY).map(|index| format!("s{index}")).collect();
-    wanted.iter().for_each(|name| drop(scene.claim(None, name)));
+    for name in &wanted {
+        scene.claim(None, name);
+    }
     let wanted: Vec<_> = wanted.iter().map(String::as_str).chain(["b"]).collect();
     scene.block(2, b, &["a"]);
     scene.steps();

@@ -40,7 +40,7 @@ fn a_lookup_that_blocks_for_many_symbols_holds_the_lock_for_a_thousand_steps() {
     });
 }
 
-on_every_dispatcher!(the_cycle_that_a_running_thread_closes_is_found_when_somebody_looks);
+on_every_dispatcher!(the_cycle_that_a_running_thread_closes_is_found_when_somebody_looks,);
 on_every_dispatcher!(
     on per_task,
     protocol_tests::on::On::PerTask,
