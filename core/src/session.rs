@@ -54,7 +54,7 @@ use crate::{
 use answers::Answers;
 use builder::{Held, Observer, Reporter};
 use deadline::Clock;
-use drain::{Drain, Wait};
+use drain::Drain;
 use lock_holds::HoldMeter;
 use queued_unit::QueuedUnit;
 
@@ -281,27 +281,6 @@ impl ExecutionSession {
     /// which must know of every counted task that it runs inside of.
     fn report_from_task(&self, error: SessionError) {
         let _ = frame::run(self, || self.report(error));
-    }
-
-    /// Blocks in a lookup until the latch is open. When the session closes, that ends sooner or later. In place, above another
-    /// frame, `needs` is the lookup.
-    fn wait(&self, latch: &Latch, needs: Option<QueryId>) -> Result<(), WaitError> {
-        if latch.is_open() {
-            return Ok(());
-        }
-        let _waits = frame::waits(self, Wait::Lookup);
-        frame::fail_dropped();
-        self.run_needed(|| !latch.is_open(), needs)?;
-        self.wait_for(latch)
-    }
-
-    /// Runs what is queued on this thread, first what the lookup needs, if it needs to.
-    fn run_needed(&self, goes_on: impl Fn() -> bool, needs: Option<QueryId>) -> Result<(), WaitError> {
-        let Some(query) = needs else { return Ok(()) };
-        crate::in_place::run_needed(goes_on, || {
-            let claims = self.locked(|Locked { state, .. }| state.claims_needed_by(query));
-            claims.into_iter().map(|claim| (self.tag(), claim)).collect()
-        })
     }
 
     /// Blocks until the latch is open.

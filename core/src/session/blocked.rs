@@ -18,8 +18,9 @@ use crate::{
 };
 
 use super::answers::{Asked, WaiterId};
+use super::drain::Wait;
 use super::holding::Blocking;
-use super::{ExecutionSession, Live, frame, holding};
+use super::{ExecutionSession, Live, Locked, frame, holding};
 
 impl ExecutionSession {
     /// Looks `symbols` up under the lock, and waits for what is not there yet.
@@ -175,11 +176,7 @@ impl ExecutionSession {
             let latch = if blocking.is_some() { Blocking::latch } else { Latch::new };
             let met = answers.meet(asked, latch);
             waiter.stands = Stands::HasMet;
-            let waited = match (&met, deadline) {
-                (Ok(_), _) => Ok(true),
-                (Err(latch), None) => self.wait(latch, needs).map(|()| true),
-                (Err(latch), Some(deadline)) => self.wait_until(latch, deadline, needs),
-            };
+            let waited = met.as_ref().err().map_or(Ok(true), |latch| self.sleep(latch, deadline, needs));
             (met, waited)
         });
         drop((blocking, apart));
@@ -194,6 +191,41 @@ impl ExecutionSession {
         // The answer may come between a refusal and the withdrawal; either is true then.
         waited?;
         waiter.hear(met.ok())
+    }
+}
+
+impl ExecutionSession {
+    /// Blocks in a lookup until the latch is open, or the time is over; says whether it is open. When the session closes, that ends
+    /// sooner or later. In place, above another frame, `needs` is the lookup.
+    fn sleep(
+        &self,
+        latch: &Latch,
+        deadline: Option<Deadline>,
+        needs: Option<QueryId>,
+    ) -> Result<bool, WaitError> {
+        if latch.is_open() {
+            return Ok(true);
+        }
+        let _waits = frame::waits(self, Wait::Lookup);
+        let is_over = || deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
+        frame::fail_dropped();
+        self.run_needed(|| !latch.is_open() && !is_over(), needs)?;
+        match deadline {
+            None => self.wait_for(latch).map(|()| true),
+            Some(deadline) => {
+                crate::in_place::run_while(|| !latch.is_open() && !is_over())?;
+                self.0.dispatcher.wait_until(latch, &|| self.left_until(deadline))
+            }
+        }
+    }
+
+    /// Runs what is queued on this thread, first what the lookup needs, if it needs to.
+    fn run_needed(&self, goes_on: impl Fn() -> bool, needs: Option<QueryId>) -> Result<(), WaitError> {
+        let Some(query) = needs else { return Ok(()) };
+        crate::in_place::run_needed(goes_on, || {
+            let claims = self.locked(|Locked { state, .. }| state.claims_needed_by(query));
+            claims.into_iter().map(|claim| (self.tag(), claim)).collect()
+        })
     }
 }
 

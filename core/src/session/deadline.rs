@@ -2,13 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::protocol::ids::QueryId;
 use crate::query::Completion;
-use crate::sync::{Arc, Latch};
-use crate::{LookupError, LookupResult, LookupSet, SearchOrder, WaitError, Why};
+use crate::sync::Arc;
+use crate::{LookupError, LookupResult, LookupSet, SearchOrder, Why};
 
-use super::drain::Wait;
-use super::{ExecutionSession, frame};
+use super::ExecutionSession;
 
 /// What time it is. [`Instant::now`], unless the session was given another clock.
 pub(super) type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -60,25 +58,6 @@ impl ExecutionSession {
     /// How much time is left; zero once it is over.
     pub(crate) fn left_until(&self, deadline: Deadline) -> Duration {
         deadline.0.saturating_duration_since((self.0.clock)())
-    }
-
-    /// The same as [`Self::wait`] until the time is over; says whether the latch is open.
-    pub(super) fn wait_until(
-        &self,
-        latch: &Latch,
-        deadline: Deadline,
-        needs: Option<QueryId>,
-    ) -> Result<bool, WaitError> {
-        if latch.is_open() {
-            return Ok(true);
-        }
-        let _waits = frame::waits(self, Wait::Lookup);
-        let left = || self.left_until(deadline);
-        frame::fail_dropped();
-        let goes_on = || !latch.is_open() && !left().is_zero();
-        self.run_needed(goes_on, needs)?;
-        crate::in_place::run_while(goes_on)?;
-        self.0.dispatcher.wait_until(latch, &left)
     }
 
     /// Lets a handler hear that its answer came too late. Futures look at the clock themselves when they are polled.
