@@ -97,7 +97,7 @@ impl<P: Payload> SessionState<P> {
     /// The cycle, from the blocked thread on. None if there is none or the budget was too small.
     fn cycle(&self, search: &mut Search) -> Option<Vec<Node>> {
         while let Some(node) = search.next() {
-            let goes_on = self.needs_of(node, &mut |needed| {
+            let goes_on = self.needs(node, &mut |needed| {
                 if search.steps == search.budget {
                     return ControlFlow::Break(());
                 }

@@ -36,7 +36,7 @@ pub(super) type Each<'a> = &'a mut dyn FnMut(Option<Node>) -> ControlFlow<()>;
 
 impl<P: Payload> SessionState<P> {
     /// What `node` needs for certain: each edge of the graph, and each here alone. It goes no further than `each` does.
-    pub(super) fn needs_of(&self, node: Node, each: Each<'_>) -> ControlFlow<()> {
+    pub(super) fn needs(&self, node: Node, each: Each<'_>) -> ControlFlow<()> {
         let holder = |what| self.waits.holder(what).map(Node::Wait);
         match node {
             Node::Wait(wait) => {
@@ -110,7 +110,7 @@ impl<P: Payload> SessionState<P> {
             if !seen.insert(node) {
                 continue;
             }
-            let _all = self.needs_of(node, &mut |needed| {
+            let _all = self.needs(node, &mut |needed| {
                 ahead.extend(needed.filter(|&needed| !node.lies_beneath(needed)));
                 ControlFlow::Continue(())
             });
