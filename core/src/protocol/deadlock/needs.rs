@@ -8,7 +8,7 @@ use crate::RequiredState;
 use crate::protocol::claim::Claim;
 use crate::protocol::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
 use crate::protocol::query::Phase;
-use crate::protocol::row::{Row, RowState};
+use crate::protocol::row::RowState;
 use crate::protocol::{Payload, SessionState};
 use crate::serial_queue::SerialQueueId;
 
@@ -75,7 +75,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn row_needs(&self, id: RowId, required: RequiredState, each: Each<'_>) -> ControlFlow<()> {
-        let Some(row) = self.rows.get(id).filter(|row| is_behind(row, required) && !self.is_condemned(row))
+        let Some(row) = self.rows.get(id).filter(|row| row.is_behind(required) && !self.is_condemned(row))
         else {
             return ControlFlow::Continue(());
         };
@@ -115,7 +115,7 @@ impl<P: Payload> SessionState<P> {
                 ControlFlow::Continue(())
             });
             let Node::Row(row, required) = node else { continue };
-            let row = self.rows.get(row).filter(|row| is_behind(row, required));
+            let row = self.rows.get(row).filter(|row| row.is_behind(required));
             if let Some(claim) = row.and_then(|row| row.claim())
                 && claims.insert(claim)
             {
@@ -137,13 +137,4 @@ impl Node {
 /// Gives those that are there.
 fn all<const N: usize>(needed: [Option<Node>; N], each: Each<'_>) -> ControlFlow<()> {
     needed.into_iter().flatten().try_for_each(|node| each(Some(node)))
-}
-
-/// Whether the row has yet to come as far as `required`.
-fn is_behind(row: &Row, required: RequiredState) -> bool {
-    match row.state {
-        RowState::Materializing { .. } => true,
-        RowState::Resolved { .. } | RowState::Emitted { .. } => required == RequiredState::Ready,
-        _ => false,
-    }
 }
