@@ -32,6 +32,8 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<Vec<P::Resource>, RemoveError> {
         let mut remnants = Vec::new();
         self.remove_rows_named(dylib, names, dylib_name, &mut remnants, effects)?;
+        // What falls with the names says that they were removed, and not the initializer symbol that is swept behind them.
+        self.settle(effects);
         let orphans = self.sweep(remnants, effects);
         self.settle(effects);
         Ok(orphans.into_iter().map(|(_, resource)| resource).collect())
