@@ -13,7 +13,7 @@
 //! On the work-stealing pool, and on a board of which each worker takes the most urgent task; from one worker up.
 //!
 //! Held in every schedule tried: all of it ends, and each unit starts once at most; an answer has the addresses that a plain sum over
-//! the graph gives, and an error comes of the removal alone (I2). What is started first follows from what was asked before the
+//! the graph gives, and an error comes of the removal alone (I2). A unit that nobody needs any more does not start. What is started first follows from what was asked before the
 //! start: a unit that nothing else has come to need never starts while a more urgent one is queued, but for those that other
 //! workers have just taken. (A batch on its way between two deques of the pool is seen by nobody for a moment: there it is
 //! held of a single worker alone.)
@@ -156,6 +156,7 @@ impl Stage {
         let progress = Progress {
             started: vec![false; all],
             is_needed: vec![false; all],
+            is_noted: false,
             at_least: vec![None; all],
             at_most: vec![None; all],
             is_removed: false,
@@ -284,14 +285,21 @@ impl Stage {
         let facts = &self.facts;
         let mut progress = facts.progress.lock();
         let progress = &mut *progress;
-        for Ask { wanted, priority, is_kept, .. } in asks {
+        progress.is_noted = true;
+        // One that was given up has raised what others still need. What nobody needs goes back.
+        let (given_up, asking): (Vec<_>, Vec<_>) =
+            asks.iter().partition(|ask| !ask.is_kept && ask.future.is_none());
+        for Ask { wanted, priority, is_kept, future, .. } in asking.into_iter().chain(given_up) {
+            let asks = *is_kept || future.is_some();
             // One that fails needs nothing any more.
             let lasts = *is_kept && !facts.may_be_removed(wanted);
             // Whatever needs the one that is emitted needs what that depends on.
             let hung = wanted.contains(&self.emitted()).then(|| self.hung());
             for unit in wanted.iter().copied().chain(hung) {
                 let urgency = Some(priority.unwrap_or(facts.own[unit]));
-                progress.at_most[unit] = progress.at_most[unit].max(urgency);
+                if asks || progress.at_most[unit].is_some() {
+                    progress.at_most[unit] = progress.at_most[unit].max(urgency);
+                }
                 // Some have started already, and some start when it is their turn.
                 let is_free = unit != self.emitted() && !facts.in_queue.contains(&unit);
                 if lasts && is_free {

@@ -32,7 +32,9 @@ pub(crate) struct Progress {
     pub(crate) started: Vec<bool>,
     /// Something may have come to need it after the start.
     pub(crate) is_needed: Vec<bool>,
-    /// How urgent each was at the start, if anybody had asked: by lookups that were kept, and by all of them.
+    /// Whether it is known what was needed at the start.
+    pub(crate) is_noted: bool,
+    /// How urgent each was at the start, if anybody still asked: by lookups that were kept, and by all that there had been.
     pub(crate) at_least: Vec<Option<TaskPriority>>,
     pub(crate) at_most: Vec<Option<TaskPriority>>,
     pub(crate) is_removed: bool,
@@ -66,8 +68,13 @@ impl Facts {
     fn start(&self, index: usize) {
         let mut progress = self.progress.lock();
         assert!(!std::mem::replace(&mut progress.started[index], true), "s{index} starts twice");
-        let Some(ahead_max) = self.ahead_max.filter(|_| !progress.is_needed[index]) else { return };
-        let Some(urgency) = progress.at_most[index] else { return };
+        if progress.is_needed[index] {
+            return;
+        }
+        let Some(urgency) = progress.at_most[index] else {
+            return assert!(!progress.is_noted, "s{index} starts, and nobody needs it");
+        };
+        let Some(ahead_max) = self.ahead_max else { return };
         let is_ahead = |unit: &usize| !progress.started[*unit] && progress.at_least[*unit] > Some(urgency);
         let ahead: Vec<_> = (0..self.names.len()).filter(is_ahead).collect();
         assert!(ahead.len() <= ahead_max, "s{index} starts as {urgency:?} before {ahead:?}");
