@@ -35,9 +35,9 @@
 //! | | enforced by |
 //! |---|---|
 //! | a definition is started at most once | claiming moves the unit out of the state |
-//! | a query ends exactly once | ending it takes it out of its slab; `protocol/check.rs`; `protocol/model/` |
+//! | a query ends exactly once | ending it takes it out of its slab; `protocol/check.rs`; `protocol/tests/model/` |
 //! | no code of the embedder runs under the session lock | its values leave the state as `Effects` |
-//! | Ready means: everything it transitively needs is emitted | the waiting forest; `protocol/model/` |
+//! | Ready means: everything it transitively needs is emitted | the waiting forest; `protocol/tests/model/` |
 //! | no way out of a unit leaves a query waiting | dropping a responsibility fails its symbols |
 //! | the ready path answers as the locked path would | the gate in `record.rs` |
 

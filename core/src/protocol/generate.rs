@@ -406,7 +406,7 @@ impl<P: Payload> SessionState<P> {
 mod tests {
     use super::*;
     use crate::RequiredState;
-    use crate::protocol::numbers::{search, with_main};
+    use crate::protocol::tests::numbers::{search, with_main};
 
     #[test]
     fn lookups_withdrawn_from_a_queue_leave_no_trace() {

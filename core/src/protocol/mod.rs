@@ -40,8 +40,6 @@
 pub(crate) mod absolute;
 pub(crate) mod alias;
 pub(crate) mod answer;
-#[cfg(all(test, not(uruk_loom)))]
-mod between_slices;
 #[cfg(any(test, debug_assertions))]
 mod check;
 pub(crate) mod claim;
@@ -58,8 +56,6 @@ mod fail;
 mod fallen;
 mod flags;
 pub(crate) mod generate;
-#[cfg(all(test, not(uruk_loom)))]
-mod holds;
 pub(crate) mod ids;
 mod initializers;
 mod link_order;
@@ -67,16 +63,10 @@ mod look_ahead;
 pub(crate) mod lookup;
 pub(crate) mod lookup_one;
 mod memory;
-#[cfg(all(test, not(uruk_loom)))]
-mod model;
 mod names;
-#[cfg(all(test, not(uruk_loom)))]
-mod numbers;
 pub(crate) mod pending;
 mod pieces;
 mod places;
-#[cfg(all(test, not(uruk_loom)))]
-mod priorities;
 pub(crate) mod product;
 mod publish;
 pub(crate) mod query;
@@ -87,11 +77,9 @@ mod row;
 pub(crate) mod settle;
 pub(crate) mod slab;
 #[cfg(all(test, not(uruk_loom)))]
-mod slices;
+mod tests;
 pub(crate) mod transaction;
 pub(crate) mod transfer;
-#[cfg(all(test, not(uruk_loom)))]
-mod twins;
 pub(crate) mod urgency;
 mod waiting_on;
 pub(crate) mod why;

@@ -192,8 +192,8 @@ mod tests {
     use crate::protocol::SessionState;
     use crate::protocol::effects::Effects;
     use crate::protocol::ids::DylibId;
-    use crate::protocol::numbers::{Numbers, definition, exported, with_main};
     use crate::protocol::places::PlaceTable;
+    use crate::protocol::tests::numbers::{Numbers, definition, exported, with_main};
     use crate::{SymbolName, SymbolStringPool};
 
     use super::{Home, SHARDS, home_of};

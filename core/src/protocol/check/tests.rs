@@ -7,11 +7,11 @@ use crate::protocol::deadlock::{Held, Holdings};
 use crate::protocol::define::Definition;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::{DylibId, GeneratorId, QueryId, RowId};
-use crate::protocol::numbers::{Numbers, definition, exported, search, with_main};
 use crate::protocol::pending::PendingUnit;
 use crate::protocol::query::Phase;
 use crate::protocol::rising::RisingPriority;
 use crate::protocol::row::{RowState, Waiting};
+use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
 use crate::serial_queue::SerialQueueId;
 use crate::session::{SessionTag, Shutdown};
 use crate::{

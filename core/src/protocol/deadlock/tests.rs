@@ -8,7 +8,7 @@ use crate::protocol::define::Definition;
 use crate::protocol::effects::{Completed, Effects};
 use crate::protocol::ids::{ClaimId, DylibId, QueryId, TrackerId, WaitId};
 use crate::protocol::lookup::Search;
-use crate::protocol::numbers::{Numbers, definition, exported, search, with_main};
+use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
 use crate::serial_queue::{SerialQueue, SerialQueueId};
 use crate::session::SessionTag;
 use crate::{

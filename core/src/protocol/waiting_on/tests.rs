@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::model::seeds::try_histories;
+use crate::protocol::tests::model::seeds::try_histories;
 
 mod families;
 mod model;

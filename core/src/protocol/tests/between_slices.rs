@@ -1,9 +1,9 @@
 //! What others see between the slices of a removal, a failure or an emission, and what is left when they are over.
 
-use super::define::Definition;
-use super::effects::Effects;
 use super::numbers::{Numbers, definition, exported};
 use super::slices::History;
+use crate::protocol::define::Definition;
+use crate::protocol::effects::Effects;
 use crate::{EventKind, FailureCause, LookupError};
 
 /// Makes the first `count` names one unit and its responsibility.

@@ -14,15 +14,15 @@ mod step;
 use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::SessionState;
-use super::define::Definition;
-use super::effects::Effects;
-use super::ids::{ClaimId, DylibId, QueryId, RowId};
-use super::lookup::Search;
 use super::numbers::{Numbers, definition, exported, search, with_main};
-use super::pending::PendingUnit;
-use super::query::Asker;
-use super::row::RowState;
+use crate::protocol::SessionState;
+use crate::protocol::define::Definition;
+use crate::protocol::effects::Effects;
+use crate::protocol::ids::{ClaimId, DylibId, QueryId, RowId};
+use crate::protocol::lookup::Search;
+use crate::protocol::pending::PendingUnit;
+use crate::protocol::query::Asker;
+use crate::protocol::row::RowState;
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,

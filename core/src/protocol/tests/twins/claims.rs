@@ -1,11 +1,11 @@
 //! What is done with claims: units begin, or not, give addresses, emit, fail, and delegate.
 
-use super::super::deadlock::Held;
-use super::super::effects::Effects;
 use super::super::numbers::Numbers;
-use super::super::pending::PendingUnit;
 use super::step::Step;
 use super::{Stage, Twin, pick};
+use crate::protocol::deadlock::Held;
+use crate::protocol::effects::Effects;
+use crate::protocol::pending::PendingUnit;
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, SymbolFlags, SymbolFlagsMap,

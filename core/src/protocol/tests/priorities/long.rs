@@ -5,9 +5,9 @@ use super::step::NAMES;
 use crate::protocol::effects::Effects;
 use crate::protocol::ids::QueryId;
 use crate::protocol::lookup::Search;
-use crate::protocol::numbers::{Numbers, definition, exported};
 use crate::protocol::query::Asker;
 use crate::protocol::settle::SLICE_STEPS;
+use crate::protocol::tests::numbers::{Numbers, definition, exported};
 use crate::{SymbolName, SymbolStringPool, TaskPriority};
 
 /// Units `0..count` of one symbol each, of which each asks for the next on its own behalf, and nobody for the first.

@@ -1,17 +1,17 @@
 //! What tests of the state begin with: everything of the embedder is a number, there is one dylib, and units say nothing of
 //! themselves.
 
-use super::define::Definition;
-use super::ids::DylibId;
-use super::lookup::Search;
-use super::pending::PendingUnit;
-use super::{Payload, SessionState};
+use crate::protocol::define::Definition;
+use crate::protocol::ids::DylibId;
+use crate::protocol::lookup::Search;
+use crate::protocol::pending::PendingUnit;
+use crate::protocol::{Payload, SessionState};
 use crate::{
     JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName,
     SymbolStringPool, TaskPriority,
 };
 
-pub(super) enum Numbers {}
+pub(in crate::protocol) enum Numbers {}
 
 impl Payload for Numbers {
     type Unit = u32;
@@ -22,17 +22,17 @@ impl Payload for Numbers {
 }
 
 /// A state, with names for it, that has the dylib `main`.
-pub(super) fn with_main(observed: bool) -> (SessionState<Numbers>, SymbolStringPool, DylibId) {
+pub(in crate::protocol) fn with_main(observed: bool) -> (SessionState<Numbers>, SymbolStringPool, DylibId) {
     let mut state = SessionState::new(observed);
     let main = state.create_dylib("main".into()).expect("the first");
     (state, SymbolStringPool::new(), main)
 }
 
-pub(super) fn exported<'a>(names: impl IntoIterator<Item = &'a SymbolName>) -> SymbolFlagsMap {
+pub(in crate::protocol) fn exported<'a>(names: impl IntoIterator<Item = &'a SymbolName>) -> SymbolFlagsMap {
     names.into_iter().map(|name| (name.clone(), SymbolFlags::EXPORTED)).collect()
 }
 
-pub(super) fn definition(unit_name: &SymbolName, symbols: SymbolFlagsMap) -> Definition {
+pub(in crate::protocol) fn definition(unit_name: &SymbolName, symbols: SymbolFlagsMap) -> Definition {
     Definition {
         unit_name: unit_name.clone(),
         symbols,
@@ -45,7 +45,11 @@ pub(super) fn definition(unit_name: &SymbolName, symbols: SymbolFlagsMap) -> Def
     }
 }
 
-pub(super) fn search(dylib: DylibId, symbols: LookupSet, required_state: RequiredState) -> Search {
+pub(in crate::protocol) fn search(
+    dylib: DylibId,
+    symbols: LookupSet,
+    required_state: RequiredState,
+) -> Search {
     Search {
         kind: LookupKind::Static,
         order: [(dylib, JitDylibLookupFlags::MatchAllSymbols)].into_iter().collect(),

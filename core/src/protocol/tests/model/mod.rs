@@ -29,7 +29,7 @@ mod materialize;
 mod operation;
 mod remove;
 mod search;
-pub(super) mod seeds;
+pub(in crate::protocol) mod seeds;
 mod waits;
 mod world;
 

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::SessionState;
-use super::effects::Effects;
-use super::ids::{DylibId, QueryId, RowId, TrackerId};
 use super::model::seeds::try_histories;
 use super::numbers::{Numbers, definition, search, with_main};
-use super::pending::PendingUnit;
-use super::row::RowState;
-use super::settle::{Attendance, FOREIGN_SLICES_MAX};
+use crate::protocol::SessionState;
+use crate::protocol::effects::Effects;
+use crate::protocol::ids::{DylibId, QueryId, RowId, TrackerId};
+use crate::protocol::pending::PendingUnit;
+use crate::protocol::row::RowState;
+use crate::protocol::settle::{Attendance, FOREIGN_SLICES_MAX};
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,

@@ -12,19 +12,19 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::SessionState;
-use super::absolute::Addresses;
-use super::deadlock::{Held, Holdings};
-use super::define::Definition;
-use super::effects::{Effects, Leftover};
-use super::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
-use super::lookup::{Order, Search};
-use super::lookup_one::Sought;
 use super::model::seeds::try_histories;
 use super::numbers::{Numbers, definition};
-use super::pending::PendingUnit;
-use super::query::Asker;
-use super::settle::SLICE_STEPS;
+use crate::protocol::SessionState;
+use crate::protocol::absolute::Addresses;
+use crate::protocol::deadlock::{Held, Holdings};
+use crate::protocol::define::Definition;
+use crate::protocol::effects::{Effects, Leftover};
+use crate::protocol::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
+use crate::protocol::lookup::{Order, Search};
+use crate::protocol::lookup_one::Sought;
+use crate::protocol::pending::PendingUnit;
+use crate::protocol::query::Asker;
+use crate::protocol::settle::SLICE_STEPS;
 use crate::session::Shutdown;
 use crate::{
     ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupSet, RequiredState, SerialQueue, SymbolName,

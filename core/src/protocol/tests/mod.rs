@@ -1,0 +1,17 @@
+//! Tests of the whole state machine. Those of one file stand in it.
+//!
+//! | what | against which |
+//! |---|---|
+//! | `model/` | random histories of all operations, against a naive model |
+//! | `priorities.rs` | random histories of needs, against the rule of priorities |
+//! | `slices.rs`, `between_slices.rs` | what is done in slices, against what is done at once; what others see in between |
+//! | `twins.rs` | lookups of one symbol, against those of sets |
+//! | `holds.rs` | how much one hold of the lock moves and frees |
+
+mod between_slices;
+mod holds;
+pub(super) mod model;
+pub(super) mod numbers;
+mod priorities;
+mod slices;
+mod twins;
