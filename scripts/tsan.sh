@@ -59,11 +59,12 @@ race:crossbeam_deque*push
 race:crossbeam_deque*steal
 EOF
 export TSAN_OPTIONS="halt_on_error=1 suppressions=$suppressions ${TSAN_OPTIONS:-}"
+# The sanitizer has a thread that runs ten times a second: nothing is ever still, as one test of patience has it.
 # The state machine alone runs on one thread, and so do random histories and what weighs a million symbols: no races, but minutes. A
 # thousand threads that wait for each other are checked as a whole at each step.
 exec cargo --config "paths=[\"$copy\"]" test -Zbuild-std --target "$(rustc -vV | sed -n 's/^host: //p')" "${chosen[@]}" \
   -- --skip protocol:: --skip symbol::map:: --skip symbol::window:: \
   --skip the_ready_path_answers_as_the_locked_path --skip transactions_are_all_or_none \
   --skip a_million_symbols_that_came_and_went_leave_nothing --skip units_that_came_and_went_leave_nothing \
-  --skip one_worker_completes_a_chain_of_a_thousand_units "$@"
+  --skip one_worker_completes_a_chain_of_a_thousand_units --skip a_scenario_that_does_nothing_any_more_fails "$@"
 
