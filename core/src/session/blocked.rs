@@ -192,9 +192,7 @@ impl ExecutionSession {
         waited?;
         waiter.hear(met.ok())
     }
-}
 
-impl ExecutionSession {
     /// Blocks in a lookup until the latch is open, or the time is over; says whether it is open. When the session closes, that ends
     /// sooner or later. In place, above another frame, `needs` is the lookup.
     fn sleep(

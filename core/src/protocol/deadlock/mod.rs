@@ -150,10 +150,9 @@ impl<P: Payload> SessionState<P> {
         }
         let Waits { waits, of_query, holders } = &mut self.waits;
         let (below, pause) = (holdings.below, FIRST_PAUSE);
-        let held = holdings.held.clone();
         let wait = waits.insert(Blocked { query, holdings, above: None, budget: look::FIRST_BUDGET, pause });
         of_query.insert(query, wait);
-        holders.extend(held.into_iter().map(|held| (held, wait)));
+        holders.extend(waits[wait].holdings.held.iter().map(|&held| (held, wait)));
         if let Some(below) = below.and_then(|below| waits.get_mut(below)) {
             below.above = Some(wait);
         }
