@@ -3,8 +3,8 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::protocol::dylib::RemovedDylib;
-use crate::protocol::ids::DylibId;
+use crate::protocol::state::dylib::RemovedDylib;
+use crate::protocol::storage::ids::DylibId;
 use crate::sync::Arc;
 use crate::{
     DefineError, DefinitionGenerator, DylibError, ExecutionSession, GeneratorId, JitDylibLookupFlags,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::failure::{cut_short, shared_error};
-use crate::protocol::ids::{self, QueryId};
+use crate::protocol::storage::ids::{self, QueryId};
 use crate::session::SessionTag;
 use crate::session::holding::{Held, Hold};
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SharedError};

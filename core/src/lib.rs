@@ -21,7 +21,7 @@
 //! |---|---|
 //! | where the lock is taken and what happens after it | `session.rs`, `session/hand_on.rs` |
 //! | the state machine, one file per verb | `protocol/` |
-//! | who waits for whom | `protocol/waiting_on/` |
+//! | who waits for whom | `protocol/dependences/` |
 //! | lookups of Ready symbols without the lock | `record.rs`, `search_order.rs` |
 //! | what a unit is handed and must do with it | `unit.rs`, `responsibility.rs` |
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `query.rs`, `lookup_result.rs` |
@@ -35,7 +35,7 @@
 //! | | enforced by |
 //! |---|---|
 //! | a definition is started at most once | claiming moves the unit out of the state |
-//! | a query ends exactly once | ending it takes it out of its slab; `protocol/check.rs`; `protocol/tests/model/` |
+//! | a query ends exactly once | ending it takes it out of its slab; `protocol/check/mod.rs`; `protocol/tests/model/` |
 //! | no code of the embedder runs under the session lock | its values leave the state as `Effects` |
 //! | Ready means: everything it transitively needs is emitted | the waiting forest; `protocol/tests/model/` |
 //! | no way out of a unit leaves a query waiting | dropping a responsibility fails its symbols |

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-use crate::protocol::answer::{Answer, FoundEntries};
-use crate::protocol::ids::RowId;
+use crate::protocol::state::answer::{Answer, FoundEntries};
+use crate::protocol::storage::ids::RowId;
 use crate::record::RecordedDefinition;
 use crate::session::SessionTag;
 use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolMap, SymbolName};

@@ -6,8 +6,8 @@
 //!
 //! **Architecture Invariant:** no hook runs under the session lock.
 
-use crate::protocol::absolute::Addresses;
-use crate::protocol::define::Definition;
+use crate::protocol::symbols::absolute::Addresses;
+use crate::protocol::symbols::define::Definition;
 use crate::sync::{Arc, unique};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::protocol::answer::Answer;
-use crate::protocol::ids::QueryId;
+use crate::protocol::state::answer::Answer;
+use crate::protocol::storage::ids::QueryId;
 use crate::session::answers::WaiterId;
 use crate::session::deadline::too_late;
 use crate::sync::{Arc, Mutex, weakened};

@@ -58,7 +58,7 @@ mod word;
 
 use std::ops::Deref;
 
-use crate::protocol::ids::DylibId;
+use crate::protocol::storage::ids::DylibId;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Arc, weakened};
 use crate::{ExecutionSession, SearchOrder, SymbolName};

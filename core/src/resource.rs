@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt;
 
 use crate::failure::shared_error;
-use crate::protocol::SessionState;
-use crate::protocol::ids::TrackerId;
-use crate::protocol::transfer::Defunct;
+use crate::protocol::removal::transfer::Defunct;
+use crate::protocol::state::SessionState;
+use crate::protocol::storage::ids::TrackerId;
 use crate::session::Live;
 use crate::sync::Arc;
 use crate::{JitDylib, RemoveError, SharedError, TrackerError};

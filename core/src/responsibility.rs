@@ -29,10 +29,10 @@ use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::protocol::SessionState;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::RowId;
-use crate::protocol::transfer::Defunct;
+use crate::protocol::removal::transfer::Defunct;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::storage::ids::RowId;
 use crate::session::{Live, SessionTag};
 use crate::{
     DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,

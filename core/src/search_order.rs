@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::protocol::ids::{DylibId, Id};
+use crate::protocol::storage::ids::{DylibId, Id};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, SymbolFlags};
 

@@ -21,8 +21,8 @@ mod refused;
 
 use std::fmt;
 
-use crate::protocol::ids::DylibId;
-use crate::protocol::transaction::{Change, Refusal, RefusedChanges, RemovedResources};
+use crate::protocol::removal::transaction::{Change, Refusal, RefusedChanges, RemovedResources};
+use crate::protocol::storage::ids::DylibId;
 use crate::resource::remove_resources;
 use crate::session::Unit;
 use crate::session::removal::RemovalTask;

@@ -21,7 +21,7 @@
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `close::forgets_the_queries`: rows go before their lookups are told of the closing | `core/src/session/close.rs` | `a_lookup_of_what_is_parked_ends_with_the_session` |
-//! | `close::admits_definitions`: a closed session takes definitions | `core/src/protocol/define.rs` | `a_definition_is_refused_or_let_go` |
+//! | `close::admits_definitions`: a closed session takes definitions | `core/src/protocol/symbols/define.rs` | `a_definition_is_refused_or_let_go` |
 //! | `close::last_task_tells_nobody`: the last task ends without a look at who waits for that | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
 //! | `close::waits_without_looking`: the closing thread waits without a look at what is left | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
 //! | `close::counts_without_acquire`: `session-drained` is Relaxed at its reading end | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
@@ -34,7 +34,7 @@
 //! | `close::last_task_tells_nobody`: the same, where the task is the unit of a lookup that is served | `core/src/session/drain.rs` | `a_lookup_beside_a_closing_is_answered_or_refused` |
 //! | `close::last_task_tells_nobody`: the same, where it answers who waits for what was parked | `core/src/session/drain.rs` | `a_parked_responsibility_is_finished_or_refused` |
 //! | `close::last_task_tells_nobody`: the same, where a unit starts, or does not, and the close cancels | `core/src/session/drain.rs` | `a_lookup_beside_a_cancelling_close_is_answered_or_refused` |
-//! | `close::keeps_its_generators`: a session that is closed keeps its generators | `core/src/protocol/close.rs` | `a_lookup_suspended_at_a_generator_is_told_and_the_generator_goes` |
+//! | `close::keeps_its_generators`: a session that is closed keeps its generators | `core/src/protocol/removal/close.rs` | `a_lookup_suspended_at_a_generator_is_told_and_the_generator_goes` |
 #![cfg(uruk_loom)]
 
 use std::error::Error;

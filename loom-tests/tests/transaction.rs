@@ -19,7 +19,7 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `transaction::opens_the_gate_between_steps`: each step is a version of its own | `core/src/protocol/transaction.rs` | `a_lookup_of_two_names_sees_a_transaction_whole` |
+//! | `transaction::opens_the_gate_between_steps`: each step is a version of its own | `core/src/protocol/removal/transaction.rs` | `a_lookup_of_two_names_sees_a_transaction_whole` |
 //! | `transaction::commits_step_by_step`: each step takes the lock anew | `core/src/transaction.rs` | `a_refused_transaction_is_not_seen` |
 //! | `transaction::commits_step_by_step`: the same: between its removal and its definition the name is missing | `core/src/transaction.rs` | `a_name_that_is_redefined_is_defined_at_every_moment` |
 #![cfg(uruk_loom)]

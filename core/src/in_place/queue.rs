@@ -221,7 +221,7 @@ impl Queues {
 mod tests {
     use super::LateTasks;
     use crate::in_place::{self, tasks::Beneath};
-    use crate::protocol::ids::{ClaimId, Id};
+    use crate::protocol::storage::ids::{ClaimId, Id};
     use crate::session::SessionTag;
     use crate::sync::{Arc, Latch, Mutex, thread};
     use crate::task::{ClaimedUnit, Work};

@@ -1,6 +1,6 @@
 //! The records without a session around them, for models of what is inside: only model builds have this.
 
-use crate::protocol::ids::{DylibId, Id, RowId};
+use crate::protocol::storage::ids::{DylibId, Id, RowId};
 use crate::sync::Arc;
 use crate::{ExecutionSession, ExecutorAddr, SearchOrder, SymbolFlags, SymbolName};
 

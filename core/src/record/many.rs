@@ -4,7 +4,7 @@
 //! all parts with the one before but the one that changed. A map of its own for each name would find a definition as
 //! fast, but would cost each name as much as thousands of definitions do.
 
-use crate::protocol::ids::DylibId;
+use crate::protocol::storage::ids::DylibId;
 use crate::sync::Arc;
 
 use super::definitions::RecordedDefinition;
@@ -95,8 +95,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::protocol::ids::RowId;
-    use crate::protocol::slab::Slab;
+    use crate::protocol::storage::ids::RowId;
+    use crate::protocol::storage::slab::Slab;
     use crate::{ExecutorAddr, SymbolFlags};
 
     /// Many ids, and a row for all definitions to be of.

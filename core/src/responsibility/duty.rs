@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use crate::failure::cut_short;
-use crate::protocol::ids::ClaimId;
+use crate::protocol::storage::ids::ClaimId;
 use crate::session::holding::{Held, Hold};
 use crate::session::queued_unit::QueuedUnit;
 use crate::sync::weakened;

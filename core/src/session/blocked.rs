@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::in_place::Apart;
 use crate::in_span::{Watched, inside};
-use crate::protocol::SessionState;
-use crate::protocol::answer::Answer;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::QueryId;
-use crate::protocol::lookup::Search;
-use crate::protocol::lookup_one::Sought;
+use crate::protocol::queries::lookup::Search;
+use crate::protocol::queries::lookup_one::Sought;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::answer::Answer;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::storage::ids::QueryId;
 use crate::query::{Completion, Outcome};
 use crate::sync::{Latch, weakened};
 use crate::{

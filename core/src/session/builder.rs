@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Instant;
 
-use crate::protocol::SessionState;
-use crate::protocol::effects::Effects;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
 use crate::sync::{Arc, BusyMutex, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::protocol::claimed_room::ClaimedRoom;
+use crate::protocol::storage::claimed_room::ClaimedRoom;
 use crate::sync::Arc;
 use crate::{SessionError, Task, TaskPriority};
 

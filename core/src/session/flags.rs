@@ -1,7 +1,7 @@
 //! Lookups of flags: what symbols are, along a search order and with its generators, without materializing them.
 
-use crate::protocol::answer::Found;
-use crate::protocol::ids::QueryId;
+use crate::protocol::state::answer::Found;
+use crate::protocol::storage::ids::QueryId;
 use crate::query::Completion;
 use crate::{
     ExecutionSession, LookupError, LookupKind, LookupRequest, LookupSet, RequiredState, SearchOrder,

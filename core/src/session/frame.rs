@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use crate::FailureCause;
-use crate::protocol::query::Asker;
+use crate::protocol::state::query::Asker;
 use crate::responsibility::{Duty, DutyBox, MaterializationResponsibility, Step};
 use crate::sync::{Arc, thread_local};
 

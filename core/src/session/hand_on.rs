@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
-use crate::protocol::effects::{Completed, Effects, Generation, Leftover, MoreEffects};
-use crate::protocol::query::Asker;
+use crate::protocol::state::effects::{Completed, Effects, Generation, Leftover, MoreEffects};
+use crate::protocol::state::query::Asker;
 use crate::query::{Completion, Outcome};
 use crate::task::Work;
 use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, TaskPriority};

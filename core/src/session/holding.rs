@@ -13,11 +13,11 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use crate::protocol::SessionState;
 use crate::protocol::deadlock::{FIRST_PAUSE, Holdings};
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::{QueryId, WaitId};
-use crate::protocol::query::Asker;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::query::Asker;
+use crate::protocol::storage::ids::{QueryId, WaitId};
 use crate::serial_queue::SerialQueueId;
 use crate::sync::{Latch, thread_local};
 

@@ -3,7 +3,7 @@
 //! **Architecture Invariant:** what a claim needs is never refused. It would fail symbols, and what is in flight would wait for
 //! room that it has to make itself.
 
-use crate::protocol::lookup::Search;
+use crate::protocol::queries::lookup::Search;
 use crate::{LookupError, TaskPriority};
 
 use super::{ExecutionSession, holding};

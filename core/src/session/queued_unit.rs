@@ -1,9 +1,9 @@
 //! Queued units: handed to the dispatcher, not begun; and their memory, in which their responsibility goes on.
 
 use crate::in_place::LateTasks;
-use crate::protocol::ids::ClaimId;
-use crate::protocol::pending::{Extras, PendingUnit};
-use crate::protocol::query::Asker;
+use crate::protocol::state::pending::{Extras, PendingUnit};
+use crate::protocol::state::query::Asker;
+use crate::protocol::storage::ids::ClaimId;
 use crate::responsibility::{Duty, DutyBox};
 use crate::sync::{Arc, weakened};
 use crate::task::{ClaimedUnit, Work};

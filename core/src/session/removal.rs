@@ -3,9 +3,9 @@
 //! A thread that needs the end of a removal, because it is about to free what the symbols were made of, takes slices of the
 //! work that is left until it is there.
 
-use crate::protocol::SessionState;
-use crate::protocol::condemned::Clearing;
-use crate::protocol::effects::Effects;
+use crate::protocol::removal::condemned::Clearing;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
 use crate::resource::remove_resources;
 use crate::sync::Arc;
 use crate::{RemoveError, Resource};

@@ -1,12 +1,12 @@
 //! Slices: what a transaction could not finish is worked off in others, between which the lock is free.
 //!
 //! One thread attends to the work, the one whose transaction found it unattended; all others go on with their own. Under
-//! sustained load others take over in turn, so that it returns (`protocol/settle.rs`). What a slice brings is handed on
+//! sustained load others take over in turn, so that it returns (`protocol/slices/settle.rs`). What a slice brings is handed on
 //! before the next begins, but for what would run on this thread: code of the embedder must not find a thread above it
 //! that has promised to come back.
 
-use crate::protocol::effects::Effects;
-use crate::protocol::settle::Attendance;
+use crate::protocol::slices::settle::Attendance;
+use crate::protocol::state::effects::Effects;
 use crate::sync::weakened;
 
 use super::ExecutionSession;

@@ -1,6 +1,6 @@
 //! Which unit a task begins with.
 
-use crate::protocol::ids::ClaimId;
+use crate::protocol::storage::ids::ClaimId;
 use crate::session::SessionTag;
 
 use super::Task;

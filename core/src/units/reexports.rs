@@ -11,7 +11,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::protocol::ids::DylibId;
+use crate::protocol::storage::ids::DylibId;
 use crate::query::Completion;
 use crate::session::SessionTag;
 use crate::sync::Arc;

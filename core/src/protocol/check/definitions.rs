@@ -3,9 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use crate::JitDylibLookupFlags;
-use crate::protocol::ids::{ClaimId, DylibId, UnitId};
-use crate::protocol::slab::NONE;
-use crate::protocol::{Dylib, Payload, SessionState};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::dylib::Dylib;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::{ClaimId, DylibId, UnitId};
+use crate::protocol::storage::slab::NONE;
 
 impl<P: Payload> SessionState<P> {
     /// I15: each row is found by its dylib and its name, and the tables hold nothing else.

@@ -2,10 +2,11 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::protocol::generate::Generator;
-use crate::protocol::ids::{Id, RowId};
-use crate::protocol::query::{Lodging, Phase, Progress, Query};
-use crate::protocol::{Payload, SessionState};
+use crate::protocol::queries::generate::Generator;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::query::{Lodging, Phase, Progress, Query};
+use crate::protocol::storage::ids::{Id, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// I2: a lodged query waits for something, in the lists of exactly the rows that are not far enough.

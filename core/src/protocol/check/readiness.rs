@@ -2,10 +2,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::protocol::ids::FailureId;
-use crate::protocol::row::RowState;
-use crate::protocol::waiting_on::NodeState;
-use crate::protocol::{Payload, SessionState};
+use crate::protocol::dependences::NodeState;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::row::RowState;
+use crate::protocol::storage::ids::FailureId;
 
 impl<P: Payload> SessionState<P> {
     /// I4: a row and the forest agree on how far the row is.

@@ -1,9 +1,10 @@
 //! What holds of the records that lookups without the lock read.
 
 use crate::SymbolFlags;
-use crate::protocol::row::RowState;
-use crate::protocol::slab::NONE;
-use crate::protocol::{Payload, SessionState};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::row::RowState;
+use crate::protocol::storage::slab::NONE;
 use crate::record::SEVERAL_AGAIN;
 
 impl<P: Payload> SessionState<P> {

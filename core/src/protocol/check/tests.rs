@@ -2,15 +2,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::protocol::SessionState;
 use crate::protocol::deadlock::{Held, Holdings};
-use crate::protocol::define::Definition;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::{DylibId, GeneratorId, QueryId, RowId};
-use crate::protocol::pending::PendingUnit;
-use crate::protocol::query::Phase;
-use crate::protocol::rising::RisingPriority;
-use crate::protocol::row::{RowState, Waiting};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::query::Phase;
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::row::{RowState, Waiting};
+use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, RowId};
+use crate::protocol::symbols::define::Definition;
 use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
 use crate::serial_queue::SerialQueueId;
 use crate::session::{SessionTag, Shutdown};

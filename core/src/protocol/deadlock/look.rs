@@ -8,9 +8,10 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::LookupError;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::WaitId;
-use crate::protocol::{Payload, SessionState};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::WaitId;
 use crate::sync::weakened;
 
 use super::needs::Node;

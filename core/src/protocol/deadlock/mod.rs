@@ -13,11 +13,12 @@ use rustc_hash::FxHashMap;
 
 use crate::serial_queue::SerialQueueId;
 
-use super::effects::Effects;
-use super::ids::{ClaimId, QueryId, WaitId};
-use super::query::Query;
-use super::slab::Slab;
-use super::{Payload, SessionState};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::query::Query;
+use crate::protocol::storage::ids::{ClaimId, QueryId, WaitId};
+use crate::protocol::storage::slab::Slab;
 
 pub(crate) use look::FIRST_PAUSE;
 
@@ -65,17 +66,17 @@ struct Blocked {
 }
 
 impl Waits {
-    pub(super) fn new() -> Self {
+    pub(in crate::protocol) fn new() -> Self {
         Self { waits: Slab::new(), of_query: FxHashMap::default(), holders: FxHashMap::default() }
     }
 
     /// The lookup in which the holder of the claim is blocked.
-    pub(super) fn blocked_with(&self, claim: ClaimId) -> Option<QueryId> {
+    pub(in crate::protocol) fn blocked_with(&self, claim: ClaimId) -> Option<QueryId> {
         self.holder(Held::Claim(claim)).map(|wait| self.waits[wait].query)
     }
 
     /// The claims that the thread blocked in `query` holds.
-    pub(super) fn held_in(&self, query: QueryId) -> impl Iterator<Item = ClaimId> {
+    pub(in crate::protocol) fn held_in(&self, query: QueryId) -> impl Iterator<Item = ClaimId> {
         let wait = self.of_query.get(&query).and_then(|&wait| self.waits.get(wait));
         let held = wait.into_iter().flat_map(|wait| &wait.holdings.held);
         held.filter_map(|held| if let Held::Claim(claim) = *held { Some(claim) } else { None })
@@ -96,13 +97,13 @@ impl Waits {
 
     /// How many threads are blocked, and how much they hold.
     #[cfg(all(test, not(uruk_loom)))]
-    pub(super) fn len(&self) -> (usize, usize) {
+    pub(in crate::protocol) fn len(&self) -> (usize, usize) {
         (self.waits.len(), self.holders.len())
     }
 
     /// I8: what a blocked thread has told of is known as its own, and nothing else is; no stack has two innermost waits.
     #[cfg(any(test, debug_assertions))]
-    pub(super) fn check(&self) {
+    pub(in crate::protocol) fn check(&self) {
         let held = self
             .waits
             .iter()
@@ -123,7 +124,7 @@ impl Waits {
 
     /// Forgets who holds what.
     #[cfg(all(test, not(uruk_loom)))]
-    pub(super) fn break_holders(&mut self) {
+    pub(in crate::protocol) fn break_holders(&mut self) {
         self.holders.clear();
     }
 }

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::RequiredState;
-use crate::protocol::claim::Claim;
-use crate::protocol::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
-use crate::protocol::query::Phase;
-use crate::protocol::row::RowState;
-use crate::protocol::{Payload, SessionState};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::query::Phase;
+use crate::protocol::state::row::RowState;
+use crate::protocol::storage::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
+use crate::protocol::symbols::claim::Claim;
 use crate::serial_queue::SerialQueueId;
 
 use super::{Blocked, Held};

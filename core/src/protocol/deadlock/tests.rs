@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use crate::protocol::SessionState;
-use crate::protocol::define::Definition;
-use crate::protocol::effects::{Completed, Effects};
-use crate::protocol::ids::{ClaimId, DylibId, QueryId, TrackerId, WaitId};
-use crate::protocol::lookup::Search;
+use crate::protocol::queries::lookup::Search;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::{Completed, Effects};
+use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId, WaitId};
+use crate::protocol::symbols::define::Definition;
 use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
 use crate::serial_queue::{SerialQueue, SerialQueueId};
 use crate::session::SessionTag;

@@ -2,8 +2,8 @@
 
 use super::numbers::{Numbers, definition, exported};
 use super::slices::History;
-use crate::protocol::define::Definition;
-use crate::protocol::effects::Effects;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::symbols::define::Definition;
 use crate::{EventKind, FailureCause, LookupError};
 
 /// Makes the first `count` names one unit and its responsibility.

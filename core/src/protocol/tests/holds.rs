@@ -1,14 +1,14 @@
 //! What one hold of the lock moves and frees, however much follows from one event: not how long it takes but how much it is.
 
 use super::numbers::{Numbers, definition, exported, search, with_main};
-use crate::protocol::SessionState;
-use crate::protocol::define::Definition;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::{ClaimId, DylibId, QueryId, TrackerId};
-use crate::protocol::lookup::Search;
-use crate::protocol::memory::Memory;
-use crate::protocol::query::Entries;
-use crate::protocol::settle::SLICE_STEPS;
+use crate::protocol::queries::lookup::Search;
+use crate::protocol::slices::settle::SLICE_STEPS;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::query::Entries;
+use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId};
+use crate::protocol::storage::memory::Memory;
+use crate::protocol::symbols::define::Definition;
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,

@@ -10,8 +10,8 @@
 
 mod between_slices;
 mod holds;
-pub(super) mod model;
-pub(super) mod numbers;
+pub(in crate::protocol) mod model;
+pub(in crate::protocol) mod numbers;
 mod priorities;
 mod slices;
 mod twins;

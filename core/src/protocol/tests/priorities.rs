@@ -15,14 +15,14 @@ use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::numbers::{Numbers, definition, exported, search, with_main};
-use crate::protocol::SessionState;
-use crate::protocol::define::Definition;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::{ClaimId, DylibId, QueryId, RowId};
-use crate::protocol::lookup::Search;
-use crate::protocol::pending::PendingUnit;
-use crate::protocol::query::Asker;
-use crate::protocol::row::RowState;
+use crate::protocol::queries::lookup::Search;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::query::Asker;
+use crate::protocol::state::row::RowState;
+use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
+use crate::protocol::symbols::define::Definition;
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,

@@ -10,12 +10,12 @@ use proptest::prelude::*;
 
 use super::model::seeds::try_histories;
 use super::numbers::{Numbers, definition, search, with_main};
-use crate::protocol::SessionState;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::{DylibId, QueryId, RowId, TrackerId};
-use crate::protocol::pending::PendingUnit;
-use crate::protocol::row::RowState;
-use crate::protocol::settle::{Attendance, FOREIGN_SLICES_MAX};
+use crate::protocol::slices::settle::{Attendance, FOREIGN_SLICES_MAX};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::row::RowState;
+use crate::protocol::storage::ids::{DylibId, QueryId, RowId, TrackerId};
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,

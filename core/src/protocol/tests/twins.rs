@@ -14,17 +14,17 @@ use proptest::prelude::*;
 
 use super::model::seeds::try_histories;
 use super::numbers::{Numbers, definition};
-use crate::protocol::SessionState;
-use crate::protocol::absolute::Addresses;
 use crate::protocol::deadlock::{Held, Holdings};
-use crate::protocol::define::Definition;
-use crate::protocol::effects::{Effects, Leftover};
-use crate::protocol::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
-use crate::protocol::lookup::{Order, Search};
-use crate::protocol::lookup_one::Sought;
-use crate::protocol::pending::PendingUnit;
-use crate::protocol::query::Asker;
-use crate::protocol::settle::SLICE_STEPS;
+use crate::protocol::queries::lookup::{Order, Search};
+use crate::protocol::queries::lookup_one::Sought;
+use crate::protocol::slices::settle::SLICE_STEPS;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::{Effects, Leftover};
+use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::query::Asker;
+use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
+use crate::protocol::symbols::absolute::Addresses;
+use crate::protocol::symbols::define::Definition;
 use crate::session::Shutdown;
 use crate::{
     ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupSet, RequiredState, SerialQueue, SymbolName,

@@ -1,15 +1,16 @@
 //! Check: no need is more urgent than what it leads to, once no rise is left to do.
 
-use super::super::ids::RowId;
-use super::super::query::Phase;
-use super::super::rising::RisingPriority;
-use super::super::row::RowState;
-use super::super::{Payload, SessionState};
 use super::Followers;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::query::Phase;
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::row::RowState;
+use crate::protocol::storage::ids::RowId;
 
 impl<P: Payload> SessionState<P> {
     /// See [`SessionState::check`].
-    pub(in super::super) fn check_priorities(&self) {
+    pub(in crate::protocol) fn check_priorities(&self) {
         if !self.urgency.is_followed {
             return;
         }

@@ -46,17 +46,18 @@ use crate::TaskPriority;
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 
-use super::ids::{ClaimId, QueryId, RowId};
-use super::lookup::Search;
-use super::pending::PendingUnit;
-use super::pieces::Pieces;
-use super::rising::RisingPriority;
-use super::row::RowState;
-use super::{Payload, SessionState};
+use crate::protocol::queries::lookup::Search;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::row::RowState;
+use crate::protocol::storage::ids::{ClaimId, QueryId, RowId};
+use crate::protocol::storage::pieces::Pieces;
 
 /// What rises with a claim.
 #[derive(Debug, Default)]
-pub(super) struct Followers {
+pub(in crate::protocol) struct Followers {
     /// Where its unit lies while it is queued, if that may be in several queues.
     ticketed: Option<Arc<Ticketed>>,
     /// Queries on its behalf. Some may have ended.
@@ -67,7 +68,7 @@ pub(super) struct Followers {
 
 /// What is about to rise.
 #[derive(Debug, Default)]
-pub(super) struct Urgency {
+pub(in crate::protocol) struct Urgency {
     /// A unit was claimed below the highest priority.
     is_followed: bool,
     rises: Pieces<(Node, RisingPriority)>,
@@ -81,14 +82,14 @@ enum Node {
 }
 
 impl Followers {
-    pub(super) fn of_delegate(origin: ClaimId) -> Self {
+    pub(in crate::protocol) fn of_delegate(origin: ClaimId) -> Self {
         Self { origin: Some(origin), ..Self::default() }
     }
 }
 
 impl<P: Payload> SessionState<P> {
     /// How urgent a row is, or its unit; none if nobody is at work on it.
-    pub(super) fn priority_of(&self, row: RowId) -> Option<RisingPriority> {
+    pub(in crate::protocol) fn priority_of(&self, row: RowId) -> Option<RisingPriority> {
         match self.rows.get(row)?.state {
             RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. } => {
                 self.claims.get(claim).map(|claim| claim.priority)
@@ -99,7 +100,10 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// How urgent a lookup is that begins, and the claim with which it rises.
-    pub(super) fn priority_to_ask_at(&self, search: &Search) -> (Option<RisingPriority>, Option<ClaimId>) {
+    pub(in crate::protocol) fn priority_to_ask_at(
+        &self,
+        search: &Search,
+    ) -> (Option<RisingPriority>, Option<ClaimId>) {
         if let Some(priority) = search.priority {
             return (Some(RisingPriority::at(priority)), None);
         }
@@ -113,7 +117,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// A claimed unit is about to be queued. Where it may rise, it lies beside the queues, and tickets for it are queued.
-    pub(super) fn set_out(&mut self, claim: ClaimId, unit: &mut PendingUnit<P::Unit>) {
+    pub(in crate::protocol) fn set_out(&mut self, claim: ClaimId, unit: &mut PendingUnit<P::Unit>) {
         let row = &mut self.claims[claim];
         unit.priority = row.priority.get();
         if unit.priority < TaskPriority::Demanded {

@@ -3,25 +3,26 @@
 use crate::EventKind;
 use crate::sync::weakened;
 
-use super::super::effects::Effects;
-use super::super::ids::{ClaimId, QueryId, RowId};
-use super::super::query::{Phase, Query};
-use super::super::rising::RisingPriority;
-use super::super::row::{Row, RowState};
-use super::super::{Payload, SessionState};
 use super::{Followers, Node};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::query::{Phase, Query};
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::row::{Row, RowState};
+use crate::protocol::storage::ids::{ClaimId, QueryId, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// Something needs `row` as much as that.
     #[inline]
-    pub(in super::super) fn raise(&mut self, row: RowId, to: RisingPriority) {
+    pub(in crate::protocol) fn raise(&mut self, row: RowId, to: RisingPriority) {
         if self.urgency.is_followed && self.priority_of(row).is_some_and(|priority| priority < to) {
             self.urgency.rises.push_back((Node::Row(row), to));
         }
     }
 
     /// A query has begun, which rises with the claim on whose behalf it was made, or was lodged.
-    pub(in super::super) fn begins_to_need(&mut self, query: QueryId, rises_with: Option<ClaimId>) {
+    pub(in crate::protocol) fn begins_to_need(&mut self, query: QueryId, rises_with: Option<ClaimId>) {
         if !self.urgency.is_followed {
             return;
         }
@@ -56,12 +57,12 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether anything is still to rise.
     #[inline]
-    pub(in super::super) fn has_rises(&self) -> bool {
+    pub(in crate::protocol) fn has_rises(&self) -> bool {
         !self.urgency.rises.is_empty()
     }
 
     /// Has things rise, as many as `budget` allows.
-    pub(in super::super) fn rise(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+    pub(in crate::protocol) fn rise(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
         while *budget > 0
             && let Some((node, to)) = self.urgency.rises.pop_back(effects)
         {

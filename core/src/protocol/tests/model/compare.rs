@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::effects::{Completed, Effects, Generation, Leftover};
-use crate::protocol::pending::PendingUnit;
-use crate::protocol::row::{self, RowState};
+use crate::protocol::state::effects::{Completed, Effects, Generation, Leftover};
+use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::row::{self, RowState};
 use crate::{ExecutorAddr, Failure, FailureCause, LookupError, SymbolLookupFlags, Why, WhyState};
 
 use super::drive_definitions::numbers_in;

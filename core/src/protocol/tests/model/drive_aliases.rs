@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::ids::RowId;
+use crate::protocol::storage::ids::RowId;
 
 use super::define::Arrival;
 use super::driver::{Chore, Harness};

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::absolute::Addresses;
-use crate::protocol::define::Definition;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::QueryId;
-use crate::protocol::lookup::Search;
-use crate::protocol::lookup_one::Sought;
+use crate::protocol::queries::lookup::Search;
+use crate::protocol::queries::lookup_one::Sought;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::storage::ids::QueryId;
+use crate::protocol::symbols::absolute::Addresses;
+use crate::protocol::symbols::define::Definition;
 use crate::{
     DefineError, ExecutorAddr, ExecutorSymbolDef, LookupKind, LookupSet, RequiredState, SymbolFlags,
     SymbolLookupFlags, SymbolName, TaskPriority, shared_error,

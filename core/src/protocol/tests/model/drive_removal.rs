@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::condemned::Clearing;
-use crate::protocol::dylib::RemovedDylib;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::DylibId;
-use crate::protocol::transaction;
+use crate::protocol::removal::condemned::Clearing;
+use crate::protocol::removal::transaction;
+use crate::protocol::state::dylib::RemovedDylib;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::storage::ids::DylibId;
 use crate::session::Shutdown;
 use crate::{JitDylibLookupFlags, RemoveError};
 

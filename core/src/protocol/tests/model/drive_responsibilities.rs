@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::effects::Effects;
+use crate::protocol::state::effects::Effects;
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, EmitError, ExecutorAddr, ExecutorSymbolDef, FailureCause, ResolveError,
@@ -247,7 +247,7 @@ impl Harness {
     pub(super) fn replace(&mut self, duty: usize, arrival: &Arrival) {
         let mut effects = Effects::default();
         let definition =
-            crate::protocol::define::Definition { number: None, ..self.definition(arrival, true) };
+            crate::protocol::symbols::define::Definition { number: None, ..self.definition(arrival, true) };
         let Responsibility { claim, covered, .. } = &self.responsibilities[&duty];
         let outcome = self.state.replace(*claim, covered, definition, arrival.unit, &mut effects);
         agree_on_definition(&outcome, &self.world.replace(duty, arrival));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::protocol::deadlock::{Held, Holdings};
-use crate::protocol::effects::{Completed, Effects};
+use crate::protocol::state::effects::{Completed, Effects};
 use crate::{DeadlockStep, LookupError};
 
 use super::blocking::Blocking;

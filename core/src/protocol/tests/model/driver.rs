@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId, TrackerId, WaitId};
-use crate::protocol::pending::PendingUnit;
-use crate::protocol::{Payload, SessionState};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::storage::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId, TrackerId, WaitId};
 use crate::{SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool};
 
 use super::drive_aliases::{AliasAnswer, AliasUnit};
@@ -20,7 +21,7 @@ pub(super) enum Integers {}
 
 impl Payload for Integers {
     type Unit = usize;
-    type Parcel = crate::protocol::pending::PendingUnit<usize>;
+    type Parcel = crate::protocol::state::pending::PendingUnit<usize>;
     type Handler = usize;
     type Generator = usize;
     type Resource = usize;

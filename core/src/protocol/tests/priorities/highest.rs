@@ -3,9 +3,9 @@
 use super::History;
 use super::step::NAMES;
 use crate::TaskPriority;
-use crate::protocol::ids::{ClaimId, QueryId};
-use crate::protocol::rising::RisingPriority;
-use crate::protocol::row::RowState;
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::row::RowState;
+use crate::protocol::storage::ids::{ClaimId, QueryId};
 
 /// What the model knows of a lookup.
 #[derive(Debug)]

@@ -2,11 +2,11 @@
 
 use super::History;
 use super::step::NAMES;
-use crate::protocol::effects::Effects;
-use crate::protocol::ids::QueryId;
-use crate::protocol::lookup::Search;
-use crate::protocol::query::Asker;
-use crate::protocol::settle::SLICE_STEPS;
+use crate::protocol::queries::lookup::Search;
+use crate::protocol::slices::settle::SLICE_STEPS;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::query::Asker;
+use crate::protocol::storage::ids::QueryId;
 use crate::protocol::tests::numbers::{Numbers, definition, exported};
 use crate::{SymbolName, SymbolStringPool, TaskPriority};
 

@@ -4,8 +4,8 @@ use super::super::numbers::Numbers;
 use super::step::Step;
 use super::{Stage, Twin, pick};
 use crate::protocol::deadlock::Held;
-use crate::protocol::effects::Effects;
-use crate::protocol::pending::PendingUnit;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::pending::PendingUnit;
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, SymbolFlags, SymbolFlagsMap,

@@ -1,0 +1,64 @@
+//! Check: what holds between any two transactions, as far as the state alone can tell.
+//!
+//! | invariant | checked by |
+//! |---|---|
+//! | I1: started at most once | `check_units`, `check_claims`: a unit waits in exactly its rows, or a claim holds them |
+//! | I2: a query ends once | `check_queries`: one that is there waits for something and has not ended |
+//! | I4: Ready after all it needs | `check_waiting`, `check_dependencies`: who is emitted waits in the forest for what may still become Ready, and for something outside its cycle |
+//! | I8: certain cycles are errors | `Waits::check`: what blocked threads hold is known as theirs, so that their looks find all edges |
+//! | I12: nobody waits for ever | `check_claims`, `check_suspended`, `check_generators`, `check_failures`: whatever is waited for has a claim, a generator at work, or somebody before it in a queue; nothing that failed is waited for |
+//! | I13: the ready path agrees | `check_records`, `check_gate` |
+//! | I15: memory | `check_tables`, `check_trackers`, `check_products`, `check_failures`, `check_initializers`: each table holds what lives, once |
+//!
+//! Not here: I3 and I14 are of what has left the state (`session/`); I5 is of two states, one after the other (`row.rs`); I6,
+//! I7 and I9 to I11 are of what this state does not know: pages, addresses, contexts, objects.
+//!
+//! Costs as much as the state is large, so it runs where debug assertions are on, and not after each transaction: after every one of
+//! a state of at most 16 rows, queries and trackers, and after one in n of a state of 16 n. Checking stays within a constant
+//! factor of the work then. While slices are left to do (`settle.rs`) it waits for the last, for in between less holds than is
+//! checked here. Random histories that drive the state themselves run it after each operation, slices excepted.
+
+mod definitions;
+mod lookups;
+mod readiness;
+mod records;
+#[cfg(all(test, not(uruk_loom)))]
+mod tests;
+
+use crate::protocol::state::SessionState;
+use crate::protocol::state::payload::Payload;
+
+/// How many entities a state may hold for each transaction between two checks.
+const ENTITIES_FOR_EACH_TRANSACTION: usize = 16;
+
+impl<P: Payload> SessionState<P> {
+    /// Runs [`Self::check`] if it is due.
+    pub(crate) fn check_now_and_then(&mut self) {
+        self.unchecked += 1;
+        let entities = self.rows.len() + self.queries.len() + self.trackers.len();
+        if self.unchecked * ENTITIES_FOR_EACH_TRANSACTION >= entities && !self.has_work() {
+            self.unchecked = 0;
+            self.check();
+        }
+    }
+
+    /// Panics where the state is not what its parts promise. Nothing is left to settle.
+    pub(crate) fn check(&self) {
+        self.check_tables();
+        self.check_units();
+        self.check_claims();
+        self.check_products();
+        self.check_trackers();
+        self.check_initializers();
+        self.check_queries();
+        self.check_suspended();
+        self.check_generators();
+        self.check_waiting();
+        self.check_dependencies();
+        self.check_failures();
+        self.waits.check();
+        self.check_records();
+        self.check_gate();
+        self.check_priorities();
+    }
+}

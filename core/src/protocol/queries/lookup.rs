@@ -1,0 +1,363 @@
+//! Lookup: names are matched along a search order, units claimed, the query lodged.
+//!
+//! Matching changes nothing, so a lookup that cannot succeed leaves everything as it was. A lookup that
+//! misses symbols where generators could provide them is suspended first (`generate.rs`); in the end
+//! everything is matched and lodged in one transaction.
+
+use smallvec::SmallVec;
+
+use crate::sync::weakened;
+use crate::{
+    JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib, SymbolFlags,
+    SymbolLookupFlags, SymbolName, TaskPriority,
+};
+
+use crate::protocol::queries::generate::Suspended;
+use crate::protocol::queries::look_ahead::{AHEAD, AHEAD_MIN};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::row::{Row, RowState, Source};
+use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
+
+/// What a lookup searches, where.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
+    pub(crate) kind: LookupKind,
+    pub(crate) order: Order,
+    pub(crate) symbols: LookupSet,
+    pub(crate) required_state: RequiredState,
+    /// For the lookup of an alias's source, which is all that it asks for: the alias.
+    pub(crate) alias: Option<RowId>,
+    /// Search the link order of this dylib, as it is when the lookup begins, instead of `order`.
+    pub(crate) along: Option<DylibId>,
+    /// What symbols are will do: nothing is claimed.
+    pub(crate) flags_only: bool,
+    /// The query whose generator makes this lookup, which that generator must not keep waiting. It asks for flags only.
+    pub(crate) on_behalf_of: Option<QueryId>,
+    /// The work in progress of a closing session may still look up.
+    pub(crate) by_task: bool,
+    /// The unit that asks.
+    pub(crate) asked_by: Option<Asker>,
+    /// How urgent the lookup says it is.
+    pub(crate) priority: Option<TaskPriority>,
+}
+
+/// Dylibs to search, mostly one or two.
+pub(crate) type Order = SmallVec<[(DylibId, JitDylibLookupFlags); 2]>;
+
+/// What a dylib has for a name, as far as a lookup may see.
+pub(crate) enum Visibility {
+    Visible,
+    /// Defined, but not for this lookup. Generators are not asked for it.
+    Hidden,
+    Undefined,
+}
+
+/// Where every symbol of a lookup was found.
+struct Matches {
+    /// In the order of the lookup set; none where nothing was found.
+    rows: SmallVec<[Option<RowId>; 2]>,
+    /// A generator might still provide something that would come before what was found.
+    may_generate: bool,
+    /// Something is missing, has failed or has no address: what a lookup may have to be refused for.
+    is_doubtful: bool,
+    /// How many are not Ready.
+    unready: usize,
+    /// How many of these become so at once, because their addresses are known.
+    addresses: usize,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::ExecutionSession::lookup_async`]. Gives the query unless it has ended already.
+    ///
+    /// `dylib_name` names the dylib at a position of the order, should it be gone.
+    pub(crate) fn lookup(
+        &mut self,
+        mut search: Search,
+        handler: P::Handler,
+        dylib_name: impl FnOnce(usize) -> crate::sync::Arc<str>,
+        effects: &mut Effects<P>,
+    ) -> Option<QueryId> {
+        if !self.admits(search.by_task) {
+            effects.complete(handler, Err(LookupError::Closed));
+            return None;
+        }
+        self.take_link_order(&mut search);
+        if let Some(position) = search.order.iter().position(|(id, _)| !self.dylibs.contains(*id)) {
+            effects.complete(handler, Err(LookupError::DylibRemoved { dylib: dylib_name(position) }));
+            return None;
+        }
+        let matches = self.match_all(&search);
+        let (priority, rises_with) = self.priority_to_ask_at(&search);
+        let (asker, asked_by) = (search.asked_by, search.asked_by.map(|asker| asker.claim));
+        if matches.may_generate {
+            let phase = Phase::Suspended(Box::new(Suspended::new(search)));
+            let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by, priority });
+            self.begins_to_need(query, rises_with);
+            if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) {
+                self.aliases.seek(suspended.search.alias, query);
+            }
+            self.advance(query, effects);
+            return Some(query);
+        }
+        if search.flags_only {
+            let answer = self.answer_flags(&search, &matches.rows);
+            effects.complete_for(asker, handler, answer);
+            return None;
+        }
+        match self.accept(&mut search, &matches, priority, effects) {
+            Ok(lodged) => {
+                let query = self.queries.insert(Query {
+                    handler: Some(handler),
+                    phase: Phase::Lodged(lodged),
+                    asked_by,
+                    priority,
+                });
+                self.wait_or_complete(query, rises_with, effects).then_some(query)
+            }
+            Err(error) => {
+                let symbols = search.symbols.len();
+                effects.complete_for(asker, handler, Err(error));
+                self.observe(effects, || crate::EventKind::QueryFailed { symbols });
+                None
+            }
+        }
+    }
+
+    /// Whether a lookup would have its answer or its error at once. Changes nothing of the state.
+    pub(crate) fn ends_at_once(&self, search: &mut Search) -> bool {
+        let Some(Matches { rows, may_generate, .. }) = self.foresee(search) else { return true };
+        let required_state = search.required_state;
+        let is_there = |row: &RowId| {
+            let state = &self.rows[*row].state;
+            let is_address = matches!(state, RowState::NeverSearched { source: Source::Address(_) });
+            is_address || state.reached(required_state).is_some()
+        };
+        !may_generate && (search.flags_only || rows.iter().flatten().all(is_there))
+    }
+
+    /// The most urgent, by what they say of themselves, among the units that a lookup would claim; none if it would claim
+    /// none, or asks generators first. Changes nothing of the state.
+    pub(crate) fn priority_of_what_it_claims(&self, search: &mut Search) -> Option<TaskPriority> {
+        let Matches { rows, may_generate: false, .. } = self.foresee(search)? else { return None };
+        let units = rows.iter().flatten().filter_map(|&row| self.units.get(self.rows[row].unit()?));
+        units.map(|unit| unit.as_ref().own_priority).max()
+    }
+
+    /// What a lookup would find, unless it would be refused at once.
+    fn foresee(&self, search: &mut Search) -> Option<Matches> {
+        self.take_link_order(search);
+        let is_gone = |(id, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs.contains(*id);
+        if !self.admits(search.by_task) || search.order.iter().any(is_gone) {
+            return None;
+        }
+        let matches = self.match_all(search);
+        let is_refused = !matches.may_generate && self.refuse(search, &matches.rows).is_some();
+        (!is_refused).then_some(matches)
+    }
+
+    /// Fills in what is to be searched, if that is some dylib's link order as it is now.
+    fn take_link_order(&self, search: &mut Search) {
+        let Some(dylib) = search.along.take() else { return };
+        match self.dylibs.get(dylib) {
+            Some(dylib) => search.order = Order::from_slice(&dylib.link_order),
+            // A link order names no removed dylib: only this one can be gone.
+            None => search.order = Order::from_slice(&[(dylib, JitDylibLookupFlags::MatchAllSymbols)]),
+        }
+    }
+
+    /// Ends the generating part of a lookup: what is there now is all there will be. The query keeps its id, by which
+    /// it can be withdrawn.
+    pub(crate) fn conclude(
+        &mut self,
+        query: QueryId,
+        mut suspended: Box<Suspended>,
+        effects: &mut Effects<P>,
+    ) {
+        self.aliases.seek_no_more(suspended.search.alias);
+        let matches = self.match_all(&suspended.search);
+        if suspended.search.flags_only {
+            let answer = self.answer_flags(&suspended.search, &matches.rows);
+            self.set_phase(query, Phase::Suspended(suspended));
+            let asker = self.queries.get(query).and_then(Query::asker);
+            if let Some((handler, _)) = self.take_out(query, effects) {
+                effects.complete_for(asker, handler, answer);
+            }
+            return;
+        }
+        // It may have become more urgent on its way.
+        let priority = self.queries.get(query).and_then(|query| query.priority);
+        match self.accept(&mut suspended.search, &matches, priority, effects) {
+            Ok(lodged) => {
+                self.set_phase(query, Phase::Lodged(lodged));
+                self.wait_or_complete(query, None, effects);
+            }
+            Err(error) => {
+                self.set_phase(query, Phase::Suspended(suspended));
+                self.fail_query(query, error, effects);
+            }
+        }
+    }
+
+    /// What `dylib` has for `name`.
+    pub(crate) fn visibility(
+        &self,
+        dylib: DylibId,
+        name: &SymbolName,
+        flags: JitDylibLookupFlags,
+    ) -> Visibility {
+        match self.find(dylib, name) {
+            None => Visibility::Undefined,
+            Some(_) if flags == JitDylibLookupFlags::MatchAllSymbols => Visibility::Visible,
+            Some(row) if self.rows[row].flags.contains(SymbolFlags::EXPORTED) => Visibility::Visible,
+            Some(_) => Visibility::Hidden,
+        }
+    }
+
+    /// Finds every symbol of the search, without changing anything.
+    fn match_all(&self, search: &Search) -> Matches {
+        let generates =
+            |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs[*dylib].generators.is_empty();
+        let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
+        let mut matches = Matches {
+            rows: SmallVec::with_capacity(search.symbols.len()),
+            may_generate: false,
+            is_doubtful: false,
+            unready: 0,
+            addresses: 0,
+        };
+        for (name, _) in &search.symbols.0 {
+            let Some((position, row)) = self.first_visible(name, &search.order) else {
+                // Nothing comes after the end of the order.
+                matches.may_generate |= first_generating < usize::MAX;
+                matches.is_doubtful = true;
+                matches.rows.push(None);
+                continue;
+            };
+            matches.may_generate |= first_generating < position;
+            let found = &self.rows[row];
+            matches.is_doubtful |=
+                found.is_for_side_effects_only() || matches!(found.state, RowState::Failed { .. });
+            matches.unready += usize::from(!matches!(found.state, RowState::Ready { .. }));
+            let is_address = matches!(found.state, RowState::NeverSearched { source: Source::Address(_) });
+            matches.addresses += usize::from(is_address);
+            matches.rows.push(Some(row));
+        }
+        matches
+    }
+
+    /// The first definition of `name` that a search along `order` may see, and the place of its dylib in the order.
+    fn first_visible(
+        &self,
+        name: &SymbolName,
+        order: &[(DylibId, JitDylibLookupFlags)],
+    ) -> Option<(usize, RowId)> {
+        let first = self.names.first(name, &self.rows)?;
+        order.iter().enumerate().find_map(|(position, &(dylib, flags))| {
+            let lives = |row: &Row| !self.is_condemned(row);
+            let index = self.names.find_among(first, dylib, name, &self.rows, lives)?;
+            let sees = flags == JitDylibLookupFlags::MatchAllSymbols
+                || self.rows.at(index).flags.contains(SymbolFlags::EXPORTED);
+            Some((position, self.rows.id_at(index).filter(|_| sees)?))
+        })
+    }
+
+    /// Claims what nobody has searched, and gives what the query is to be lodged with. An error leaves everything as
+    /// it was, the search too.
+    fn accept(
+        &mut self,
+        search: &mut Search,
+        matches: &Matches,
+        priority: Option<RisingPriority>,
+        effects: &mut Effects<P>,
+    ) -> Result<Lodged, LookupError> {
+        let rows = &matches.rows;
+        let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
+        let alias = refused.map_or_else(|| self.add_alias(search, rows), Err)?;
+        self.records.expect(matches.unready);
+        self.claimed.reserve(&mut effects.claimed, matches.unready);
+        let required_state = search.required_state;
+        let symbols = std::mem::take(&mut search.symbols.0);
+        let (mut entries, mut outstanding) = (Entries::with_capacity(rows.len()), 0);
+        for (position, ((name, _), &row)) in symbols.into_iter().zip(rows).enumerate() {
+            if matches.addresses >= AHEAD_MIN && position.is_multiple_of(AHEAD) {
+                self.look_ahead_at_addresses(&rows[position..rows.len().min(position + AHEAD)]);
+            }
+            let Some(row) = row else { continue };
+            self.claim(row, priority, effects);
+            let entry = Entry { name, row, progress: self.progress_of(row, required_state) };
+            outstanding += usize::from(entry.waits());
+            entries.push(entry);
+        }
+        Ok(Lodged { required_state, outstanding, entries, alias, ended: false })
+    }
+
+    /// Puts the query into the lists of the rows it waits for, or ends it with the answer if that is there already.
+    /// Says whether it waits.
+    fn wait_or_complete(
+        &mut self,
+        query: QueryId,
+        rises_with: Option<ClaimId>,
+        effects: &mut Effects<P>,
+    ) -> bool {
+        let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get(query) else { return false };
+        if lodged.outstanding == 0 {
+            self.complete(query, effects);
+            return false;
+        }
+        self.lodge(query);
+        self.begins_to_need(query, rises_with);
+        true
+    }
+
+    pub(crate) fn set_phase(&mut self, query: QueryId, phase: Phase) {
+        if let Some(query) = self.queries.get_mut(query) {
+            query.phase = phase;
+        }
+    }
+
+    /// Why the lookup cannot succeed, if it cannot.
+    fn refuse(&self, search: &Search, rows: &[Option<RowId>]) -> Option<LookupError> {
+        let mut missing = Vec::new();
+        for ((name, flags), row) in search.symbols.0.iter().zip(rows) {
+            let required = *flags == SymbolLookupFlags::RequiredSymbol;
+            match row.map(|row| &self.rows[row]) {
+                // What exists for its side effects only has no address to give.
+                Some(row) if required && row.is_for_side_effects_only() => missing.push(name.clone()),
+                None if required => missing.push(name.clone()),
+                _ => {}
+            }
+        }
+        if !missing.is_empty() {
+            return Some(self.not_found(missing, search));
+        }
+        let failed = |row: &&RowId| {
+            matches!(self.rows[**row].state, RowState::Failed { .. })
+                && !weakened("fail::lookups_overlook_it")
+        };
+        let failed = rows.iter().flatten().find(failed)?;
+        Some(LookupError::Failed(self.failure_of(*failed)))
+    }
+
+    pub(crate) fn not_found(&self, symbols: Vec<SymbolName>, search: &Search) -> LookupError {
+        let searched = search.order.iter().map(|(id, _)| self.searched(*id)).collect();
+        LookupError::NotFound { symbols, searched }
+    }
+
+    fn searched(&self, dylib: DylibId) -> SearchedDylib {
+        let row = &self.dylibs[dylib];
+        let generators = row.generators.iter().map(|id| self.generators[*id].name.clone()).collect();
+        SearchedDylib { dylib: row.name.clone(), generators }
+    }
+
+    /// Whether a row is far enough for a query, before the query is lodged on it.
+    fn progress_of(&self, row: RowId, required_state: RequiredState) -> Progress {
+        match self.rows[row].found(required_state) {
+            Some(found) if !weakened("lodge::overlooks_what_is_ready") => Progress::Found(found),
+            _ => Progress::Waiting { previous: Lodging::NONE, next: Lodging::NONE },
+        }
+    }
+}

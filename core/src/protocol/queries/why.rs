@@ -1,0 +1,323 @@
+//! Why: where a symbol stands and what it waits for, at this moment and in the embedder's words.
+//!
+//! Changes nothing. Tells what is certain (blocked threads, emitted symbols, aliases) and what is not: lookups that a
+//! unit has asked for without waiting, responsibilities of which nobody knows who has them.
+
+use std::time::Duration;
+
+use rustc_hash::FxHashSet;
+
+use crate::sync::Arc;
+use crate::{
+    Demand, JitDylibLookupFlags, LookupError, SymbolName, SymbolStage, WaitedFor, WaitedSymbol, Why,
+    WhyGenerator, WhyState, Work,
+};
+
+use crate::why::SYMBOLS_MAX;
+
+use crate::protocol::queries::lookup::{Search, Visibility};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::query::{Lodged, Lodging, Phase, Query};
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::row::{Row, RowState};
+use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
+use crate::protocol::storage::slab::Slab;
+
+/// What is noted when a unit begins, if the session notes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Begun {
+    pub(crate) thread: Arc<str>,
+    /// Since the session was made.
+    pub(crate) at: Duration,
+}
+
+/// Of how many symbols an error of a deadline tells.
+const WHYS_MAX: usize = 8;
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    Everything,
+    /// Not what only a walk over the whole session finds: who demands a symbol, what its unit has asked for; and of what a
+    /// symbol waits for no more than is listed.
+    AtHand,
+}
+
+impl Detail {
+    /// How many of the things that one waits for are looked at.
+    fn looked_at_max(self) -> usize {
+        match self {
+            Self::Everything => usize::MAX,
+            // One more than is listed says that there are more.
+            Self::AtHand => SYMBOLS_MAX + 1,
+        }
+    }
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::ExecutionSession::why_along`]. `now` is measured as [`Begun::at`] is.
+    pub(crate) fn why(
+        &self,
+        order: &[(DylibId, JitDylibLookupFlags)],
+        symbol: &SymbolName,
+        first: Arc<str>,
+        now: Option<Duration>,
+    ) -> Why {
+        self.why_along(order, symbol, first, now, Detail::Everything)
+    }
+
+    fn why_along(
+        &self,
+        order: &[(DylibId, JitDylibLookupFlags)],
+        symbol: &SymbolName,
+        first: Arc<str>,
+        now: Option<Duration>,
+        detail: Detail,
+    ) -> Why {
+        for &(dylib, flags) in order.iter().filter(|(dylib, _)| self.dylibs.contains(*dylib)) {
+            if matches!(self.visibility(dylib, symbol, flags), Visibility::Visible)
+                && let Some(row) = self.find(dylib, symbol)
+            {
+                return self.why_row(row, now, detail);
+            }
+        }
+        let live = || order.iter().filter_map(|(dylib, _)| self.dylibs.get(*dylib));
+        let is_asked = live().any(|dylib| !dylib.generators.is_empty());
+        let apart = match detail {
+            Detail::Everything if is_asked => self.serving_apart(),
+            _ => FxHashSet::default(),
+        };
+        let generators = live().flat_map(|dylib| &dylib.generators).map(|&id| {
+            let generator = &self.generators[id];
+            WhyGenerator {
+                dylib: self.dylibs[generator.dylib].name.clone(),
+                name: generator.name.clone(),
+                is_busy: generator
+                    .occupant
+                    .is_some_and(|query| self.queries.get(query).is_some_and(Query::is_live))
+                    || apart.contains(&id),
+                queued: generator
+                    .queue
+                    .iter()
+                    .filter(|query| self.queries.get(**query).is_some_and(Query::is_live))
+                    .count(),
+            }
+        });
+        let state = match live().next() {
+            Some(_) => WhyState::Undefined { generators: generators.collect() },
+            None => WhyState::DylibRemoved,
+        };
+        Why { symbol: symbol.clone(), dylib: first, state, demand: Demand::default() }
+    }
+
+    /// A lookup that begins when its time is over: it is answered if that is all there is to do, and asks for nothing.
+    pub(crate) fn lookup_too_late(
+        &mut self,
+        mut search: Search,
+        handler: P::Handler,
+        dylib_name: impl FnOnce(usize) -> Arc<str>,
+        effects: &mut Effects<P>,
+    ) -> Option<QueryId> {
+        if self.ends_at_once(&mut search) {
+            return self.lookup(search, handler, dylib_name, effects);
+        }
+        let first = self.first_dylib_of(&search.order);
+        let whys = search
+            .symbols
+            .iter()
+            .map(|(name, _)| self.why_along(&search.order, name, first.clone(), None, Detail::AtHand));
+        let waiting: Vec<Why> =
+            whys.filter(|why| !matches!(why.state, WhyState::Ready { .. })).take(WHYS_MAX).collect();
+        effects.complete(handler, Err(LookupError::DeadlineExceeded { waiting: waiting.into() }));
+        None
+    }
+
+    fn first_dylib_of(&self, order: &[(DylibId, JitDylibLookupFlags)]) -> Arc<str> {
+        let first = order.first().and_then(|(dylib, _)| self.dylibs.get(*dylib));
+        first.map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone())
+    }
+
+    /// Ends a query whose deadline has passed, with what it still waits for.
+    pub(crate) fn expire(&mut self, query: QueryId, effects: &mut Effects<P>) {
+        if let Some(waiting) = self.waiting_of(query) {
+            self.fail_query(query, LookupError::DeadlineExceeded { waiting: waiting.into() }, effects);
+        }
+    }
+
+    /// Withdraws a query whose deadline has passed, and gives what it still waited for. None if it has ended.
+    pub(crate) fn withdraw_late(&mut self, query: QueryId, effects: &mut Effects<P>) -> Option<Vec<Why>> {
+        let waiting = self.waiting_of(query)?;
+        self.withdraw(query, effects);
+        Some(waiting)
+    }
+
+    /// Why each symbol of a query is not far enough; some of them where they are many. A deadline may pass at any time,
+    /// and no thread shall be held up by it: only what is at hand.
+    fn waiting_of(&self, query: QueryId) -> Option<Vec<Why>> {
+        Some(match &self.queries.get(query).filter(|query| query.is_live())?.phase {
+            Phase::Lodged(lodged) => {
+                let waits = lodged.entries.iter().filter(|entry| entry.waits());
+                waits.take(WHYS_MAX).map(|entry| self.why_row(entry.row, None, Detail::AtHand)).collect()
+            }
+            Phase::Suspended(suspended) => {
+                let order = &suspended.search.order;
+                let first = self.first_dylib_of(order);
+                let missing = suspended.missing().take(WHYS_MAX);
+                missing.map(|name| self.why_along(order, name, first.clone(), None, Detail::AtHand)).collect()
+            }
+        })
+    }
+
+    fn why_row(&self, id: RowId, now: Option<Duration>, detail: Detail) -> Why {
+        let row = &self.rows[id];
+        let unit = row.unit_name.clone();
+        let state = match row.state {
+            RowState::NeverSearched { .. } => WhyState::NeverSearched { unit },
+            RowState::Returned { .. } => WhyState::Returned { unit },
+            RowState::Materializing { claim, .. } => match self.is_queued(claim) {
+                true => WhyState::Queued { unit },
+                false => WhyState::Materializing(self.work_of(claim, unit, now, detail)),
+            },
+            RowState::Resolved { claim, address, .. } => {
+                WhyState::Resolved { address, work: self.work_of(claim, unit, now, detail) }
+            }
+            RowState::Emitted { address, .. } => {
+                WhyState::Emitted { address, unit, waits_for: self.dependencies_of(row, detail) }
+            }
+            RowState::Failed { .. } => WhyState::Failed(self.failure_of(id)),
+            RowState::Ready { address } => WhyState::Ready { address },
+        };
+        let dylib = self.dylib_name_of(row);
+        let demand = match detail {
+            Detail::Everything => {
+                Demand { priority: self.priority_of(id).map(RisingPriority::get), ..self.demand_for(row) }
+            }
+            Detail::AtHand => Demand::default(),
+        };
+        Why { symbol: row.name.clone(), dylib, state, demand }
+    }
+
+    /// Whether the unit is known not to have begun.
+    fn is_queued(&self, claim: ClaimId) -> bool {
+        let claim = &self.claims[claim];
+        claim.queued_in().is_some() || self.notes_units && claim.begun().is_none()
+    }
+
+    fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {
+        let begun = self.claims[claim].begun();
+        let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
+        let blocked_in = self.waits.blocked_with(claim).map(|query| self.symbols_of(query, detail));
+        let mut asked_for = WaitedFor::default();
+        let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim) && query.is_live();
+        if detail == Detail::Everything {
+            for query in self.queries.iter().map(|(_, query)| query).filter(asked) {
+                self.add_symbols_of(query, detail, &mut asked_for);
+            }
+        }
+        Work { unit, thread: begun.map(|begun| begun.thread.clone()), age, blocked_in, asked_for }
+    }
+
+    fn symbols_of(&self, query: QueryId, detail: Detail) -> WaitedFor {
+        let mut symbols = WaitedFor::default();
+        if let Some(query) = self.queries.get(query).filter(|query| query.is_live()) {
+            self.add_symbols_of(query, detail, &mut symbols);
+        }
+        symbols
+    }
+
+    fn add_symbols_of(&self, query: &Query<P::Handler>, detail: Detail, symbols: &mut WaitedFor) {
+        match &query.phase {
+            Phase::Lodged(lodged) => {
+                let waits = lodged.entries.iter().filter(|entry| entry.waits());
+                let waits = waits.take(detail.looked_at_max());
+                waits.for_each(|entry| symbols.push(|| self.waited(entry.row)));
+            }
+            Phase::Suspended(suspended) => {
+                suspended.missing().take(detail.looked_at_max()).for_each(|name| {
+                    symbols.push(|| WaitedSymbol {
+                        symbol: name.clone(),
+                        dylib: None,
+                        stage: SymbolStage::Generating,
+                    });
+                })
+            }
+        }
+    }
+
+    fn dependencies_of(&self, row: &Row, detail: Detail) -> WaitedFor {
+        let mut symbols = WaitedFor::default();
+        let Some(node) = row.waiting().and_then(|waiting| waiting.node) else { return symbols };
+        let mut seen = FxHashSet::default();
+        let dependencies = self.forest.dependencies(node).take(detail.looked_at_max());
+        for dependency in dependencies.filter(|&row| seen.insert(row)) {
+            if self.rows.contains(dependency) {
+                symbols.push(|| self.waited(dependency));
+            }
+        }
+        symbols
+    }
+
+    fn demand_for(&self, row: &Row) -> Demand {
+        let mut demand = Demand::default();
+        let Some(waiting) = row.waiting() else { return demand };
+        let mut claims = FxHashSet::default();
+        let mut cursor = waiting.queries;
+        while let Some((query, lodged)) = lodged_at(&self.queries, cursor) {
+            if !query.is_live() {
+                cursor = lodged.next_of(cursor);
+                continue;
+            }
+            demand.lookups += 1;
+            if let Some(id) = self.queries.id_at(cursor.query) {
+                claims.extend(self.waits.held_in(id));
+            }
+            claims.extend(query.asked_by);
+            cursor = lodged.next_of(cursor);
+        }
+        if !claims.is_empty() {
+            // Claims do not know their rows; whoever asks for an explanation waits for the walk.
+            let asked = |row: &Row| {
+                row.claim().is_some_and(|claim| claims.contains(&claim)) && !self.is_condemned(row)
+            };
+            for (id, _) in self.rows.iter().filter(|(_, row)| asked(row)) {
+                demand.symbols.push(|| self.waited(id));
+            }
+        }
+        for dependant in waiting.node.into_iter().flat_map(|node| self.forest.dependants(node)) {
+            if self.rows.get(dependant).is_some_and(|row| !self.is_condemned(row)) {
+                demand.symbols.push(|| self.waited(dependant));
+            }
+        }
+        demand
+    }
+
+    fn waited(&self, id: RowId) -> WaitedSymbol {
+        let row = &self.rows[id];
+        let stage = match row.state {
+            RowState::NeverSearched { .. } => SymbolStage::NeverSearched,
+            RowState::Returned { .. } => SymbolStage::Returned,
+            RowState::Materializing { claim, .. } if self.is_queued(claim) => SymbolStage::Queued,
+            RowState::Materializing { .. } => SymbolStage::Materializing,
+            RowState::Resolved { .. } => SymbolStage::Resolved,
+            RowState::Emitted { .. } => SymbolStage::Emitted,
+            RowState::Failed { .. } => SymbolStage::Failed,
+            RowState::Ready { .. } => SymbolStage::Ready,
+        };
+        let dylib = Some(self.dylib_name_of(row));
+        WaitedSymbol { symbol: row.name.clone(), dylib, stage }
+    }
+}
+
+/// The query at a place in a row's list.
+fn lodged_at<H>(queries: &Slab<QueryId, Query<H>>, at: Lodging) -> Option<(&Query<H>, &Lodged)> {
+    if at.is_none() {
+        return None;
+    }
+    let query = queries.at(at.query);
+    match &query.phase {
+        Phase::Lodged(lodged) => Some((query, lodged)),
+        Phase::Suspended(_) => None,
+    }
+}

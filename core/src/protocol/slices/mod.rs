@@ -1,0 +1,3 @@
+//! Long consequences, worked off in slices.
+
+pub(crate) mod settle;

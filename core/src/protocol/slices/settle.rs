@@ -1,0 +1,311 @@
+//! Settle: long consequences, worked off in slices between which the lock is free.
+//!
+//! One emission can make a million symbols Ready, one failure fell as many, one tracker hold them. What follows from
+//! such an event is not done inside its transaction but kept as work of the state, in queues; a slice takes about
+//! [`SLICE_STEPS`] steps off them.
+//!
+//! | queue | one step | what others see meanwhile |
+//! |---|---|---|
+//! | condemned trackers | a row is removed | none of its rows: they are gone for everybody from the moment it is condemned |
+//! | priorities | one rises | units that are less urgent than they will be |
+//! | ended queries | an entry leaves its row's list | nothing: the query has ended |
+//! | the forest's failures | a dependant is told, a row fails | rows that have not failed *yet* |
+//! | the forest's worklist | an edge is explored, a row becomes Ready | rows that are not Ready *yet* |
+//! | what removed rows had to say | the failure's record is let go | nothing: nobody can ask any more |
+//!
+//! Priorities are served first, the others in that order. Nothing becomes Ready while a removal or a failure has not reached everything it will
+//! fell: what a removed or failed symbol is needed for is never Ready after it (I4).
+//!
+//! Every other operation may come between two slices, and none has to work the queues off first:
+//!
+//! - *Emit* of a group that depends on a row about to fail is accepted, as it would have been a moment before the failure,
+//!   and the failure then comes along the new edge: the forest keeps a failed node until its dependants are told.
+//! - *Fail* and *remove* of a row that is about to fail say so first: who waits on it hears of them instead.
+//! - *Remove* of a row that the forest has found Ready and the row does not know of yet tells who waits on it that it was.
+//! - A row that is removed while a failure spreads leaves behind what its dependants' error must say
+//!   (`SessionState::fallen`).
+//!
+//! # Attendance
+//!
+//! One thread at a time attends to the work: the one whose transaction found it unattended. It began with its own, and
+//! others may add to it for as long as the session is busy. After [`FOREIGN_SLICES_MAX`] slices of work that is not all its
+//! own it stays until somebody adds more, who takes over. So every thread returns: either more comes and with it a
+//! successor, or what is left is finite. Whoever adds nothing is never held up.
+//!
+//! **Architecture Invariant:** while a queue is not empty one thread is on its way to come back for the next slice.
+
+use std::collections::VecDeque;
+
+use crate::sync::weakened;
+
+use crate::protocol::dependences::{Counters, Settled};
+use crate::protocol::removal::condemned::Condemned;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::fallen::Going;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::QueryId;
+use crate::protocol::storage::pieces::Pieces;
+
+/// About how many steps are taken in one hold of the lock: a few hundred microseconds. In models other threads shall
+/// come between any two steps.
+pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 1024 };
+
+/// So many slices a thread takes after others have added to its work, before the next to add some takes over: a few
+/// milliseconds. In models this shall happen at once.
+pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 16 };
+
+/// Which of all the threads that ever attended to the work of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attendance(u64);
+
+/// The thread that comes back for the next slice.
+#[derive(Debug)]
+struct Attendant {
+    attendance: Attendance,
+    /// Not all that is left to do is its own.
+    shares: bool,
+    /// Slices it has taken since.
+    foreign_slices: usize,
+}
+
+/// What is left to do, but for the forest's own part.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    /// Trackers whose rows are gone for everybody and are still to be removed.
+    pub(in crate::protocol) condemned: VecDeque<Condemned>,
+    /// How often trackers have been condemned.
+    pub(in crate::protocol) condemnations: u64,
+    /// Queries that have ended and whose entries are still in the lists of their rows.
+    pub(in crate::protocol) ended: Pieces<QueryId>,
+    /// What was left behind by rows removed during failures that have reached everybody.
+    fallen: Going,
+    /// The present transaction has added something.
+    pub(in crate::protocol) added: bool,
+    attendant: Option<Attendant>,
+    /// How many threads have attended so far.
+    attendances: u64,
+    /// How many steps a slice takes.
+    pub(in crate::protocol) slice_steps: usize,
+    /// How many steps the present hold of the lock has taken, and the longest.
+    steps: usize,
+    steps_max: usize,
+}
+
+impl Default for Agenda {
+    fn default() -> Self {
+        Self {
+            condemned: VecDeque::new(),
+            condemnations: 0,
+            ended: Pieces::new(),
+            fallen: Going::default(),
+            added: false,
+            attendant: None,
+            attendances: 0,
+            slice_steps: SLICE_STEPS,
+            steps: 0,
+            steps_max: 0,
+        }
+    }
+}
+
+impl<P: Payload> SessionState<P> {
+    /// Called at the end of every transaction, under the lock. Says whether the caller has to come back, by
+    /// [`Self::slice`], until that says otherwise.
+    pub(crate) fn finish_transaction(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
+        if self.is_at_rest() {
+            self.finish_hold(effects);
+            return None;
+        }
+        self.finish_unsettled(effects)
+    }
+
+    #[inline(never)]
+    fn finish_unsettled(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
+        let mut added = std::mem::take(&mut self.agenda.added);
+        if self.has_rises() {
+            added |= self.begin_to_rise(effects);
+        }
+        self.finish_hold(effects);
+        if self.has_work() { self.share_attendance(added) } else { None }
+    }
+
+    /// The first slice of what a transaction has raised. Says whether more is left.
+    #[cold]
+    fn begin_to_rise(&mut self, effects: &mut Effects<P>) -> bool {
+        let mut budget = self.agenda.slice_steps;
+        self.rise(&mut budget, effects);
+        self.count_steps(self.agenda.slice_steps - budget);
+        self.has_rises()
+    }
+
+    /// One slice. Says whether there is more for the one who attends to the work, if that is still the caller.
+    pub(crate) fn slice(&mut self, attendance: Attendance, effects: &mut Effects<P>) -> bool {
+        let attendant = self.agenda.attendant.as_mut().filter(|attendant| attendant.attendance == attendance);
+        let Some(attendant) = attendant else { return false };
+        attendant.foreign_slices += usize::from(attendant.shares);
+        self.help(effects);
+        let more = self.has_work();
+        if !more {
+            self.agenda.attendant = None;
+        }
+        more
+    }
+
+    /// One slice, by somebody who does not attend to the work.
+    pub(crate) fn help(&mut self, effects: &mut Effects<P>) {
+        self.settle(effects);
+        self.agenda.added = false;
+        self.finish_hold(effects);
+    }
+
+    /// Decides whether the thread whose transaction ends here attends to what is left from now on.
+    fn share_attendance(&mut self, added: bool) -> Option<Attendance> {
+        let mut shares = false;
+        if let Some(attendant) = &mut self.agenda.attendant {
+            if !added || attendant.foreign_slices < FOREIGN_SLICES_MAX {
+                attendant.shares |= added;
+                return None;
+            }
+            shares = true;
+        }
+        let attendance = Attendance(self.agenda.attendances);
+        self.agenda.attendances += 1;
+        self.agenda.attendant = Some(Attendant { attendance, shares, foreign_slices: 0 });
+        (!shares || !weakened("emit::nobody_takes_over")).then_some(attendance)
+    }
+
+    /// How many removals by tracker have begun so far: what to give to [`Self::is_removed`].
+    pub(crate) fn condemnations(&self) -> u64 {
+        self.agenda.condemnations
+    }
+
+    /// Whether the first `condemnations` removals are over.
+    pub(crate) fn is_removed(&self, condemnations: u64) -> bool {
+        self.agenda.condemnations - self.agenda.condemned.len() as u64 >= condemnations
+    }
+
+    /// How much work the forest has done.
+    pub(crate) fn forest_counters(&self) -> Counters {
+        self.forest.counters()
+    }
+
+    /// The most steps that one hold of the lock has taken.
+    pub(crate) fn steps_max(&self) -> usize {
+        self.agenda.steps_max
+    }
+
+    /// Works off what is left to do, about a slice of it.
+    pub(crate) fn settle(&mut self, effects: &mut Effects<P>) {
+        let mut budget = self.agenda.slice_steps;
+        while budget > 0 && self.has_work() {
+            let before = budget;
+            if self.has_rises() {
+                self.rise(&mut budget, effects);
+            } else if !self.agenda.condemned.is_empty() {
+                self.remove_condemned(&mut budget, effects);
+            } else if let Some(&query) = self.agenda.ended.front() {
+                self.bury_query(query, &mut budget, effects);
+            } else if self.forest.has_work() {
+                self.settle_forest(&mut budget, effects);
+            } else {
+                self.let_go_of_fallen(&mut budget, effects);
+            }
+            self.count_steps(before - budget);
+        }
+    }
+
+    /// The same after what mostly leaves nothing to do, which is seen at a glance.
+    #[inline]
+    pub(crate) fn settle_any(&mut self, effects: &mut Effects<P>) {
+        if !self.is_at_rest() {
+            self.settle(effects);
+        }
+    }
+
+    /// Does all that is left to do.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(crate) fn settle_all(&mut self, effects: &mut Effects<P>) {
+        while self.has_work() {
+            self.help(effects);
+        }
+    }
+
+    /// Whether nothing can be left to do, as far as that is seen at a glance: this transaction has added nothing, and nobody is on
+    /// the way to come back for what others have.
+    #[inline]
+    pub(in crate::protocol) fn is_at_rest(&self) -> bool {
+        let rests = !self.agenda.added && self.agenda.attendant.is_none() && !self.has_rises();
+        debug_assert!(!rests || !self.has_work(), "whoever adds to a queue says so");
+        rests
+    }
+
+    /// Whether anything is left to do.
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_rises()
+            || self.forest.has_work()
+            || !self.agenda.condemned.is_empty()
+            || !self.agenda.ended.is_empty()
+            || !self.fallen.is_empty()
+            || self.agenda.fallen.len() > 0
+    }
+
+    fn settle_forest(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+        let mut settled = std::mem::take(&mut self.settled);
+        // Each step may settle a row, which is a step as well.
+        let steps = budget.div_ceil(2);
+        // All that comes of these steps has room: a list that grows frees what it was.
+        settled.reserve_exact(steps);
+        let more = self.forest.advance(steps, &mut settled);
+        *budget = budget.saturating_sub(if more { steps } else { 1 } + settled.len());
+        for &change in &settled {
+            match change {
+                Settled::Ready(row) => self.make_ready(row, effects),
+                Settled::Failed { payload, via } => self.spread_to(payload, via, effects),
+            }
+        }
+        settled.clear();
+        self.settled = settled;
+    }
+
+    /// Lets go of what removed rows had to say of failures, none of which spreads any more.
+    fn let_go_of_fallen(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+        if self.agenda.fallen.len() == 0 {
+            self.agenda.fallen = std::mem::take(&mut self.fallen).into_going();
+        }
+        while *budget > 0
+            && let Some(fallen) = self.agenda.fallen.take_one(effects)
+        {
+            *budget -= 1;
+            self.release_failure(fallen.failure, effects);
+        }
+    }
+
+    /// How much removed rows have left behind of failures.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(in crate::protocol) fn failures_kept(&self) -> usize {
+        self.fallen.len() + self.agenda.fallen.len()
+    }
+
+    /// Counts steps of the present hold of the lock.
+    pub(in crate::protocol) fn count_steps(&mut self, steps: usize) {
+        self.agenda.steps += steps;
+    }
+
+    #[inline]
+    fn finish_hold(&mut self, effects: &mut Effects<P>) {
+        // Hardly any transaction leaves something.
+        if let Some(memory) = self.forest.take_discarded() {
+            effects.more().memory.extend(memory);
+        }
+        if let Some(records) = self.records.take_discarded() {
+            effects.more().records.push(records);
+        }
+        #[cfg(any(test, debug_assertions))]
+        self.check_now_and_then();
+        self.records.end_change();
+        if self.agenda.steps > 0 {
+            self.agenda.steps_max = self.agenda.steps_max.max(std::mem::take(&mut self.agenda.steps));
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Dylibs: their rows, link orders and generators.
+
+use crate::sync::{Arc, weakened};
+use crate::{
+    DylibError, EventKind, JitDylibLookupFlags, SessionEvent, SymbolFlags, SymbolName, TaskPriority,
+};
+
+use crate::protocol::removal::condemned::Clearing;
+use crate::protocol::removal::transfer::Tracker;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::row::{Links, Row, RowState};
+use crate::protocol::storage::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
+use crate::protocol::storage::slab::NONE;
+
+/// A name space.
+#[derive(Debug)]
+pub(crate) struct Dylib {
+    pub(crate) name: Arc<str>,
+    /// Its place in the order of creation.
+    pub(crate) created: u64,
+    /// Where references are searched. Never names a removed dylib.
+    pub(crate) link_order: Vec<(DylibId, JitDylibLookupFlags)>,
+    pub(crate) generators: Vec<GeneratorId>,
+    pub(crate) default_tracker: TrackerId,
+    /// The newest tracker of a list through the trackers.
+    pub(crate) newest_tracker: u32,
+    /// How often it has been cleared: trackers of other eras than this one are condemned (`condemned.rs`).
+    pub(crate) era: u32,
+    /// How many rows it has that are not condemned; counted only for observers.
+    pub(crate) rows: u64,
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::ExecutionSession::create_jit_dylib`].
+    pub(crate) fn create_dylib(&mut self, name: Arc<str>) -> Result<DylibId, DylibError> {
+        if !self.is_open() {
+            return Err(DylibError::Closed);
+        }
+        if self.dylib_names.contains_key(&name) {
+            return Err(DylibError::Duplicate { name });
+        }
+        // The dylib and its default tracker name each other: the tracker comes second.
+        let dylib = self.dylibs.insert(Dylib {
+            name: name.clone(),
+            created: self.dylibs_created,
+            link_order: Vec::new(),
+            generators: Vec::new(),
+            default_tracker: TrackerId::new(NONE, 0),
+            newest_tracker: NONE,
+            era: 0,
+            rows: 0,
+        });
+        self.dylibs_created += 1;
+        let tracker = self.create_tracker_in(dylib);
+        let row = &mut self.dylibs[dylib];
+        row.default_tracker = tracker;
+        row.link_order.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
+        self.dylib_names.insert(name, dylib);
+        self.records.add_dylib(dylib);
+        Ok(dylib)
+    }
+
+    /// The dylib of that name.
+    pub(crate) fn dylib_by_name(&self, name: &str) -> Option<(DylibId, Arc<str>)> {
+        let id = *self.dylib_names.get(name)?;
+        Some((id, self.dylibs[id].name.clone()))
+    }
+
+    /// The link order, with names for whoever makes handles of it. Empty for a removed dylib.
+    pub(crate) fn link_order(&self, dylib: DylibId) -> Vec<(DylibId, Arc<str>, JitDylibLookupFlags)> {
+        let Some(dylib) = self.dylibs.get(dylib) else { return Vec::new() };
+        dylib.link_order.iter().map(|&(id, flags)| (id, self.dylibs[id].name.clone(), flags)).collect()
+    }
+
+    /// Replaces the link order. `names` names the dylibs of `order` where this state no longer can.
+    pub(crate) fn set_link_order(
+        &mut self,
+        dylib: DylibId,
+        order: Vec<(DylibId, JitDylibLookupFlags)>,
+    ) -> Result<(), RemovedDylib> {
+        if let Some(position) = order.iter().position(|(id, _)| !self.dylibs.contains(*id)) {
+            return Err(RemovedDylib::InOrder(position));
+        }
+        let row = self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?;
+        if !weakened("shadow::keeps_the_link_order") {
+            row.link_order = order;
+        }
+        Ok(())
+    }
+
+    /// Appends to the link order what is not there already.
+    pub(crate) fn add_to_link_order(
+        &mut self,
+        dylib: DylibId,
+        added: DylibId,
+        flags: JitDylibLookupFlags,
+    ) -> Result<(), RemovedDylib> {
+        if !self.dylibs.contains(added) {
+            return Err(RemovedDylib::InOrder(0));
+        }
+        let order = &mut self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?.link_order;
+        if !order.iter().any(|(id, _)| *id == added) {
+            order.push((added, flags));
+        }
+        Ok(())
+    }
+
+    /// Puts `new` where `old` stands first in the link order; says whether it stands there. Both stand nowhere else then.
+    pub(crate) fn replace_in_link_order(
+        &mut self,
+        dylib: DylibId,
+        old: DylibId,
+        new: DylibId,
+        flags: JitDylibLookupFlags,
+    ) -> Result<bool, RemovedDylib> {
+        if !self.dylibs.contains(new) {
+            return Err(RemovedDylib::InOrder(0));
+        }
+        let order = &mut self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?.link_order;
+        let Some(place) = order.iter().position(|(id, _)| *id == old) else { return Ok(false) };
+        order[place] = (new, flags);
+        let mut position = 0..;
+        order.retain(|(id, _)| position.next() == Some(place) || (*id != old && *id != new));
+        Ok(true)
+    }
+
+    /// Takes a dylib out of the link order of another.
+    pub(crate) fn remove_from_link_order(&mut self, dylib: DylibId, removed: DylibId) {
+        if let Some(dylib) = self.dylibs.get_mut(dylib) {
+            dylib.link_order.retain(|(id, _)| *id != removed);
+        }
+    }
+
+    /// What each of `names` is, without searching it.
+    pub(crate) fn flags(&self, dylib: DylibId, names: Vec<SymbolName>) -> Vec<(SymbolName, SymbolFlags)> {
+        let flags = |name: SymbolName| {
+            let row = self.find(dylib, &name)?;
+            Some((name, self.rows[row].flags))
+        };
+        names.into_iter().filter_map(flags).collect()
+    }
+
+    /// See [`crate::JitDylib::unit_providing`].
+    pub(crate) fn unit_providing(&self, dylib: DylibId, name: &SymbolName) -> Option<SymbolName> {
+        Some(self.rows[self.find(dylib, name)?].unit_name.clone())
+    }
+
+    /// The row of `name` in `dylib`.
+    pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
+        let lives = |row: &Row| !self.is_condemned(row);
+        self.rows.id_at(self.names.find(dylib, name, &self.rows, lives)?)
+    }
+
+    /// Adds a row to a tracker; it must be the only one of its name in the tracker's dylib.
+    pub(crate) fn insert_row(
+        &mut self,
+        tracker: TrackerId,
+        name: SymbolName,
+        unit_name: &SymbolName,
+        flags: SymbolFlags,
+        state: RowState,
+        effects: &mut Effects<P>,
+    ) -> RowId {
+        let Tracker { dylib, first_row: next, .. } = self.trackers[tracker];
+        let row = self.rows.insert(Row {
+            name,
+            unit_name: unit_name.clone(),
+            dylib,
+            tracker,
+            links: Links { previous: NONE, next },
+            namesakes: Links::ALONE,
+            product: NONE,
+            flags,
+            own_priority: TaskPriority::Demanded,
+            is_wanted_resolved: false,
+            state,
+        });
+        self.link_to_tracker(row, tracker, next);
+        self.link_to_namesakes(row, effects);
+        if self.observed {
+            self.dylibs[dylib].rows += 1;
+        }
+        row
+    }
+
+    /// Takes a row out of its dylib and its tracker. What waited on it has been dealt with.
+    pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
+        self.forget_initializer(row, effects);
+        if self.rows[row].product != NONE {
+            self.leave_product(row, effects);
+        }
+        self.unlink_from_tracker(row);
+        self.unlink_from_namesakes(row, effects);
+        let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
+        let Row { name, unit_name, dylib, tracker, .. } = &self.rows[row];
+        // Held by the pool and by this row, mostly once; the name of a unit is held by each of its rows.
+        let goes = |name: &SymbolName, here: u64| usize::from(name.handles() <= 1 + here);
+        effects.names_released +=
+            if name == unit_name { goes(name, 2) } else { goes(name, 1) + goes(unit_name, 1) };
+        if let Some(dylib_name) = dylib_name {
+            let kind = EventKind::Removed { dylib: dylib_name, symbol: name.clone() };
+            if self.tracker_is_condemned(*tracker) {
+                let sequence = self.next_removed();
+                effects.more().events.push(SessionEvent { sequence, kind });
+            } else {
+                self.dylibs[*dylib].rows -= 1;
+                self.observe(effects, || kind);
+            }
+        }
+        self.rows.discard(row, effects);
+        self.losses.note();
+    }
+
+    /// See [`crate::ExecutionSession::remove_jit_dylib`]. Nothing if it was removed before.
+    pub(crate) fn remove_dylib(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Option<Clearing> {
+        if !self.dylibs.contains(dylib) {
+            return None;
+        }
+        self.fail_suspended_in(dylib, effects);
+        let clearing = self.clear(dylib, effects);
+        // Only the default tracker is left, and empty.
+        self.delete_tracker(self.dylibs[dylib].default_tracker, effects);
+        for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
+            self.drop_generator(generator, effects);
+        }
+        self.records.remove_dylib(dylib);
+        if let Some(removed) = self.dylibs.remove(dylib, effects) {
+            self.dylib_names.remove(&removed.name);
+        }
+        let others: Vec<_> = self.dylibs.iter().map(|(id, _)| id).collect();
+        for other in others {
+            self.remove_from_link_order(other, dylib);
+        }
+        clearing
+    }
+
+    /// The dylib's trackers, newest first.
+    #[cfg(any(test, debug_assertions))]
+    pub(in crate::protocol) fn trackers_of(&self, dylib: &Dylib) -> impl Iterator<Item = TrackerId> {
+        let newest = self.trackers.id_at(dylib.newest_tracker);
+        std::iter::successors(newest, |&id| self.trackers.id_at(self.trackers[id].links.next))
+    }
+}
+
+/// Which dylib of an operation is no longer there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RemovedDylib {
+    /// The one operated on.
+    Itself,
+    /// The one at this position of the order given.
+    InOrder(usize),
+}

@@ -1,0 +1,372 @@
+//! Define: units come into a dylib, and definitions compete.
+//!
+//! | existing \ new | strong | weak or common |
+//! |---|---|---|
+//! | none | defined | defined |
+//! | weak or common, `NeverSearched` | new one wins, the old unit discards | existing one stays, the new unit discards |
+//! | weak or common, any later state | duplicate | existing one stays |
+//! | strong | duplicate | existing one stays |
+//!
+//! A definition of many symbols is accepted whole or not at all.
+
+use crate::hints::Hints;
+use crate::sync::weakened;
+use crate::{DefineError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
+
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::{Effects, Leftover};
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::row::{RowState, Source, Waiting};
+use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
+
+/// What a unit says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    pub(crate) unit_name: SymbolName,
+    pub(crate) symbols: SymbolFlagsMap,
+    pub(crate) initializer: Option<SymbolName>,
+    pub(crate) priority: TaskPriority,
+    /// Where its task waits for its turn.
+    pub(crate) serial_queue: Option<SerialQueue>,
+    pub(crate) hints: Hints,
+    /// The unit's number, if it has an initializer.
+    pub(crate) number: Option<u64>,
+    /// The work in progress of a closing session may still define.
+    pub(crate) by_task: bool,
+}
+
+/// Whether a unit hears that a symbol was taken from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    /// Through its `discard`.
+    Discarded,
+    /// Not at all: all of it goes.
+    Nothing,
+}
+
+/// Why a definition is refused, before it is an error for anybody.
+pub(crate) enum Refusal {
+    Closed,
+    DylibRemoved,
+    TrackerDefunct,
+    Duplicate { symbol: SymbolName, existing: RowId },
+}
+
+/// What becomes of a definition that is accepted.
+#[derive(Default)]
+pub(crate) struct Competition {
+    /// Weak definitions that yield to new ones.
+    pub(crate) overridden: Vec<RowId>,
+    /// New weak definitions that yield to existing ones.
+    pub(crate) yielding: Vec<SymbolName>,
+}
+
+/// How a new definition of a name fares against the one that exists.
+pub(crate) enum Contest {
+    /// It stays away.
+    Yields,
+    /// It takes the other's place.
+    Overrides,
+    /// There is no place for both.
+    Duplicate,
+}
+
+/// The table at the head of this file, where something exists.
+pub(crate) fn contest(new: SymbolFlags, existing: SymbolFlags, never_searched: bool) -> Contest {
+    if new.is_weak_or_common() {
+        Contest::Yields
+    } else if existing.is_weak_or_common() && never_searched {
+        Contest::Overrides
+    } else {
+        Contest::Duplicate
+    }
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::JitDylib::define`]. A unit that is refused leaves through `effects`.
+    pub(crate) fn define(
+        &mut self,
+        dylib: DylibId,
+        tracker: Option<TrackerId>,
+        mut definition: Definition,
+        unit: P::Unit,
+        effects: &mut Effects<P>,
+    ) -> Result<(), DefineError> {
+        let (tracker, competition) =
+            match self.admit(dylib, tracker, flags_of(&definition.symbols), definition.by_task) {
+                Ok(admitted) => admitted,
+                Err(refusal) => {
+                    effects.leave(Leftover::RefusedUnit(unit));
+                    return Err(self.refusal_error(refusal, dylib, definition.unit_name));
+                }
+            };
+        for row in competition.overridden {
+            self.discard(row, effects);
+        }
+        for name in &competition.yielding {
+            definition.symbols.remove(name);
+        }
+        let discarded = competition.yielding;
+        if definition.symbols.is_empty() {
+            if let Some(number) = definition.number {
+                effects.more().initializers_gone.push(number);
+            }
+            self.leave(unit, dylib, discarded, effects);
+            return Ok(());
+        }
+        self.observe_definition(dylib, &definition.unit_name, definition.symbols.keys(), effects);
+        let Definition {
+            unit_name: name, symbols, initializer, priority, serial_queue, hints, number, ..
+        } = definition;
+        let initializer = initializer.filter(|name| symbols.contains_key(name));
+        let noted = initializer.clone();
+        let home = (dylib, self.dylibs[dylib].name.clone());
+        let unit = PendingUnit::new(unit, name, home, symbols, priority, hints);
+        let unit = self.units.insert(unit.with(initializer, serial_queue, discarded).into());
+        self.insert_rows_of(unit, tracker, effects);
+        if let Some(number) = number {
+            self.note_initializer(dylib, number, noted.as_ref(), effects);
+        }
+        Ok(())
+    }
+
+    /// See [`crate::MaterializationResponsibility::define_materializing`].
+    pub(crate) fn define_materializing(
+        &mut self,
+        claim: ClaimId,
+        unit_name: &SymbolName,
+        mut symbols: SymbolFlagsMap,
+        effects: &mut Effects<P>,
+    ) -> Result<SymbolFlagsMap, DefineError> {
+        let live = self.live_claim(claim).and_then(|live| Some((self.dylib_of_claim(live)?, live.tracker)));
+        let Some((dylib, tracker)) = live else {
+            let dylib = "(removed)".into();
+            return Err(DefineError::TrackerDefunct { unit: unit_name.clone(), dylib });
+        };
+        // A claim that has symbols has a live tracker; one without may have outlived its own, and its dylib.
+        let competition = match self.tracker_is_defunct(tracker) {
+            true => Err(Refusal::TrackerDefunct),
+            false => self.compete(dylib, flags_of(&symbols)),
+        };
+        let competition = match competition {
+            Ok(competition) => competition,
+            Err(refusal) => return Err(self.refusal_error(refusal, dylib, unit_name.clone())),
+        };
+        for row in competition.overridden {
+            self.discard(row, effects);
+        }
+        for name in &competition.yielding {
+            symbols.remove(name);
+        }
+        let product = self.product_of(claim);
+        for (name, &flags) in &symbols {
+            let state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
+            let row = self.insert_row(tracker, name.clone(), unit_name, flags, state, effects);
+            self.claims[claim].add_row(row);
+            self.join_product(row, product);
+        }
+        self.observe_definition(dylib, unit_name, symbols.keys(), effects);
+        Ok(symbols)
+    }
+
+    /// See [`crate::MaterializationResponsibility::replace`]. A unit that is refused leaves through
+    /// `effects`.
+    pub(crate) fn replace(
+        &mut self,
+        claim: ClaimId,
+        covered: &SymbolFlagsMap,
+        definition: Definition,
+        unit: P::Unit,
+        effects: &mut Effects<P>,
+    ) -> Result<(), DefineError> {
+        let Some(dylib) = self.live_claim(claim).and_then(|live| self.dylib_of_claim(live)) else {
+            effects.leave(Leftover::RefusedUnit(unit));
+            return Err(DefineError::TrackerDefunct {
+                unit: definition.unit_name,
+                dylib: "(removed)".into(),
+            });
+        };
+        let uncovered = difference(&definition.symbols, covered);
+        if !uncovered.is_empty() {
+            effects.leave(Leftover::RefusedUnit(unit));
+            return Err(DefineError::NotCovered { unit: definition.unit_name, symbols: uncovered });
+        }
+        // The rows and the records of their names say what was promised first; who takes over keeps the promise.
+        if let Some((symbol, given, promised)) = changed_flags(&definition.symbols, covered) {
+            effects.leave(Leftover::RefusedUnit(unit));
+            return Err(DefineError::Flags { unit: definition.unit_name, symbol, promised, given });
+        }
+        if covered.is_empty() {
+            // A unit that waits in no row would never be found again.
+            self.claims.discard(claim, effects);
+            effects.leave(Leftover::RefusedUnit(unit));
+            return Ok(());
+        }
+        let Definition { unit_name: name, symbols, initializer, priority, serial_queue, hints, .. } =
+            definition;
+        let rows = self.rows_of_claim(claim);
+        for &row in &rows {
+            self.rows[row].unit_name = name.clone();
+            self.rows[row].own_priority = priority;
+        }
+        let demanded = rows.iter().any(|&row| self.is_demanded(row));
+        let home = (dylib, self.dylibs[dylib].name.clone());
+        let waiting = PendingUnit::new(unit, name, home, symbols, priority, hints);
+        let waiting = P::Parcel::from(waiting.with(initializer, serial_queue, Vec::new()));
+        if demanded {
+            // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
+            if self.claims[claim].is_wanted_as_it_says {
+                self.raise(rows[0], RisingPriority::at(priority));
+            }
+            self.hand_over(claim, waiting, effects);
+        } else {
+            self.claims.discard(claim, effects);
+            let unit = self.units.insert(waiting);
+            for row in rows {
+                self.give_back(row, unit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a definition away from the unit that waits to provide it, because another has won.
+    pub(crate) fn discard(&mut self, row: RowId, effects: &mut Effects<P>) {
+        self.take_from_unit(row, Tell::Discarded, effects);
+        self.delete_row(row, effects);
+    }
+
+    /// Takes `row` off the list of its unit's symbols; a unit left with none leaves through `effects`.
+    pub(crate) fn take_from_unit(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+        let row = &self.rows[row];
+        let Some(id) = row.unit() else { return };
+        let (name, dylib, dylib_name) = (row.name.clone(), row.dylib, self.dylib_name_of(row));
+        let unit = self.units[id].as_mut();
+        unit.lose(&name);
+        if tell == Tell::Discarded {
+            unit.extras.get_or_insert_default().discarded.push(name);
+        }
+        if unit.symbols.is_empty()
+            && let Some(unit) = self.units.remove(id, effects)
+        {
+            let (unit, discarded) = unit.into().into_discarded();
+            effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });
+        }
+    }
+
+    /// Lets go of a unit that nothing is left of.
+    fn leave(&mut self, unit: P::Unit, dylib: DylibId, discarded: Vec<SymbolName>, effects: &mut Effects<P>) {
+        let dylib_name = self.dylibs[dylib].name.clone();
+        effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });
+    }
+
+    /// Where a definition of `symbols` would go and what it would do to others, without changing anything.
+    pub(crate) fn admit<'a>(
+        &self,
+        dylib: DylibId,
+        tracker: Option<TrackerId>,
+        symbols: impl Iterator<Item = (&'a SymbolName, SymbolFlags)>,
+        by_task: bool,
+    ) -> Result<(TrackerId, Competition), Refusal> {
+        if !self.admits(by_task) && !weakened("close::admits_definitions") {
+            return Err(Refusal::Closed);
+        }
+        let row = self.dylibs.get(dylib).ok_or(Refusal::DylibRemoved)?;
+        let tracker = tracker.unwrap_or(row.default_tracker);
+        if !self.tracker_lives(tracker) {
+            return Err(Refusal::TrackerDefunct);
+        }
+        Ok((tracker, self.compete(dylib, symbols)?))
+    }
+
+    /// Decides each symbol by the table at the head of this file, without changing anything.
+    fn compete<'a>(
+        &self,
+        dylib: DylibId,
+        symbols: impl Iterator<Item = (&'a SymbolName, SymbolFlags)>,
+    ) -> Result<Competition, Refusal> {
+        let mut competition = Competition::default();
+        for (name, flags) in symbols {
+            let Some(existing) = self.find(dylib, name) else { continue };
+            let row = &self.rows[existing];
+            match contest(flags, row.flags, matches!(row.state, RowState::NeverSearched { .. })) {
+                Contest::Yields => competition.yielding.push(name.clone()),
+                Contest::Overrides => competition.overridden.push(existing),
+                Contest::Duplicate => return Err(Refusal::Duplicate { symbol: name.clone(), existing }),
+            }
+        }
+        Ok(competition)
+    }
+
+    fn insert_rows_of(&mut self, unit: UnitId, tracker: TrackerId, effects: &mut Effects<P>) {
+        // The symbols leave the unit for the length of the loop: inserting a row borrows the whole state.
+        let PendingUnit { symbols, name: unit_name, own_priority, .. } = self.units[unit].as_mut();
+        let (symbols, unit_name, own_priority) = (std::mem::take(symbols), unit_name.clone(), *own_priority);
+        for (name, &flags) in &symbols {
+            let state = RowState::NeverSearched { source: Source::Unit(unit) };
+            let row = self.insert_row(tracker, name.clone(), &unit_name, flags, state, effects);
+            if own_priority < TaskPriority::Demanded {
+                self.rows[row].own_priority = own_priority;
+            }
+        }
+        self.units[unit].as_mut().symbols = symbols;
+    }
+
+    pub(crate) fn refusal_error(&self, refusal: Refusal, dylib: DylibId, unit: SymbolName) -> DefineError {
+        let dylib = self.dylibs.get(dylib).map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone());
+        match refusal {
+            Refusal::Closed => DefineError::Closed { unit },
+            Refusal::DylibRemoved => DefineError::DylibRemoved { unit, dylib },
+            Refusal::TrackerDefunct => DefineError::TrackerDefunct { unit, dylib },
+            Refusal::Duplicate { symbol, existing } => DefineError::Duplicate {
+                symbol,
+                dylib,
+                unit,
+                existing_unit: self.rows[existing].unit_name.clone(),
+            },
+        }
+    }
+
+    pub(crate) fn observe_definition<'a>(
+        &mut self,
+        dylib: DylibId,
+        unit: &SymbolName,
+        symbols: impl Iterator<Item = &'a SymbolName>,
+        effects: &mut Effects<P>,
+    ) {
+        if self.observed {
+            let dylib = self.dylibs[dylib].name.clone();
+            let (unit, symbols) = (unit.clone(), symbols.cloned().collect());
+            self.observe(effects, || EventKind::Defined { dylib, unit, symbols });
+        }
+    }
+}
+
+/// Each symbol with its flags.
+fn flags_of(symbols: &SymbolFlagsMap) -> impl Iterator<Item = (&SymbolName, SymbolFlags)> {
+    symbols.iter().map(|(name, flags)| (name, *flags))
+}
+
+/// A symbol of `new` that is something else in `old`, with the flags of both. What won against others need not be weak
+/// any more.
+fn changed_flags(
+    new: &SymbolFlagsMap,
+    old: &SymbolFlagsMap,
+) -> Option<(SymbolName, SymbolFlags, SymbolFlags)> {
+    new.iter().find_map(|(name, &given)| {
+        let promised = *old.get(name)?;
+        let differs = given.without_weak_and_common() != promised.without_weak_and_common();
+        differs.then(|| (name.clone(), given, promised))
+    })
+}
+
+/// The names that are in one map only.
+fn difference(one: &SymbolFlagsMap, other: &SymbolFlagsMap) -> Vec<SymbolName> {
+    let only_in = |one: &SymbolFlagsMap, other: &SymbolFlagsMap| -> Vec<SymbolName> {
+        one.keys().filter(|name| !other.contains_key(name)).cloned().collect()
+    };
+    let mut names = only_in(one, other);
+    names.extend(only_in(other, one));
+    names
+}

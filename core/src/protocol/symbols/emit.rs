@@ -1,0 +1,262 @@
+//! Emit: code and data are in place; symbols become Ready, or wait in the forest for what they need.
+//!
+//! An emission is accepted whole or not at all. A group whose dependencies are all Ready, or that has
+//! none, never touches the forest unless somebody already waits for it.
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use crate::sync::weakened;
+use crate::{
+    DependenceGroup, Dependency, EmitError, EventKind, ExecutorSymbolDef, RequiredState, SymbolFlagsMap,
+    SymbolName,
+};
+
+use crate::protocol::dependences::{NodeId, NodeState};
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::row::{RowState, Waiting};
+use crate::protocol::storage::ids::{ClaimId, RowId};
+use crate::protocol::symbols::claim::{Claim, Rows};
+
+/// A group whose names were found and whose dependencies are known to be possible.
+struct Checked {
+    rows: Rows,
+    /// Those that are not Ready.
+    dependencies: SmallVec<[RowId; 4]>,
+}
+
+/// Nodes of one group.
+type Nodes = SmallVec<[NodeId; 4]>;
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::ResolvedResponsibility::notify_emitted`].
+    pub(crate) fn emit(
+        &mut self,
+        claim: ClaimId,
+        unit: &SymbolName,
+        covered: &SymbolFlagsMap,
+        groups: &[DependenceGroup],
+        effects: &mut Effects<P>,
+    ) -> Result<(), EmitError> {
+        let Some(&Claim { priority, .. }) = self.live_claim(claim) else {
+            return Err(EmitError::TrackerDefunct { unit: unit.clone() });
+        };
+        if groups.is_empty() {
+            // The usual unit depends on nothing: nothing is to be checked, and nothing new can hang.
+            self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
+            self.emit_ungrouped(claim, effects);
+            self.settle_any(effects);
+            return Ok(());
+        }
+        check_names(unit, covered, groups)?;
+        let mut checked: SmallVec<[Checked; 1]> = SmallVec::with_capacity(groups.len());
+        for group in groups {
+            checked.push(self.check_group(claim, unit, group)?);
+        }
+        self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
+        // Dependencies first: a claim they cause must find the rows as they are.
+        let nodes: SmallVec<[Nodes; 1]> =
+            checked.iter().map(|group| self.dependency_nodes(group, priority, effects)).collect();
+        for (group, dependencies) in checked.iter().zip(&nodes) {
+            self.emit_group(&group.rows, dependencies, priority, effects);
+        }
+        self.emit_ungrouped(claim, effects);
+        self.settle_any(effects);
+        Ok(())
+    }
+
+    /// The component of the forest in which an emitted row waits.
+    pub(in crate::protocol) fn component_of(&self, row: RowId) -> Option<u32> {
+        self.forest.component(self.rows.get(row)?.waiting()?.node?)
+    }
+
+    /// The group's rows and unready dependencies, unless one of these makes the emission impossible.
+    fn check_group(
+        &mut self,
+        claim: ClaimId,
+        unit: &SymbolName,
+        group: &DependenceGroup,
+    ) -> Result<Checked, EmitError> {
+        let rows = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
+        let mut dependencies = SmallVec::with_capacity(group.dependencies.len());
+        for &Dependency { row: dependency, .. } in &group.dependencies {
+            let Some(row) = self.rows.get(dependency).filter(|row| !self.is_condemned(row)) else {
+                if weakened("remove::emission_trusts_old_tokens") {
+                    continue;
+                }
+                return Err(EmitError::DependencyRemoved {
+                    unit: unit.clone(),
+                    dependants: group.symbols.clone(),
+                });
+            };
+            match row.state {
+                RowState::Ready { .. } => {}
+                RowState::Failed { .. } if !weakened("emit::trusts_its_dependencies") => {
+                    return Err(EmitError::DependencyFailed {
+                        unit: unit.clone(),
+                        failure: self.failure_of(dependency),
+                    });
+                }
+                _ => dependencies.push(dependency),
+            }
+        }
+        Ok(Checked { rows, dependencies })
+    }
+
+    /// The forest's nodes of the group's dependencies, made where missing. What nobody has searched is
+    /// claimed: being depended on is demand.
+    fn dependency_nodes(
+        &mut self,
+        group: &Checked,
+        priority: RisingPriority,
+        effects: &mut Effects<P>,
+    ) -> Nodes {
+        let mut nodes = Nodes::new();
+        // Without a row left there is nobody who would depend.
+        if group.rows.is_empty() {
+            return nodes;
+        }
+        for &dependency in &group.dependencies {
+            let node = match self.node_of(dependency) {
+                None => self.claimed_node_of(dependency, priority, effects),
+                known => known,
+            };
+            self.raise(dependency, priority);
+            if let Some(node) = node {
+                nodes.push(node);
+            }
+        }
+        nodes
+    }
+
+    /// Claims a row that nobody has searched; what anybody can wait on has been claimed.
+    #[inline(never)]
+    fn claimed_node_of(
+        &mut self,
+        row: RowId,
+        priority: RisingPriority,
+        effects: &mut Effects<P>,
+    ) -> Option<NodeId> {
+        self.claim(row, Some(priority), effects);
+        self.node_of(row)
+    }
+
+    /// The forest's node of a row that anybody can wait on.
+    #[inline(always)]
+    fn node_of(&mut self, row: RowId) -> Option<NodeId> {
+        let waiting = self.rows[row].waiting_mut()?;
+        Some(*waiting.node.get_or_insert_with(|| self.forest.add(row)))
+    }
+
+    /// Emits `rows`, which depend on the same `dependencies`.
+    fn emit_group(
+        &mut self,
+        rows: &[RowId],
+        dependencies: &[NodeId],
+        priority: RisingPriority,
+        effects: &mut Effects<P>,
+    ) {
+        let waits = dependencies.iter().any(|&node| self.forest.state(node) != NodeState::Gone);
+        let mut members = Nodes::new();
+        for &row in rows {
+            match self.rows[row].waiting().and_then(|waiting| waiting.node) {
+                Some(node) => members.push(node),
+                // The group waits: each of its rows may come to be waited for, or removed, by itself.
+                None if waits => members.push(self.forest.add(row)),
+                None => {
+                    self.make_ready(row, effects);
+                    continue;
+                }
+            }
+            self.make_emitted(row, members.last().copied(), priority);
+        }
+        if !members.is_empty() {
+            self.forest.emit(&members, dependencies);
+            self.agenda.added = true;
+        }
+    }
+
+    /// Ends the claim and emits its symbols that were in no group: they depend on nothing.
+    fn emit_ungrouped(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
+        let Some(ended) = self.claims.remove(claim, effects) else { return };
+        for &row in ended.rows() {
+            match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
+                // The usual symbol: no other has asked for it yet.
+                Some((Some(of), Some(&Waiting { node: None, queries }))) if of == claim => {
+                    self.look_ahead_in_query(queries);
+                    self.make_ready(row, effects)
+                }
+                Some((Some(of), _)) if of == claim => self.emit_group(&[row], &[], ended.priority, effects),
+                _ => {}
+            }
+        }
+    }
+
+    fn make_emitted(&mut self, row: RowId, node: Option<NodeId>, priority: RisingPriority) {
+        let row = &mut self.rows[row];
+        if let RowState::Resolved { address, waiting, .. } = row.state {
+            row.advance(RowState::Emitted { address, priority, waiting: Waiting { node, ..waiting } });
+        }
+    }
+
+    /// The row, and everything it needs, is in place.
+    pub(in crate::protocol) fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
+        let Some(row) = self.rows.get_mut(id) else { return };
+        let (RowState::Resolved { address, waiting, .. } | RowState::Emitted { address, waiting, .. }) =
+            row.state
+        else {
+            return;
+        };
+        row.advance(RowState::Ready { address });
+        let found = ExecutorSymbolDef::new(address, row.flags);
+        self.publish(id);
+        if !weakened("lodge::ready_tells_nobody") {
+            self.tell_lodged(waiting.queries, RequiredState::Ready, found, effects);
+        }
+        self.observe_ready(id, effects);
+    }
+
+    /// See [`crate::DefinitionWatch::is_ready`].
+    pub(crate) fn is_ready(&self, id: RowId) -> bool {
+        let Some(row) = self.rows.get(id).filter(|row| !self.is_condemned(row)) else { return false };
+        match row.state {
+            RowState::Ready { .. } => true,
+            RowState::Emitted { .. } => self.is_ready_unknowingly(id),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn observe_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
+        if self.observed {
+            let row = &self.rows[id];
+            let (dylib, symbol) = (self.dylib_name_of(row), row.name.clone());
+            self.observe(effects, || EventKind::Ready { dylib, symbol });
+        }
+    }
+}
+
+/// Every name of a group is covered, and none is named twice.
+fn check_names(
+    unit: &SymbolName,
+    covered: &SymbolFlagsMap,
+    groups: &[DependenceGroup],
+) -> Result<(), EmitError> {
+    // The usual unit has one group of one symbol, which cannot be named twice.
+    if let [DependenceGroup { symbols, .. }] = groups
+        && let [name] = &symbols[..]
+        && covered.contains_key(name)
+    {
+        return Ok(());
+    }
+    let mut seen = FxHashSet::default();
+    let names = groups.iter().flat_map(|group| &group.symbols);
+    let symbols: Vec<_> =
+        names.filter(|name| !covered.contains_key(name) || !seen.insert(*name)).cloned().collect();
+    match symbols.is_empty() {
+        true => Ok(()),
+        false => Err(EmitError::Unexpected { unit: unit.clone(), symbols }),
+    }
+}

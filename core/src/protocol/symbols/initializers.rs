@@ -1,0 +1,82 @@
+//! Initializers: which symbols stand for static initialisers, in the order in which their units were defined.
+//!
+//! A unit with an initializer has a number; its initializer's row carries it from the definition to the removal,
+//! whatever becomes of the unit. A number that ends leaves through the effects, once.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::SymbolName;
+
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::{DylibId, RowId};
+
+/// The initializers of all dylibs.
+#[derive(Debug, Default)]
+pub(crate) struct Initializers {
+    numbers: FxHashMap<RowId, u64>,
+    rows: BTreeMap<(DylibId, u64), RowId>,
+}
+
+impl Initializers {
+    /// Every initializer, with its dylib and its number.
+    #[cfg(any(test, debug_assertions))]
+    pub(in crate::protocol) fn noted(&self) -> Vec<(RowId, DylibId, u64)> {
+        assert_eq!(self.rows.len(), self.numbers.len(), "each initializer is noted once");
+        let noted = |(&(dylib, number), &row): (&(DylibId, u64), &RowId)| {
+            assert_eq!(self.numbers.get(&row), Some(&number), "an initializer has its number");
+            (row, dylib, number)
+        };
+        self.rows.iter().map(noted).collect()
+    }
+}
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::JitDylib::initializers`].
+    pub(crate) fn initializers(&self, dylib: DylibId) -> Vec<SymbolName> {
+        let rows = self.initializers.rows.range((dylib, 0)..=(dylib, u64::MAX));
+        let rows = rows.map(|(_, row)| &self.rows[*row]);
+        rows.filter(|row| !self.is_condemned(row)).map(|row| row.name.clone()).collect()
+    }
+
+    /// Notes the initializer of the unit `number`, which has just been defined, or that it has none after all.
+    pub(crate) fn note_initializer(
+        &mut self,
+        dylib: DylibId,
+        number: u64,
+        initializer: Option<&SymbolName>,
+        effects: &mut Effects<P>,
+    ) {
+        match initializer.and_then(|name| self.find(dylib, name)) {
+            Some(row) => {
+                self.initializers.numbers.insert(row, number);
+                self.initializers.rows.insert((dylib, number), row);
+            }
+            None => effects.more().initializers_gone.push(number),
+        }
+    }
+
+    /// Whether there are any.
+    pub(in crate::protocol) fn has_initializers(&self) -> bool {
+        !self.initializers.numbers.is_empty()
+    }
+
+    /// Whether the row stands for the initialisers of the unit that it was defined by.
+    pub(in crate::protocol) fn is_initializer(&self, row: RowId) -> bool {
+        self.has_initializers() && self.initializers.numbers.contains_key(&row)
+    }
+
+    /// A row is about to go.
+    pub(crate) fn forget_initializer(&mut self, row: RowId, effects: &mut Effects<P>) {
+        // Most rows of most sessions are none.
+        if self.has_initializers()
+            && let Some(number) = self.initializers.numbers.remove(&row)
+        {
+            self.initializers.rows.remove(&(self.rows[row].dylib, number));
+            effects.more().initializers_gone.push(number);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Publish: the records by which Ready symbols are found without the lock.
+//!
+//! All definitions of a name, over all dylibs, are in one list. A name has a record while one of them is
+//! Ready; the record changes in the transaction that changes the list. Defining a name that is Ready
+//! nowhere costs no record. Where a name has many definitions, its record stays until most of them are gone, so that
+//! nobody pays for all of them twice.
+
+use crate::ExecutorAddr;
+use crate::record::RecordedDefinition;
+
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::row::{Row, RowState};
+use crate::protocol::storage::ids::{Id, RowId};
+use crate::protocol::storage::slab::NONE;
+
+impl<P: Payload> SessionState<P> {
+    /// A row has become Ready: its name's record says so.
+    pub(crate) fn publish(&mut self, row: RowId) {
+        let here = &self.rows[row];
+        let (Row { name, namesakes, .. }, definition) = (here, recorded(row, here));
+        match namesakes.is_alone() {
+            true => self.records.publish_alone(name, definition),
+            false => {
+                if !self.records.publish(name, definition) {
+                    let (name, all) = (name.clone(), self.namesakes(row));
+                    self.records.publish_first(&name, all);
+                }
+            }
+        }
+    }
+
+    /// Puts a new row into the list of its name. If the name has a record, it lists the row from now on.
+    pub(crate) fn link_to_namesakes(&mut self, row: RowId, effects: &mut Effects<P>) {
+        self.names.insert(row, &mut self.rows, effects);
+        if !self.rows[row].namesakes.is_alone() {
+            self.records.appear(&self.rows[row].name, recorded(row, &self.rows[row]));
+        }
+    }
+
+    /// Takes a row out of the list of its name, and out of its record.
+    pub(crate) fn unlink_from_namesakes(&mut self, row: RowId, effects: &mut Effects<P>) {
+        let neighbour = self.names.remove(row, &mut self.rows, effects);
+        let here = &self.rows[row];
+        let Row { name, dylib, state, .. } = here;
+        // A definition that follows a condemned one in its dylib has taken its place in the record.
+        if self.is_condemned(here) && self.find(*dylib, name).is_some() {
+            return;
+        }
+        match (neighbour, state) {
+            (Some(_), _) => self.records.disappear(name, *dylib),
+            (None, RowState::Ready { .. }) => self.records.disappear_alone(name),
+            // The name has no record.
+            (None, _) => {}
+        }
+    }
+
+    /// All definitions of a row's name, its own included, but for those that are condemned.
+    fn namesakes(&self, row: RowId) -> Vec<RecordedDefinition> {
+        let linked = |index: u32| Some(index).filter(|&index| index != NONE);
+        let before = std::iter::successors(linked(self.rows[row].namesakes.previous), |&index| {
+            linked(self.rows.at(index).namesakes.previous)
+        });
+        let from_it =
+            std::iter::successors(Some(row.index()), |&index| linked(self.rows.at(index).namesakes.next));
+        let lives = |index: &u32| !self.is_condemned(self.rows.at(*index));
+        let listed = |index: u32| Some(recorded(self.rows.id_at(index)?, self.rows.at(index)));
+        before.chain(from_it).filter(lives).filter_map(listed).collect()
+    }
+}
+
+/// What is recorded of a row.
+fn recorded(id: RowId, row: &Row) -> RecordedDefinition {
+    let (address, is_ready) = match row.state {
+        RowState::Ready { address } => (address, true),
+        _ => (ExecutorAddr::NULL, false),
+    };
+    RecordedDefinition { dylib: row.dylib, row: id, address, flags: row.flags, is_ready }
+}

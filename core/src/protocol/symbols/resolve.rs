@@ -1,0 +1,162 @@
+//! Resolve: addresses are recorded, and lookups that wanted no more than that are answered.
+
+use crate::{
+    EventKind, ExecutorAddr, ExecutorSymbolDef, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap,
+    SymbolMap, SymbolName,
+};
+
+use crate::protocol::state::SessionState;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::row::RowState;
+use crate::protocol::storage::ids::{ClaimId, RowId};
+use crate::sync::weakened;
+
+impl<P: Payload> SessionState<P> {
+    /// See [`crate::MaterializationResponsibility::notify_resolved`].
+    ///
+    /// Rows take the flags they are resolved with, without weak and common: the definition has won.
+    pub(crate) fn resolve(
+        &mut self,
+        claim: ClaimId,
+        unit: &SymbolName,
+        covered: &SymbolFlagsMap,
+        addresses: &SymbolMap,
+        effects: &mut Effects<P>,
+    ) -> Result<(), ResolveError> {
+        let Some(live) = self.live_claim(claim) else {
+            return Err(ResolveError::TrackerDefunct { unit: unit.clone() });
+        };
+        let rows = live.rows();
+        let mut tally = Tally::default();
+        // The usual unit has one symbol, which is no list.
+        if let [row] = rows[..] {
+            let resolved = self.resolution(row, claim, covered, addresses, &mut tally);
+            tally.check(unit, covered, addresses)?;
+            self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
+            if let Some(resolved) = resolved {
+                self.set_resolved(claim, resolved, effects);
+            }
+            return Ok(());
+        }
+        let resolution = |&row: &RowId| self.resolution(row, claim, covered, addresses, &mut tally);
+        let resolved: Vec<_> = rows.iter().filter_map(resolution).collect();
+        tally.check(unit, covered, addresses)?;
+        self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
+        for resolved in resolved {
+            self.set_resolved(claim, resolved, effects);
+        }
+        Ok(())
+    }
+
+    /// What becomes of a row, if it carries the claim.
+    #[inline]
+    fn resolution(
+        &self,
+        id: RowId,
+        claim: ClaimId,
+        covered: &SymbolFlagsMap,
+        addresses: &SymbolMap,
+        tally: &mut Tally,
+    ) -> Option<Resolved> {
+        let row = self.rows.get(id).filter(|row| row.claim() == Some(claim))?;
+        let promised = *covered.get(&row.name)?;
+        let flags = promised.without_weak_and_common();
+        tally.rows += 1;
+        let has_no_address = promised.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
+        let address = match addresses.get(&row.name) {
+            Some(definition) => {
+                tally.given += 1;
+                tally.disagrees |= has_no_address || definition.flags.without_weak_and_common() != flags;
+                definition.address
+            }
+            None => {
+                tally.disagrees |= !has_no_address;
+                ExecutorAddr::NULL
+            }
+        };
+        Some(Resolved { row: id, address, flags })
+    }
+
+    #[inline]
+    fn set_resolved(
+        &mut self,
+        claim: ClaimId,
+        Resolved { row, address, flags }: Resolved,
+        effects: &mut Effects<P>,
+    ) {
+        let row_state = &mut self.rows[row];
+        let RowState::Materializing { waiting, .. } = row_state.state else { return };
+        row_state.flags = flags;
+        row_state.advance(RowState::Resolved { claim, address, waiting });
+        // Mostly nobody does, and who waits for more need not be looked at.
+        if row_state.is_wanted_resolved || weakened("lodge::addresses_answer_everybody") {
+            let found = ExecutorSymbolDef::new(address, flags);
+            self.tell_lodged(waiting.queries, RequiredState::Resolved, found, effects);
+        }
+    }
+}
+
+/// What was found about the rows of a claim.
+#[derive(Default)]
+struct Tally {
+    rows: usize,
+    /// How many of them are given an address.
+    given: usize,
+    /// One has an address that should have none, or the other way round, or other flags.
+    disagrees: bool,
+}
+
+impl Tally {
+    /// Says what is wrong with the addresses if they are not what was promised.
+    #[inline]
+    fn check(
+        &self,
+        unit: &SymbolName,
+        covered: &SymbolFlagsMap,
+        addresses: &SymbolMap,
+    ) -> Result<(), ResolveError> {
+        match !self.disagrees && self.rows == covered.len() && self.given == addresses.len() {
+            true => Ok(()),
+            false => validate(unit, covered, addresses),
+        }
+    }
+}
+
+/// A row and what it is resolved with.
+struct Resolved {
+    row: RowId,
+    address: ExecutorAddr,
+    flags: SymbolFlags,
+}
+
+/// Every symbol that has an address gets one, and nothing else does. Says what is wrong otherwise.
+fn validate(unit: &SymbolName, covered: &SymbolFlagsMap, addresses: &SymbolMap) -> Result<(), ResolveError> {
+    let mut given = 0;
+    let mut missing = Vec::new();
+    for (name, &promised) in covered {
+        if promised.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY) {
+            continue;
+        }
+        let Some(definition) = addresses.get(name) else {
+            missing.push(name.clone());
+            continue;
+        };
+        given += 1;
+        if definition.flags.without_weak_and_common() != promised.without_weak_and_common() {
+            let (unit, symbol) = (unit.clone(), name.clone());
+            return Err(ResolveError::Flags { unit, symbol, promised, given: definition.flags });
+        }
+    }
+    if !missing.is_empty() {
+        return Err(ResolveError::Missing { unit: unit.clone(), symbols: missing });
+    }
+    if given == addresses.len() {
+        return Ok(());
+    }
+    let has_address = |name: &SymbolName| {
+        covered.get(name).is_some_and(|flags| !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY))
+    };
+    let symbols = addresses.keys().filter(|name| !has_address(name)).cloned().collect();
+    Err(ResolveError::Unexpected { unit: unit.clone(), symbols })
+}
