@@ -22,8 +22,6 @@ mod definitions;
 mod lookups;
 mod readiness;
 mod records;
-#[cfg(all(test, not(uruk_loom)))]
-mod tests;
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::payload::Payload;

@@ -17,7 +17,7 @@ use crate::sync::weakened;
 use super::needs::Node;
 
 /// How many steps the first look of a wait may take; each takes twice as many as the one before.
-pub(super) const FIRST_BUDGET: usize = 1_000;
+pub(in crate::protocol) const FIRST_BUDGET: usize = 1_000;
 
 /// How long a thread sleeps before its second look; each pause is twice as long as the one before.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -91,7 +91,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Whether some of what is needed is about to end, and it is not known what.
-    pub(super) fn is_falling(&self) -> bool {
+    pub(in crate::protocol) fn is_falling(&self) -> bool {
         self.forest.is_failing() || !self.agenda.condemned.is_empty()
     }
 

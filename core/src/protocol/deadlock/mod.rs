@@ -3,8 +3,6 @@
 mod describe;
 mod look;
 mod needs;
-#[cfg(all(test, not(uruk_loom)))]
-mod tests;
 
 use std::collections::hash_map::Entry;
 use std::time::Duration;
@@ -20,6 +18,8 @@ use crate::protocol::state::query::Query;
 use crate::protocol::storage::ids::{ClaimId, QueryId, WaitId};
 use crate::protocol::storage::slab::Slab;
 
+#[cfg(all(test, not(uruk_loom)))]
+pub(in crate::protocol) use look::FIRST_BUDGET;
 pub(crate) use look::FIRST_PAUSE;
 
 /// The blocked threads that hold something.

@@ -63,14 +63,15 @@ mod check;
 mod fail;
 mod pool;
 mod resume;
-#[cfg(all(test, not(uruk_loom)))]
-mod tests;
 
 use std::num::NonZeroU32;
 
 use crate::protocol::storage::memory::Memory;
-
 use crate::protocol::storage::pieces::Pieces;
+
+#[cfg(all(test, not(uruk_loom)))]
+pub(in crate::protocol) use {pool::CHUNK, resume::STEPS_UP_MIN};
+
 use arena::{Arena, NONE, Node, Standing, TOLD};
 
 /// A node of the forest. Ids of freed nodes are never given out again.
@@ -308,6 +309,24 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
             (next != component).then_some(next)
         });
         members.map(|node| self.arena.nodes[node].payload)
+    }
+
+    /// An empty forest whose slices go up so many steps at least.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(in crate::protocol) fn going_up(steps_up_min: usize) -> Self {
+        Self { steps_up_min, ..Self::new() }
+    }
+
+    /// How many edges there are.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(in crate::protocol) fn edges(&self) -> usize {
+        self.arena.edges.len()
+    }
+
+    /// For how many nodes and edges there is memory.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(in crate::protocol) fn capacity(&self) -> (usize, usize) {
+        (self.arena.nodes.capacity(), self.arena.edges.capacity())
     }
 
     /// How many nodes exist.

@@ -66,7 +66,7 @@ impl Room {
 }
 
 const OFFSET_BITS: u32 = 9;
-pub(super) const CHUNK: usize = 1 << OFFSET_BITS;
+pub(in crate::protocol) const CHUNK: usize = 1 << OFFSET_BITS;
 const WORDS: usize = CHUNK / u64::BITS as usize;
 /// The first chunk begins with so many places: most forests stay small.
 const FIRST: usize = 16;

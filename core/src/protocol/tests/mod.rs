@@ -6,9 +6,15 @@
 //! | `priorities.rs` | random histories of needs, against the rule of priorities |
 //! | `slices.rs`, `between_slices.rs` | what is done in slices, against what is done at once; what others see in between |
 //! | `twins.rs` | lookups of one symbol, against those of sets |
+//! | `dependences.rs` | the forest alone, against a naive one; families of graphs with bounds on steps |
+//! | `deadlock.rs` | who is told of a cycle when it looks, and who is not |
+//! | `check.rs` | each check, against a state that breaks what it checks |
 //! | `holds.rs` | how much one hold of the lock moves and frees |
 
 mod between_slices;
+mod check;
+mod deadlock;
+mod dependences;
 mod holds;
 pub(in crate::protocol) mod model;
 pub(in crate::protocol) mod numbers;

@@ -9,7 +9,7 @@ use protocol_tests::*;
 use uruk_core::{DependenceGroup, Dependency, JitDylib, LookupError, LookupKind, LookupSet, SymbolFlagsMap};
 
 /// So many that their removal takes longer than an emission and a removal of one symbol; where it does not, the look comes at once, and
-/// nothing is shown (`deadlock/tests.rs` of the protocol has the same step by step).
+/// nothing is shown (`tests/deadlock.rs` of the protocol has the same step by step).
 const MANY: usize = 400_000;
 
 /// Defines the unit B of `b`, which blocks in a lookup of `a`; gives the token of `b`.

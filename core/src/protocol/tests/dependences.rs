@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use crate::protocol::dependences::*;
 use crate::protocol::tests::model::seeds::try_histories;
 
 mod families;
@@ -28,7 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn forest_agrees_with_the_naive_model() {
     let histories = (2..14usize, prop::collection::vec(step(), 1..40));
     try_histories(3000, &histories, |(names, steps)| {
-        let mut history = History::new(names, resume::STEPS_UP_MIN);
+        let mut history = History::new(names, STEPS_UP_MIN);
         for step in &steps {
             history.apply(step);
         }
@@ -171,7 +171,7 @@ fn ids_of_freed_nodes_stay_dead_when_slots_are_reused_or_given_back() {
         ids.extend(nodes);
     }
     assert!(forest.is_empty());
-    assert!(forest.arena.nodes.capacity() < 5_000, "a large forest that fell empty gives its memory back");
+    assert!(forest.capacity().0 < 5_000, "a large forest that fell empty gives its memory back");
 }
 
 /// A node that waited through it all once kept the memory of the busiest moment.
@@ -206,9 +206,9 @@ fn memory_follows_what_is_live_while_one_node_lives_on() {
         drop(forest.take_discarded());
         assert!(discarded > 0, "chunks are freed by somebody else");
         assert!(discarded <= 16, "{discarded} pieces of memory were given up by one slice");
-        assert_eq!((forest.len(), forest.arena.edges.len()), (2, 1));
-        let capacity = (forest.arena.nodes.capacity(), forest.arena.edges.capacity());
-        assert!(capacity.0 + capacity.1 <= 4 * pool::CHUNK, "{capacity:?} places for 2 nodes and 1 edge");
+        assert_eq!((forest.len(), forest.edges()), (2, 1));
+        let capacity = forest.capacity();
+        assert!(capacity.0 + capacity.1 <= 4 * CHUNK, "{capacity:?} places for 2 nodes and 1 edge");
         assert!(capacity <= *level.get_or_insert(capacity), "the first round's level is every round's");
         gone.extend([nodes[0], nodes[NODES / 2], last]);
         assert!(gone.iter().all(|&node| forest.state(node) == NodeState::Gone));

@@ -16,8 +16,8 @@ use crate::{
     SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
 };
 
-use super::look::FIRST_BUDGET;
-use super::{Held, Holdings};
+use crate::protocol::deadlock::FIRST_BUDGET;
+use crate::protocol::deadlock::{Held, Holdings};
 
 struct Scene {
     state: SessionState<Numbers>,

@@ -1,6 +1,6 @@
 //! A naive model of readiness, and the driver that leads the forest and the model through one history.
 
-use super::super::*;
+use crate::protocol::dependences::*;
 
 /// One step of a history. Bytes choose among the names.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl History {
     /// With a forest whose way up to a root may be interrupted after so many steps.
     pub(super) fn new(names: usize, steps_up_min: usize) -> Self {
         let mut history = Self {
-            forest: WaitingForest { steps_up_min, ..WaitingForest::new() },
+            forest: WaitingForest::going_up(steps_up_min),
             model: Model::default(),
             symbols: Vec::new(),
             current: Vec::new(),

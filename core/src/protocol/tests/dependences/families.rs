@@ -1,7 +1,7 @@
 //! Shapes on which naive algorithms are quadratic. What is bounded is the work counted, not time.
 
-use super::super::*;
 use super::{drain, nodes};
+use crate::protocol::dependences::*;
 
 /// Single-symbol groups by number, with nodes made when somebody depends.
 struct Symbols {
