@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::protocol::state::dylib::RemovedDylib;
+use crate::protocol::state::definitions::dylib::RemovedDylib;
 use crate::protocol::storage::ids::DylibId;
 use crate::sync::Arc;
 use crate::{
@@ -90,7 +90,7 @@ impl JitDylib {
 
     /// The dylibs in which references of this one are searched. A new dylib searches itself alone.
     pub fn link_order(&self) -> SearchOrder {
-        let order = self.session.transact(|state, _| state.link_order(self.id));
+        let order = self.session.transact(|state, _| state.definitions.link_order(self.id));
         order
             .into_iter()
             .map(|(id, name, flags)| (Self::new(self.session.clone(), id, name), flags))
@@ -112,7 +112,7 @@ impl JitDylib {
         let order = order.into();
         let ids = self.session.own_order(&order).map_err(|name| DylibError::Foreign { name })?;
         self.session
-            .transact(|state, _| state.set_link_order(self.id, ids.into_vec()))
+            .transact(|state, _| state.definitions.set_link_order(self.id, ids.into_vec()))
             .map_err(|removed| self.removed_error(removed, |position| order[position].0.name.clone()))
     }
 
@@ -128,7 +128,7 @@ impl JitDylib {
             return Err(DylibError::Foreign { name: dylib.name.clone() });
         }
         self.session
-            .transact(|state, _| state.add_to_link_order(self.id, dylib.id, flags))
+            .transact(|state, _| state.definitions.add_to_link_order(self.id, dylib.id, flags))
             .map_err(|removed| self.removed_error(removed, |_| dylib.name.clone()))
     }
 
@@ -152,7 +152,7 @@ impl JitDylib {
             return Err(DylibError::Foreign { name: foreign.name.clone() });
         }
         self.session
-            .transact(|state, _| state.replace_in_link_order(self.id, old.id, new.id, flags))
+            .transact(|state, _| state.definitions.replace_in_link_order(self.id, old.id, new.id, flags))
             .map_err(|removed| self.removed_error(removed, |_| new.name.clone()))
     }
 
@@ -163,7 +163,7 @@ impl JitDylib {
     pub fn remove_from_link_order(&self, dylib: &JitDylib) {
         // The id of another session's dylib may be that of one of ours.
         if dylib.session == self.session {
-            self.session.transact(|state, _| state.remove_from_link_order(self.id, dylib.id));
+            self.session.transact(|state, _| state.definitions.remove_from_link_order(self.id, dylib.id));
         }
     }
 
@@ -196,7 +196,7 @@ impl JitDylib {
 
     /// The tracker of everything that was defined without one.
     pub fn default_tracker(&self) -> ResourceTracker {
-        let id = self.session.transact(|state, _| state.default_tracker(self.id));
+        let id = self.session.transact(|state, _| state.definitions.default_tracker(self.id));
         ResourceTracker::new(self.clone(), id, true)
     }
 
@@ -204,7 +204,7 @@ impl JitDylib {
     ///
     /// Source: ORC `JITDylib::createResourceTracker`.
     pub fn create_tracker(&self) -> ResourceTracker {
-        let id = self.session.transact(|state, _| state.create_tracker(self.id));
+        let id = self.session.transact(|state, _| state.definitions.create_tracker(self.id));
         ResourceTracker::new(self.clone(), id, false)
     }
 
@@ -216,12 +216,12 @@ impl JitDylib {
     /// One transaction, linear in the names.
     pub fn flags(&self, names: impl IntoIterator<Item = SymbolName>) -> Vec<(SymbolName, SymbolFlags)> {
         let names: Vec<_> = names.into_iter().collect();
-        self.session.transact(|state, _| state.flags(self.id, names))
+        self.session.transact(|state, _| state.definitions.flags(self.id, names))
     }
 
     /// The name of the unit that provides `symbol` here, if it is defined, without materializing anything.
     pub fn unit_providing(&self, symbol: &SymbolName) -> Option<SymbolName> {
-        self.session.transact(|state, _| state.unit_providing(self.id, symbol))
+        self.session.transact(|state, _| state.definitions.unit_providing(self.id, symbol))
     }
 
     /// Removes definitions by name: all of them, or none. Symbols that wait for a removed one, which was not Ready yet, fail.
@@ -345,7 +345,7 @@ impl ExecutionSession {
 
     /// The dylib of that name.
     pub fn jit_dylib(&self, name: &str) -> Option<JitDylib> {
-        let (id, name) = self.transact(|state, _| state.dylib_by_name(name))?;
+        let (id, name) = self.transact(|state, _| state.definitions.dylib_by_name(name))?;
         Some(JitDylib::new(self.clone(), id, name))
     }
 

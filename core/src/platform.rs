@@ -92,7 +92,7 @@ impl JitDylib {
     /// The symbols that stand for static initialisers of the dylib's units, in the order in which the units were
     /// defined.
     pub fn initializers(&self) -> Vec<SymbolName> {
-        self.session().transact(|state, _| state.initializers(self.id()))
+        self.session().transact(|state, _| state.definitions.initializers(self.id()))
     }
 }
 

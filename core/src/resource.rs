@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 
 use crate::failure::shared_error;
-use crate::protocol::removal::transfer::Defunct;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::tracker::Defunct;
 use crate::protocol::storage::ids::TrackerId;
 use crate::session::Live;
 use crate::sync::Arc;
@@ -60,7 +60,7 @@ impl ResourceTracker {
 
     /// The tracker that the handle stands for: the default tracker of a dylib is another one after each removal.
     pub(crate) fn id_in(&self, state: &SessionState<Live>) -> TrackerId {
-        if self.0.is_default { state.default_tracker(self.0.dylib.id()) } else { self.0.id }
+        if self.0.is_default { state.definitions.default_tracker(self.0.dylib.id()) } else { self.0.id }
     }
 
     /// The tracker's id; none for the default tracker of its dylib.

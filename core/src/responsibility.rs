@@ -29,8 +29,8 @@ use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::protocol::removal::transfer::Defunct;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::tracker::Defunct;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::storage::ids::RowId;
 use crate::session::{Live, SessionTag};
@@ -253,8 +253,10 @@ macro_rules! common_methods {
 
             /// The token by which others of its unit's symbols may depend on `symbol`, if it is covered.
             pub fn dependency(&self, symbol: &SymbolName) -> Option<Dependency> {
-                let row =
-                    self.duty.session().transact(|state, _| state.row_of_claim(self.duty.claim, symbol))?;
+                let row = self
+                    .duty
+                    .session()
+                    .transact(|state, _| state.definitions.row_of_claim(self.duty.claim, symbol))?;
                 Some(Dependency { row, session: self.duty.session().tag() })
             }
 

@@ -19,7 +19,7 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `lookup::claims_one_symbol_of_the_unit`: the unit's other symbols stay as they were | `core/src/protocol/symbols/claim.rs` | `two_lookups_of_one_unit_materialize_it_once` |
+//! | `lookup::claims_one_symbol_of_the_unit`: the unit's other symbols stay as they were | `core/src/protocol/state/definitions/claim.rs` | `two_lookups_of_one_unit_materialize_it_once` |
 //! | `lookup::waits_where_the_answer_is_not_seen`: the answer may come between a waiter's look for it and the latch it leaves | `core/src/session/answers.rs` | `two_lookups_of_one_unit_materialize_it_once` |
 //! | `lookup::wakes_before_it_answers`: the latch opens before the answer is stored | `core/src/session/answers.rs` | `two_lookups_of_one_unit_materialize_it_once` |
 #![cfg(uruk_loom)]

@@ -8,15 +8,14 @@
 //! | generate | `queries/generate.rs` | what is missing is asked of generators; lookups suspend and resume |
 //! | claim, begin, delegate | `symbols/claim.rs` | a unit leaves its rows, and may come back before it starts |
 //! | resolve | `symbols/resolve.rs` | addresses are recorded |
-//! | publish | `symbols/publish.rs` | Ready rows are found without the lock |
 //! | emit | `symbols/emit.rs` | rows become Ready, or wait in the forest |
 //! | fail | `symbols/fail.rs` | rows fail, and everything that waits on them |
-//! | remove | `removal/remove.rs`, `removal/condemned.rs` | rows disappear, at one moment for everybody |
+//! | remove | `removal/remove.rs`, `removal/condemn.rs` | rows disappear, at one moment for everybody |
 //! | settle | `slices/settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, look, end_wait | `deadlock/` | threads block; a cycle that never ends is an error |
 //! | rise | `urgency/` | priority follows demand upwards |
 //! | why, expire | `queries/why.rs` | nothing changes, or a query ends with an explanation |
-//! | transfer | `removal/transfer.rs` | trackers: created, filled, joined, emptied |
+//! | transfer | `removal/transfer.rs` | what a tracker has goes to another |
 //! | commit | `removal/transaction.rs` | several of the above happen together or not at all |
 //!
 //! No locks, no callbacks, no threads, no I/O: values of the embedder are moved, never called, never
@@ -26,7 +25,7 @@
 //!
 //! | what | written by | read by |
 //! |---|---|---|
-//! | `Recorder` | `symbols/publish.rs`, `state/dylib.rs`, `removal/close.rs` and others: which symbols are Ready | lookups of Ready symbols (`record.rs`) |
+//! | `Recorder` | `state/definitions/`: which symbols are Ready | lookups of Ready symbols (`record.rs`) |
 //! | `Losses` | `state/demand.rs`: how often demand may have been lost | a unit that is about to start |
 //! | `Ticketed::raise` | `urgency/rise.rs`: how urgent a queued unit is | a ticket that is about to run (`task/ticket.rs`) |
 //!

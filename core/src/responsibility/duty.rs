@@ -150,7 +150,7 @@ impl Duty {
         }
         let claim = self
             .session()
-            .transact(|state, _| state.delegate(self.claim, &names))
+            .transact(|state, _| state.definitions.delegate(self.claim, &names))
             .ok_or_else(|| DelegateError::TrackerDefunct { unit: self.unit_name.clone() })?;
         let symbols: SymbolFlagsMap =
             names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();

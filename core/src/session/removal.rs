@@ -3,8 +3,8 @@
 //! A thread that needs the end of a removal, because it is about to free what the symbols were made of, takes slices of the
 //! work that is left until it is there.
 
-use crate::protocol::removal::condemned::Clearing;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::condemned::Clearing;
 use crate::protocol::state::effects::Effects;
 use crate::resource::remove_resources;
 use crate::sync::Arc;
@@ -66,8 +66,8 @@ impl ExecutionSession {
     ) -> (R, Option<RemovalTask>) {
         let remove = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| {
             let result = operation(state, effects);
-            let condemnations = state.condemnations();
-            (result, (!state.is_removed(condemnations)).then_some(condemnations))
+            let condemnations = state.definitions.condemnations();
+            (result, (!state.definitions.is_removed(condemnations)).then_some(condemnations))
         };
         let last_row = |(_, left): &(R, Option<u64>)| {
             if let Some(condemnations) = *left {
@@ -112,12 +112,13 @@ impl ExecutionSession {
         let clear = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| {
             let clearing = operation(state, effects)?;
             // Mostly that was all.
-            Some((clearing, state.take_cleared(clearing)))
+            Some((clearing, state.definitions.take_cleared(clearing)))
         };
         let (begun, removal) = self.transact_removal(clear, Option::is_some);
         let ((clearing, cleared), removal) = begun.zip(removal)?;
         // Not by a transaction, whose handlers might close the session, which waits for the removal.
-        let cleared = cleared.or_else(|| self.locked(|Locked { state, .. }| state.take_cleared(clearing)));
+        let cleared =
+            cleared.or_else(|| self.locked(|Locked { state, .. }| state.definitions.take_cleared(clearing)));
         let resources = cleared.expect("what was removed is gone").into_resources();
         Some(ClearedDylib { resources, removal })
     }
@@ -128,7 +129,7 @@ impl ExecutionSession {
         // Only if another thread attends to the work; it may be the slower one.
         loop {
             let brought = self.locked(|Locked { state, .. }| {
-                if state.is_removed(condemnations) {
+                if state.definitions.is_removed(condemnations) {
                     return None;
                 }
                 let mut effects = Effects::default();

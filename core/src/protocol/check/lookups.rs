@@ -34,7 +34,7 @@ impl<P: Payload> SessionState<P> {
         }
         assert_eq!(self.aliases.len(), (aliases, sought), "aliases wait as long as their lookups");
         let mut listed = 0;
-        for (id, row) in self.rows.iter() {
+        for (id, row) in self.definitions.rows() {
             listed += row.waiting().map_or(0, |waiting| self.check_list(id, waiting.queries));
         }
         let outstanding = |query: &Query<P::Handler>| match &query.phase {
@@ -66,7 +66,7 @@ impl<P: Payload> SessionState<P> {
     /// I12: a generator that is free has an empty queue, but for lookups that have ended.
     pub(super) fn check_generators(&self) {
         let mut of_dylibs = FxHashSet::default();
-        for (_, dylib) in self.dylibs.iter() {
+        for (_, dylib) in self.definitions.dylibs() {
             of_dylibs.extend(dylib.generators.iter().map(|id| id.index()));
         }
         assert_eq!(of_dylibs.len(), self.generators.len(), "each generator is in the list of its dylib");

@@ -18,10 +18,8 @@
 //! factor of the work then. While slices are left to do (`settle.rs`) it waits for the last, for in between less holds than is
 //! checked here. Random histories that drive the state themselves run it after each operation, slices excepted.
 
-mod definitions;
 mod lookups;
 mod readiness;
-mod records;
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::payload::Payload;
@@ -33,7 +31,7 @@ impl<P: Payload> SessionState<P> {
     /// Runs [`Self::check`] if it is due.
     pub(crate) fn check_now_and_then(&mut self) {
         self.unchecked += 1;
-        let entities = self.rows.len() + self.queries.len() + self.trackers.len();
+        let entities = self.definitions.entities() + self.queries.len();
         if self.unchecked * ENTITIES_FOR_EACH_TRANSACTION >= entities && !self.has_work() {
             self.unchecked = 0;
             self.check();
@@ -42,12 +40,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Panics where the state is not what its parts promise. Nothing is left to settle.
     pub(crate) fn check(&self) {
-        self.check_tables();
-        self.check_units();
-        self.check_claims();
-        self.check_products();
-        self.check_trackers();
-        self.check_initializers();
+        self.definitions.check(self.is_open());
         self.check_queries();
         self.check_suspended();
         self.check_generators();
@@ -55,8 +48,6 @@ impl<P: Payload> SessionState<P> {
         self.check_dependencies();
         self.check_failures();
         self.waits.check();
-        self.check_records();
-        self.check_gate();
         self.check_priorities();
     }
 }

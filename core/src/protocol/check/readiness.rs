@@ -4,15 +4,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::protocol::dependences::NodeState;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::RowState;
 use crate::protocol::storage::ids::FailureId;
 
 impl<P: Payload> SessionState<P> {
     /// I4: a row and the forest agree on how far the row is.
     pub(super) fn check_waiting(&self) {
         let (mut nodes, mut waits) = (0, false);
-        for (id, row) in self.rows.iter() {
+        for (id, row) in self.definitions.rows() {
             waits |= matches!(row.state, RowState::Emitted { .. });
             let node = row.waiting().and_then(|waiting| waiting.node);
             nodes += usize::from(node.is_some());
@@ -35,7 +35,7 @@ impl<P: Payload> SessionState<P> {
     /// I15: the record of a failure is there as long as rows tell of it.
     pub(super) fn check_failures(&self) {
         let mut referred: FxHashMap<FailureId, usize> = FxHashMap::default();
-        for (_, row) in self.rows.iter() {
+        for (_, row) in self.definitions.rows() {
             if let RowState::Failed { failure, .. } = row.state {
                 *referred.entry(failure).or_default() += 1;
             }
@@ -50,7 +50,7 @@ impl<P: Payload> SessionState<P> {
     /// I4: what an emitted row waits for may still become Ready, and some of it is not.
     pub(super) fn check_dependencies(&self) {
         let mut components = FxHashSet::default();
-        for (id, row) in self.rows.iter() {
+        for (id, row) in self.definitions.rows() {
             if !matches!(row.state, RowState::Emitted { .. }) {
                 continue;
             }
@@ -60,8 +60,10 @@ impl<P: Payload> SessionState<P> {
             }
             let mut outside = 0;
             for needed in self.forest.dependencies_of_component(component) {
-                let needed_row =
-                    self.rows.get(needed).unwrap_or_else(|| panic!("{id:?} needs {needed:?}, which is gone"));
+                let needed_row = self
+                    .definitions
+                    .row(needed)
+                    .unwrap_or_else(|| panic!("{id:?} needs {needed:?}, which is gone"));
                 assert!(
                     needed_row.waiting().is_some(),
                     "{id:?} needs {needed:?}, which is {:?}",

@@ -35,8 +35,9 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn symbol_step(&self, row: RowId, waits: usize, together: bool) -> Option<DeadlockStep> {
-        let row = self.rows.get(row)?;
-        let (symbol, unit, dylib) = (row.name.clone(), row.unit_name.clone(), self.dylib_name_of(row));
+        let row = self.definitions.row(row)?;
+        let (symbol, unit, dylib) =
+            (row.name.clone(), row.unit_name.clone(), self.definitions.dylib_name_of(row));
         Some(match waits {
             0 if together => DeadlockStep::DependsOn { symbol, dylib, unit },
             0 => DeadlockStep::AliasOf { symbol, dylib, unit },
@@ -46,14 +47,15 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn queued_step(&self, row: RowId) -> Option<DeadlockStep> {
-        let row = self.rows.get(row)?;
-        let (symbol, unit, dylib) = (row.name.clone(), row.unit_name.clone(), self.dylib_name_of(row));
+        let row = self.definitions.row(row)?;
+        let (symbol, unit, dylib) =
+            (row.name.clone(), row.unit_name.clone(), self.definitions.dylib_name_of(row));
         Some(DeadlockStep::Queued { symbol, dylib, unit })
     }
 
     fn generator_step(&self, generator: GeneratorId) -> DeadlockStep {
         let (dylib, generator) = match self.generators.get(generator) {
-            Some(generator) => (self.dylibs[generator.dylib].name.clone(), generator.name.clone()),
+            Some(generator) => (self.definitions[generator.dylib].name.clone(), generator.name.clone()),
             None => ("(removed)".into(), "(removed)".into()),
         };
         DeadlockStep::Generator { dylib, generator }

@@ -92,7 +92,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether some of what is needed is about to end, and it is not known what.
     pub(in crate::protocol) fn is_falling(&self) -> bool {
-        self.forest.is_failing() || !self.agenda.condemned.is_empty()
+        self.forest.is_failing() || self.definitions.is_removing()
     }
 
     /// The cycle, from the blocked thread on. None if there is none or the budget was too small.

@@ -6,11 +6,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::RequiredState;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::claim::Claim;
+use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::Phase;
-use crate::protocol::state::row::RowState;
 use crate::protocol::storage::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
-use crate::protocol::symbols::claim::Claim;
 use crate::serial_queue::SerialQueueId;
 
 use super::{Blocked, Held};
@@ -76,7 +76,10 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn row_needs(&self, id: RowId, required: RequiredState, each: Each<'_>) -> ControlFlow<()> {
-        let Some(row) = self.rows.get(id).filter(|row| row.is_behind(required) && !self.is_condemned(row))
+        let Some(row) = self
+            .definitions
+            .row(id)
+            .filter(|row| row.is_behind(required) && !self.definitions.is_condemned(row))
         else {
             return ControlFlow::Continue(());
         };
@@ -86,7 +89,7 @@ impl<P: Payload> SessionState<P> {
         let Some(claim) = row.claim() else { return ControlFlow::Continue(()) };
         let needed = [
             self.waits.holder(Held::Claim(claim)).map(Node::Wait),
-            self.claims.get(claim).and_then(Claim::queued_in).map(Node::Turn),
+            self.definitions.get_claim(claim).and_then(Claim::queued_in).map(Node::Turn),
             self.aliases.source_of(id).map(|source| Node::Row(source, required)),
             self.aliases.sought_by(id).map(Node::Lookup),
         ];
@@ -116,7 +119,7 @@ impl<P: Payload> SessionState<P> {
                 ControlFlow::Continue(())
             });
             let Node::Row(row, required) = node else { continue };
-            let row = self.rows.get(row).filter(|row| row.is_behind(required));
+            let row = self.definitions.row(row).filter(|row| row.is_behind(required));
             if let Some(claim) = row.and_then(|row| row.claim())
                 && claims.insert(claim)
             {

@@ -21,7 +21,7 @@ impl<P: Payload> SessionState<P> {
         for ((name, lookup_flags), row) in search.symbols.0.iter().zip(rows) {
             match row {
                 Some(row) => {
-                    let (address, flags) = (ExecutorAddr::NULL, self.rows[*row].flags);
+                    let (address, flags) = (ExecutorAddr::NULL, self.definitions[*row].flags);
                     let progress = Progress::Found(ExecutorSymbolDef::new(address, flags));
                     found.push(Entry { name: name.clone(), row: *row, progress });
                 }

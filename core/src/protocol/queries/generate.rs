@@ -105,14 +105,13 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) -> Option<GeneratorId> {
         let open = !self.is_closed();
-        let Some(row) = self.dylibs.get_mut(dylib).filter(|_| open) else {
+        if !open || !self.definitions.has_dylib(dylib) {
             effects.leave(Leftover::Generator(value));
             return None;
-        };
+        }
         let id =
             self.generators.insert(Generator { value, name, dylib, occupant: None, queue: VecDeque::new() });
-        row.generators.push(id);
-        self.records.set_generates(dylib, true);
+        self.definitions.add_generator(dylib, id);
         Some(id)
     }
 
@@ -126,21 +125,19 @@ impl<P: Payload> SessionState<P> {
         if self.generators.get(generator).is_none_or(|generator| generator.dylib != dylib) {
             return false;
         }
-        self.dylibs[dylib].generators.retain(|id| *id != generator);
+        self.definitions.remove_generator(dylib, generator);
         self.drop_generator(generator, effects);
         true
     }
 
-    /// Lets a generator go: lookups in its queue fail, the one it is busy with may still finish.
+    /// Lets a generator go that its dylib has no more: lookups in its queue fail, the one it is busy with may still finish.
     pub(crate) fn drop_generator(&mut self, generator: GeneratorId, effects: &mut Effects<P>) {
         let Some(Generator { value, name, dylib, queue, .. }) = self.generators.remove(generator, effects)
         else {
             return;
         };
         effects.leave(Leftover::Generator(value));
-        let row = &self.dylibs[dylib];
-        self.records.set_generates(dylib, !row.generators.is_empty());
-        let dylib = row.name.clone();
+        let dylib = self.definitions[dylib].name.clone();
         for query in queue.into_iter().filter(|_| !weakened("generate::removal_forgets_its_queue")) {
             let source = shared_error("it was removed while the lookup waited for it");
             let (dylib, generator) = (dylib.clone(), name.clone());
@@ -254,7 +251,7 @@ impl<P: Payload> SessionState<P> {
                 self.fail_query(query, error, effects);
             }
             Step::GeneratorGone(dylib) => {
-                let dylib = self.dylibs[dylib].name.clone();
+                let dylib = self.definitions[dylib].name.clone();
                 let source = shared_error("it was removed while the lookup was on its way to it");
                 let error = LookupError::Generator { dylib, generator: "(removed)".into(), source };
                 self.set_phase(query, Phase::Suspended(walker));
@@ -269,12 +266,12 @@ impl<P: Payload> SessionState<P> {
         let Some(&(dylib, flags)) = walker.search.order.get(walker.position) else { return Some(Step::Done) };
         let ahead = walker.generators.as_ref();
         // Those that are removed before the lookup comes to them are not passed over.
-        let asks = ahead.map_or(!self.dylibs[dylib].generators.is_empty(), |ahead| !ahead.is_empty());
+        let asks = ahead.map_or(!self.definitions[dylib].generators.is_empty(), |ahead| !ahead.is_empty());
         let candidates = self.drop_defined(dylib, flags, asks, &mut walker.remaining);
         if walker.remaining.is_empty() {
             return Some(Step::Done);
         }
-        let row = &self.dylibs[dylib];
+        let row = &self.definitions[dylib];
         let generators = walker.generators.get_or_insert_with(|| row.generators.iter().copied().collect());
         if candidates.is_empty() {
             return None;
@@ -384,7 +381,7 @@ impl<P: Payload> SessionState<P> {
         };
         let queries: Vec<_> =
             self.queries.iter().filter(|(_, query)| names_it(query)).map(|(id, _)| id).collect();
-        let name = self.dylibs[dylib].name.clone();
+        let name = self.definitions[dylib].name.clone();
         for query in queries {
             self.fail_query(query, LookupError::DylibRemoved { dylib: name.clone() }, effects);
         }
@@ -398,7 +395,7 @@ impl<P: Payload> SessionState<P> {
                 source,
             };
         };
-        let dylib = self.dylibs[*dylib].name.clone();
+        let dylib = self.definitions[*dylib].name.clone();
         LookupError::Generator { dylib, generator: name.clone(), source }
     }
 }

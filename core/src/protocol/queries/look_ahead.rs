@@ -13,9 +13,9 @@
 //! A third stands where it may be `unsafe`: `symbol/text.rs` has the line of a name fetched to be written.
 
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::{RowState, Source};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::{Lodging, Phase};
-use crate::protocol::state::row::{RowState, Source};
 use crate::protocol::storage::ids::RowId;
 
 /// So many symbols are looked ahead at, that were asked for together.
@@ -34,10 +34,10 @@ impl<P: Payload> SessionState<P> {
     /// Reads the places where the next rows that are bound will be recorded.
     #[inline(never)]
     pub(in crate::protocol) fn look_ahead_at_addresses(&self, rows: &[Option<RowId>]) {
-        let rows = rows.iter().flatten().filter_map(|&row| self.rows.get(row));
+        let rows = rows.iter().flatten().filter_map(|&row| self.definitions.row(row));
         let bound =
             rows.filter(|row| matches!(row.state, RowState::NeverSearched { source: Source::Address(_) }));
-        read_now(bound.map(|row| self.records.look_at(&row.name)));
+        read_now(bound.map(|row| self.definitions.look_at_record(&row.name)));
     }
 
     /// Does so now and then for the symbols of a query that become Ready each by itself: what was asked for together is mostly emitted
@@ -51,9 +51,8 @@ impl<P: Payload> SessionState<P> {
         let Some(entries) = lodged.entries.get(lodging.entry as usize + AHEAD..) else { return };
         let waiting = entries.iter().take(AHEAD).filter(|entry| entry.waits());
         // The name's count too: whoever names the symbol in its answer changes it.
-        read_now(
-            waiting
-                .map(|entry| self.records.look_at(&entry.name).wrapping_add(entry.name.handles() as usize)),
-        );
+        read_now(waiting.map(|entry| {
+            self.definitions.look_at_record(&entry.name).wrapping_add(entry.name.handles() as usize)
+        }));
     }
 }

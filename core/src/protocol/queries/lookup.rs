@@ -15,11 +15,11 @@ use crate::{
 use crate::protocol::queries::generate::Suspended;
 use crate::protocol::queries::look_ahead::{AHEAD, AHEAD_MIN};
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::{RowState, Source};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::{Row, RowState, Source};
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
 
 /// What a lookup searches, where.
@@ -86,7 +86,7 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         self.take_link_order(&mut search);
-        if let Some(position) = search.order.iter().position(|(id, _)| !self.dylibs.contains(*id)) {
+        if let Some(position) = search.order.iter().position(|(id, _)| !self.definitions.has_dylib(*id)) {
             effects.complete(handler, Err(LookupError::DylibRemoved { dylib: dylib_name(position) }));
             return None;
         }
@@ -132,7 +132,7 @@ impl<P: Payload> SessionState<P> {
         let Some(Matches { rows, may_generate, .. }) = self.foresee(search) else { return true };
         let required_state = search.required_state;
         let is_there = |row: &RowId| {
-            let state = &self.rows[*row].state;
+            let state = &self.definitions[*row].state;
             let is_address = matches!(state, RowState::NeverSearched { source: Source::Address(_) });
             is_address || state.reached(required_state).is_some()
         };
@@ -143,14 +143,15 @@ impl<P: Payload> SessionState<P> {
     /// none, or asks generators first. Changes nothing of the state.
     pub(crate) fn priority_of_what_it_claims(&self, search: &mut Search) -> Option<TaskPriority> {
         let Matches { rows, may_generate: false, .. } = self.foresee(search)? else { return None };
-        let units = rows.iter().flatten().filter_map(|&row| self.units.get(self.rows[row].unit()?));
+        let units =
+            rows.iter().flatten().filter_map(|&row| self.definitions.unit(self.definitions[row].unit()?));
         units.map(|unit| unit.as_ref().own_priority).max()
     }
 
     /// What a lookup would find, unless it would be refused at once.
     fn foresee(&self, search: &mut Search) -> Option<Matches> {
         self.take_link_order(search);
-        let is_gone = |(id, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs.contains(*id);
+        let is_gone = |(id, _): &(DylibId, JitDylibLookupFlags)| !self.definitions.has_dylib(*id);
         if !self.admits(search.by_task) || search.order.iter().any(is_gone) {
             return None;
         }
@@ -162,7 +163,7 @@ impl<P: Payload> SessionState<P> {
     /// Fills in what is to be searched, if that is some dylib's link order as it is now.
     fn take_link_order(&self, search: &mut Search) {
         let Some(dylib) = search.along.take() else { return };
-        match self.dylibs.get(dylib) {
+        match self.definitions.dylib(dylib) {
             Some(dylib) => search.order = Order::from_slice(&dylib.link_order),
             // A link order names no removed dylib: only this one can be gone.
             None => search.order = Order::from_slice(&[(dylib, JitDylibLookupFlags::MatchAllSymbols)]),
@@ -209,10 +210,10 @@ impl<P: Payload> SessionState<P> {
         name: &SymbolName,
         flags: JitDylibLookupFlags,
     ) -> Visibility {
-        match self.find(dylib, name) {
+        match self.definitions.find(dylib, name) {
             None => Visibility::Undefined,
             Some(_) if flags == JitDylibLookupFlags::MatchAllSymbols => Visibility::Visible,
-            Some(row) if self.rows[row].flags.contains(SymbolFlags::EXPORTED) => Visibility::Visible,
+            Some(row) if self.definitions[row].flags.contains(SymbolFlags::EXPORTED) => Visibility::Visible,
             Some(_) => Visibility::Hidden,
         }
     }
@@ -220,7 +221,7 @@ impl<P: Payload> SessionState<P> {
     /// Finds every symbol of the search, without changing anything.
     fn match_all(&self, search: &Search) -> Matches {
         let generates =
-            |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.dylibs[*dylib].generators.is_empty();
+            |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.definitions[*dylib].generators.is_empty();
         let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
         let mut matches = Matches {
             rows: SmallVec::with_capacity(search.symbols.len()),
@@ -238,7 +239,7 @@ impl<P: Payload> SessionState<P> {
                 continue;
             };
             matches.may_generate |= first_generating < position;
-            let found = &self.rows[row];
+            let found = &self.definitions[row];
             matches.is_doubtful |=
                 found.is_for_side_effects_only() || matches!(found.state, RowState::Failed { .. });
             matches.unready += usize::from(!matches!(found.state, RowState::Ready { .. }));
@@ -255,13 +256,12 @@ impl<P: Payload> SessionState<P> {
         name: &SymbolName,
         order: &[(DylibId, JitDylibLookupFlags)],
     ) -> Option<(usize, RowId)> {
-        let first = self.names.first(name, &self.rows)?;
+        let first = self.definitions.first_named(name)?;
         order.iter().enumerate().find_map(|(position, &(dylib, flags))| {
-            let lives = |row: &Row| !self.is_condemned(row);
-            let index = self.names.find_among(first, dylib, name, &self.rows, lives)?;
-            let sees = flags == JitDylibLookupFlags::MatchAllSymbols
-                || self.rows.at(index).flags.contains(SymbolFlags::EXPORTED);
-            Some((position, self.rows.id_at(index).filter(|_| sees)?))
+            let (id, row) = self.definitions.named_in(first, dylib, name)?;
+            let sees =
+                flags == JitDylibLookupFlags::MatchAllSymbols || row.flags.contains(SymbolFlags::EXPORTED);
+            sees.then_some((position, id))
         })
     }
 
@@ -277,7 +277,7 @@ impl<P: Payload> SessionState<P> {
         let rows = &matches.rows;
         let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
         let alias = refused.map_or_else(|| self.add_alias(search, rows), Err)?;
-        self.records.expect(matches.unready);
+        self.definitions.expect_records(matches.unready);
         self.claimed.reserve(&mut effects.claimed, matches.unready);
         let required_state = search.required_state;
         let symbols = std::mem::take(&mut search.symbols.0);
@@ -324,7 +324,7 @@ impl<P: Payload> SessionState<P> {
         let mut missing = Vec::new();
         for ((name, flags), row) in search.symbols.0.iter().zip(rows) {
             let required = *flags == SymbolLookupFlags::RequiredSymbol;
-            match row.map(|row| &self.rows[row]) {
+            match row.map(|row| &self.definitions[row]) {
                 // What exists for its side effects only has no address to give.
                 Some(row) if required && row.is_for_side_effects_only() => missing.push(name.clone()),
                 None if required => missing.push(name.clone()),
@@ -335,7 +335,7 @@ impl<P: Payload> SessionState<P> {
             return Some(self.not_found(missing, search));
         }
         let failed = |row: &&RowId| {
-            matches!(self.rows[**row].state, RowState::Failed { .. })
+            matches!(self.definitions[**row].state, RowState::Failed { .. })
                 && !weakened("fail::lookups_overlook_it")
         };
         let failed = rows.iter().flatten().find(failed)?;
@@ -348,14 +348,14 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn searched(&self, dylib: DylibId) -> SearchedDylib {
-        let row = &self.dylibs[dylib];
+        let row = &self.definitions[dylib];
         let generators = row.generators.iter().map(|id| self.generators[*id].name.clone()).collect();
         SearchedDylib { dylib: row.name.clone(), generators }
     }
 
     /// Whether a row is far enough for a query, before the query is lodged on it.
     fn progress_of(&self, row: RowId, required_state: RequiredState) -> Progress {
-        match self.rows[row].found(required_state) {
+        match self.definitions[row].found(required_state) {
             Some(found) if !weakened("lodge::overlooks_what_is_ready") => Progress::Found(found),
             _ => Progress::Waiting { previous: Lodging::NONE, next: Lodging::NONE },
         }

@@ -11,11 +11,11 @@ use crate::{JitDylibLookupFlags, LookupSet, RequiredState, SymbolFlags, SymbolNa
 
 use crate::protocol::queries::lookup::{Order, Search};
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::{Row, RowState, Source};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::{RowState, Source};
 use crate::protocol::storage::ids::{DylibId, QueryId, RowId};
 
 /// A symbol that shall become Ready.
@@ -80,20 +80,18 @@ impl<P: Payload> SessionState<P> {
         if !self.admits(sought.by_task) {
             return None;
         }
-        let first = self.names.first(&sought.name, &self.rows)?;
+        let first = self.definitions.first_named(&sought.name)?;
         let mut seen = None;
         for (id, flags) in order {
             // Every dylib of the order must be there.
-            let dylib = self.dylibs.get(id)?;
+            let dylib = self.definitions.dylib(id)?;
             if seen.is_some() {
                 continue;
             }
-            let lives = |row: &_| !self.is_condemned(row);
-            let sees = |&index: &u32| {
-                flags == JitDylibLookupFlags::MatchAllSymbols
-                    || self.rows.at(index).flags.contains(SymbolFlags::EXPORTED)
+            let sees = |(_, row): &(RowId, &Row)| {
+                flags == JitDylibLookupFlags::MatchAllSymbols || row.flags.contains(SymbolFlags::EXPORTED)
             };
-            seen = self.names.find_among(first, id, &sought.name, &self.rows, lives).filter(sees);
+            seen = self.definitions.named_in(first, id, &sought.name).filter(sees);
             if seen.is_none()
                 && !dylib.generators.is_empty()
                 && !weakened("generate::at_sight_nobody_is_asked")
@@ -101,12 +99,11 @@ impl<P: Payload> SessionState<P> {
                 return None;
             }
         }
-        let index = seen?;
-        let row = self.rows.at(index);
+        let (id, row) = seen?;
         let is_usual = match row.state {
             RowState::NeverSearched { source: Source::Unit(_) } | RowState::Returned { .. } => true,
             _ => row.waiting().is_some(),
         };
-        if is_usual && !row.is_for_side_effects_only() { self.rows.id_at(index) } else { None }
+        (is_usual && !row.is_for_side_effects_only()).then_some(id)
     }
 }

@@ -17,11 +17,11 @@ use crate::why::SYMBOLS_MAX;
 
 use crate::protocol::queries::lookup::{Search, Visibility};
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::{Row, RowState};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::{Lodged, Lodging, Phase, Query};
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::{Row, RowState};
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
 use crate::protocol::storage::slab::Slab;
 
@@ -76,14 +76,14 @@ impl<P: Payload> SessionState<P> {
         now: Option<Duration>,
         detail: Detail,
     ) -> Why {
-        for &(dylib, flags) in order.iter().filter(|(dylib, _)| self.dylibs.contains(*dylib)) {
+        for &(dylib, flags) in order.iter().filter(|(dylib, _)| self.definitions.has_dylib(*dylib)) {
             if matches!(self.visibility(dylib, symbol, flags), Visibility::Visible)
-                && let Some(row) = self.find(dylib, symbol)
+                && let Some(row) = self.definitions.find(dylib, symbol)
             {
                 return self.why_row(row, now, detail);
             }
         }
-        let live = || order.iter().filter_map(|(dylib, _)| self.dylibs.get(*dylib));
+        let live = || order.iter().filter_map(|(dylib, _)| self.definitions.dylib(*dylib));
         let is_asked = live().any(|dylib| !dylib.generators.is_empty());
         let apart = match detail {
             Detail::Everything if is_asked => self.serving_apart(),
@@ -92,7 +92,7 @@ impl<P: Payload> SessionState<P> {
         let generators = live().flat_map(|dylib| &dylib.generators).map(|&id| {
             let generator = &self.generators[id];
             WhyGenerator {
-                dylib: self.dylibs[generator.dylib].name.clone(),
+                dylib: self.definitions[generator.dylib].name.clone(),
                 name: generator.name.clone(),
                 is_busy: generator
                     .occupant
@@ -135,7 +135,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn first_dylib_of(&self, order: &[(DylibId, JitDylibLookupFlags)]) -> Arc<str> {
-        let first = order.first().and_then(|(dylib, _)| self.dylibs.get(*dylib));
+        let first = order.first().and_then(|(dylib, _)| self.definitions.dylib(*dylib));
         first.map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone())
     }
 
@@ -171,7 +171,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn why_row(&self, id: RowId, now: Option<Duration>, detail: Detail) -> Why {
-        let row = &self.rows[id];
+        let row = &self.definitions[id];
         let unit = row.unit_name.clone();
         let state = match row.state {
             RowState::NeverSearched { .. } => WhyState::NeverSearched { unit },
@@ -189,7 +189,7 @@ impl<P: Payload> SessionState<P> {
             RowState::Failed { .. } => WhyState::Failed(self.failure_of(id)),
             RowState::Ready { address } => WhyState::Ready { address },
         };
-        let dylib = self.dylib_name_of(row);
+        let dylib = self.definitions.dylib_name_of(row);
         let demand = match detail {
             Detail::Everything => {
                 Demand { priority: self.priority_of(id).map(RisingPriority::get), ..self.demand_for(row) }
@@ -201,12 +201,12 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether the unit is known not to have begun.
     fn is_queued(&self, claim: ClaimId) -> bool {
-        let claim = &self.claims[claim];
+        let claim = &self.definitions[claim];
         claim.queued_in().is_some() || self.notes_units && claim.begun().is_none()
     }
 
     fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {
-        let begun = self.claims[claim].begun();
+        let begun = self.definitions[claim].begun();
         let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
         let blocked_in = self.waits.blocked_with(claim).map(|query| self.symbols_of(query, detail));
         let mut asked_for = WaitedFor::default();
@@ -252,7 +252,7 @@ impl<P: Payload> SessionState<P> {
         let mut seen = FxHashSet::default();
         let dependencies = self.forest.dependencies(node).take(detail.looked_at_max());
         for dependency in dependencies.filter(|&row| seen.insert(row)) {
-            if self.rows.contains(dependency) {
+            if self.definitions.row(dependency).is_some() {
                 symbols.push(|| self.waited(dependency));
             }
         }
@@ -279,14 +279,15 @@ impl<P: Payload> SessionState<P> {
         if !claims.is_empty() {
             // Claims do not know their rows; whoever asks for an explanation waits for the walk.
             let asked = |row: &Row| {
-                row.claim().is_some_and(|claim| claims.contains(&claim)) && !self.is_condemned(row)
+                row.claim().is_some_and(|claim| claims.contains(&claim))
+                    && !self.definitions.is_condemned(row)
             };
-            for (id, _) in self.rows.iter().filter(|(_, row)| asked(row)) {
+            for (id, _) in self.definitions.rows().filter(|(_, row)| asked(row)) {
                 demand.symbols.push(|| self.waited(id));
             }
         }
         for dependant in waiting.node.into_iter().flat_map(|node| self.forest.dependants(node)) {
-            if self.rows.get(dependant).is_some_and(|row| !self.is_condemned(row)) {
+            if self.definitions.row(dependant).is_some_and(|row| !self.definitions.is_condemned(row)) {
                 demand.symbols.push(|| self.waited(dependant));
             }
         }
@@ -294,7 +295,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn waited(&self, id: RowId) -> WaitedSymbol {
-        let row = &self.rows[id];
+        let row = &self.definitions[id];
         let stage = match row.state {
             RowState::NeverSearched { .. } => SymbolStage::NeverSearched,
             RowState::Returned { .. } => SymbolStage::Returned,
@@ -305,7 +306,7 @@ impl<P: Payload> SessionState<P> {
             RowState::Failed { .. } => SymbolStage::Failed,
             RowState::Ready { .. } => SymbolStage::Ready,
         };
-        let dylib = Some(self.dylib_name_of(row));
+        let dylib = Some(self.definitions.dylib_name_of(row));
         WaitedSymbol { symbol: row.name.clone(), dylib, stage }
     }
 }

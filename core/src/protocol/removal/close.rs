@@ -10,9 +10,9 @@ use crate::session::Shutdown;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, LookupError};
 
-use crate::protocol::removal::condemned::Clearing;
 use crate::protocol::slices::settle::SLICE_STEPS;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::condemned::Clearing;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::DylibId;
@@ -43,7 +43,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn start_closing(&mut self, shutdown: Shutdown) -> bool {
         let first = self.stage == Stage::Open;
         if first {
-            self.records.close();
+            self.definitions.close_records();
         }
         if first || self.stage == Stage::Closing {
             self.stage = match shutdown {
@@ -60,7 +60,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn end(&mut self) -> Vec<(DylibId, Arc<str>)> {
         self.stage = Stage::Closed;
         self.losses.note();
-        let mut dylibs: Vec<_> = self.dylibs.iter().collect();
+        let mut dylibs: Vec<_> = self.definitions.dylibs().collect();
         dylibs.sort_unstable_by_key(|(_, dylib)| std::cmp::Reverse(dylib.created));
         dylibs.into_iter().map(|(id, dylib)| (id, dylib.name.clone())).collect()
     }
@@ -85,7 +85,7 @@ impl<P: Payload> SessionState<P> {
     /// Ends a dylib: rows and generators go. The resources are the caller's to remove, newest last.
     pub(crate) fn end_dylib(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Option<Clearing> {
         let clearing = self.clear(dylib, effects)?;
-        for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
+        for generator in self.definitions.take_generators(dylib) {
             if !weakened("close::keeps_its_generators") {
                 self.drop_generator(generator, effects);
             }

@@ -1,8 +1,8 @@
 //! What goes: rows, trackers, resources, the session; and transactions, which remove and define together.
 
 pub(in crate::protocol) mod close;
-pub(crate) mod condemned;
-pub(crate) mod product;
+mod condemn;
 pub(in crate::protocol) mod remove;
+mod resources;
 pub(crate) mod transaction;
-pub(crate) mod transfer;
+mod transfer;

@@ -4,19 +4,17 @@
 //! Ready yet. What is Ready already stays: callers of removed code are the embedder's affair.
 
 use crate::sync::{Arc, weakened};
-use crate::{FailureCause, LookupError, RemoveError, RequiredState, SymbolName};
+use crate::{EventKind, FailureCause, LookupError, RemoveError, RequiredState, SessionEvent, SymbolName};
 
 use crate::protocol::dependences::NodeState;
-use crate::protocol::removal::condemned::Clearing;
-use crate::protocol::removal::product::{Remnant, Resources};
-use crate::protocol::removal::transfer::Tracker;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::condemned::Clearing;
+use crate::protocol::state::definitions::product::{Remnant, Resources};
+use crate::protocol::state::definitions::row::{RowState, Waiting};
+use crate::protocol::state::definitions::{RemovedRow, Tell};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::{RowState, Waiting};
 use crate::protocol::storage::ids::{DylibId, RowId, TrackerId};
-use crate::protocol::storage::slab::NONE;
-use crate::protocol::symbols::define::Tell;
 use crate::protocol::symbols::fail::Fallen;
 
 /// So many rows are removed at once. A tracker of one function, or of what a prompt has defined, has no more.
@@ -49,16 +47,17 @@ impl<P: Payload> SessionState<P> {
         remnants: &mut Vec<Remnant>,
         effects: &mut Effects<P>,
     ) -> Result<(), RemoveError> {
-        if !self.dylibs.contains(dylib) {
+        if !self.definitions.has_dylib(dylib) {
             return Err(RemoveError::DylibRemoved { dylib: dylib_name() });
         }
         let mut rows = Vec::with_capacity(names.len());
         let (mut missing, mut in_use) = (Vec::new(), Vec::new());
         for name in names {
-            match self.find(dylib, name) {
+            match self.definitions.find(dylib, name) {
                 None => missing.push(name.clone()),
                 Some(row)
-                    if self.rows[row].claim().is_some() && !weakened("remove::takes_what_is_at_work") =>
+                    if self.definitions[row].claim().is_some()
+                        && !weakened("remove::takes_what_is_at_work") =>
                 {
                     in_use.push(name.clone())
                 }
@@ -73,8 +72,8 @@ impl<P: Payload> SessionState<P> {
         }
         for row in rows {
             // A name given twice is gone the second time.
-            if self.rows.contains(row) {
-                self.note_remnants(row, remnants);
+            if self.definitions.row(row).is_some() {
+                self.definitions.note_remnants(row, remnants);
                 self.remove_row(row, Tell::Discarded, effects);
             }
         }
@@ -88,30 +87,22 @@ impl<P: Payload> SessionState<P> {
         tracker: TrackerId,
         effects: &mut Effects<P>,
     ) -> Resources<P::Resource> {
-        let (rows, mut first_row) = match self.trackers.get(tracker) {
-            Some(state) if !self.tracker_is_condemned(tracker) => (state.rows, state.first_row),
-            _ => return Resources::default(),
-        };
+        if !self.definitions.tracker_lives(tracker) {
+            return Resources::default();
+        }
+        let rows = self.definitions[tracker].rows;
         // One transaction removes a few rows, and the tracker with them.
         if rows > SMALL_MAX.min(self.agenda.slice_steps.saturating_sub(1)) as u64 {
             let resources = self.condemn(tracker);
             self.settle_removals(effects);
             return resources;
         }
-        let resources = self.take_from_dylib(tracker);
-        for left in (0..rows).rev() {
-            let row = self.rows.id_at(first_row).expect("as many rows are linked as are counted");
+        let resources = self.definitions.take_from_dylib(tracker);
+        while let Some(row) = self.definitions.first_row_of(tracker) {
             self.count_steps(1);
             self.remove_row(row, Tell::Nothing, effects);
-            // Mostly there is one.
-            if left > 0 {
-                first_row = self.trackers[tracker].first_row;
-            }
         }
-        debug_assert!(self.trackers[tracker].first_row == NONE, "no more rows are linked than are counted");
-        if !weakened("remove::tracker_lives_on") {
-            self.trackers.discard(tracker, effects);
-        }
+        self.definitions.discard_tracker(tracker, effects);
         self.settle_removals(effects);
         resources
     }
@@ -124,67 +115,74 @@ impl<P: Payload> SessionState<P> {
         Some(clearing)
     }
 
-    /// Takes a tracker out of its dylib's list; a default tracker is followed by a fresh one. Gives its resources.
-    pub(in crate::protocol) fn take_from_dylib(&mut self, tracker: TrackerId) -> Resources<P::Resource> {
-        let Tracker { dylib, links, ref mut resources, .. } = self.trackers[tracker];
-        let (mut links, resources) = (links, std::mem::take(resources));
-        if self.dylibs[dylib].default_tracker == tracker {
-            self.dylibs[dylib].default_tracker = self.create_tracker_in(dylib);
-            links = self.trackers[tracker].links;
+    /// See [`crate::ExecutionSession::remove_jit_dylib`]. Nothing if it was removed before.
+    pub(crate) fn remove_dylib(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Option<Clearing> {
+        if !self.definitions.has_dylib(dylib) {
+            return None;
         }
-        self.close_gap(links, dylib);
-        resources
+        self.fail_suspended_in(dylib, effects);
+        let clearing = self.clear(dylib, effects);
+        for generator in self.definitions.take_generators(dylib) {
+            self.drop_generator(generator, effects);
+        }
+        self.definitions.delete_dylib(dylib, effects);
+        clearing
     }
 
     /// Works off what was just condemned, or at least hides it from lookups without the lock.
     fn settle_removals(&mut self, effects: &mut Effects<P>) {
         self.settle_any(effects);
-        if !self.agenda.condemned.is_empty() {
-            self.records.set_removing(true);
-        }
+        self.definitions.hide_condemned();
     }
 
     /// Removes one row in whatever state it is.
     pub(in crate::protocol) fn remove_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
-        match self.rows[row].state {
-            RowState::NeverSearched { .. } | RowState::Returned { .. } => {
-                self.take_from_unit(row, tell, effects)
-            }
-            RowState::Materializing { .. } | RowState::Resolved { .. } => {
-                self.fail_waiting(row, effects);
-                self.leave_claim(row, effects);
-            }
+        match self.definitions[row].state {
             RowState::Emitted { .. } if self.is_ready_unknowingly(row) => self.leave_ready(row, effects),
-            RowState::Emitted { .. } => self.fail_waiting(row, effects),
+            RowState::Materializing { .. } | RowState::Resolved { .. } | RowState::Emitted { .. } => {
+                self.fail_waiting(row, effects)
+            }
             RowState::Failed { failure, root, depth, .. } => {
                 self.leave_fallen(row, Fallen { failure, root, depth }, effects)
             }
-            RowState::Ready { .. } => {}
+            RowState::NeverSearched { .. } | RowState::Returned { .. } | RowState::Ready { .. } => {}
         }
-        self.delete_row(row, effects);
+        self.delete_row(row, tell, effects);
+    }
+
+    /// Removes a row on which nobody waits.
+    pub(in crate::protocol) fn delete_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+        if let Some(RemovedRow { dylib, symbol, place }) = self.definitions.delete_row(row, tell, effects) {
+            let kind = EventKind::Removed { dylib, symbol };
+            match place {
+                Some(sequence) => effects.more().events.push(SessionEvent { sequence, kind }),
+                None => self.observe(effects, || kind),
+            }
+        }
+        self.losses.note();
     }
 
     /// Whether the forest has found an emitted row Ready, and a slice that is still to come would tell it.
     pub(in crate::protocol) fn is_ready_unknowingly(&self, row: RowId) -> bool {
-        let node = self.rows[row].waiting().and_then(|waiting| waiting.node);
+        let node = self.definitions[row].waiting().and_then(|waiting| waiting.node);
         node.is_some_and(|node| self.forest.state(node) == NodeState::Gone)
     }
 
     /// Tells whoever waits on a row that is about to be removed that it has become Ready: who depends on it becomes so too.
     fn leave_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
-        if let Some(waiting) = self.rows[id].waiting_mut() {
+        if let Some(waiting) = self.definitions.waiting_mut(id) {
             let queries = std::mem::replace(waiting, Waiting::NOBODY).queries;
             self.satisfy(id, queries, RequiredState::Ready, effects);
         }
         // Seen from outside, a condemned row went before.
-        if !self.is_condemned(&self.rows[id]) {
+        if !self.definitions.is_condemned(&self.definitions[id]) {
             self.observe_ready(id, effects);
         }
     }
 
     /// Fails whoever waits on a row that is about to be removed.
     fn fail_waiting(&mut self, id: RowId, effects: &mut Effects<P>) {
-        let Some(waiting) = self.rows[id].waiting().copied() else { return };
+        let Some(waiting) = self.definitions[id].waiting().copied() else { return };
         // A failure may be on its way to the row: whoever depends on it hears of the removal instead.
         let fails = |node| self.forest.fail(node) || self.forest.state(node) == NodeState::Failed;
         let spreads = waiting.node.filter(|_| !weakened("remove::tells_no_dependants")).is_some_and(fails);
@@ -193,7 +191,7 @@ impl<P: Payload> SessionState<P> {
             return;
         }
         let failure = self.record_failure(id, FailureCause::Removed);
-        if let Some(waiting) = self.rows[id].waiting_mut() {
+        if let Some(waiting) = self.definitions.waiting_mut(id) {
             *waiting = Waiting::NOBODY;
         }
         if !waiting.queries.is_none() && !weakened("remove::tells_no_queries") {

@@ -17,11 +17,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::sync::weakened;
 use crate::{JitDylibLookupFlags, SymbolFlags, SymbolName};
 
-use crate::protocol::removal::product::{Remnant, Resources};
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::product::{Remnant, Resources};
+use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::RowState;
 use crate::protocol::storage::ids::{DylibId, TrackerId};
 use crate::protocol::symbols::define::{Contest, Definition, contest};
 
@@ -91,7 +91,7 @@ impl<P: Payload> SessionState<P> {
         for change in changes {
             self.apply(change, &mut resources, &mut remnants, effects);
             if weakened("transaction::opens_the_gate_between_steps") {
-                self.records.end_change();
+                self.definitions.end_change(effects);
             }
         }
         let orphans = self.sweep(remnants, effects);
@@ -116,31 +116,34 @@ impl<P: Payload> SessionState<P> {
             }
             Change::Redefine { dylib, tracker, definition, unit } => {
                 let names = definition.symbols.keys();
-                let names: Vec<_> = names.filter(|name| self.find(dylib, name).is_some()).cloned().collect();
+                let names: Vec<_> =
+                    names.filter(|name| self.definitions.find(dylib, name).is_some()).cloned().collect();
                 self.remove_planned(dylib, &names, remnants, effects);
                 let defined = self.define(dylib, tracker, definition, unit, effects);
                 assert!(defined.is_ok(), "a definition that the plan admitted was refused: {defined:?}");
             }
             Change::Remove { dylib, names } => self.remove_planned(dylib, &names, remnants, effects),
             Change::RemoveTracker { dylib, tracker } => {
-                let tracker = tracker.unwrap_or_else(|| self.default_tracker(dylib));
-                if self.tracker_lives(tracker) {
+                let tracker = tracker.unwrap_or_else(|| self.definitions.default_tracker(dylib));
+                if self.definitions.tracker_lives(tracker) {
                     resources.push((dylib, self.remove_tracker(tracker, effects)));
                 }
             }
             Change::SetLinkOrder { dylib, order } => {
-                let set = self.set_link_order(dylib, order);
+                let set = self.definitions.set_link_order(dylib, order);
                 assert!(set.is_ok(), "a link order that the plan admitted was refused: {set:?}");
             }
             Change::AddToLinkOrder { dylib, added, flags } => {
-                let set = self.add_to_link_order(dylib, added, flags);
+                let set = self.definitions.add_to_link_order(dylib, added, flags);
                 assert!(set.is_ok(), "a link order that the plan admitted was refused: {set:?}");
             }
             Change::ReplaceInLinkOrder { dylib, old, new, flags } => {
-                let set = self.replace_in_link_order(dylib, old, new, flags);
+                let set = self.definitions.replace_in_link_order(dylib, old, new, flags);
                 assert!(set.is_ok(), "a link order that the plan admitted was refused: {set:?}");
             }
-            Change::RemoveFromLinkOrder { dylib, removed } => self.remove_from_link_order(dylib, removed),
+            Change::RemoveFromLinkOrder { dylib, removed } => {
+                self.definitions.remove_from_link_order(dylib, removed)
+            }
         }
     }
 
@@ -151,7 +154,7 @@ impl<P: Payload> SessionState<P> {
         remnants: &mut Vec<Remnant>,
         effects: &mut Effects<P>,
     ) {
-        let name = self.dylibs[dylib].name.clone();
+        let name = self.definitions[dylib].name.clone();
         let removed = self.remove_rows_named(dylib, names, || name, remnants, effects);
         assert!(removed.is_ok(), "a removal that the plan admitted was refused: {removed:?}");
         self.settle(effects);
@@ -209,12 +212,14 @@ impl<'s, P: Payload> Plan<'s, P> {
                 self.remove(*dylib, names.iter(), Missing::Refused)
             }
             Change::RemoveTracker { dylib, tracker } => {
-                self.remove_tracker(tracker.unwrap_or_else(|| self.state.default_tracker(*dylib)));
+                self.remove_tracker(
+                    tracker.unwrap_or_else(|| self.state.definitions.default_tracker(*dylib)),
+                );
                 Ok(())
             }
             Change::SetLinkOrder { dylib, order } => {
                 self.must_have(*dylib)?;
-                match order.iter().position(|(id, _)| !self.state.dylibs.contains(*id)) {
+                match order.iter().position(|(id, _)| !self.state.definitions.has_dylib(*id)) {
                     Some(position) => Err(Refusal::LinkedDylibRemoved(position)),
                     None => Ok(()),
                 }
@@ -222,7 +227,7 @@ impl<'s, P: Payload> Plan<'s, P> {
             Change::AddToLinkOrder { dylib, added, .. }
             | Change::ReplaceInLinkOrder { dylib, new: added, .. } => {
                 self.must_have(*dylib)?;
-                match self.state.dylibs.contains(*added) {
+                match self.state.definitions.has_dylib(*added) {
                     true => Ok(()),
                     false => Err(Refusal::LinkedDylibRemoved(0)),
                 }
@@ -232,7 +237,7 @@ impl<'s, P: Payload> Plan<'s, P> {
     }
 
     fn must_have(&self, dylib: DylibId) -> Result<(), Refusal> {
-        match self.state.dylibs.contains(dylib) {
+        match self.state.definitions.has_dylib(dylib) {
             true => Ok(()),
             false => Err(Refusal::DylibRemoved),
         }
@@ -247,9 +252,9 @@ impl<'s, P: Payload> Plan<'s, P> {
         if !self.state.admits(definition.by_task) {
             return Err(Refusal::Closed);
         }
-        let row = self.state.dylibs.get(dylib).ok_or(Refusal::DylibRemoved)?;
+        let row = self.state.definitions.dylib(dylib).ok_or(Refusal::DylibRemoved)?;
         let tracker = tracker.unwrap_or(row.default_tracker);
-        if self.defunct.contains(&tracker) || !self.state.tracker_lives(tracker) {
+        if self.defunct.contains(&tracker) || !self.state.definitions.tracker_lives(tracker) {
             return Err(Refusal::TrackerDefunct);
         }
         Ok(tracker)
@@ -307,7 +312,7 @@ impl<'s, P: Payload> Plan<'s, P> {
     /// # Cost
     /// That of what the transaction has put into it.
     fn remove_tracker(&mut self, tracker: TrackerId) {
-        if self.defunct.contains(&tracker) || !self.state.tracker_lives(tracker) {
+        if self.defunct.contains(&tracker) || !self.state.definitions.tracker_lives(tracker) {
             return;
         }
         for key in self.planned_in.remove(&tracker).unwrap_or_default() {
@@ -316,8 +321,8 @@ impl<'s, P: Payload> Plan<'s, P> {
             }
         }
         self.emptied.insert(tracker);
-        let dylib = self.state.trackers[tracker].dylib;
-        if self.state.dylibs[dylib].default_tracker != tracker {
+        let dylib = self.state.definitions[tracker].dylib;
+        if self.state.definitions[dylib].default_tracker != tracker {
             self.defunct.insert(tracker);
         }
     }
@@ -328,7 +333,7 @@ impl<'s, P: Payload> Plan<'s, P> {
             let (flags, unit) = (*flags, unit.clone());
             return Some(Existing { flags, unit, never_searched: true, claimed: false });
         }
-        let row = &self.state.rows[self.state.find(dylib, name)?];
+        let row = &self.state.definitions[self.state.definitions.find(dylib, name)?];
         if self.emptied.contains(&row.tracker) {
             return None;
         }

@@ -34,12 +34,9 @@
 //!
 //! **Architecture Invariant:** while a queue is not empty one thread is on its way to come back for the next slice.
 
-use std::collections::VecDeque;
-
 use crate::sync::weakened;
 
 use crate::protocol::dependences::{Counters, Settled};
-use crate::protocol::removal::condemned::Condemned;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::fallen::Going;
@@ -72,10 +69,6 @@ struct Attendant {
 /// What is left to do, but for the forest's own part.
 #[derive(Debug)]
 pub(crate) struct Agenda {
-    /// Trackers whose rows are gone for everybody and are still to be removed.
-    pub(in crate::protocol) condemned: VecDeque<Condemned>,
-    /// How often trackers have been condemned.
-    pub(in crate::protocol) condemnations: u64,
     /// Queries that have ended and whose entries are still in the lists of their rows.
     pub(in crate::protocol) ended: Pieces<QueryId>,
     /// What was left behind by rows removed during failures that have reached everybody.
@@ -95,8 +88,6 @@ pub(crate) struct Agenda {
 impl Default for Agenda {
     fn default() -> Self {
         Self {
-            condemned: VecDeque::new(),
-            condemnations: 0,
             ended: Pieces::new(),
             fallen: Going::default(),
             added: false,
@@ -175,16 +166,6 @@ impl<P: Payload> SessionState<P> {
         (!shares || !weakened("emit::nobody_takes_over")).then_some(attendance)
     }
 
-    /// How many removals by tracker have begun so far: what to give to [`Self::is_removed`].
-    pub(crate) fn condemnations(&self) -> u64 {
-        self.agenda.condemnations
-    }
-
-    /// Whether the first `condemnations` removals are over.
-    pub(crate) fn is_removed(&self, condemnations: u64) -> bool {
-        self.agenda.condemnations - self.agenda.condemned.len() as u64 >= condemnations
-    }
-
     /// How much work the forest has done.
     pub(crate) fn forest_counters(&self) -> Counters {
         self.forest.counters()
@@ -202,7 +183,7 @@ impl<P: Payload> SessionState<P> {
             let before = budget;
             if self.has_rises() {
                 self.rise(&mut budget, effects);
-            } else if !self.agenda.condemned.is_empty() {
+            } else if self.definitions.is_removing() {
                 self.remove_condemned(&mut budget, effects);
             } else if let Some(&query) = self.agenda.ended.front() {
                 self.bury_query(query, &mut budget, effects);
@@ -244,7 +225,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn has_work(&self) -> bool {
         self.has_rises()
             || self.forest.has_work()
-            || !self.agenda.condemned.is_empty()
+            || self.definitions.is_removing()
             || !self.agenda.ended.is_empty()
             || !self.fallen.is_empty()
             || self.agenda.fallen.len() > 0
@@ -298,12 +279,9 @@ impl<P: Payload> SessionState<P> {
         if let Some(memory) = self.forest.take_discarded() {
             effects.more().memory.extend(memory);
         }
-        if let Some(records) = self.records.take_discarded() {
-            effects.more().records.push(records);
-        }
         #[cfg(any(test, debug_assertions))]
         self.check_now_and_then();
-        self.records.end_change();
+        self.definitions.end_change(effects);
         if self.agenda.steps > 0 {
             self.agenda.steps_max = self.agenda.steps_max.max(std::mem::take(&mut self.agenda.steps));
         }

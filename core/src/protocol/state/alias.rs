@@ -117,7 +117,7 @@ impl<P: Payload> SessionState<P> {
             cursor = self.aliases.source_of(row);
         }
         cursor?;
-        let name = |row: RowId| self.rows.get(row).map(|row| row.name.clone());
+        let name = |row: RowId| self.definitions.row(row).map(|row| row.name.clone());
         let mut cycle: Vec<_> = name(alias).into_iter().collect();
         let mut row = source;
         while row != alias {

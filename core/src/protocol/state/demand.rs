@@ -8,8 +8,8 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::weakened;
 
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::Waiting;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::Waiting;
 use crate::protocol::storage::ids::RowId;
 
 /// Counts the events by which a claimed unit that has not started may cease to be wanted: a query ends without an
@@ -43,6 +43,6 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn is_demanded(&self, row: RowId) -> bool {
         let depended_on = |node| self.forest.has_dependants(node);
         let demands = |waiting: &Waiting| !waiting.queries.is_none() || waiting.node.is_some_and(depended_on);
-        self.rows[row].waiting().is_some_and(demands)
+        self.definitions[row].waiting().is_some_and(demands)
     }
 }

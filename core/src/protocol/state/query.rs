@@ -18,7 +18,6 @@ use crate::protocol::state::answer::Answer;
 use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::Row;
 use crate::protocol::storage::ids::{ClaimId, Id, QueryId, RowId};
 use crate::protocol::storage::memory::Takes;
 use crate::protocol::storage::slab::{NONE, Slab};
@@ -148,7 +147,7 @@ impl<P: Payload> SessionState<P> {
         reached: RequiredState,
         effects: &mut Effects<P>,
     ) {
-        if let Some(found) = self.rows[row].found(RequiredState::Resolved) {
+        if let Some(found) = self.definitions[row].found(RequiredState::Resolved) {
             self.tell_lodged(first, reached, found, effects);
         }
     }
@@ -231,9 +230,7 @@ impl<P: Payload> SessionState<P> {
             if !entry.waits() {
                 continue;
             }
-            let row = &mut self.rows[entry.row];
-            row.is_wanted_resolved |= required_state == RequiredState::Resolved;
-            let Some(waiting) = row.waiting_mut() else { continue };
+            let Some(waiting) = self.definitions.waiting_for(entry.row, required_state) else { continue };
             let here = Lodging { query: query.index(), entry: place as u32 };
             let next = std::mem::replace(&mut waiting.queries, here);
             entry.progress = Progress::Waiting { previous: Lodging::NONE, next };
@@ -342,7 +339,7 @@ impl<P: Payload> SessionState<P> {
         }
         if previous.is_none() {
             // The row of an ended query may be gone before its entry.
-            if let Some(waiting) = self.rows.get_mut(row).and_then(Row::waiting_mut)
+            if let Some(waiting) = self.definitions.waiting_mut(row)
                 && waiting.queries == here
             {
                 waiting.queries = if weakened("withdraw::takes_others_along") { Lodging::NONE } else { next };

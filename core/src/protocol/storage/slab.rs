@@ -214,6 +214,17 @@ impl<I: Id, T, A> Slab<I, T, A> {
         }
     }
 
+    /// What lives at `index`, with its id.
+    pub(crate) fn entry_at(&self, index: u32) -> Option<(I, &T)> {
+        let (number, offset) = place_of(index);
+        match self.chunks.get(number)?.get(offset) {
+            Some(Slot { generation, content: Content::Live(value), .. }) => {
+                Some((I::new(index, *generation), value))
+            }
+            _ => None,
+        }
+    }
+
     /// What lives at `index`, whatever its generation: for lists whose links hold bare indices.
     pub(crate) fn at(&self, index: u32) -> &T {
         let (number, offset) = place_of(index);

@@ -4,13 +4,13 @@
 //! task runs, nobody is responsible. Everything else is as for any definition that nobody has searched: it competes,
 //! may be overridden while it is weak, and names the unit that it came with.
 
-use crate::{DefineError, ExecutorAddr, SymbolFlags, SymbolMap, SymbolName};
+use crate::{DefineError, SymbolMap, SymbolName};
 
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::Tell;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::{RowState, Source};
-use crate::protocol::storage::ids::{DylibId, RowId, TrackerId};
+use crate::protocol::storage::ids::{DylibId, TrackerId};
 
 /// What a unit of nothing but addresses says of itself.
 #[derive(Clone, Debug)]
@@ -42,28 +42,15 @@ impl<P: Payload> SessionState<P> {
             symbols.remove(name);
         }
         for row in competition.overridden {
-            self.discard(row, effects);
+            self.delete_row(row, Tell::Discarded, effects);
         }
         if symbols.is_empty() {
             return Ok(());
         }
         self.observe_definition(dylib, &unit_name, symbols.keys(), effects);
         for (name, definition) in symbols {
-            let source = Source::Address(definition.address);
-            let state = RowState::NeverSearched { source };
-            self.insert_row(tracker, name, &unit_name, definition.flags, state, effects);
+            self.definitions.define_address(tracker, name, &unit_name, definition, effects);
         }
         Ok(())
-    }
-
-    /// Somebody has searched a symbol whose address is known: it is Ready, and bound.
-    pub(crate) fn bind(&mut self, id: RowId, address: ExecutorAddr, effects: &mut Effects<P>) {
-        let row = &mut self.rows[id];
-        row.flags = row.flags.without_weak_and_common();
-        // What exists for its side effects only has no address, whatever the map says.
-        let has_none = row.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
-        row.advance(RowState::Ready { address: if has_none { ExecutorAddr::NULL } else { address } });
-        self.publish(id);
-        self.observe_ready(id, effects);
     }
 }

@@ -14,12 +14,13 @@ use crate::sync::weakened;
 use crate::{DefineError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::Tell;
+use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::{RowState, Source, Waiting};
-use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
+use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId};
 
 /// What a unit says of itself.
 #[derive(Clone, Debug)]
@@ -35,15 +36,6 @@ pub(crate) struct Definition {
     pub(crate) number: Option<u64>,
     /// The work in progress of a closing session may still define.
     pub(crate) by_task: bool,
-}
-
-/// Whether a unit hears that a symbol was taken from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tell {
-    /// Through its `discard`.
-    Discarded,
-    /// Not at all: all of it goes.
-    Nothing,
 }
 
 /// Why a definition is refused, before it is an error for anybody.
@@ -103,7 +95,7 @@ impl<P: Payload> SessionState<P> {
                 }
             };
         for row in competition.overridden {
-            self.discard(row, effects);
+            self.delete_row(row, Tell::Discarded, effects);
         }
         for name in &competition.yielding {
             definition.symbols.remove(name);
@@ -122,12 +114,12 @@ impl<P: Payload> SessionState<P> {
         } = definition;
         let initializer = initializer.filter(|name| symbols.contains_key(name));
         let noted = initializer.clone();
-        let home = (dylib, self.dylibs[dylib].name.clone());
+        let home = (dylib, self.definitions[dylib].name.clone());
         let unit = PendingUnit::new(unit, name, home, symbols, priority, hints);
-        let unit = self.units.insert(unit.with(initializer, serial_queue, discarded).into());
-        self.insert_rows_of(unit, tracker, effects);
+        let unit = unit.with(initializer, serial_queue, discarded).into();
+        self.definitions.define(tracker, unit, effects);
         if let Some(number) = number {
-            self.note_initializer(dylib, number, noted.as_ref(), effects);
+            self.definitions.note_initializer(dylib, number, noted.as_ref(), effects);
         }
         Ok(())
     }
@@ -140,7 +132,10 @@ impl<P: Payload> SessionState<P> {
         mut symbols: SymbolFlagsMap,
         effects: &mut Effects<P>,
     ) -> Result<SymbolFlagsMap, DefineError> {
-        let live = self.live_claim(claim).and_then(|live| Some((self.dylib_of_claim(live)?, live.tracker)));
+        let live = self
+            .definitions
+            .live_claim(claim)
+            .and_then(|live| Some((self.definitions.dylib_of_claim(live)?, live.tracker())));
         let Some((dylib, tracker)) = live else {
             let dylib = "(removed)".into();
             return Err(DefineError::TrackerDefunct { unit: unit_name.clone(), dylib });
@@ -155,18 +150,12 @@ impl<P: Payload> SessionState<P> {
             Err(refusal) => return Err(self.refusal_error(refusal, dylib, unit_name.clone())),
         };
         for row in competition.overridden {
-            self.discard(row, effects);
+            self.delete_row(row, Tell::Discarded, effects);
         }
         for name in &competition.yielding {
             symbols.remove(name);
         }
-        let product = self.product_of(claim);
-        for (name, &flags) in &symbols {
-            let state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
-            let row = self.insert_row(tracker, name.clone(), unit_name, flags, state, effects);
-            self.claims[claim].add_row(row);
-            self.join_product(row, product);
-        }
+        self.definitions.define_claimed(claim, unit_name, &symbols, effects);
         self.observe_definition(dylib, unit_name, symbols.keys(), effects);
         Ok(symbols)
     }
@@ -181,7 +170,9 @@ impl<P: Payload> SessionState<P> {
         unit: P::Unit,
         effects: &mut Effects<P>,
     ) -> Result<(), DefineError> {
-        let Some(dylib) = self.live_claim(claim).and_then(|live| self.dylib_of_claim(live)) else {
+        let Some(dylib) =
+            self.definitions.live_claim(claim).and_then(|live| self.definitions.dylib_of_claim(live))
+        else {
             effects.leave(Leftover::RefusedUnit(unit));
             return Err(DefineError::TrackerDefunct {
                 unit: definition.unit_name,
@@ -200,64 +191,33 @@ impl<P: Payload> SessionState<P> {
         }
         if covered.is_empty() {
             // A unit that waits in no row would never be found again.
-            self.claims.discard(claim, effects);
+            self.definitions.end_claim(claim, effects);
             effects.leave(Leftover::RefusedUnit(unit));
             return Ok(());
         }
         let Definition { unit_name: name, symbols, initializer, priority, serial_queue, hints, .. } =
             definition;
-        let rows = self.rows_of_claim(claim);
-        for &row in &rows {
-            self.rows[row].unit_name = name.clone();
-            self.rows[row].own_priority = priority;
-        }
+        let rows = self.definitions.rows_of_claim(claim);
+        self.definitions.rename_unit(claim, &name, priority);
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
-        let home = (dylib, self.dylibs[dylib].name.clone());
+        let home = (dylib, self.definitions[dylib].name.clone());
         let waiting = PendingUnit::new(unit, name, home, symbols, priority, hints);
         let waiting = P::Parcel::from(waiting.with(initializer, serial_queue, Vec::new()));
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
-            if self.claims[claim].is_wanted_as_it_says {
+            if self.definitions[claim].is_wanted_as_it_says {
                 self.raise(rows[0], RisingPriority::at(priority));
             }
             self.hand_over(claim, waiting, effects);
         } else {
-            self.claims.discard(claim, effects);
-            let unit = self.units.insert(waiting);
-            for row in rows {
-                self.give_back(row, unit);
-            }
+            self.give_back(claim, waiting, effects);
         }
         Ok(())
     }
 
-    /// Takes a definition away from the unit that waits to provide it, because another has won.
-    pub(crate) fn discard(&mut self, row: RowId, effects: &mut Effects<P>) {
-        self.take_from_unit(row, Tell::Discarded, effects);
-        self.delete_row(row, effects);
-    }
-
-    /// Takes `row` off the list of its unit's symbols; a unit left with none leaves through `effects`.
-    pub(crate) fn take_from_unit(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
-        let row = &self.rows[row];
-        let Some(id) = row.unit() else { return };
-        let (name, dylib, dylib_name) = (row.name.clone(), row.dylib, self.dylib_name_of(row));
-        let unit = self.units[id].as_mut();
-        unit.lose(&name);
-        if tell == Tell::Discarded {
-            unit.extras.get_or_insert_default().discarded.push(name);
-        }
-        if unit.symbols.is_empty()
-            && let Some(unit) = self.units.remove(id, effects)
-        {
-            let (unit, discarded) = unit.into().into_discarded();
-            effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });
-        }
-    }
-
     /// Lets go of a unit that nothing is left of.
     fn leave(&mut self, unit: P::Unit, dylib: DylibId, discarded: Vec<SymbolName>, effects: &mut Effects<P>) {
-        let dylib_name = self.dylibs[dylib].name.clone();
+        let dylib_name = self.definitions[dylib].name.clone();
         effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });
     }
 
@@ -272,9 +232,9 @@ impl<P: Payload> SessionState<P> {
         if !self.admits(by_task) && !weakened("close::admits_definitions") {
             return Err(Refusal::Closed);
         }
-        let row = self.dylibs.get(dylib).ok_or(Refusal::DylibRemoved)?;
+        let row = self.definitions.dylib(dylib).ok_or(Refusal::DylibRemoved)?;
         let tracker = tracker.unwrap_or(row.default_tracker);
-        if !self.tracker_lives(tracker) {
+        if !self.definitions.tracker_lives(tracker) {
             return Err(Refusal::TrackerDefunct);
         }
         Ok((tracker, self.compete(dylib, symbols)?))
@@ -288,8 +248,8 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<Competition, Refusal> {
         let mut competition = Competition::default();
         for (name, flags) in symbols {
-            let Some(existing) = self.find(dylib, name) else { continue };
-            let row = &self.rows[existing];
+            let Some(existing) = self.definitions.find(dylib, name) else { continue };
+            let row = &self.definitions[existing];
             match contest(flags, row.flags, matches!(row.state, RowState::NeverSearched { .. })) {
                 Contest::Yields => competition.yielding.push(name.clone()),
                 Contest::Overrides => competition.overridden.push(existing),
@@ -299,22 +259,9 @@ impl<P: Payload> SessionState<P> {
         Ok(competition)
     }
 
-    fn insert_rows_of(&mut self, unit: UnitId, tracker: TrackerId, effects: &mut Effects<P>) {
-        // The symbols leave the unit for the length of the loop: inserting a row borrows the whole state.
-        let PendingUnit { symbols, name: unit_name, own_priority, .. } = self.units[unit].as_mut();
-        let (symbols, unit_name, own_priority) = (std::mem::take(symbols), unit_name.clone(), *own_priority);
-        for (name, &flags) in &symbols {
-            let state = RowState::NeverSearched { source: Source::Unit(unit) };
-            let row = self.insert_row(tracker, name.clone(), &unit_name, flags, state, effects);
-            if own_priority < TaskPriority::Demanded {
-                self.rows[row].own_priority = own_priority;
-            }
-        }
-        self.units[unit].as_mut().symbols = symbols;
-    }
-
     pub(crate) fn refusal_error(&self, refusal: Refusal, dylib: DylibId, unit: SymbolName) -> DefineError {
-        let dylib = self.dylibs.get(dylib).map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone());
+        let dylib =
+            self.definitions.dylib(dylib).map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone());
         match refusal {
             Refusal::Closed => DefineError::Closed { unit },
             Refusal::DylibRemoved => DefineError::DylibRemoved { unit, dylib },
@@ -323,7 +270,7 @@ impl<P: Payload> SessionState<P> {
                 symbol,
                 dylib,
                 unit,
-                existing_unit: self.rows[existing].unit_name.clone(),
+                existing_unit: self.definitions[existing].unit_name.clone(),
             },
         }
     }
@@ -336,7 +283,7 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) {
         if self.observed {
-            let dylib = self.dylibs[dylib].name.clone();
+            let dylib = self.definitions[dylib].name.clone();
             let (unit, symbols) = (unit.clone(), symbols.cloned().collect());
             self.observe(effects, || EventKind::Defined { dylib, unit, symbols });
         }

@@ -7,19 +7,16 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::sync::weakened;
-use crate::{
-    DependenceGroup, Dependency, EmitError, EventKind, ExecutorSymbolDef, RequiredState, SymbolFlagsMap,
-    SymbolName,
-};
+use crate::{DependenceGroup, Dependency, EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
 
 use crate::protocol::dependences::{NodeId, NodeState};
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::claim::{Claim, Rows};
+use crate::protocol::state::definitions::row::{RowState, Waiting};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::{RowState, Waiting};
 use crate::protocol::storage::ids::{ClaimId, RowId};
-use crate::protocol::symbols::claim::{Claim, Rows};
 
 /// A group whose names were found and whose dependencies are known to be possible.
 struct Checked {
@@ -41,7 +38,7 @@ impl<P: Payload> SessionState<P> {
         groups: &[DependenceGroup],
         effects: &mut Effects<P>,
     ) -> Result<(), EmitError> {
-        let Some(&Claim { priority, .. }) = self.live_claim(claim) else {
+        let Some(&Claim { priority, .. }) = self.definitions.live_claim(claim) else {
             return Err(EmitError::TrackerDefunct { unit: unit.clone() });
         };
         if groups.is_empty() {
@@ -70,7 +67,7 @@ impl<P: Payload> SessionState<P> {
 
     /// The component of the forest in which an emitted row waits.
     pub(in crate::protocol) fn component_of(&self, row: RowId) -> Option<u32> {
-        self.forest.component(self.rows.get(row)?.waiting()?.node?)
+        self.forest.component(self.definitions.row(row)?.waiting()?.node?)
     }
 
     /// The group's rows and unready dependencies, unless one of these makes the emission impossible.
@@ -80,10 +77,13 @@ impl<P: Payload> SessionState<P> {
         unit: &SymbolName,
         group: &DependenceGroup,
     ) -> Result<Checked, EmitError> {
-        let rows = group.symbols.iter().filter_map(|name| self.row_of_claim(claim, name)).collect();
+        let rows =
+            group.symbols.iter().filter_map(|name| self.definitions.row_of_claim(claim, name)).collect();
         let mut dependencies = SmallVec::with_capacity(group.dependencies.len());
         for &Dependency { row: dependency, .. } in &group.dependencies {
-            let Some(row) = self.rows.get(dependency).filter(|row| !self.is_condemned(row)) else {
+            let Some(row) =
+                self.definitions.row(dependency).filter(|row| !self.definitions.is_condemned(row))
+            else {
                 if weakened("remove::emission_trusts_old_tokens") {
                     continue;
                 }
@@ -147,7 +147,7 @@ impl<P: Payload> SessionState<P> {
     /// The forest's node of a row that anybody can wait on.
     #[inline(always)]
     fn node_of(&mut self, row: RowId) -> Option<NodeId> {
-        let waiting = self.rows[row].waiting_mut()?;
+        let waiting = self.definitions.waiting_mut(row)?;
         Some(*waiting.node.get_or_insert_with(|| self.forest.add(row)))
     }
 
@@ -162,7 +162,7 @@ impl<P: Payload> SessionState<P> {
         let waits = dependencies.iter().any(|&node| self.forest.state(node) != NodeState::Gone);
         let mut members = Nodes::new();
         for &row in rows {
-            match self.rows[row].waiting().and_then(|waiting| waiting.node) {
+            match self.definitions[row].waiting().and_then(|waiting| waiting.node) {
                 Some(node) => members.push(node),
                 // The group waits: each of its rows may come to be waited for, or removed, by itself.
                 None if waits => members.push(self.forest.add(row)),
@@ -171,7 +171,7 @@ impl<P: Payload> SessionState<P> {
                     continue;
                 }
             }
-            self.make_emitted(row, members.last().copied(), priority);
+            self.definitions.emit(row, members.last().copied(), priority);
         }
         if !members.is_empty() {
             self.forest.emit(&members, dependencies);
@@ -181,9 +181,9 @@ impl<P: Payload> SessionState<P> {
 
     /// Ends the claim and emits its symbols that were in no group: they depend on nothing.
     fn emit_ungrouped(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
-        let Some(ended) = self.claims.remove(claim, effects) else { return };
+        let Some(ended) = self.definitions.end_claim(claim, effects) else { return };
         for &row in ended.rows() {
-            match self.rows.get(row).map(|row| (row.claim(), row.waiting())) {
+            match self.definitions.row(row).map(|row| (row.claim(), row.waiting())) {
                 // The usual symbol: no other has asked for it yet.
                 Some((Some(of), Some(&Waiting { node: None, queries }))) if of == claim => {
                     self.look_ahead_in_query(queries);
@@ -195,33 +195,20 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    fn make_emitted(&mut self, row: RowId, node: Option<NodeId>, priority: RisingPriority) {
-        let row = &mut self.rows[row];
-        if let RowState::Resolved { address, waiting, .. } = row.state {
-            row.advance(RowState::Emitted { address, priority, waiting: Waiting { node, ..waiting } });
-        }
-    }
-
     /// The row, and everything it needs, is in place.
     pub(in crate::protocol) fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
-        let Some(row) = self.rows.get_mut(id) else { return };
-        let (RowState::Resolved { address, waiting, .. } | RowState::Emitted { address, waiting, .. }) =
-            row.state
-        else {
-            return;
-        };
-        row.advance(RowState::Ready { address });
-        let found = ExecutorSymbolDef::new(address, row.flags);
-        self.publish(id);
+        let Some((queries, found)) = self.definitions.make_ready(id) else { return };
         if !weakened("lodge::ready_tells_nobody") {
-            self.tell_lodged(waiting.queries, RequiredState::Ready, found, effects);
+            self.tell_lodged(queries, RequiredState::Ready, found, effects);
         }
         self.observe_ready(id, effects);
     }
 
     /// See [`crate::DefinitionWatch::is_ready`].
     pub(crate) fn is_ready(&self, id: RowId) -> bool {
-        let Some(row) = self.rows.get(id).filter(|row| !self.is_condemned(row)) else { return false };
+        let Some(row) = self.definitions.row(id).filter(|row| !self.definitions.is_condemned(row)) else {
+            return false;
+        };
         match row.state {
             RowState::Ready { .. } => true,
             RowState::Emitted { .. } => self.is_ready_unknowingly(id),
@@ -231,8 +218,8 @@ impl<P: Payload> SessionState<P> {
 
     pub(crate) fn observe_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         if self.observed {
-            let row = &self.rows[id];
-            let (dylib, symbol) = (self.dylib_name_of(row), row.name.clone());
+            let row = &self.definitions[id];
+            let (dylib, symbol) = (self.definitions.dylib_name_of(row), row.name.clone());
             self.observe(effects, || EventKind::Ready { dylib, symbol });
         }
     }

@@ -10,9 +10,9 @@ use crate::sync::{Arc, weakened};
 use crate::{EventKind, Failure, FailureCause, LookupError, SymbolName};
 
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::{Row, RowState};
 use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::{Row, RowState};
 use crate::protocol::storage::ids::{ClaimId, FailureId, RowId};
 
 /// What broke, once for all the rows it felled.
@@ -51,11 +51,11 @@ impl<P: Payload> SessionState<P> {
     ///
     /// Does nothing for a claim whose rows were removed.
     pub(crate) fn fail(&mut self, claim: ClaimId, cause: FailureCause, effects: &mut Effects<P>) {
-        let rows = self.rows_of_claim(claim);
+        let rows = self.definitions.rows_of_claim(claim);
         // A condemned one goes with its last row, unless it has delegated them all.
-        let carries_nothing = self.claims.get(claim).is_some_and(|claim| claim.carried == 0);
-        if carries_nothing || self.live_claim(claim).is_some() {
-            self.claims.discard(claim, effects);
+        let carries_nothing = self.definitions.get_claim(claim).is_some_and(|claim| claim.carried() == 0);
+        if carries_nothing || self.definitions.live_claim(claim).is_some() {
+            self.definitions.end_claim(claim, effects);
         }
         let Some(&first) = rows.first() else {
             effects.let_go(cause);
@@ -63,7 +63,7 @@ impl<P: Payload> SessionState<P> {
         };
         let failure = self.record_failure(first, cause);
         for row in rows {
-            if let Some(node) = self.rows[row].waiting().and_then(|waiting| waiting.node) {
+            if let Some(node) = self.definitions[row].waiting().and_then(|waiting| waiting.node) {
                 self.forest.fail(node);
                 self.agenda.added = true;
             }
@@ -75,7 +75,7 @@ impl<P: Payload> SessionState<P> {
 
     /// The failure as seen from a failed row.
     pub(crate) fn failure_of(&self, row: RowId) -> Arc<Failure> {
-        let RowState::Failed { failure, root, depth, .. } = self.rows[row].state else {
+        let RowState::Failed { failure, root, depth, .. } = self.definitions[row].state else {
             panic!("{row:?} has not failed");
         };
         let record = &self.failures[failure];
@@ -83,13 +83,14 @@ impl<P: Payload> SessionState<P> {
         let mut path = Vec::new();
         let mut cursor = row;
         while cursor != root && path.len() + 1 < PATH_STEPS_MAX {
-            let Some(Row { name, state: RowState::Failed { via, .. }, .. }) = self.rows.get(cursor) else {
+            let Some(Row { name, state: RowState::Failed { via, .. }, .. }) = self.definitions.row(cursor)
+            else {
                 break;
             };
             path.push(name.clone());
             cursor = *via;
         }
-        let root = self.rows.get(root);
+        let root = self.definitions.row(root);
         path.push(root.map_or_else(|| record.symbol.clone(), |row| row.name.clone()));
         let path_omitted = (depth as usize + 1).saturating_sub(path.len());
         let (unit, dylib, cause) = (record.unit.clone(), record.dylib.clone(), record.cause.clone());
@@ -105,8 +106,9 @@ impl<P: Payload> SessionState<P> {
 
     /// Makes the record of a failure that begins at `row`. It is kept until [`Self::release_failure`].
     pub(crate) fn record_failure(&mut self, row: RowId, cause: FailureCause) -> FailureId {
-        let row = &self.rows[row];
-        let (symbol, unit, dylib) = (row.name.clone(), row.unit_name.clone(), self.dylib_name_of(row));
+        let row = &self.definitions[row];
+        let (symbol, unit, dylib) =
+            (row.name.clone(), row.unit_name.clone(), self.definitions.dylib_name_of(row));
         self.failures.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1, told: Cell::new(false) })
     }
 
@@ -133,7 +135,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn spread_to(&mut self, row: RowId, via: Option<RowId>, effects: &mut Effects<P>) {
         let Some(via) = via else { return };
         let still_stands = |row: &Row| matches!(row.state, RowState::Emitted { .. });
-        if !self.rows.get(row).is_some_and(still_stands) {
+        if !self.definitions.row(row).is_some_and(still_stands) {
             return;
         }
         // A reported failure comes from a row that failed, or was removed, in this or an earlier slice.
@@ -143,7 +145,7 @@ impl<P: Payload> SessionState<P> {
 
     /// What a row that failed, or was removed while its failure spreads, says of it.
     fn fallen_at(&self, row: RowId) -> Option<Fallen> {
-        match self.rows.get(row).map(|row| &row.state) {
+        match self.definitions.row(row).map(|row| &row.state) {
             Some(&RowState::Failed { failure, root, depth, .. }) => Some(Fallen { failure, root, depth }),
             _ => self.fallen.get(row),
         }
@@ -152,22 +154,21 @@ impl<P: Payload> SessionState<P> {
     /// Moves a row to Failed and tells the queries lodged on it.
     fn make_failed(&mut self, id: RowId, fallen: Fallen, via: Option<RowId>, effects: &mut Effects<P>) {
         let Fallen { failure, root, depth } = fallen;
-        let row = &mut self.rows[id];
-        let Some(waiting) = row.waiting().copied() else { return };
+        let via = via.unwrap_or(id);
+        let Some(queries) = self.definitions.fail(id, failure, via, root, depth) else { return };
         self.losses.note();
-        row.advance(RowState::Failed { failure, via: via.unwrap_or(id), root, depth });
         self.failures[failure].rows += 1;
-        if !waiting.queries.is_none() && !weakened("fail::tells_no_queries") {
+        if !queries.is_none() && !weakened("fail::tells_no_queries") {
             // What ends because the session does says so in one way, whichever comes first.
             let error = match self.failures[failure].cause {
                 FailureCause::Closed => LookupError::Closed,
                 _ => LookupError::Failed(self.failure_of(id)),
             };
-            self.fail_lodged(waiting.queries, &error, effects);
+            self.fail_lodged(queries, &error, effects);
         }
         if self.observed {
-            let row = &self.rows[id];
-            let (dylib, symbol) = (self.dylib_name_of(row), row.name.clone());
+            let row = &self.definitions[id];
+            let (dylib, symbol) = (self.definitions.dylib_name_of(row), row.name.clone());
             self.observe(effects, || EventKind::Failed { dylib, symbol });
         }
     }

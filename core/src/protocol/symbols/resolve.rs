@@ -8,9 +8,7 @@ use crate::{
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::RowState;
 use crate::protocol::storage::ids::{ClaimId, RowId};
-use crate::sync::weakened;
 
 impl<P: Payload> SessionState<P> {
     /// See [`crate::MaterializationResponsibility::notify_resolved`].
@@ -24,7 +22,7 @@ impl<P: Payload> SessionState<P> {
         addresses: &SymbolMap,
         effects: &mut Effects<P>,
     ) -> Result<(), ResolveError> {
-        let Some(live) = self.live_claim(claim) else {
+        let Some(live) = self.definitions.live_claim(claim) else {
             return Err(ResolveError::TrackerDefunct { unit: unit.clone() });
         };
         let rows = live.rows();
@@ -35,7 +33,7 @@ impl<P: Payload> SessionState<P> {
             tally.check(unit, covered, addresses)?;
             self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
             if let Some(resolved) = resolved {
-                self.set_resolved(claim, resolved, effects);
+                self.set_resolved(resolved, effects);
             }
             return Ok(());
         }
@@ -44,7 +42,7 @@ impl<P: Payload> SessionState<P> {
         tally.check(unit, covered, addresses)?;
         self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
         for resolved in resolved {
-            self.set_resolved(claim, resolved, effects);
+            self.set_resolved(resolved, effects);
         }
         Ok(())
     }
@@ -59,7 +57,7 @@ impl<P: Payload> SessionState<P> {
         addresses: &SymbolMap,
         tally: &mut Tally,
     ) -> Option<Resolved> {
-        let row = self.rows.get(id).filter(|row| row.claim() == Some(claim))?;
+        let row = self.definitions.row(id).filter(|row| row.claim() == Some(claim))?;
         let promised = *covered.get(&row.name)?;
         let flags = promised.without_weak_and_common();
         tally.rows += 1;
@@ -79,20 +77,10 @@ impl<P: Payload> SessionState<P> {
     }
 
     #[inline]
-    fn set_resolved(
-        &mut self,
-        claim: ClaimId,
-        Resolved { row, address, flags }: Resolved,
-        effects: &mut Effects<P>,
-    ) {
-        let row_state = &mut self.rows[row];
-        let RowState::Materializing { waiting, .. } = row_state.state else { return };
-        row_state.flags = flags;
-        row_state.advance(RowState::Resolved { claim, address, waiting });
-        // Mostly nobody does, and who waits for more need not be looked at.
-        if row_state.is_wanted_resolved || weakened("lodge::addresses_answer_everybody") {
+    fn set_resolved(&mut self, Resolved { row, address, flags }: Resolved, effects: &mut Effects<P>) {
+        if let Some(queries) = self.definitions.resolve(row, address, flags) {
             let found = ExecutorSymbolDef::new(address, flags);
-            self.tell_lodged(waiting.queries, RequiredState::Resolved, found, effects);
+            self.tell_lodged(queries, RequiredState::Resolved, found, effects);
         }
     }
 }

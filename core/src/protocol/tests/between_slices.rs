@@ -51,10 +51,10 @@ fn initializers_go_with_their_tracker() {
         let tracker = Some(history.trackers[1]);
         history.state.define(history.dylib, tracker, definition, 0, &mut effects).unwrap();
     }
-    assert_eq!(history.state.initializers(history.dylib).len(), 2);
+    assert_eq!(history.state.definitions.initializers(history.dylib).len(), 2);
     let _removed = remove_tracker(&mut history, 1);
     assert!(history.state.has_work(), "a row is left");
-    assert_eq!(history.state.initializers(history.dylib), []);
+    assert_eq!(history.state.definitions.initializers(history.dylib), []);
 }
 
 /// A unit that was queued before and starts between two slices asks whether it is wanted only if something was lost.
@@ -64,10 +64,10 @@ fn a_removal_is_a_loss_before_its_first_row_goes() {
     let mut effects = Effects::default();
     history.define(1, 0b1, &mut effects);
     // The newest goes first, and has no rows.
-    let _newest = history.state.create_tracker(history.dylib);
+    let _newest = history.state.definitions.create_tracker(history.dylib);
     let before = history.state.losses().count();
     history.state.clear(history.dylib, &mut effects);
-    assert_eq!(history.state.rows.len(), 1, "the row is left");
+    assert_eq!(history.state.definitions.counts().rows, 1, "the row is left");
     assert!(history.state.losses().count() > before);
     history.state.settle_all(&mut effects);
     history.take(effects);
@@ -101,16 +101,16 @@ fn a_dylib_is_cleared_before_what_comes_after() {
     history.define(2, 0b1100, &mut effects);
     history.state.clear(history.dylib, &mut effects);
     assert!(history.state.has_work(), "rows are left");
-    let kept = history.state.create_tracker(history.dylib);
+    let kept = history.state.definitions.create_tracker(history.dylib);
     history.trackers[1] = kept;
     history.define(1, 0b1111, &mut effects);
     history.define(0, 0b10000, &mut effects);
     history.state.clear(history.dylib, &mut effects);
-    history.trackers[1] = history.state.create_tracker(history.dylib);
+    history.trackers[1] = history.state.definitions.create_tracker(history.dylib);
     history.define(1, 0b1, &mut effects);
     history.state.settle_all(&mut effects);
     history.state.check();
-    assert_eq!(history.state.rows.len(), 1);
+    assert_eq!(history.state.definitions.counts().rows, 1);
     assert!(history.state.tracker_is_defunct(kept) && !history.state.tracker_is_defunct(history.trackers[1]));
     let mut events = std::mem::take(&mut effects.more().events);
     events.sort_by_key(|event| event.sequence);
@@ -130,13 +130,13 @@ fn a_claim_that_has_delegated_everything_ends_while_its_tracker_goes() {
     materializing(&mut history, 1, 0b111);
     let (claimed, _) = history.claims.remove(0);
     let names: Vec<_> = claimed.symbols.keys().cloned().collect();
-    history.state.delegate(claimed.claim, &names).unwrap();
+    history.state.definitions.delegate(claimed.claim, &names).unwrap();
     let mut effects = remove_tracker(&mut history, 1);
     assert!(history.state.has_work(), "rows are left");
     history.state.fail(claimed.claim, FailureCause::Abandoned, &mut effects);
     history.state.settle_all(&mut effects);
     history.take(effects);
-    assert_eq!(history.state.claims.len(), 0);
+    assert_eq!(history.state.definitions.counts().claims, 0);
 }
 
 /// How many entries of a claim's list are walked over while its symbols are delegated one by one.
@@ -152,10 +152,10 @@ fn walked_over_in_delegations(count: usize) -> usize {
     let claim = history.claims.remove(0).0.claim;
     let mut walked_over = 0;
     for name in &names {
-        let before = history.state.claims[claim].rows().len();
-        history.state.delegate(claim, std::slice::from_ref(name)).expect("nothing was removed");
+        let before = history.state.definitions[claim].rows().len();
+        history.state.definitions.delegate(claim, std::slice::from_ref(name)).expect("nothing was removed");
         // The list is walked over when what has left it is cleared away.
-        walked_over += if history.state.claims[claim].rows().len() < before { before } else { 0 };
+        walked_over += if history.state.definitions[claim].rows().len() < before { before } else { 0 };
     }
     walked_over
 }
@@ -182,7 +182,9 @@ fn what_the_forest_has_found_ready_was_ready_when_it_is_removed() {
     history.state.settle_all(&mut effects);
     history.emit(0, 0, &mut effects);
     let found = |history: &History| {
-        let rows = history.names[..2].iter().map(|name| history.state.find(history.dylib, name).unwrap());
+        let rows = history.names[..2]
+            .iter()
+            .map(|name| history.state.definitions.find(history.dylib, name).unwrap());
         rows.filter(|&row| history.state.is_ready_unknowingly(row)).count()
     };
     while found(&history) == 0 {

@@ -4,11 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::protocol::deadlock::{Held, Holdings};
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::Tell;
+use crate::protocol::state::definitions::row::{RowState, Waiting};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::state::query::Phase;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::{RowState, Waiting};
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, RowId};
 use crate::protocol::symbols::define::Definition;
 use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
@@ -37,11 +38,11 @@ impl Scene {
     }
 
     fn row(&self, name: &str) -> RowId {
-        self.state.find(self.dylib, &self.name(name)).expect("it was defined")
+        self.state.definitions.find(self.dylib, &self.name(name)).expect("it was defined")
     }
 
     fn define(&mut self, name: &str) {
-        let number = self.state.rows.len() as u64;
+        let number = self.state.definitions.counts().rows as u64;
         let name = self.name(name);
         let definition = Definition {
             number: Some(number),
@@ -127,12 +128,14 @@ impl Scene {
 #[test]
 fn a_table_that_names_what_is_gone() {
     let scene = Scene::new();
-    scene.refuses("a dylib is found by its name", |state| state.dylib_names.clear());
+    scene.refuses("a dylib is found by its name", |state| state.definitions.parts().dylib_names.clear());
     let mut scene = Scene::new();
     let (dylib, other) = (scene.dylib, scene.state.create_dylib("other".into()).unwrap());
     scene.state.remove_dylib(other, &mut scene.effects);
     scene.refuses("links against what was removed", |state| {
-        state.dylibs[dylib].link_order.push((other, JitDylibLookupFlags::MatchAllSymbols));
+        state.definitions.parts().dylibs[dylib]
+            .link_order
+            .push((other, JitDylibLookupFlags::MatchAllSymbols));
     });
 }
 
@@ -142,8 +145,8 @@ fn a_unit_that_does_not_know_its_rows() {
     scene.define("a");
     let name = scene.name("a");
     scene.refuses("a unit knows the rows that hold it", |state| {
-        let (unit, _) = state.units.iter().next().expect("it waits");
-        state.units[unit].symbols.remove(&name);
+        let (unit, _) = state.definitions.parts().units.iter().next().expect("it waits");
+        state.definitions.parts().units[unit].symbols.remove(&name);
     });
 }
 
@@ -153,12 +156,30 @@ fn a_unit_that_no_row_holds() {
     let mut scene = Scene::new();
     scene.define("a");
     scene.refuses("a unit waits in at least one row", |state| {
-        let waiting = state.units.iter().next().map(|(_, unit)| unit.symbols.clone()).expect("it waits");
+        let waiting = state
+            .definitions
+            .parts()
+            .units
+            .iter()
+            .next()
+            .map(|(_, unit)| unit.symbols.clone())
+            .expect("it waits");
         let name = waiting.keys().next().expect("it has a symbol").clone();
-        let home =
-            state.dylibs.iter().next().map(|(id, dylib)| (id, dylib.name.clone())).expect("it has one");
+        let home = state
+            .definitions
+            .dylibs()
+            .next()
+            .map(|(id, dylib)| (id, dylib.name.clone()))
+            .expect("it has one");
         let priority = TaskPriority::Demanded;
-        state.units.insert(PendingUnit::new(1, name, home, waiting, priority, Default::default()));
+        state.definitions.parts().units.insert(PendingUnit::new(
+            1,
+            name,
+            home,
+            waiting,
+            priority,
+            Default::default(),
+        ));
     });
 }
 
@@ -166,47 +187,54 @@ fn a_unit_that_no_row_holds() {
 fn a_claim_that_counts_wrong() {
     let mut scene = Scene::new();
     let (claimed, _) = scene.claim("a");
-    scene.refuses("a claim counts its rows", |state| state.claims[claimed.claim].carried += 1);
+    scene.refuses("a claim counts its rows", |state| {
+        state.definitions.parts().claims[claimed.claim].break_count()
+    });
 }
 
 #[test]
 fn a_row_whose_claim_is_gone() {
     let mut scene = Scene::new();
     let (claimed, _) = scene.claim("a");
-    scene.refuses("has lost its claim", |state| state.claims.discard(claimed.claim, &mut Vec::new()));
+    scene.refuses("has lost its claim", |state| {
+        drop(state.definitions.end_claim(claimed.claim, &mut Vec::new()))
+    });
 }
 
 #[test]
 fn a_claim_elsewhere_than_its_rows() {
     let mut scene = Scene::new();
     let (claimed, _) = scene.claim("a");
-    let tracker = scene.state.create_tracker(scene.dylib);
-    scene.refuses("a claim is where its rows are", |state| state.claims[claimed.claim].tracker = tracker);
+    let tracker = scene.state.definitions.create_tracker(scene.dylib);
+    scene.refuses("a claim is where its rows are", |state| {
+        state.definitions.parts().claims[claimed.claim].break_tracker(tracker)
+    });
 }
 
 #[test]
 fn a_tracker_that_counts_wrong() {
     let mut scene = Scene::new();
     scene.define("a");
-    let tracker = scene.state.default_tracker(scene.dylib);
-    scene.refuses("a tracker counts its rows", |state| state.trackers[tracker].rows += 1);
+    let tracker = scene.state.definitions.default_tracker(scene.dylib);
+    scene.refuses("a tracker counts its rows", |state| state.definitions.parts().trackers[tracker].rows += 1);
 }
 
 #[test]
 fn a_dylib_that_counts_wrong_for_observers() {
     let mut scene = Scene::new();
     scene.state.observed = true;
+    *scene.state.definitions.parts().is_observed = true;
     scene.define("a");
     let dylib = scene.dylib;
-    scene.refuses("a dylib counts its rows", |state| state.dylibs[dylib].rows += 1);
+    scene.refuses("a dylib counts its rows", |state| state.definitions.parts().dylibs[dylib].rows += 1);
 }
 
 #[test]
 fn a_tracker_that_was_removed_and_is_there() {
     let scene = Scene::new();
-    let tracker = scene.state.default_tracker(scene.dylib);
+    let tracker = scene.state.definitions.default_tracker(scene.dylib);
     scene.refuses("was removed and is still there", |state| {
-        state.trackers[tracker].era += 1;
+        state.definitions.parts().trackers[tracker].era += 1;
     });
 }
 
@@ -216,7 +244,7 @@ fn an_initializer_that_is_noted_twice() {
     scene.define("a");
     let (dylib, name) = (scene.dylib, scene.name("a"));
     scene.refuses("each initializer is noted once", |state| {
-        state.note_initializer(dylib, u64::MAX, Some(&name), &mut Effects::default());
+        state.definitions.note_initializer(dylib, u64::MAX, Some(&name), &mut Effects::default());
     });
 }
 
@@ -244,7 +272,7 @@ fn a_query_that_its_row_has_forgotten() {
     scene.claim("a");
     let row = scene.row("a");
     scene.refuses("is in the list of its row", |state| {
-        *state.rows[row].waiting_mut().expect("it materializes") = Waiting::NOBODY;
+        *state.definitions.waiting_mut(row).expect("it materializes") = Waiting::NOBODY;
     });
 }
 
@@ -275,10 +303,12 @@ fn an_emitted_row_that_waits_for_nothing() {
     scene.state.withdraw(query, &mut scene.effects);
     let row = scene.row("a");
     let address = ExecutorAddr::new(1);
-    let RowState::Materializing { claim, .. } = scene.state.rows[row].state else { panic!("it was claimed") };
+    let RowState::Materializing { claim, .. } = scene.state.definitions[row].state else {
+        panic!("it was claimed")
+    };
     scene.refuses("is emitted and waits for nothing", |state| {
-        state.claims.discard(claim, &mut Vec::new());
-        state.rows[row].state = RowState::Emitted {
+        state.definitions.end_claim(claim, &mut Vec::new());
+        state.definitions.parts().rows[row].state = RowState::Emitted {
             address,
             priority: RisingPriority::at(TaskPriority::Demanded),
             waiting: Waiting::NOBODY,
@@ -291,17 +321,17 @@ fn an_emitted_row_that_waits_for_nothing() {
 fn an_emitted_row_that_needs_what_is_gone() {
     let mut scene = Scene::waiting();
     let row = scene.row("b");
-    let node = scene.state.rows[row].waiting().and_then(|waiting| waiting.node).expect("it is depended on");
+    let node =
+        scene.state.definitions[row].waiting().and_then(|waiting| waiting.node).expect("it is depended on");
     scene.define("c");
     scene.claim("d");
     let other = scene.row("d");
     scene.refuses("which is gone", |state| {
-        let claim = state.rows[row].claim().expect("it was claimed");
-        state.leave_claim(row, &mut Effects::default());
-        assert!(!state.claims.contains(claim));
-        state.delete_row(row, &mut Effects::default());
+        let claim = state.definitions[row].claim().expect("it was claimed");
+        drop(state.definitions.delete_row(row, Tell::Nothing, &mut Effects::default()));
+        assert!(state.definitions.get_claim(claim).is_none());
         // Its node lives on, as somebody else's.
-        state.rows[other].waiting_mut().expect("it materializes").node = Some(node);
+        state.definitions.waiting_mut(other).expect("it materializes").node = Some(node);
     });
 }
 
@@ -310,14 +340,17 @@ fn an_emitted_row_that_needs_what_is_gone() {
 fn an_emitted_row_that_needs_what_has_failed() {
     let mut scene = Scene::waiting();
     let row = scene.row("b");
-    let node = scene.state.rows[row].waiting().and_then(|waiting| waiting.node).expect("it is depended on");
+    let node =
+        scene.state.definitions[row].waiting().and_then(|waiting| waiting.node).expect("it is depended on");
     scene.claim("d");
     let other = scene.row("d");
     scene.refuses("which is Failed", |state| {
         let failure = state.record_failure(row, FailureCause::Abandoned);
-        state.leave_claim(row, &mut Effects::default());
-        state.rows[row].state = RowState::Failed { failure, via: row, root: row, depth: 0 };
-        state.rows[other].waiting_mut().expect("it materializes").node = Some(node);
+        let claim = state.definitions[row].claim().expect("it was claimed");
+        state.definitions.end_claim(claim, &mut Vec::new());
+        state.definitions.parts().rows[row].state =
+            RowState::Failed { failure, via: row, root: row, depth: 0 };
+        state.definitions.waiting_mut(other).expect("it materializes").node = Some(node);
     });
 }
 
@@ -344,31 +377,39 @@ fn a_turn_that_is_not_that_of_the_blocked_thread_that_has_told_of_it() {
 fn a_record_of_what_is_not_ready() {
     let scene = Scene::ready("a");
     let row = scene.row("a");
-    scene.refuses("changed its visibility", |state| state.rows[row].flags.toggle(SymbolFlags::EXPORTED));
+    scene.refuses("changed its visibility", |state| {
+        state.definitions.parts().rows[row].flags.toggle(SymbolFlags::EXPORTED)
+    });
     let scene = Scene::ready("a");
     let name = scene.name("a");
-    scene.refuses("is Ready and has no record", |state| state.records.disappear_alone(&name));
+    scene.refuses("is Ready and has no record", |state| {
+        state.definitions.parts().records.disappear_alone(&name)
+    });
 }
 
 #[test]
 fn a_gate_that_lets_readers_pass() {
     let scene = Scene::new();
-    scene.refuses("readers know whether the session is open", |state| state.records.close());
+    scene.refuses("readers know whether the session is open", |state| state.definitions.close_records());
     let mut scene = Scene::new();
     scene.state.start_closing(Shutdown::Drain);
     scene.refuses("readers know whether the session is open", |state| {
-        state.records = crate::record::Recorder::new();
-        for (dylib, _) in state.dylibs.iter() {
-            state.records.add_dylib(dylib);
+        *state.definitions.parts().records = crate::record::Recorder::new();
+        for dylib in state.definitions.dylibs().map(|(id, _)| id).collect::<Vec<_>>() {
+            state.definitions.parts().records.add_dylib(dylib);
         }
     });
     let scene = Scene::new();
-    scene.refuses("no row is left to be removed", |state| state.records.set_removing(true));
+    scene.refuses("no row is left to be removed", |state| {
+        state.definitions.parts().records.set_removing(true)
+    });
 }
 
 #[test]
 fn readers_that_know_of_another_generator() {
     let scene = Scene::new();
     let dylib = scene.dylib;
-    scene.refuses("whether `main` generates", |state| state.records.set_generates(dylib, true));
+    scene.refuses("whether `main` generates", |state| {
+        state.definitions.parts().records.set_generates(dylib, true)
+    });
 }

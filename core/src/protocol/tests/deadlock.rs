@@ -96,14 +96,14 @@ impl Scene {
 
     /// Looks up a symbol that is not defined, on behalf of an alias if there is one: the generator is asked.
     fn ask(&mut self, handler: u32, alias: Option<&str>, name: &str) -> QueryId {
-        let alias = alias.map(|alias| self.state.find(self.dylib, &self.name(alias)).unwrap());
+        let alias = alias.map(|alias| self.state.definitions.find(self.dylib, &self.name(alias)).unwrap());
         let search = Search { alias, ..self.search(&[name]) };
         self.state.lookup(search, handler, |_| "main".into(), &mut self.effects).expect("it waits")
     }
 
     /// The source of an alias is looked up.
     fn seek(&mut self, handler: u32, alias: &str, source: &str) {
-        let alias = self.state.find(self.dylib, &self.name(alias));
+        let alias = self.state.definitions.find(self.dylib, &self.name(alias));
         let search = Search { alias, required_state: RequiredState::Resolved, ..self.search(&[source]) };
         self.state.lookup(search, handler, |_| "main".into(), &mut self.effects).expect("it waits");
     }
@@ -118,7 +118,8 @@ impl Scene {
     fn emit(&mut self, claim: ClaimId, name: &str, needs: &[&str]) {
         self.resolve(claim, name);
         let (unit, symbols) = (self.name(name), self.flags(name));
-        let rows = needs.iter().map(|needed| self.state.find(self.dylib, &self.name(needed)).unwrap());
+        let rows =
+            needs.iter().map(|needed| self.state.definitions.find(self.dylib, &self.name(needed)).unwrap());
         let dependencies = rows.map(|row| Dependency { row, session: SessionTag::default() }).collect();
         let group = DependenceGroup { symbols: vec![self.name(name)], dependencies };
         self.state.emit(claim, &unit, &symbols, &[group], &mut self.effects).unwrap();
@@ -294,7 +295,7 @@ fn a_thread_that_has_gone_on_is_in_no_cycle() {
 #[test]
 fn nobody_is_told_of_a_cycle_that_a_removal_is_about_to_end() {
     let mut scene = Scene::new();
-    let tracker = scene.state.create_tracker(scene.dylib);
+    let tracker = scene.state.definitions.create_tracker(scene.dylib);
     let (a, b, r) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "r"));
     scene.claim(Some(tracker), "gone");
     for index in 0..8 {
@@ -318,7 +319,7 @@ fn nobody_is_told_of_a_cycle_that_a_removal_is_about_to_end() {
 #[test]
 fn a_cycle_that_appears_during_a_removal_is_told_after_it() {
     let mut scene = Scene::new();
-    let tracker = scene.state.create_tracker(scene.dylib);
+    let tracker = scene.state.definitions.create_tracker(scene.dylib);
     let (a, b, r) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "r"));
     for index in 0..8 {
         scene.define(Some(tracker), &format!("gone {index}"));
@@ -444,7 +445,9 @@ fn a_chain_of_aliases_is_followed_only_where_it_may_lead_back() {
     for index in 0..=LENGTH {
         scene.claim(None, &name(index));
     }
-    let row = |scene: &Scene, index: usize| scene.state.find(scene.dylib, &scene.name(&name(index))).unwrap();
+    let row = |scene: &Scene, index: usize| {
+        scene.state.definitions.find(scene.dylib, &scene.name(&name(index))).unwrap()
+    };
     let point = |scene: &mut Scene, alias: usize, source: usize| {
         let search = Search { alias: Some(row(scene, alias)), ..scene.search(&[&name(source)]) };
         scene.state.lookup(search, 0, |_| "main".into(), &mut scene.effects)

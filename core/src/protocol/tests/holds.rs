@@ -33,7 +33,7 @@ struct Chain {
 /// Many symbols of as many units of one tracker, which say of themselves how urgent they are.
 fn defined(priority: TaskPriority) -> (SessionState<Numbers>, Vec<SymbolName>, DylibId, TrackerId) {
     let (mut state, pool, dylib) = with_main(false);
-    let tracker = state.create_tracker(dylib);
+    let tracker = state.definitions.create_tracker(dylib);
     let names: Vec<_> = (0..SYMBOLS).map(|index| pool.intern(&format!("s{index}"))).collect();
     for name in &names {
         let definition = Definition { priority, ..definition(&names[0], exported([name])) };
@@ -49,7 +49,7 @@ impl Chain {
         let asked = search(dylib, LookupSet::required(names.iter().cloned()), RequiredState::Ready);
         let query =
             state.lookup(asked, 1, |_| "main".into(), &mut effects).expect("nobody has materialized them");
-        let claim = state.rows[state.find(dylib, &names[SYMBOLS - 1]).unwrap()].claim();
+        let claim = state.definitions[state.definitions.find(dylib, &names[SYMBOLS - 1]).unwrap()].claim();
         let leaf = claim.expect("the lookup has claimed them all");
         let mut chain = Self { state, names, dylib, tracker, query, leaf, left: Vec::new() };
         chain.end_hold(effects);
@@ -60,8 +60,8 @@ impl Chain {
     /// Resolves a symbol and emits it, if it is not the last.
     fn emit(&mut self, index: usize) {
         let (name, state) = (&self.names[index], &mut self.state);
-        let row = |name: &SymbolName| state.find(self.dylib, name).expect("it is defined");
-        let claim = state.rows[row(name)].claim().expect("it was claimed");
+        let row = |name: &SymbolName| state.definitions.find(self.dylib, name).expect("it is defined");
+        let claim = state.definitions[row(name)].claim().expect("it was claimed");
         let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
         let addresses = [(name.clone(), address)].into_iter().collect();
         let needed = self.names.get(index + 1).map(row);
@@ -102,13 +102,8 @@ impl Chain {
     /// For how many chunks there is memory.
     fn chunks(&self) -> usize {
         let state = &self.state;
-        let places = [
-            state.rows.capacity(),
-            state.units.capacity(),
-            state.claims.capacity(),
-            state.queries.capacity(),
-            state.failures.capacity(),
-        ];
+        let [rows, units, claims] = state.definitions.room();
+        let places = [rows, units, claims, state.queries.capacity(), state.failures.capacity()];
         places.map(|places| places / 512).iter().sum()
     }
 
@@ -125,7 +120,7 @@ fn what_a_failure_of_many_empties_is_not_freed_under_the_lock() {
     chain.hold(|state, effects| state.fail(leaf, FailureCause::Abandoned, effects));
     let tracker = chain.tracker;
     chain.hold(|state, effects| drop(state.remove_tracker(tracker, effects)));
-    assert_eq!(chain.state.rows.len(), 0);
+    assert_eq!(chain.state.definitions.counts().rows, 0);
 }
 
 /// The table of those that had been removed was moved in one piece whenever it was full.
@@ -159,7 +154,7 @@ fn the_list_of_a_lookup_of_many_is_not_freed_under_the_lock() {
 #[test]
 fn a_dylib_is_cleared_without_a_walk_over_its_trackers() {
     let (mut state, _, dylib) = with_main(false);
-    let trackers: Vec<_> = (0..SYMBOLS).map(|_| state.create_tracker(dylib)).collect();
+    let trackers: Vec<_> = (0..SYMBOLS).map(|_| state.definitions.create_tracker(dylib)).collect();
     let mut effects = Effects::default();
     for (&tracker, resource) in trackers.iter().zip(0..) {
         state.add_resource(tracker, resource, &mut effects).unwrap();
@@ -167,17 +162,17 @@ fn a_dylib_is_cleared_without_a_walk_over_its_trackers() {
     let clearing = state.clear(dylib, &mut effects).expect("it is there");
     assert!(trackers.iter().all(|&tracker| state.tracker_is_defunct(tracker)), "all went at one moment");
     let untouched = |state: &SessionState<Numbers>| {
-        state.trackers.iter().filter(|(_, tracker)| !tracker.resources.is_empty()).count()
+        state.definitions.trackers().filter(|tracker| !tracker.resources.is_empty()).count()
     };
     let mut left = SYMBOLS;
     while state.has_work() {
         let before = std::mem::replace(&mut left, untouched(&state));
         assert!(before - left <= SLICE_STEPS, "{} trackers in one hold", before - left);
-        assert!(state.take_cleared(clearing).is_none(), "some are left");
+        assert!(state.definitions.take_cleared(clearing).is_none(), "some are left");
         state.help(&mut effects);
     }
     state.check();
-    let resources = state.take_cleared(clearing).expect("all are gone").into_resources();
+    let resources = state.definitions.take_cleared(clearing).expect("all are gone").into_resources();
     assert!(resources.into_iter().eq(0..SYMBOLS as u32), "newest last");
 }
 

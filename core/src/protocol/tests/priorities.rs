@@ -17,10 +17,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::numbers::{Numbers, definition, exported, search, with_main};
 use crate::protocol::queries::lookup::Search;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::state::query::Asker;
-use crate::protocol::state::row::RowState;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
 use crate::protocol::symbols::define::Definition;
 use crate::session::SessionTag;
@@ -113,7 +113,7 @@ impl History {
     }
 
     fn row(&self, name: usize) -> Option<RowId> {
-        self.state.find(self.dylib, &self.names[name])
+        self.state.definitions.find(self.dylib, &self.names[name])
     }
 
     fn run(&mut self, step: &Step) {
@@ -133,7 +133,7 @@ impl History {
     }
 
     fn nothing_sinks(&mut self) {
-        let now = self.state.claims.iter().map(|(id, claim)| (id, claim.priority.get()));
+        let now = self.state.definitions.claims().map(|(id, claim)| (id, claim.priority.get()));
         let now: FxHashMap<_, _> = now.collect();
         for (claim, before) in &self.seen {
             assert!(now.get(claim).is_none_or(|now| now >= before), "{claim:?} was {before:?}");
@@ -164,7 +164,7 @@ impl History {
                 let (claim, name) = (claimed.claim, self.name_of(claimed));
                 let (names, by) = (self.chosen(names, Some(name)), By::Claim(claim, name));
                 // Claims that have ended ask no more: what counts for those is seen in the protocol's tests.
-                if names.is_empty() || self.state.claims.get(claim).is_none() {
+                if names.is_empty() || self.state.definitions.get_claim(claim).is_none() {
                     return;
                 }
                 let asker = Asker { claim, priority: TaskPriority::Idle };
@@ -244,7 +244,8 @@ impl History {
     fn replace(&mut self, claim: usize, own: usize, effects: &mut Effects<Numbers>) {
         let index = claim % self.claims.len();
         let is_at_work = |name: &SymbolName| {
-            let row = self.state.find(self.dylib, name).map(|row| &self.state.rows[row].state);
+            let row =
+                self.state.definitions.find(self.dylib, name).map(|row| &self.state.definitions[row].state);
             matches!(row, Some(RowState::Materializing { .. }))
         };
         let claimed = &self.claims[index];
@@ -273,7 +274,7 @@ impl History {
             return;
         }
         let names: Vec<_> = symbols.keys().cloned().collect();
-        let Some(claim) = self.state.delegate(claimed.claim, &names) else { return };
+        let Some(claim) = self.state.definitions.delegate(claimed.claim, &names) else { return };
         self.begun.extend([claimed.claim, claim]);
         let delegated = PendingUnit {
             unit: 0,

@@ -12,9 +12,9 @@ use super::model::seeds::try_histories;
 use super::numbers::{Numbers, definition, search, with_main};
 use crate::protocol::slices::settle::{Attendance, FOREIGN_SLICES_MAX};
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::pending::PendingUnit;
-use crate::protocol::state::row::RowState;
 use crate::protocol::storage::ids::{DylibId, QueryId, RowId, TrackerId};
 use crate::session::SessionTag;
 use crate::{
@@ -81,7 +81,7 @@ impl History {
     pub(super) fn new(slice_steps: usize) -> Self {
         let (mut state, pool, dylib) = with_main(true);
         state.agenda.slice_steps = slice_steps;
-        let trackers = (0..=TRACKERS).map(|_| state.create_tracker(dylib)).collect();
+        let trackers = (0..=TRACKERS).map(|_| state.definitions.create_tracker(dylib)).collect();
         Self {
             state,
             names: (0..NAMES).map(|index| pool.intern(&format!("s{index}"))).collect(),
@@ -116,7 +116,7 @@ impl History {
     }
 
     fn note_ready(&mut self) {
-        for (id, row) in self.state.rows.iter() {
+        for (id, row) in self.state.definitions.rows() {
             let is_ready = match row.state {
                 RowState::Ready { .. } => true,
                 RowState::Emitted { .. } => self.state.is_ready_unknowingly(id),
@@ -148,11 +148,11 @@ impl History {
             }
             Step::RemoveTracker(tracker) => {
                 drop(self.state.remove_tracker(self.trackers[tracker], effects));
-                self.trackers[tracker] = self.state.create_tracker(self.dylib);
+                self.trackers[tracker] = self.state.definitions.create_tracker(self.dylib);
             }
             Step::Clear => {
                 self.state.clear(self.dylib, effects);
-                let fresh = (0..=TRACKERS).map(|_| self.state.create_tracker(self.dylib));
+                let fresh = (0..=TRACKERS).map(|_| self.state.definitions.create_tracker(self.dylib));
                 self.trackers = fresh.collect();
             }
             Step::Slice => {
@@ -166,7 +166,7 @@ impl History {
     pub(super) fn define(&mut self, tracker: usize, names: u16, effects: &mut Effects<Numbers>) {
         self.made += 1;
         // What exists already would refuse all of them.
-        let fresh = |name: &SymbolName| self.state.find(self.dylib, name).is_none();
+        let fresh = |name: &SymbolName| self.state.definitions.find(self.dylib, name).is_none();
         let symbols: SymbolFlagsMap =
             self.chosen(names).into_iter().filter(fresh).map(|name| (name, SymbolFlags::EXPORTED)).collect();
         let definition = definition(&self.unit_name, symbols);
@@ -202,12 +202,16 @@ impl History {
         }
         let index = resolved[claim % resolved.len()];
         let needed = self.chosen(dependencies & dependencies >> 4);
-        let needed: Vec<RowId> = needed.iter().filter_map(|name| self.state.find(self.dylib, name)).collect();
-        let is_ready = |row: &RowId| matches!(self.state.rows[*row].state, RowState::Ready { .. });
+        let needed: Vec<RowId> =
+            needed.iter().filter_map(|name| self.state.definitions.find(self.dylib, name)).collect();
+        let is_ready = |row: &RowId| matches!(self.state.definitions[*row].state, RowState::Ready { .. });
         let unready: Vec<RowId> = needed.iter().copied().filter(|row| !is_ready(row)).collect();
         let claimed = &self.claims[index].0;
-        let own: Vec<RowId> =
-            claimed.symbols.keys().filter_map(|name| self.state.row_of_claim(claimed.claim, name)).collect();
+        let own: Vec<RowId> = claimed
+            .symbols
+            .keys()
+            .filter_map(|name| self.state.definitions.row_of_claim(claimed.claim, name))
+            .collect();
         let symbols = claimed.symbols.keys().cloned().collect();
         let token = |&row: &RowId| Dependency { row, session: SessionTag::default() };
         let group = DependenceGroup { symbols, dependencies: needed.iter().map(token).collect() };
@@ -229,9 +233,9 @@ impl History {
     fn check(&mut self) {
         self.state.check();
         for (row, dependencies) in &self.dependencies {
-            let Some(dependant) = self.state.rows.get(*row) else { continue };
+            let Some(dependant) = self.state.definitions.row(*row) else { continue };
             for dependency in dependencies {
-                let state = self.state.rows.get(*dependency).map(|row| &row.state);
+                let state = self.state.definitions.row(*dependency).map(|row| &row.state);
                 let failed = matches!(state, Some(RowState::Failed { .. }));
                 match dependant.state {
                     RowState::Ready { .. } => assert!(
@@ -257,7 +261,7 @@ fn define_and_condemn(history: &mut History, tracker: usize) -> Option<Attendanc
     let mut effects = Effects::default();
     history.define(tracker, (1 << NAMES) - 1, &mut effects);
     drop(history.state.remove_tracker(history.trackers[tracker], &mut effects));
-    history.trackers[tracker] = history.state.create_tracker(history.dylib);
+    history.trackers[tracker] = history.state.definitions.create_tracker(history.dylib);
     history.take(effects);
     history.state.finish_transaction(&mut Effects::default())
 }
@@ -310,11 +314,11 @@ fn whatever_comes_between_slices_everything_follows_in_the_end() {
         history.run(&Step::Drain);
         history.run(&Step::Clear);
         history.run(&Step::Drain);
-        assert_eq!(history.state.rows.len(), 0);
+        assert_eq!(history.state.definitions.counts().rows, 0);
         assert_eq!(history.state.queries.len(), 0);
-        assert_eq!(history.state.claims.len(), 0);
+        assert_eq!(history.state.definitions.counts().claims, 0);
         assert_eq!(history.state.failures.len(), 0);
-        assert_eq!(history.state.units.len(), 0);
+        assert_eq!(history.state.definitions.counts().units, 0);
         assert!(history.state.forest.is_empty());
     });
 }

@@ -128,11 +128,17 @@ impl Twin {
     /// What stands where.
     fn see_all(&mut self) {
         let state = &self.state;
-        let rows: Vec<_> = state.rows.iter().collect();
+        let rows: Vec<_> = state.definitions.rows().collect();
         let parts = (
-            (rows, state.claims.iter().collect::<Vec<_>>(), state.queries.iter().collect::<Vec<_>>()),
+            (rows, state.definitions.claims().collect::<Vec<_>>(), state.queries.iter().collect::<Vec<_>>()),
             (&state.waits, &state.urgency, state.losses.count(), state.sequence, state.returned),
-            (&state.agenda.condemned, &state.agenda.ended, state.units.len(), state.failures.len()),
+            (
+                state.definitions.condemnations(),
+                state.definitions.is_removing(),
+                &state.agenda.ended,
+                state.definitions.counts().units,
+                state.failures.len(),
+            ),
         );
         let seen = format!("{parts:#?}");
         self.seen.push_str(&seen);
@@ -189,11 +195,11 @@ impl Twin {
                     drop(self.state.remove_tracker(self.trackers.swap_remove(choice), effects));
                 }
             }
-            &Step::Clear(dylib) if self.state.dylibs.contains(self.dylibs[dylib]) => {
+            &Step::Clear(dylib) if self.state.definitions.has_dylib(self.dylibs[dylib]) => {
                 self.state.clear(self.dylibs[dylib], effects);
             }
             &Step::ReplaceDylib { dylib, anew } => {
-                if self.state.dylibs.contains(self.dylibs[dylib]) {
+                if self.state.definitions.has_dylib(self.dylibs[dylib]) {
                     self.state.remove_dylib(self.dylibs[dylib], effects);
                 }
                 if anew && let Ok(id) = self.state.create_dylib(name_of(dylib)) {
@@ -232,12 +238,12 @@ impl Twin {
     fn define(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
         let Step::Define { dylib, symbols, own, queue, known, tracked } = step else { return };
         let dylib = self.dylibs[*dylib];
-        if !self.state.dylibs.contains(dylib) {
+        if !self.state.definitions.has_dylib(dylib) {
             return;
         }
         self.made += 1;
         let symbols = symbols.iter().map(|(name, flags)| (self.shared.names[*name].clone(), *flags));
-        let tracker = tracked.then(|| self.state.create_tracker(dylib));
+        let tracker = tracked.then(|| self.state.definitions.create_tracker(dylib));
         self.trackers.extend(tracker);
         let unit_name = self.shared.unit_name.clone();
         let defined = if *known {

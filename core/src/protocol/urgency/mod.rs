@@ -48,10 +48,10 @@ use crate::task::ticket::Ticketed;
 
 use crate::protocol::queries::lookup::Search;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::RowState;
 use crate::protocol::storage::ids::{ClaimId, QueryId, RowId};
 use crate::protocol::storage::pieces::Pieces;
 
@@ -90,9 +90,9 @@ impl Followers {
 impl<P: Payload> SessionState<P> {
     /// How urgent a row is, or its unit; none if nobody is at work on it.
     pub(in crate::protocol) fn priority_of(&self, row: RowId) -> Option<RisingPriority> {
-        match self.rows.get(row)?.state {
+        match self.definitions.row(row)?.state {
             RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. } => {
-                self.claims.get(claim).map(|claim| claim.priority)
+                self.definitions.get_claim(claim).map(|claim| claim.priority)
             }
             RowState::Emitted { priority, .. } => Some(priority),
             _ => None,
@@ -108,9 +108,9 @@ impl<P: Payload> SessionState<P> {
             return (Some(RisingPriority::at(priority)), None);
         }
         // An alias may be in a part that was delegated, and its lookup is its alone.
-        let alias = search.alias.and_then(|alias| self.rows.get(alias)?.claim());
+        let alias = search.alias.and_then(|alias| self.definitions.row(alias)?.claim());
         let claim = alias.or(search.asked_by.map(|asker| asker.claim));
-        match claim.and_then(|claim| self.claims.get(claim)) {
+        match claim.and_then(|claim| self.definitions.get_claim(claim)) {
             Some(asks) => (Some(asks.priority), claim),
             None => (search.asked_by.map(|asker| RisingPriority::at(asker.priority)), None),
         }
@@ -118,13 +118,13 @@ impl<P: Payload> SessionState<P> {
 
     /// A claimed unit is about to be queued. Where it may rise, it lies beside the queues, and tickets for it are queued.
     pub(in crate::protocol) fn set_out(&mut self, claim: ClaimId, unit: &mut PendingUnit<P::Unit>) {
-        let row = &mut self.claims[claim];
-        unit.priority = row.priority.get();
+        let Some(claim) = self.definitions.claim_mut(claim) else { return };
+        unit.priority = claim.priority.get();
         if unit.priority < TaskPriority::Demanded {
             self.urgency.is_followed = true;
             let (name, queue) = (unit.name.clone(), unit.serial_queue().cloned());
             let ticketed = Ticketed::new(name, unit.priority, queue, unit.hints);
-            row.followers_mut().ticketed = Some(ticketed.clone());
+            claim.followers_mut().ticketed = Some(ticketed.clone());
             unit.extras.get_or_insert_default().ticketed = Some(ticketed);
         }
     }

@@ -5,11 +5,11 @@ use crate::sync::weakened;
 
 use super::{Followers, Node};
 use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::Row;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::{Phase, Query};
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::{Row, RowState};
 use crate::protocol::storage::ids::{ClaimId, QueryId, RowId};
 
 impl<P: Payload> SessionState<P> {
@@ -26,7 +26,7 @@ impl<P: Payload> SessionState<P> {
         if !self.urgency.is_followed {
             return;
         }
-        if let Some(claim) = rises_with.and_then(|claim| self.claims.get_mut(claim)) {
+        if let Some(claim) = rises_with.and_then(|claim| self.definitions.claim_mut(claim)) {
             let asked = &mut claim.followers_mut().asked;
             // What has ended makes room before the list grows; where most still waits it grows all the same.
             if asked.len() == asked.capacity() {
@@ -43,13 +43,13 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         for entry in lodged.entries.iter().filter(|entry| entry.waits()) {
-            let Some(row) = self.rows.get(entry.row) else { continue };
+            let Some(row) = self.definitions.row(entry.row) else { continue };
             let needed = priority.unwrap_or(RisingPriority::at(row.own_priority));
             if self.priority_of(entry.row).is_some_and(|priority| priority < needed) {
                 self.urgency.rises.push_back((Node::Row(entry.row), needed));
             }
             let claim = row.claim().filter(|_| priority.is_none());
-            if let Some(claim) = claim.and_then(|claim| self.claims.get_mut(claim)) {
+            if let Some(claim) = claim.and_then(|claim| self.definitions.claim_mut(claim)) {
                 claim.is_wanted_as_it_says = true;
             }
         }
@@ -78,20 +78,22 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn raise_row(&mut self, row: RowId, to: RisingPriority, effects: &mut Effects<P>) -> usize {
-        match self.rows.get_mut(row).map(|row| &mut row.state) {
-            Some(&mut (RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. })) => {
-                self.raise_claim(claim, to, effects)
-            }
-            Some(RowState::Emitted { priority, .. }) => match priority.rise(to) {
+        if let Some(priority) = self.definitions.priority_mut(row) {
+            return match priority.rise(to) {
                 true => self.raise_component(row, to),
                 false => 1,
-            },
-            _ => 1,
+            };
+        }
+        match self.definitions.row(row).and_then(Row::claim) {
+            Some(claim) => self.raise_claim(claim, to, effects),
+            None => 1,
         }
     }
 
     fn raise_claim(&mut self, id: ClaimId, to: RisingPriority, effects: &mut Effects<P>) -> usize {
-        let Some(claim) = self.claims.get_mut(id).filter(|claim| claim.priority < to) else { return 1 };
+        let Some(claim) = self.definitions.claim_mut(id).filter(|claim| claim.priority < to) else {
+            return 1;
+        };
         claim.priority.rise(to);
         let mut steps = 1;
         if let Some(Followers { ticketed, asked, origin }) = claim.followers() {
@@ -128,7 +130,7 @@ impl<P: Payload> SessionState<P> {
         let mut steps = 1;
         for member in self.forest.members_of_component(component) {
             steps += 1;
-            if let Some(Row { state: RowState::Emitted { priority, .. }, .. }) = self.rows.get_mut(member) {
+            if let Some(priority) = self.definitions.priority_mut(member) {
                 priority.rise(to);
             }
         }
@@ -141,10 +143,10 @@ impl<P: Payload> SessionState<P> {
 
     fn observe_rise(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
         if self.observed {
-            let claim = &self.claims[claim];
+            let claim = &self.definitions[claim];
             let priority = claim.priority.get();
-            if let Some(row) = claim.rows().iter().find_map(|&row| self.rows.get(row)) {
-                let (dylib, unit) = (self.dylib_name_of(row), row.unit_name.clone());
+            if let Some(row) = claim.rows().iter().find_map(|&row| self.definitions.row(row)) {
+                let (dylib, unit) = (self.definitions.dylib_name_of(row), row.unit_name.clone());
                 self.observe(effects, || EventKind::Prioritized { dylib, unit, priority });
             }
         }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::protocol::state::definitions::row::{self, RowState};
 use crate::protocol::state::effects::{Completed, Effects, Generation, Leftover};
 use crate::protocol::state::pending::PendingUnit;
-use crate::protocol::state::row::{self, RowState};
 use crate::{ExecutorAddr, Failure, FailureCause, LookupError, SymbolLookupFlags, Why, WhyState};
 
 use super::drive_definitions::numbers_in;
@@ -269,13 +269,14 @@ impl Harness {
     }
 
     fn compare_dylibs(&mut self) {
-        assert_eq!(self.state.dylibs.len(), self.world.dylibs.len());
+        assert_eq!(self.state.definitions.counts().dylibs, self.world.dylibs.len());
         for (number, dylib) in &self.world.dylibs {
             let id = self.ids.dylibs[number];
-            let default = self.state.default_tracker(id);
+            let default = self.state.definitions.default_tracker(id);
             let before = self.ids.trackers.insert(dylib.default_tracker, default);
             assert!(before.is_none_or(|before| before == default), "the default tracker of d{}", dylib.slot);
-            let order: Vec<_> = self.state.link_order(id).into_iter().map(|(_, name, _)| name).collect();
+            let order: Vec<_> =
+                self.state.definitions.link_order(id).into_iter().map(|(_, name, _)| name).collect();
             let expected: Vec<_> = dylib.order.iter().map(|(linked, _)| self.dylib_name(*linked)).collect();
             assert_eq!(order, expected, "the link order of d{}", dylib.slot);
             let mut depth_first = Vec::new();
@@ -283,7 +284,7 @@ impl Harness {
             let expected: Vec<_> = depth_first.into_iter().map(|dylib| self.dylib_name(dylib)).collect();
             let order = self.state.dfs_link_order(&[id]).expect("it is there");
             assert_eq!(order.into_iter().map(|(_, name)| name).collect::<Vec<_>>(), expected);
-            let initializers = numbers_in(&self.state.initializers(id));
+            let initializers = numbers_in(&self.state.definitions.initializers(id));
             let expected =
                 |definition: &&Definition| definition.dylib == *number && definition.initializer.is_some();
             let expected = self.world.definitions.values().filter(expected);
@@ -292,14 +293,14 @@ impl Harness {
     }
 
     fn compare_definitions(&mut self) {
-        assert_eq!(self.state.rows.len(), self.world.definitions.len(), "as many definitions");
+        assert_eq!(self.state.definitions.counts().rows, self.world.definitions.len(), "as many definitions");
         let numbers: Vec<_> = self.world.definitions.keys().copied().collect();
         for number in numbers {
             let expected = &self.world.definitions[&number];
             let name = &self.names[expected.name];
-            let found = self.state.find(self.ids.dylibs[&expected.dylib], name);
+            let found = self.state.definitions.find(self.ids.dylibs[&expected.dylib], name);
             let id = found.unwrap_or_else(|| panic!("the model has {expected:?}"));
-            let row = &self.state.rows[id];
+            let row = &self.state.definitions[id];
             assert_eq!(
                 format!("{:?}", row.state.standing()),
                 format!("{:?}", expected.standing),
@@ -337,10 +338,10 @@ impl Harness {
 
     fn compare_the_rest(&self) {
         assert_eq!(self.state.queries.len(), self.world.queries.len(), "lookups that have not ended");
-        assert_eq!(self.state.units.len(), self.world.units.len(), "units that wait");
-        assert_eq!(self.state.trackers.len(), self.world.trackers.len(), "trackers");
+        assert_eq!(self.state.definitions.counts().units, self.world.units.len(), "units that wait");
+        assert_eq!(self.state.definitions.counts().trackers, self.world.trackers.len(), "trackers");
         for (number, tracker) in &self.world.trackers {
-            let resources = &self.state.trackers[self.ids.trackers[number]].resources;
+            let resources = &self.state.definitions[self.ids.trackers[number]].resources;
             assert!(resources.iter().eq(&tracker.resources), "{resources:?} are {:?}", tracker.resources);
         }
         assert_eq!(self.state.generators.len(), self.world.generators.len(), "generators");

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::removal::condemned::Clearing;
 use crate::protocol::removal::transaction;
-use crate::protocol::state::dylib::RemovedDylib;
+use crate::protocol::state::definitions::condemned::Clearing;
+use crate::protocol::state::definitions::dylib::RemovedDylib;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::storage::ids::DylibId;
 use crate::session::Shutdown;
@@ -42,7 +42,7 @@ impl Harness {
 
     pub(super) fn create_tracker(&mut self, slot: usize) {
         let dylib = self.slots[slot];
-        let id = self.state.create_tracker(self.ids.dylibs[&dylib]);
+        let id = self.state.definitions.create_tracker(self.ids.dylibs[&dylib]);
         let number = self.world.create_tracker(dylib);
         self.ids.trackers.insert(number, id);
         self.ids.handles.push((number, dylib));
@@ -125,7 +125,7 @@ impl Harness {
     /// The resources of a dylib that was cleared, if it was there.
     fn cleared(&mut self, clearing: Option<Clearing>) -> Vec<usize> {
         let Some(clearing) = clearing else { return Vec::new() };
-        self.state.take_cleared(clearing).expect("no more than a slice").into_resources()
+        self.state.definitions.take_cleared(clearing).expect("no more than a slice").into_resources()
     }
 
     pub(super) fn create_dylib(&mut self, slot: usize) {
@@ -150,7 +150,7 @@ impl Harness {
 
     pub(super) fn set_order(&mut self, slot: usize, order: &Order) {
         let (dylib, order) = (self.slots[slot], self.numbered(order));
-        let outcome = self.state.set_link_order(self.ids.dylibs[&dylib], self.order_ids(&order));
+        let outcome = self.state.definitions.set_link_order(self.ids.dylibs[&dylib], self.order_ids(&order));
         self.agree_on_order(outcome, dylib, &order);
         assert_eq!(outcome.is_ok(), self.world.set_order(dylib, &order));
         self.follow(Effects::default());
@@ -159,7 +159,7 @@ impl Harness {
     pub(super) fn add_to_order(&mut self, slot: usize, added: usize, all: bool) {
         let (dylib, added) = (self.slots[slot], self.slots[added]);
         let (id, added_id) = (self.ids.dylibs[&dylib], self.ids.dylibs[&added]);
-        let outcome = self.state.add_to_link_order(id, added_id, lookup_flags(all));
+        let outcome = self.state.definitions.add_to_link_order(id, added_id, lookup_flags(all));
         self.agree_on_order(outcome, dylib, &[(added, all)]);
         assert_eq!(outcome.is_ok(), self.world.add_to_order(dylib, added, all));
         self.follow(Effects::default());
@@ -167,7 +167,7 @@ impl Harness {
 
     pub(super) fn remove_from_order(&mut self, slot: usize, removed: usize) {
         let (dylib, removed) = (self.slots[slot], self.slots[removed]);
-        self.state.remove_from_link_order(self.ids.dylibs[&dylib], self.ids.dylibs[&removed]);
+        self.state.definitions.remove_from_link_order(self.ids.dylibs[&dylib], self.ids.dylibs[&removed]);
         self.world.remove_from_order(dylib, removed);
         self.follow(Effects::default());
     }

@@ -192,7 +192,7 @@ impl Harness {
         let delegate = self.world.delegate(duty, &names);
         let chosen: Vec<SymbolName> = names.iter().map(|&name| self.name(name)).collect();
         let responsibility = self.responsibilities.get_mut(&duty).expect("it is there");
-        let claim = self.state.delegate(responsibility.claim, &chosen);
+        let claim = self.state.definitions.delegate(responsibility.claim, &chosen);
         assert_eq!(claim.is_some(), delegate.is_some());
         let part = claim.map(|claim| Responsibility {
             claim,

@@ -69,18 +69,28 @@ impl Harness {
     fn is_empty(&self) {
         let state = &self.state;
         assert_eq!(
-            [state.rows.len(), state.units.len(), state.claims.len(), state.queries.len()],
+            [
+                state.definitions.counts().rows,
+                state.definitions.counts().units,
+                state.definitions.counts().claims,
+                state.queries.len()
+            ],
             [0; 4],
             "rows, units, claims, queries"
         );
         assert_eq!(
-            [state.dylibs.len(), state.trackers.len(), state.generators.len(), state.failures.len()],
+            [
+                state.definitions.counts().dylibs,
+                state.definitions.counts().trackers,
+                state.generators.len(),
+                state.failures.len()
+            ],
             [0; 4],
             "dylibs, trackers, generators, failures"
         );
         assert!(state.forest.is_empty(), "the forest holds nothing");
-        assert_eq!(state.names.len(), 0, "names");
-        assert_eq!(state.records.len(), 0, "records");
+        assert_eq!(state.definitions.counts().names, 0, "names");
+        assert_eq!(state.definitions.counts().records, 0, "records");
         assert_eq!(state.aliases.len(), (0, 0), "aliases");
         assert_eq!(state.failures_kept(), 0, "what removed rows had to say");
         assert_eq!(state.waits.len(), (0, 0), "waits");

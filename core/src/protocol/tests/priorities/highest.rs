@@ -3,8 +3,8 @@
 use super::History;
 use super::step::NAMES;
 use crate::TaskPriority;
+use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::row::RowState;
 use crate::protocol::storage::ids::{ClaimId, QueryId};
 
 /// What the model knows of a lookup.
@@ -49,7 +49,7 @@ impl History {
         // A lookup on behalf of a claim that has ended is as urgent as that was.
         for asked in &mut self.asked {
             if let By::Claim(claim, name) = asked.by
-                && !self.state.claims.contains(claim)
+                && self.state.definitions.get_claim(claim).is_none()
             {
                 asked.by = By::Saying(self.highest.priorities[name]);
             }
@@ -87,7 +87,7 @@ impl History {
 
     fn note_dependences(&mut self) {
         for (name, dependencies) in self.dependencies.iter().enumerate() {
-            let row = self.row(name).map(|row| &self.state.rows[row].state);
+            let row = self.row(name).map(|row| &self.state.definitions[row].state);
             let waits = matches!(row, Some(RowState::Emitted { .. }));
             for &dependency in dependencies.iter().filter(|_| waits) {
                 let need = self.highest.priorities[name];

@@ -44,7 +44,7 @@ impl History {
     }
 
     fn priority_named(&self, name: &SymbolName) -> TaskPriority {
-        let row = self.state.find(self.dylib, name).expect("it is defined");
+        let row = self.state.definitions.find(self.dylib, name).expect("it is defined");
         self.state.priority_of(row).expect("it was claimed").get()
     }
 }

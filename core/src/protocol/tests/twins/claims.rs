@@ -64,7 +64,7 @@ impl Twin {
     fn emit(&mut self, index: usize, needs: &[(usize, usize)], effects: &mut Effects<Numbers>) {
         let (claimed, _) = &self.claims[index];
         let token = |&(dylib, name): &(usize, usize)| {
-            let row = self.state.find(self.dylibs[dylib], &self.shared.names[name])?;
+            let row = self.state.definitions.find(self.dylibs[dylib], &self.shared.names[name])?;
             Some(Dependency { row, session: SessionTag::default() })
         };
         let group = DependenceGroup {
@@ -86,7 +86,9 @@ impl Twin {
             return;
         }
         let Some((_, flags)) = claimed.symbols.remove_entry(&name) else { return };
-        let Some(claim) = self.state.delegate(claimed.claim, std::slice::from_ref(&name)) else { return };
+        let Some(claim) = self.state.definitions.delegate(claimed.claim, std::slice::from_ref(&name)) else {
+            return;
+        };
         let symbols: SymbolFlagsMap = [(name, flags)].into_iter().collect();
         let (dylib, unit_name) = ((claimed.dylib, claimed.dylib_name.clone()), claimed.name.clone());
         let own = claimed.own_priority;

@@ -18,22 +18,22 @@
 
 use smallvec::SmallVec;
 
-use crate::protocol::removal::transfer::Defunct;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{ClaimId, DylibId, Id, ProductId, RowId, TrackerId, UnitId};
+use crate::protocol::storage::memory::Takes;
 use crate::protocol::storage::slab::{NONE, Slab};
-use crate::protocol::symbols::define::Tell;
+
+use super::Definitions;
+use super::claim::Claim;
 
 /// Gaps go when there are more of them than resources, and more than so many. Random histories are short.
 const GAPS_MIN: usize = if cfg!(test) { 0 } else { 16 };
 
 /// What the rows of one claim are made of.
 #[derive(Debug)]
-pub(crate) struct Product {
+pub(super) struct Product {
     /// How many rows it serves.
-    pub(in crate::protocol) rows: u32,
+    pub(super) rows: u32,
     /// Which of them stands for the unit's initialisers.
     initializer: Option<RowId>,
     /// The newest of its resources, by its place in the tracker.
@@ -41,7 +41,7 @@ pub(crate) struct Product {
 }
 
 /// The products of a session.
-pub(crate) type Products = Slab<ProductId, Product>;
+pub(super) type Products = Slab<ProductId, Product>;
 
 /// The resources of a tracker, in the order in which they were added.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl<R> Resources<R> {
     }
 
     /// Adds those of another tracker, which are newer from now on.
-    pub(in crate::protocol) fn append(&mut self, moved: &mut Self, products: &mut Products) {
+    pub(super) fn append(&mut self, moved: &mut Self, products: &mut Products) {
         let Some(mut moved) = moved.0.take() else { return };
         let Some(list) = &mut self.0 else {
             self.0 = Some(moved);
@@ -165,27 +165,29 @@ pub(in crate::protocol) enum Remnant {
     Product(ProductId),
 }
 
-impl<P: Payload> SessionState<P> {
-    /// Adds a resource to the tracker; one that comes too late leaves through `effects`.
-    pub(crate) fn add_resource(
+impl<P: Payload> Definitions<P> {
+    /// Adds a resource to the tracker. Gives it back if the tracker is defunct.
+    pub(in crate::protocol) fn add_resource(
         &mut self,
         tracker: TrackerId,
         resource: P::Resource,
-        effects: &mut Effects<P>,
-    ) -> Result<(), Defunct> {
-        self.add_resource_of(tracker, NONE, resource, effects)
+    ) -> Result<(), P::Resource> {
+        self.add_resource_of(tracker, NONE, resource)
     }
 
-    /// Adds a resource to the tracker of a claim, for the claim's rows.
-    pub(crate) fn add_claim_resource(
+    /// Adds a resource to the tracker of a claim, for the claim's rows. Gives it back if the tracker is defunct.
+    pub(in crate::protocol) fn add_claim_resource(
         &mut self,
         claim: ClaimId,
         resource: P::Resource,
-        effects: &mut Effects<P>,
-    ) -> Result<(), Defunct> {
-        let tracker = self.claims.get(claim).map_or(TrackerId::new(NONE, 0), |claim| claim.tracker);
-        let product = if self.tracker_is_defunct(tracker) { NONE } else { self.make_product(claim) };
-        self.add_resource_of(tracker, product, resource, effects)
+    ) -> Result<(), P::Resource> {
+        match self.claims.get(claim).map(Claim::tracker) {
+            Some(tracker) if self.tracker_lives(tracker) => {
+                let product = self.make_product(claim);
+                self.add_resource_of(tracker, product, resource)
+            }
+            _ => Err(resource),
+        }
     }
 
     fn add_resource_of(
@@ -193,23 +195,16 @@ impl<P: Payload> SessionState<P> {
         tracker: TrackerId,
         product: u32,
         resource: P::Resource,
-        effects: &mut Effects<P>,
-    ) -> Result<(), Defunct> {
-        let open = !self.tracker_is_defunct(tracker);
-        match self.trackers.get_mut(tracker).filter(|_| open) {
-            Some(tracker) => {
-                tracker.resources.add(resource, product, &mut self.products);
-                Ok(())
-            }
-            None => {
-                effects.leave(Leftover::Resource(resource));
-                Err(Defunct)
-            }
+    ) -> Result<(), P::Resource> {
+        if !self.tracker_lives(tracker) {
+            return Err(resource);
         }
+        self.trackers[tracker].resources.add(resource, product, &mut self.products);
+        Ok(())
     }
 
     /// The product of the claim's rows, or `NONE`.
-    pub(in crate::protocol) fn product_of(&self, claim: ClaimId) -> u32 {
+    pub(super) fn product_of(&self, claim: ClaimId) -> u32 {
         let carries = |row: &&RowId| self.carries(**row, claim);
         let row = self.live_claim(claim).and_then(|claim| claim.rows().iter().find(carries));
         row.map_or(NONE, |&row| self.rows[row].product)
@@ -229,7 +224,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// A product serves one more row.
-    pub(in crate::protocol) fn join_product(&mut self, row: RowId, product: u32) {
+    pub(super) fn join_product(&mut self, row: RowId, product: u32) {
         if product != NONE {
             self.rows[row].product = product;
             self.products.at_mut(product).rows += 1;
@@ -237,7 +232,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// A row that has a product is about to go. What served no other row is an orphan, unless it goes with its tracker.
-    pub(in crate::protocol) fn leave_product(&mut self, row: RowId, effects: &mut Effects<P>) {
+    pub(super) fn leave_product(&mut self, row: RowId, memory: &mut impl Takes) {
         let (index, tracker, dylib) = (self.rows[row].product, self.rows[row].tracker, self.rows[row].dylib);
         let product = self.products.at_mut(index);
         product.rows -= 1;
@@ -251,7 +246,7 @@ impl<P: Payload> SessionState<P> {
             self.orphans.extend(orphans.into_iter().rev().map(|resource| (dylib, resource)));
         }
         if let Some(id) = self.products.id_at(index) {
-            self.products.discard(id, effects);
+            self.products.discard(id, memory);
         }
     }
 
@@ -264,26 +259,20 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// The end of an operation that removes by name: initializer symbols go of which the rest is gone. Gives what serves nobody
-    /// any more, by dylib, newest last.
-    pub(in crate::protocol) fn sweep(
-        &mut self,
-        remnants: Vec<Remnant>,
-        effects: &mut Effects<P>,
-    ) -> Vec<(DylibId, P::Resource)> {
-        for remnant in remnants {
-            let left = match remnant {
-                Remnant::Unit(dylib, unit) => self.only_symbol(dylib, unit),
-                Remnant::Product(product) => {
-                    let product = self.products.get(product).filter(|product| product.rows == 1);
-                    product.and_then(|product| product.initializer)
-                }
-            };
-            let is_left = |row: &RowId| self.is_initializer(*row) && self.rows[*row].claim().is_none();
-            if let Some(row) = left.filter(is_left) {
-                self.remove_row(row, Tell::Discarded, effects);
+    /// The initializer symbol that is all that is left, if nobody is at work on it.
+    pub(in crate::protocol) fn is_all_that_is_left(&self, remnant: Remnant) -> Option<RowId> {
+        let left = match remnant {
+            Remnant::Unit(dylib, unit) => self.only_symbol(dylib, unit),
+            Remnant::Product(product) => {
+                let product = self.products.get(product).filter(|product| product.rows == 1);
+                product.and_then(|product| product.initializer)
             }
-        }
+        };
+        left.filter(|&row| self.is_initializer(row) && self.rows[row].claim().is_none())
+    }
+
+    /// The resources that serve nobody since rows were removed by name, by dylib, newest last.
+    pub(in crate::protocol) fn take_orphans(&mut self) -> Vec<(DylibId, P::Resource)> {
         std::mem::take(&mut self.orphans)
     }
 
@@ -296,7 +285,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Each row's product counts it, and finds its resources where they are.
     #[cfg(any(test, debug_assertions))]
-    pub(in crate::protocol) fn check_products(&self) {
+    pub(super) fn check_products(&self) {
         let mut rows = rustc_hash::FxHashMap::<u32, (u32, TrackerId)>::default();
         for (_, row) in self.rows.iter().filter(|(_, row)| row.product != NONE) {
             let (count, tracker) = rows.entry(row.product).or_insert((0, row.tracker));

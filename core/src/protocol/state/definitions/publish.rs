@@ -6,18 +6,18 @@
 //! nobody pays for all of them twice.
 
 use crate::ExecutorAddr;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::{Id, RowId};
+use crate::protocol::storage::memory::Takes;
+use crate::protocol::storage::slab::NONE;
 use crate::record::RecordedDefinition;
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::{Row, RowState};
-use crate::protocol::storage::ids::{Id, RowId};
-use crate::protocol::storage::slab::NONE;
+use super::Definitions;
+use super::row::{Row, RowState};
 
-impl<P: Payload> SessionState<P> {
+impl<P: Payload> Definitions<P> {
     /// A row has become Ready: its name's record says so.
-    pub(crate) fn publish(&mut self, row: RowId) {
+    pub(super) fn publish(&mut self, row: RowId) {
         let here = &self.rows[row];
         let (Row { name, namesakes, .. }, definition) = (here, recorded(row, here));
         match namesakes.is_alone() {
@@ -32,16 +32,16 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Puts a new row into the list of its name. If the name has a record, it lists the row from now on.
-    pub(crate) fn link_to_namesakes(&mut self, row: RowId, effects: &mut Effects<P>) {
-        self.names.insert(row, &mut self.rows, effects);
+    pub(super) fn link_to_namesakes(&mut self, row: RowId, memory: &mut impl Takes) {
+        self.names.insert(row, &mut self.rows, memory);
         if !self.rows[row].namesakes.is_alone() {
             self.records.appear(&self.rows[row].name, recorded(row, &self.rows[row]));
         }
     }
 
     /// Takes a row out of the list of its name, and out of its record.
-    pub(crate) fn unlink_from_namesakes(&mut self, row: RowId, effects: &mut Effects<P>) {
-        let neighbour = self.names.remove(row, &mut self.rows, effects);
+    pub(super) fn unlink_from_namesakes(&mut self, row: RowId, memory: &mut impl Takes) {
+        let neighbour = self.names.remove(row, &mut self.rows, memory);
         let here = &self.rows[row];
         let Row { name, dylib, state, .. } = here;
         // A definition that follows a condemned one in its dylib has taken its place in the record.

@@ -18,22 +18,38 @@
 //! Condemned trackers are in no dylib's list, and their dylib may be removed before them: its name is kept. The resources of a
 //! cleared dylib are gathered tracker by tracker, for whoever has cleared it.
 
-use crate::sync::{Arc, weakened};
+use std::collections::VecDeque;
 
-use crate::protocol::removal::product::Resources;
-use crate::protocol::removal::transfer::Tracker;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::{Links, Row};
-use crate::protocol::storage::ids::{DylibId, Id, TrackerId};
+use crate::protocol::storage::ids::{DylibId, Id, RowId, TrackerId};
+use crate::protocol::storage::memory::Takes;
 use crate::protocol::storage::pieces::Pieces;
 use crate::protocol::storage::slab::NONE;
-use crate::protocol::symbols::define::Tell;
+use crate::sync::Arc;
+
+use super::Definitions;
+use super::product::Resources;
+use super::row::{Links, Row};
+use super::tracker::Tracker;
+
+/// The trackers that are condemned, in the order in which they go.
+pub(super) struct CondemnedTrackers<R> {
+    removals: VecDeque<Condemned>,
+    /// How many removals there have been.
+    begun: u64,
+    /// The resources of dylibs that were cleared, until whoever has cleared them takes them along.
+    cleared: ClearedResources<R>,
+}
+
+impl<R> Default for CondemnedTrackers<R> {
+    fn default() -> Self {
+        Self { removals: VecDeque::new(), begun: 0, cleared: ClearedResources { gathered: Vec::new() } }
+    }
+}
 
 /// Trackers that were removed at one moment, and have rows left that nobody may see.
 #[derive(Debug)]
-pub(in crate::protocol) struct Condemned {
+struct Condemned {
     /// The first of a list through the trackers, which is not empty.
     tracker: u32,
     dylib: DylibId,
@@ -58,14 +74,8 @@ impl<R: Send + 'static> Cleared<R> {
 }
 
 /// Those of dylibs that are being cleared, or were: the newest tracker's first.
-pub(in crate::protocol) struct ClearedResources<R> {
+struct ClearedResources<R> {
     gathered: Vec<(Clearing, Pieces<Resources<R>>)>,
-}
-
-impl<R> Default for ClearedResources<R> {
-    fn default() -> Self {
-        Self { gathered: Vec::new() }
-    }
 }
 
 impl<R: Send + 'static> ClearedResources<R> {
@@ -88,18 +98,36 @@ impl<R: Send + 'static> ClearedResources<R> {
     }
 }
 
-impl<P: Payload> SessionState<P> {
+impl<P: Payload> Definitions<P> {
     /// Whether the tracker was removed, and has rows left that nobody may see.
+    #[inline]
     pub(crate) fn tracker_is_condemned(&self, tracker: TrackerId) -> bool {
-        !self.agenda.condemned.is_empty()
+        self.is_removing()
             && self.trackers.get(tracker).is_some_and(|tracker| {
                 self.dylibs.get(tracker.dylib).is_none_or(|dylib| dylib.era != tracker.era)
             })
     }
 
     /// Whether the row was removed with its tracker and only has to go yet.
+    #[inline]
     pub(crate) fn is_condemned(&self, row: &Row) -> bool {
         self.tracker_is_condemned(row.tracker)
+    }
+
+    /// Whether there are condemned trackers.
+    #[inline]
+    pub(in crate::protocol) fn is_removing(&self) -> bool {
+        !self.condemned.removals.is_empty()
+    }
+
+    /// How many removals by tracker have begun so far: what to give to [`Self::is_removed`].
+    pub(crate) fn condemnations(&self) -> u64 {
+        self.condemned.begun
+    }
+
+    /// Whether the first `condemnations` removals are over.
+    pub(crate) fn is_removed(&self, condemnations: u64) -> bool {
+        self.condemned.begun - self.condemned.removals.len() as u64 >= condemnations
     }
 
     /// The name of the row's dylib, which may be gone before a condemned row.
@@ -107,78 +135,84 @@ impl<P: Payload> SessionState<P> {
         if let Some(dylib) = self.dylibs.get(row.dylib) {
             return dylib.name.clone();
         }
-        let condemned = self.agenda.condemned.iter().find(|condemned| condemned.dylib == row.dylib);
+        let condemned = self.condemned.removals.iter().find(|condemned| condemned.dylib == row.dylib);
         condemned.expect("only condemned rows outlive their dylib").dylib_name.clone()
     }
 
-    /// Removes the tracker for everybody. Gives its resources.
-    pub(in crate::protocol) fn condemn(&mut self, id: TrackerId) -> Resources<P::Resource> {
+    /// Removes the tracker for everybody. Gives its resources. The events of its rows have places from `next_removed` on.
+    pub(in crate::protocol) fn condemn(
+        &mut self,
+        id: TrackerId,
+        next_removed: u64,
+    ) -> Resources<P::Resource> {
         let resources = self.take_from_dylib(id);
         let tracker = &mut self.trackers[id];
         let Tracker { dylib, rows, .. } = *tracker;
         let state = &mut self.dylibs[dylib];
         tracker.links = Links::ALONE;
         tracker.era = state.era.wrapping_sub(1);
-        if self.observed {
+        if self.is_observed {
             state.rows -= rows;
         }
-        self.condemn_list(id.index(), dylib, rows);
+        self.condemn_list(id.index(), dylib, next_removed);
         resources
     }
 
-    /// Removes all trackers of the dylib for everybody, if it is there.
-    pub(in crate::protocol) fn condemn_all(&mut self, id: DylibId) -> Option<Clearing> {
-        let dylib = self.dylibs.get_mut(id)?;
+    /// Removes all trackers of the dylib for everybody. The events of its rows have places from `next_removed` on.
+    pub(in crate::protocol) fn condemn_all(&mut self, id: DylibId, next_removed: u64) -> Clearing {
+        let dylib = &mut self.dylibs[id];
         dylib.era = dylib.era.wrapping_add(1);
         let newest = std::mem::replace(&mut dylib.newest_tracker, NONE);
-        let rows = std::mem::take(&mut dylib.rows);
+        dylib.rows = 0;
         self.dylibs[id].default_tracker = self.create_tracker_in(id);
-        self.condemn_list(newest, id, rows);
-        Some(Clearing(self.agenda.condemnations))
+        self.condemn_list(newest, id, next_removed);
+        Clearing(self.condemned.begun)
     }
 
-    /// Notes the trackers of a list, which have so many `rows`, if that is counted.
-    fn condemn_list(&mut self, tracker: u32, dylib: DylibId, rows: u64) {
+    /// Notes the trackers of a list.
+    fn condemn_list(&mut self, tracker: u32, dylib: DylibId, next_removed: u64) {
         let dylib_name = self.dylibs[dylib].name.clone();
-        let next_removed = if self.observed { self.reserve_events(rows) } else { 0 };
-        self.agenda.condemned.push_back(Condemned { tracker, dylib, dylib_name, next_removed });
-        self.agenda.added = true;
-        self.losses.note();
-        self.agenda.condemnations += 1;
+        self.condemned.removals.push_back(Condemned { tracker, dylib, dylib_name, next_removed });
+        self.condemned.begun += 1;
     }
 
-    /// Removes rows of the condemned trackers that are first in line, each tracker after its last row.
-    pub(in crate::protocol) fn remove_condemned(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
-        while *budget > 0
-            && let Some(condemned) = self.agenda.condemned.front_mut()
-        {
-            *budget -= 1;
-            let tracker = self.trackers.at_mut(condemned.tracker);
-            if let Some(row) = self.rows.id_at(tracker.first_row) {
-                self.remove_row(row, Tell::Nothing, effects);
-                continue;
-            }
-            let resources = std::mem::take(&mut tracker.resources);
-            let next = tracker.links.next;
-            let id = self.trackers.id_at(std::mem::replace(&mut condemned.tracker, next));
-            if let Some(id) = id.filter(|_| !weakened("remove::tracker_lives_on")) {
-                self.trackers.discard(id, effects);
-            }
-            let behind = self.agenda.condemned.len() as u64 - 1;
-            self.cleared.add(Clearing(self.agenda.condemnations - behind), resources);
-            if next == NONE {
-                self.agenda.condemned.pop_front();
-                if self.agenda.condemned.is_empty() {
-                    self.records.set_removing(false);
-                }
-                return;
-            }
+    /// Readers without the lock are refused while there are condemned trackers.
+    pub(in crate::protocol) fn hide_condemned(&self) {
+        if self.is_removing() {
+            self.records.set_removing(true);
         }
     }
 
+    /// The next row that goes because its tracker is condemned. None if the tracker that is first in line has no more rows.
+    pub(in crate::protocol) fn first_condemned(&self) -> Option<RowId> {
+        let condemned = self.condemned.removals.front()?;
+        self.rows.id_at(self.trackers.at(condemned.tracker).first_row)
+    }
+
+    /// The tracker that is first in line goes, after its last row. Says whether that was the last tracker of its removal.
+    pub(in crate::protocol) fn discard_condemned(&mut self, memory: &mut impl Takes) -> bool {
+        let Some(condemned) = self.condemned.removals.front_mut() else { return true };
+        let tracker = self.trackers.at_mut(condemned.tracker);
+        let resources = std::mem::take(&mut tracker.resources);
+        let next = tracker.links.next;
+        let id = self.trackers.id_at(std::mem::replace(&mut condemned.tracker, next));
+        let behind = self.condemned.removals.len() as u64 - 1;
+        self.condemned.cleared.add(Clearing(self.condemned.begun - behind), resources);
+        if let Some(id) = id {
+            self.discard_tracker(id, memory);
+        }
+        if next == NONE {
+            self.condemned.removals.pop_front();
+            if self.condemned.removals.is_empty() {
+                self.records.set_removing(false);
+            }
+        }
+        next == NONE
+    }
+
     /// The place of the event that a condemned row goes.
-    pub(in crate::protocol) fn next_removed(&mut self) -> u64 {
-        let condemned = self.agenda.condemned.front_mut();
+    pub(super) fn next_removed(&mut self) -> u64 {
+        let condemned = self.condemned.removals.front_mut();
         let condemned = condemned.expect("a condemned row goes when its tracker is first in line");
         condemned.next_removed += 1;
         condemned.next_removed - 1
@@ -186,6 +220,6 @@ impl<P: Payload> SessionState<P> {
 
     /// The resources of a dylib that was cleared, if its last row is gone.
     pub(crate) fn take_cleared(&mut self, clearing: Clearing) -> Option<Cleared<P::Resource>> {
-        self.is_removed(clearing.0).then(|| self.cleared.take(clearing))
+        self.is_removed(clearing.0).then(|| self.condemned.cleared.take(clearing))
     }
 }

@@ -1,13 +1,14 @@
 //! What holds of the records that lookups without the lock read.
 
 use crate::SymbolFlags;
-use crate::protocol::state::SessionState;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::RowState;
 use crate::protocol::storage::slab::NONE;
 use crate::record::SEVERAL_AGAIN;
 
-impl<P: Payload> SessionState<P> {
+use super::Definitions;
+use super::row::RowState;
+
+impl<P: Payload> Definitions<P> {
     /// I13: exactly the names that are Ready somewhere have a record, which lists all their definitions; a name with
     /// many of them may keep it longer.
     pub(super) fn check_records(&self) {
@@ -55,13 +56,13 @@ impl<P: Payload> SessionState<P> {
 
     /// I13: readers know which dylibs there are and which of them generate, and are refused when the session takes no
     /// lookups.
-    pub(super) fn check_gate(&self) {
+    pub(super) fn check_gate(&self, is_open: bool) {
         for (id, dylib) in self.dylibs.iter() {
             let generates = !dylib.generators.is_empty();
             assert_eq!(self.records.generates(id), Some(generates), "whether `{}` generates", dylib.name);
         }
         let (closed, removing) = self.records.refuses();
-        assert_eq!(closed, !self.is_open(), "readers know whether the session is open");
+        assert_eq!(closed, !is_open, "readers know whether the session is open");
         assert!(!removing, "readers are refused though no row is left to be removed");
     }
 }

@@ -1,18 +1,13 @@
-//! Dylibs: their rows, link orders and generators.
+//! Dylibs: name spaces, their link orders and generators.
 
-use crate::sync::{Arc, weakened};
-use crate::{
-    DylibError, EventKind, JitDylibLookupFlags, SessionEvent, SymbolFlags, SymbolName, TaskPriority,
-};
-
-use crate::protocol::removal::condemned::Clearing;
-use crate::protocol::removal::transfer::Tracker;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::row::{Links, Row, RowState};
-use crate::protocol::storage::ids::{DylibId, GeneratorId, Id, RowId, TrackerId};
+use crate::protocol::storage::ids::{DylibId, GeneratorId, Id, TrackerId};
+use crate::protocol::storage::memory::Takes;
 use crate::protocol::storage::slab::NONE;
+use crate::sync::{Arc, weakened};
+use crate::{JitDylibLookupFlags, SymbolFlags, SymbolName};
+
+use super::Definitions;
 
 /// A name space.
 #[derive(Debug)]
@@ -32,14 +27,11 @@ pub(crate) struct Dylib {
     pub(crate) rows: u64,
 }
 
-impl<P: Payload> SessionState<P> {
-    /// See [`crate::ExecutionSession::create_jit_dylib`].
-    pub(crate) fn create_dylib(&mut self, name: Arc<str>) -> Result<DylibId, DylibError> {
-        if !self.is_open() {
-            return Err(DylibError::Closed);
-        }
+impl<P: Payload> Definitions<P> {
+    /// A new dylib with a default tracker. None if there is one of that name.
+    pub(in crate::protocol) fn create_dylib(&mut self, name: Arc<str>) -> Option<DylibId> {
         if self.dylib_names.contains_key(&name) {
-            return Err(DylibError::Duplicate { name });
+            return None;
         }
         // The dylib and its default tracker name each other: the tracker comes second.
         let dylib = self.dylibs.insert(Dylib {
@@ -59,7 +51,7 @@ impl<P: Payload> SessionState<P> {
         row.link_order.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
         self.dylib_names.insert(name, dylib);
         self.records.add_dylib(dylib);
-        Ok(dylib)
+        Some(dylib)
     }
 
     /// The dylib of that name.
@@ -147,98 +139,43 @@ impl<P: Payload> SessionState<P> {
         Some(self.rows[self.find(dylib, name)?].unit_name.clone())
     }
 
-    /// The row of `name` in `dylib`.
-    pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
-        let lives = |row: &Row| !self.is_condemned(row);
-        self.rows.id_at(self.names.find(dylib, name, &self.rows, lives)?)
-    }
-
-    /// Adds a row to a tracker; it must be the only one of its name in the tracker's dylib.
-    pub(crate) fn insert_row(
-        &mut self,
-        tracker: TrackerId,
-        name: SymbolName,
-        unit_name: &SymbolName,
-        flags: SymbolFlags,
-        state: RowState,
-        effects: &mut Effects<P>,
-    ) -> RowId {
-        let Tracker { dylib, first_row: next, .. } = self.trackers[tracker];
-        let row = self.rows.insert(Row {
-            name,
-            unit_name: unit_name.clone(),
-            dylib,
-            tracker,
-            links: Links { previous: NONE, next },
-            namesakes: Links::ALONE,
-            product: NONE,
-            flags,
-            own_priority: TaskPriority::Demanded,
-            is_wanted_resolved: false,
-            state,
-        });
-        self.link_to_tracker(row, tracker, next);
-        self.link_to_namesakes(row, effects);
-        if self.observed {
-            self.dylibs[dylib].rows += 1;
-        }
-        row
-    }
-
-    /// Takes a row out of its dylib and its tracker. What waited on it has been dealt with.
-    pub(crate) fn delete_row(&mut self, row: RowId, effects: &mut Effects<P>) {
-        self.forget_initializer(row, effects);
-        if self.rows[row].product != NONE {
-            self.leave_product(row, effects);
-        }
-        self.unlink_from_tracker(row);
-        self.unlink_from_namesakes(row, effects);
-        let dylib_name = self.observed.then(|| self.dylib_name_of(&self.rows[row]));
-        let Row { name, unit_name, dylib, tracker, .. } = &self.rows[row];
-        // Held by the pool and by this row, mostly once; the name of a unit is held by each of its rows.
-        let goes = |name: &SymbolName, here: u64| usize::from(name.handles() <= 1 + here);
-        effects.names_released +=
-            if name == unit_name { goes(name, 2) } else { goes(name, 1) + goes(unit_name, 1) };
-        if let Some(dylib_name) = dylib_name {
-            let kind = EventKind::Removed { dylib: dylib_name, symbol: name.clone() };
-            if self.tracker_is_condemned(*tracker) {
-                let sequence = self.next_removed();
-                effects.more().events.push(SessionEvent { sequence, kind });
-            } else {
-                self.dylibs[*dylib].rows -= 1;
-                self.observe(effects, || kind);
-            }
-        }
-        self.rows.discard(row, effects);
-        self.losses.note();
-    }
-
-    /// See [`crate::ExecutionSession::remove_jit_dylib`]. Nothing if it was removed before.
-    pub(crate) fn remove_dylib(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Option<Clearing> {
-        if !self.dylibs.contains(dylib) {
-            return None;
-        }
-        self.fail_suspended_in(dylib, effects);
-        let clearing = self.clear(dylib, effects);
-        // Only the default tracker is left, and empty.
-        self.delete_tracker(self.dylibs[dylib].default_tracker, effects);
-        for generator in std::mem::take(&mut self.dylibs[dylib].generators) {
-            self.drop_generator(generator, effects);
-        }
+    /// Takes a dylib out that was cleared: only its default tracker is left, and empty. No link order names it any more.
+    pub(in crate::protocol) fn delete_dylib(&mut self, dylib: DylibId, memory: &mut impl Takes) {
+        self.delete_tracker(self.dylibs[dylib].default_tracker, memory);
         self.records.remove_dylib(dylib);
-        if let Some(removed) = self.dylibs.remove(dylib, effects) {
+        if let Some(removed) = self.dylibs.remove(dylib, memory) {
             self.dylib_names.remove(&removed.name);
         }
         let others: Vec<_> = self.dylibs.iter().map(|(id, _)| id).collect();
         for other in others {
             self.remove_from_link_order(other, dylib);
         }
-        clearing
+    }
+
+    /// The dylib generates. Nothing if it was removed.
+    pub(in crate::protocol) fn add_generator(&mut self, dylib: DylibId, generator: GeneratorId) {
+        if let Some(row) = self.dylibs.get_mut(dylib) {
+            row.generators.push(generator);
+            self.records.set_generates(dylib, true);
+        }
+    }
+
+    /// A generator of the dylib goes.
+    pub(in crate::protocol) fn remove_generator(&mut self, dylib: DylibId, generator: GeneratorId) {
+        let generators = &mut self.dylibs[dylib].generators;
+        generators.retain(|id| *id != generator);
+        self.records.set_generates(dylib, !generators.is_empty());
+    }
+
+    /// All generators of the dylib go. Gives them.
+    pub(in crate::protocol) fn take_generators(&mut self, dylib: DylibId) -> Vec<GeneratorId> {
+        self.records.set_generates(dylib, false);
+        std::mem::take(&mut self.dylibs[dylib].generators)
     }
 
     /// The dylib's trackers, newest first.
     #[cfg(any(test, debug_assertions))]
-    pub(in crate::protocol) fn trackers_of(&self, dylib: &Dylib) -> impl Iterator<Item = TrackerId> {
+    pub(super) fn trackers_of(&self, dylib: &Dylib) -> impl Iterator<Item = TrackerId> {
         let newest = self.trackers.id_at(dylib.newest_tracker);
         std::iter::successors(newest, |&id| self.trackers.id_at(self.trackers[id].links.next))
     }

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::SymbolName;
-
-use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{DylibId, RowId};
 
+use super::Definitions;
+
 /// The initializers of all dylibs.
 #[derive(Debug, Default)]
-pub(crate) struct Initializers {
+pub(super) struct Initializers {
     numbers: FxHashMap<RowId, u64>,
     rows: BTreeMap<(DylibId, u64), RowId>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Initializers {
 impl Initializers {
     /// Every initializer, with its dylib and its number.
     #[cfg(any(test, debug_assertions))]
-    pub(in crate::protocol) fn noted(&self) -> Vec<(RowId, DylibId, u64)> {
+    pub(super) fn noted(&self) -> Vec<(RowId, DylibId, u64)> {
         assert_eq!(self.rows.len(), self.numbers.len(), "each initializer is noted once");
         let noted = |(&(dylib, number), &row): (&(DylibId, u64), &RowId)| {
             assert_eq!(self.numbers.get(&row), Some(&number), "an initializer has its number");
@@ -34,7 +34,7 @@ impl Initializers {
     }
 }
 
-impl<P: Payload> SessionState<P> {
+impl<P: Payload> Definitions<P> {
     /// See [`crate::JitDylib::initializers`].
     pub(crate) fn initializers(&self, dylib: DylibId) -> Vec<SymbolName> {
         let rows = self.initializers.rows.range((dylib, 0)..=(dylib, u64::MAX));
@@ -43,7 +43,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Notes the initializer of the unit `number`, which has just been defined, or that it has none after all.
-    pub(crate) fn note_initializer(
+    pub(in crate::protocol) fn note_initializer(
         &mut self,
         dylib: DylibId,
         number: u64,
@@ -60,7 +60,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Whether there are any.
-    pub(in crate::protocol) fn has_initializers(&self) -> bool {
+    pub(super) fn has_initializers(&self) -> bool {
         !self.initializers.numbers.is_empty()
     }
 
@@ -70,7 +70,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// A row is about to go.
-    pub(crate) fn forget_initializer(&mut self, row: RowId, effects: &mut Effects<P>) {
+    pub(super) fn forget_initializer(&mut self, row: RowId, effects: &mut Effects<P>) {
         // Most rows of most sessions are none.
         if self.has_initializers()
             && let Some(number) = self.initializers.numbers.remove(&row)

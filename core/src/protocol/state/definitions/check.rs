@@ -3,15 +3,33 @@
 use rustc_hash::FxHashMap;
 
 use crate::JitDylibLookupFlags;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::dylib::Dylib;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{ClaimId, DylibId, UnitId};
 use crate::protocol::storage::slab::NONE;
 
-impl<P: Payload> SessionState<P> {
+use super::Definitions;
+use super::dylib::Dylib;
+
+impl<P: Payload> Definitions<P> {
+    /// How many entities there are that a check looks at.
+    pub(in crate::protocol) fn entities(&self) -> usize {
+        self.rows.len() + self.trackers.len()
+    }
+
+    /// Panics where definitions are not what this folder promises. Nothing is condemned.
+    pub(in crate::protocol) fn check(&self, is_open: bool) {
+        self.check_tables();
+        self.check_units();
+        self.check_claims();
+        self.check_products();
+        self.check_trackers();
+        self.check_initializers();
+        self.check_records();
+        self.check_gate(is_open);
+    }
+
     /// I15: each row is found by its dylib and its name, and the tables hold nothing else.
-    pub(super) fn check_tables(&self) {
+    fn check_tables(&self) {
         for (id, row) in self.rows.iter() {
             assert_eq!(self.find(row.dylib, &row.name), Some(id), "a row is found by its name");
         }
@@ -25,7 +43,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// I1: a unit's symbols are exactly the rows that hold it.
-    pub(super) fn check_units(&self) {
+    fn check_units(&self) {
         let mut held: FxHashMap<UnitId, usize> = FxHashMap::default();
         for (_, row) in self.rows.iter() {
             if let Some(unit) = row.unit() {
@@ -47,7 +65,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// I1, I12: what is claimed has a claim, which knows it.
-    pub(super) fn check_claims(&self) {
+    fn check_claims(&self) {
         let mut carried: FxHashMap<ClaimId, usize> = FxHashMap::default();
         for (_, row) in self.rows.iter() {
             if let Some(claim) = row.claim() {
@@ -61,23 +79,23 @@ impl<P: Payload> SessionState<P> {
         for (id, claim) in self.claims.iter() {
             assert_eq!(
                 carried.get(&id).copied().unwrap_or(0),
-                claim.carried as usize,
+                claim.carried() as usize,
                 "a claim counts its rows"
             );
             assert_eq!(
                 self.rows_of_claim(id).len(),
-                claim.carried as usize,
+                claim.carried() as usize,
                 "a claim knows the rows that carry it"
             );
             assert!(
-                claim.carried == 0 || self.trackers.contains(claim.tracker),
+                claim.carried() == 0 || self.trackers.contains(claim.tracker),
                 "{id:?} has lost its tracker"
             );
         }
     }
 
     /// I15: each row is in the list of its tracker, each tracker in that of its dylib.
-    pub(super) fn check_trackers(&self) {
+    fn check_trackers(&self) {
         let mut listed = 0;
         for (id, tracker) in self.trackers.iter() {
             let lives = self.dylibs.get(tracker.dylib).is_some_and(|dylib| dylib.era == tracker.era);
@@ -94,7 +112,7 @@ impl<P: Payload> SessionState<P> {
             assert_eq!(tracker.rows, (listed - listed_before) as u64, "a tracker counts its rows");
         }
         assert_eq!(listed, self.rows.len(), "each row is in the list of one tracker");
-        for dylib in self.dylibs.iter().map(|(_, dylib)| dylib).filter(|_| self.observed) {
+        for dylib in self.dylibs.iter().map(|(_, dylib)| dylib).filter(|_| self.is_observed) {
             let rows: u64 = self.trackers_of(dylib).map(|tracker| self.trackers[tracker].rows).sum();
             assert_eq!(dylib.rows, rows, "a dylib counts its rows");
         }
@@ -105,7 +123,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// I15: an initializer's number goes with its row.
-    pub(super) fn check_initializers(&self) {
+    fn check_initializers(&self) {
         let noted = self.initializers.noted();
         for &(row, dylib, number) in &noted {
             let row = self.rows.get(row).expect("an initializer that is noted is defined");

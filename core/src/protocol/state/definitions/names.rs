@@ -17,11 +17,12 @@ use rustc_hash::FxBuildHasher;
 
 use crate::SymbolName;
 
-use crate::protocol::state::row::{Links, Row, RowSlab};
 use crate::protocol::storage::ids::{DylibId, Id, RowId};
 use crate::protocol::storage::memory::Takes;
 use crate::protocol::storage::places::PlaceTable;
 use crate::protocol::storage::slab::NONE;
+
+use super::row::{Links, Row, RowSlab};
 
 /// The rows of each name.
 #[derive(Debug)]
@@ -41,9 +42,9 @@ impl NameIndex {
     }
 
     /// The first row of the list of `name`.
-    pub(crate) fn first(&self, name: &SymbolName, rows: &RowSlab) -> Option<u32> {
+    pub(crate) fn first(&self, name: &SymbolName, rows: &RowSlab) -> Option<FirstNamed> {
         let Home { shard, hash } = home(name);
-        self.first[shard].find(hash, |row| rows.at(row).name == *name)
+        self.first[shard].find(hash, |row| rows.at(row).name == *name).map(FirstNamed)
     }
 
     /// The row of `name` in `dylib` that `lives`: beside it there may be some that are being removed.
@@ -61,7 +62,7 @@ impl NameIndex {
     /// The row of `name` in `dylib`, given the first row of its list.
     pub(crate) fn find_among(
         &self,
-        first: u32,
+        FirstNamed(first): FirstNamed,
         dylib: DylibId,
         name: &SymbolName,
         rows: &RowSlab,
@@ -138,6 +139,10 @@ impl NameIndex {
         self.others.capacity() + self.first.iter().map(PlaceTable::capacity).sum::<usize>()
     }
 }
+
+/// The first row of the list of a name.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::protocol) struct FirstNamed(u32);
 
 /// Where a name belongs in the first table.
 struct Home {
@@ -247,7 +252,7 @@ mod tests {
                     .unwrap();
                 state.check();
                 for dylib in &dylibs {
-                    assert_eq!(state.find(*dylib, &name).is_some(), left.contains(dylib));
+                    assert_eq!(state.definitions.find(*dylib, &name).is_some(), left.contains(dylib));
                 }
             }
         }
@@ -262,11 +267,15 @@ mod tests {
             for (name, unit) in names.iter().zip(0..) {
                 define(&mut state, dylib, name, unit);
             }
-            assert!(state.rows.capacity() < 2 * MANY as usize);
-            assert!(state.names.capacity() < 4 * MANY as usize);
+            assert!(state.definitions.rows.capacity() < 2 * MANY as usize);
+            assert!(state.definitions.names.capacity() < 4 * MANY as usize);
             state.remove_names(dylib, &names, || "main".into(), &mut Effects::default()).unwrap();
             state.check();
-            for capacity in [state.rows.capacity(), state.units.capacity(), state.names.capacity()] {
+            for capacity in [
+                state.definitions.rows.capacity(),
+                state.definitions.units.capacity(),
+                state.definitions.names.capacity(),
+            ] {
                 assert!(capacity <= 64 * 64, "room for {capacity} of nothing");
             }
         }

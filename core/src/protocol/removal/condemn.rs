@@ -1,0 +1,39 @@
+//! Condemn: trackers go at one moment for everybody, and their rows in slices (`definitions/condemned.rs`).
+
+use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::Tell;
+use crate::protocol::state::definitions::condemned::Clearing;
+use crate::protocol::state::definitions::product::Resources;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::{DylibId, TrackerId};
+
+impl<P: Payload> SessionState<P> {
+    /// Removes the tracker for everybody. Gives its resources.
+    pub(super) fn condemn(&mut self, tracker: TrackerId) -> Resources<P::Resource> {
+        let next_removed = self.reserve_events(self.definitions[tracker].rows);
+        self.agenda.added = true;
+        self.losses.note();
+        self.definitions.condemn(tracker, next_removed)
+    }
+
+    /// Removes all trackers of the dylib for everybody, if it is there.
+    pub(super) fn condemn_all(&mut self, dylib: DylibId) -> Option<Clearing> {
+        let next_removed = self.reserve_events(self.definitions.dylib(dylib)?.rows);
+        self.agenda.added = true;
+        self.losses.note();
+        Some(self.definitions.condemn_all(dylib, next_removed))
+    }
+
+    /// Removes rows of the condemned trackers that are first in line, each tracker after its last row.
+    pub(in crate::protocol) fn remove_condemned(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+        while *budget > 0 && self.definitions.is_removing() {
+            *budget -= 1;
+            match self.definitions.first_condemned() {
+                Some(row) => self.remove_row(row, Tell::Nothing, effects),
+                None if self.definitions.discard_condemned(effects) => return,
+                None => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Resources: they are added to trackers, and go with them, or with the last symbol that they serve.
+
+use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::Tell;
+use crate::protocol::state::definitions::product::Remnant;
+use crate::protocol::state::definitions::tracker::Defunct;
+use crate::protocol::state::effects::{Effects, Leftover};
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::{ClaimId, DylibId, TrackerId};
+
+impl<P: Payload> SessionState<P> {
+    /// Adds a resource to the tracker; one that comes too late leaves through `effects`.
+    pub(crate) fn add_resource(
+        &mut self,
+        tracker: TrackerId,
+        resource: P::Resource,
+        effects: &mut Effects<P>,
+    ) -> Result<(), Defunct> {
+        let added = match self.is_closed() {
+            true => Err(resource),
+            false => self.definitions.add_resource(tracker, resource),
+        };
+        added.map_err(|late| refuse(late, effects))
+    }
+
+    /// Adds a resource to the tracker of a claim, for the claim's rows.
+    pub(crate) fn add_claim_resource(
+        &mut self,
+        claim: ClaimId,
+        resource: P::Resource,
+        effects: &mut Effects<P>,
+    ) -> Result<(), Defunct> {
+        let added = match self.is_closed() {
+            true => Err(resource),
+            false => self.definitions.add_claim_resource(claim, resource),
+        };
+        added.map_err(|late| refuse(late, effects))
+    }
+
+    /// Whether the tracker was removed or transferred, or has been emptied for good by closing the session.
+    pub(crate) fn tracker_is_defunct(&self, tracker: TrackerId) -> bool {
+        self.is_closed() || !self.definitions.tracker_lives(tracker)
+    }
+
+    /// The end of an operation that removes by name: initializer symbols go of which the rest is gone. Gives what serves nobody
+    /// any more, by dylib, newest last.
+    pub(in crate::protocol) fn sweep(
+        &mut self,
+        remnants: Vec<Remnant>,
+        effects: &mut Effects<P>,
+    ) -> Vec<(DylibId, P::Resource)> {
+        for remnant in remnants {
+            if let Some(row) = self.definitions.is_all_that_is_left(remnant) {
+                self.remove_row(row, Tell::Discarded, effects);
+            }
+        }
+        self.definitions.take_orphans()
+    }
+}
+
+fn refuse<P: Payload>(late: P::Resource, effects: &mut Effects<P>) -> Defunct {
+    effects.leave(Leftover::Resource(late));
+    Defunct
+}

@@ -1,0 +1,239 @@
+//! Definitions: rows, and all that must agree with them.
+//!
+//! ```text
+//!   name  ─▶ row ◀─▶ row of another dylib        names.rs    publish.rs (records of what is Ready)
+//!   dylib ─▶ tracker ─▶ rows, resources          dylib.rs    tracker.rs    product.rs
+//!   unit  ◀─ its rows, until it is claimed       claim.rs    initializers.rs
+//!   claim ◀─ its rows, until they are emitted    claim.rs
+//! ```
+//!
+//! Everybody may read. A row, a dylib and a tracker are never given out to be changed: what changes them is here, and each of these
+//! functions leaves what is drawn above as it must be.
+//!
+//! | what | is changed by |
+//! |---|---|
+//! | dylibs, their names, link orders and generators | `create_dylib`, `delete_dylib`; `set_link_order`, `add_to_link_order`, `replace_in_link_order`, `remove_from_link_order`; `add_generator`, `remove_generator`, `take_generators` |
+//! | trackers and their resources | `create_tracker`, `transfer`, `take_from_dylib`, `discard_tracker`; `add_resource`, `add_claim_resource`, `take_orphans` |
+//! | condemned trackers | `condemn`, `condemn_all`, `discard_condemned`, `take_cleared` |
+//! | rows that come and go | `define`, `define_address`, `define_claimed`; `delete_row` |
+//! | units and claims | `claim`, `give_back`, `rename_unit`, `delegate`, `end_claim` |
+//! | how far a row is | `claim`, `give_back`, `resolve`, `emit`, `make_ready`, `fail` |
+//!
+//! What waits on a row (`waiting_mut`) and how urgent a claim is (`claim_mut`) belongs to lookups, the forest and `urgency/`.
+//!
+//! **Invariant:** `check.rs`.
+
+mod advance;
+#[cfg(any(test, debug_assertions))]
+mod check;
+#[cfg(any(test, debug_assertions))]
+mod check_records;
+pub(crate) mod claim;
+pub(crate) mod condemned;
+pub(crate) mod dylib;
+mod initializers;
+mod insert;
+mod names;
+#[cfg(all(test, not(uruk_loom)))]
+mod parts;
+pub(crate) mod product;
+mod publish;
+mod remove;
+pub(in crate::protocol) mod row;
+pub(crate) mod tracker;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Index;
+
+use crate::SymbolName;
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
+use crate::protocol::storage::slab::Slab;
+use crate::record::{Recorder, Records};
+use crate::sync::Arc;
+
+use claim::Claim;
+use condemned::CondemnedTrackers;
+use dylib::Dylib;
+use initializers::Initializers;
+use names::NameIndex;
+use product::Products;
+use row::{Row, RowSlab};
+use tracker::Tracker;
+
+pub(in crate::protocol) use names::FirstNamed;
+pub(in crate::protocol) use remove::{RemovedRow, Tell};
+
+/// What is defined, where, and who provides it.
+pub(crate) struct Definitions<P: Payload> {
+    rows: RowSlab,
+    names: NameIndex,
+    /// What lookups of Ready symbols read without the lock.
+    records: Recorder,
+    initializers: Initializers,
+    dylibs: Slab<DylibId, Dylib>,
+    dylib_names: HashMap<Arc<str>, DylibId>,
+    /// How many dylibs have been created.
+    dylibs_created: u64,
+    trackers: Slab<TrackerId, Tracker<P::Resource>>,
+    condemned: CondemnedTrackers<P::Resource>,
+    /// Those that wait in their rows.
+    units: Slab<UnitId, P::Parcel>,
+    claims: Slab<ClaimId, Claim>,
+    products: Products,
+    /// Resources whose last row was removed by name, with its dylib; only while an operation removes.
+    orphans: Vec<(DylibId, P::Resource)>,
+    /// Somebody sees events: rows are counted by dylib, and it is told which of them go.
+    is_observed: bool,
+}
+
+impl<P: Payload> Definitions<P> {
+    pub(super) fn new(is_observed: bool) -> Self {
+        Self {
+            rows: Slab::new(),
+            names: NameIndex::new(),
+            records: Recorder::new(),
+            initializers: Initializers::default(),
+            dylibs: Slab::new(),
+            dylib_names: HashMap::default(),
+            dylibs_created: 0,
+            trackers: Slab::new(),
+            condemned: CondemnedTrackers::default(),
+            units: Slab::new(),
+            claims: Slab::of_passing(),
+            products: Slab::new(),
+            orphans: Vec::new(),
+            is_observed,
+        }
+    }
+
+    /// The row, if it has not been removed. It may be condemned.
+    #[inline]
+    pub(crate) fn row(&self, row: RowId) -> Option<&Row> {
+        self.rows.get(row)
+    }
+
+    /// All rows, the condemned ones too.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (RowId, &Row)> {
+        self.rows.iter()
+    }
+
+    /// The row of `name` in `dylib`.
+    pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
+        let lives = |row: &Row| !self.is_condemned(row);
+        self.rows.id_at(self.names.find(dylib, name, &self.rows, lives)?)
+    }
+
+    /// Some definition of a name in some dylib, to be given to [`Self::named_in`]. None if no dylib has one.
+    #[inline]
+    pub(in crate::protocol) fn first_named(&self, name: &SymbolName) -> Option<FirstNamed> {
+        self.names.first(name, &self.rows)
+    }
+
+    /// The same as [`Self::find`], for who asks several dylibs for one name.
+    #[inline]
+    pub(in crate::protocol) fn named_in(
+        &self,
+        first: FirstNamed,
+        dylib: DylibId,
+        name: &SymbolName,
+    ) -> Option<(RowId, &Row)> {
+        let lives = |row: &Row| !self.is_condemned(row);
+        self.rows.entry_at(self.names.find_among(first, dylib, name, &self.rows, lives)?)
+    }
+
+    pub(crate) fn dylib(&self, dylib: DylibId) -> Option<&Dylib> {
+        self.dylibs.get(dylib)
+    }
+
+    pub(crate) fn has_dylib(&self, dylib: DylibId) -> bool {
+        self.dylibs.contains(dylib)
+    }
+
+    pub(crate) fn dylibs(&self) -> impl Iterator<Item = (DylibId, &Dylib)> {
+        self.dylibs.iter()
+    }
+
+    /// A unit that waits in its rows.
+    pub(crate) fn unit(&self, unit: UnitId) -> Option<&P::Parcel> {
+        self.units.get(unit)
+    }
+
+    /// What lookups of Ready symbols read without the lock.
+    pub(crate) fn records(&self) -> Arc<Records> {
+        self.records.clone()
+    }
+
+    /// Readers see what has changed. Some memory that they have let go leaves.
+    #[inline]
+    pub(in crate::protocol) fn end_change(&mut self, effects: &mut Effects<P>) {
+        if let Some(records) = self.records.take_discarded() {
+            effects.more().records.push(records);
+        }
+        self.records.end_change();
+    }
+
+    /// So many names are about to have a record.
+    pub(in crate::protocol) fn expect_records(&mut self, names: usize) {
+        self.records.expect(names);
+    }
+
+    /// Reads where the record of a name is, or will be, early.
+    #[inline]
+    pub(in crate::protocol) fn look_at_record(&self, name: &SymbolName) -> usize {
+        self.records.look_at(name)
+    }
+
+    /// Nothing is found without the lock any more.
+    pub(in crate::protocol) fn close_records(&self) {
+        self.records.close();
+    }
+}
+
+/// For ids that must be live: a stale one is a bug in the protocol.
+impl<P: Payload> Index<RowId> for Definitions<P> {
+    type Output = Row;
+
+    #[inline]
+    fn index(&self, row: RowId) -> &Row {
+        &self.rows[row]
+    }
+}
+
+impl<P: Payload> Index<DylibId> for Definitions<P> {
+    type Output = Dylib;
+
+    #[inline]
+    fn index(&self, dylib: DylibId) -> &Dylib {
+        &self.dylibs[dylib]
+    }
+}
+
+impl<P: Payload> Index<TrackerId> for Definitions<P> {
+    type Output = Tracker<P::Resource>;
+
+    #[inline]
+    fn index(&self, tracker: TrackerId) -> &Tracker<P::Resource> {
+        &self.trackers[tracker]
+    }
+}
+
+impl<P: Payload> Index<ClaimId> for Definitions<P> {
+    type Output = Claim;
+
+    #[inline]
+    fn index(&self, claim: ClaimId) -> &Claim {
+        &self.claims[claim]
+    }
+}
+
+impl<P: Payload> fmt::Debug for Definitions<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Definitions")
+            .field("dylibs", &self.dylibs)
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}
