@@ -322,10 +322,14 @@ impl fmt::Debug for Jit {
 
 #[cfg(all(test, feature = "llvm"))]
 mod tests {
-    use uruk_core::WaitError;
+    use uruk_core::{WaitError, WithCauses};
     use uruk_pipeline::ir::{JitTargetMachineBuilder, OptimizationLevel};
 
     use super::*;
+
+    fn told(error: &JitError) -> String {
+        WithCauses(error).to_string()
+    }
 
     #[test]
     fn a_lookup_that_would_wait_while_the_thread_holds_a_context_is_refused() {
@@ -366,11 +370,11 @@ mod tests {
         };
         let damaged = source("damaged.ll", "define i32 @damaged(");
         jit.add_ir_with_interface(damaged, &named("damaged")).expect("nobody has looked at the source");
-        let error = jit.lookup("damaged").expect_err("the source is no module").to_string();
+        let error = told(&jit.lookup("damaged").expect_err("the source is no module"));
         assert!(error.contains("damaged.ll"), "{error}");
         let other = source("other.ll", "define i32 @other() { ret i32 1 }");
         jit.add_ir_with_interface(other, &named("promised")).expect("the name is new");
-        let error = jit.lookup("promised").expect_err("the module does not define it").to_string();
+        let error = told(&jit.lookup("promised").expect_err("the module does not define it"));
         assert!(error.contains("promised"), "{error}");
     }
 
@@ -386,7 +390,7 @@ mod tests {
             jit.lookup("answer")
         };
         let builder = || Jit::builder().threads(1).optimization(OptimizationLevel::O0);
-        let refused = lookup(builder().build()).expect_err("the module breaks a rule").to_string();
+        let refused = told(&lookup(builder().build()).expect_err("the module breaks a rule"));
         assert!(refused.contains("incompatible"), "{refused}");
         assert!(lookup(builder().verify_ir(false).build()).is_ok());
     }

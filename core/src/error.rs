@@ -1,10 +1,12 @@
 //! One error enum per operation.
 //!
-//! All are cheap to clone, because one failure reaches many queries, and name symbol, dylib and unit.
+//! All are cheap to clone, because one failure reaches many queries, and name symbol, dylib and unit. Each says its own sentence; what
+//! caused it is its source and nowhere in that sentence, so that whoever prints the chain prints nothing twice.
 
 mod limit;
 mod lookup;
 mod wait;
+mod with_causes;
 
 use std::fmt;
 
@@ -14,6 +16,7 @@ use crate::{Failure, SharedError, SymbolFlags, SymbolName};
 pub use limit::{Limit, LimitReached};
 pub use lookup::{LookupError, SearchedDylib};
 pub use wait::{HeldResource, WaitError};
+pub use with_causes::WithCauses;
 
 /// Why a dylib could not be created or its link order not changed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -38,7 +41,7 @@ pub enum DylibError {
         name: Arc<str>,
     },
     /// The session's platform objects to the dylib, which was removed again.
-    #[error("the platform refused dylib `{name}`: {source}")]
+    #[error("the platform refused dylib `{name}`")]
     Platform {
         /// The dylib.
         name: Arc<str>,
@@ -111,7 +114,7 @@ pub enum DefineError {
         given: SymbolFlags,
     },
     /// The session's platform objects to the unit.
-    #[error("the platform refused unit `{unit}` in dylib `{dylib}`: {source}")]
+    #[error("the platform refused unit `{unit}` in dylib `{dylib}`")]
     Platform {
         /// The unit that was refused.
         unit: SymbolName,
@@ -184,7 +187,7 @@ pub enum EmitError {
         symbols: Vec<SymbolName>,
     },
     /// A dependency has failed.
-    #[error("unit `{unit}` depends on a failed symbol: {failure}")]
+    #[error("unit `{unit}` depends on a symbol that failed")]
     DependencyFailed {
         /// The unit.
         unit: SymbolName,
@@ -305,7 +308,7 @@ pub enum TrackerError {
 pub enum CloseError {
     /// A close waits for the work in progress, and the calling thread may not wait. Nothing has happened: the session is as open as
     /// before.
-    #[error("the session was not closed, which would wait for its work: {0}")]
+    #[error("the session was not closed, which would wait for its work")]
     Wait(#[source] WaitError),
     /// Resources refused to go. The session is closed all the same.
     #[error("resources could not be removed: {}", Joined(sources))]
@@ -328,11 +331,11 @@ pub enum SessionError {
         message: Arc<str>,
     },
     /// Symbols failed, nobody asked for them, and they are gone.
-    #[error("nobody asked for it: {0}")]
+    #[error("nobody asked for what failed")]
     Failed(#[source] Arc<Failure>),
     /// Resources refused to go and nobody waited for it.
-    #[error("{0}")]
-    Remove(#[source] RemoveError),
+    #[error(transparent)]
+    Remove(RemoveError),
 }
 
 /// At most this many names are printed.
@@ -357,7 +360,7 @@ struct Joined<'a>(&'a [SharedError]);
 impl fmt::Display for Joined<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.0.iter().take(NAMES_MAX).enumerate() {
-            write!(f, "{}{error}", if index == 0 { "" } else { "; " })?;
+            write!(f, "{}{}", if index == 0 { "" } else { "; " }, WithCauses(&**error))?;
         }
         match self.0.len().checked_sub(NAMES_MAX) {
             Some(more) if more > 0 => write!(f, "; and {more} more"),

@@ -5,8 +5,8 @@ mod cut;
 use std::error::Error;
 use std::fmt;
 
-use crate::SymbolName;
 use crate::sync::Arc;
+use crate::{SymbolName, WithCauses};
 
 pub(crate) use cut::cut_short;
 
@@ -23,8 +23,8 @@ pub(crate) const PATH_STEPS_MAX: usize = 32;
 
 /// A failure as seen from one symbol: what broke, and who waited on whom.
 ///
-/// Printed as `a waits on b waits on c; c failed: ...`. It holds names, not rows, and so outlives the
-/// session.
+/// Printed as `a waits on b waits on c; c failed`. What the unit said is its [source](Error::source). It holds names, not rows, and so
+/// outlives the session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
@@ -60,7 +60,11 @@ impl fmt::Display for Failure {
             write!(f, "`{last}`; ")?;
         }
         let Self { dylib, unit, cause, .. } = self;
-        write!(f, "`{last}` (dylib `{dylib}`, unit `{unit}`) failed: {cause}")
+        write!(f, "`{last}` (dylib `{dylib}`, unit `{unit}`) failed")?;
+        match cause {
+            FailureCause::Unit(_) => Ok(()),
+            cause => write!(f, ": {cause}"),
+        }
     }
 }
 
@@ -94,7 +98,7 @@ pub enum FailureCause {
 impl fmt::Display for FailureCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unit(error) => write!(f, "{error}"),
+            Self::Unit(error) => write!(f, "{}", WithCauses(&**error)),
             Self::Panicked(message) => write!(f, "the unit panicked: {message}"),
             Self::Abandoned => f.write_str("its responsibility was dropped before it was emitted"),
             Self::Removed => f.write_str("it was removed while others waited on it"),

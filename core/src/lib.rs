@@ -78,7 +78,7 @@ pub use deadlock::DeadlockStep;
 pub use dylib::JitDylib;
 pub use error::{
     CloseError, DefineError, DelegateError, DylibError, EmitError, HeldResource, Limit, LimitReached,
-    LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError, WaitError,
+    LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError, WaitError, WithCauses,
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};

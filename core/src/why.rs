@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::sync::Arc;
-use crate::{ExecutorAddr, Failure, SymbolName, TaskPriority};
+use crate::{ExecutorAddr, Failure, SymbolName, TaskPriority, WithCauses};
 
 /// Where a symbol stands at one moment, and what it waits for.
 ///
@@ -232,7 +232,7 @@ impl fmt::Display for WhyState {
             Self::Emitted { address, waits_for, .. } => {
                 write!(f, "is emitted at {address} and waits for {waits_for}")
             }
-            Self::Failed(failure) => write!(f, "failed: {failure}"),
+            Self::Failed(failure) => write!(f, "failed: {}", WithCauses(&**failure)),
             Self::Ready { address } => write!(f, "is ready at {address}"),
             Self::DylibRemoved => f.write_str("is gone with its dylib"),
         }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::iter::successors;
 
 /// Prints `error` and its causes.
 pub(crate) fn error(error: &dyn Error) {
@@ -10,20 +11,13 @@ pub(crate) fn error(error: &dyn Error) {
     let _ = std::io::stderr().write_all(render(error).as_bytes());
 }
 
-/// The block: the error, then each cause that says something new, indented.
+/// The block: the error, then each cause, indented.
 fn render(error: &dyn Error) -> String {
     let mut block = format!("error: {error}\n");
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        // A wrapper that shows its source has said it already.
-        if !said.contains(&text) {
-            let indented = text.replace('\n', "\n    ");
-            let _ = writeln!(block, "  because: {indented}");
-            said.push_str(&text);
-        }
-        cause = error.source();
+    for cause in successors(error.source(), |error| (*error).source()) {
+        let indented = cause.to_string().replace('\n', "\n    ");
+        // Writing to a string does not fail.
+        let _ = writeln!(block, "  because: {indented}");
     }
     block
 }
@@ -45,12 +39,13 @@ mod tests {
     }
 
     #[derive(Debug, thiserror::Error)]
-    #[error("missing")]
+    #[error("nobody wrote it\nand nobody will")]
     struct Inner;
 
     #[test]
-    fn causes_follow_once_each() {
+    fn causes_follow_one_a_line() {
         let error = Outer { source: Middle { source: Inner } };
-        assert_eq!(render(&error), "error: cannot run `x`\n  because: y is missing\n");
+        let block = "error: cannot run `x`\n  because: y is missing\n  because: nobody wrote it\n    and nobody will\n";
+        assert_eq!(render(&error), block);
     }
 }

@@ -30,10 +30,10 @@ pub enum LookupError {
         searched: Vec<SearchedDylib>,
     },
     /// A symbol failed, or one that it waits on.
-    #[error("{0}")]
-    Failed(#[source] Arc<Failure>),
+    #[error(transparent)]
+    Failed(Arc<Failure>),
     /// A definition generator failed.
-    #[error("definition generator `{generator}` of dylib `{dylib}` failed: {source}")]
+    #[error("definition generator `{generator}` of dylib `{dylib}` failed")]
     Generator {
         /// The dylib the generator belongs to.
         dylib: Arc<str>,
@@ -61,7 +61,7 @@ pub enum LookupError {
         dylib: Arc<str>,
     },
     /// The calling thread may not wait.
-    #[error("the lookup could not wait: {0}")]
+    #[error(transparent)]
     Wait(#[from] WaitError),
     /// The lookup would never end: what it needs waits, for certain, for the thread that asks.
     ///
@@ -102,13 +102,18 @@ struct Searched<'a>(&'a [SearchedDylib]);
 
 impl fmt::Display for Searched<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, SearchedDylib { dylib, generators }) in self.0.iter().enumerate() {
-            write!(f, "{}`{dylib}`", if index == 0 { "" } else { ", " })?;
-            if !generators.is_empty() {
-                write!(f, " with {}", generators.join(", "))?;
-            }
+        let mut separated = self.0.iter().enumerate();
+        separated.try_for_each(|(index, dylib)| write!(f, "{}{dylib}", if index == 0 { "" } else { ", " }))
+    }
+}
+
+impl fmt::Display for SearchedDylib {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.dylib)?;
+        match self.generators.as_slice() {
+            [] => Ok(()),
+            generators => write!(f, " with {}", generators.join(", ")),
         }
-        Ok(())
     }
 }
 

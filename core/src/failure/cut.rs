@@ -10,8 +10,11 @@ use std::iter::successors;
 use crate::sync::Arc;
 use crate::{Failure, LookupError, SharedError};
 
-/// How many failures of others an error may have among its sources. What the embedder adds to each is its affair.
+/// How many failures of others an error may have among its sources.
 const FAILURES_MAX: usize = 16;
+
+/// How many sources an error may have at all. An embedder's own error types may hide failures from us that pass through them.
+const SOURCES_MAX: usize = 128;
 
 /// How many sources are looked at. What an embedder makes of errors may be longer, or go round in a circle.
 const SOURCES_SEEN_MAX: usize = 1024;
@@ -26,20 +29,32 @@ struct Cut {
 
 /// `error`, or if it tells of many failures what stands for it. Runs code of the embedder, whose errors may be among them.
 pub(crate) fn cut_short(error: SharedError) -> SharedError {
-    let (mut above, mut failures, mut told) = (0, 0, None);
+    // How many lie above, and what of the sources can be kept: the last failure, or what an earlier cut has kept.
+    let (mut above, mut seen, mut failures, mut told) = (0, 0, 0, None);
     for source in sources(&*error).take(SOURCES_SEEN_MAX) {
+        seen += 1;
         if let Some(cut) = source.downcast_ref::<Cut>() {
             above += cut.omitted;
+            told = Some((above, seen, source));
             continue;
         }
         if tells_of_others(source) {
-            (failures, told) = (failures + 1, Some((above, source)));
+            (failures, told) = (failures + 1, Some((above, seen, source)));
         }
         above += 1;
     }
-    let Some((omitted, first)) = told.filter(|_| failures > FAILURES_MAX) else { return error };
-    let first = shared(first);
-    Arc::new(Cut { omitted, first })
+    if failures <= FAILURES_MAX && seen <= SOURCES_MAX {
+        return error;
+    }
+    match told.filter(|(_, at, _)| seen - at < SOURCES_MAX / 2) {
+        Some((omitted, _, source)) => Arc::new(Cut { omitted, first: shared(source) }),
+        // Nobody but the embedder can keep such an error, so its text has to do.
+        None => {
+            let last = sources(&*error).take(SOURCES_SEEN_MAX).last().map(ToString::to_string);
+            let first = super::shared_error(last.unwrap_or_default());
+            Arc::new(Cut { omitted: above.saturating_sub(1), first })
+        }
+    }
 }
 
 /// The error and its sources.
@@ -56,7 +71,7 @@ fn sources<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dy
 fn tells_of_others(error: &(dyn Error + 'static)) -> bool {
     error.is::<Arc<Failure>>()
         || error.is::<Failure>()
-        || matches!(error.downcast_ref(), Some(LookupError::Generator { .. }))
+        || matches!(error.downcast_ref(), Some(LookupError::Failed(_) | LookupError::Generator { .. }))
 }
 
 /// The same as an error of its own.
@@ -67,6 +82,9 @@ fn shared(error: &(dyn Error + 'static)) -> SharedError {
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return Arc::new(failure.clone());
     }
+    if let Some(cut) = error.downcast_ref::<Cut>() {
+        return cut.first.clone();
+    }
     match error.downcast_ref::<LookupError>() {
         Some(lookup) => Arc::new(lookup.clone()),
         None => super::shared_error(error.to_string()),
@@ -75,7 +93,7 @@ fn shared(error: &(dyn Error + 'static)) -> SharedError {
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({} more, not listed) {}", self.omitted, self.first)
+        write!(f, "({} more, not listed)", self.omitted)
     }
 }
 

@@ -23,7 +23,7 @@ pub struct RefusedTransaction {
 #[non_exhaustive]
 pub enum TransactionError {
     /// A definition was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
+    #[error("step {step} of the transaction was refused, and nothing was changed")]
     Define {
         /// Which step, from 0.
         step: usize,
@@ -31,7 +31,7 @@ pub enum TransactionError {
         source: DefineError,
     },
     /// A removal was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
+    #[error("step {step} of the transaction was refused, and nothing was changed")]
     Remove {
         /// Which step, from 0.
         step: usize,
@@ -39,7 +39,7 @@ pub enum TransactionError {
         source: RemoveError,
     },
     /// A change of a link order was refused.
-    #[error("step {step} of the transaction was refused, and nothing was changed: {source}")]
+    #[error("step {step} of the transaction was refused, and nothing was changed")]
     LinkOrder {
         /// Which step, from 0.
         step: usize,

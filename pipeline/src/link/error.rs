@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use uruk_core::ExecutorAddr;
+use uruk_core::{ExecutorAddr, SearchedDylib};
 
 use crate::memory::MemoryError;
 use crate::runtime::tls::NotStatic;
@@ -36,6 +36,8 @@ pub struct UndefinedSymbol {
     pub symbol: Box<str>,
     /// The first place that refers to it.
     pub site: Site,
+    /// The function or variable in which that place lies, where the object names one.
+    pub referrer: Option<Box<str>>,
 }
 
 /// Why a link failed.
@@ -120,10 +122,12 @@ pub enum LinkError {
         advice: &'static str,
     },
     /// Symbols that the resolution did not answer for.
-    #[error("undefined: {}", list_undefined(.symbols))]
+    #[error("undefined: {}{}", list_undefined(.symbols), list_searched(.searched))]
     Undefined {
         /// The symbols, each with one place that needs it.
         symbols: Arc<[UndefinedSymbol]>,
+        /// The dylibs searched, in order; empty if it was no session that was asked.
+        searched: Arc<[SearchedDylib]>,
     },
     /// Two objects of one graph both define a symbol.
     #[error("`{symbol}` is defined by both {first} and {second}")]
@@ -153,14 +157,25 @@ pub enum LinkError {
     },
 }
 
+/// At most this many undefined symbols are printed, and told who refers to them.
+pub(super) const SHOWN: usize = 16;
+
+fn list_searched(searched: &[SearchedDylib]) -> String {
+    let dylibs: Vec<String> = searched.iter().map(ToString::to_string).collect();
+    if dylibs.is_empty() { String::new() } else { format!("; searched dylibs: {}", dylibs.join(", ")) }
+}
+
 fn list_undefined(symbols: &[UndefinedSymbol]) -> String {
     use fmt::Write as _;
-    const SHOWN: usize = 16;
     let mut text = String::new();
     for (index, symbol) in symbols.iter().take(SHOWN).enumerate() {
         let separator = if index == 0 { "" } else { ", " };
+        let UndefinedSymbol { symbol, site, referrer } = symbol;
         // Writing to a string does not fail.
-        let _ = write!(text, "{separator}`{}` (needed at {})", symbol.symbol, symbol.site);
+        let _ = match referrer {
+            Some(referrer) => write!(text, "{separator}`{symbol}` (needed by `{referrer}` at {site})"),
+            None => write!(text, "{separator}`{symbol}` (needed at {site})"),
+        };
     }
     if symbols.len() > SHOWN {
         let _ = write!(text, " and {} more", symbols.len() - SHOWN);

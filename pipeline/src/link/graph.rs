@@ -226,6 +226,21 @@ impl<'a> LinkGraph<'a> {
         }
     }
 
+    /// The name of the function or variable that has the byte at `offset` of a block, for messages.
+    pub(super) fn symbol_at(&self, block: BlockId, offset: u64) -> Option<&str> {
+        let covers = |symbol: &&Symbol| {
+            let is_named = symbol.kind != SymbolKind::Section && symbol.name.len != 0;
+            is_named
+                && matches!(symbol.location, Location::Block(at, start) if at == block
+                    && start <= offset && (symbol.size == 0 || offset - start < symbol.size))
+        };
+        let start = |symbol: &&Symbol| match symbol.location {
+            Location::Block(_, start) => start,
+            _ => 0,
+        };
+        Some(self.text(self.symbols.iter().filter(covers).max_by_key(start)?.name))
+    }
+
     /// What the session is told about a definition.
     pub(super) fn flags(&self, symbol: SymbolId) -> SymbolFlags {
         let symbol = &self.symbols[symbol.index()];

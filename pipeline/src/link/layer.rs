@@ -15,8 +15,8 @@ use std::fmt;
 use rustc_hash::FxHashSet;
 use uruk_core::sync::Arc;
 use uruk_core::{
-    ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet, MaterializationResponsibility,
-    SymbolLookupFlags, SymbolName,
+    ExecutorSymbolDef, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
+    MaterializationResponsibility, SymbolLookupFlags, SymbolName,
 };
 
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
@@ -87,7 +87,10 @@ impl ObjectLinkingLayer {
             let duties = |announced: Vec<Announced>| announced.into_iter().map(|part| part.responsibility);
             let found = match answer {
                 Ok(found) => found,
-                Err(error) => return fail_all(duties(announced), &error),
+                Err(error) => match undefined(&placed.link, &error) {
+                    Some(undefined) => return fail_all(duties(announced), &undefined),
+                    None => return fail_all(duties(announced), &error),
+                },
             };
             match layer.complete(placed, &found, &dylib) {
                 Ok((code, functions)) => publish(code, functions, &found, announced, &layer.platform),
@@ -237,6 +240,17 @@ fn external_symbols(link: &Link<Allocated>, dylib: &JitDylib) -> LookupSet {
             (session.intern(name), flags)
         })
         .collect()
+}
+
+/// What the lookup of what objects refer to ended with, told with the places that refer to it; nothing if it is no such error.
+fn undefined(link: &Link<Allocated>, error: &LookupError) -> Option<LinkError> {
+    let LookupError::NotFound { symbols, searched } = error else { return None };
+    let missing: HashSet<&str> = symbols.iter().map(SymbolName::as_str).collect();
+    let symbols = link.undefined(|name| missing.contains(name));
+    if symbols.is_empty() {
+        return None;
+    }
+    Some(LinkError::Undefined { symbols: symbols.into(), searched: searched.as_slice().into() })
 }
 
 /// Why a link failed.

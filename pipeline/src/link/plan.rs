@@ -2,9 +2,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::error::{LinkError, Site, UndefinedSymbol};
+use super::error::{LinkError, SHOWN, UndefinedSymbol};
 use super::got_plt::{self, GotPlt};
-use super::graph::{LinkGraph, Location, SymbolId};
+use super::graph::{BlockId, LinkGraph, Location, SymbolId};
 use super::ifunc::{self, IndirectFunctions};
 use super::layout;
 use super::low::{self, LowPlan};
@@ -97,19 +97,22 @@ fn externals(graph: &LinkGraph<'_>) -> Result<Vec<SymbolId>, LinkError> {
 
 /// One place that needs each of `missing`.
 pub(super) fn undefined(graph: &LinkGraph<'_>, missing: &[SymbolId]) -> Vec<UndefinedSymbol> {
-    let mut sites: FxHashMap<SymbolId, Site> = FxHashMap::default();
+    let mut sites: FxHashMap<SymbolId, (BlockId, u64)> = FxHashMap::default();
     let mut wanted: FxHashSet<SymbolId> = missing.iter().copied().collect();
     for (id, _) in graph.live_blocks() {
         for edge in graph.edges(id) {
             if wanted.remove(&edge.target) {
-                sites.insert(edge.target, graph.site(id, edge.offset));
+                sites.insert(edge.target, (id, edge.offset));
             }
         }
     }
-    missing
-        .iter()
-        .filter_map(|id| {
-            Some(UndefinedSymbol { symbol: graph.symbol_name(*id).into(), site: sites.remove(id)? })
+    let undefined = missing.iter().filter_map(|id| Some((id, sites.remove(id)?))).enumerate();
+    undefined
+        .map(|(index, (id, (block, offset)))| UndefinedSymbol {
+            symbol: graph.symbol_name(*id).into(),
+            site: graph.site(block, offset),
+            // Each looks at all symbols, so those that are not printed do without.
+            referrer: (index < SHOWN).then(|| graph.symbol_at(block, offset)).flatten().map(Into::into),
         })
         .collect()
 }

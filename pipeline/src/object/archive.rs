@@ -177,7 +177,7 @@ impl ArchiveIndex {
 /// What is wrong with an archive.
 #[derive(Debug, thiserror::Error)]
 enum Damage {
-    #[error("{0}")]
+    #[error(transparent)]
     Archive(#[from] object::read::Error),
     #[error(transparent)]
     Names(#[from] NamesTooLong),

@@ -321,7 +321,7 @@ fn machine_name(machine: elf::Machine, class: u8, order: u8) -> String {
 /// What is wrong inside an object whose header is good.
 #[derive(Debug, thiserror::Error)]
 enum TableError {
-    #[error("{0}")]
+    #[error(transparent)]
     Object(#[from] object::read::Error),
     #[error(transparent)]
     Sections(#[from] SectionsError),

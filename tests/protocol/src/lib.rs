@@ -3,6 +3,7 @@
 pub mod by_priority;
 pub mod deadlock;
 pub mod halt;
+mod in_full;
 pub mod kept;
 pub mod on;
 pub mod per_task;
@@ -20,6 +21,7 @@ mod patience;
 #[path = "../../../dispatch/tests/support/random.rs"]
 pub mod random;
 
+pub use in_full::InFull;
 pub use patience::{within, within_reason};
 pub use units::define_parked;
 
@@ -174,7 +176,7 @@ pub fn reporting_session_on(
 ) -> (ExecutionSession, JitDylib, mpsc::Receiver<String>) {
     let (send, reports) = mpsc::channel();
     // The test may have ended.
-    let reporter = Arc::new(move |error: &SessionError| drop(send.send(error.to_string())));
+    let reporter = Arc::new(move |error: &SessionError| drop(send.send(error.in_full())));
     let session = ExecutionSession::builder().dispatcher(dispatcher).error_reporter(reporter).build();
     let main = session.create_jit_dylib("main").expect("the first dylib has a name of its own");
     (session, main, reports)

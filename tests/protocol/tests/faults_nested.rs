@@ -23,7 +23,7 @@ fn on_a_small_stack(chain: impl FnOnce() + Send + 'static) {
 /// Looks for `s0`; the error can be printed and dropped, names both ends of the chain, and `last`, what it began with.
 fn fails_at_both_ends(main: &JitDylib, last: &str) {
     let error = main.session().lookup_symbol(&order(main), &main.session().intern("s0")).unwrap_err();
-    let (text, debug) = (error.to_string(), format!("{error:?}"));
+    let (text, debug) = (error.in_full(), format!("{error:?}"));
     assert!(text.contains("`s0`") && text.ends_with(last), "{text}");
     assert!(text.contains("more, not listed)") && text.len() < 10_000, "{text}");
     assert!(debug.len() < 100_000);
@@ -116,7 +116,7 @@ fn a_long_chain_of_generators_that_fails_needs_no_stack() {
         let (session, main) = session();
         facades(&session, &main, DEEP / 50);
         let error = session.lookup_symbol(&order(&main), &session.intern("s0")).unwrap_err();
-        let text = error.to_string();
+        let text = error.in_full();
         assert!(text.contains("of dylib `main` failed") && text.ends_with("the index is torn"), "{text}");
         assert!(text.contains("more, not listed)") && text.len() < 10_000, "{text}");
         session.close().unwrap();
@@ -180,10 +180,10 @@ fn an_error_whose_sources_cannot_be_followed_fails_its_unit_and_its_generator_al
             });
             main.define(unit.boxed()).unwrap();
             let told = if panics { "asked for its source" } else { "odd" };
-            let error = session.lookup(&order(&main), set(&session, &["a"])).unwrap_err().to_string();
+            let error = session.lookup(&order(&main), set(&session, &["a"])).unwrap_err().in_full();
             assert!(error.contains(told), "{error}");
             main.add_generator(Arc::new(FailsWith { panics })).unwrap();
-            let error = session.lookup(&order(&main), set(&session, &["b"])).unwrap_err().to_string();
+            let error = session.lookup(&order(&main), set(&session, &["b"])).unwrap_err().in_full();
             assert!(error.ends_with(if panics { "it panicked" } else { "odd" }), "{error}");
             session.close().unwrap();
         });

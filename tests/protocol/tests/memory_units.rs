@@ -73,7 +73,7 @@ fn come_and_go(session: &ExecutionSession, main: &JitDylib, round: usize, count:
         match session.lookup_symbol(&order(main), symbol) {
             Ok(_) => assert!(is_ready(index), "{index}"),
             Err(LookupError::Failed(failure)) => {
-                let text = failure.to_string();
+                let text = failure.in_full();
                 assert!(!is_ready(index) && text.contains("whatever was tried"), "{index}: {text}");
                 failed += 1;
             }

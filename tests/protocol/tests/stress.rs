@@ -176,7 +176,7 @@ impl Round {
             Ok(found) => self.check(&found),
             // The graph has no cycle, and threads can be had.
             Err(error @ (LookupError::WouldDeadlock { .. } | LookupError::Wait(_))) => {
-                self.wrong.lock().push(error.to_string());
+                self.wrong.lock().push(error.in_full());
             }
             Err(_) => {}
         }

@@ -97,7 +97,7 @@ fn dylibs_close_in_reverse_order_and_errors_are_joined() {
         dylib.default_tracker().add_resource(Box::new(Named(name, send.clone()))).unwrap();
     }
     let error = session.close().unwrap_err();
-    assert_eq!(error.to_string(), "resources could not be removed: second; first");
+    assert_eq!(error.in_full(), "resources could not be removed: second; first");
     assert_eq!(removed.try_iter().collect::<Vec<_>>(), ["second", "first"]);
 }
 

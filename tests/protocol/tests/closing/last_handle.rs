@@ -126,7 +126,7 @@ fn re_exports_of_other_sessions_are_refused_and_keep_nothing_of_them() {
     main.define(reexports(foreign.clone(), ALL, aliases(&session, &[("x", "a")]))).unwrap();
     main.add_generator(Arc::new(ReexportsGenerator::new(foreign.clone(), ALL))).unwrap();
     let refused = session.lookup_symbol(&order(&main), &session.intern("x")).unwrap_err();
-    assert!(refused.to_string().contains("belongs to another session"), "{refused}");
+    assert!(refused.in_full().contains("belongs to another session"), "{refused}");
     let refused = session.lookup_symbol(&order(&main), &session.intern("b")).unwrap_err();
     assert!(matches!(refused, LookupError::Generator { .. }), "{refused}");
     drop((foreign, other));
@@ -144,7 +144,7 @@ fn a_re_export_of_a_dylib_that_was_removed_says_so() {
     let successor = session.create_jit_dylib("library").unwrap();
     define_simple(&successor, "unit", &["a"]);
     let refused = session.lookup_symbol(&order(&main), &session.intern("x")).unwrap_err();
-    assert!(refused.to_string().contains("was removed from its session"), "{refused}");
+    assert!(refused.in_full().contains("was removed from its session"), "{refused}");
 }
 
 /// Lets go of all handles of a session in which `look_up` has looked up two units at least, in place; says how many still hold what

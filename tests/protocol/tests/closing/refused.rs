@@ -42,7 +42,7 @@ fn a_close_by_a_thread_that_holds_what_a_unit_waits_for_is_refused() {
             let refused = session.close_with(shutdown);
             let Err(CloseError::Wait(WaitError::Holding { held })) = &refused else { panic!("{refused:?}") };
             assert_eq!(held.taken_at, Some(place));
-            let told = refused.unwrap_err().to_string();
+            let told = refused.unwrap_err().in_full();
             assert!(told.contains(&format!("holds a context, taken at {place};")), "{told}");
         }
         define_simple(&main, "other", &["b"]);

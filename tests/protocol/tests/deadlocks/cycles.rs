@@ -17,7 +17,7 @@ fn two_units_that_look_each_other_up_are_told_on_every_dispatcher() {
             define_blocking(&main, "b", &["a"], &teller);
             let error = look_up(&main, &["a"]).unwrap_err();
             assert!(matches!(error, LookupError::Failed(_)), "{error}");
-            let text = error.to_string();
+            let text = error.in_full();
             assert!(text.contains("would never end"), "{text}");
             assert_eq!(the_cycle(&told), ("B".into(), vec!["a".into(), "b".into()]));
             assert!(look_up(&main, &["b"]).is_err());
@@ -81,7 +81,7 @@ fn the_error_reads_from_symbol_to_symbol() {
     define_blocking(&main, "b", &["a"], &teller);
     look_up(&main, &["a"]).unwrap_err();
     let (_, error) = told.try_iter().find(|(unit, _)| unit == "B").unwrap();
-    let text = error.to_string();
+    let text = error.in_full();
     let a_first = "`a` (dylib `main`, unit `A`) looks up `b` (dylib `main`, unit `B`), which looks up `a`";
     let b_first = "`b` (dylib `main`, unit `B`) looks up `a` (dylib `main`, unit `A`), which looks up `b`";
     assert!(text.contains(a_first) || text.contains(b_first), "{text}");

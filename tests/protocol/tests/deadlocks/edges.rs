@@ -95,7 +95,7 @@ fn a_unit_that_looks_up_what_waits_in_its_own_serial_queue_is_told() {
             let ((session, main), queue, (tell, told)) = (on.session(), SerialQueue::new(), mpsc::channel());
             define_blocking_in(&queue, &main, "a", "b", &tell);
             define_in(&queue, &main, "b");
-            let error = look_up(&main, &["a"]).unwrap_err().to_string();
+            let error = look_up(&main, &["a"]).unwrap_err().in_full();
             assert!(error.contains("`b` (dylib `main`, unit `B`) waits in the serial queue"), "{error}");
             assert_eq!(the_steps(&told), ("A".into(), vec!["b queued".into()]));
             look_up(&main, &["b"]).unwrap();

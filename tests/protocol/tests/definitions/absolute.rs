@@ -53,7 +53,7 @@ fn a_weak_one_that_was_searched_stays_bound_and_its_neighbours_do_not() {
     assert_eq!(main.flags([a.clone(), b.clone()]), [(a, EXPORTED), (b, WEAK)], "bound is no longer weak");
     let error = define(&main, &["a"], EXPORTED).unwrap_err();
     assert_eq!(
-        error.to_string(),
+        error.in_full(),
         "`a` of unit `<absolute symbols>` is already defined in dylib `main` by unit `<absolute symbols>`"
     );
     define_simple(&main, "unit", &["b"]);
@@ -75,7 +75,7 @@ fn a_duplicate_defines_nothing_and_names_both_units() {
     define_simple(&main, "unit", &["b"]);
     let error = define(&main, &["a", "b"], EXPORTED).unwrap_err();
     assert_eq!(
-        error.to_string(),
+        error.in_full(),
         "`b` of unit `<absolute symbols>` is already defined in dylib `main` by unit `unit`"
     );
     let missing = session.lookup_symbol(&order(&main), &session.intern("a"));
@@ -84,7 +84,7 @@ fn a_duplicate_defines_nothing_and_names_both_units() {
     define(&main, &["c"], EXPORTED).unwrap();
     let error = main.define(unit.boxed()).unwrap_err();
     assert_eq!(
-        error.to_string(),
+        error.in_full(),
         "`c` of unit `late` is already defined in dylib `main` by unit `<absolute symbols>`"
     );
 }
@@ -134,7 +134,7 @@ fn a_foreign_tracker_is_refused_by_the_name_of_the_unit() {
     let unit = absolute_symbols(numbers(&session, &["a"], EXPORTED));
     let error = main.define_with_tracker(unit, &other.create_tracker()).unwrap_err();
     assert_eq!(
-        error.to_string(),
+        error.in_full(),
         "unit `<absolute symbols>` was defined in dylib `main` with a resource tracker of another dylib"
     );
 }
@@ -239,7 +239,7 @@ fn any_unit_may_give_its_addresses_away_under_its_own_name() {
     assert_eq!([address(&main, "a"), address(&main, "b")], [0x1000, 0x100]);
     let error = define(&main, &["b"], EXPORTED).unwrap_err();
     assert_eq!(
-        error.to_string(),
+        error.in_full(),
         "`b` of unit `<absolute symbols>` is already defined in dylib `main` by unit `table of the runtime`"
     );
 }

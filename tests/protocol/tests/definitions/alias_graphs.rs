@@ -152,8 +152,8 @@ fn an_alias_of_what_fails_or_is_missing_takes_no_other_with_it() {
         let answers = ["fine", "broken", "lost"].map(|name| look_up_later(&session, request(&main, &[name])));
         let [fine, broken, lost] = answers.map(|answer| answer.recv().unwrap());
         assert_eq!(fine.unwrap().len(), 1);
-        assert!(broken.unwrap_err().to_string().ends_with("on purpose"));
-        let lost = lost.unwrap_err().to_string();
+        assert!(broken.unwrap_err().in_full().ends_with("on purpose"));
+        let lost = lost.unwrap_err().in_full();
         assert!(lost.ends_with("symbols not found: `nowhere` (searched dylibs: `main`)"), "{lost}");
         session.close().unwrap();
     });
@@ -169,7 +169,7 @@ fn a_cycle_is_told_on_every_dispatcher_and_takes_nothing_beside_it_along() {
         let [fine, cyclic] =
             [&["fine", "other"], &["a", "b"]].map(|names| look_up_later(&session, request(&main, names)));
         assert_eq!(fine.recv().unwrap().unwrap().len(), 2);
-        let told = cyclic.recv().unwrap().unwrap_err().to_string();
+        let told = cyclic.recv().unwrap().unwrap_err().in_full();
         let cycle = ["`a` -> `b` -> `a`", "`b` -> `a` -> `b`"];
         assert!(
             cycle.iter().any(|cycle| told.contains(&format!("aliases form a cycle: {cycle};"))),
@@ -282,7 +282,7 @@ fn random_graphs(seeds: std::ops::Range<u64>, acyclic: bool) {
                         assert_eq!(found.address.value(), address_of(end), "seed {seed}")
                     }
                     (Err(LookupError::Failed(failure)), None) => {
-                        let told = failure.to_string();
+                        let told = failure.in_full();
                         assert!(told.contains("aliases form a cycle: "), "seed {seed}: {told}");
                     }
                     (found, end) => panic!("seed {seed}: {place:?} is {found:?}, not {end:?}"),

@@ -18,7 +18,7 @@ fn a_duplicate_names_both_units() {
     define_simple(&main, "first", &["a"]);
     let second = TestUnit::new("second", exported(&session, &["a"]), finish);
     let error = main.define(second.boxed()).unwrap_err();
-    assert_eq!(error.to_string(), "`a` of unit `second` is already defined in dylib `main` by unit `first`");
+    assert_eq!(error.in_full(), "`a` of unit `second` is already defined in dylib `main` by unit `first`");
 }
 
 #[test]

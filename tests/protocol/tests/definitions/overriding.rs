@@ -104,7 +104,7 @@ impl Existing {
 fn assert_duplicate(existing: &Existing, case: &str) {
     let error = existing.define(STRONG).expect_err(case);
     assert_eq!(
-        error.to_string(),
+        error.in_full(),
         "`a` of unit `new` is already defined in dylib `main` by unit `existing`",
         "{case}"
     );
@@ -189,7 +189,7 @@ fn a_duplicate_leaves_the_weak_ones_beside_it_alone() {
     define_simple(&main, "strong", &["s"]);
     let both = TestUnit::new("both", exported(&session, &["w", "s"]), finish);
     let error = main.define(both.boxed()).unwrap_err();
-    assert_eq!(error.to_string(), "`s` of unit `both` is already defined in dylib `main` by unit `strong`");
+    assert_eq!(error.in_full(), "`s` of unit `both` is already defined in dylib `main` by unit `strong`");
     assert!(weak.try_recv().is_err(), "all or nothing: the weak one was not overridden");
     assert_eq!(main.flags([session.intern("w")]), [(session.intern("w"), WEAK)]);
 }

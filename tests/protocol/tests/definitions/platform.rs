@@ -91,7 +91,7 @@ fn a_platform_that_objects_to_a_dylib_leaves_none() {
     let (scribe, session) = Scribe::session();
     session.create_jit_dylib("main").unwrap();
     let error = session.create_jit_dylib("bad").unwrap_err();
-    assert_eq!(error.to_string(), "the platform refused dylib `bad`: not here");
+    assert_eq!(error.in_full(), "the platform refused dylib `bad`: not here");
     assert!(session.jit_dylib("bad").is_none());
     let panicked = session.create_jit_dylib("panic").unwrap_err();
     assert!(matches!(panicked, DylibError::Platform { .. }), "{panicked}");
@@ -109,7 +109,7 @@ fn a_platform_that_objects_to_a_unit_leaves_none() {
     let (scribe, session) = Scribe::session();
     let main = session.create_jit_dylib("main").unwrap();
     let error = main.define(with_initializer(&main, "bad", EXPORTED, "a").boxed()).unwrap_err();
-    assert_eq!(error.to_string(), "the platform refused unit `bad` in dylib `main`: not here");
+    assert_eq!(error.in_full(), "the platform refused unit `bad` in dylib `main`: not here");
     assert!(main.flags([session.intern("a"), session.intern("init bad")]).is_empty());
     assert!(main.initializers().is_empty());
     assert_eq!(scribe.take(), ["set up main", "adding bad with init bad"], "nothing to take back");

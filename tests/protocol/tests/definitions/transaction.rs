@@ -69,7 +69,7 @@ fn each_step_sees_what_the_steps_before_it_do() {
         .define(&main, absolute(&session, &["b"], 2));
     let error = twice.commit().unwrap_err().error;
     assert_eq!(
-        error.to_string(),
+        error.in_full(),
         "step 1 of the transaction was refused, and nothing was changed: `b` of unit `<absolute symbols>` is already \
          defined in dylib `main` by unit `<absolute symbols>`"
     );
@@ -103,7 +103,7 @@ fn a_refused_step_leaves_everything_unchanged() {
         .commit()
         .unwrap_err();
     assert_eq!(
-        refused.to_string(),
+        refused.in_full(),
         "step 5 of the transaction was refused, and nothing was changed: cannot remove symbols that dylib `other` does \
          not define: `missing`"
     );
@@ -231,7 +231,7 @@ fn resources_of_a_removed_tracker_go_when_all_is_changed() {
         }
     }
     let (reports, reported) = mpsc::channel();
-    let reporter = Arc::new(move |error: &SessionError| reports.send(error.to_string()).unwrap());
+    let reporter = Arc::new(move |error: &SessionError| reports.send(error.in_full()).unwrap());
     let session = ExecutionSession::builder().error_reporter(reporter).build();
     let main = session.create_jit_dylib("main").unwrap();
     let tracker = main.create_tracker();

@@ -38,7 +38,7 @@ fn a_unit_that_panics_hands_over() {
         main.define(good.in_queue(&queue).boxed()).unwrap();
         let bad = look_up_later(&session, request(&main, &["bad"]));
         session.lookup(&order(&main), set(&session, &["good"])).unwrap();
-        assert!(bad.recv().unwrap().unwrap_err().to_string().contains("on purpose"));
+        assert!(bad.recv().unwrap().unwrap_err().in_full().contains("on purpose"));
     });
 }
 

@@ -67,7 +67,7 @@ fn all_found(plans: &[Plan], workers: usize, all_leave: bool) -> bool {
     session.close().expect("there are no resources");
     assert_eq!(queues.iter().map(SerialQueue::waiting).sum::<usize>(), 0);
     for error in found.iter().filter_map(|found| found.as_ref().err()) {
-        assert!(error.to_string().contains("would never end"), "{error}");
+        assert!(error.in_full().contains("would never end"), "{error}");
     }
     found.iter().all(Result::is_ok)
 }

@@ -42,7 +42,7 @@ fn a_unit_that_cannot_be_replaced_is_refused_its_lookup_and_fails_with_that() {
             define_simple(&main, "b's", &["b"]);
             let failed = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err();
             let LookupError::Failed(failure) = &failed else { panic!("{failed:?}") };
-            assert!(failure.to_string().contains("the operating system refused a thread"), "{failure}");
+            assert!(failure.in_full().contains("the operating system refused a thread"), "{failure}");
             let refused = told.recv().unwrap();
             assert!(matches!(refused, LookupError::Wait(WaitError::NoThread { .. })), "{refused:?}");
             // Its thread goes on, and what it had asked for is as good as before.

@@ -97,7 +97,7 @@ fn a_dropped_lookup_is_withdrawn_and_a_panic_is_told() {
             lookup.abort();
             assert!(lookup.await.unwrap_err().is_cancelled());
             let error = session.lookup_future(request(&main, &["bad"])).await.unwrap_err();
-            assert!(error.to_string().contains("said the unit"), "{error}");
+            assert!(error.in_full().contains("said the unit"), "{error}");
         });
         drop(parked);
         session.close().unwrap();

@@ -28,7 +28,7 @@ fn session_with_a_clock(on: On) -> (ExecutionSession, JitDylib, Arc<AtomicBool>,
     let session = ExecutionSession::builder()
         .dispatcher(on.dispatcher())
         // The test may have ended.
-        .error_reporter(Arc::new(move |error: &SessionError| drop(send.send(error.to_string()))))
+        .error_reporter(Arc::new(move |error: &SessionError| drop(send.send(error.in_full()))))
         .clock(Arc::new(clock))
         .time_units(true)
         .build();

@@ -51,7 +51,7 @@ fn a_platform_that_panics_over_a_unit_hears_of_the_others(on: On) {
     let session = ExecutionSession::builder()
         .dispatcher(on.dispatcher())
         .platform(Arc::new(Touchy { told, calls: AtomicUsize::new(0) }))
-        .error_reporter(Arc::new(move |error| send.send(error.to_string()).unwrap()))
+        .error_reporter(Arc::new(move |error| send.send(error.in_full()).unwrap()))
         .build();
     let main = session.create_jit_dylib("main").unwrap();
     let tracker = main.create_tracker();
@@ -81,7 +81,7 @@ fn an_observer_that_panics_over_an_event_sees_the_others(on: On) {
                 assert!(unit.as_str() != "first", "the first is too much");
             }
         }))
-        .error_reporter(Arc::new(move |error| send.send(error.to_string()).unwrap()))
+        .error_reporter(Arc::new(move |error| send.send(error.in_full()).unwrap()))
         .build();
     let main = session.create_jit_dylib("main").unwrap();
     let unit = |name: &str| TestUnit::new(name, exported(&session, &[name]), finish).boxed();

@@ -179,7 +179,7 @@ fn a_lookup_on_the_only_thread_of_a_host_without_spares_is_an_error() {
         define_simple(&main, "other", &["b"]);
         let error = host.install(|| session.lookup_symbol(&order(&main), &session.intern("a"))).unwrap_err();
         assert!(matches!(error, LookupError::Wait(_)), "{error}");
-        assert!(error.to_string().contains("refused a thread"), "{error}");
+        assert!(error.in_full().contains("refused a thread"), "{error}");
         // From elsewhere it is served by the host's thread.
         session.lookup_symbol(&order(&main), &session.intern("b")).unwrap();
         session.close().unwrap();

@@ -99,7 +99,7 @@ fn in_place_the_deadline_is_looked_at_between_tasks() {
     let ready = |why: &uruk_core::Why| matches!(why.state, WhyState::Ready { .. });
     assert!(ready(&begun) && !ready(&put_back) || !ready(&begun), "{begun}\n{put_back}");
     assert!(matches!(waiting[0].state, WhyState::Queued { .. }), "{error}");
-    assert!(error.to_string().contains("waits for unit `never begins` to begin"), "{error}");
+    assert!(error.in_full().contains("waits for unit `never begins` to begin"), "{error}");
 }
 
 #[test]

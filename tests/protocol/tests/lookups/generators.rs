@@ -93,7 +93,7 @@ fn a_failing_generator_fails_the_lookup() {
     requests.try_recv().unwrap().attach().finish(Err(shared_error("the archive is truncated")));
     let error = answer.try_recv().unwrap().unwrap_err();
     assert_eq!(
-        error.to_string(),
+        error.in_full(),
         "definition generator `sends` of dylib `main` failed: the archive is truncated"
     );
 }
@@ -280,7 +280,7 @@ fn a_generator_removed_in_flight_fails_the_lookup_that_was_on_its_way_to_it() {
     requests.try_recv().unwrap().attach().finish(Ok(()));
     let error = answer.try_recv().unwrap().unwrap_err();
     assert!(matches!(error, LookupError::Generator { .. }), "{error}");
-    assert!(error.to_string().contains("was removed while the lookup was on its way to it"), "{error}");
+    assert!(error.in_full().contains("was removed while the lookup was on its way to it"), "{error}");
 }
 
 /// With no generator left at all the lookup once passed over what was removed, and said that the symbol was not found.
@@ -393,7 +393,7 @@ fn a_reexports_generator_asks_the_generators_of_its_source() {
     let failed = look_up_later(&session, request(&facade, &["b"]));
     requests.try_recv().unwrap().attach().finish(Err(shared_error("the index is torn")));
     let error = failed.try_recv().unwrap().unwrap_err();
-    assert!(error.to_string().contains("`re-exports of main` of dylib `facade` failed"), "{error}");
+    assert!(error.in_full().contains("`re-exports of main` of dylib `facade` failed"), "{error}");
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn dylibs_that_reexport_each_other_find_what_one_has_and_never_wait_for_themselv
         session.lookup(&order(&facade), set(&session, &["a", "b"])).unwrap();
         session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
         let error = session.lookup_symbol(&order(&main), &session.intern("c")).unwrap_err();
-        assert!(error.to_string().contains("leads back to it"), "{error}");
+        assert!(error.in_full().contains("leads back to it"), "{error}");
         // Nobody is left behind at either generator.
         assert!(session.lookup_symbol(&order(&facade), &session.intern("d")).is_err());
     });

@@ -97,7 +97,7 @@ fn what_would_wait_is_refused_and_nothing_is_claimed() {
     let Err(LookupError::Wait(WaitError::Holding { held })) = &refused else { panic!("{refused:?}") };
     assert_eq!((held.what, held.taken_at.unwrap().file()), ("a context", file!()));
     let place = held.taken_at.unwrap().to_string();
-    assert!(refused.unwrap_err().to_string().contains(&format!("holds a context, taken at {place};")));
+    assert!(refused.unwrap_err().in_full().contains(&format!("holds a context, taken at {place};")));
     assert!(!started.load(Ordering::Relaxed));
     // What nobody has searched may still be taken away.
     main.remove(&[known]).unwrap();

@@ -36,7 +36,7 @@ fn missing_symbols_are_named_with_the_dylibs_searched() {
     let (session, main) = session();
     define_simple(&main, "unit", &["a"]);
     let error = session.lookup(&order(&main), set(&session, &["a", "b", "c"])).unwrap_err();
-    assert_eq!(error.to_string(), "symbols not found: `b`, `c` (searched dylibs: `main`)");
+    assert_eq!(error.in_full(), "symbols not found: `b`, `c` (searched dylibs: `main`)");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_failure_that_fells_many_symbols() {
     root.fail(shared_error("broken"));
     assert!(answer.try_recv().unwrap().is_err());
     for (name, answer) in names.iter().zip(each) {
-        let error = answer.try_recv().unwrap().unwrap_err().to_string();
+        let error = answer.try_recv().unwrap().unwrap_err().in_full();
         assert!(error.starts_with(&format!("`{name}` waits on `root`; `root`")), "{error}");
     }
     let metrics = session.metrics();

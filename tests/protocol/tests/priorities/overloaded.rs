@@ -59,7 +59,7 @@ fn a_producer_in_the_background_is_refused_before_it_claims_anything() {
         other => panic!("{other:?}"),
     };
     assert_eq!((reached.limit, reached.level, reached.bound), (Limit::Queue(Speculative), 1, 1));
-    let told = refused.unwrap_err().to_string();
+    let told = refused.unwrap_err().in_full();
     for part in
         ["1 speculative task", "at most 1", "wait_for_room(Speculative, 1)", "raise `speculative_queue_max`"]
     {

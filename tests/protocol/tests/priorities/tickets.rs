@@ -71,7 +71,7 @@ fn a_raised_unit_fails_with_its_last_ticket() {
     scene.dispatcher.run_all();
     for answer in answers {
         let error = answer.recv().unwrap().unwrap_err();
-        assert!(error.to_string().contains("dispatch"), "{error}");
+        assert!(error.in_full().contains("dispatch"), "{error}");
     }
 }
 

@@ -12,7 +12,7 @@ fn removal_by_name_is_all_or_nothing() {
     define_simple(&main, "unit", &["a", "b"]);
     let names = ["a", "b", "c"].map(|name| session.intern(name));
     let error = main.remove(&names).unwrap_err();
-    assert_eq!(error.to_string(), "cannot remove symbols that dylib `main` does not define: `c`");
+    assert_eq!(error.in_full(), "cannot remove symbols that dylib `main` does not define: `c`");
     session.lookup_symbol(&order(&main), &names[0]).unwrap();
     main.remove(&names[..2]).unwrap();
     assert!(session.lookup_symbol(&order(&main), &names[0]).is_err());
@@ -55,7 +55,7 @@ fn removing_an_emitted_symbol_fails_its_dependants() {
     finish_with(a, vec![DependenceGroup { symbols, dependencies: vec![dependency] }]);
     tracker.remove().unwrap();
     let error = answer.recv().unwrap().unwrap_err();
-    assert!(error.to_string().starts_with("`a` waits on `b`; `b`"), "{error}");
+    assert!(error.in_full().starts_with("`a` waits on `b`; `b`"), "{error}");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn removing_an_emitted_symbol_by_name_fails_its_dependants() {
     main.remove(&[session.intern("b")]).unwrap();
     for answer in [a_ready, b_ready] {
         let error = answer.try_recv().unwrap().unwrap_err();
-        assert!(error.to_string().contains("failed: it was removed"), "{error}");
+        assert!(error.in_full().contains("failed: it was removed"), "{error}");
     }
     finish(c);
     session.lookup_symbol(&order(&main), &session.intern("c")).unwrap();
@@ -194,7 +194,7 @@ fn removing_a_whole_dylib_ends_everything_in_it() {
     let group = DependenceGroup { symbols: vec![session.intern("d")], dependencies };
     finish_with(depends.recv().unwrap().attach(), vec![group]);
     let error = session.remove_jit_dylib(&main).unwrap_err();
-    assert_eq!(error.to_string(), "resources of dylib `main` could not be removed: stuck sticks");
+    assert_eq!(error.in_full(), "resources of dylib `main` could not be removed: stuck sticks");
     assert_eq!(*log.lock(), ["stuck", "oldest"]);
     assert!(matches!(waits.try_recv().unwrap(), Err(LookupError::Failed(_))));
     assert!(matches!(ready.try_recv().unwrap(), Err(LookupError::Failed(_))), "in the other dylib");

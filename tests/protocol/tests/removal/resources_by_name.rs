@@ -74,7 +74,7 @@ fn resources_of_one_unit_go_newest_first_and_past_errors() {
     main.define(unit.boxed()).unwrap();
     look_up(&main, &["a"]);
     let error = remove(&main, &["a"]).unwrap_err();
-    assert_eq!(error.to_string(), "resources of dylib `main` could not be removed: second sticks");
+    assert_eq!(error.in_full(), "resources of dylib `main` could not be removed: second sticks");
     assert_eq!(*log.lock(), ["third", "second", "first"]);
     assert!(!is_defined(&main, "a"));
 }

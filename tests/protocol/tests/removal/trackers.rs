@@ -35,7 +35,7 @@ fn removal_goes_on_past_errors_and_joins_them() {
         tracker.add_resource(resource).unwrap();
     }
     let error = tracker.remove().unwrap_err();
-    assert_eq!(error.to_string(), "resources of dylib `main` could not be removed: three sticks; one sticks");
+    assert_eq!(error.in_full(), "resources of dylib `main` could not be removed: three sticks; one sticks");
     assert_eq!(*log.lock(), ["three", "two", "one"]);
 }
 
@@ -76,7 +76,7 @@ fn removing_a_tracker_during_materializing_fails_its_queries() {
     let answer = look_up_later(&session, request(&main, &["a"]));
     tracker.remove().unwrap();
     let error = answer.recv().unwrap().unwrap_err();
-    assert!(error.to_string().contains("`a` (dylib `main`, unit `unit`) failed: it was removed"), "{error}");
+    assert!(error.in_full().contains("`a` (dylib `main`, unit `unit`) failed: it was removed"), "{error}");
     let responsibility = parked.recv().unwrap().attach();
     let log = Log::default();
     assert!(responsibility.add_resource(noted("late", &log)).is_err());

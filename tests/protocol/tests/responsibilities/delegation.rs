@@ -69,7 +69,7 @@ fn a_replacement_must_promise_the_same_flags() {
     let replacement = |symbols| TestUnit::new("replacement", symbols, finish).boxed();
     let exports = replacement(exported(&session, &["a"]));
     let refused = parked.recv().unwrap().attach().replace(exports).unwrap_err();
-    let error = refused.error.to_string();
+    let error = refused.error.in_full();
     assert!(
         matches!(refused.error, DefineError::Flags { promised: SymbolFlags::CALLABLE, given: EXPORTED, .. }),
         "{error}"

@@ -40,11 +40,11 @@ fn the_error_tells_the_path_to_the_cause() {
     c.fail(shared_error("out of memory"));
     let error = answer.try_recv().unwrap().unwrap_err();
     assert_eq!(
-        error.to_string(),
+        error.in_full(),
         "`a` waits on `b` waits on `c`; `c` (dylib `main`, unit `unit of c`) failed: out of memory"
     );
     let again = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err();
-    assert_eq!(again.to_string(), error.to_string(), "later lookups report the first cause");
+    assert_eq!(again.in_full(), error.in_full(), "later lookups report the first cause");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_long_path_is_cut_and_counted() {
         responsibility.notify_emitted(groups).unwrap();
     }
     last.fail(shared_error("out of memory"));
-    let error = answer.try_recv().unwrap().unwrap_err().to_string();
+    let error = answer.try_recv().unwrap().unwrap_err().in_full();
     assert!(error.starts_with("`s0` waits on `s1` waits on"), "{error}");
     assert!(error.contains("`s30` waits on (68 more, not listed) which wait on `s99`; `s99`"), "{error}");
 }
@@ -74,7 +74,7 @@ fn a_panic_fails_the_units_symbols_with_its_message() {
     let unit = TestUnit::new("unit", exported(&session, &["a"]), |_responsibility| panic!("number {}", 7));
     main.define(unit.boxed()).unwrap();
     let error = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err();
-    assert!(error.to_string().ends_with("failed: the unit panicked: number 7"), "{error}");
+    assert!(error.in_full().ends_with("failed: the unit panicked: number 7"), "{error}");
     define_simple(&main, "other", &["b"]);
     session.lookup_symbol(&order(&main), &session.intern("b")).unwrap();
 }
@@ -143,7 +143,7 @@ fn a_cycle_becomes_ready_together() {
 fn a_handler_that_panics_is_reported_and_harms_nobody() {
     let (send, reports) = std::sync::mpsc::channel();
     let reporter =
-        std::sync::Arc::new(move |error: &uruk_core::SessionError| send.send(error.to_string()).unwrap());
+        std::sync::Arc::new(move |error: &uruk_core::SessionError| send.send(error.in_full()).unwrap());
     let session = uruk_core::ExecutionSession::builder().error_reporter(reporter).build();
     let main = session.create_jit_dylib("main").unwrap();
     define_simple(&main, "unit", &["a"]);
@@ -156,7 +156,7 @@ fn a_handler_that_panics_is_reported_and_harms_nobody() {
 #[test]
 fn a_unit_that_panics_after_it_has_finished_is_reported() {
     let (told, reports) = mpsc::channel();
-    let reporter = Arc::new(move |error: &SessionError| told.send(error.to_string()).unwrap());
+    let reporter = Arc::new(move |error: &SessionError| told.send(error.in_full()).unwrap());
     let session = ExecutionSession::builder().error_reporter(reporter).build();
     let main = session.create_jit_dylib("main").unwrap();
     let unit = |panics_first: bool| {
@@ -182,7 +182,7 @@ fn look_up_while_unwinding(session: ExecutionSession, main: JitDylib) -> String 
         fn drop(&mut self) {
             let Self(session, main, told) = self;
             let error = session.lookup_symbol(&order(main), &session.intern("a")).unwrap_err();
-            told.send(error.to_string()).unwrap();
+            told.send(error.in_full()).unwrap();
         }
     }
     let (told, errors) = mpsc::channel();
@@ -229,7 +229,7 @@ fn a_failure_reaches_every_query_that_depends_on_it_at_once() {
     let answers = asked.map(|names| look_up_later(&session, request(&main, names)));
     let unconcerned = look_up_later(&session, request(&main, &["e"]));
     c.fail(shared_error("out of memory"));
-    let errors = answers.map(|answer| answer.try_recv().unwrap().unwrap_err().to_string());
+    let errors = answers.map(|answer| answer.try_recv().unwrap().unwrap_err().in_full());
     let end = "`c`; `c` (dylib `main`, unit `unit of c`) failed: out of memory";
     assert_eq!(errors[1], format!("`b` waits on {end}"));
     assert_eq!(errors[2], "`c` (dylib `main`, unit `unit of c`) failed: out of memory");
@@ -253,7 +253,7 @@ fn what_fails_later_does_not_change_what_failed_first() {
     b.fail(shared_error("the first"));
     c.fail(shared_error("the second"));
     for _ in 0..2 {
-        let error = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err().to_string();
+        let error = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err().in_full();
         assert!(error.starts_with("`a` waits on `b`; `b`") && error.ends_with("the first"), "{error}");
     }
 }
@@ -264,7 +264,7 @@ fn a_failure_tells_its_path_through_a_cycle() {
     let (session, main) = session();
     cycle_that_waits(&main)();
     let error =
-        |name: &str| session.lookup_symbol(&order(&main), &session.intern(name)).unwrap_err().to_string();
+        |name: &str| session.lookup_symbol(&order(&main), &session.intern(name)).unwrap_err().in_full();
     assert!(error("a").starts_with("`a` waits on `b` waits on `c`; `c`"), "{}", error("a"));
     assert!(error("b").starts_with("`b` waits on `c`; `c`"), "{}", error("b"));
 }
@@ -273,7 +273,7 @@ fn a_failure_tells_its_path_through_a_cycle() {
 #[test]
 fn the_reporter_hears_of_failures_that_nobody_else_has() {
     let (told, reports) = mpsc::channel();
-    let reporter = Arc::new(move |error: &SessionError| told.send(error.to_string()).unwrap());
+    let reporter = Arc::new(move |error: &SessionError| told.send(error.in_full()).unwrap());
     let session = ExecutionSession::builder().error_reporter(reporter).build();
     let main = session.create_jit_dylib("main").unwrap();
     let [a, b] = ["a", "b"].map(|name| {
@@ -292,6 +292,6 @@ fn the_reporter_hears_of_failures_that_nobody_else_has() {
     session.close().unwrap();
     assert_eq!(
         reports.try_iter().collect::<Vec<_>>(),
-        ["nobody asked for it: `a` (dylib `main`, unit `unit of a`) failed: unheard"]
+        ["nobody asked for what failed: `a` (dylib `main`, unit `unit of a`) failed: unheard"]
     );
 }

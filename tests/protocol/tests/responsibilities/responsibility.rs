@@ -64,7 +64,7 @@ fn a_refusal_can_fail_the_symbols_with_its_reason() {
     });
     main.define(unit.boxed()).unwrap();
     let error = session.lookup_symbol(&order(&main), &session.intern("a")).unwrap_err();
-    assert!(error.to_string().ends_with("failed: unit `unit` gave no address for: `a`"), "{error}");
+    assert!(error.in_full().ends_with("failed: unit `unit` gave no address for: `a`"), "{error}");
 }
 
 #[test]
@@ -157,9 +157,9 @@ fn failing_before_and_after_resolution_fails_the_symbols() {
         }
         assert_eq!(resolved.try_recv().unwrap().is_ok(), resolves, "what was answered stays answered");
         let error = ready.try_recv().unwrap().unwrap_err();
-        assert!(error.to_string().ends_with("on purpose"), "{error}");
+        assert!(error.in_full().ends_with("on purpose"), "{error}");
         let later = session.lookup_symbol(&order(&main), &session.intern(name)).unwrap_err();
-        assert_eq!(later.to_string(), error.to_string());
+        assert_eq!(later.in_full(), error.in_full());
     }
 }
 

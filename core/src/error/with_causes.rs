@@ -1,0 +1,34 @@
+//! An error and its causes, in one line.
+
+use std::error::Error;
+use std::fmt;
+use std::iter::successors;
+
+/// Prints an error and its causes in one line: `what happened: why: why that`.
+///
+/// Each error of ours says its own sentence, and has what caused it as its [source](Error::source). So printing an error alone
+/// leaves the causes out. This prints them all, for a log or an assertion; error reporters such as `anyhow` and `eyre` do the same in
+/// several lines.
+///
+/// ```
+/// use uruk_core::{LookupError, WithCauses, shared_error};
+///
+/// let source = shared_error("the index is torn");
+/// let error = LookupError::Generator { dylib: "main".into(), generator: "plugins".into(), source };
+/// assert_eq!(error.to_string(), "definition generator `plugins` of dylib `main` failed");
+/// let whole = "definition generator `plugins` of dylib `main` failed: the index is torn";
+/// assert_eq!(WithCauses(&error).to_string(), whole);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct WithCauses<'a>(pub &'a (dyn Error + 'static));
+
+/// What an embedder makes of errors may go round in a circle.
+const CAUSES_MAX: usize = 256;
+
+impl fmt::Display for WithCauses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let causes = successors(self.0.source(), |error| (*error).source());
+        causes.take(CAUSES_MAX).try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}
