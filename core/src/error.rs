@@ -3,6 +3,7 @@
 //! All are cheap to clone, because one failure reaches many queries, and name symbol, dylib and unit. Each says its own sentence; what
 //! caused it is its source and nowhere in that sentence, so that whoever prints the chain prints nothing twice.
 
+mod complete;
 mod limit;
 mod lookup;
 mod wait;
@@ -13,6 +14,7 @@ use std::fmt;
 use crate::sync::Arc;
 use crate::{Failure, SharedError, SymbolFlags, SymbolName};
 
+pub use complete::CompleteError;
 pub use limit::{Limit, LimitReached};
 pub use lookup::{LookupError, SearchedDylib};
 pub use wait::{HeldResource, WaitError};

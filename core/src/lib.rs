@@ -77,8 +77,9 @@ pub use address::{ExecutorAddr, ExecutorSymbolDef};
 pub use deadlock::DeadlockStep;
 pub use dylib::JitDylib;
 pub use error::{
-    CloseError, DefineError, DelegateError, DylibError, EmitError, HeldResource, Limit, LimitReached,
-    LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError, WaitError, WithCauses,
+    CloseError, CompleteError, DefineError, DelegateError, DylibError, EmitError, HeldResource, Limit,
+    LimitReached, LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError,
+    WaitError, WithCauses,
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
@@ -114,6 +115,7 @@ pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, Waiting};
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};
 pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;
+pub use units::function::{FnRequest, FnUnit};
 pub use units::reexports::{AliasMap, AliasTarget, reexports, symbol_aliases};
 pub use units::reexports_generator::ReexportsGenerator;
 pub use why::{Demand, SymbolStage, WaitedFor, WaitedSymbol, Why, WhyGenerator, WhyState, Work};

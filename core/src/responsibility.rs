@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+mod complete;
 mod duty;
 
 use std::error::Error;
@@ -275,7 +276,7 @@ macro_rules! common_methods {
 
             /// Fails the symbols, and everything that depends on them, with `error`.
             ///
-            /// An error that has more than 16 failures of others among its sources is cut short: what stands for it says how many
+            /// An error that has more than 16 failures of others among its sources, or 128 sources, is cut short: what stands for it says how many
             /// errors are not listed, and has the failure that it began with as its source. So a chain of units that each fail with
             /// what they were told ends in an error that can be printed and dropped. An error that wraps what it was told must name it
             /// as its [source](Error::source) for that.

@@ -138,7 +138,9 @@ fn what_is_missing_is_an_error_though_nobody_needs_the_file_that_refers_to_it() 
             assert!(message.contains("cannot link the program"), "{message}");
             let file = lost.display();
             assert!(
-                message.contains(&format!("unit `{file}`) failed\n  because: undefined: `absent` (needed by `lost` at {file}: .text")),
+                message.contains(&format!(
+                    "unit `{file}`) failed\n  because: undefined: `absent` (needed by `lost` at {file}: .text"
+                )),
                 "{message}"
             );
         }

@@ -93,6 +93,28 @@ fn a_long_chain_of_units_that_wrap_what_they_were_told_needs_no_stack() {
     units_fail_at_both_ends(|error| Arc::new(Wrapped(error)));
 }
 
+/// An error of the embedder that has no sentence of its own: it says what its lookup says, and has the same source. So nobody sees
+/// by the sources that it tells of a failure.
+#[derive(Debug)]
+struct Transparent(LookupError);
+
+impl std::fmt::Display for Transparent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Transparent {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+#[test]
+fn a_long_chain_of_units_that_hide_what_they_were_told_needs_no_stack() {
+    units_fail_at_both_ends(|error| Arc::new(Transparent(error)));
+}
+
 /// Dylibs, each of which re-exports what the next has, and a last one whose generator fails.
 fn facades(session: &ExecutionSession, first: &JitDylib, count: usize) {
     let mut facade = first.clone();

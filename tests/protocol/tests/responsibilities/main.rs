@@ -4,5 +4,6 @@ mod broken_cycles;
 mod delegation;
 mod demanded_by_dependants;
 mod failure;
+mod functions;
 mod order_of_effects;
 mod responsibility;
