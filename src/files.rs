@@ -103,7 +103,7 @@ impl Files {
         self: &Arc<Self>,
         archive: &ObjectBuffer,
     ) -> Result<StaticArchiveGenerator, JitError> {
-        let index = ArchiveIndex::read(archive, |member| self.bitcode_symbols(member))?;
+        let index = ArchiveIndex::read_with(archive, |member| self.bitcode_symbols(member))?;
         // Where objects are placed depends on what is linked beside them, so members are announced before they are
         // needed. They are mostly built alike: the first speak for all, and a large archive costs no more than a small one.
         for member in index.members().iter().take(ANNOUNCED_MEMBERS_MAX) {

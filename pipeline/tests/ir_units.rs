@@ -197,7 +197,7 @@ fn an_archive_may_hold_bitcode_and_objects_side_by_side() {
     // GNU ar knows no bitcode, so its table leaves the module out.
     run(Command::new("ar").arg("qcs").arg(&path).args([&module, &object]));
     let target = program.target.clone();
-    let index = ArchiveIndex::read::<Box<dyn Error>>(&open(&path), |member| {
+    let index = ArchiveIndex::read_with::<Box<dyn Error>>(&open(&path), |member| {
         Ok(ModuleInterface::of_bitcode(member, &target)?.into_names())
     });
     let (ir, objects, target) = (program.ir.clone(), program.objects.clone(), program.target.clone());

@@ -35,7 +35,7 @@ fn members_of_archives_link() {
     let memory = InProcessMemoryManager::new().expect("address space");
     for path in &archives {
         let archive = ObjectBuffer::open(path).expect("the archive can be read");
-        let index = match ArchiveIndex::read::<ObjectError>(&archive, |_| Ok(Vec::new())) {
+        let index = match ArchiveIndex::read(&archive) {
             Ok(index) => index,
             Err(error) => {
                 outcome.refuse(&error, is_known_object(&error));

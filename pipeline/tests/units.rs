@@ -13,7 +13,7 @@ use uruk_core::sync::Mutex;
 use uruk_core::{ExecutionSession, JitDylib, LookupResult, LookupSet, SearchOrder, SharedError, SymbolFlags};
 use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::object::{
-    ArchiveIndex, CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectError, ObjectInterface,
+    ArchiveIndex, CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectInterface,
     ObjectMaterializationUnit, StaticArchiveGenerator, define_object,
 };
 
@@ -131,7 +131,7 @@ fn archive_of(scratch: &Scratch, sources: &[(&str, &str)]) -> ArchiveIndex {
         let member = scratch.write(&format!("{name}.o"), object.bytes());
         run(Command::new("ar").arg("qcs").arg(&path).arg(member));
     }
-    ArchiveIndex::read::<ObjectError>(&open(&path), |_| unreachable!("no bitcode here")).expect("an archive")
+    ArchiveIndex::read(&open(&path)).expect("an archive")
 }
 
 fn serve(program: &Program, index: ArchiveIndex) {
@@ -197,10 +197,7 @@ fn a_member_that_cannot_be_linked_fails_the_lookup_with_its_name() {
     let mut damaged = archive.bytes().to_vec();
     damaged[at + 18] = 183;
     let damaged = uruk_pipeline::object::ObjectBuffer::new("lib.a", damaged);
-    serve(
-        &program,
-        ArchiveIndex::read::<ObjectError>(&damaged, |_| unreachable!("no bitcode here")).expect("an archive"),
-    );
+    serve(&program, ArchiveIndex::read(&damaged).expect("an archive"));
     let error = program.lookup(&["foreign"]).expect_err("for another machine");
     let chain = layers::chain(&error);
     assert!(chain.contains("lib.a(good.o)") && chain.contains("AArch64"), "{chain}");

@@ -89,7 +89,7 @@ impl ModuleInterface {
         with_lazy_bitcode(bitcode, |module| Self::of_locked(module, target))?
     }
 
-    /// The names alone, as [`ArchiveIndex::read`](crate::object::ArchiveIndex::read) asks for them.
+    /// The names alone, as [`ArchiveIndex::read_with`](crate::object::ArchiveIndex::read_with) asks for them.
     pub fn into_names(self) -> Vec<Box<str>> {
         self.symbols.into_iter().map(|symbol| symbol.name).collect()
     }

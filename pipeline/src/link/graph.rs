@@ -6,6 +6,7 @@
 //! What holds: ids are in range; an edge's field lies within its block's content; the edges of a block are
 //! contiguous. A symbol's offset may lead out of its block: nobody reads what is there.
 
+mod builder;
 mod section;
 mod symbol;
 
@@ -16,6 +17,7 @@ use uruk_core::SymbolFlags;
 use super::error::{LinkError, Site};
 use super::x86_64::EdgeKind;
 
+pub use builder::LinkGraphBuilder;
 pub use section::{InitRole, Section, SectionRole};
 pub use symbol::{Binding, Location, Symbol, SymbolKind};
 
@@ -142,6 +144,11 @@ pub(super) struct Frame {
 }
 
 impl<'a> LinkGraph<'a> {
+    /// Starts a graph of no blocks, for compilers that write no object files. `name` is for messages.
+    pub fn builder(name: &str) -> LinkGraphBuilder<'a> {
+        LinkGraphBuilder::new(name)
+    }
+
     /// The name for messages: the object's, or the first object's and how many follow.
     pub fn name(&self) -> String {
         match self.objects.as_slice() {
@@ -169,6 +176,12 @@ impl<'a> LinkGraph<'a> {
     /// All groups.
     pub fn groups(&self) -> &[Group] {
         &self.groups
+    }
+
+    /// The blocks of all sections of that name.
+    pub fn section_blocks(&self, name: &str) -> Vec<BlockId> {
+        let named = |block: &BlockId| self.section_name(self.blocks[block.index()].section) == name;
+        (0..self.blocks.len()).map(BlockId::of).filter(named).collect()
     }
 
     /// The edges out of a block.

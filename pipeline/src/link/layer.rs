@@ -67,15 +67,38 @@ impl ObjectLinkingLayer {
         &self.low
     }
 
+    /// Makes the symbols of `responsibility` from a graph that was [built](LinkGraph::builder) in memory.
+    ///
+    /// What the graph refers to is looked up in the order of the responsibility's dylib. `__start_X` and `__stop_X` mean the sections
+    /// of this graph alone. As with an [object](ObjectLayer::emit), a definition that the responsibility does not cover lost against
+    /// another one.
+    ///
+    /// # Concurrency
+    /// Never blocks. The link goes on where the addresses of what the graph refers to are found.
+    ///
+    /// # Cost
+    /// One copy of the contents.
+    pub fn emit_graph(&self, responsibility: MaterializationResponsibility, graph: LinkGraph<'_>) {
+        self.link(vec![responsibility], Ok(graph));
+    }
+
     /// Links objects into one block of memory and makes their symbols.
-    fn link(&self, parts: Vec<Part<ObjectBuffer>>) {
-        let placed = match self.begin(&parts) {
+    fn link_objects(&self, parts: Vec<Part<ObjectBuffer>>) {
+        let (responsibilities, objects): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        self.link(responsibilities, parse(&objects));
+    }
+
+    fn link(
+        &self,
+        responsibilities: Vec<MaterializationResponsibility>,
+        graph: Result<LinkGraph<'_>, LinkError>,
+    ) {
+        let graph = graph.map_err(LayerError::from);
+        let placed = match graph.and_then(|graph| self.begin(&responsibilities, graph)) {
             Ok(placed) => placed,
-            Err(error) => {
-                return fail_all(parts.into_iter().map(|(responsibility, _)| responsibility), &error);
-            }
+            Err(error) => return fail_all(responsibilities, &error),
         };
-        let announced = announce(parts, &placed.link);
+        let announced = announce(responsibilities, &placed.link);
         let Some(dylib) = announced.first().map(|first| first.responsibility.dylib().clone()) else { return };
         let session = dylib.session().clone();
         let request =
@@ -99,14 +122,13 @@ impl ObjectLinkingLayer {
         });
     }
 
-    /// Parses and allocates; the addresses of all definitions are known afterwards.
-    fn begin(&self, parts: &[Part<ObjectBuffer>]) -> Result<Placed, LayerError> {
-        let graphs = parts.iter().map(|(_, object)| elf::parse(object.name(), object.bytes()));
-        let graph = match <[_; 1]>::try_from(graphs.collect::<Result<Vec<_>, _>>()?) {
-            Ok([only]) => only,
-            Err(several) => LinkGraph::merge(several)?,
-        };
-        let discarded = discarded_definitions(parts, &graph);
+    /// Allocates; the addresses of all definitions are known afterwards.
+    fn begin(
+        &self,
+        responsibilities: &[MaterializationResponsibility],
+        graph: LinkGraph<'_>,
+    ) -> Result<Placed, LayerError> {
+        let discarded = discarded_definitions(responsibilities, &graph);
         let is_wanted_low = |name: &str| self.low.is_wanted(name);
         let options = LinkOptions {
             is_discarded: &|name| discarded.contains(name),
@@ -176,7 +198,9 @@ impl ObjectLinkingLayer {
 impl ObjectLayer for ObjectLinkingLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
         let layer = self.clone();
-        self.platform.section_groups().arrive((responsibility, object), move |parts| layer.link(parts));
+        self.platform
+            .section_groups()
+            .arrive((responsibility, object), move |parts| layer.link_objects(parts));
     }
 
     fn announce(&self, object: &ObjectBuffer) {
@@ -190,17 +214,29 @@ impl fmt::Debug for ObjectLinkingLayer {
     }
 }
 
+/// The graph of one object, or of several.
+fn parse(objects: &[ObjectBuffer]) -> Result<LinkGraph<'_>, LinkError> {
+    let graphs = objects.iter().map(|object| elf::parse(object.name(), object.bytes()));
+    match <[_; 1]>::try_from(graphs.collect::<Result<Vec<_>, _>>()?) {
+        Ok([only]) => Ok(only),
+        Err(several) => LinkGraph::merge(several),
+    }
+}
+
 /// The definitions of objects that belong to somebody else.
 ///
 /// What an object defines beyond its unit's promise is either of two things. An exported symbol, or one
 /// that the dylib defines elsewhere, lost against another definition: references go there, as a static
 /// linker would have it. A hidden symbol that nobody else defines came up during code generation (the
 /// personality reference of exception tables is one) and stays local to the object.
-fn discarded_definitions(parts: &[Part<ObjectBuffer>], graph: &LinkGraph<'_>) -> HashSet<Box<str>> {
+fn discarded_definitions(
+    responsibilities: &[MaterializationResponsibility],
+    graph: &LinkGraph<'_>,
+) -> HashSet<Box<str>> {
     let (mut discarded, mut hidden) = (HashSet::default(), Vec::new());
-    let Some((first, _)) = parts.first() else { return discarded };
+    let Some(first) = responsibilities.first() else { return discarded };
     let promised: FxHashSet<&SymbolName> =
-        parts.iter().flat_map(|(responsibility, _)| responsibility.symbols().keys()).collect();
+        responsibilities.iter().flat_map(|responsibility| responsibility.symbols().keys()).collect();
     for (name, exported) in global_definitions(graph) {
         let symbol = first.session().intern(name);
         if promised.contains(&symbol) {

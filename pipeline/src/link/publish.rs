@@ -20,10 +20,8 @@ use uruk_core::{
 
 use super::graph::SymbolId;
 use super::merge::References;
-use super::section_groups::Part;
 use super::share::{LinkedCode, Share};
 use super::{Allocated, Initializers, Link};
-use crate::object::ObjectBuffer;
 use crate::platform::Platform;
 
 /// An object whose addresses the session knows.
@@ -76,13 +74,16 @@ impl Announced<Detached<ResolvedResponsibility>> {
 
 /// Tells the session the addresses of what each unit promised. Those that were removed are left out, and those that refer to
 /// them; none is left if an object is not what its unit promised.
-pub(super) fn announce(parts: Vec<Part<ObjectBuffer>>, link: &Link<Allocated>) -> Vec<Announced> {
-    let Some((first, _)) = parts.first() else { return Vec::new() };
+pub(super) fn announce(
+    responsibilities: Vec<MaterializationResponsibility>,
+    link: &Link<Allocated>,
+) -> Vec<Announced> {
+    let Some(first) = responsibilities.first() else { return Vec::new() };
     let session = first.session().clone();
     let definitions: FxHashMap<SymbolName, ExecutorAddr> =
         link.definitions().map(|(name, definition)| (session.intern(name), definition.address)).collect();
-    let mut announced = Vec::with_capacity(parts.len());
-    for (responsibility, _) in parts {
+    let mut announced = Vec::with_capacity(responsibilities.len());
+    for responsibility in responsibilities {
         let addresses = promised_addresses(&responsibility, &definitions);
         match responsibility.notify_resolved(&addresses) {
             Ok(resolved) => announced.push(Some(resolved)),

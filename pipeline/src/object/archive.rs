@@ -52,6 +52,27 @@ impl ArchiveMember {
 }
 
 impl ArchiveIndex {
+    /// Reads the table of contents of an archive of objects. Members that are bitcode, and that the archive's own table says nothing
+    /// about, count as defining nothing: [`ArchiveIndex::read_with`] asks what they define.
+    ///
+    /// ```
+    /// use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer};
+    ///
+    /// let empty = ObjectBuffer::new("libempty.a", b"!<arch>\n".to_vec());
+    /// let index = ArchiveIndex::read(&empty)?;
+    /// assert!(index.members().is_empty() && index.member_defining("f").is_none());
+    /// # Ok::<(), uruk_pipeline::object::ObjectError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ObjectError`] for what is no archive, a thin one, or one that is cut off.
+    ///
+    /// # Cost
+    /// That of [`ArchiveIndex::read_with`].
+    pub fn read(archive: &ObjectBuffer) -> Result<Self, ObjectError> {
+        Self::read_with(archive, |_| Ok(Vec::new()))
+    }
+
     /// Reads the table of contents of `archive`. `bitcode_symbols` answers for members that are bitcode and
     /// that the archive's own table says nothing about.
     ///
@@ -62,7 +83,7 @@ impl ArchiveIndex {
     /// # Cost
     /// One pass over the member headers and the symbol table. Without a symbol table, one over each
     /// member's symbols too.
-    pub fn read<E: From<ObjectError>>(
+    pub fn read_with<E: From<ObjectError>>(
         archive: &ObjectBuffer,
         mut bitcode_symbols: impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, E>,
     ) -> Result<Self, E> {

@@ -97,7 +97,8 @@ fn elsewhere(name: &str, near: u64) -> u64 {
 /// Reads an archive, and every member of it as an object.
 pub(crate) fn archive(file: &[u8]) {
     let archive = ObjectBuffer::new("crafted.a", file.to_vec());
-    let read = ArchiveIndex::read::<ObjectError>(&archive, |member| Ok(vec![member.name().as_ref().into()]));
+    let read =
+        ArchiveIndex::read_with::<ObjectError>(&archive, |member| Ok(vec![member.name().as_ref().into()]));
     let Ok(index) = read else { return };
     assert!(index.members().len() * 60 <= file.len() && index.symbol_count() <= file.len());
     for member in index.members() {

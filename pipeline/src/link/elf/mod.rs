@@ -11,6 +11,9 @@ mod relocations;
 mod sections;
 mod symbols;
 
+pub(super) use sections::{ALIGN_LOG2_MAX, SECTION_BYTES_MAX};
+pub(super) use symbols::null_symbol;
+
 use object::LittleEndian;
 use object::elf;
 use object::read::elf::{FileHeader, SectionTable, SymbolTable};

@@ -14,9 +14,9 @@ use crate::link::graph::{Block, BlockId, Frame, Group, InitRole, Name, Section, 
 /// Sections of the large code model, which may lie further away than a 32-bit displacement reaches.
 const SHF_X86_64_LARGE: u64 = 0x1000_0000;
 /// Page tables end at 47 bits: a section that is larger cannot be placed anywhere.
-const SECTION_BYTES_MAX: u64 = 1 << 46;
+pub(in crate::link) const SECTION_BYTES_MAX: u64 = 1 << 46;
 /// One gibibyte, the largest page. A larger alignment in an object is damage.
-const ALIGN_LOG2_MAX: u32 = 30;
+pub(in crate::link) const ALIGN_LOG2_MAX: u32 = 30;
 /// What a section without a number in its name has, which is the last to run before the program.
 const DEFAULT_PRIORITY: u16 = 65535;
 

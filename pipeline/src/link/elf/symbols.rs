@@ -209,7 +209,7 @@ pub(super) fn block_at(graph: &LinkGraph<'_>, section: SectionId, offset: u64) -
 }
 
 /// Symbol 0 of every object: relocations against it have no symbol, so it counts as the number 0.
-pub(super) fn null_symbol() -> Symbol {
+pub(in crate::link) fn null_symbol() -> Symbol {
     Symbol {
         name: Default::default(),
         location: Location::Absolute(0),
