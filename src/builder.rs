@@ -16,6 +16,7 @@ use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 
 use crate::compiler_runtime::CompilerRuntime;
 use crate::files::Files;
+use crate::ready::Ready;
 use crate::{Jit, JitError};
 
 type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
@@ -165,7 +166,7 @@ impl JitBuilder {
         let generator = ProcessSymbolsGenerator::new(process.clone())
             .adjusted_by(move |name, definition| low.of_process(name, definition));
         libraries.add_generator(Arc::new(generator));
-        main.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
+        let mut searched_last = vec![(libraries.clone(), JitDylibLookupFlags::MatchExportedSymbolsOnly)];
         let files = Files {
             platform,
             process,
@@ -184,9 +185,12 @@ impl JitBuilder {
             let dylib = session.create_jit_dylib("compiler runtime")?;
             dylib.add_generator(Arc::new(runtime));
             dylib.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
-            main.add_to_link_order(&dylib, JitDylibLookupFlags::MatchAllSymbols)?;
+            searched_last.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
         }
-        Ok(Jit { session, main, memory, files })
+        for (library, flags) in &searched_last {
+            main.add_to_link_order(library, *flags)?;
+        }
+        Ok(Jit { session, main, searched_last, memory, files, ready: Ready::new() })
     }
 }
 

@@ -66,3 +66,14 @@ pub enum JitError {
     #[error(transparent)]
     Dylib(#[from] DylibError),
 }
+
+impl JitError {
+    /// Whether a unit came too late for its tracker.
+    pub(crate) fn is_of_removed_tracker(&self) -> bool {
+        let defunct = |error: &DefineError| matches!(error, DefineError::TrackerDefunct { .. });
+        match self {
+            Self::Define(error) | Self::Common(CommonError::Define(error)) => defunct(error),
+            _ => false,
+        }
+    }
+}

@@ -4,7 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use uruk_core::sync::{Arc, Mutex};
-use uruk_core::{JitDylib, MaterializationUnit, SharedError, SymbolFlags};
+use uruk_core::{
+    DefineError, JitDylib, MaterializationUnit, ResourceTracker, SharedError, SymbolFlags,
+    WeakResourceTracker,
+};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
     IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface, ThreadSafeModule,
@@ -23,6 +26,7 @@ use uruk_pipeline::platform::{Declaration, Platform, UnitTraits};
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::JitError;
+use crate::archive::AddedArchive;
 use crate::unit::LinkedUnit;
 
 /// The layers a file goes through, and what files of one program share.
@@ -46,62 +50,71 @@ const ANNOUNCED_MEMBERS_MAX: usize = 32;
 impl Files {
     /// Defines what a module of LLVM IR promises.
     #[cfg(feature = "llvm")]
-    pub(crate) fn add_ir(&self, dylib: &JitDylib, source: ObjectBuffer) -> Result<(), JitError> {
+    pub(crate) fn add_ir(&self, tracker: &ResourceTracker, source: ObjectBuffer) -> Result<(), JitError> {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let work_bytes = source.size_bytes();
-        let unit = IrMaterializationUnit::from_source(dylib.session(), layer, &self.target, source)?;
-        self.define_ir(dylib, unit, work_bytes)
+        let unit =
+            IrMaterializationUnit::from_source(tracker.dylib().session(), layer, &self.target, source)?;
+        self.define_ir(tracker, unit, work_bytes)
     }
 
     /// Defines what `interface` says that a module of LLVM IR promises.
     #[cfg(feature = "llvm")]
     pub(crate) fn add_ir_with_interface(
         &self,
-        dylib: &JitDylib,
+        tracker: &ResourceTracker,
         source: ObjectBuffer,
         interface: &ModuleInterface,
     ) -> Result<(), JitError> {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let work_bytes = source.size_bytes();
-        let unit = IrMaterializationUnit::from_interface(dylib.session(), layer, interface, source);
-        self.define_ir(dylib, unit, work_bytes)
+        let unit = IrMaterializationUnit::from_interface(tracker.dylib().session(), layer, interface, source);
+        self.define_ir(tracker, unit, work_bytes)
     }
 
     /// Defines what a module in memory promises.
     #[cfg(feature = "llvm")]
-    pub(crate) fn add_module(&self, dylib: &JitDylib, module: ThreadSafeModule) -> Result<(), JitError> {
+    pub(crate) fn add_module(
+        &self,
+        tracker: &ResourceTracker,
+        module: ThreadSafeModule,
+    ) -> Result<(), JitError> {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
-        let unit = IrMaterializationUnit::from_module(dylib.session(), layer, &self.target, module)?;
-        self.define_ir(dylib, unit, UnitTraits::default().work_bytes)
+        let unit =
+            IrMaterializationUnit::from_module(tracker.dylib().session(), layer, &self.target, module)?;
+        self.define_ir(tracker, unit, UnitTraits::default().work_bytes)
     }
 
     #[cfg(feature = "llvm")]
     fn define_ir(
         &self,
-        dylib: &JitDylib,
+        tracker: &ResourceTracker,
         mut unit: IrMaterializationUnit,
         work_bytes: usize,
     ) -> Result<(), JitError> {
         if !self.verifies_ir {
             unit.skip_verifier();
         }
-        unit.share_commons(dylib, &self.commons)?;
+        unit.share_commons(tracker, &self.commons)?;
         let traits = UnitTraits { work_bytes, ..unit.take_traits() };
-        self.define(dylib, Box::new(unit), traits)
+        self.define(tracker, Box::new(unit), traits)
     }
 
     /// Defines what an object promises.
-    pub(crate) fn add_object(&self, dylib: &JitDylib, object: ObjectBuffer) -> Result<(), JitError> {
-        let mut unit = ObjectMaterializationUnit::new(dylib.session(), self.object_layer.clone(), object)?;
-        unit.share_commons(dylib, &self.commons)?;
+    pub(crate) fn add_object(&self, tracker: &ResourceTracker, object: ObjectBuffer) -> Result<(), JitError> {
+        let mut unit =
+            ObjectMaterializationUnit::new(tracker.dylib().session(), self.object_layer.clone(), object)?;
+        unit.share_commons(tracker, &self.commons)?;
         let traits = unit.take_traits();
-        self.define(dylib, Box::new(unit), traits)
+        self.define(tracker, Box::new(unit), traits)
     }
 
-    /// Serves the members of an archive to lookups.
+    /// Serves the members of an archive to lookups. What they define belongs to `tracker` as long as somebody has a handle of that,
+    /// and to the dylib's own tracker otherwise.
     pub(crate) fn archive(
         self: &Arc<Self>,
         archive: &ObjectBuffer,
+        tracker: Option<WeakResourceTracker>,
     ) -> Result<StaticArchiveGenerator, JitError> {
         let index = ArchiveIndex::read_with(archive, |member| self.bitcode_symbols(member))?;
         // Where objects are placed depends on what is linked beside them, so members are announced before they are
@@ -111,7 +124,16 @@ impl Files {
         }
         let files = self.clone();
         let define = move |dylib: &JitDylib, member: ObjectBuffer| {
-            files.add_member(dylib, member).map_err(|error| Arc::new(error) as SharedError)
+            let own = tracker.as_ref().and_then(WeakResourceTracker::upgrade);
+            let (is_own, tracker) = match own {
+                Some(own) => (true, own),
+                None => (false, dylib.default_tracker()),
+            };
+            match files.add_member(&tracker, member) {
+                // The archive is being removed, so it has nothing any more.
+                Err(error) if is_own && error.is_of_removed_tracker() => Ok(()),
+                added => added.map_err(|error| Arc::new(error) as SharedError),
+            }
         };
         Ok(StaticArchiveGenerator::new(index, define))
     }
@@ -119,29 +141,34 @@ impl Files {
     /// Defines a unit, in its place in the order of initialisation.
     pub(crate) fn define(
         &self,
-        dylib: &JitDylib,
+        tracker: &ResourceTracker,
         unit: Box<dyn MaterializationUnit>,
         traits: UnitTraits,
     ) -> Result<(), JitError> {
+        let dylib = tracker.dylib();
         let symbol = self.platform.declare(dylib.session(), unit.name(), traits);
         let mut unit = LinkedUnit::new(unit, Declaration::new(self.platform.clone(), symbol));
         unit.yield_to_libraries(dylib, &self.process);
-        Ok(dylib.define(Box::new(unit))?)
+        Ok(dylib.define_with_tracker(Box::new(unit), tracker)?)
     }
 
-    /// Adds an archive to a dylib: its members join when something is missing, or defined tentatively alone.
+    /// Adds an archive to the dylib of `tracker`: its members join when something is missing, or defined tentatively alone. Who
+    /// `owns` it takes it along when the tracker is removed; without an owner it stays with the dylib.
     pub(crate) fn add_archive(
         self: &Arc<Self>,
-        dylib: &JitDylib,
+        tracker: &ResourceTracker,
         archive: &ObjectBuffer,
+        is_owned: bool,
     ) -> Result<(), JitError> {
-        let generator = Arc::new(self.archive(archive)?);
-        dylib.add_generator(generator.clone());
+        let dylib = tracker.dylib();
+        let generator = Arc::new(self.archive(archive, is_owned.then(|| tracker.downgrade()))?);
+        let id = dylib.add_generator(generator.clone());
         // Both hold what is to hold this.
         let (files, generator) = (Arc::downgrade(self), Arc::downgrade(&generator));
+        let mut added = AddedArchive::new(tracker, id, &files);
         // By position: a member that defines many such variables is read once.
         let values = Mutex::new(HashMap::<usize, Arc<HashSet<Box<str>>>>::new());
-        self.commons.search(dylib, move |dylib, symbol| {
+        let searched = self.commons.search(dylib, move |dylib, symbol| {
             let (Some(files), Some(generator)) = (files.upgrade(), generator.upgrade()) else {
                 return Ok(());
             };
@@ -154,7 +181,14 @@ impl Files {
                 known.contains(symbol.as_str())
             })
         })?;
-        Ok(())
+        added.is_searched(searched);
+        if !is_owned {
+            added.keep();
+            return Ok(());
+        }
+        let (unit, dylib) = (dylib.session().intern(archive.name()), dylib.name().into());
+        let refused = |_| DefineError::TrackerDefunct { unit, dylib };
+        Ok(tracker.add_resource(Box::new(added)).map_err(refused)?)
     }
 
     /// The variables to which a member gives a value that every tentative definition yields to.
@@ -172,12 +206,12 @@ impl Files {
         values.map(|symbol| symbol.name.into()).collect()
     }
 
-    fn add_member(&self, dylib: &JitDylib, member: ObjectBuffer) -> Result<(), JitError> {
+    fn add_member(&self, tracker: &ResourceTracker, member: ObjectBuffer) -> Result<(), JitError> {
         #[cfg(feature = "llvm")]
         if FileKind::of(member.bytes()) == FileKind::Bitcode {
-            return self.add_ir(dylib, member);
+            return self.add_ir(tracker, member);
         }
-        self.add_object(dylib, member)
+        self.add_object(tracker, member)
     }
 
     #[cfg(feature = "llvm")]

@@ -2,23 +2,22 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::path::{Path, PathBuf};
 
 use uruk_core::sync::Arc;
 use uruk_core::{
-    ExecutionSession, ExecutorSymbolDef, JitDylib, LookupError, LookupKind, LookupSet, MaterializationUnit,
-    SearchOrder, SymbolFlags, SymbolLookupFlags, SymbolName,
+    ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupSet,
+    OwnedTracker, ResourceTracker, SearchOrder, SymbolFlags, SymbolLookupFlags, SymbolName,
 };
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::{ModuleInterface, ThreadSafeModule};
-use uruk_pipeline::link::LowAddresses;
+use uruk_pipeline::ir::IrCompileLayer;
+use uruk_pipeline::link::{LowAddresses, ObjectLinkingLayer};
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
-use uruk_pipeline::object::{FileKind, ObjectBuffer};
-use uruk_pipeline::platform::{LatentUnit, Platform, UnitTraits};
+use uruk_pipeline::platform::{LatentUnit, Platform};
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::files::Files;
-use crate::{FunctionPointer, JitBuilder, JitError};
+use crate::ready::Ready;
+use crate::{JitBuilder, JitError, Scope};
 
 /// A program in this process: files go in, functions come out.
 ///
@@ -33,8 +32,11 @@ use crate::{FunctionPointer, JitBuilder, JitError};
 pub struct Jit {
     pub(crate) session: ExecutionSession,
     pub(crate) main: JitDylib,
+    /// What every dylib searches behind its own symbols and those of dylibs that it is linked to.
+    pub(crate) searched_last: Vec<(JitDylib, JitDylibLookupFlags)>,
     pub(crate) memory: Arc<dyn MemoryManager>,
     pub(crate) files: Arc<Files>,
+    pub(crate) ready: Ready,
 }
 
 impl Jit {
@@ -51,162 +53,49 @@ impl Jit {
         JitBuilder::new()
     }
 
-    /// Adds a file of any kind: textual IR, bitcode, object, archive, or shared library.
+    /// A program's files go to the dylib `main` unless they are told otherwise: here they go to `dylib`, and lookups follow its link
+    /// order.
     ///
-    /// What it is, its first bytes say. A name that ends in `.ll` says so too: what is wrong with such a file, LLVM tells.
-    ///
-    /// # Errors
-    /// [`JitError`], which names the file and what is wrong with it.
-    pub fn add_file(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
-        let path = path.as_ref();
-        let file = ObjectBuffer::open(path)
-            .map_err(|source| JitError::Read { path: path.to_owned(), source: Arc::new(source) })?;
-        match FileKind::of(file.bytes()) {
-            // The dynamic linker searches its own directories for a name without one.
-            FileKind::SharedLibrary if path.parent() == Some(Path::new("")) => {
-                self.load_library(Path::new(".").join(path))
-            }
-            FileKind::SharedLibrary => self.load_library(path),
-            #[cfg(feature = "llvm")]
-            FileKind::Other if path.extension().is_some_and(|extension| extension == "ll") => {
-                self.add_ir(file)
-            }
-            _ => self.add_buffer(file),
-        }
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// let plugin = jit.create_dylib("plugin")?;
+    /// let plugin = jit.in_dylib(&plugin);
+    /// # #[cfg(feature = "llvm")]
+    /// plugin.add_ir_text("plugin.ll", "define i64 @run() { ret i64 42 }")?;
+    /// # #[cfg(feature = "llvm")]
+    /// plugin.lookup("run")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_dylib<'a>(&'a self, dylib: &'a JitDylib) -> Scope<'a> {
+        Scope::of_dylib(self, dylib)
     }
 
-    /// Adds what is in memory, of any kind but a shared library: textual IR, bitcode, object or archive.
+    /// What is added here belongs to `tracker`, and goes with it. Lookups follow the link order of the tracker's dylib.
     ///
-    /// # Errors
-    /// [`JitError`], which names the buffer and what is wrong with it.
-    pub fn add_buffer(&self, file: ObjectBuffer) -> Result<(), JitError> {
-        let foreign = |what| Err(JitError::Foreign { path: PathBuf::from(&**file.name()), what });
-        match FileKind::of(file.bytes()) {
-            FileKind::Empty => foreign("the file is empty"),
-            FileKind::Object => self.add_object(file),
-            FileKind::Archive | FileKind::ThinArchive => self.add_archive(&file),
-            FileKind::SharedLibrary => foreign("a shared library is loaded from a file, by its path"),
-            FileKind::OtherElf => {
-                foreign("an ELF file, but neither a relocatable object (.o) nor a shared library (.so)")
-            }
-            #[cfg(feature = "llvm")]
-            FileKind::Bitcode | FileKind::TextualIr => self.add_ir(file),
-            _ => foreign(if cfg!(feature = "llvm") {
-                "neither LLVM IR, an object, an archive nor a shared library"
-            } else {
-                "neither an object, an archive nor a shared library"
-            }),
-        }
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// let query = jit.create_tracker();
+    /// # #[cfg(feature = "llvm")]
+    /// jit.in_tracker(&query).add_ir_text("query.ll", "define i64 @query() { ret i64 42 }")?;
+    /// # #[cfg(feature = "llvm")]
+    /// jit.lookup("query")?;
+    /// query.remove()?;
+    /// assert!(jit.lookup("query").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_tracker<'a>(&'a self, tracker: &'a ResourceTracker) -> Scope<'a> {
+        Scope::of_tracker(self, tracker)
     }
 
-    /// Adds a module of LLVM IR from memory: bitcode or text, named by the buffer. It is compiled when something of it is wanted.
-    ///
-    /// # Errors
-    /// [`JitError::Compile`] if it cannot be read, [`JitError::Define`] if its symbols are refused.
-    #[cfg(feature = "llvm")]
-    pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
-        self.files.add_ir(&self.main, source)
-    }
-
-    /// Adds a module of LLVM IR from memory whose interface is known, from an earlier look at the same source: nothing
-    /// of it is read before something of it is wanted.
-    ///
-    /// # Errors
-    /// [`JitError::Define`] if its symbols are refused.
-    #[cfg(feature = "llvm")]
-    pub fn add_ir_with_interface(
-        &self,
-        source: ObjectBuffer,
-        interface: &ModuleInterface,
-    ) -> Result<(), JitError> {
-        self.files.add_ir_with_interface(&self.main, source, interface)
-    }
-
-    /// Adds a module of textual LLVM IR under a name for messages.
-    ///
-    /// # Errors
-    /// As [`Jit::add_ir`].
-    #[cfg(feature = "llvm")]
-    pub fn add_ir_text(&self, name: &str, text: &str) -> Result<(), JitError> {
-        self.add_ir(ObjectBuffer::new(name, text.as_bytes().to_vec()))
-    }
-
-    /// Adds a module that was built in memory.
-    ///
-    /// # Errors
-    /// As [`Jit::add_ir`].
-    #[cfg(feature = "llvm")]
-    pub fn add_module(&self, module: ThreadSafeModule) -> Result<(), JitError> {
-        self.files.add_module(&self.main, module)
-    }
-
-    /// Adds a relocatable object. It is linked when something of it is wanted.
-    ///
-    /// # Cost
-    /// Its symbol table is read. The contents stay where they are, shared with `object`.
-    ///
-    /// # Errors
-    /// [`JitError::Object`] if it is broken or for another machine, [`JitError::Define`] if its symbols are
-    /// refused.
-    pub fn add_object(&self, object: ObjectBuffer) -> Result<(), JitError> {
-        self.files.add_object(&self.main, object)
-    }
-
-    /// Adds a static archive, whose members join the program when something needs them, or when they give a value to a
-    /// variable that files define tentatively.
-    ///
-    /// # Errors
-    /// [`JitError::Object`] if the archive is broken.
-    pub fn add_archive(&self, archive: &ObjectBuffer) -> Result<(), JitError> {
-        self.files.add_archive(&self.main, archive)
-    }
-
-    /// Loads a shared library and searches it for symbols from now on.
-    ///
-    /// # Errors
-    /// [`JitError::LoadLibrary`] with the dynamic linker's message.
-    pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
-        Ok(self.files.process.load_library(path)?)
-    }
-
-    /// Adds any unit, as a file that takes part in the program: it gets a place in the order of
-    /// initialisation, and [`Jit::link`] materializes it.
-    ///
-    /// # Errors
-    /// [`JitError::Define`] if its symbols are refused.
-    pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
-        self.files.define(&self.main, unit, UnitTraits::default())
-    }
-
-    /// Looks up `symbol`, compiling and linking what it needs.
-    ///
-    /// # Concurrency
-    /// Callable from any thread; blocks until the symbol is Ready. Without compile threads all of it happens on this one.
-    ///
-    /// # Errors
-    /// [`JitError::Lookup`], which names what is missing or failed, and why.
-    pub fn lookup(&self, symbol: &str) -> Result<ExecutorSymbolDef, JitError> {
-        let symbol = self.session.intern(symbol);
-        Ok(self.session.lookup_symbol(&self.main.link_order(), &symbol)?)
-    }
-
-    /// Looks up a function and hands it out as a pointer of type `F`.
-    ///
-    /// # Safety
-    /// The function must have the signature `F` says, and the pointer must not be used after the code is
-    /// gone: when the `Jit` is dropped, or the function's tracker removed.
-    ///
-    /// # Errors
-    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data.
-    pub unsafe fn function<F: FunctionPointer>(&self, symbol: &str) -> Result<F, JitError> {
-        let found = self.lookup(symbol)?;
-        if found.flags.contains(SymbolFlags::CALLABLE) {
-            // SAFETY: the symbol is Ready, so its code is complete and executable; signature and lifetime are
-            // the caller's promise.
-            Ok(unsafe { F::from_address(found.address) })
-        } else {
-            Err(JitError::NotCallable { symbol: symbol.into() })
-        }
+    /// A tracker of the dylib `main`, which removes what was added with it when it is dropped.
+    pub fn create_tracker(&self) -> OwnedTracker {
+        OwnedTracker::new(self.main.create_tracker())
     }
 
     /// Materializes `entry` and everything that it or another part of the program needs; answers where the entry is.
@@ -272,6 +161,22 @@ impl Jit {
         &self.main
     }
 
+    /// The main dylib's scope.
+    pub(crate) fn main(&self) -> Scope<'_> {
+        Scope::of_dylib(self, &self.main)
+    }
+
+    /// Compiles modules of LLVM IR: what units of one's own hand their modules to.
+    #[cfg(feature = "llvm")]
+    pub fn ir_layer(&self) -> &Arc<IrCompileLayer> {
+        &self.files.ir_layer
+    }
+
+    /// Links objects: what units of one's own hand their objects to.
+    pub fn object_layer(&self) -> &Arc<ObjectLinkingLayer> {
+        &self.files.object_layer
+    }
+
     /// Initialisers and finalisers of what was linked. Nobody runs them but you.
     pub fn platform(&self) -> &Platform {
         &self.files.platform
@@ -312,10 +217,11 @@ impl Drop for Jit {
 }
 
 impl fmt::Debug for Jit {
+    /// A few lines, whatever is in the engine: hosts put it into their own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jit")
-            .field("session", &self.session)
-            .field("files", &self.files)
+            .field("main_dylib", &self.main.name())
+            .field("dispatcher", &format_args!("{:?}", self.session.dispatcher()))
             .finish_non_exhaustive()
     }
 }

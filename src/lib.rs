@@ -7,12 +7,18 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeIsTrue;
 
+mod adding;
+mod archive;
 mod builder;
 mod compiler_runtime;
+mod dylibs;
 mod error;
 mod files;
 mod function;
 mod jit;
+mod lookup;
+mod ready;
+mod scope;
 #[cfg(feature = "trace")]
 pub mod trace;
 mod unit;
@@ -21,6 +27,8 @@ pub use builder::JitBuilder;
 pub use error::JitError;
 pub use function::FunctionPointer;
 pub use jit::Jit;
+pub use scope::Scope;
+pub use uruk_core::OwnedTracker;
 
 pub use uruk_core as core;
 pub use uruk_dispatch as dispatch;
@@ -28,9 +36,10 @@ pub use uruk_pipeline as pipeline;
 
 /// What a program that embeds the engine usually needs.
 pub mod prelude {
-    pub use crate::{FunctionPointer, Jit, JitBuilder, JitError};
+    pub use crate::{FunctionPointer, Jit, JitBuilder, JitError, Scope};
     pub use uruk_core::{
-        ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, SymbolName,
+        ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, OwnedTracker,
+        ResourceTracker, SymbolName,
     };
     pub use uruk_pipeline::object::ObjectBuffer;
 }

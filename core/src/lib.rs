@@ -56,6 +56,7 @@ mod in_span;
 mod leaf;
 mod link_order;
 mod lookup_result;
+mod owned_tracker;
 mod panics;
 mod platform;
 mod protocol;
@@ -88,11 +89,12 @@ pub use in_place::InPlaceTaskDispatcher;
 pub use in_span::{Inside, in_span, inside};
 pub use leaf::refuse_wait_in_leaf;
 pub use lookup_result::LookupResult;
+pub use owned_tracker::OwnedTracker;
 pub use platform::{AddedUnit, Platform, UnitNumber};
 pub use query::{LookupRequest, SymbolFuture};
 #[cfg(uruk_loom)]
 pub use record::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
-pub use resource::{Resource, ResourceTracker};
+pub use resource::{Resource, ResourceTracker, WeakResourceTracker};
 pub use responsibility::{
     DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
 };

@@ -83,6 +83,8 @@ pub(crate) struct Records {
     dylibs: Map<DylibId, bool>,
     /// How often a dylib was removed, got its first generator or lost its last.
     dylib_changes: AtomicU64,
+    /// How often a link order changed: for those who keep one (`ExecutionSession::link_order_changes`).
+    link_order_changes: AtomicU64,
 }
 
 const CHANGING: u64 = 1;
@@ -97,6 +99,7 @@ impl Records {
             names: Names::new(),
             dylibs: Map::new(),
             dylib_changes: AtomicU64::new(0),
+            link_order_changes: AtomicU64::new(0),
         }
     }
 
@@ -219,6 +222,20 @@ impl Records {
             self.count_dylib_change();
             self.dylibs.insert(dylib, generates);
         }
+    }
+
+    /// See [`crate::ExecutionSession::link_order_changes`].
+    #[inline]
+    pub(crate) fn link_order_changes(&self) -> u64 {
+        // Relaxed: a link order is read under the session's lock. Whoever knows of a change knows this count of it, or a later one.
+        self.link_order_changes.load(Ordering::Relaxed)
+    }
+
+    /// The link order of some dylib changes.
+    pub(crate) fn count_link_order_change(&self) {
+        // Relaxed: only the holder of the session lock writes it; see `link_order_changes`.
+        let changes = self.link_order_changes.load(Ordering::Relaxed);
+        self.link_order_changes.store(changes + 1, Ordering::Relaxed);
     }
 
     fn count_dylib_change(&self) {

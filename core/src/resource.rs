@@ -1,5 +1,6 @@
 //! Resource trackers: what is removed together.
 
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 
@@ -8,7 +9,7 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::tracker::Defunct;
 use crate::protocol::storage::ids::TrackerId;
 use crate::session::Live;
-use crate::sync::Arc;
+use crate::sync::{Arc, Weak};
 use crate::{JitDylib, RemoveError, SharedError, TrackerError};
 
 /// Something that lives as long as the symbols of a tracker: memory, unwind registrations, files.
@@ -19,7 +20,7 @@ use crate::{JitDylib, RemoveError, SharedError, TrackerError};
 /// Removed once, by whichever thread removes the symbols or closes the session, without any lock: it may use the session.
 ///
 /// Source: ORC `ResourceManager`, whose keyed maps become owned values.
-pub trait Resource: Send {
+pub trait Resource: Any + Send {
     /// Gives back what the resource holds.
     ///
     /// # Errors
@@ -108,12 +109,33 @@ impl ResourceTracker {
     ///
     /// Source: ORC `ResourceTracker::remove`.
     pub fn remove(&self) -> Result<(), RemoveError> {
-        let remove = |state: &mut SessionState<Live>, effects: &mut _| {
+        self.remove_by(Resource::remove)
+    }
+
+    /// As [`ResourceTracker::remove`], with `remove` in the place of [`Resource::remove`]: for who wants to know what became of the
+    /// resources, which can be told apart as [`Any`].
+    ///
+    /// # Concurrency
+    /// `remove` is called on this thread before the method returns, newest resource first, without any lock.
+    ///
+    /// # Errors
+    /// As [`ResourceTracker::remove`].
+    pub fn remove_by(
+        &self,
+        remove: impl FnMut(Box<dyn Resource>) -> Result<(), Box<dyn Error + Send + Sync>>,
+    ) -> Result<(), RemoveError> {
+        let remove_rows = |state: &mut SessionState<Live>, effects: &mut _| {
             state.remove_tracker(self.id_in(state), effects)
         };
         let (resources, removal) =
-            self.0.dylib.session().transact_removal(remove, |resources| !resources.is_empty());
-        removal.map_or(Ok(()), |removal| removal.remove(self.0.dylib.shared_name(), resources.into_vec()))
+            self.0.dylib.session().transact_removal(remove_rows, |resources| !resources.is_empty());
+        let Some(removal) = removal else { return Ok(()) };
+        removal.run(|| remove_resources_by(self.0.dylib.shared_name(), resources.into_vec(), remove))
+    }
+
+    /// A handle that keeps neither the tracker nor its session: for what lies in the session itself.
+    pub fn downgrade(&self) -> WeakResourceTracker {
+        WeakResourceTracker(Arc::downgrade(&self.0))
     }
 
     /// Moves the tracker's symbols and resources to `destination`; this tracker is defunct afterwards.
@@ -137,6 +159,25 @@ impl ResourceTracker {
                 state.transfer_tracker(self.id_in(state), destination.id_in(state), effects)
             })
             .map_err(|Defunct| TrackerError::Defunct { dylib })
+    }
+}
+
+/// A tracker, as long as somebody has a [`ResourceTracker`] of it.
+///
+/// What lies in a session and holds a handle of that itself keeps all of it; this does not.
+#[derive(Clone)]
+pub struct WeakResourceTracker(Weak<Handle>);
+
+impl WeakResourceTracker {
+    /// The tracker; nothing once its last handle is gone, and what it had is the default tracker's.
+    pub fn upgrade(&self) -> Option<ResourceTracker> {
+        self.0.upgrade().map(ResourceTracker)
+    }
+}
+
+impl fmt::Debug for WeakResourceTracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakResourceTracker")
     }
 }
 
@@ -171,12 +212,20 @@ pub(crate) fn remove_resources(
     dylib: Arc<str>,
     resources: Vec<Box<dyn Resource>>,
 ) -> Result<(), RemoveError> {
+    remove_resources_by(dylib, resources, Resource::remove)
+}
+
+/// The same, each as `remove` does it.
+fn remove_resources_by(
+    dylib: Arc<str>,
+    resources: Vec<Box<dyn Resource>>,
+    mut remove: impl FnMut(Box<dyn Resource>) -> Result<(), Box<dyn Error + Send + Sync>>,
+) -> Result<(), RemoveError> {
+    let mut remove_one = |resource| {
+        crate::panics::guard(|| remove(resource).map_err(SharedError::from))
+            .unwrap_or_else(|message| Err(shared_error(format!("removing a resource panicked: {message}"))))
+    };
     let sources: Vec<SharedError> =
         resources.into_iter().rev().filter_map(|resource| remove_one(resource).err()).collect();
     if sources.is_empty() { Ok(()) } else { Err(RemoveError::Resources { dylib, sources }) }
-}
-
-fn remove_one(resource: Box<dyn Resource>) -> Result<(), SharedError> {
-    crate::panics::guard(|| resource.remove().map_err(SharedError::from))
-        .unwrap_or_else(|message| Err(shared_error(format!("removing a resource panicked: {message}"))))
 }

@@ -241,7 +241,7 @@ fn tentative_definitions_of_modules_become_references_to_the_shared_one() {
         let unit =
             IrMaterializationUnit::from_source(&program.session, program.ir.clone(), &program.target, source);
         let mut unit = unit.expect("promised");
-        unit.share_commons(&program.dylib, &commons).expect("taken up");
+        unit.share_commons(&program.dylib.default_tracker(), &commons).expect("taken up");
         program.dylib.define(Box::new(unit)).expect("defined");
     }
     program.lookup(&["small", "large", "buffer"]).expect("found");

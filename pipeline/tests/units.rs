@@ -212,7 +212,7 @@ fn tentative_definitions_of_several_files_are_one_variable_of_the_largest_extent
         let object = scratch.compile("cc", name, source, &["-fcommon", "-fPIC"]);
         let unit = ObjectMaterializationUnit::new(&program.session, program.layer.clone(), object);
         let mut unit = unit.expect("an object");
-        unit.share_commons(&program.dylib, &commons)?;
+        unit.share_commons(&program.dylib.default_tracker(), &commons)?;
         program.dylib.define(Box::new(unit)).expect("defined");
         Ok::<_, CommonError>(())
     };
@@ -310,7 +310,7 @@ fn add_with_commons(
 ) -> Result<(), CommonError> {
     let unit = ObjectMaterializationUnit::new(&program.session, program.layer.clone(), object.clone());
     let mut unit = unit.expect("an object");
-    unit.share_commons(&program.dylib, commons)?;
+    unit.share_commons(&program.dylib.default_tracker(), commons)?;
     program.dylib.define(Box::new(unit)).expect("defined");
     Ok(())
 }

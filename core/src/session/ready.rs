@@ -54,15 +54,49 @@ impl ExecutionSession {
         order: &SearchOrder,
         name: &SymbolName,
     ) -> Result<ExecutorSymbolDef, LookupError> {
-        let mut ready = None;
-        let found = |definition: &RecordedDefinition| ready = Some(definition.symbol());
-        if self.0.records.read(self, order, std::iter::once(name), found)
-            && let Some(ready) = ready
-        {
+        if let Some(ready) = self.ready_symbol(order, name) {
             return Ok(ready);
         }
         let found = self.lookup_one_locked(order, name)?;
         found.into_one().map(|found| found.definition).ok_or(LookupError::Closed)
+    }
+
+    /// The definition of one symbol if it is Ready, and if the session's lock is not needed to know that. Nothing says nothing: not
+    /// that the symbol is missing, and while others change the session not even that it is not Ready.
+    ///
+    /// # Concurrency
+    /// Waits for nobody, starts nothing, and runs no code of the embedder.
+    ///
+    /// # Cost
+    /// As [`lookup_symbol`](Self::lookup_symbol) for a symbol that is Ready.
+    #[inline]
+    pub fn ready_symbol(&self, order: &SearchOrder, name: &SymbolName) -> Option<ExecutorSymbolDef> {
+        let mut ready = None;
+        let found = |definition: &RecordedDefinition| ready = Some(definition.symbol());
+        let answered = self.0.records.read(self, order, std::iter::once(name), found);
+        ready.filter(|_| answered)
+    }
+
+    /// How often link orders of this session have changed. Who keeps a [`link_order`](crate::JitDylib::link_order) that was read after this
+    /// number knows by it whether the order may have changed since.
+    ///
+    /// # Concurrency
+    /// Takes no lock. A change that happened before the call, on this thread or known to it, is counted.
+    ///
+    /// # Examples
+    /// ```
+    /// # use uruk_core::{ExecutionSession, JitDylibLookupFlags};
+    /// # let session = ExecutionSession::new();
+    /// # let (main, library) = (session.create_jit_dylib("main")?, session.create_jit_dylib("library")?);
+    /// let known = (session.link_order_changes(), main.link_order());
+    /// assert_eq!(known.0, session.link_order_changes());
+    /// main.add_to_link_order(&library, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
+    /// assert_ne!(known.0, session.link_order_changes());
+    /// # Ok::<(), uruk_core::DylibError>(())
+    /// ```
+    #[inline]
+    pub fn link_order_changes(&self) -> u64 {
+        self.0.records.link_order_changes()
     }
 
     /// Looks up required symbols and blocks until all are Ready; gives their definitions in the order of `names`.

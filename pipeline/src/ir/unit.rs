@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use uruk_core::{
     ExecutionSession, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
-    SerialQueue, SharedError, SymbolName,
+    ResourceTracker, SerialQueue, SharedError, SymbolName,
 };
 
 use super::error::CompileError;
@@ -154,11 +154,15 @@ impl IrMaterializationUnit {
     ///
     /// # Errors
     /// [`CommonError`].
-    pub fn share_commons(&mut self, dylib: &JitDylib, commons: &CommonSymbols) -> Result<(), CommonError> {
+    pub fn share_commons(
+        &mut self,
+        tracker: &ResourceTracker,
+        commons: &CommonSymbols,
+    ) -> Result<(), CommonError> {
         for (symbol, extent) in std::mem::take(&mut self.commons) {
             let flags = self.interface.symbols.get(&symbol).copied().unwrap_or_default();
-            commons.add(dylib, self.source.name(), &symbol, flags, extent)?;
-            self.discard(dylib, &symbol);
+            commons.add(tracker, self.source.name(), &symbol, flags, extent)?;
+            self.discard(tracker.dylib(), &symbol);
         }
         Ok(())
     }

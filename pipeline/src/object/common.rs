@@ -13,7 +13,7 @@
 //! Each tentative definition is offered to the dylib, which keeps one and says whose it is. So a variable that was removed can be
 //! defined again, and nothing here has to know of the removal.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::fmt;
 
@@ -21,7 +21,7 @@ use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
     DefineError, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
-    Resource, SharedError, SymbolFlags, SymbolFlagsMap, SymbolName,
+    Resource, ResourceTracker, SharedError, SymbolFlags, SymbolFlagsMap, SymbolName,
 };
 
 use super::ObjectBuffer;
@@ -80,9 +80,14 @@ pub struct CommonSymbols {
 struct Known {
     /// By the name of the unit that offers it, of which there is one.
     rooms: HashMap<Box<str>, Offered>,
-    /// With the dylib's name.
-    archives: Vec<(Box<str>, Arc<AddDefinition>)>,
+    /// By their numbers, with the dylib's name.
+    archives: BTreeMap<u64, (Box<str>, Arc<AddDefinition>)>,
+    next_archive: u64,
 }
+
+/// An archive that [`CommonSymbols::search`] lets provide variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SearchedArchive(u64);
 
 /// A tentative definition that a dylib may have taken.
 #[derive(Clone, Debug)]
@@ -128,38 +133,40 @@ impl CommonSymbols {
         Self { layer, known: Arc::default() }
     }
 
-    /// Takes up a tentative definition in `dylib`. Without any other definition, it is one.
+    /// Takes up a tentative definition in the dylib of `tracker`. Without any other definition, it is one, and goes with the tracker.
     ///
     /// # Errors
     /// [`CommonError::TooLate`] if the variable is in use and smaller than `extent`; [`CommonError::Define`]
     /// if the dylib is closed; [`CommonError::Archive`] if an archive's definition is refused.
     pub fn add(
         &self,
-        dylib: &JitDylib,
+        tracker: &ResourceTracker,
         unit: &str,
         symbol: &SymbolName,
         flags: SymbolFlags,
         extent: CommonExtent,
     ) -> Result<(), CommonError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let dylib = tracker.dylib();
         // Relaxed: the numbers only have to differ, so that a unit is known by its name.
         let name: Box<str> = format!("<common `{symbol}` {}>", NEXT.fetch_add(1, Ordering::Relaxed)).into();
         let room = Arc::new(Mutex::new(Room { extent, decided: false }));
         let offered = Offered { dylib: dylib.name().into(), symbol: symbol.clone(), room: room.clone() };
         // Before the definition: another thread may find it at once.
         let archives: Vec<_> = {
-            let Known { rooms, archives } = &mut *self.known.lock();
+            let Known { rooms, archives, .. } = &mut *self.known.lock();
             rooms.insert(name.clone(), offered);
-            let of_dylib = archives.iter().filter(|(of, _)| **of == *dylib.name());
+            let of_dylib = archives.values().filter(|(of, _)| **of == *dylib.name());
             of_dylib.map(|(_, archive)| archive.clone()).collect()
         };
-        dylib.define(Box::new(CommonUnit {
+        let unit_of_symbol = CommonUnit {
             symbol: symbol.clone(),
             flags: flags | SymbolFlags::COMMON,
             room,
             layer: self.layer.clone(),
             registered: Registered { unit: name.clone(), known: self.known.clone() },
-        }))?;
+        };
+        dylib.define_with_tracker(Box::new(unit_of_symbol), tracker)?;
         match dylib.unit_providing(symbol) {
             Some(winner) if *winner.as_str() == *name => {
                 archives.iter().try_for_each(|archive| add_definition(archive, dylib, symbol))
@@ -180,26 +187,36 @@ impl CommonSymbols {
     /// ones. What is in use already stays as it is.
     ///
     /// # Errors
-    /// [`CommonError::Archive`] if the dylib refuses what the archive has.
+    /// [`CommonError::Archive`] if the dylib refuses what the archive has. The archive is not asked again then.
     pub fn search(
         &self,
         dylib: &JitDylib,
         archive: impl Fn(&JitDylib, &SymbolName) -> Result<(), SharedError> + Send + Sync + 'static,
-    ) -> Result<(), CommonError> {
+    ) -> Result<SearchedArchive, CommonError> {
         let archive: Arc<AddDefinition> = Arc::new(archive);
-        let variables: Vec<_> = {
-            let Known { rooms, archives } = &mut *self.known.lock();
-            archives.push((dylib.name().into(), archive.clone()));
+        let (number, variables): (_, Vec<_>) = {
+            let Known { rooms, archives, next_archive } = &mut *self.known.lock();
+            let number = *next_archive;
+            *next_archive += 1;
+            archives.insert(number, (dylib.name().into(), archive.clone()));
             let of_dylib = rooms.iter().filter(|(_, offered)| *offered.dylib == *dylib.name());
-            of_dylib.map(|(unit, offered)| (unit.clone(), offered.clone())).collect()
+            (number, of_dylib.map(|(unit, offered)| (unit.clone(), offered.clone())).collect())
         };
         let undecided = variables.iter().filter(|(unit, offered)| {
             let is_it = |provider: &SymbolName| *provider.as_str() == **unit;
             !offered.room.lock().decided && dylib.unit_providing(&offered.symbol).as_ref().is_some_and(is_it)
         });
-        undecided
+        let added = undecided
             .map(|(_, offered)| &offered.symbol)
-            .try_for_each(|symbol| add_definition(&archive, dylib, symbol))
+            .try_for_each(|symbol| add_definition(&archive, dylib, symbol));
+        let searched = SearchedArchive(number);
+        added.inspect_err(|_| self.stop_search(searched)).map(|()| searched)
+    }
+
+    /// Asks the archive no more.
+    pub fn stop_search(&self, archive: SearchedArchive) {
+        let searched = self.known.lock().archives.remove(&archive.0);
+        drop(searched);
     }
 }
 

@@ -18,7 +18,7 @@ mod unit;
 
 pub use archive::{ArchiveIndex, ArchiveMember};
 pub use buffer::ObjectBuffer;
-pub use common::{CommonError, CommonExtent, CommonSymbols};
+pub use common::{CommonError, CommonExtent, CommonSymbols, SearchedArchive};
 pub use error::ObjectError;
 pub use generator::StaticArchiveGenerator;
 pub(crate) use interface::default_version;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::{
     ExecutionSession, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
-    SharedError, SymbolFlags, SymbolName,
+    ResourceTracker, SharedError, SymbolFlags, SymbolName,
 };
 
 use super::interface::{ObjectInterface, default_version};
@@ -76,11 +76,15 @@ impl ObjectMaterializationUnit {
     ///
     /// # Errors
     /// [`CommonError`].
-    pub fn share_commons(&mut self, dylib: &JitDylib, commons: &CommonSymbols) -> Result<(), CommonError> {
+    pub fn share_commons(
+        &mut self,
+        tracker: &ResourceTracker,
+        commons: &CommonSymbols,
+    ) -> Result<(), CommonError> {
         for (symbol, extent) in std::mem::take(&mut self.commons) {
             let flags = self.interface.symbols.get(&symbol).copied().unwrap_or_default();
-            commons.add(dylib, self.object.name(), &symbol, flags, extent)?;
-            self.discard(dylib, &symbol);
+            commons.add(tracker, self.object.name(), &symbol, flags, extent)?;
+            self.discard(tracker.dylib(), &symbol);
         }
         Ok(())
     }

@@ -78,6 +78,7 @@ impl<P: Payload> Definitions<P> {
         let row = self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?;
         if !weakened("shadow::keeps_the_link_order") {
             row.link_order = order;
+            self.records.count_link_order_change();
         }
         Ok(())
     }
@@ -95,6 +96,7 @@ impl<P: Payload> Definitions<P> {
         let order = &mut self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?.link_order;
         if !order.iter().any(|(id, _)| *id == added) {
             order.push((added, flags));
+            self.records.count_link_order_change();
         }
         Ok(())
     }
@@ -115,6 +117,7 @@ impl<P: Payload> Definitions<P> {
         order[place] = (new, flags);
         let mut position = 0..;
         order.retain(|(id, _)| position.next() == Some(place) || (*id != old && *id != new));
+        self.records.count_link_order_change();
         Ok(true)
     }
 
@@ -122,6 +125,7 @@ impl<P: Payload> Definitions<P> {
     pub(crate) fn remove_from_link_order(&mut self, dylib: DylibId, removed: DylibId) {
         if let Some(dylib) = self.dylibs.get_mut(dylib) {
             dylib.link_order.retain(|(id, _)| *id != removed);
+            self.records.count_link_order_change();
         }
     }
 

@@ -1,0 +1,80 @@
+//! [`OwnedTracker`]: what was added with it goes when it does.
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::{RemoveError, ResourceTracker, SessionError};
+
+/// A tracker whose owner decides how long its symbols live: dropping it removes them.
+///
+/// For what comes and goes: a query, a plugin, a cell of a notebook. Dropping a plain [`ResourceTracker`] leaves what it has to
+/// the dylib instead; [`OwnedTracker::into_inner`] makes that of this one.
+///
+/// # Examples
+/// ```
+/// # use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, OwnedTracker, SymbolFlags, absolute_symbols};
+/// # let session = ExecutionSession::new();
+/// # let main = session.create_jit_dylib("main")?;
+/// # let name = session.intern("query");
+/// # let address = ExecutorSymbolDef::new(ExecutorAddr::new(1), SymbolFlags::EXPORTED);
+/// # let unit = absolute_symbols([(name.clone(), address)].into_iter().collect());
+/// let tracker = OwnedTracker::new(main.create_tracker());
+/// main.define_with_tracker(unit, &tracker)?;
+/// session.lookup_symbol(&main.link_order(), &name)?;
+/// drop(tracker);
+/// assert!(session.lookup_symbol(&main.link_order(), &name).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping it removes everything that was added with it"]
+pub struct OwnedTracker(Option<ResourceTracker>);
+
+impl OwnedTracker {
+    /// Makes a tracker one that removes when it is dropped. There may be other handles of it.
+    pub fn new(tracker: ResourceTracker) -> Self {
+        Self(Some(tracker))
+    }
+
+    /// Removes the tracker, as [`ResourceTracker::remove`] does, and tells what its resources had to say.
+    ///
+    /// # Errors
+    /// As [`ResourceTracker::remove`].
+    pub fn remove(self) -> Result<(), RemoveError> {
+        self.into_inner().remove()
+    }
+
+    /// Gives up ownership: nothing is removed.
+    pub fn into_inner(mut self) -> ResourceTracker {
+        self.0.take().expect("only what consumes it takes it")
+    }
+}
+
+impl Deref for OwnedTracker {
+    type Target = ResourceTracker;
+
+    fn deref(&self) -> &ResourceTracker {
+        self.0.as_ref().expect("only what consumes it takes it")
+    }
+}
+
+impl From<ResourceTracker> for OwnedTracker {
+    fn from(tracker: ResourceTracker) -> Self {
+        Self::new(tracker)
+    }
+}
+
+impl Drop for OwnedTracker {
+    /// Removes the tracker. What resources had to say goes to the session's error reporter.
+    fn drop(&mut self) {
+        if let Some(tracker) = self.0.take()
+            && let Err(error) = tracker.remove()
+        {
+            tracker.dylib().session().report(SessionError::Remove(error));
+        }
+    }
+}
+
+impl fmt::Debug for OwnedTracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedTracker").field(&self.0).finish()
+    }
+}

@@ -1,0 +1,224 @@
+//! How files are added: [`Scope`] does it, and [`Jit`] hands on to the scope of its main dylib.
+
+use std::path::{Path, PathBuf};
+
+use uruk_core::MaterializationUnit;
+use uruk_core::sync::Arc;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::ir::{ModuleInterface, ThreadSafeModule};
+use uruk_pipeline::object::{FileKind, ObjectBuffer};
+use uruk_pipeline::platform::UnitTraits;
+
+use crate::{Jit, JitError, Scope};
+
+impl Scope<'_> {
+    /// Adds a file of any kind, as [`Jit::add_file`] does. A shared library is loaded for the whole process.
+    ///
+    /// # Errors
+    /// As [`Jit::add_file`].
+    pub fn add_file(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
+        let path = path.as_ref();
+        let file = ObjectBuffer::open(path)
+            .map_err(|source| JitError::Read { path: path.to_owned(), source: Arc::new(source) })?;
+        match FileKind::of(file.bytes()) {
+            // The dynamic linker searches its own directories for a name without one.
+            FileKind::SharedLibrary if path.parent() == Some(Path::new("")) => {
+                self.jit.load_library(Path::new(".").join(path))
+            }
+            FileKind::SharedLibrary => self.jit.load_library(path),
+            #[cfg(feature = "llvm")]
+            FileKind::Other if path.extension().is_some_and(|extension| extension == "ll") => {
+                self.add_ir(file)
+            }
+            _ => self.add_buffer(file),
+        }
+    }
+
+    /// Adds what is in memory, as [`Jit::add_buffer`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::add_buffer`].
+    pub fn add_buffer(&self, file: ObjectBuffer) -> Result<(), JitError> {
+        let foreign = |what| Err(JitError::Foreign { path: PathBuf::from(&**file.name()), what });
+        match FileKind::of(file.bytes()) {
+            FileKind::Empty => foreign("the file is empty"),
+            FileKind::Object => self.add_object(file),
+            FileKind::Archive | FileKind::ThinArchive => self.add_archive(&file),
+            FileKind::SharedLibrary => foreign("a shared library is loaded from a file, by its path"),
+            FileKind::OtherElf => {
+                foreign("an ELF file, but neither a relocatable object (.o) nor a shared library (.so)")
+            }
+            #[cfg(feature = "llvm")]
+            FileKind::Bitcode | FileKind::TextualIr => self.add_ir(file),
+            _ => foreign(if cfg!(feature = "llvm") {
+                "neither LLVM IR, an object, an archive nor a shared library"
+            } else {
+                "neither an object, an archive nor a shared library"
+            }),
+        }
+    }
+
+    /// Adds a module of LLVM IR from memory, as [`Jit::add_ir`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::add_ir`]. A tracker that was removed is [`JitError::Define`] too.
+    #[cfg(feature = "llvm")]
+    pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
+        self.jit.files.add_ir(&self.tracker(), source)
+    }
+
+    /// Adds a module of LLVM IR whose interface is known, as [`Jit::add_ir_with_interface`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::add_ir_with_interface`].
+    #[cfg(feature = "llvm")]
+    pub fn add_ir_with_interface(
+        &self,
+        source: ObjectBuffer,
+        interface: &ModuleInterface,
+    ) -> Result<(), JitError> {
+        self.jit.files.add_ir_with_interface(&self.tracker(), source, interface)
+    }
+
+    /// Adds a module of textual LLVM IR under a name for messages.
+    ///
+    /// # Errors
+    /// As [`Jit::add_ir`].
+    #[cfg(feature = "llvm")]
+    pub fn add_ir_text(&self, name: &str, text: &str) -> Result<(), JitError> {
+        self.add_ir(ObjectBuffer::new(name, text.as_bytes().to_vec()))
+    }
+
+    /// Adds a module that was built in memory.
+    ///
+    /// # Errors
+    /// As [`Jit::add_ir`].
+    #[cfg(feature = "llvm")]
+    pub fn add_module(&self, module: ThreadSafeModule) -> Result<(), JitError> {
+        self.jit.files.add_module(&self.tracker(), module)
+    }
+
+    /// Adds a relocatable object, as [`Jit::add_object`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::add_object`].
+    pub fn add_object(&self, object: ObjectBuffer) -> Result<(), JitError> {
+        self.jit.files.add_object(&self.tracker(), object)
+    }
+
+    /// Adds a static archive, as [`Jit::add_archive`] does. In a tracker's scope all members that are pulled in belong to the tracker,
+    /// and when that is removed the archive serves nothing more.
+    ///
+    /// # Errors
+    /// As [`Jit::add_archive`].
+    pub fn add_archive(&self, archive: &ObjectBuffer) -> Result<(), JitError> {
+        self.jit.files.add_archive(&self.tracker(), archive, self.is_of_tracker())
+    }
+
+    /// Adds any unit, as [`Jit::add_unit`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::add_unit`].
+    pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
+        self.jit.files.define(&self.tracker(), unit, UnitTraits::default())
+    }
+}
+
+impl Jit {
+    /// Adds a file of any kind: textual IR, bitcode, object, archive, or shared library.
+    ///
+    /// What it is, its first bytes say. A name that ends in `.ll` says so too: what is wrong with such a file, LLVM tells.
+    ///
+    /// # Errors
+    /// [`JitError`], which names the file and what is wrong with it.
+    pub fn add_file(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
+        self.main().add_file(path)
+    }
+
+    /// Adds what is in memory, of any kind but a shared library: textual IR, bitcode, object or archive.
+    ///
+    /// # Errors
+    /// [`JitError`], which names the buffer and what is wrong with it.
+    pub fn add_buffer(&self, file: ObjectBuffer) -> Result<(), JitError> {
+        self.main().add_buffer(file)
+    }
+
+    /// Adds a module of LLVM IR from memory: bitcode or text, named by the buffer. It is compiled when something of it is wanted.
+    ///
+    /// # Errors
+    /// [`JitError::Compile`] if it cannot be read, [`JitError::Define`] if its symbols are refused.
+    #[cfg(feature = "llvm")]
+    pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
+        self.main().add_ir(source)
+    }
+
+    /// Adds a module of LLVM IR from memory whose interface is known, from an earlier look at the same source: nothing
+    /// of it is read before something of it is wanted.
+    ///
+    /// # Errors
+    /// [`JitError::Define`] if its symbols are refused.
+    #[cfg(feature = "llvm")]
+    pub fn add_ir_with_interface(
+        &self,
+        source: ObjectBuffer,
+        interface: &ModuleInterface,
+    ) -> Result<(), JitError> {
+        self.main().add_ir_with_interface(source, interface)
+    }
+
+    /// Adds a module of textual LLVM IR under a name for messages.
+    ///
+    /// # Errors
+    /// As [`Jit::add_ir`].
+    #[cfg(feature = "llvm")]
+    pub fn add_ir_text(&self, name: &str, text: &str) -> Result<(), JitError> {
+        self.main().add_ir_text(name, text)
+    }
+
+    /// Adds a module that was built in memory.
+    ///
+    /// # Errors
+    /// As [`Jit::add_ir`].
+    #[cfg(feature = "llvm")]
+    pub fn add_module(&self, module: ThreadSafeModule) -> Result<(), JitError> {
+        self.main().add_module(module)
+    }
+
+    /// Adds a relocatable object. It is linked when something of it is wanted.
+    ///
+    /// # Cost
+    /// Its symbol table is read. The contents stay where they are, shared with `object`.
+    ///
+    /// # Errors
+    /// [`JitError::Object`] if it is broken or for another machine, [`JitError::Define`] if its symbols are
+    /// refused.
+    pub fn add_object(&self, object: ObjectBuffer) -> Result<(), JitError> {
+        self.main().add_object(object)
+    }
+
+    /// Adds a static archive, whose members join the program when something needs them, or when they give a value to a
+    /// variable that files define tentatively.
+    ///
+    /// # Errors
+    /// [`JitError::Object`] if the archive is broken.
+    pub fn add_archive(&self, archive: &ObjectBuffer) -> Result<(), JitError> {
+        self.main().add_archive(archive)
+    }
+
+    /// Loads a shared library and searches it for symbols from now on.
+    ///
+    /// # Errors
+    /// [`JitError::LoadLibrary`] with the dynamic linker's message.
+    pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
+        Ok(self.files.process.load_library(path)?)
+    }
+
+    /// Adds any unit, as a file that takes part in the program: it gets a place in the order of
+    /// initialisation, and [`Jit::link`] materializes it.
+    ///
+    /// # Errors
+    /// [`JitError::Define`] if its symbols are refused.
+    pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
+        self.main().add_unit(unit)
+    }
+}

@@ -1,0 +1,58 @@
+//! What adding an archive leaves in a session, to be taken back with a tracker.
+
+use std::error::Error;
+use std::sync::Weak;
+
+use uruk_core::{GeneratorId, Resource, ResourceTracker, WeakResourceTracker};
+use uruk_pipeline::object::SearchedArchive;
+
+use crate::files::Files;
+
+/// An archive that serves lookups of a dylib. Dropping it ends that.
+///
+/// Lies in the session, and so holds no handle of it.
+pub(crate) struct AddedArchive {
+    tracker: WeakResourceTracker,
+    generator: Option<GeneratorId>,
+    /// Where it is asked for the values of tentative definitions.
+    searched: Option<SearchedArchive>,
+    files: Weak<Files>,
+}
+
+impl AddedArchive {
+    pub(crate) fn new(
+        tracker: &ResourceTracker,
+        generator: Option<GeneratorId>,
+        files: &Weak<Files>,
+    ) -> Self {
+        Self { tracker: tracker.downgrade(), generator, searched: None, files: files.clone() }
+    }
+
+    /// Notes that the archive gives values to tentative definitions too.
+    pub(crate) fn is_searched(&mut self, searched: SearchedArchive) {
+        self.searched = Some(searched);
+    }
+
+    /// Lets the archive stay with its dylib.
+    pub(crate) fn keep(mut self) {
+        (self.generator, self.searched) = (None, None);
+    }
+}
+
+impl Drop for AddedArchive {
+    fn drop(&mut self) {
+        if let (Some(searched), Some(files)) = (self.searched, self.files.upgrade()) {
+            files.commons.stop_search(searched);
+        }
+        // A tracker whose last handle is gone has left all that it had to its dylib, and so the archive too.
+        if let (Some(generator), Some(tracker)) = (self.generator, self.tracker.upgrade()) {
+            tracker.dylib().remove_generator(generator);
+        }
+    }
+}
+
+impl Resource for AddedArchive {
+    fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(())
+    }
+}

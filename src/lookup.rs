@@ -1,0 +1,96 @@
+//! Lookups, along the link order of a dylib.
+
+use std::future::Future;
+
+use uruk_core::{ExecutorSymbolDef, LookupError, LookupRequest, LookupSet, SymbolFlags};
+
+use crate::{FunctionPointer, Jit, JitError, Scope};
+
+impl Scope<'_> {
+    /// Looks up `symbol` along the link order of the scope's dylib, as [`Jit::lookup`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::lookup`].
+    pub fn lookup(&self, symbol: &str) -> Result<ExecutorSymbolDef, JitError> {
+        let (session, dylib) = (&self.jit.session, self.dylib());
+        if let Some(ready) = self.jit.ready.find(session, dylib, symbol) {
+            return Ok(ready);
+        }
+        Ok(session.lookup_symbol(&dylib.link_order(), &session.intern(symbol))?)
+    }
+
+    /// Looks up `symbol` without blocking, as [`Jit::lookup_async`] does.
+    pub fn lookup_async(
+        &self,
+        symbol: &str,
+    ) -> impl Future<Output = Result<ExecutorSymbolDef, JitError>> + Send + use<> {
+        let session = &self.jit.session;
+        let symbol = session.intern(symbol);
+        let order = self.dylib().link_order();
+        let request = LookupRequest::new(order, LookupSet::required([symbol.clone()]));
+        let answer = session.lookup_future(request);
+        async move { Ok(answer.await?.get(&symbol).ok_or(LookupError::Closed)?) }
+    }
+}
+
+impl Jit {
+    /// Looks up `symbol`, compiling and linking what it needs.
+    ///
+    /// # Concurrency
+    /// Callable from any thread; blocks until the symbol is Ready. Without compile threads all of it happens on this one.
+    ///
+    /// # Errors
+    /// [`JitError::Lookup`], which names what is missing or failed, and why.
+    ///
+    /// # Cost
+    /// For a symbol that is Ready less than twice what [`ready_symbol`](uruk_core::ExecutionSession::ready_symbol) takes with a name
+    /// and an order that were kept. Each thread remembers the names that it asks for, up to some thousands; another name costs an
+    /// [`intern`](Jit::intern) more.
+    pub fn lookup(&self, symbol: &str) -> Result<ExecutorSymbolDef, JitError> {
+        self.main().lookup(symbol)
+    }
+
+    /// Looks up `symbol` without blocking. The lookup has begun when this returns, and is withdrawn if the future is dropped.
+    ///
+    /// # Concurrency
+    /// Needs no particular runtime. The engine may be dropped before the answer, which is an error then. Without compile threads what
+    /// the symbol needs is compiled before this returns.
+    ///
+    /// # Errors
+    /// Those of [`Jit::lookup`].
+    ///
+    /// # Examples
+    /// ```
+    /// # async fn answer(jit: &uruk::Jit) -> Result<(), uruk::JitError> {
+    /// let (first, second) = (jit.lookup_async("first"), jit.lookup_async("second"));
+    /// // Both are being compiled.
+    /// println!("{} {}", first.await?.address, second.await?.address);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lookup_async(
+        &self,
+        symbol: &str,
+    ) -> impl Future<Output = Result<ExecutorSymbolDef, JitError>> + Send + use<> {
+        self.main().lookup_async(symbol)
+    }
+
+    /// Looks up a function and hands it out as a pointer of type `F`.
+    ///
+    /// # Safety
+    /// The function must have the signature `F` says, and the pointer must not be used after the code is
+    /// gone: when the `Jit` is dropped, or the function's tracker removed.
+    ///
+    /// # Errors
+    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data.
+    pub unsafe fn function<F: FunctionPointer>(&self, symbol: &str) -> Result<F, JitError> {
+        let found = self.lookup(symbol)?;
+        if found.flags.contains(SymbolFlags::CALLABLE) {
+            // SAFETY: the symbol is Ready, so its code is complete and executable; signature and lifetime are
+            // the caller's promise.
+            Ok(unsafe { F::from_address(found.address) })
+        } else {
+            Err(JitError::NotCallable { symbol: symbol.into() })
+        }
+    }
+}
