@@ -110,16 +110,15 @@ impl<'a> LinkGraphBuilder<'a> {
             let content = if self.graph.sections[section.index()].role.is_zero_fill() { 0 } else { size };
             for edge in edges {
                 let end = edge.offset.checked_add(edge.kind.field().bytes() as u64);
-                if end.is_none_or(|end| end > content) {
-                    let what =
-                        format!("the field of {} ends past the block's {content} bytes", edge.kind.name());
-                    self.refuse(&self.graph.section_name(section).to_owned(), edge.offset, &what);
-                } else if edge.target.index() >= symbols {
-                    self.refuse(
-                        &self.graph.section_name(section).to_owned(),
-                        edge.offset,
-                        "an edge to a symbol of another graph",
-                    );
+                let wrong = if end.is_none_or(|end| end > content) {
+                    Some(format!("the field of {} ends past the block's {content} bytes", edge.kind.name()))
+                } else {
+                    let is_foreign = edge.target.index() >= symbols;
+                    is_foreign.then(|| "an edge to a symbol of another graph".to_owned())
+                };
+                if let Some(what) = wrong {
+                    let section = self.graph.section_name(section).to_owned();
+                    self.refuse(&section, edge.offset, &what);
                 }
                 self.graph.edges.push(edge);
             }
