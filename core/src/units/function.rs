@@ -191,7 +191,7 @@ struct Kept<T> {
     _value: T,
 }
 
-impl<T: Send> Resource for Kept<T> {
+impl<T: Send + 'static> Resource for Kept<T> {
     fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
         Ok(())
     }
