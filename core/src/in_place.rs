@@ -8,13 +8,13 @@
 mod queue;
 mod tasks;
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
-use crate::sync::{Arc, Latch, thread_local};
+use crate::sync::{Arc, Latch};
 use crate::task::ClaimedUnit;
+use crate::this_thread::{self, refuse_wait_in_leaf};
 use crate::{Task, TaskDispatcher, WaitError};
 
 use queue::{Many, Queue, Queued, Queues};
@@ -44,8 +44,9 @@ pub struct InPlaceTaskDispatcher {
 /// stack plus what the unit uses; threads of two megabytes are common.
 const IN_PLACE_WAIT_DEPTH_MAX: usize = 256;
 
+/// The tasks that a thread runs itself: those of in-place dispatchers, and what it has deferred.
 #[derive(Default)]
-struct InPlaceThread {
+pub(crate) struct ThreadTasks {
     queue: Queues,
     /// What the thread deferred by itself: tasks that dispatchers have refused or dropped. After the queue, and not inside a
     /// task.
@@ -60,7 +61,7 @@ struct InPlaceThread {
     running: Vec<Running>,
 }
 
-impl InPlaceThread {
+impl ThreadTasks {
     /// Whether [`run_ready`] has nothing to do.
     #[inline]
     fn rests(&self) -> bool {
@@ -76,19 +77,10 @@ struct Running {
     closes: bool,
 }
 
-thread_local! {
-    static IN_PLACE: RefCell<InPlaceThread> = RefCell::default();
-}
-
-/// Whether this thread has a queue: not while it is torn down.
-pub(crate) fn has_queue() -> bool {
-    with(|_| ()).is_some()
-}
-
-/// Borrows this thread's part for a moment, in which no code of the embedder runs. None while the thread
-/// is being torn down, when its part is gone.
-fn with<R>(operation: impl FnOnce(&mut InPlaceThread) -> R) -> Option<R> {
-    IN_PLACE.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
+/// Borrows this thread's tasks. None while the thread ends: then no loop will come, and what is queued runs at once.
+#[inline]
+fn with<R>(operation: impl FnOnce(&mut ThreadTasks) -> R) -> Option<R> {
+    this_thread::with(|thread| operation(&mut thread.tasks))
 }
 
 impl InPlaceTaskDispatcher {
@@ -168,7 +160,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         if latch.is_open() {
             return Ok(());
         }
-        crate::refuse_wait_in_leaf()?;
+        refuse_wait_in_leaf()?;
         let _level = Level::nest()?;
         while !latch.is_open() {
             // If nothing is left that this thread could do, whoever opens the latch is on another.
@@ -181,7 +173,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
 
     fn wait_until(&self, latch: &Latch, left: &dyn Fn() -> Duration) -> Result<bool, WaitError> {
         if !latch.is_open() {
-            crate::refuse_wait_in_leaf()?;
+            refuse_wait_in_leaf()?;
         }
         run_while(|| !latch.is_open() && !left().is_zero())?;
         // Nothing is left that this thread could do, or no time.
@@ -189,7 +181,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
     }
 
     fn shutdown(&self) {
-        if crate::refuse_wait_in_leaf().is_err() {
+        if refuse_wait_in_leaf().is_err() {
             return self.tasks.close_without_waiting();
         }
         let from = Arc::as_ptr(&self.tasks);
@@ -228,12 +220,12 @@ pub(crate) fn run_ready() {
         return;
     }
     pay_owed();
-    let left = |thread: &mut InPlaceThread| match thread.depth {
+    let left = |thread: &mut ThreadTasks| match thread.depth {
         0 => (!thread.queue.is_empty(), !thread.deferred.is_empty()),
         _ => (false, false),
     };
     let (queued, deferred) = with(left).unwrap_or_default();
-    let inside = crate::session::frame::is_inside_any();
+    let inside = this_thread::is_inside_frame();
     if !queued && (inside || !deferred) {
         return;
     }
@@ -369,7 +361,7 @@ fn enqueue_all(mut queued: impl Iterator<Item = Queued>) {
             None => thread.deferred.push(queued),
         });
     });
-    // Left over while the thread is torn down: no loop will come, and nothing of ours is beneath but that.
+    // Left over while the thread ends: no loop will come, and nothing of ours is beneath but that.
     queued.for_each(run);
 }
 
@@ -387,8 +379,8 @@ fn run_next_queued() -> bool {
 }
 
 #[inline(always)]
-fn run_of(pop: impl Fn(&mut InPlaceThread) -> Option<Queued>) -> bool {
-    let begins = |thread: &mut InPlaceThread| {
+fn run_of(pop: impl Fn(&mut ThreadTasks) -> Option<Queued>) -> bool {
+    let begins = |thread: &mut ThreadTasks| {
         let queued = pop(thread)?;
         thread.running.push(queued.running());
         Some(queued)

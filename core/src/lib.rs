@@ -28,7 +28,8 @@
 //! | what is removed together | `resource.rs` |
 //! | what is changed together | `transaction.rs` |
 //! | what a panic of the embedder, or of who watches, cannot do | `panics.rs`, `in_span.rs` |
-//! | who runs tasks, which not at the same time, what tasks say of themselves | `task.rs`, `in_place.rs`, `serial_queue.rs`, `hints.rs`, `leaf.rs` |
+//! | who runs tasks, which not at the same time, what tasks say of themselves | `task.rs`, `in_place.rs`, `serial_queue.rs`, `hints.rs` |
+//! | what a thread knows of its own stack | `this_thread.rs` |
 //!
 //! # What holds
 //!
@@ -53,7 +54,6 @@ mod generator;
 mod hints;
 mod in_place;
 mod in_span;
-mod leaf;
 mod link_order;
 mod lookup_result;
 mod owned_tracker;
@@ -69,6 +69,7 @@ mod serial_queue;
 mod session;
 mod symbol;
 mod task;
+mod this_thread;
 mod transaction;
 mod unit;
 mod units;
@@ -87,7 +88,6 @@ pub use failure::{Failure, FailureCause, SharedError, shared_error};
 pub use generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};
 pub use in_place::InPlaceTaskDispatcher;
 pub use in_span::{Inside, in_span, inside};
-pub use leaf::refuse_wait_in_leaf;
 pub use lookup_result::LookupResult;
 pub use owned_tracker::OwnedTracker;
 pub use platform::{AddedUnit, Platform, UnitNumber};
@@ -114,6 +114,7 @@ pub use symbol::set::{
     SymbolLookupFlags, SymbolMap,
 };
 pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, Waiting};
+pub use this_thread::refuse_wait_in_leaf;
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};
 pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;

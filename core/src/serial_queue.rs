@@ -26,7 +26,7 @@
 //!
 //! Never: code of anybody else under the lock, a thread that waits, recursion from one task to the next.
 
-mod section;
+mod strand;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -38,8 +38,8 @@ use crate::sync::{Arc, Mutex, unique, weakened};
 use crate::task::Work;
 use crate::{Task, TaskDispatcher, TaskLabel, TaskPriority};
 
-use section::Section;
-pub(crate) use section::{Outside, leave_all};
+use strand::InStrand;
+pub(crate) use strand::{Outside, Strands, leave_all};
 
 /// A queue of tasks that must not run at the same time, because they use the same thing: an LLVM context, a file, a compiler
 /// that is not made for several threads.
@@ -155,7 +155,7 @@ impl SerialQueue {
     /// # Concurrency
     /// To be called on the thread that runs the task, not inside another task that it runs meanwhile.
     pub fn leave(&self) -> bool {
-        Section::leave_innermost(self)
+        InStrand::leave_innermost(self)
     }
 
     /// How many tasks wait for their turn: neither running nor on the way to a thread.
@@ -343,13 +343,13 @@ impl Ticket {
         let entry = self.queue.0.state.lock().begin(number)?;
         entry.counts(false);
         let Entry { task, dispatcher, .. } = entry;
-        let place = Section::enter(&self.queue);
-        if let Err(payload) = crate::panics::catch(|| task.run_in_section())
+        let place = InStrand::enter(&self.queue);
+        if let Err(payload) = crate::panics::catch(|| task.run_in_strand())
             && let Some(second) = panicked.replace(payload)
         {
             let _ = crate::panics::guard(|| drop(second));
         }
-        Section::exit(place, &self.queue).finish(&dispatcher)
+        InStrand::exit(place, &self.queue).finish(&dispatcher)
     }
 }
 

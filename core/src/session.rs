@@ -16,7 +16,6 @@ mod enqueue;
 mod flags;
 pub(crate) mod frame;
 mod hand_on;
-mod handing;
 pub(crate) mod holding;
 mod lock_holds;
 mod metrics;
@@ -382,7 +381,7 @@ impl ExecutionSession {
             symbols,
             required_state,
             by_task: self.in_task(),
-            asked_by: holding::asks(self.tag()),
+            asked_by: frame::asks(self.tag()),
             ..Search::default()
         })
     }

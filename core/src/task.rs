@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::hints::Hints;
 use crate::serial_queue::{Outside, Ticket};
 use crate::sync::{Arc, Latch};
-use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, WaitError, leaf};
+use crate::this_thread::{refuse_wait_in_leaf, run_in_leaf};
+use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, WaitError};
 
 pub(crate) use claimed::ClaimedUnit;
 pub use label::TaskLabel;
@@ -242,14 +243,14 @@ impl Task {
     /// Runs the task on this thread.
     pub fn run(self) {
         let _outside = Outside::enter();
-        self.run_in_section();
+        self.run_in_strand();
     }
 
-    /// Runs the task in whatever section this thread is: that which it has entered for it, if the task is one of a queue.
-    pub(crate) fn run_in_section(self) {
+    /// Runs the task in the strand that this thread has entered for it, if the task is one of a serial queue.
+    pub(crate) fn run_in_strand(self) {
         let marked = self.is_leaf() && !self.work.marks_leaf();
         let leaf = marked.then(|| self.work.keep_label());
-        leaf::run_if(leaf, || self.work.run());
+        run_in_leaf(leaf, || self.work.run());
     }
 
     /// What it counts for while it waits in a serial queue.
@@ -358,7 +359,7 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// When the wait would nest deeper than the dispatcher allows, or the thread runs a [leaf](Task::leaf).
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
         if !latch.is_open() {
-            leaf::refuse_wait_in_leaf()?;
+            refuse_wait_in_leaf()?;
             latch.wait();
         }
         Ok(())
@@ -380,7 +381,7 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`TaskDispatcher::wait`]; `block` has not been run then. It is run once otherwise.
     fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
-        leaf::refuse_wait_in_leaf()?;
+        refuse_wait_in_leaf()?;
         block();
         Ok(())
     }

@@ -10,12 +10,11 @@
 //! | `Answer` | who ends the lookup, where `Waits` was or nothing | the waiter |
 //! | `GivenUp` | the waiter, where `Waits` was, or nothing before it came here, and an answer is on its way | who ends the lookup |
 
-use std::cell::RefCell;
-
 use rustc_hash::FxHashMap;
 
 use crate::query::Outcome;
-use crate::sync::{Arc, Latch, Mutex, thread_local, unique, weakened};
+use crate::sync::{Arc, Latch, Mutex, unique, weakened};
+use crate::this_thread;
 
 /// The number of a blocked lookup in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,29 +41,26 @@ pub(super) struct Asked {
     is_listed: bool,
 }
 
+/// The lookups whose answers a thread may give itself.
 #[derive(Default)]
-struct ThisThread {
-    /// The lookups that this thread has begun and not waited for yet, outermost first, each with its answer once that is there.
+pub(crate) struct AskedHere {
+    /// Those that this thread has begun and not waited for yet, outermost first, each with its answer once that is there.
     asked: Vec<(WaiterId, Option<Outcome>)>,
     /// Numbers that are this thread's to give.
     next: u64,
     left: u64,
 }
 
-thread_local! {
-    static THIS_THREAD: RefCell<ThisThread> = RefCell::default();
-}
-
 /// How many numbers a thread takes at once. Threads that took them one by one would meet at the count.
 const NUMBERS: u64 = 1 << 16;
 
-/// Borrows this thread's part for a moment, in which no code of the embedder runs. None while the thread is being
-/// torn down: its answers take the way of those from other threads.
-fn with<R>(operation: impl FnOnce(&mut ThisThread) -> R) -> Option<R> {
-    THIS_THREAD.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
+/// Borrows this thread's part. None while the thread ends: its answers take the way of those from other threads.
+#[inline]
+fn with<R>(operation: impl FnOnce(&mut AskedHere) -> R) -> Option<R> {
+    this_thread::with(|thread| operation(&mut thread.asked))
 }
 
-impl ThisThread {
+impl AskedHere {
     fn number(&mut self) -> u64 {
         if self.left == 0 {
             (self.next, self.left) = (unique() * NUMBERS, NUMBERS);
@@ -215,9 +211,8 @@ impl Answers {
 
 /// Whether this thread has the answer of a lookup that it has begun.
 fn is_answered_here(waiter: WaiterId) -> bool {
-    let answered = |thread: &mut ThisThread| {
-        thread.place_of(waiter).is_some_and(|place| thread.asked[place].1.is_some())
-    };
+    let answered =
+        |thread: &mut AskedHere| thread.place_of(waiter).is_some_and(|place| thread.asked[place].1.is_some());
     with(answered).unwrap_or(false)
 }
 

@@ -52,7 +52,7 @@ impl ExecutionSession {
         let sought = Sought {
             name: name.clone(),
             by_task: self.in_task(),
-            asked_by: holding::asks(self.tag()),
+            asked_by: frame::asks(self.tag()),
             priority: Some(TaskPriority::Demanded),
         };
         self.block(1, wait_span, None, |state, completion, effects| {
@@ -157,7 +157,7 @@ impl ExecutionSession {
     /// Whether what this thread runs while it waits lies above code of the embedder that may be waited for.
     #[inline]
     fn lies_above_another_frame(&self) -> bool {
-        self.0.dispatcher.in_place().is_some() && frame::is_inside_any()
+        self.0.dispatcher.in_place().is_some() && crate::this_thread::is_inside_frame()
     }
 
     /// Waits for an answer that this thread has not given itself, running what only it can run meanwhile.

@@ -1,21 +1,36 @@
 //! Frames: where code of the embedder runs, who answers for its panics, and who knows that it waits.
 //!
-//! A responsibility dropped by a panic does not know the panic's message: it is left with the frame that
-//! catches the panic, which fails its symbols once the message is there.
-
-use std::cell::RefCell;
+//! A responsibility that a panic drops does not know the panic's message. It is left with the frame that catches the panic. That fails
+//! its symbols once the message is there.
 
 use crate::FailureCause;
 use crate::protocol::state::query::Asker;
 use crate::responsibility::{Duty, DutyBox, MaterializationResponsibility, Step};
-use crate::sync::{Arc, thread_local};
+use crate::sync::Arc;
+use crate::this_thread;
 
 use super::drain::{Excuse, Outstanding, Wait};
-use super::{ExecutionSession, SessionTag, handing};
+use super::{ExecutionSession, SessionTag};
+
+/// The frames on a thread's stack.
+#[derive(Default)]
+pub(crate) struct Frames {
+    /// Outermost first.
+    stack: Vec<Frame>,
+    begun: FrameNumber,
+    /// Duties that were dropped inside frames while the thread was unwinding, each with the number of frames beneath its own.
+    dropped: Vec<(usize, DutyBox)>,
+}
+
+/// Counts the frames of a thread. Frame 0 is the thread itself, and in no list.
+pub(super) type FrameNumber = u64;
 
 /// One call of the embedder's code on this thread.
 struct Frame {
+    number: FrameNumber,
     on_behalf_of: OnBehalfOf,
+    /// The unit that it materializes, or answers on behalf of.
+    unit: Option<(SessionTag, Asker)>,
     /// The thread was unwinding before the frame began: that it does says nothing of the code inside.
     began_unwinding: bool,
     /// Why a close of the session need not wait for the frame's task at the moment.
@@ -39,16 +54,45 @@ impl OnBehalfOf {
     }
 }
 
-/// What a thread knows of the frames on its stack.
-#[derive(Default)]
-struct ThisThread {
-    frames: Vec<Frame>,
-    /// Duties that were dropped inside frames while the thread was unwinding, each with the number of frames beneath its own.
-    dropped: Vec<(usize, DutyBox)>,
-}
+impl Frames {
+    #[inline]
+    fn push(&mut self, on_behalf_of: OnBehalfOf, unit: Option<(SessionTag, Asker)>, began_unwinding: bool) {
+        self.begun += 1;
+        self.stack.push(Frame {
+            number: self.begun,
+            on_behalf_of,
+            unit,
+            began_unwinding,
+            excuse: Excuse::None,
+        });
+    }
 
-thread_local! {
-    static THIS_THREAD: RefCell<ThisThread> = RefCell::default();
+    /// The innermost frame ends; gives what was dropped inside of it, if there was anything.
+    #[inline]
+    fn pop(&mut self) -> (Option<OnBehalfOf>, Option<Vec<(usize, DutyBox)>>) {
+        let on_behalf_of = self.stack.pop().map(|frame| frame.on_behalf_of);
+        let beneath = self.stack.len();
+        let of_frame = |dropped: &mut Vec<(usize, DutyBox)>| {
+            dropped.extract_if(.., |(of, _)| *of == beneath).collect::<Vec<_>>()
+        };
+        (on_behalf_of, (!self.dropped.is_empty()).then(|| of_frame(&mut self.dropped)))
+    }
+
+    /// Whether the thread is inside any frame, of whatever session.
+    pub(crate) fn is_inside_any(&self) -> bool {
+        !self.stack.is_empty()
+    }
+
+    /// The number of the innermost frame.
+    #[inline]
+    pub(super) fn innermost(&self) -> FrameNumber {
+        self.stack.last().map_or(0, |frame| frame.number)
+    }
+
+    /// Whether that frame has not ended.
+    pub(super) fn has(&self, number: FrameNumber) -> bool {
+        number == 0 || self.stack.binary_search_by_key(&number, |frame| frame.number).is_ok()
+    }
 }
 
 /// Runs `code` of the embedder on behalf of `session`; a panic comes back as its message, after it has
@@ -57,8 +101,8 @@ pub(super) fn run<R>(session: &ExecutionSession, code: impl FnOnce() -> R) -> Re
     run_in_frame(OnBehalfOf::Session(session.clone()), None, code).0
 }
 
-/// The same for a task that materializes a unit; also how many responsibilities have failed for the panic, and the task's
-/// count.
+/// The same for a task that materializes a unit, which was that urgent when it began. Gives also how many responsibilities have failed
+/// for the panic, and the task's count.
 pub(super) fn run_unit<R>(
     outstanding: Outstanding,
     unit: Asker,
@@ -79,25 +123,16 @@ fn run_in_frame<R>(
 ) -> (Result<R, Arc<str>>, usize, Option<OnBehalfOf>) {
     let began_unwinding = std::thread::panicking();
     let mut on_behalf_of = Some(on_behalf_of);
-    // While the thread is torn down there is no place for a frame; its panics then fail duties without a message.
-    let pushed = THIS_THREAD.try_with(|thread| {
+    // While the thread ends there is no place for a frame; its panics then fail duties without a message.
+    let pushed = this_thread::with(|thread| {
         if let Some(on_behalf_of) = on_behalf_of.take() {
-            thread.borrow_mut().frames.push(Frame { on_behalf_of, began_unwinding, excuse: Excuse::None });
+            thread.frames.push(on_behalf_of, unit, began_unwinding);
         }
     });
-    let on_stack = super::holding::enter(unit);
     let result = crate::panics::guard(code);
-    drop(on_stack);
     let mut dropped = None;
-    if pushed.is_ok() {
-        let _ = THIS_THREAD.try_with(|thread| {
-            let mut thread = thread.borrow_mut();
-            on_behalf_of = thread.frames.pop().map(|frame| frame.on_behalf_of);
-            if !thread.dropped.is_empty() {
-                let beneath = thread.frames.len();
-                dropped = Some(thread.dropped.extract_if(.., |(of, _)| *of == beneath).collect::<Vec<_>>());
-            }
-        });
+    if pushed.is_some() {
+        this_thread::with(|thread| (on_behalf_of, dropped) = thread.frames.pop());
     }
     let failed = dropped.map_or(0, |dropped| fail_all(dropped, &result, began_unwinding));
     (result, failed, on_behalf_of)
@@ -120,26 +155,36 @@ fn fail_all<R>(dropped: Vec<(usize, DutyBox)>, result: &Result<R, Arc<str>>, beg
     failed
 }
 
-/// Whether this thread is inside any frame, of whatever session.
-pub(crate) fn is_inside_any() -> bool {
-    THIS_THREAD.try_with(|thread| !thread.borrow().frames.is_empty()).unwrap_or(false)
-}
-
 /// How many frames of `session` this thread is inside of.
 pub(super) fn depth_of(session: &ExecutionSession) -> usize {
-    let of_session = |thread: &RefCell<ThisThread>| {
-        thread.borrow().frames.iter().filter(|frame| frame.on_behalf_of.session() == session).count()
-    };
-    THIS_THREAD.try_with(of_session).unwrap_or(0)
+    let is_of_session = |frame: &&Frame| frame.on_behalf_of.session() == session;
+    this_thread::with(|thread| thread.frames.stack.iter().filter(is_of_session).count()).unwrap_or(0)
+}
+
+/// Notes that the innermost frame goes on with what `asker` has asked for.
+pub(super) fn answers(session: SessionTag, asker: Asker) {
+    this_thread::with(|thread| {
+        if let Some(frame) = thread.frames.stack.last_mut() {
+            frame.unit = Some((session, asker));
+        }
+    });
+}
+
+/// The unit of the session on whose behalf this thread asks, if it asks from a unit's own frame or from an answer to it.
+pub(super) fn asks(session: SessionTag) -> Option<Asker> {
+    this_thread::with(|thread| {
+        let (tag, asker) = thread.frames.stack.last()?.unit?;
+        (tag == session).then_some(asker)
+    })
+    .flatten()
 }
 
 /// Fails what was dropped inside this thread's frames while it unwound, before it waits: it might be for these symbols.
 pub(super) fn fail_dropped() {
-    let dropped = THIS_THREAD.try_with(|thread| {
-        let ThisThread { frames, dropped, .. } = &mut *thread.borrow_mut();
+    let dropped = this_thread::with(|thread| {
+        let Frames { stack, dropped, .. } = &mut thread.frames;
         let taken = std::mem::take(dropped).into_iter();
-        let taken = taken.map(|(beneath, duty)| (frames[beneath].began_unwinding, duty));
-        taken.collect::<Vec<_>>()
+        taken.map(|(beneath, duty)| (stack[beneath].began_unwinding, duty)).collect::<Vec<_>>()
     });
     for (began_unwinding, mut duty) in dropped.into_iter().flatten() {
         duty.fail(match began_unwinding {
@@ -153,13 +198,12 @@ pub(super) fn fail_dropped() {
 
 /// Leaves `duty`, which is dropped while the thread unwinds, with the innermost frame; `false` if there is none.
 pub(crate) fn defer_to_unwinding_frame(duty: &mut Duty) -> bool {
-    let deferred = THIS_THREAD.try_with(|thread| {
-        let mut thread = thread.borrow_mut();
-        let beneath = thread.frames.len().checked_sub(1)?;
-        thread.dropped.push((beneath, duty.move_out()));
+    let deferred = this_thread::with(|thread| {
+        let beneath = thread.frames.stack.len().checked_sub(1)?;
+        thread.frames.dropped.push((beneath, duty.move_out()));
         Some(())
     });
-    matches!(deferred, Ok(Some(())))
+    deferred.flatten().is_some()
 }
 
 /// A responsibility on the frame that materializes its unit.
@@ -170,15 +214,15 @@ pub(super) fn attach(duty: DutyBox) -> MaterializationResponsibility {
 /// Says that this thread waits, until the guard is dropped: in a lookup of `session`, which ends when that session
 /// closes, or in a close, which is no session's work.
 pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
-    handing::assert_done();
+    this_thread::assert_delivered();
     let concerns = |frame: &Frame| match wait {
         // One that lies beneath and waits in a lookup as well: that excuse may be of a round that is over.
         Wait::Lookup => frame.on_behalf_of.session() == session && frame.excuse != Excuse::Close,
         Wait::Close => frame.excuse != Excuse::Close,
     };
-    let excused = THIS_THREAD.try_with(|thread| {
+    let excused = this_thread::with(|thread| {
         let mut excused = Vec::new();
-        let frames = &mut thread.borrow_mut().frames;
+        let frames = &mut thread.frames.stack;
         for (index, frame) in frames.iter_mut().enumerate().filter(|(_, frame)| concerns(frame)) {
             let before = frame.excuse;
             frame.excuse = frame.on_behalf_of.session().0.drain.excuse(before, wait);
@@ -198,11 +242,10 @@ pub(super) struct Waits {
 impl Drop for Waits {
     fn drop(&mut self) {
         let excused = std::mem::take(&mut self.excused);
-        // A thread that is torn down has no frames left that could count.
-        let _ = THIS_THREAD.try_with(|thread| {
-            let frames = &mut thread.borrow_mut().frames;
+        // A thread that ends has no frames left that could count.
+        this_thread::with(|thread| {
             for (index, before) in excused {
-                let frame = &mut frames[index];
+                let frame = &mut thread.frames.stack[index];
                 frame.excuse = frame.on_behalf_of.session().0.drain.restore(frame.excuse, before);
             }
         });

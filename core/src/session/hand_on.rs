@@ -8,12 +8,13 @@ use crate::protocol::state::effects::{Completed, Effects, Generation, Leftover, 
 use crate::protocol::state::query::Asker;
 use crate::query::{Completion, Outcome};
 use crate::task::Work;
+use crate::this_thread::Delivering;
 use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, TaskPriority};
 
 use super::answers::WaiterId;
 use super::drain::{Coming, Outstanding};
 use super::queued_unit::QueuedUnit;
-use super::{ExecutionSession, Live, frame, handing, holding};
+use super::{ExecutionSession, Live, frame};
 use crate::sync::Arc;
 
 impl ExecutionSession {
@@ -93,7 +94,7 @@ impl ExecutionSession {
     /// Whatever the dispatcher does: if it panics over a task, the rest is enqueued all the same; and what it drops runs no
     /// code of the embedder before the caller has finished.
     pub(super) fn pass_on(&self, handed: Handed<'_>) {
-        let (_held_back, _handing) = (crate::in_place::hold_back(), handing::begins());
+        let (_held_back, _delivering) = (crate::in_place::hold_back(), Delivering::begin());
         let (mut effects, mut coming) = match handed {
             Handed::Answer(waiter, outcome) => return self.0.answers.give(waiter, outcome),
             Handed::Unit(unit, mut coming) => return self.enqueue(unit.into_task(coming.next())),
@@ -170,7 +171,7 @@ impl ExecutionSession {
     /// Gives a handler the answer of a lookup that no transaction had to see, as if one had.
     pub(super) fn answer(&self, handler: Completion, ready: LookupResult) {
         let held_back = crate::in_place::hold_back();
-        let asker = holding::asks(self.tag());
+        let asker = frame::asks(self.tag());
         self.enqueue(answer_task(self.outstanding(), asker, handler, || Ok(ready)));
         drop(held_back);
         self.run_ready();
@@ -260,7 +261,7 @@ fn answer_task(
 ) -> Task {
     user_task(outstanding, "query.complete", "a lookup's handler", move |session| {
         if let Some(asker) = asker {
-            holding::answers(session.tag(), asker);
+            frame::answers(session.tag(), asker);
         }
         match handler {
             Completion::Handler(handler) => handler(outcome()),
@@ -332,7 +333,7 @@ impl Work for CountedTask {
 
     fn run(mut self: Box<Self>) {
         let Some((task, outstanding)) = self.task.take() else { return };
-        run_embedders(outstanding, "a task", |_| task.run_in_section());
+        run_embedders(outstanding, "a task", |_| task.run_in_strand());
     }
 }
 

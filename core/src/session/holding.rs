@@ -1,42 +1,44 @@
-//! Holding: what only this thread can finish, and the lookups it is blocked in.
+//! Holding: what only this thread can finish, and the lookups it is blocked in meanwhile.
 //!
-//! A responsibility that is attached, a generator's request that is not detached, and a serial queue's turn cannot leave their thread:
-//! while the thread is blocked nobody finishes them. The thread keeps the list for itself, without a lock, and tells
-//! the protocol when it blocks (`protocol/deadlock/`). What was detached is in no list.
+//! Three things cannot leave their thread: an attached responsibility, a generator's request that is not detached, and the start of a
+//! task in a strand. Nobody finishes them while the thread is blocked. The thread keeps the list for itself, without a lock, and tells the
+//! protocol when it blocks (`protocol/deadlock/`). What is detached leaves the list.
 //!
-//! What the thread runs while it is blocked, above the lookup, may close a session, and a close leaves every turn on the stack; or it
-//! may detach what it has taken out of a thread-local. Who was told of it is told of that before anybody else has it.
+//! The thread runs code while it is blocked, above the lookup. That code may give up what the protocol was told of:
 //!
-//! What a frame has left behind when it ends, in a thread-local say, is in the list and is not told: nobody knows
-//! who would finish it.
+//! - It closes a session, and each task on the stack leaves its strand.
+//! - It detaches a responsibility that it has taken out of a thread-local.
+//!
+//! [`Hold::pass_on`] then tells the protocol, before anybody else has the thing.
+//!
+//! A frame may end and leave something behind, in a thread-local say. That stays in the list and is not told: nobody knows who would
+//! finish it.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::protocol::deadlock::{FIRST_PAUSE, Holdings};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::query::Asker;
 use crate::protocol::storage::ids::{QueryId, WaitId};
 use crate::serial_queue::SerialQueueId;
-use crate::sync::{Latch, thread_local};
+use crate::sync::Latch;
+use crate::this_thread;
 
 pub(crate) use crate::protocol::deadlock::Held;
 
+use super::frame::{self, FrameNumber, Frames};
 use super::{ExecutionSession, Live, Locked, SessionTag};
 
 /// A place in the list of the thread that took it; to be given back there.
 #[derive(Debug)]
 pub(crate) struct Hold(usize);
 
+/// What a thread holds, and the lookups it is blocked in.
 #[derive(Default)]
-struct ThisThread {
+pub(crate) struct Holding {
     /// What the thread holds; places of what it gave back are reused.
     held: Vec<Option<HeldHere>>,
     free: Vec<usize>,
-    /// The frames on the thread's stack, outermost first.
-    frames: Vec<FrameHere>,
-    frames_begun: u64,
     /// How much the thread has ever taken.
     taken: u64,
     /// The lookups the thread is blocked in and the protocol knows of, outermost first.
@@ -50,19 +52,12 @@ struct Told {
     what: Held,
 }
 
-struct FrameHere {
-    /// Frame 0 is the thread itself, and in no list.
-    number: u64,
-    /// The unit that it materializes, or answers on behalf of.
-    unit: Option<(SessionTag, Asker)>,
-}
-
 struct HeldHere {
     /// None for what concerns all.
     session: Option<SessionTag>,
     what: Held,
     /// The frame that was innermost.
-    frame: u64,
+    frame: FrameNumber,
     /// Its number among all that the thread has taken.
     number: u64,
 }
@@ -77,14 +72,10 @@ struct Level {
     taken: u64,
 }
 
-thread_local! {
-    static THIS_THREAD: RefCell<ThisThread> = RefCell::default();
-}
-
-/// Borrows this thread's part for a moment, in which no code of the embedder runs. None while the thread is being
-/// torn down, when its part is gone: what it holds then is not known, and no deadlock over it is certain.
-fn with<R>(operation: impl FnOnce(&mut ThisThread) -> R) -> Option<R> {
-    THIS_THREAD.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
+/// Borrows this thread's part. None while the thread ends: what it holds then is not known, and no deadlock over it is certain.
+#[inline]
+fn with<R>(operation: impl FnOnce(&mut Holding) -> R) -> Option<R> {
+    this_thread::with(|thread| operation(&mut thread.holding))
 }
 
 impl Hold {
@@ -94,23 +85,24 @@ impl Hold {
     }
 
     /// Notes that a task of `queue` runs on this thread, of whatever session.
-    pub(crate) fn take_section(queue: SerialQueueId) -> Option<Self> {
+    pub(crate) fn take_strand(queue: SerialQueueId) -> Option<Self> {
         Self::take_of(None, Held::Turn(queue))
     }
 
     #[inline]
     fn take_of(session: Option<SessionTag>, what: Held) -> Option<Self> {
-        with(|thread| {
-            thread.taken += 1;
-            let (frame, number) = (thread.innermost(), thread.taken);
-            match thread.free.pop() {
+        this_thread::with(|thread| {
+            let (frame, holding) = (thread.frames.innermost(), &mut thread.holding);
+            holding.taken += 1;
+            let held = HeldHere { session, what, frame, number: holding.taken };
+            match holding.free.pop() {
                 Some(place) => {
-                    thread.held[place] = Some(HeldHere { session, what, frame, number });
+                    holding.held[place] = Some(held);
                     Self(place)
                 }
                 None => {
-                    thread.held.push(Some(HeldHere { session, what, frame, number }));
-                    Self(thread.held.len() - 1)
+                    holding.held.push(Some(held));
+                    Self(holding.held.len() - 1)
                 }
             }
         })
@@ -146,11 +138,7 @@ impl Hold {
     }
 }
 
-impl ThisThread {
-    fn innermost(&self) -> u64 {
-        self.frames.last().map_or(0, |frame| frame.number)
-    }
-
+impl Holding {
     fn holds_any(&self) -> bool {
         self.free.len() < self.held.len()
     }
@@ -166,7 +154,7 @@ impl ThisThread {
     }
 
     /// What frames that are still on the stack hold of the session and have not told at an earlier level.
-    fn untold(&self, session: SessionTag) -> Option<Holdings> {
+    fn untold(&self, session: SessionTag, frames: &Frames) -> Option<Holdings> {
         let is_known = |level: &&Level| level.session.tag() == session && level.wait.is_some();
         let below = self.levels.iter().rev().find(is_known);
         if below.is_none() && !self.holds_any() {
@@ -175,13 +163,9 @@ impl ThisThread {
         let mut holdings = Holdings { below: below.and_then(|level| level.wait), ..Holdings::default() };
         for held in self.held.iter().flatten().filter(|held| held.session.is_none_or(|of| of == session)) {
             let told = below.is_some_and(|level| held.number <= level.taken);
-            if told
-                || (held.frame > 0
-                    && self.frames.binary_search_by_key(&held.frame, |frame| frame.number).is_err())
-            {
-                continue;
+            if !told && frames.has(held.frame) {
+                holdings.held.push(held.what);
             }
-            holdings.held.push(held.what);
         }
         (!holdings.is_empty()).then_some(holdings)
     }
@@ -196,45 +180,12 @@ impl ThisThread {
 /// # Concurrency
 /// Takes no lock.
 pub fn thread_is_engaged() -> bool {
-    with(|thread| !thread.frames.is_empty() || thread.holds_any()).unwrap_or(false)
+    this_thread::with(|thread| thread.frames.is_inside_any() || thread.holding.holds_any()).unwrap_or(false)
 }
 
 /// Whether others may wait for what this thread goes on with: it holds something, or works for a unit of the session.
 pub(super) fn is_waited_for(session: SessionTag) -> bool {
-    with(|thread| thread.holds_any()).unwrap_or(false) || asks(session).is_some()
-}
-
-/// A frame of the embedder's code on this thread, until it is dropped.
-pub(super) struct OnStack(());
-
-/// Notes that a frame begins, and which unit it materializes, if any, which was that urgent when it began.
-#[inline]
-pub(super) fn enter(materializes: Option<(SessionTag, Asker)>) -> OnStack {
-    with(|thread| {
-        thread.frames_begun += 1;
-        thread.frames.push(FrameHere { number: thread.frames_begun, unit: materializes });
-    });
-    OnStack(())
-}
-
-impl Drop for OnStack {
-    fn drop(&mut self) {
-        with(|thread| thread.frames.pop());
-    }
-}
-
-/// Notes that the innermost frame goes on with what `asker` has asked for.
-pub(super) fn answers(session: SessionTag, asker: Asker) {
-    with(|thread| thread.frames.last_mut().map(|frame| frame.unit = Some((session, asker))));
-}
-
-/// The unit of the session on whose behalf this thread asks, if it asks from a unit's own frame or from an answer to it.
-pub(super) fn asks(session: SessionTag) -> Option<Asker> {
-    with(|thread| {
-        let (tag, asker) = thread.frames.last()?.unit?;
-        (tag == session).then_some(asker)
-    })
-    .flatten()
+    with(|thread| thread.holds_any()).unwrap_or(false) || frame::asks(session).is_some()
 }
 
 /// A lookup that may block this thread, which holds something; until it is dropped.
@@ -246,10 +197,11 @@ pub(super) struct Blocking<'a> {
 /// wait for: then no deadlock comes of it, and it need not be known.
 pub(super) fn about_to_block(session: &ExecutionSession) -> Option<(Blocking<'_>, Holdings)> {
     let tag = session.tag();
-    let holdings = with(|thread| {
-        let holdings = thread.untold(tag)?;
-        let taken = thread.taken;
-        thread.levels.push(Level { session: session.clone(), wait: None, taken });
+    let holdings = this_thread::with(|thread| {
+        let (holding, frames) = (&mut thread.holding, &thread.frames);
+        let holdings = holding.untold(tag, frames)?;
+        let taken = holding.taken;
+        holding.levels.push(Level { session: session.clone(), wait: None, taken });
         Some(holdings)
     });
     holdings.flatten().map(|holdings| (Blocking { session }, holdings))
@@ -273,7 +225,7 @@ pub(super) fn tell(
 
 /// Looks for a deadlock on behalf of the innermost lookup in which this thread is blocked. Gives the time to sleep until the next look.
 fn look() -> Duration {
-    let innermost = |thread: &mut ThisThread| {
+    let innermost = |thread: &mut Holding| {
         let level = thread.levels.last()?;
         Some((level.session.clone(), level.wait?))
     };

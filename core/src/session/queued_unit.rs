@@ -7,9 +7,10 @@ use crate::protocol::storage::ids::ClaimId;
 use crate::responsibility::{Duty, DutyBox};
 use crate::sync::{Arc, weakened};
 use crate::task::{ClaimedUnit, Work};
+use crate::this_thread::run_in_leaf;
 use crate::{
     FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskDispatcher, TaskLabel,
-    TaskPriority, in_span, leaf,
+    TaskPriority, in_span,
 };
 
 use super::drain::{ComingLater, Outstanding};
@@ -303,7 +304,7 @@ fn materialize(queued: Box<QueuedUnit>, outstanding: Outstanding) {
             }
             unit.materialize(responsibility);
         };
-        in_span(span, || leaf::run_if(leaf, materialize));
+        in_span(span, || run_in_leaf(leaf, materialize));
     };
     let (ended, failed, outstanding) = frame::run_unit(outstanding, asker, run);
     let Some(outstanding) = outstanding else { return };
