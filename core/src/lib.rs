@@ -24,7 +24,7 @@
 //! | who waits for whom | `protocol/dependences/` |
 //! | lookups of Ready symbols without the lock | `record.rs`, `search_order.rs` |
 //! | what a unit is handed and must do with it | `unit.rs`, `responsibility.rs` |
-//! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `query.rs`, `lookup_result.rs` |
+//! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `session/lodge.rs`, `query.rs`, `lookup_result.rs` |
 //! | what is removed together | `resource.rs` |
 //! | what is changed together | `transaction.rs` |
 //! | what a panic of the embedder, or of who watches, cannot do | `panics.rs`, `in_span.rs` |

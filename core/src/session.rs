@@ -18,8 +18,8 @@ pub(crate) mod frame;
 mod hand_on;
 pub(crate) mod holding;
 mod lock_holds;
+pub(crate) mod lodge;
 mod metrics;
-mod overload;
 pub(crate) mod queued_unit;
 mod ready;
 pub(crate) mod removal;
@@ -33,12 +33,10 @@ use crossbeam_utils::CachePadded;
 use sync_wrapper::SyncWrapper;
 
 use crate::hints::Hints;
-use crate::protocol::queries::lookup::{Order, Search};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::demand::Losses;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{QueryId, RowId};
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;
 use crate::query::Completion;
@@ -46,9 +44,8 @@ use crate::record::Records;
 use crate::sync::{Arc, BusyMutex, Latch, unique};
 use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
-    DefineError, DefinitionGenerator, JitDylib, LookupError, LookupKind, LookupRequest, LookupSet,
-    MaterializationUnit, Platform, RequiredState, Resource, ResourceTracker, SearchOrder, SessionError,
-    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError, in_span,
+    DefineError, DefinitionGenerator, JitDylib, MaterializationUnit, Platform, Resource, ResourceTracker,
+    SessionError, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use answers::Answers;
@@ -197,50 +194,6 @@ impl ExecutionSession {
         &self.0.pool
     }
 
-    /// Starts a lookup; for an alias if there is one, of its source. Notes its query, unless it has ended already, where it is
-    /// found even if a subscriber panics over this.
-    pub(crate) fn start(
-        &self,
-        request: LookupRequest,
-        completion: Completion,
-        alias: Option<RowId>,
-        query: &mut Option<QueryId>,
-    ) {
-        let LookupRequest { kind, order, symbols, required_state, deadline, priority } = request;
-        let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
-        let completion = self.judged(completion, deadline);
-        let search = self.search(kind, &order, symbols, required_state).and_then(|mut search| {
-            (search.alias, search.priority) = (alias, priority);
-            // One that comes too late asks for nothing.
-            let overloaded = if expired { None } else { self.overloaded_by(&mut search) };
-            overloaded.map_or(Ok(search), Err)
-        });
-        match search {
-            Ok(search) => {
-                let name = |position: usize| order[position].0.shared_name();
-                self.lodge(search, completion, name, expired, query);
-            }
-            Err(error) => self.transact(|_, effects| effects.complete(completion, Err(error))),
-        }
-    }
-
-    /// Matches a lookup's names and lodges its query, claiming what nobody has searched before. Notes it as [`Self::start`] does.
-    pub(crate) fn lodge(
-        &self,
-        search: Search,
-        completion: Completion,
-        name: impl Fn(usize) -> Arc<str>,
-        expired: bool,
-        query: &mut Option<QueryId>,
-    ) {
-        let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
-        let lodge = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| match expired {
-            true => state.lookup_too_late(search, completion, name, effects),
-            false => state.lookup(search, completion, name, effects),
-        };
-        in_span(span, || *query = self.transact(lodge));
-    }
-
     /// Runs a task of the embedder on the session's dispatcher.
     ///
     /// # Concurrency
@@ -354,36 +307,6 @@ impl ExecutionSession {
             ABSOLUTE_SYMBOLS => self.0.absolute_symbols.clone(),
             name => self.intern(name),
         }
-    }
-
-    /// The order as ids, or the name of a dylib that belongs to another session.
-    pub(crate) fn own_order(&self, order: &SearchOrder) -> Result<Order, Arc<str>> {
-        order
-            .iter()
-            .map(|(dylib, flags)| match dylib.session() == self {
-                true => Ok((dylib.id(), *flags)),
-                false => Err(dylib.shared_name()),
-            })
-            .collect()
-    }
-
-    pub(crate) fn search(
-        &self,
-        kind: LookupKind,
-        order: &SearchOrder,
-        symbols: LookupSet,
-        required_state: RequiredState,
-    ) -> Result<Search, LookupError> {
-        let order = self.own_order(order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
-        Ok(Search {
-            kind,
-            order,
-            symbols,
-            required_state,
-            by_task: self.in_task(),
-            asked_by: frame::asks(self.tag()),
-            ..Search::default()
-        })
     }
 }
 

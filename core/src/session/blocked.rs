@@ -5,10 +5,7 @@ use std::fmt;
 use crate::in_place::Apart;
 use crate::in_span::{Watched, inside};
 use crate::protocol::queries::lookup::Search;
-use crate::protocol::queries::lookup_one::Sought;
-use crate::protocol::state::SessionState;
 use crate::protocol::state::answer::Answer;
-use crate::protocol::state::effects::Effects;
 use crate::protocol::storage::ids::QueryId;
 use crate::query::{Completion, Outcome};
 use crate::sync::{Latch, weakened};
@@ -20,7 +17,8 @@ use crate::{
 use super::answers::{Asked, WaiterId};
 use super::drain::Wait;
 use super::holding::Blocking;
-use super::{ExecutionSession, Live, Locked, frame, holding};
+use super::lodge::Question;
+use super::{ExecutionSession, Locked, frame, holding};
 
 impl ExecutionSession {
     /// Looks `symbols` up under the lock, and waits for what is not there yet.
@@ -49,22 +47,7 @@ impl ExecutionSession {
         let span = tracing::debug_span!("session.lookup", symbols = 1);
         let _inside = inside(span);
         let wait_span = || Watched::new(tracing::debug_span!("lookup.wait", of = %name));
-        let sought = Sought {
-            name: name.clone(),
-            by_task: self.in_task(),
-            asked_by: frame::asks(self.tag()),
-            priority: Some(TaskPriority::Demanded),
-        };
-        self.block(1, wait_span, None, |state, completion, effects| {
-            let dylibs = || order.iter().map(|(dylib, flags)| (dylib.id(), *flags));
-            match state.lookup_one(sought, dylibs(), completion, effects) {
-                Ok(query) => Ok(Some(query)),
-                Err((sought, completion)) => {
-                    let name = |position: usize| order[position].0.shared_name();
-                    Ok(state.lookup(sought.into_search(dylibs().collect()), completion, name, effects))
-                }
-            }
-        })
+        self.block(self.question_of_one(order, name), wait_span, None)
     }
 
     /// Lodges a search and waits for its answer.
@@ -82,76 +65,44 @@ impl ExecutionSession {
             return Err(LookupError::Wait(WaitError::Forked));
         }
         let wait_span = Watched::new(tracing::debug_span!("lookup.wait", of = %Few(&search)));
-        let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
-        let symbols = search.symbols.len();
-        // What is refused is dropped without the lock.
-        let mut search = Some(search);
-        let wait_span = || wait_span;
-        self.block(symbols, wait_span, deadline, |state, completion, effects| {
-            if let (Some(refusal), Some(search)) = (&refusal, &mut search)
-                && !state.ends_at_once(search)
-            {
-                return Err(refusal.clone());
-            }
-            let Some(search) = search.take() else { return Ok(None) };
-            let name = |position: usize| order[position].0.shared_name();
-            Ok(match expired {
-                true => state.lookup_too_late(search, completion, name, effects),
-                false => state.lookup(search, completion, name, effects),
-            })
-        })
+        let question = Question::new(order, search, self.is_over(deadline)).refused(refusal);
+        self.block(question, || wait_span, deadline)
     }
 
-    /// Waits for the answer of what `lodge` asks under the lock, if it does not refuse to.
+    /// Lodges a question and waits for its answer.
     #[inline]
     fn block(
         &self,
-        symbols: usize,
+        question: Question<'_>,
         wait_span: impl FnOnce() -> Watched,
         deadline: Option<Deadline>,
-        lodge: impl FnOnce(
-            &mut SessionState<Live>,
-            Completion,
-            &mut Effects<Live>,
-        ) -> Result<Option<QueryId>, WaitError>,
     ) -> Outcome {
         // What is held back lies in this thread's queue until the end, however this ends.
         let _runs = deadline.map(|_| RunsReady);
         let apart = self.lies_above_another_frame().then(crate::in_place::apart);
         let asked = Asked::new();
-        let lodge_span = tracing::debug_span!("lookup.lodge", symbols);
         let (blocking, holdings) = holding::about_to_block(self).unzip();
         // In place nothing runs before the wait, which looks at the clock.
         let held_back = deadline.map(|_| crate::in_place::hold_back());
         let mut waiter =
             Waiter { session: self, number: asked.waiter(), query: None, stands: Stands::AtNothing };
-        let inside = inside(lodge_span);
-        let lodged = self.transact(|state, effects| {
-            let query = lodge(state, Completion::Blocked(asked.waiter()), effects)?;
+        self.lodge(question, Completion::Blocked(asked.waiter()), |query, state, effects| {
             (waiter.query, waiter.stands) = (query, Stands::HasAsked);
             if let (Some(query), Some(mut holdings)) = (query, holdings) {
                 holdings.ends_by_itself = deadline.is_some();
                 holding::tell(query, holdings, state, effects);
             }
-            Ok(())
         });
-        drop(inside);
         drop(held_back);
-        let outcome = match lodged {
-            Err(refused) => Err(LookupError::Wait(refused)),
-            Ok(()) => match asked.answer() {
-                // In place this thread has mostly run what it asks for.
-                Ok(outcome) => {
-                    waiter.stands = Stands::AtNothing;
-                    outcome
-                }
-                Err(asked) => {
-                    return self.wait_for_others(asked, waiter, wait_span(), deadline, (blocking, apart));
-                }
-            },
-        };
-        drop((blocking, apart));
-        outcome
+        match asked.answer() {
+            // In place this thread has mostly run what it asks for.
+            Ok(outcome) => {
+                waiter.stands = Stands::AtNothing;
+                drop((blocking, apart));
+                outcome
+            }
+            Err(asked) => self.wait_for_others(asked, waiter, wait_span(), deadline, (blocking, apart)),
+        }
     }
 
     /// Whether what this thread runs while it waits lies above code of the embedder that may be waited for.
@@ -205,7 +156,7 @@ impl ExecutionSession {
             return Ok(true);
         }
         let _waits = frame::waits(self, Wait::Lookup);
-        let is_over = || deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
+        let is_over = || self.is_over(deadline);
         frame::fail_dropped();
         self.run_needed(|| !latch.is_open() && !is_over(), needs)?;
         match deadline {

@@ -8,6 +8,8 @@ use crate::{
     SymbolFlagsMap,
 };
 
+use super::lodge::Purpose;
+
 impl ExecutionSession {
     /// What each of `symbols` is, found along `order` as a lookup would find it. Nothing is claimed or materialized;
     /// generators are asked for what is missing. Blocks until they have answered.
@@ -56,21 +58,11 @@ impl ExecutionSession {
         on_behalf_of: Option<QueryId>,
         handler: impl FnOnce(Result<SymbolFlagsMap, LookupError>) + Send + 'static,
     ) {
-        let LookupRequest { kind, order, symbols, required_state, deadline, .. } = request;
-        let expired = deadline.is_some_and(|deadline| self.left_until(deadline).is_zero());
         let completion = Completion::Handler(Box::new(move |found| {
             handler(found.map(|found| {
                 found.iter().map(|(name, definition)| (name.clone(), definition.flags)).collect()
             }));
         }));
-        let completion = self.judged(completion, deadline);
-        match self.search(kind, &order, symbols, required_state) {
-            Ok(mut search) => {
-                (search.flags_only, search.on_behalf_of) = (true, on_behalf_of);
-                let name = |position: usize| order[position].0.shared_name();
-                self.lodge(search, completion, name, expired, &mut None);
-            }
-            Err(error) => self.transact(|_, effects| effects.complete(completion, Err(error))),
-        }
+        self.start(request, Purpose::Flags { on_behalf_of }, completion, &mut None);
     }
 }

@@ -11,6 +11,7 @@ use crate::{
 };
 
 use super::ExecutionSession;
+use super::lodge::Purpose;
 
 impl ExecutionSession {
     /// Looks up `symbols` along `order`, materializing what is not ready; blocks until all are Ready.
@@ -135,7 +136,7 @@ impl ExecutionSession {
         match self.ready_request(request) {
             Ok(ready) => self.answer(handler, ready),
             Err(request) => {
-                self.start(request, handler, None, &mut None);
+                self.start(request, Purpose::Definitions, handler, &mut None);
             }
         }
     }
@@ -152,7 +153,7 @@ impl ExecutionSession {
             // Nobody has polled the future: there is no waker to run.
             Ok(ready) => slot.finish(Ok(ready)),
             Err(request) => {
-                self.start(request, Completion::Future(slot), None, &mut future.query);
+                self.start(request, Purpose::Definitions, Completion::Future(slot), &mut future.query);
             }
         }
         future

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::protocol::storage::ids::DylibId;
 use crate::query::Completion;
 use crate::session::SessionTag;
+use crate::session::lodge::Purpose;
 use crate::sync::Arc;
 use crate::{
     DependenceGroup, ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError,
@@ -225,7 +226,8 @@ fn look_up(
     let parked = responsibility.detach();
     let completion =
         Completion::Handler(Box::new(move |found| finish(parked.attach(), alias, &target, found)));
-    session.start(request, completion, row, &mut None);
+    let purpose = row.map_or(Purpose::Definitions, Purpose::Alias);
+    session.start(request, purpose, completion, &mut None);
 }
 
 fn finish(
