@@ -229,7 +229,8 @@ impl fmt::Debug for Jit {
 #[cfg(all(test, feature = "llvm"))]
 mod tests {
     use uruk_core::{WaitError, WithCauses};
-    use uruk_pipeline::ir::{JitTargetMachineBuilder, OptimizationLevel};
+    use uruk_pipeline::ir::{JitTargetMachineBuilder, ModuleInterface, OptimizationLevel, ThreadSafeModule};
+    use uruk_pipeline::object::ObjectBuffer;
 
     use super::*;
 
