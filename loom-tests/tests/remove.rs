@@ -19,9 +19,9 @@
 //! |---|---|---|
 //! | `remove::claim_outlives_its_rows`: the last row that goes does not end the claim | `core/src/protocol/state/definitions/remove.rs` | `a_unit_at_work_learns_that_its_tracker_is_gone` |
 //! | `remove::tracker_lives_on`: the emptied tracker takes further resources | `core/src/protocol/state/definitions/tracker.rs` | `a_resource_beside_a_removal_is_removed_or_refused` |
-//! | `remove::tells_no_queries`: rows go, and their lodged lookups stay | `core/src/protocol/removal/remove.rs` | `a_unit_at_work_learns_that_its_tracker_is_gone` |
+//! | `remove::tells_no_queries`: rows go, and their lodged lookups stay | `core/src/protocol/symbols/remove.rs` | `a_unit_at_work_learns_that_its_tracker_is_gone` |
 //! | `remove::takes_what_is_at_work`: a removal by name does not ask whether a unit is at work | `core/src/protocol/removal/remove.rs` | `a_lookup_beside_a_removal_by_name_finds_or_misses` |
-//! | `remove::tells_no_dependants`: rows go, and what was emitted on them stays | `core/src/protocol/removal/remove.rs` | `what_is_removed_is_depended_on_by_nothing` |
+//! | `remove::tells_no_dependants`: rows go, and what was emitted on them stays | `core/src/protocol/symbols/remove.rs` | `what_is_removed_is_depended_on_by_nothing` |
 //! | `remove::emission_trusts_old_tokens`: a dependency that was removed before the emission does not refuse it | `core/src/protocol/symbols/emit.rs` | `what_is_removed_is_depended_on_by_nothing` |
 #![cfg(uruk_loom)]
 

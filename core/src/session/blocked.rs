@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::in_place::Apart;
 use crate::in_span::{Watched, inside};
-use crate::protocol::queries::lookup::Search;
 use crate::protocol::state::answer::Answer;
+use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::QueryId;
 use crate::query::{Completion, Outcome};
 use crate::sync::{Latch, weakened};

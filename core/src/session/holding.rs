@@ -16,7 +16,8 @@
 
 use std::time::Duration;
 
-use crate::protocol::deadlock::{FIRST_PAUSE, Holdings};
+use crate::protocol::deadlock::FIRST_PAUSE;
+use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::storage::ids::{QueryId, WaitId};
@@ -24,7 +25,7 @@ use crate::serial_queue::SerialQueueId;
 use crate::sync::Latch;
 use crate::this_thread;
 
-pub(crate) use crate::protocol::deadlock::Held;
+pub(crate) use crate::protocol::deadlock::threads::Held;
 
 use super::frame::{self, FrameNumber, Frames};
 use super::{ExecutionSession, Live, Locked, SessionTag};

@@ -7,10 +7,10 @@
 //! **Architecture Invariant:** what a claim needs is never refused for want of room. That would fail symbols, and work in flight would
 //! wait for room that it has to make itself.
 
-use crate::protocol::queries::lookup::{Order, Search};
-use crate::protocol::queries::lookup_one::Sought;
+use crate::protocol::lookups::lookup_one::Sought;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
+use crate::protocol::state::search::{Order, Search};
 use crate::protocol::storage::ids::{QueryId, RowId};
 use crate::query::Completion;
 use crate::sync::Arc;

@@ -5,7 +5,7 @@
 //! before the next begins, but for what would run on this thread: code of the embedder must not find a thread above it
 //! that has promised to come back.
 
-use crate::protocol::slices::settle::Attendance;
+use crate::protocol::slices::agenda::Attendance;
 use crate::protocol::state::effects::Effects;
 use crate::sync::weakened;
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 mod documents;
+mod layers;
 mod source;
 
 use source::{Source, read, sources};

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::protocol::queries::generate::Generator;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::generator::Generator;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::{Lodging, Phase, Progress, Query};
 use crate::protocol::storage::ids::{Id, RowId};

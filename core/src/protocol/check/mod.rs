@@ -28,11 +28,11 @@ use crate::protocol::state::payload::Payload;
 const ENTITIES_FOR_EACH_TRANSACTION: usize = 16;
 
 impl<P: Payload> SessionState<P> {
-    /// Runs [`Self::check`] if it is due.
+    /// Runs [`Self::check`] if it is due. Nothing is left to settle.
     pub(crate) fn check_now_and_then(&mut self) {
         self.unchecked += 1;
         let entities = self.definitions.entities() + self.queries.len();
-        if self.unchecked * ENTITIES_FOR_EACH_TRANSACTION >= entities && !self.has_work() {
+        if self.unchecked * ENTITIES_FOR_EACH_TRANSACTION >= entities {
             self.unchecked = 0;
             self.check();
         }

@@ -68,7 +68,8 @@ impl<P: Payload> SessionState<P> {
         if self.is_falling() || weakened("deadlock::looks_only_once") {
             return;
         }
-        let innermost = |(wait, blocked): (WaitId, &super::Blocked)| blocked.above.is_none().then_some(wait);
+        let innermost =
+            |(wait, blocked): (WaitId, &super::threads::Blocked)| blocked.above.is_none().then_some(wait);
         let waits: Vec<_> = self.waits.waits.iter().filter_map(innermost).collect();
         for wait in waits {
             self.look_within(wait, usize::MAX, effects);
@@ -82,7 +83,7 @@ impl<P: Payload> SessionState<P> {
         }
         let mut search = Search::from(wait, budget);
         let cycle = self.cycle(&mut search);
-        self.count_steps(search.steps);
+        self.agenda.count_steps(search.steps);
         if let Some(cycle) = cycle {
             let (path, query) = (self.describe_deadlock(&cycle), self.waits.waits[wait].query);
             self.fail_query(query, LookupError::WouldDeadlock { path }, effects);

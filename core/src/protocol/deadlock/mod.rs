@@ -3,138 +3,18 @@
 mod describe;
 mod look;
 mod needs;
+pub(crate) mod threads;
 
-use std::collections::hash_map::Entry;
-use std::time::Duration;
-
-use rustc_hash::FxHashMap;
-
-use crate::serial_queue::SerialQueueId;
-
+use crate::protocol::deadlock::threads::{Blocked, Held, Holdings, Waits};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::Query;
-use crate::protocol::storage::ids::{ClaimId, QueryId, WaitId};
-use crate::protocol::storage::slab::Slab;
+use crate::protocol::storage::ids::{QueryId, WaitId};
 
 #[cfg(all(test, not(uruk_loom)))]
 pub(in crate::protocol) use look::FIRST_BUDGET;
 pub(crate) use look::FIRST_PAUSE;
-
-/// The blocked threads that hold something.
-#[derive(Debug)]
-pub(crate) struct Waits {
-    waits: Slab<WaitId, Blocked>,
-    of_query: FxHashMap<QueryId, WaitId>,
-    /// Which of them holds what.
-    holders: FxHashMap<Held, WaitId>,
-}
-
-/// What only one thread can finish, as long as it has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Held {
-    /// The responsibility for a claim.
-    Claim(ClaimId),
-    /// A generator's request on behalf of a lookup.
-    Request(QueryId),
-    /// The turn of a serial queue.
-    Turn(SerialQueueId),
-}
-
-/// What a thread that is about to block says of itself.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Holdings {
-    /// The lookup in which the thread is blocked already, beneath this one on its stack.
-    pub(crate) below: Option<WaitId>,
-    pub(crate) held: Vec<Held>,
-    /// The lookup has a deadline.
-    pub(crate) ends_by_itself: bool,
-}
-
-/// A lookup in which a thread is blocked.
-#[derive(Debug)]
-struct Blocked {
-    query: QueryId,
-    holdings: Holdings,
-    /// The lookup in which the same thread is blocked above this one.
-    above: Option<WaitId>,
-    /// How many steps its next look may take.
-    budget: usize,
-    /// How long it sleeps after that.
-    pause: Duration,
-}
-
-impl Waits {
-    pub(in crate::protocol) fn new() -> Self {
-        Self { waits: Slab::new(), of_query: FxHashMap::default(), holders: FxHashMap::default() }
-    }
-
-    /// The lookup in which the holder of the claim is blocked.
-    pub(in crate::protocol) fn blocked_with(&self, claim: ClaimId) -> Option<QueryId> {
-        self.holder(Held::Claim(claim)).map(|wait| self.waits[wait].query)
-    }
-
-    /// The claims that the thread blocked in `query` holds.
-    pub(in crate::protocol) fn held_in(&self, query: QueryId) -> impl Iterator<Item = ClaimId> {
-        let wait = self.of_query.get(&query).and_then(|&wait| self.waits.get(wait));
-        let held = wait.into_iter().flat_map(|wait| &wait.holdings.held);
-        held.filter_map(|held| if let Held::Claim(claim) = *held { Some(claim) } else { None })
-    }
-
-    fn holder(&self, what: Held) -> Option<WaitId> {
-        self.holders.get(&what).copied()
-    }
-
-    /// Nobody holds it any more, if this thread did. Another may have it by now.
-    fn forget(&mut self, what: Held, wait: WaitId) {
-        if let Entry::Occupied(holder) = self.holders.entry(what)
-            && *holder.get() == wait
-        {
-            holder.remove();
-        }
-    }
-
-    /// How many threads are blocked, and how much they hold.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn len(&self) -> (usize, usize) {
-        (self.waits.len(), self.holders.len())
-    }
-
-    /// I8: what a blocked thread has told of is known as its own, and nothing else is; no stack has two innermost waits.
-    #[cfg(any(test, debug_assertions))]
-    pub(in crate::protocol) fn check(&self) {
-        let held = self
-            .waits
-            .iter()
-            .flat_map(|(wait, blocked)| blocked.holdings.held.iter().map(move |&held| (held, wait)));
-        let held: FxHashMap<Held, WaitId> = held.collect();
-        assert!(held == self.holders, "what blocked threads hold is not what they have told of");
-        assert_eq!(self.of_query.len(), self.waits.len(), "lookups of blocked threads");
-        for (wait, Blocked { query, holdings, above, .. }) in self.waits.iter() {
-            assert_eq!(self.of_query.get(query), Some(&wait), "{wait:?} is known by its lookup");
-            let is_above =
-                |above: WaitId| self.waits.get(above).is_some_and(|above| above.holdings.below == Some(wait));
-            assert!(above.is_none_or(is_above), "{above:?} lies above {wait:?}");
-            let is_below =
-                |below: WaitId| self.waits.get(below).is_none_or(|below| below.above == Some(wait));
-            assert!(holdings.below.is_none_or(is_below), "{wait:?} lies above {:?}", holdings.below);
-        }
-    }
-
-    /// Forgets who holds what.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn break_holders(&mut self) {
-        self.holders.clear();
-    }
-}
-
-impl Holdings {
-    /// Whether nobody can wait for this thread.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.below.is_none() && self.held.is_empty()
-    }
-}
 
 impl<P: Payload> SessionState<P> {
     /// A thread that holds something is about to block in `query`. It looks for a cycle for the first time.

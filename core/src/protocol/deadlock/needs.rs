@@ -13,7 +13,7 @@ use crate::protocol::state::query::Phase;
 use crate::protocol::storage::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
 use crate::serial_queue::SerialQueueId;
 
-use super::{Blocked, Held};
+use super::threads::{Blocked, Held};
 
 /// Something that a blocked thread may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,7 +126,7 @@ impl<P: Payload> SessionState<P> {
                 ahead.extend(asked.remove(&claim).into_iter().flatten().map(Node::Lookup));
             }
         }
-        self.count_steps(self.queries.len() + seen.len());
+        self.agenda.count_steps(self.queries.len() + seen.len());
         claims
     }
 }

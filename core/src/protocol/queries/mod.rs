@@ -1,9 +1,3 @@
-//! What is asked: lookups, generators, flags, link orders, and why a query waits.
+//! What becomes of lookups that have not ended: they wait in the lists of rows, are told, and end.
 
-pub(in crate::protocol) mod flags;
-pub(crate) mod generate;
-pub(in crate::protocol) mod link_order;
-pub(in crate::protocol) mod look_ahead;
-pub(crate) mod lookup;
-pub(crate) mod lookup_one;
-pub(crate) mod why;
+mod lodge;

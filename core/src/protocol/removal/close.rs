@@ -10,32 +10,13 @@ use crate::session::Shutdown;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, LookupError};
 
-use crate::protocol::slices::settle::SLICE_STEPS;
+use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::condemned::Clearing;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
+use crate::protocol::state::stage::Stage;
 use crate::protocol::storage::ids::DylibId;
-
-/// How far the session is on its way to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Takes work.
-    Open,
-    /// Takes what the work in progress still needs.
-    Closing,
-    /// Takes nothing, and lets nothing start.
-    Cancelling,
-    /// Takes nothing; what is left is being removed.
-    Closed,
-}
-
-impl Stage {
-    /// Whether nothing starts any more.
-    pub(in crate::protocol) fn is_cancelled(self) -> bool {
-        matches!(self, Self::Cancelling | Self::Closed)
-    }
-}
 
 impl<P: Payload> SessionState<P> {
     /// Refuses new work from now on, except, if it drains, from the work in progress. Says whether this call is the
@@ -96,29 +77,5 @@ impl<P: Payload> SessionState<P> {
     /// The last event.
     pub(crate) fn note_closed(&mut self, effects: &mut Effects<P>) {
         self.observe(effects, || EventKind::Closed);
-    }
-
-    /// Whether the session takes work from outside.
-    pub(crate) fn is_open(&self) -> bool {
-        self.stage == Stage::Open
-    }
-
-    /// Whether nothing starts any more.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.stage.is_cancelled()
-    }
-
-    /// Whether everything has ended.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.stage == Stage::Closed
-    }
-
-    /// Whether the session takes work from where it comes.
-    pub(crate) fn admits(&self, by_task: bool) -> bool {
-        match self.stage {
-            Stage::Open => true,
-            Stage::Closing => by_task,
-            Stage::Cancelling | Stage::Closed => false,
-        }
     }
 }

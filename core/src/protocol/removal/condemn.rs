@@ -1,10 +1,8 @@
 //! Condemn: trackers go at one moment for everybody, and their rows in slices (`definitions/condemned.rs`).
 
 use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::Tell;
 use crate::protocol::state::definitions::condemned::Clearing;
 use crate::protocol::state::definitions::product::Resources;
-use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{DylibId, TrackerId};
 
@@ -23,17 +21,5 @@ impl<P: Payload> SessionState<P> {
         self.agenda.added = true;
         self.losses.note();
         Some(self.definitions.condemn_all(dylib, next_removed))
-    }
-
-    /// Removes rows of the condemned trackers that are first in line, each tracker after its last row.
-    pub(in crate::protocol) fn remove_condemned(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
-        while *budget > 0 && self.definitions.is_removing() {
-            *budget -= 1;
-            match self.definitions.first_condemned() {
-                Some(row) => self.remove_row(row, Tell::Nothing, effects),
-                None if self.definitions.discard_condemned(effects) => return,
-                None => {}
-            }
-        }
     }
 }

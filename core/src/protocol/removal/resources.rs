@@ -37,11 +37,6 @@ impl<P: Payload> SessionState<P> {
         added.map_err(|late| refuse(late, effects))
     }
 
-    /// Whether the tracker was removed or transferred, or has been emptied for good by closing the session.
-    pub(crate) fn tracker_is_defunct(&self, tracker: TrackerId) -> bool {
-        self.is_closed() || !self.definitions.tracker_lives(tracker)
-    }
-
     /// The end of an operation that removes by name: initializer symbols go of which the rest is gone. Gives what serves nobody
     /// any more, by dylib, newest last.
     pub(in crate::protocol) fn sweep(

@@ -1,3 +1,4 @@
 //! Long consequences, worked off in slices.
 
+pub(crate) mod agenda;
 pub(crate) mod settle;

@@ -37,74 +37,17 @@
 use crate::sync::weakened;
 
 use crate::protocol::dependences::{Counters, Settled};
+use crate::protocol::slices::agenda::{Attendance, Attendant, FOREIGN_SLICES_MAX};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::fallen::Going;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::QueryId;
-use crate::protocol::storage::pieces::Pieces;
-
-/// About how many steps are taken in one hold of the lock: a few hundred microseconds. In models other threads shall
-/// come between any two steps.
-pub(crate) const SLICE_STEPS: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 1024 };
-
-/// So many slices a thread takes after others have added to its work, before the next to add some takes over: a few
-/// milliseconds. In models this shall happen at once.
-pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle)) { 1 } else { 16 };
-
-/// Which of all the threads that ever attended to the work of a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Attendance(u64);
-
-/// The thread that comes back for the next slice.
-#[derive(Debug)]
-struct Attendant {
-    attendance: Attendance,
-    /// Not all that is left to do is its own.
-    shares: bool,
-    /// Slices it has taken since.
-    foreign_slices: usize,
-}
-
-/// What is left to do, but for the forest's own part.
-#[derive(Debug)]
-pub(crate) struct Agenda {
-    /// Queries that have ended and whose entries are still in the lists of their rows.
-    pub(in crate::protocol) ended: Pieces<QueryId>,
-    /// What was left behind by rows removed during failures that have reached everybody.
-    fallen: Going,
-    /// The present transaction has added something.
-    pub(in crate::protocol) added: bool,
-    attendant: Option<Attendant>,
-    /// How many threads have attended so far.
-    attendances: u64,
-    /// How many steps a slice takes.
-    pub(in crate::protocol) slice_steps: usize,
-    /// How many steps the present hold of the lock has taken, and the longest.
-    steps: usize,
-    steps_max: usize,
-}
-
-impl Default for Agenda {
-    fn default() -> Self {
-        Self {
-            ended: Pieces::new(),
-            fallen: Going::default(),
-            added: false,
-            attendant: None,
-            attendances: 0,
-            slice_steps: SLICE_STEPS,
-            steps: 0,
-            steps_max: 0,
-        }
-    }
-}
 
 impl<P: Payload> SessionState<P> {
-    /// Called at the end of every transaction, under the lock. Says whether the caller has to come back, by
-    /// [`Self::slice`], until that says otherwise.
+    /// Called at the end of every transaction, under the lock. Takes the first slice of what the transaction has added. Says
+    /// whether the caller has to come back, by [`Self::slice`], until that says otherwise.
     pub(crate) fn finish_transaction(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
         if self.is_at_rest() {
+            self.agenda.has_settled = false;
             self.finish_hold(effects);
             return None;
         }
@@ -114,7 +57,11 @@ impl<P: Payload> SessionState<P> {
     #[inline(never)]
     fn finish_unsettled(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
         let mut added = std::mem::take(&mut self.agenda.added);
-        if self.has_rises() {
+        let has_settled = std::mem::take(&mut self.agenda.has_settled);
+        if added && !has_settled {
+            self.settle(effects);
+            self.agenda.has_settled = false;
+        } else if self.has_rises() {
             added |= self.begin_to_rise(effects);
         }
         self.finish_hold(effects);
@@ -126,7 +73,7 @@ impl<P: Payload> SessionState<P> {
     fn begin_to_rise(&mut self, effects: &mut Effects<P>) -> bool {
         let mut budget = self.agenda.slice_steps;
         self.rise(&mut budget, effects);
-        self.count_steps(self.agenda.slice_steps - budget);
+        self.agenda.count_steps(self.agenda.slice_steps - budget);
         self.has_rises()
     }
 
@@ -146,7 +93,7 @@ impl<P: Payload> SessionState<P> {
     /// One slice, by somebody who does not attend to the work.
     pub(crate) fn help(&mut self, effects: &mut Effects<P>) {
         self.settle(effects);
-        self.agenda.added = false;
+        (self.agenda.added, self.agenda.has_settled) = (false, false);
         self.finish_hold(effects);
     }
 
@@ -178,6 +125,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Works off what is left to do, about a slice of it.
     pub(crate) fn settle(&mut self, effects: &mut Effects<P>) {
+        self.agenda.has_settled = true;
         let mut budget = self.agenda.slice_steps;
         while budget > 0 && self.has_work() {
             let before = budget;
@@ -192,7 +140,7 @@ impl<P: Payload> SessionState<P> {
             } else {
                 self.let_go_of_fallen(&mut budget, effects);
             }
-            self.count_steps(before - budget);
+            self.agenda.count_steps(before - budget);
         }
     }
 
@@ -268,11 +216,6 @@ impl<P: Payload> SessionState<P> {
         self.fallen.len() + self.agenda.fallen.len()
     }
 
-    /// Counts steps of the present hold of the lock.
-    pub(in crate::protocol) fn count_steps(&mut self, steps: usize) {
-        self.agenda.steps += steps;
-    }
-
     #[inline]
     fn finish_hold(&mut self, effects: &mut Effects<P>) {
         // Hardly any transaction leaves something.
@@ -280,7 +223,9 @@ impl<P: Payload> SessionState<P> {
             effects.more().memory.extend(memory);
         }
         #[cfg(any(test, debug_assertions))]
-        self.check_now_and_then();
+        if !self.has_work() {
+            self.check_now_and_then();
+        }
         self.definitions.end_change(effects);
         if self.agenda.steps > 0 {
             self.agenda.steps_max = self.agenda.steps_max.max(std::mem::take(&mut self.agenda.steps));

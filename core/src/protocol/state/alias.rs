@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 
 use crate::{LookupError, SymbolName};
 
-use crate::protocol::queries::lookup::Search;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::payload::Payload;
+use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{QueryId, RowId};
 
 /// What aliases wait for.

@@ -45,4 +45,9 @@ impl<P: Payload> SessionState<P> {
         let demands = |waiting: &Waiting| !waiting.queries.is_none() || waiting.node.is_some_and(depended_on);
         self.definitions[row].waiting().is_some_and(demands)
     }
+
+    /// The component of the forest in which an emitted row waits.
+    pub(in crate::protocol) fn component_of(&self, row: RowId) -> Option<u32> {
+        self.forest.component(self.definitions.row(row)?.waiting()?.node?)
+    }
 }

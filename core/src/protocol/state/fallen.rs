@@ -7,9 +7,9 @@ use std::collections::hash_map;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::protocol::state::failure::Fallen;
 use crate::protocol::storage::ids::{Id, RowId};
 use crate::protocol::storage::memory::Takes;
-use crate::protocol::symbols::fail::Fallen;
 
 /// By row. Each holds its record.
 #[derive(Debug, Default)]

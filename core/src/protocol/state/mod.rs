@@ -2,27 +2,33 @@
 
 pub(crate) mod alias;
 pub(crate) mod answer;
+pub(crate) mod begun;
 pub(crate) mod definitions;
 pub(crate) mod demand;
 pub(crate) mod effects;
+pub(crate) mod failure;
 pub(in crate::protocol) mod fallen;
+pub(crate) mod generator;
+pub(in crate::protocol) mod look_ahead;
 pub(crate) mod payload;
 pub(crate) mod pending;
 pub(crate) mod query;
 pub(in crate::protocol) mod rising;
+pub(crate) mod search;
+pub(crate) mod stage;
 
 use std::fmt;
 
-use crate::protocol::deadlock::Waits;
+use crate::protocol::deadlock::threads::Waits;
 use crate::protocol::dependences::{Settled, WaitingForest};
-use crate::protocol::queries::generate::Generator;
-use crate::protocol::removal::close::Stage;
-use crate::protocol::slices::settle::Agenda;
+use crate::protocol::slices::agenda::Agenda;
+use crate::protocol::state::failure::FailureRecord;
+use crate::protocol::state::generator::Generator;
+use crate::protocol::state::stage::Stage;
 use crate::protocol::storage::claimed_room::ClaimedRoom;
 use crate::protocol::storage::ids::{FailureId, GeneratorId, QueryId, RowId};
 use crate::protocol::storage::slab::Slab;
-use crate::protocol::symbols::fail::FailureRecord;
-use crate::protocol::urgency::Urgency;
+use crate::protocol::urgency::followers::Urgency;
 use crate::record::Records;
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};

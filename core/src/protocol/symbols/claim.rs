@@ -5,8 +5,8 @@
 use crate::sync::weakened;
 use crate::{EventKind, FailureCause, SerialQueue, SymbolName};
 
-use crate::protocol::queries::why::Begun;
 use crate::protocol::state::SessionState;
+use crate::protocol::state::begun::Begun;
 use crate::protocol::state::definitions::claim::Claimed;
 use crate::protocol::state::demand::Losses;
 use crate::protocol::state::effects::{Effects, Leftover};

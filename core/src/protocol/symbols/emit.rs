@@ -45,7 +45,6 @@ impl<P: Payload> SessionState<P> {
             // The usual unit depends on nothing: nothing is to be checked, and nothing new can hang.
             self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
             self.emit_ungrouped(claim, effects);
-            self.settle_any(effects);
             return Ok(());
         }
         check_names(unit, covered, groups)?;
@@ -61,13 +60,7 @@ impl<P: Payload> SessionState<P> {
             self.emit_group(&group.rows, dependencies, priority, effects);
         }
         self.emit_ungrouped(claim, effects);
-        self.settle_any(effects);
         Ok(())
-    }
-
-    /// The component of the forest in which an emitted row waits.
-    pub(in crate::protocol) fn component_of(&self, row: RowId) -> Option<u32> {
-        self.forest.component(self.definitions.row(row)?.waiting()?.node?)
     }
 
     /// The group's rows and unready dependencies, unless one of these makes the emission impossible.

@@ -7,44 +7,14 @@ use std::cell::Cell;
 
 use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
-use crate::{EventKind, Failure, FailureCause, LookupError, SymbolName};
+use crate::{EventKind, Failure, FailureCause, LookupError};
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::{Row, RowState};
 use crate::protocol::state::effects::{Effects, Leftover};
+use crate::protocol::state::failure::{FailureRecord, Fallen};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{ClaimId, FailureId, RowId};
-
-/// What broke, once for all the rows it felled.
-#[derive(Debug)]
-pub(crate) struct FailureRecord {
-    /// A symbol of the unit that failed, for paths whose end was removed since.
-    pub(crate) symbol: SymbolName,
-    pub(crate) unit: SymbolName,
-    pub(crate) dylib: Arc<str>,
-    pub(crate) cause: FailureCause,
-    /// How many rows refer to the record; it goes with the last.
-    pub(crate) rows: usize,
-    /// Somebody has been told of it.
-    told: Cell<bool>,
-}
-
-impl FailureRecord {
-    fn at_its_root(&self) -> Arc<Failure> {
-        let (unit, dylib, cause) = (self.unit.clone(), self.dylib.clone(), self.cause.clone());
-        Arc::new(Failure { path: vec![self.symbol.clone()], path_omitted: 0, unit, dylib, cause })
-    }
-}
-
-/// Where a row stands in a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fallen {
-    pub(crate) failure: FailureId,
-    /// Where it began.
-    pub(crate) root: RowId,
-    /// How many steps away.
-    pub(crate) depth: u32,
-}
 
 impl<P: Payload> SessionState<P> {
     /// Fails the rows that carry `claim`, and ends it.
@@ -70,7 +40,6 @@ impl<P: Payload> SessionState<P> {
             self.make_failed(row, Fallen { failure, root: row, depth: 0 }, None, effects);
         }
         self.release_failure(failure, effects);
-        self.settle(effects);
     }
 
     /// The failure as seen from a failed row.

@@ -1,4 +1,4 @@
-//! What happens to symbols: they are defined, claimed, resolved, emitted, and fail.
+//! What happens to symbols: they are defined, claimed, resolved, emitted, fail and go.
 
 pub(crate) mod absolute;
 pub(crate) mod claim;
@@ -6,4 +6,5 @@ pub(in crate::protocol) mod create;
 pub(crate) mod define;
 pub(crate) mod emit;
 pub(in crate::protocol) mod fail;
+pub(in crate::protocol) mod remove;
 pub(in crate::protocol) mod resolve;

@@ -2,7 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::protocol::deadlock::{Held, Holdings};
+use crate::protocol::deadlock::threads::Held;
+use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::Tell;
 use crate::protocol::state::definitions::row::{RowState, Waiting};

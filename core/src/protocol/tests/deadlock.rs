@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use crate::protocol::queries::lookup::Search;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::{Completed, Effects};
+use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId, WaitId};
 use crate::protocol::symbols::define::Definition;
 use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
@@ -17,7 +17,8 @@ use crate::{
 };
 
 use crate::protocol::deadlock::FIRST_BUDGET;
-use crate::protocol::deadlock::{Held, Holdings};
+use crate::protocol::deadlock::threads::Held;
+use crate::protocol::deadlock::threads::Holdings;
 
 struct Scene {
     state: SessionState<Numbers>,

@@ -1,11 +1,11 @@
 //! What one hold of the lock moves and frees, however much follows from one event: not how long it takes but how much it is.
 
 use super::numbers::{Numbers, definition, exported, search, with_main};
-use crate::protocol::queries::lookup::Search;
-use crate::protocol::slices::settle::SLICE_STEPS;
+use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::query::Entries;
+use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId};
 use crate::protocol::storage::memory::Memory;
 use crate::protocol::symbols::define::Definition;

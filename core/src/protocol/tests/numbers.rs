@@ -1,10 +1,10 @@
 //! What tests of the state begin with: everything of the embedder is a number, there is one dylib, and units say nothing of
 //! themselves.
 
-use crate::protocol::queries::lookup::Search;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::DylibId;
 use crate::protocol::symbols::define::Definition;
 use crate::{

@@ -15,12 +15,12 @@ use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::numbers::{Numbers, definition, exported, search, with_main};
-use crate::protocol::queries::lookup::Search;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::state::query::Asker;
+use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
 use crate::protocol::symbols::define::Definition;
 use crate::session::SessionTag;

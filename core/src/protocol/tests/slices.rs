@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::model::seeds::try_histories;
 use super::numbers::{Numbers, definition, search, with_main};
-use crate::protocol::slices::settle::{Attendance, FOREIGN_SLICES_MAX};
+use crate::protocol::slices::agenda::{Attendance, FOREIGN_SLICES_MAX};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;

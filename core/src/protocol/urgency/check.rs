@@ -1,6 +1,6 @@
 //! Check: no need is more urgent than what it leads to, once no rise is left to do.
 
-use super::Followers;
+use super::followers::Followers;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::payload::Payload;

@@ -40,52 +40,19 @@
 
 #[cfg(any(test, debug_assertions))]
 mod check;
+pub(in crate::protocol) mod followers;
 mod rise;
 
 use crate::TaskPriority;
-use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 
-use crate::protocol::queries::lookup::Search;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, QueryId, RowId};
-use crate::protocol::storage::pieces::Pieces;
-
-/// What rises with a claim.
-#[derive(Debug, Default)]
-pub(in crate::protocol) struct Followers {
-    /// Where its unit lies while it is queued, if that may be in several queues.
-    ticketed: Option<Arc<Ticketed>>,
-    /// Queries on its behalf. Some may have ended.
-    asked: Vec<QueryId>,
-    /// The claim it was delegated from: what that has asked for, it may have asked for on behalf of this one.
-    origin: Option<ClaimId>,
-}
-
-/// What is about to rise.
-#[derive(Debug, Default)]
-pub(in crate::protocol) struct Urgency {
-    /// A unit was claimed below the highest priority.
-    is_followed: bool,
-    rises: Pieces<(Node, RisingPriority)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Node {
-    Row(RowId),
-    Claim(ClaimId),
-    Query(QueryId),
-}
-
-impl Followers {
-    pub(in crate::protocol) fn of_delegate(origin: ClaimId) -> Self {
-        Self { origin: Some(origin), ..Self::default() }
-    }
-}
+use crate::protocol::state::search::Search;
+use crate::protocol::storage::ids::{ClaimId, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// How urgent a row is, or its unit; none if nobody is at work on it.

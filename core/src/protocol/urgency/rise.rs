@@ -3,7 +3,7 @@
 use crate::EventKind;
 use crate::sync::weakened;
 
-use super::{Followers, Node};
+use super::followers::{Followers, Node};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::Row;
 use crate::protocol::state::effects::Effects;
@@ -72,7 +72,7 @@ impl<P: Payload> SessionState<P> {
                 Node::Query(query) => self.raise_query(query, to),
             };
             // Whoever gave the budget counts what is taken from it.
-            self.count_steps(steps.saturating_sub(*budget));
+            self.agenda.count_steps(steps.saturating_sub(*budget));
             *budget = budget.saturating_sub(steps);
         }
     }

@@ -6,13 +6,13 @@
 use smallvec::SmallVec;
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::queries::why::Begun;
+use crate::protocol::state::begun::Begun;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId};
 use crate::protocol::storage::memory::Takes;
-use crate::protocol::urgency::Followers;
+use crate::protocol::urgency::followers::Followers;
 use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
 use crate::{SymbolName, TaskPriority};

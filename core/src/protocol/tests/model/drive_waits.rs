@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::protocol::deadlock::{Held, Holdings};
+use crate::protocol::deadlock::threads::Held;
+use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::state::effects::{Completed, Effects};
 use crate::{DeadlockStep, LookupError};
 

@@ -2,10 +2,10 @@
 
 use super::History;
 use super::step::NAMES;
-use crate::protocol::queries::lookup::Search;
-use crate::protocol::slices::settle::SLICE_STEPS;
+use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::query::Asker;
+use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::QueryId;
 use crate::protocol::tests::numbers::{Numbers, definition, exported};
 use crate::{SymbolName, SymbolStringPool, TaskPriority};

@@ -3,7 +3,7 @@
 use super::super::numbers::Numbers;
 use super::step::Step;
 use super::{Stage, Twin, pick};
-use crate::protocol::deadlock::Held;
+use crate::protocol::deadlock::threads::Held;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::pending::PendingUnit;
 use crate::session::SessionTag;

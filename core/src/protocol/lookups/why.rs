@@ -15,23 +15,16 @@ use crate::{
 
 use crate::why::SYMBOLS_MAX;
 
-use crate::protocol::queries::lookup::{Search, Visibility};
+use crate::protocol::lookups::lookup::Visibility;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::{Row, RowState};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::{Lodged, Lodging, Phase, Query};
 use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
 use crate::protocol::storage::slab::Slab;
-
-/// What is noted when a unit begins, if the session notes it.
-#[derive(Clone, Debug)]
-pub(crate) struct Begun {
-    pub(crate) thread: Arc<str>,
-    /// Since the session was made.
-    pub(crate) at: Duration,
-}
 
 /// Of how many symbols an error of a deadline tells.
 const WHYS_MAX: usize = 8;
@@ -57,7 +50,7 @@ impl Detail {
 }
 
 impl<P: Payload> SessionState<P> {
-    /// See [`crate::ExecutionSession::why_along`]. `now` is measured as [`Begun::at`] is.
+    /// See [`crate::ExecutionSession::why_along`]. `now` is measured as [`Begun::at`](crate::protocol::state::begun::Begun::at) is.
     pub(crate) fn why(
         &self,
         order: &[(DylibId, JitDylibLookupFlags)],

@@ -21,47 +21,14 @@ use crate::{
     EventKind, JitDylibLookupFlags, LookupError, LookupSet, SharedError, SymbolLookupFlags, SymbolName,
 };
 
-use crate::protocol::queries::lookup::{Search, Visibility};
+use crate::protocol::lookups::lookup::Visibility;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::{Effects, Generation, Leftover};
+use crate::protocol::state::generator::{Generator, Suspended};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::query::{Phase, Query};
+use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId};
-
-/// A generator that was added to a dylib.
-#[derive(Debug)]
-pub(crate) struct Generator<G> {
-    pub(crate) value: G,
-    pub(crate) name: Arc<str>,
-    pub(crate) dylib: DylibId,
-    /// The lookup it has been asked about and not finished. May have ended since.
-    pub(crate) occupant: Option<QueryId>,
-    /// Lookups that want to ask it next. Some may have ended since.
-    pub(crate) queue: VecDeque<QueryId>,
-}
-
-/// A lookup on its way along the search order.
-#[derive(Debug)]
-pub(crate) struct Suspended {
-    pub(crate) search: Search,
-    /// Symbols that no dylib before `position` defines.
-    remaining: Vec<(SymbolName, SymbolLookupFlags)>,
-    /// The dylib of the order that is being asked.
-    position: usize,
-    /// Its generators that are still to be asked; none until the dylib itself has been searched.
-    generators: Option<VecDeque<GeneratorId>>,
-    /// The generator that is busy with it, or that it has queued up at.
-    pub(in crate::protocol) waits_at: Option<GeneratorId>,
-    /// That generator has been asked and is busy with it no more, though it has not finished.
-    pub(in crate::protocol) apart: Option<Apart>,
-}
-
-/// What a generator does for a lookup while it serves others.
-#[derive(Debug, Default)]
-pub(crate) struct Apart {
-    /// Of the lookups that it has made meanwhile so that this one can go on, the last that came to a generator; may have ended.
-    pub(in crate::protocol) question: Option<QueryId>,
-}
 
 /// What a step along the order led to.
 enum Step {
@@ -75,23 +42,6 @@ enum Step {
     AskerGone,
     /// A generator was removed while the lookup was on its way to it.
     GeneratorGone(DylibId),
-}
-
-impl Suspended {
-    /// The symbols that no dylib so far defines.
-    pub(in crate::protocol) fn missing(&self) -> impl Iterator<Item = &SymbolName> {
-        self.remaining.iter().map(|(name, _)| name)
-    }
-
-    /// Whether this generator goes on with the lookup while it serves others.
-    fn is_apart_at(&self, generator: GeneratorId) -> bool {
-        self.apart.is_some() && self.waits_at == Some(generator)
-    }
-
-    pub(crate) fn new(search: Search) -> Self {
-        let remaining = search.symbols.0.to_vec();
-        Self { search, remaining, position: 0, generators: None, waits_at: None, apart: None }
-    }
 }
 
 impl<P: Payload> SessionState<P> {

@@ -8,45 +8,20 @@ use smallvec::SmallVec;
 
 use crate::sync::weakened;
 use crate::{
-    JitDylibLookupFlags, LookupError, LookupKind, LookupSet, RequiredState, SearchedDylib, SymbolFlags,
-    SymbolLookupFlags, SymbolName, TaskPriority,
+    JitDylibLookupFlags, LookupError, RequiredState, SearchedDylib, SymbolFlags, SymbolLookupFlags,
+    SymbolName, TaskPriority,
 };
 
-use crate::protocol::queries::generate::Suspended;
-use crate::protocol::queries::look_ahead::{AHEAD, AHEAD_MIN};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::{RowState, Source};
 use crate::protocol::state::effects::Effects;
+use crate::protocol::state::generator::Suspended;
+use crate::protocol::state::look_ahead::{AHEAD, AHEAD_MIN};
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
+use crate::protocol::state::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::state::search::{Order, Search};
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
-
-/// What a lookup searches, where.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Search {
-    pub(crate) kind: LookupKind,
-    pub(crate) order: Order,
-    pub(crate) symbols: LookupSet,
-    pub(crate) required_state: RequiredState,
-    /// For the lookup of an alias's source, which is all that it asks for: the alias.
-    pub(crate) alias: Option<RowId>,
-    /// Search the link order of this dylib, as it is when the lookup begins, instead of `order`.
-    pub(crate) along: Option<DylibId>,
-    /// What symbols are will do: nothing is claimed.
-    pub(crate) flags_only: bool,
-    /// The query whose generator makes this lookup, which that generator must not keep waiting. It asks for flags only.
-    pub(crate) on_behalf_of: Option<QueryId>,
-    /// The work in progress of a closing session may still look up.
-    pub(crate) by_task: bool,
-    /// The unit that asks.
-    pub(crate) asked_by: Option<Asker>,
-    /// How urgent the lookup says it is.
-    pub(crate) priority: Option<TaskPriority>,
-}
-
-/// Dylibs to search, mostly one or two.
-pub(crate) type Order = SmallVec<[(DylibId, JitDylibLookupFlags); 2]>;
 
 /// What a dylib has for a name, as far as a lookup may see.
 pub(crate) enum Visibility {

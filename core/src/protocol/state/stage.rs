@@ -1,0 +1,56 @@
+//! Stage: how far the session is on its way to its end, and what it still takes.
+
+use crate::protocol::state::SessionState;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::TrackerId;
+
+/// How far the session is on its way to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Takes work.
+    Open,
+    /// Takes what the work in progress still needs.
+    Closing,
+    /// Takes nothing, and lets nothing start.
+    Cancelling,
+    /// Takes nothing; what is left is being removed.
+    Closed,
+}
+
+impl Stage {
+    /// Whether nothing starts any more.
+    pub(in crate::protocol) fn is_cancelled(self) -> bool {
+        matches!(self, Self::Cancelling | Self::Closed)
+    }
+}
+
+impl<P: Payload> SessionState<P> {
+    /// Whether the session takes work from outside.
+    pub(crate) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    /// Whether nothing starts any more.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.stage.is_cancelled()
+    }
+
+    /// Whether everything has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stage == Stage::Closed
+    }
+
+    /// Whether the session takes work from where it comes.
+    pub(crate) fn admits(&self, by_task: bool) -> bool {
+        match self.stage {
+            Stage::Open => true,
+            Stage::Closing => by_task,
+            Stage::Cancelling | Stage::Closed => false,
+        }
+    }
+
+    /// Whether the tracker was removed or transferred, or has been emptied for good by closing the session.
+    pub(crate) fn tracker_is_defunct(&self, tracker: TrackerId) -> bool {
+        self.is_closed() || !self.definitions.tracker_lives(tracker)
+    }
+}

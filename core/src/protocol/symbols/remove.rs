@@ -1,0 +1,106 @@
+//! Remove: a row goes, in whatever state it is.
+//!
+//! Whoever waits on a removed row fails, and so does everything emitted that depends on it and is not
+//! Ready yet. What is Ready already stays: callers of removed code are the embedder's affair.
+
+use crate::sync::weakened;
+use crate::{EventKind, FailureCause, LookupError, RequiredState, SessionEvent};
+
+use crate::protocol::dependences::NodeState;
+use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::row::{RowState, Waiting};
+use crate::protocol::state::definitions::{RemovedRow, Tell};
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::failure::Fallen;
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::RowId;
+
+impl<P: Payload> SessionState<P> {
+    /// Removes one row in whatever state it is.
+    pub(in crate::protocol) fn remove_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+        match self.definitions[row].state {
+            RowState::Emitted { .. } if self.is_ready_unknowingly(row) => self.leave_ready(row, effects),
+            RowState::Materializing { .. } | RowState::Resolved { .. } | RowState::Emitted { .. } => {
+                self.fail_waiting(row, effects)
+            }
+            RowState::Failed { failure, root, depth, .. } => {
+                self.leave_fallen(row, Fallen { failure, root, depth }, effects)
+            }
+            RowState::NeverSearched { .. } | RowState::Returned { .. } | RowState::Ready { .. } => {}
+        }
+        self.delete_row(row, tell, effects);
+    }
+
+    /// Removes a row on which nobody waits.
+    pub(in crate::protocol) fn delete_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+        if let Some(RemovedRow { dylib, symbol, place }) = self.definitions.delete_row(row, tell, effects) {
+            let kind = EventKind::Removed { dylib, symbol };
+            match place {
+                Some(sequence) => effects.more().events.push(SessionEvent { sequence, kind }),
+                None => self.observe(effects, || kind),
+            }
+        }
+        self.losses.note();
+    }
+
+    /// Whether the forest has found an emitted row Ready, and a slice that is still to come would tell it.
+    pub(in crate::protocol) fn is_ready_unknowingly(&self, row: RowId) -> bool {
+        let node = self.definitions[row].waiting().and_then(|waiting| waiting.node);
+        node.is_some_and(|node| self.forest.state(node) == NodeState::Gone)
+    }
+
+    /// Tells whoever waits on a row that is about to be removed that it has become Ready: who depends on it becomes so too.
+    fn leave_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
+        if let Some(waiting) = self.definitions.waiting_mut(id) {
+            let queries = std::mem::replace(waiting, Waiting::NOBODY).queries;
+            self.satisfy(id, queries, RequiredState::Ready, effects);
+        }
+        // Seen from outside, a condemned row went before.
+        if !self.definitions.is_condemned(&self.definitions[id]) {
+            self.observe_ready(id, effects);
+        }
+    }
+
+    /// Fails whoever waits on a row that is about to be removed.
+    fn fail_waiting(&mut self, id: RowId, effects: &mut Effects<P>) {
+        let Some(waiting) = self.definitions[id].waiting().copied() else { return };
+        // A failure may be on its way to the row: whoever depends on it hears of the removal instead.
+        let fails = |node| self.forest.fail(node) || self.forest.state(node) == NodeState::Failed;
+        let spreads = waiting.node.filter(|_| !weakened("remove::tells_no_dependants")).is_some_and(fails);
+        self.agenda.added |= spreads;
+        if !spreads && waiting.queries.is_none() {
+            return;
+        }
+        let failure = self.record_failure(id, FailureCause::Removed);
+        if let Some(waiting) = self.definitions.waiting_mut(id) {
+            *waiting = Waiting::NOBODY;
+        }
+        if !waiting.queries.is_none() && !weakened("remove::tells_no_queries") {
+            let error = LookupError::Failed(self.failure_at(failure));
+            self.fail_lodged(waiting.queries, &error, effects);
+        }
+        self.leave_fallen(id, Fallen { failure, root: id, depth: 0 }, effects);
+    }
+
+    /// Keeps what a row that is about to go knows of a failure as long as one spreads: the forest may name the row to those
+    /// that fall through it. The row's reference to the record is kept, or let go.
+    fn leave_fallen(&mut self, row: RowId, fallen: Fallen, effects: &mut Effects<P>) {
+        if !self.forest.is_failing() {
+            self.release_failure(fallen.failure, effects);
+        } else if let Some(before) = self.fallen.insert(row, fallen) {
+            self.release_failure(before.failure, effects);
+        }
+    }
+
+    /// Removes rows of the condemned trackers that are first in line, each tracker after its last row.
+    pub(in crate::protocol) fn remove_condemned(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+        while *budget > 0 && self.definitions.is_removing() {
+            *budget -= 1;
+            match self.definitions.first_condemned() {
+                Some(row) => self.remove_row(row, Tell::Nothing, effects),
+                None if self.definitions.discard_condemned(effects) => return,
+                None => {}
+            }
+        }
+    }
+}

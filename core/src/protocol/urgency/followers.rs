@@ -1,0 +1,39 @@
+//! What rises with a claim, and what is about to rise.
+
+use crate::protocol::state::rising::RisingPriority;
+use crate::protocol::storage::ids::{ClaimId, QueryId, RowId};
+use crate::protocol::storage::pieces::Pieces;
+use crate::sync::Arc;
+use crate::task::ticket::Ticketed;
+
+/// What rises with a claim.
+#[derive(Debug, Default)]
+pub(in crate::protocol) struct Followers {
+    /// Where its unit lies while it is queued, if that may be in several queues.
+    pub(super) ticketed: Option<Arc<Ticketed>>,
+    /// Queries on its behalf. Some may have ended.
+    pub(super) asked: Vec<QueryId>,
+    /// The claim it was delegated from: what that has asked for, it may have asked for on behalf of this one.
+    pub(super) origin: Option<ClaimId>,
+}
+
+impl Followers {
+    pub(in crate::protocol) fn of_delegate(origin: ClaimId) -> Self {
+        Self { origin: Some(origin), ..Self::default() }
+    }
+}
+
+/// What is about to rise.
+#[derive(Debug, Default)]
+pub(in crate::protocol) struct Urgency {
+    /// A unit was claimed below the highest priority.
+    pub(super) is_followed: bool,
+    pub(super) rises: Pieces<(Node, RisingPriority)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Node {
+    Row(RowId),
+    Claim(ClaimId),
+    Query(QueryId),
+}

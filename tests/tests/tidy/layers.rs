@@ -1,0 +1,173 @@
+//! The order inside `core`: code that stands low does not know what stands above it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::demand_none;
+use super::source::{Source, sources};
+
+/// The folders of the protocol, lowest first. A file may know its own folder and those before it.
+const PROTOCOL: [&str; 11] = [
+    "storage",     // ids, slabs, memory: knows no symbol
+    "dependences", // the forest, generic
+    "state",       // what there is, and small functions that keep it
+    "urgency",     // priorities rise
+    "queries",     // lookups that wait are told, and end
+    "symbols",     // one symbol, or one unit: defined, claimed, resolved, emitted, failed, gone
+    "lookups",     // symbols are searched and claimed
+    "check",       // what holds between two operations
+    "slices",      // what follows from an operation, in slices
+    "removal",     // names, trackers, dylibs and the session go; transactions
+    "deadlock",    // blocked threads look for cycles
+];
+
+/// The data of a folder above the state that is a part of the state all the same, private to its folder. Each counts as `state`.
+const PARTS_OF_THE_STATE: [&str; 3] = ["deadlock/threads.rs", "slices/agenda.rs", "urgency/followers.rs"];
+
+const ROOT: &str = "core/src/protocol/";
+
+/// The state stands below, the verbs that act on it above, and those in an order of their own.
+#[test]
+fn folders_of_the_protocol_know_only_those_below() {
+    let mut findings = Vec::new();
+    for source in protocol() {
+        let Some((file, rank)) = place_of(&source) else { continue };
+        let code = source.code_before_tests();
+        if code.contains("crate::protocol::{") {
+            findings.push(format!(
+                "{ROOT}{file}: imports a group from `crate::protocol`: one `use` for each module"
+            ));
+        }
+        let paths: BTreeSet<&str> = paths_in(&code, "crate::protocol::").collect();
+        for path in paths {
+            if let Some(above) = rank_of(path).filter(|&above| above > rank) {
+                findings
+                    .push(format!("{ROOT}{file} ({}): names {path} ({})", PROTOCOL[rank], PROTOCOL[above]));
+            }
+        }
+    }
+    demand_none(
+        findings,
+        "move the data down into `state`, or let the function return what its caller above has to do next",
+    );
+}
+
+/// `SessionState` has its methods in many files, and a call names no file: so calls are held to the same order.
+#[test]
+fn operations_of_the_protocol_call_only_those_below() {
+    let sources = protocol();
+    let mut defined: BTreeMap<String, (&str, usize)> = BTreeMap::new();
+    for source in &sources {
+        let Some((file, rank)) = place_of(source) else { continue };
+        for body in bodies_of_the_state(&source.code_before_tests()) {
+            defined.extend(functions_in(&body).map(|name| (name.to_owned(), (file, rank))));
+        }
+    }
+    assert!(defined.len() > 100, "the operations of the state were not found: {}", defined.len());
+    let mut findings = BTreeSet::new();
+    for source in &sources {
+        let Some((file, rank)) = place_of(source) else { continue };
+        let code = source.code_before_tests();
+        let of_self =
+            bodies_of_the_state(&code).iter().flat_map(|body| calls_on("self", body)).collect::<Vec<_>>();
+        for name in of_self.into_iter().chain(calls_on("state", &code)) {
+            if let Some((above, _)) = defined.get(&name).filter(|(_, above)| *above > rank) {
+                findings
+                    .insert(format!("{ROOT}{file} ({}): calls `{name}` of {ROOT}{above}", PROTOCOL[rank]));
+            }
+        }
+    }
+    demand_none(
+        findings,
+        "let the caller above decide: return what has to be done next, add it to the agenda, or move what is called down",
+    );
+}
+
+/// The order lists what is there, and nothing else.
+#[test]
+fn the_order_of_the_protocol_lists_its_folders() {
+    let folders: BTreeSet<String> = protocol()
+        .iter()
+        .filter_map(|source| Some(source.path.strip_prefix(ROOT)?.split_once('/')?.0.to_owned()))
+        .collect();
+    let listed: BTreeSet<String> = PROTOCOL.map(str::to_owned).into();
+    let differing = folders.symmetric_difference(&listed).map(|folder| format!("{ROOT}{folder}/"));
+    demand_none(differing, "give the folder its place in PROTOCOL, or take it off");
+    let gone = PARTS_OF_THE_STATE.iter().filter(|part| super::read(&format!("{ROOT}{part}")).is_none());
+    demand_none(gone.map(|part| format!("{ROOT}{part}")), "take it off PARTS_OF_THE_STATE");
+}
+
+/// The files of the protocol that are no tests.
+fn protocol() -> Vec<Source> {
+    let of_it = |source: &Source| source.path.starts_with(ROOT) && !source.is_test;
+    sources().into_iter().filter(of_it).collect()
+}
+
+/// Where a file stands: its path in the protocol, and its rank.
+fn place_of(source: &Source) -> Option<(&str, usize)> {
+    let file = source.path.strip_prefix(ROOT)?;
+    let module = file.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::");
+    Some((file, rank_of(&module)?))
+}
+
+/// The rank of a module of the protocol, or of something in one.
+fn rank_of(path: &str) -> Option<usize> {
+    let file = |part: &str| part.trim_end_matches(".rs").replace('/', "::");
+    let is_part = PARTS_OF_THE_STATE
+        .iter()
+        .any(|part| path == file(part) || path.starts_with(&format!("{}::", file(part))));
+    let folder = if is_part { "state" } else { path.split("::").next()? };
+    PROTOCOL.iter().position(|listed| *listed == folder)
+}
+
+/// What follows `prefix` wherever it stands, as far as it is a path.
+fn paths_in<'c>(code: &'c str, prefix: &'c str) -> impl Iterator<Item = &'c str> {
+    let in_a_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    code.split(prefix).skip(1).map(move |after| {
+        let end = after.find(|c| !in_a_path(c)).unwrap_or(after.len());
+        after[..end].trim_end_matches(':')
+    })
+}
+
+/// The bodies of `impl SessionState`, each up to the line that closes it.
+fn bodies_of_the_state(code: &str) -> Vec<String> {
+    let mut bodies = Vec::new();
+    let mut lines = code.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("impl<P: Payload> SessionState<P> {") {
+            bodies.push(lines.by_ref().take_while(|line| *line != "}").collect::<Vec<_>>().join("\n"));
+        }
+    }
+    bodies
+}
+
+/// The names of the functions that a body defines itself.
+fn functions_in(body: &str) -> impl Iterator<Item = &str> {
+    let own = body.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+    own.filter_map(|line| line.split_once("fn ")?.1.split(['(', '<']).next())
+}
+
+/// The methods that are called on `receiver`.
+fn calls_on(receiver: &str, code: &str) -> Vec<String> {
+    let in_a_word = |c: char| c.is_alphanumeric() || c == '_';
+    let called = code.match_indices(receiver).filter_map(|(at, _)| {
+        if code[..at].ends_with(in_a_word) {
+            return None;
+        }
+        let after = code[at + receiver.len()..].trim_start().strip_prefix('.')?;
+        let end = after.find(|c| !in_a_word(c))?;
+        after[end..].starts_with('(').then(|| after[..end].to_owned())
+    });
+    called.collect()
+}
+
+/// Keeps the helpers honest where they decide what is a call.
+#[test]
+fn calls_are_found_and_fields_are_not() {
+    let code = "impl<P: Payload> SessionState<P> {\n    pub(crate) fn emit<T>(&mut self) {\n        self\n            .settle(1);\n        self.rows.find();\n        myself.go();\n    }\n}\n";
+    let bodies = bodies_of_the_state(code);
+    assert_eq!(bodies.iter().flat_map(|body| functions_in(body)).collect::<Vec<_>>(), ["emit"]);
+    assert_eq!(calls_on("self", &bodies[0]), ["settle"]);
+    assert!(rank_of("deadlock::threads::Held") == rank_of("state"));
+    let paths: Vec<_> = paths_in("use crate::protocol::state::row::{Row};", "crate::protocol::").collect();
+    assert_eq!(paths, ["state::row"]);
+}
