@@ -30,6 +30,9 @@ pub use jit::Jit;
 pub use scope::Scope;
 pub use uruk_core::OwnedTracker;
 
+#[cfg(feature = "llvm")]
+pub use uruk_pipeline::inkwell;
+
 pub use uruk_core as core;
 pub use uruk_dispatch as dispatch;
 pub use uruk_pipeline as pipeline;

@@ -1,6 +1,7 @@
 //! Modules from source to object, against what clang 22 and LLVM's own tools make of the same source.
 #![cfg(feature = "llvm")]
 
+mod build;
 mod code;
 mod promises;
 mod refusals;
