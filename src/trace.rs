@@ -70,19 +70,30 @@ struct Fields {
 }
 
 impl TraceLayer {
-    /// Opens a trace at `path`, replacing what was there.
+    /// Opens a trace at `path`, replacing what was there. Viewers show the process under the name of its executable.
     ///
     /// # Errors
     /// What the operating system says about the file.
     pub fn create(path: &Path) -> io::Result<(Self, Arc<TraceFile>)> {
-        Ok(Self::write_to(File::create(path)?))
+        let executable = std::env::current_exe();
+        let name = executable.as_ref().ok().and_then(|path| path.file_name()).unwrap_or_default();
+        Self::create_of(path, &name.to_string_lossy())
     }
 
-    fn write_to(file: File) -> (Self, Arc<TraceFile>) {
+    /// The same of a process that viewers show as `process`.
+    ///
+    /// # Errors
+    /// As [`TraceLayer::create`].
+    pub fn create_of(path: &Path, process: &str) -> io::Result<(Self, Arc<TraceFile>)> {
+        Ok(Self::write_to(File::create(path)?, process))
+    }
+
+    fn write_to(file: File, name: &str) -> (Self, Arc<TraceFile>) {
         static TRACES: AtomicU32 = AtomicU32::new(0);
         let process = std::process::id();
         let first = format_args!(
-            "{{\"ph\":\"M\",\"pid\":{process},\"name\":\"process_name\",\"args\":{{\"name\":\"uruk\"}}}}"
+            "{{\"ph\":\"M\",\"pid\":{process},\"name\":\"process_name\",\"args\":{{\"name\":{}}}}}",
+            Json(name)
         );
         let file = Arc::new(TraceFile {
             began: Instant::now(),
@@ -338,7 +349,7 @@ mod tests {
 
     fn traced(body: impl FnOnce()) -> String {
         let (file, reader) = unnamed();
-        let (layer, file) = TraceLayer::write_to(file);
+        let (layer, file) = TraceLayer::write_to(file, "test");
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), body);
         file.finish().unwrap();
         file.finish().unwrap();
@@ -348,7 +359,7 @@ mod tests {
     #[test]
     fn the_file_is_whole_after_each_span() {
         let (file, reader) = unnamed();
-        let (layer, _file) = TraceLayer::write_to(file);
+        let (layer, _file) = TraceLayer::write_to(file, "test");
         let events = || -> Vec<serde_json::Value> {
             let mut text = vec![0; reader.metadata().unwrap().len() as usize];
             std::os::unix::fs::FileExt::read_exact_at(&reader, &mut text, 0).unwrap();
@@ -367,7 +378,7 @@ mod tests {
     #[test]
     fn a_pipe_has_its_end_when_the_trace_is_finished() {
         let (reader, writer) = io::pipe().unwrap();
-        let (layer, file) = TraceLayer::write_to(File::from(std::os::fd::OwnedFd::from(writer)));
+        let (layer, file) = TraceLayer::write_to(File::from(std::os::fd::OwnedFd::from(writer)), "test");
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             tracing::debug_span!("link.fixup").in_scope(|| ());
         });

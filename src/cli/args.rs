@@ -80,7 +80,8 @@ pub(crate) struct RunArgs {
 impl Cli {
     /// Reads the command line. What is wrong with it, and help, is the parser's to print.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let mut cli = Self::try_parse_from(end_files_at_script(std::env::args_os().collect()))?;
+        let line = run_what_is_a_file(std::env::args_os().collect());
+        let mut cli = Self::try_parse_from(end_files_at_script(line))?;
         let Command::Run(run) = &mut cli.command;
         run.take_files_behind_dashes();
         Ok(cli)
@@ -96,6 +97,20 @@ impl RunArgs {
             self.args = rest.into_iter().skip(1).collect();
         }
     }
+}
+
+/// Puts the verb before a file that stands where the verb should: `uruk hello.c` can only mean that.
+fn run_what_is_a_file(mut line: Vec<OsString>) -> Vec<OsString> {
+    let is_file = |word: &OsString| {
+        let bytes = word.as_encoded_bytes();
+        // A verb has no such letter. What has one and is not there is told to be missing, and not to be no verb.
+        let is_path = !bytes.starts_with(b"-") && bytes.iter().any(|byte| matches!(byte, b'.' | b'/'));
+        word == "-" || is_path
+    };
+    if line.get(1).is_some_and(is_file) {
+        line.insert(1, "run".into());
+    }
+    line
 }
 
 /// Puts a `--` behind a script: the system adds the arguments of a script that somebody runs behind its name.
@@ -122,7 +137,7 @@ const LOOKED_AT_MAX: usize = 256 / 2;
 
 const EXAMPLES: &str = "\
 Examples:
-  uruk run hello.c                          compile and run a C file
+  uruk run hello.c                          compile and run a C file; so does `uruk hello.c`
   uruk run a.bc b.bc -- one two             two modules, two arguments
   uruk run -j2 --stats db.bc                compile on two threads, show the stage table
   uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry

@@ -37,15 +37,15 @@ pub(crate) struct TraceError {
 pub(crate) type SessionObserver = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 
 impl Observers {
-    /// Begins to watch what was asked for. Called once, before the session is built.
+    /// Begins to watch what was asked for, of a program of that name. Called once, before the session is built.
     ///
     /// # Errors
     /// [`TraceError`] if the trace's file cannot be created.
-    pub(crate) fn install(trace: Option<&Path>, stats: bool) -> Result<Arc<Self>, TraceError> {
+    pub(crate) fn install(trace: Option<&Path>, stats: bool, program: &str) -> Result<Arc<Self>, TraceError> {
         let (trace_layer, trace) = match trace {
             Some(path) => {
-                let (layer, file) =
-                    TraceLayer::create(path).map_err(|source| TraceError { path: path.into(), source })?;
+                let (layer, file) = TraceLayer::create_of(path, program)
+                    .map_err(|source| TraceError { path: path.into(), source })?;
                 (Some(layer), Some((path.to_owned(), file)))
             }
             None => (None, None),

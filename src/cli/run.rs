@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use uruk::core::sync::Arc;
-use uruk::core::{ExecutorSymbolDef, SymbolFlags};
+use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
@@ -34,6 +34,13 @@ pub(crate) enum RunError {
     Clang(#[from] ClangError),
     #[error("cannot link the program")]
     Link { source: JitError },
+    #[error("no file defines `{entry}`; name the function to call: --entry NAME")]
+    NoEntry { entry: String },
+    #[error(
+        "cannot take `{}` as a file of the program; if it is an argument, put it behind `--`: uruk run {} -- {0}",
+        argument.display(), first.display()
+    )]
+    Stray { first: PathBuf, argument: PathBuf, source: JitError },
     #[error("cannot read standard input")]
     Input { source: std::io::Error },
     #[error("an argument of the program contains a zero byte")]
@@ -116,7 +123,8 @@ fn take_over_allocation(jit: &Jit) -> Result<(), RunError> {
 
 /// Begins to watch. The report is due at `exit`, after everything that the program registers.
 fn observe(args: &RunArgs) -> Result<Arc<Observers>, RunError> {
-    let observers = Observers::install(args.trace.as_deref(), args.stats)?;
+    let program = args.files.first().and_then(|file| file.file_name()).unwrap_or_default().to_string_lossy();
+    let observers = Observers::install(args.trace.as_deref(), args.stats, &program)?;
     let at_exit = observers.clone();
     on_exit(move |_| {
         if let Err(error) = at_exit.finish() {
@@ -136,11 +144,38 @@ fn link(
     // Nothing of the program has run, so nobody has a pointer to a variable that moves.
     jit.low_addresses().allow_copies(true);
     for file in &args.files {
-        add_file(jit, file, args)?;
+        add_file(jit, file, args).map_err(|error| stray(error, file, args))?;
     }
-    let entry = jit.link(&args.entry).map_err(|source| RunError::Link { source })?;
+    let entry = jit.link(&args.entry).map_err(|source| without_entry(source, args))?;
     jit.low_addresses().allow_copies(false);
     Ok((jit, entry))
+}
+
+/// What is no file, or none for us, and follows one that is, was mostly meant for the program.
+fn stray(error: RunError, file: &Path, args: &RunArgs) -> RunError {
+    let is_no_file = |error: &JitError| match error {
+        JitError::Read { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        JitError::Foreign { .. } => true,
+        _ => false,
+    };
+    match (error, args.files.first()) {
+        (RunError::Jit(source), Some(first)) if first != file && is_no_file(&source) => {
+            RunError::Stray { first: first.clone(), argument: file.to_owned(), source }
+        }
+        (error, _) => error,
+    }
+}
+
+/// What to do where the entry itself is missing, and not something that it needs.
+fn without_entry(source: JitError, args: &RunArgs) -> RunError {
+    match &source {
+        JitError::Lookup(LookupError::NotFound { symbols, .. })
+            if symbols.iter().any(|symbol| symbol.as_str() == args.entry) =>
+        {
+            RunError::NoEntry { entry: args.entry.clone() }
+        }
+        _ => RunError::Link { source },
+    }
 }
 
 fn build(

@@ -113,6 +113,35 @@ fn paths_that_cannot_be_read() {
     }
 }
 
+/// Who calls a program as `uruk run x.c arg` was told that `arg` cannot be read, and not what to do.
+#[test]
+fn what_is_no_file_and_follows_one_is_taken_for_an_argument() {
+    let good = bitcode("main.c", MAIN).expect("it compiles");
+    let hint = format!("put it behind `--`: uruk run {} -- verbose", good.display());
+    let missing = uruk_run(&[], &[&good, Path::new("verbose")]);
+    assert_refused(&missing, 1, &["cannot take `verbose` as a file", &hint, "verbose: cannot be read"]);
+    let notes = file("notes.txt", b"neither code nor data").expect("it can be written");
+    assert_refused(&uruk_run(&[], &[&good, &notes]), 1, &["behind `--`", "neither LLVM IR"]);
+    // The first can only be meant as a file.
+    let first = uruk_run(&[], &[Path::new("verbose"), &good]);
+    assert!(!String::from_utf8_lossy(&first.stderr).contains("behind `--`"), "{first:?}");
+}
+
+/// The message was that `main` is not found in a list of libraries.
+#[test]
+fn a_missing_entry_says_how_to_name_another() {
+    let helper = object("helper.c", "int helper(void) { return 0; }").expect("it compiles");
+    assert_refused(&uruk_run(&[], &[&helper]), 1, &["no file defines `main`", "--entry NAME"]);
+    assert_refused(&uruk_run(&["--entry", "start"], &[&helper]), 1, &["no file defines `start`"]);
+    assert_eq!(uruk_run(&["--entry", "helper"], &[&helper]).end, End::Exited(0));
+    // The entry is there; what it needs is not.
+    let lost =
+        object("lost.c", "int absent(void); int main(void) { return absent(); }").expect("it compiles");
+    let outcome = uruk_run(&[], &[&lost]);
+    assert_refused(&outcome, 1, &["cannot link the program", "`absent` (needed by `main`"]);
+    assert!(!String::from_utf8_lossy(&outcome.stderr).contains("--entry"), "{outcome:?}");
+}
+
 #[test]
 fn one_bad_file_among_good_ones_is_named() {
     let good = bitcode("main.c", MAIN).expect("it compiles");

@@ -179,6 +179,9 @@ fn a_trace_is_json_with_the_stages() {
         let units = events.iter().filter(begins).filter(|event| event["name"] == stage).count();
         assert!(units >= 2, "{units} spans `{stage}`, expected one for each of two modules");
     }
+    // Every process was called `uruk` in a viewer.
+    let process = events.iter().find(|event| event["name"] == "process_name").expect("it has a name");
+    assert_eq!(process["args"]["name"].as_str(), hello.file_name().and_then(OsStr::to_str));
 }
 
 /// The trace was empty after a crash or `_exit`, and cut in the middle after SIGINT.
@@ -316,6 +319,19 @@ fn a_program_may_come_from_standard_input() {
     let outcome = in_directory_of(&module, "exec $1 run - <piped.c");
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     assert!(outcome.end == End::Exited(1) && stderr.contains("<standard input>"), "{stderr}");
+}
+
+/// `uruk hello.c` was an unrecognized subcommand.
+#[test]
+fn a_file_in_the_place_of_the_verb_is_run() {
+    let module = bitcode("noverb.c", ARGUMENTS).expect("it compiles");
+    assert_prints(&in_directory_of(&module, "exec $1 noverb.bc -- a b"), End::Exited(3), "a\nb\n");
+    assert_prints(&in_directory_of(&module, "exec $1 ./noverb.bc -j1 -- a b"), End::Exited(3), "a\nb\n");
+    assert_prints(&in_directory_of(&module, "exec $1 - -- a b <noverb.bc"), End::Exited(3), "a\nb\n");
+    let missing = in_directory_of(&module, "exec $1 nowhere.bc");
+    let stderr = String::from_utf8_lossy(&missing.stderr);
+    assert!(missing.end == End::Exited(1) && stderr.contains("nowhere.bc: cannot be read"), "{stderr}");
+    assert_eq!(in_directory_of(&module, "exec $1 rnu noverb.bc").end, End::Exited(2));
 }
 
 #[test]
