@@ -1,6 +1,6 @@
 //! Dylibs beside the main one: plugins, libraries, tenants.
 
-use uruk_core::{DylibError, JitDylib, JitDylibLookupFlags, RemoveError, TransactionError};
+use uruk_core::{DylibError, JitDylib, JitDylibLookupFlags, TransactionError};
 
 use crate::{Jit, JitError, Scope};
 
@@ -24,19 +24,6 @@ impl Jit {
             dylib.add_to_link_order(library, *flags)?;
         }
         Ok(dylib)
-    }
-
-    /// Removes a dylib with everything that was added to it. The name is free afterwards.
-    ///
-    /// Code that [`Function`](crate::Function) handles hold stays mapped until these are dropped.
-    ///
-    /// # Errors
-    /// Those of [`ExecutionSession::remove_jit_dylib`](uruk_core::ExecutionSession::remove_jit_dylib).
-    ///
-    /// # Concurrency
-    /// Blocks for nobody. Lookups that wait for symbols of the dylib fail.
-    pub fn remove_dylib(&self, dylib: &JitDylib) -> Result<(), RemoveError> {
-        self.session.remove_jit_dylib(dylib)
     }
 }
 

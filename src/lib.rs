@@ -15,6 +15,7 @@ mod dylibs;
 mod error;
 mod files;
 mod function;
+mod handle;
 mod jit;
 mod lookup;
 mod ready;
@@ -22,12 +23,15 @@ mod scope;
 #[cfg(feature = "trace")]
 pub mod trace;
 mod unit;
+mod unmapping;
 
 pub use builder::JitBuilder;
 pub use error::JitError;
 pub use function::FunctionPointer;
+pub use handle::Function;
 pub use jit::Jit;
 pub use scope::Scope;
+pub use unmapping::Unmapping;
 pub use uruk_core::OwnedTracker;
 
 #[cfg(feature = "llvm")]
@@ -39,7 +43,7 @@ pub use uruk_pipeline as pipeline;
 
 /// What a program that embeds the engine usually needs.
 pub mod prelude {
-    pub use crate::{FunctionPointer, Jit, JitBuilder, JitError, Scope};
+    pub use crate::{Function, FunctionPointer, Jit, JitBuilder, JitError, Scope};
     pub use uruk_core::{
         ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, OwnedTracker,
         ResourceTracker, SymbolName,

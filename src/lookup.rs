@@ -2,9 +2,9 @@
 
 use std::future::Future;
 
-use uruk_core::{ExecutorSymbolDef, LookupError, LookupRequest, LookupSet, SymbolFlags};
+use uruk_core::{ExecutorSymbolDef, LookupError, LookupRequest, LookupSet};
 
-use crate::{FunctionPointer, Jit, JitError, Scope};
+use crate::{Jit, JitError, Scope};
 
 impl Scope<'_> {
     /// Looks up `symbol` along the link order of the scope's dylib, as [`Jit::lookup`] does.
@@ -73,24 +73,5 @@ impl Jit {
         symbol: &str,
     ) -> impl Future<Output = Result<ExecutorSymbolDef, JitError>> + Send + use<> {
         self.main().lookup_async(symbol)
-    }
-
-    /// Looks up a function and hands it out as a pointer of type `F`.
-    ///
-    /// # Safety
-    /// The function must have the signature `F` says, and the pointer must not be used after the code is
-    /// gone: when the `Jit` is dropped, or the function's tracker removed.
-    ///
-    /// # Errors
-    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data.
-    pub unsafe fn function<F: FunctionPointer>(&self, symbol: &str) -> Result<F, JitError> {
-        let found = self.lookup(symbol)?;
-        if found.flags.contains(SymbolFlags::CALLABLE) {
-            // SAFETY: the symbol is Ready, so its code is complete and executable; signature and lifetime are
-            // the caller's promise.
-            Ok(unsafe { F::from_address(found.address) })
-        } else {
-            Err(JitError::NotCallable { symbol: symbol.into() })
-        }
     }
 }

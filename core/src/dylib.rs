@@ -1,14 +1,16 @@
 //! Dylibs: name spaces of symbols with a link order.
 
+use std::error::Error;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use crate::protocol::state::definitions::dylib::RemovedDylib;
 use crate::protocol::storage::ids::DylibId;
+use crate::resource::Removed;
 use crate::sync::Arc;
 use crate::{
     DefineError, DefinitionGenerator, DylibError, ExecutionSession, GeneratorId, JitDylibLookupFlags,
-    MaterializationUnit, RemoveError, ResourceTracker, SearchOrder, SymbolFlags, SymbolName,
+    MaterializationUnit, RemoveError, Resource, ResourceTracker, SearchOrder, SymbolFlags, SymbolName,
 };
 
 /// A name space of symbols in a session, with an order in which its references are searched.
@@ -286,9 +288,13 @@ impl JitDylib {
 
 impl ExecutionSession {
     /// Removes a dylib and does not tell the platform. Says whether it was there.
-    pub(crate) fn remove_untold(&self, dylib: &JitDylib) -> (bool, Result<(), RemoveError>) {
+    pub(crate) fn remove_untold(
+        &self,
+        dylib: &JitDylib,
+        remove: impl FnMut(Box<dyn Resource>) -> Removed,
+    ) -> (bool, Result<(), RemoveError>) {
         let cleared = self.transact_clearing(|state, effects| state.remove_dylib(dylib.id, effects));
-        (cleared.is_some(), cleared.map_or(Ok(()), |cleared| cleared.remove(dylib.name.clone())))
+        (cleared.is_some(), cleared.map_or(Ok(()), |cleared| cleared.remove_by(dylib.name.clone(), remove)))
     }
 }
 
@@ -364,10 +370,23 @@ impl ExecutionSession {
     ///
     /// Source: ORC `ExecutionSession::removeJITDylib`.
     pub fn remove_jit_dylib(&self, dylib: &JitDylib) -> Result<(), RemoveError> {
+        self.remove_jit_dylib_by(dylib, Resource::remove)
+    }
+
+    /// As [`remove_jit_dylib`](Self::remove_jit_dylib), with `remove` in the place of [`Resource::remove`], as in
+    /// [`ResourceTracker::remove_by`].
+    ///
+    /// # Errors
+    /// As [`remove_jit_dylib`](Self::remove_jit_dylib).
+    pub fn remove_jit_dylib_by(
+        &self,
+        dylib: &JitDylib,
+        remove: impl FnMut(Box<dyn Resource>) -> Result<(), Box<dyn Error + Send + Sync>>,
+    ) -> Result<(), RemoveError> {
         if dylib.session != *self {
             return Err(RemoveError::Foreign { dylib: dylib.name.clone() });
         }
-        let (was_there, removed) = self.remove_untold(dylib);
+        let (was_there, removed) = self.remove_untold(dylib, remove);
         if !was_there {
             return removed;
         }

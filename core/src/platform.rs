@@ -11,8 +11,8 @@ use crate::protocol::symbols::define::Definition;
 use crate::sync::{Arc, unique};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
-    MaterializationUnit, ResourceTracker, SearchOrder, SessionError, SharedError, SymbolFlagsMap, SymbolName,
-    shared_error,
+    MaterializationUnit, Resource, ResourceTracker, SearchOrder, SessionError, SharedError, SymbolFlagsMap,
+    SymbolName, shared_error,
 };
 
 /// Is told of the dylibs and units of a session.
@@ -160,7 +160,7 @@ impl ExecutionSession {
         let Some(platform) = self.platform() else { return Ok(()) };
         asked(|| platform.set_up(dylib)).map_err(|source| {
             // Nobody has put resources there but the platform, which has just said what is wrong.
-            let _ = self.remove_untold(dylib);
+            let _ = self.remove_untold(dylib, Resource::remove);
             DylibError::Platform { name: dylib.shared_name(), source }
         })
     }

@@ -120,17 +120,14 @@ impl ResourceTracker {
     ///
     /// # Errors
     /// As [`ResourceTracker::remove`].
-    pub fn remove_by(
-        &self,
-        remove: impl FnMut(Box<dyn Resource>) -> Result<(), Box<dyn Error + Send + Sync>>,
-    ) -> Result<(), RemoveError> {
+    pub fn remove_by(&self, remove: impl FnMut(Box<dyn Resource>) -> Removed) -> Result<(), RemoveError> {
         let remove_rows = |state: &mut SessionState<Live>, effects: &mut _| {
             state.remove_tracker(self.id_in(state), effects)
         };
         let (resources, removal) =
             self.0.dylib.session().transact_removal(remove_rows, |resources| !resources.is_empty());
         let Some(removal) = removal else { return Ok(()) };
-        removal.run(|| remove_resources_by(self.0.dylib.shared_name(), resources.into_vec(), remove))
+        removal.remove_by(self.0.dylib.shared_name(), resources.into_vec(), remove)
     }
 
     /// A handle that keeps neither the tracker nor its session: for what lies in the session itself.
@@ -207,19 +204,14 @@ impl Drop for Handle {
     }
 }
 
-/// Removes `resources`, which are in the order of their registration, newest first and past errors.
-pub(crate) fn remove_resources(
-    dylib: Arc<str>,
-    resources: Vec<Box<dyn Resource>>,
-) -> Result<(), RemoveError> {
-    remove_resources_by(dylib, resources, Resource::remove)
-}
+/// What removing a resource ends with.
+pub(crate) type Removed = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// The same, each as `remove` does it.
-fn remove_resources_by(
+/// Removes `resources`, which are in the order of their registration, newest first and past errors, each as `remove` does it.
+pub(crate) fn remove_resources_by(
     dylib: Arc<str>,
     resources: Vec<Box<dyn Resource>>,
-    mut remove: impl FnMut(Box<dyn Resource>) -> Result<(), Box<dyn Error + Send + Sync>>,
+    mut remove: impl FnMut(Box<dyn Resource>) -> Removed,
 ) -> Result<(), RemoveError> {
     let mut remove_one = |resource| {
         crate::panics::guard(|| remove(resource).map_err(SharedError::from))

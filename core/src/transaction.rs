@@ -23,7 +23,7 @@ use std::fmt;
 
 use crate::protocol::removal::transaction::{Change, Refusal, RefusedChanges, RemovedResources};
 use crate::protocol::storage::ids::DylibId;
-use crate::resource::remove_resources;
+use crate::resource::remove_resources_by;
 use crate::session::Unit;
 use crate::session::removal::RemovalTask;
 use crate::sync::{Arc, unique, weakened};
@@ -263,7 +263,9 @@ impl Transaction {
 
     fn remove_all(&self, removed: Removed) {
         for (dylib, resources) in removed {
-            if let Err(error) = remove_resources(self.name_of(dylib), resources.into_vec()) {
+            if let Err(error) =
+                remove_resources_by(self.name_of(dylib), resources.into_vec(), Resource::remove)
+            {
                 self.session.report(SessionError::Remove(error));
             }
         }

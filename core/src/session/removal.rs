@@ -6,7 +6,7 @@
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::condemned::Clearing;
 use crate::protocol::state::effects::Effects;
-use crate::resource::remove_resources;
+use crate::resource::{Removed, remove_resources_by};
 use crate::sync::Arc;
 use crate::{RemoveError, Resource};
 
@@ -25,7 +25,17 @@ impl RemovalTask {
         dylib: Arc<str>,
         resources: Vec<Box<dyn Resource>>,
     ) -> Result<(), RemoveError> {
-        self.run(|| remove_resources(dylib, resources))
+        self.remove_by(dylib, resources, Resource::remove)
+    }
+
+    /// The same, each as `remove` does it.
+    pub(crate) fn remove_by(
+        self,
+        dylib: Arc<str>,
+        resources: Vec<Box<dyn Resource>>,
+        remove: impl FnMut(Box<dyn Resource>) -> Removed,
+    ) -> Result<(), RemoveError> {
+        self.run(|| remove_resources_by(dylib, resources, remove))
     }
 
     /// Runs `removal`, and then, when it is counted no more, what was left to this thread meanwhile.
@@ -52,7 +62,16 @@ pub(crate) struct ClearedDylib {
 impl ClearedDylib {
     /// Removes the resources, newest first and past errors.
     pub(crate) fn remove(self, dylib: Arc<str>) -> Result<(), RemoveError> {
-        self.removal.remove(dylib, self.resources)
+        self.remove_by(dylib, Resource::remove)
+    }
+
+    /// The same, each as `remove` does it.
+    pub(crate) fn remove_by(
+        self,
+        dylib: Arc<str>,
+        remove: impl FnMut(Box<dyn Resource>) -> Removed,
+    ) -> Result<(), RemoveError> {
+        self.removal.remove_by(dylib, self.resources, remove)
     }
 }
 

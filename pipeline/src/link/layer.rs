@@ -10,21 +10,23 @@
 //! responsibility fails its symbols with the error as their cause.
 
 use std::collections::{HashMap, HashSet};
+use std::error::Error;
 use std::fmt;
 
 use rustc_hash::FxHashSet;
 use uruk_core::sync::Arc;
 use uruk_core::{
-    ExecutorSymbolDef, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
-    MaterializationResponsibility, SymbolLookupFlags, SymbolName,
+    ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
+    MaterializationResponsibility, Resource, SymbolLookupFlags, SymbolName,
 };
 
+use super::code::{Code, CodeMap, CodeRemoval, HeldCode};
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
 use super::low::LowAddresses;
 use super::placements::{PlacedTls, TlsPlacements};
 use super::publish::{Announced, Functions, announce, fail_all, publish};
 use super::section_groups::Part;
-use super::share::LinkedCode;
+use super::share::{LinkedCode, remove_resource};
 use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, elf};
 use crate::layer::ObjectLayer;
 use crate::memory::{MemoryError, MemoryManager};
@@ -47,6 +49,7 @@ pub struct ObjectLinkingLayer {
     platform: Arc<Platform>,
     placements: Arc<TlsPlacements>,
     low: Arc<LowAddresses>,
+    code: Arc<CodeMap>,
 }
 
 /// An object on its way: laid out, not yet fixed up.
@@ -59,7 +62,7 @@ impl ObjectLinkingLayer {
     /// A layer that places code in `memory` and tells `platform` about initialisers.
     pub fn new(memory: Arc<dyn MemoryManager>, platform: Arc<Platform>) -> Self {
         let low = Arc::new(LowAddresses::new(memory.clone()));
-        Self { memory, platform, placements: Arc::default(), low }
+        Self { memory, platform, placements: Arc::default(), low, code: Arc::default() }
     }
 
     /// What stands below 2 GiB for functions and variables that lie elsewhere.
@@ -80,6 +83,32 @@ impl ObjectLinkingLayer {
     /// One copy of the contents.
     pub fn emit_graph(&self, responsibility: MaterializationResponsibility, graph: LinkGraph<'_>) {
         self.link(vec![responsibility], Ok(graph));
+    }
+
+    /// Keeps the code at `address` mapped, and all that it refers to, directly or through other code. Nothing if the address is not in
+    /// what this layer has linked.
+    ///
+    /// What is reached by a pointer that was handed over at run time is not seen, and what had been removed before is not held.
+    ///
+    /// # Concurrency
+    /// Blocks for nobody. The code of a symbol that is Ready before the call and still the same definition after it is held.
+    ///
+    /// # Cost
+    /// Linear in what is held: a step for each piece of code, and for each of its references.
+    pub fn hold(&self, address: ExecutorAddr) -> Option<HeldCode> {
+        self.code.hold(address)
+    }
+
+    /// Removes a resource of a tracker, for [`ResourceTracker::remove_by`](uruk_core::ResourceTracker::remove_by): code that was linked
+    /// here as `removal` says, anything else as [`Resource::remove`] does.
+    ///
+    /// # Errors
+    /// Those of [`Resource::remove`].
+    pub fn remove_resource(
+        resource: Box<dyn Resource>,
+        removal: CodeRemoval<'_>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        remove_resource(resource, removal)
     }
 
     /// Links objects into one block of memory and makes their symbols.
@@ -147,7 +176,7 @@ impl ObjectLinkingLayer {
         placed: Placed,
         found: &LookupResult,
         dylib: &JitDylib,
-    ) -> Result<(LinkedCode, Vec<Functions>), LayerError> {
+    ) -> Result<(Arc<Code>, Vec<Functions>), LayerError> {
         let environment = LinkEnvironment {
             tls_placement: &|descriptor| self.placements.get(descriptor),
             tls_distance: &|variable| distance_from_thread_pointer(variable.into()),
@@ -164,6 +193,12 @@ impl ObjectLinkingLayer {
                 low_entries.insert(Box::<str>::from(name), entry);
             }
         }
+        let mut refers_to: Vec<_> = link
+            .externals()
+            .filter_map(|(name, _)| definition(name).map(|definition| definition.address))
+            .collect();
+        refers_to.sort_unstable();
+        refers_to.dedup();
         let find = |name: &str| {
             let found = definition(name)?;
             // All the object's references go to the entry, so that they agree on where the function is.
@@ -188,10 +223,10 @@ impl ObjectLinkingLayer {
         let code = LinkedCode {
             _unwind: table.transpose()?,
             _tls: tls,
-            _memory: linked.alloc,
+            _memory: Some(linked.alloc),
             _low_entries: low_entries.into_values().collect(),
         };
-        Ok((code, functions))
+        Ok((Code::new(code, linked.ranges, refers_to.into(), &self.code), functions))
     }
 }
 

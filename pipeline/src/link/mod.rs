@@ -16,12 +16,13 @@
 //! | `layer.rs` | it looks up the addresses of what an object refers to, without blocking |
 //! | `publish.rs` | it announces addresses, emits symbols, or fails them |
 //! | `section_groups.rs` | it asks what has become of the objects that are linked together |
-//! | `share.rs` | the code of a unit is a resource of its tracker |
+//! | `share.rs` | the code of a unit is a resource of its tracker; who else keeps it is in `code.rs` |
 //!
 //! **Architecture Invariant:** what an object says is never trusted. Malformed input is a [`LinkError`].
 //!
 #![doc = include_str!("README.md")]
 
+mod code;
 mod eh_frame;
 pub mod elf;
 mod error;
@@ -50,6 +51,7 @@ mod tls;
 mod tls_detour;
 pub mod x86_64;
 
+pub use code::{AfterCode, CodeRemoval, HeldCode};
 pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
 pub(crate) use initializers::FRAGMENT_PRIORITY;

@@ -309,6 +309,7 @@ impl Link<Resolved> {
             .map_err(|source| LinkError::Memory { object: placed.graph.name().into(), source })?;
         let linked = Linked {
             alloc,
+            ranges: placed.ranges(),
             unwind: placed.unwind_table(),
             tls: placed.tls_image().zip(placed.tls),
             initializers,
@@ -338,6 +339,8 @@ impl Link<Fixed> {
 pub struct Linked {
     /// The memory; dropping it unmaps the code.
     pub alloc: FinalizedAlloc,
+    /// The addresses of its segments.
+    pub ranges: Box<[Range<u64>]>,
     /// How exceptions find their way through the code.
     pub unwind: Option<UnwindTable>,
     /// The thread-local image and where it was placed.

@@ -59,6 +59,17 @@ impl Placed {
         self.bases[place.segment as usize].wrapping_add(place.offset)
     }
 
+    /// The addresses of the segments that there are.
+    pub(super) fn ranges(&self) -> Box<[Range<u64>]> {
+        let segments = Segment::ALL.iter().filter(|&&segment| self.indices[segment as usize].is_some());
+        let range = |&segment: &Segment| {
+            let extent = self.layout.extents[segment as usize];
+            let start = self.bases[segment as usize];
+            start..start.saturating_add(extent.content_bytes).saturating_add(extent.zero_fill_bytes)
+        };
+        segments.map(range).collect()
+    }
+
     pub(super) fn got(&self) -> u64 {
         self.at(Place { segment: Segment::Data, offset: self.layout.got })
     }

@@ -18,9 +18,10 @@ use uruk_core::{
     MaterializationResponsibility, ResolveError, ResolvedResponsibility, SharedError, SymbolMap, SymbolName,
 };
 
+use super::code::Code;
 use super::graph::SymbolId;
 use super::merge::References;
-use super::share::{LinkedCode, Share};
+use super::share::{Owned, Share};
 use super::{Allocated, Initializers, Link};
 use crate::platform::Platform;
 
@@ -150,13 +151,13 @@ fn with_needs(announced: Vec<Option<ResolvedResponsibility>>, link: &Link<Alloca
 /// What is recorded comes before the symbols are Ready, so that nobody who has found them misses it; nobody is handed it before
 /// they are (`platform.rs`).
 pub(super) fn publish(
-    code: LinkedCode,
+    code: Arc<Code>,
     mut functions: Vec<Functions>,
     found: &LookupResult,
     announced: Vec<Announced>,
     platform: &Platform,
 ) {
-    let code = Arc::new(code);
+    let code = Owned::new(code);
     let mut owned = Vec::with_capacity(announced.len());
     for Announced { responsibility, object, needs } in announced {
         let Functions { initializers, indirect } =

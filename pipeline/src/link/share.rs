@@ -1,22 +1,24 @@
 //! Share: what linked code occupies in the process, and who it belongs to.
 //!
 //! Objects that are linked together are one piece of memory, and each of them has a tracker of its own. So each tracker has a
-//! *share*: the code goes with the last of them. What is recorded of one object, and would be handed out to run, goes with the
-//! share of that object.
+//! *share*: the trackers let the code go with the last of them. What is recorded of one object, and would be handed out to run, goes
+//! with the share of that object.
 //!
 //! ```text
 //!   tracker of a ─▶ share ─▶ what is recorded of a         tracker of b ─▶ share ─▶ what is recorded of b
-//!                     └────────────▶ linked code ◀───────────────────────────┘
+//!                     └──────────▶ owned ─▶ code ◀───────────────────────────┘
 //! ```
 //!
 //! Holds: nothing recorded outlives the code it names. A share lets go of its record first.
 
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 
 use uruk_core::Resource;
 use uruk_core::sync::{Arc, Mutex};
 
+use super::code::{Code, CodeRemoval};
 use super::low::LowEntry;
 use super::placements::PlacedTls;
 use crate::memory::FinalizedAlloc;
@@ -28,7 +30,8 @@ use crate::runtime::unwind::UnwindRegistration;
 pub(super) struct LinkedCode {
     pub(super) _unwind: Option<UnwindRegistration>,
     pub(super) _tls: Option<PlacedTls>,
-    pub(super) _memory: FinalizedAlloc,
+    /// Always there, except in tests.
+    pub(super) _memory: Option<FinalizedAlloc>,
     pub(super) _low_entries: Vec<Arc<LowEntry>>,
 }
 
@@ -38,15 +41,18 @@ pub(super) struct LinkedCode {
 #[derive(Clone)]
 pub(super) struct Share(Arc<Mutex<Option<Held>>>);
 
+/// Code as long as it has trackers. Others may keep it longer.
+pub(super) struct Owned(Arc<Code>);
+
 /// Fields drop in order: a function is no longer handed out when its code goes.
 struct Held {
-    _recorded: Option<Recorded>,
-    _code: Arc<LinkedCode>,
+    recorded: Option<Recorded>,
+    code: Arc<Owned>,
 }
 
 impl Share {
-    pub(super) fn new(recorded: Option<Recorded>, code: &Arc<LinkedCode>) -> Self {
-        Self(Arc::new(Mutex::new(Some(Held { _recorded: recorded, _code: code.clone() }))))
+    pub(super) fn new(recorded: Option<Recorded>, code: &Arc<Owned>) -> Self {
+        Self(Arc::new(Mutex::new(Some(Held { recorded, code: code.clone() }))))
     }
 
     /// Lets go of the code. What others share stays.
@@ -54,6 +60,39 @@ impl Share {
         let held = self.0.lock().take();
         drop(held);
     }
+
+    /// The same for a removal that asks for more, or that waits until the code is gone.
+    fn remove_by(&self, removal: CodeRemoval<'_>) {
+        let held = self.0.lock().take();
+        let Some(Held { recorded, code }) = held else { return };
+        drop(recorded);
+        if let Some(Owned(code)) = Arc::into_inner(code) {
+            code.let_go(removal);
+        }
+    }
+}
+
+impl Owned {
+    pub(super) fn new(code: Arc<Code>) -> Arc<Self> {
+        Arc::new(Self(code))
+    }
+}
+
+/// Removes a resource of a tracker: linked code in the way that is asked for, anything else in its own.
+///
+/// # Errors
+/// Those of [`Resource::remove`].
+pub(super) fn remove_resource(
+    resource: Box<dyn Resource>,
+    removal: CodeRemoval<'_>,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    if !(&*resource as &dyn Any).is::<Share>() {
+        return resource.remove();
+    }
+    if let Ok(share) = (resource as Box<dyn Any>).downcast::<Share>() {
+        share.remove_by(removal);
+    }
+    Ok(())
 }
 
 impl Resource for Share {

@@ -1,0 +1,189 @@
+//! Linked code, and who keeps it: the trackers of its objects, and whoever holds what runs there.
+//!
+//! ```text
+//!   share of a ─▶ owned ─▶ code ◀── held code (a function's handle)
+//!   share of b ─▶   ┘       ▲
+//!                       ranges: which code is where
+//! ```
+//!
+//! Code is unmapped when nobody keeps it any more, on the thread that was the last to do so. Its trackers let it go when they are
+//! removed. Who holds a function holds all code that the function may reach by references, its own or through others: which addresses
+//! code refers to is noted when it is linked. What is reached in another way, by a pointer that was handed over while it ran, is not
+//! seen.
+//!
+//! **Holds.** Code is found by its addresses from before its symbols are Ready until its memory goes, so two pieces of code are never
+//! found at one address.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use rustc_hash::FxHashSet;
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::{Arc, Mutex, Weak};
+
+use super::share::LinkedCode;
+
+/// What is dropped after the code.
+pub type AfterCode = Arc<dyn Any + Send + Sync>;
+
+/// The code of one link.
+pub(super) struct Code {
+    ranges: Box<[Range<u64>]>,
+    /// What it refers to that it has not itself, in memory of ours or not.
+    refers_to: Box<[ExecutorAddr]>,
+    known: Arc<CodeMap>,
+    mapped: Mutex<Option<LinkedCode>>,
+    after: Mutex<Vec<AfterCode>>, // Last: these go when all else has gone.
+}
+
+/// Which code lies where.
+///
+/// # Concurrency
+/// One lock, held for map operations. Code is not dropped under it.
+#[derive(Default)]
+pub(super) struct CodeMap(Mutex<BTreeMap<u64, (u64, Weak<Code>)>>);
+
+/// Code that stays mapped while this is held, and all that it refers to, directly or through other code.
+///
+/// Cloning it is cheap. It outlives trackers, dylibs and sessions.
+#[derive(Clone)]
+pub struct HeldCode(Arc<[Arc<Code>]>);
+
+/// How a removal treats code that somebody holds.
+#[derive(Clone, Copy, Debug)]
+pub enum CodeRemoval<'a> {
+    /// It stays mapped until nobody holds it. A clone of this is dropped then; at once, if nobody does.
+    WhenReleased(&'a AfterCode),
+    /// It is unmapped, whoever holds it.
+    AtOnce,
+}
+
+impl Code {
+    /// Makes code known at its addresses.
+    pub(super) fn new(
+        mapped: LinkedCode,
+        ranges: Box<[Range<u64>]>,
+        refers_to: Box<[ExecutorAddr]>,
+        known: &Arc<CodeMap>,
+    ) -> Arc<Self> {
+        let (mapped, after) = (Mutex::new(Some(mapped)), Mutex::default());
+        let code = Arc::new(Self { ranges, refers_to, known: known.clone(), mapped, after });
+        let mut map = known.0.lock();
+        for range in &code.ranges {
+            map.insert(range.start, (range.end, Arc::downgrade(&code)));
+        }
+        drop(map);
+        code
+    }
+
+    /// The last of its trackers lets it go.
+    pub(super) fn let_go(self: Arc<Self>, removal: CodeRemoval<'_>) {
+        match removal {
+            CodeRemoval::WhenReleased(after) => self.after.lock().push(after.clone()),
+            CodeRemoval::AtOnce => self.unmap(),
+        }
+    }
+
+    /// Forgets where the code is before its memory goes: what is linked next may lie there.
+    fn unmap(&self) {
+        let mut map = self.known.0.lock();
+        for range in &self.ranges {
+            if map.get(&range.start).is_some_and(|(_, code)| std::ptr::eq(code.as_ptr(), self)) {
+                map.remove(&range.start);
+            }
+        }
+        drop(map);
+        let mapped = self.mapped.lock().take();
+        drop(mapped);
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}
+
+impl CodeMap {
+    /// The code at an address, and all that it refers to; nothing if the address is not in code of ours.
+    ///
+    /// # Cost
+    /// Linear in what is held: a step for each piece of code, and for each of its references.
+    pub(super) fn hold(&self, address: ExecutorAddr) -> Option<HeldCode> {
+        let mut seen = FxHashSet::default();
+        let mut held = self.find(&[address], &mut seen);
+        let mut next = 0;
+        while let Some(code) = held.get(next).cloned() {
+            held.extend(self.find(&code.refers_to, &mut seen));
+            next += 1;
+        }
+        (!held.is_empty()).then(|| HeldCode(held.into()))
+    }
+
+    /// The code at those of `addresses` whose code has not been `seen`.
+    fn find(&self, addresses: &[ExecutorAddr], seen: &mut FxHashSet<*const Code>) -> Vec<Arc<Code>> {
+        let map = self.0.lock();
+        let at = |address: &ExecutorAddr| {
+            let (_, (end, code)) = map.range(..=address.value()).next_back()?;
+            // Each is counted once: one that was counted twice might be dropped here, under the lock.
+            let is_new = address.value() < *end && seen.insert(code.as_ptr());
+            is_new.then(|| code.upgrade())?
+        };
+        addresses.iter().filter_map(at).collect()
+    }
+}
+
+impl fmt::Debug for HeldCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldCode").field("pieces", &self.0.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(known: &Arc<CodeMap>, ranges: &[(u64, u64)], refers_to: &[u64]) -> Arc<Code> {
+        let ranges = ranges.iter().map(|&(start, end)| start..end).collect();
+        let refers_to = refers_to.iter().map(|&address| ExecutorAddr::new(address)).collect();
+        let nothing = LinkedCode { _unwind: None, _tls: None, _memory: None, _low_entries: Vec::new() };
+        Code::new(nothing, ranges, refers_to, known)
+    }
+
+    fn held(known: &CodeMap, address: u64) -> usize {
+        known.hold(ExecutorAddr::new(address)).map_or(0, |held| held.0.len())
+    }
+
+    #[test]
+    fn who_holds_code_holds_what_it_refers_to() {
+        let known = Arc::new(CodeMap::default());
+        let _first = code(&known, &[(0x1000, 0x1100), (0x9000, 0x9010)], &[0x2004, 0x5000]);
+        let _second = code(&known, &[(0x2000, 0x2010)], &[0x3000, 0x2008, 0x1000]);
+        let _third = code(&known, &[(0x3000, 0x3010)], &[]);
+        let held = |address| held(&known, address);
+        assert_eq!([held(0x1000), held(0x10ff), held(0x9008), held(0x2000), held(0x3000)], [3, 3, 3, 3, 1]);
+        assert_eq!([held(0xfff), held(0x1100), held(0x5000)], [0, 0, 0]);
+    }
+
+    #[test]
+    fn code_that_goes_is_found_no_more_and_takes_nobody_elses_place() {
+        let known = Arc::new(CodeMap::default());
+        let first = code(&known, &[(0x1000, 0x1100)], &[]);
+        let after: AfterCode = Arc::new(());
+        let holder = known.hold(ExecutorAddr::new(0x1000));
+        first.let_go(CodeRemoval::WhenReleased(&after));
+        assert_eq!((held(&known, 0x1000), Arc::strong_count(&after)), (1, 2));
+        drop(holder);
+        assert_eq!((held(&known, 0x1000), Arc::strong_count(&after)), (0, 1));
+
+        let unmapped = code(&known, &[(0x1000, 0x1100)], &[]);
+        let holder = known.hold(ExecutorAddr::new(0x1000));
+        unmapped.let_go(CodeRemoval::AtOnce);
+        assert_eq!(held(&known, 0x1000), 0);
+        let _next = code(&known, &[(0x1000, 0x1100)], &[]);
+        drop(holder);
+        assert_eq!(held(&known, 0x1000), 1);
+    }
+}

@@ -1,0 +1,278 @@
+//! [`Function`]: a function that can be called, and that keeps its code.
+//!
+//! A handle comes about in three steps: the symbol is looked up; the code at its address is held; the symbol is looked up again. If it
+//! is the same definition both times, it stood all the while, and what is held is its code. If not, somebody has removed it in
+//! between, and all is done again with what is there now.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+
+use uruk_core::{
+    ExecutionSession, ExecutorAddr, LookupError, LookupRequest, LookupResult, LookupSet, SymbolFlags,
+    SymbolName,
+};
+use uruk_pipeline::link::{HeldCode, ObjectLinkingLayer};
+
+use crate::{FunctionPointer, Jit, JitError, Scope};
+
+/// A function of linked code, to be called like the pointer that it is: `f(41)`.
+///
+/// As long as a clone of it is there, the function's code stays mapped, and all code that it refers to, directly or through other code,
+/// whatever tracker or dylib that belongs to. It may be called after its tracker was removed, its name defined anew, and the [`Jit`]
+/// dropped; the variables of its code are then as the removal has left them. What it reaches by a pointer that it was handed
+/// at run time is not kept for it, and neither is what had been removed before there was a handle.
+///
+/// Made by [`Jit::get`], which is where its caller promises the signature.
+///
+/// # Concurrency
+/// `Send` and `Sync`. The last clone to go unmaps what nobody else keeps, on the thread that drops it: not inside that code.
+///
+/// # Examples
+/// ```
+/// # #[cfg(feature = "llvm")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let jit = uruk::Jit::builder().threads(1).build()?;
+/// let query = jit.create_tracker();
+/// jit.in_tracker(&query)
+///     .add_ir_text("query.ll", "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
+/// // SAFETY: `next` takes and gives a 64-bit integer, and no copy of the pointer outlives `next`.
+/// let next = unsafe { jit.get::<extern "C" fn(i64) -> i64>("next") }?;
+/// query.remove()?;
+/// assert!(jit.lookup("next").is_err());
+/// assert_eq!(next(41), 42);
+/// drop(next); // Here the code goes.
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "llvm"))]
+/// # fn main() {}
+/// ```
+///
+/// A handle is no way to call a function that nobody has vouched for:
+/// ```compile_fail
+/// # fn calls_unpromised(jit: &uruk::Jit) -> Result<(), uruk::JitError> {
+/// let next = jit.get::<extern "C" fn(i64) -> i64>("next")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Function<F> {
+    pointer: F,
+    /// Nothing if the code is not of ours to keep.
+    code: Option<HeldCode>,
+}
+
+impl<F> Deref for Function<F> {
+    type Target = F;
+
+    fn deref(&self) -> &F {
+        &self.pointer
+    }
+}
+
+impl<F> fmt::Debug for Function<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function").field("holds_code", &self.code.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Scope<'_> {
+    /// Looks up a function, as [`Jit::function`] does.
+    ///
+    /// # Safety
+    /// As [`Jit::function`].
+    ///
+    /// # Errors
+    /// As [`Jit::function`].
+    pub unsafe fn function<F: FunctionPointer>(&self, symbol: &str) -> Result<F, JitError> {
+        let found = self.lookup(symbol)?;
+        if !found.flags.contains(SymbolFlags::CALLABLE) {
+            return Err(JitError::NotCallable { symbol: symbol.into() });
+        }
+        // SAFETY: the symbol is Ready, so its code is complete and executable; signature and lifetime are
+        // the caller's promise.
+        Ok(unsafe { F::from_address(found.address) })
+    }
+
+    /// A handle of a function, as [`Jit::get`] gives.
+    ///
+    /// # Safety
+    /// As [`Jit::get`].
+    ///
+    /// # Errors
+    /// As [`Jit::get`].
+    pub unsafe fn get<F: FunctionPointer>(&self, symbol: &str) -> Result<Function<F>, JitError> {
+        let (address, code) = self.held(symbol)?;
+        // SAFETY: the symbol was Ready when its code was held, so that is complete and executable, and stays; the signature is the
+        // caller's promise.
+        Ok(Function { pointer: unsafe { F::from_address(address) }, code })
+    }
+
+    /// A handle of a function of any pointer type, as [`Jit::get_unchecked`] gives.
+    ///
+    /// # Safety
+    /// As [`Jit::get_unchecked`].
+    ///
+    /// # Errors
+    /// As [`Jit::get`].
+    pub unsafe fn get_unchecked<F: Copy>(&self, symbol: &str) -> Result<Function<F>, JitError> {
+        const { assert!(size_of::<F>() == size_of::<*const ()>(), "a function pointer is asked for") };
+        let (address, code) = self.held(symbol)?;
+        let address = address.to_ptr::<()>();
+        // SAFETY: both are of this size, as was asserted; that `F` is the type of a pointer to what is there is the caller's promise.
+        let pointer = unsafe { std::mem::transmute_copy::<*mut (), F>(&address) };
+        Ok(Function { pointer, code })
+    }
+
+    /// A handle of a function, awaited, as [`Jit::get_async`] gives.
+    ///
+    /// # Safety
+    /// As [`Jit::get`].
+    pub unsafe fn get_async<F: FunctionPointer>(
+        &self,
+        symbol: &str,
+    ) -> impl Future<Output = Result<Function<F>, JitError>> + use<F> {
+        let (session, layer) = (self.jit.session.clone(), self.jit.object_layer().clone());
+        let (dylib, symbol) = (self.dylib().clone(), session.intern(symbol));
+        let ask = move |symbol: &SymbolName| {
+            session.lookup_future(LookupRequest::new(dylib.link_order(), required(symbol)))
+        };
+        let first = ask(&symbol);
+        async move {
+            let mut found = first.await?;
+            loop {
+                let (address, code) = hold(&layer, &symbol, &found)?;
+                let again = ask(&symbol).await?;
+                if is_same(&symbol, &found, &again) {
+                    // SAFETY: as in `get`.
+                    return Ok(Function { pointer: unsafe { F::from_address(address) }, code });
+                }
+                found = again;
+            }
+        }
+    }
+
+    /// Where a function is, and what keeps it there.
+    fn held(&self, symbol: &str) -> Result<(ExecutorAddr, Option<HeldCode>), JitError> {
+        let session: &ExecutionSession = &self.jit.session;
+        let symbol = session.intern(symbol);
+        let ask = || session.lookup(&self.dylib().link_order(), required(&symbol));
+        let mut found = ask()?;
+        loop {
+            let held = hold(self.jit.object_layer(), &symbol, &found)?;
+            let again = ask()?;
+            if is_same(&symbol, &found, &again) {
+                return Ok(held);
+            }
+            found = again;
+        }
+    }
+}
+
+fn required(symbol: &SymbolName) -> LookupSet {
+    LookupSet::required([symbol.clone()])
+}
+
+/// Holds the code of a function that was found.
+fn hold(
+    layer: &ObjectLinkingLayer,
+    symbol: &SymbolName,
+    found: &LookupResult,
+) -> Result<(ExecutorAddr, Option<HeldCode>), JitError> {
+    let definition = found.get(symbol).ok_or(LookupError::Closed)?;
+    if !definition.flags.contains(SymbolFlags::CALLABLE) {
+        return Err(JitError::NotCallable { symbol: symbol.as_str().into() });
+    }
+    Ok((definition.address, layer.hold(definition.address)))
+}
+
+/// Whether both answers are of one definition, which then was there between them.
+fn is_same(symbol: &SymbolName, found: &LookupResult, again: &LookupResult) -> bool {
+    found.dependency(symbol) == again.dependency(symbol)
+}
+
+impl Jit {
+    /// Looks up a function and hands it out as a pointer of type `F`, which keeps nothing: [`Jit::get`] gives a handle that does.
+    ///
+    /// # Safety
+    /// The function must have the signature `F` says, and the pointer must not be used after the code is
+    /// gone: when the `Jit` is dropped, or the function's tracker removed.
+    ///
+    /// # Errors
+    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data.
+    pub unsafe fn function<F: FunctionPointer>(&self, symbol: &str) -> Result<F, JitError> {
+        // SAFETY: as here.
+        unsafe { self.main().function(symbol) }
+    }
+
+    /// Looks up a function and gives a handle of it, which keeps its code.
+    ///
+    /// `F` is the type of a pointer to a C function; [`FunctionPointer`] says which there are. A function that only some arguments
+    /// are sound for is best asked for as `unsafe extern "C" fn`, so that each call says why it is.
+    ///
+    /// # Safety
+    /// Nobody can check what a symbol's signature is. Who calls this promises that
+    /// - the function has the signature, and the ABI, that `F` says;
+    /// - if `F` is not an `unsafe fn`, calling it is sound with every argument of these types, on every thread, until the last clone of
+    ///   the handle is gone. That includes that it does not use what was removed without a handle on it, nor host data that is gone;
+    /// - no copy of the pointer, `*function`, is called when the handle and its clones are gone.
+    ///
+    /// A lifetime in `F` is one that the caller chose: `extern "C" fn(&'static str)` takes no other. The function may keep what it is
+    /// handed for as long as its type says, and no longer.
+    ///
+    /// # Concurrency
+    /// As [`Jit::lookup`]. If others remove the function meanwhile, this finds what is there afterwards, or that nothing is.
+    ///
+    /// # Errors
+    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data.
+    ///
+    /// # Cost
+    /// Two lookups, and a step for each piece of code and each reference that is held. A call through the handle costs what a
+    /// call through the pointer does. Code that was not linked here, such as the process's, is not held.
+    pub unsafe fn get<F: FunctionPointer>(&self, symbol: &str) -> Result<Function<F>, JitError> {
+        // SAFETY: as here.
+        unsafe { self.main().get(symbol) }
+    }
+
+    /// As [`Jit::get`], for any type of pointer, such as one that takes references of every lifetime.
+    ///
+    /// # Safety
+    /// As [`Jit::get`]; and `F` must be a function pointer.
+    ///
+    /// # Errors
+    /// As [`Jit::get`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// jit.add_ir_text("first.ll", "define i64 @first(ptr %row) { %x = load i64, ptr %row ret i64 %x }")?;
+    /// // SAFETY: `first` reads the first of two integers and keeps nothing of them.
+    /// let first = unsafe { jit.get_unchecked::<extern "C" fn(&[i64; 2]) -> i64>("first") }?;
+    /// assert_eq!(first(&[42, 1]), 42);
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// ```
+    pub unsafe fn get_unchecked<F: Copy>(&self, symbol: &str) -> Result<Function<F>, JitError> {
+        // SAFETY: as here.
+        unsafe { self.main().get_unchecked(symbol) }
+    }
+
+    /// As [`Jit::get`], without blocking. The lookup has begun when this returns, and is withdrawn if the future is dropped.
+    ///
+    /// # Safety
+    /// As [`Jit::get`].
+    ///
+    /// # Errors
+    /// As [`Jit::get`].
+    pub unsafe fn get_async<F: FunctionPointer>(
+        &self,
+        symbol: &str,
+    ) -> impl Future<Output = Result<Function<F>, JitError>> + use<F> {
+        // SAFETY: as here.
+        unsafe { self.main().get_async(symbol) }
+    }
+}

@@ -1,0 +1,167 @@
+//! Removal of code that is held: what is removed goes at once, its code when nobody holds it any more.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use uruk_core::sync::{Arc, Latch, Mutex};
+use uruk_core::{ExecutionSession, JitDylib, RemoveError, Resource, ResourceTracker, WaitError};
+use uruk_pipeline::link::{AfterCode, CodeRemoval, ObjectLinkingLayer};
+
+use crate::Jit;
+
+/// The end of a removal: ready when the code that was removed is unmapped, because no [`Function`](crate::Function) holds it any more.
+///
+/// Dropping it changes nothing. A future, for any runtime; [`wait`](Unmapping::wait) is for those who have none.
+pub struct Unmapping {
+    session: ExecutionSession,
+    gone: Arc<Gone>,
+}
+
+/// Whether all code of a removal has gone.
+#[derive(Default)]
+struct Gone {
+    latch: Latch,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+/// Dropped behind the last code of a removal.
+struct Departure(Arc<Gone>);
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        // Opened first: who comes with a waker later finds it open.
+        self.0.latch.open();
+        let wakers = std::mem::take(&mut *self.0.wakers.lock());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Unmapping {
+    /// Whether the code is gone.
+    pub fn is_done(&self) -> bool {
+        self.gone.latch.is_open()
+    }
+
+    /// Blocks until the code is gone. A thread that keeps a handle of it waits for ever.
+    ///
+    /// # Concurrency
+    /// A wait that the session knows of: a pool lets another thread do this one's work meanwhile
+    /// ([`ExecutionSession::blocking`]).
+    ///
+    /// # Errors
+    /// If this thread may not wait, because it holds an LLVM context or runs a leaf.
+    pub fn wait(&self) -> Result<(), WaitError> {
+        if self.is_done() {
+            return Ok(());
+        }
+        self.session.blocking(|| self.gone.latch.wait())
+    }
+}
+
+impl Future for Unmapping {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_done() {
+            return Poll::Ready(());
+        }
+        // Cloned without the lock: it is code of the embedder.
+        let waker = context.waker().clone();
+        let stale = {
+            let mut wakers = self.gone.wakers.lock();
+            let known = wakers.iter_mut().find(|known| known.will_wake(&waker));
+            match known {
+                Some(known) => Some(std::mem::replace(known, waker)),
+                None => {
+                    wakers.push(waker);
+                    None
+                }
+            }
+        };
+        drop(stale);
+        // The last holder may have gone before the waker was there.
+        if self.is_done() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl fmt::Debug for Unmapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unmapping").field("is_done", &self.is_done()).finish_non_exhaustive()
+    }
+}
+
+impl Jit {
+    /// Removes a tracker with everything that was added with it, and says when its code is gone.
+    ///
+    /// When this returns, its symbols are not found any more and their names are free. Code that [`Function`](crate::Function) handles
+    /// hold stays mapped until the last of them is dropped, whoever removes it and in whatever way. This tells when that is, to
+    /// who wants to know: `jit.remove_tracker(&tracker)?.await`.
+    ///
+    /// Code that was linked together with that of other trackers goes with the last of those, which this does not wait for.
+    ///
+    /// # Errors
+    /// As [`ResourceTracker::remove`]. The tracker is removed then too.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// let query = jit.create_tracker();
+    /// jit.in_tracker(&query).add_ir_text("query.ll", "define i64 @query() { ret i64 42 }")?;
+    /// // SAFETY: `query` gives a 64-bit integer, and no copy of the pointer outlives `query`.
+    /// let function = unsafe { jit.get::<extern "C" fn() -> i64>("query") }?;
+    /// let thread = std::thread::spawn(move || function());
+    /// jit.remove_tracker(&query)?.wait()?;
+    /// // Nobody can be inside of it any more: what it has used may go.
+    /// assert_eq!(thread.join().ok(), Some(42));
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// ```
+    pub fn remove_tracker(&self, tracker: &ResourceTracker) -> Result<Unmapping, RemoveError> {
+        self.removing(|remove| tracker.remove_by(remove))
+    }
+
+    /// Removes a tracker as [`Jit::remove_tracker`] does, and unmaps its code at once, whoever holds it.
+    ///
+    /// # Safety
+    /// Nobody runs the code, and no [`Function`](crate::Function) of it is called from now on, nor of code that refers to it. Such
+    /// handles may still be dropped.
+    ///
+    /// # Errors
+    /// As [`ResourceTracker::remove`].
+    pub unsafe fn remove_tracker_now(&self, tracker: &ResourceTracker) -> Result<(), RemoveError> {
+        tracker.remove_by(|resource| ObjectLinkingLayer::remove_resource(resource, CodeRemoval::AtOnce))
+    }
+
+    /// Removes a dylib with everything that was added to it, and says when its code is gone, as [`Jit::remove_tracker`] does. The name
+    /// is free when this returns.
+    ///
+    /// # Concurrency
+    /// Blocks for nobody. Lookups that wait for symbols of the dylib fail.
+    ///
+    /// # Errors
+    /// As [`ExecutionSession::remove_jit_dylib`].
+    pub fn remove_dylib(&self, dylib: &JitDylib) -> Result<Unmapping, RemoveError> {
+        self.removing(|remove| self.session.remove_jit_dylib_by(dylib, remove))
+    }
+
+    fn removing(
+        &self,
+        operation: impl FnOnce(&mut dyn FnMut(Box<dyn Resource>) -> Removed) -> Result<(), RemoveError>,
+    ) -> Result<Unmapping, RemoveError> {
+        let gone = Arc::new(Gone::default());
+        let departure: AfterCode = Arc::new(Departure(gone.clone()));
+        let removal = CodeRemoval::WhenReleased(&departure);
+        operation(&mut |resource| ObjectLinkingLayer::remove_resource(resource, removal))?;
+        Ok(Unmapping { session: self.session.clone(), gone })
+    }
+}
+
+/// What removing a resource ends with.
+type Removed = Result<(), Box<dyn Error + Send + Sync>>;
