@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustc_hash::FxHashSet;
 
 use crate::sync::{Arc, Latch};
-use crate::task::ClaimedUnit;
+use crate::task::ClaimOfSession;
 use crate::this_thread::{self, refuse_wait_in_leaf};
 use crate::{Task, TaskDispatcher, WaitError};
 
@@ -287,7 +287,7 @@ impl Drop for Apart {
 /// When that would nest too deep.
 pub(crate) fn run_needed(
     goes_on: impl Fn() -> bool,
-    needed: impl Fn() -> FxHashSet<ClaimedUnit>,
+    needed: impl Fn() -> FxHashSet<ClaimOfSession>,
 ) -> Result<(), WaitError> {
     if with(|thread| thread.queue.is_empty()).unwrap_or(true) {
         return Ok(());

@@ -40,7 +40,7 @@ use crate::{
     ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError, in_span,
 };
 
-pub(crate) use duty::{Duty, DutyBox};
+pub(crate) use duty::Duty;
 
 /// The duty to give each symbol of a claimed unit an address.
 ///
@@ -61,7 +61,7 @@ pub(crate) use duty::{Duty, DutyBox};
 /// Source: ORC `MaterializationResponsibility`, its first half.
 #[derive(Debug)]
 pub struct MaterializationResponsibility {
-    duty: DutyBox,
+    duty: Box<Duty>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -73,7 +73,7 @@ pub struct MaterializationResponsibility {
 /// Source: ORC `MaterializationResponsibility`, its second half.
 #[derive(Debug)]
 pub struct ResolvedResponsibility {
-    duty: DutyBox,
+    duty: Box<Duty>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -144,7 +144,7 @@ impl MaterializationResponsibility {
     ///
     /// Source: ORC `MaterializationResponsibility::delegate`.
     pub fn delegate(&mut self, names: impl IntoIterator<Item = SymbolName>) -> Result<Self, DelegateError> {
-        self.duty.split(names.into_iter().collect()).map(Self::from_duty)
+        self.duty.split(names.into_iter().collect()).map(Box::new).map(Self::from_duty)
     }
 
     /// Announces where the symbols are. Every symbol needs an address, except those that exist for their
@@ -299,7 +299,7 @@ macro_rules! common_methods {
         }
 
         impl Step for $type {
-            fn from_duty(mut duty: DutyBox) -> Self {
+            fn from_duty(mut duty: Box<Duty>) -> Self {
                 duty.hold();
                 Self { duty, not_send: PhantomData }
             }
@@ -320,7 +320,7 @@ common_methods!(ResolvedResponsibility);
 /// deadlock.
 #[derive(Debug)]
 pub struct Detached<T: Step> {
-    duty: DutyBox,
+    duty: Box<Duty>,
     step: PhantomData<fn() -> T>,
 }
 
@@ -339,7 +339,7 @@ impl<T: Step> Detached<T> {
 /// Implemented by the two steps of a responsibility; not for other types.
 pub trait Step: sealed::Sealed {
     #[doc(hidden)]
-    fn from_duty(duty: DutyBox) -> Self;
+    fn from_duty(duty: Box<Duty>) -> Self;
     #[doc(hidden)]
     fn duty_mut(&mut self) -> &mut Duty;
 }

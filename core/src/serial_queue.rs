@@ -369,8 +369,8 @@ impl Work for Ticket {
 
     /// Runs the task. If the dispatcher refuses the next one, which it was promised before, that is run as well: this thread is
     /// one that runs tasks.
-    fn run(self: Box<Self>) {
-        let (mut next, mut panicked) = (Some(*self), None);
+    fn run(&mut self) {
+        let (mut next, mut panicked) = (self.take(), None);
         while let Some(ticket) = next {
             next = ticket.run_one(&mut panicked);
         }

@@ -37,6 +37,7 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::demand::Losses;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
+use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;
 use crate::query::Completion;
@@ -53,7 +54,6 @@ use builder::{Held, Observer, Reporter};
 use deadline::Clock;
 use drain::Drain;
 use lock_holds::HoldMeter;
-use queued_unit::QueuedUnit;
 
 pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
@@ -128,11 +128,10 @@ pub(crate) enum Live {}
 pub(crate) type Unit = SyncWrapper<Box<dyn MaterializationUnit>>;
 
 /// Units that were claimed together.
-type Parcels = Vec<<Live as Payload>::Parcel>;
+type ClaimedUnits = Vec<ClaimedUnit<Unit>>;
 
 impl Payload for Live {
     type Unit = Unit;
-    type Parcel = Box<QueuedUnit>;
     type Handler = Completion;
     type Generator = Arc<dyn DefinitionGenerator>;
     type Resource = Box<dyn Resource>;

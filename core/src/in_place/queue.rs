@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::Task;
-use crate::task::ClaimedUnit;
+use crate::task::ClaimOfSession;
 
 use super::Running;
 use super::tasks::{Counted, CountedMany};
@@ -22,8 +22,8 @@ impl Queued {
         Self { task, counted, spent: None }
     }
 
-    fn unit(&self) -> Option<ClaimedUnit> {
-        self.task.unit()
+    fn claim(&self) -> Option<ClaimOfSession> {
+        self.task.claim()
     }
 
     pub(super) fn running(&self) -> Running {
@@ -35,7 +35,7 @@ impl Queued {
 /// Tasks that are made when their turn comes.
 pub(crate) trait LateTasks: Iterator<Item = Task> {
     /// Makes those now that begin with units which are needed, in their order.
-    fn make_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Task>;
+    fn make_needed(&mut self, is_needed: &dyn Fn(ClaimOfSession) -> bool) -> Vec<Task>;
 }
 
 /// Tasks that are made one by one, when their turn comes.
@@ -83,7 +83,7 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, queued: Queued) {
-        let lot = if queued.unit().is_some() { Lot::Unit(queued) } else { Lot::Other(queued) };
+        let lot = if queued.claim().is_some() { Lot::Unit(queued) } else { Lot::Other(queued) };
         self.others += usize::from(matches!(lot, Lot::Other(_)));
         self.lots.push_back(lot);
     }
@@ -130,11 +130,11 @@ impl Queue {
     }
 
     /// Takes out those that begin with units which are needed, in their order.
-    fn take_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Queued> {
+    fn take_needed(&mut self, is_needed: &dyn Fn(ClaimOfSession) -> bool) -> Vec<Queued> {
         let mut taken = Vec::new();
         for lot in std::mem::take(&mut self.lots) {
             match lot {
-                Lot::Unit(queued) if queued.unit().is_some_and(is_needed) => taken.push(queued),
+                Lot::Unit(queued) if queued.claim().is_some_and(is_needed) => taken.push(queued),
                 Lot::Unit(_) | Lot::Other(_) => self.lots.push_back(lot),
                 Lot::Many(mut many) => {
                     let made = many.tasks.make_needed(is_needed);
@@ -202,7 +202,7 @@ impl Queues {
     }
 
     /// Moves what is needed to the newest. Says whether there was any.
-    pub(super) fn call_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> bool {
+    pub(super) fn call_needed(&mut self, is_needed: &dyn Fn(ClaimOfSession) -> bool) -> bool {
         let older = self.all().skip(1);
         let needed: Vec<_> = older.flat_map(|queue| queue.take_needed(is_needed)).collect();
         let any = !needed.is_empty();
@@ -224,7 +224,7 @@ mod tests {
     use crate::protocol::storage::ids::{ClaimId, Id};
     use crate::session::SessionTag;
     use crate::sync::{Arc, Latch, Mutex, thread};
-    use crate::task::{ClaimedUnit, Work};
+    use crate::task::{ClaimOfSession, Work};
     use crate::{InPlaceTaskDispatcher, Task, TaskDispatcher, TaskLabel, TaskPriority};
 
     type Log = Arc<Mutex<Vec<usize>>>;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     impl<I: Iterator<Item = Task>> LateTasks for NoUnits<I> {
-        fn make_needed(&mut self, _: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Task> {
+        fn make_needed(&mut self, _: &dyn Fn(ClaimOfSession) -> bool) -> Vec<Task> {
             Vec::new()
         }
     }
@@ -356,16 +356,16 @@ mod tests {
             "unit".into()
         }
 
-        fn unit(&self) -> Option<ClaimedUnit> {
+        fn claim(&self) -> Option<ClaimOfSession> {
             Some(unit(self.0))
         }
 
-        fn run(self: Box<Self>) {
+        fn run(&mut self) {
             self.1.lock().push(self.0 as usize);
         }
     }
 
-    fn unit(number: u32) -> ClaimedUnit {
+    fn unit(number: u32) -> ClaimOfSession {
         (SessionTag::default(), ClaimId::new(number, 0))
     }
 
@@ -387,7 +387,7 @@ mod tests {
     }
 
     impl LateTasks for Units {
-        fn make_needed(&mut self, is_needed: &dyn Fn(ClaimedUnit) -> bool) -> Vec<Task> {
+        fn make_needed(&mut self, is_needed: &dyn Fn(ClaimOfSession) -> bool) -> Vec<Task> {
             let needed: Vec<_> = self.0.extract_if(.., |number| is_needed(unit(*number))).collect();
             needed.into_iter().map(|number| self.task(number)).collect()
         }

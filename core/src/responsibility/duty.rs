@@ -3,12 +3,10 @@
 //! **Architecture Invariant:** a duty that is dropped before it is settled fails its symbols.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 
 use crate::failure::cut_short;
 use crate::protocol::storage::ids::ClaimId;
 use crate::session::holding::{Held, Hold};
-use crate::session::queued_unit::QueuedUnit;
 use crate::sync::weakened;
 use crate::{DelegateError, ExecutionSession, FailureCause, JitDylib, SymbolFlagsMap, SymbolName};
 
@@ -24,44 +22,6 @@ pub struct Duty {
     pub(crate) settled: bool,
     /// While it is attached: its place in the list of what its thread alone can finish.
     pub(crate) hold: Option<Hold>,
-}
-
-/// A duty in a piece of memory of its own, mostly that in which its unit has waited: it goes from hand to hand, and only a
-/// pointer moves.
-#[doc(hidden)]
-pub struct DutyBox(Box<QueuedUnit>);
-
-impl DutyBox {
-    fn new(duty: Duty) -> Self {
-        Self(Box::new(QueuedUnit::of_duty(duty)))
-    }
-
-    /// In the memory of a unit, which has become that of its duty.
-    pub(crate) fn in_place_of(unit: Box<QueuedUnit>) -> Self {
-        Self(unit)
-    }
-}
-
-impl Deref for DutyBox {
-    type Target = Duty;
-
-    #[inline]
-    fn deref(&self) -> &Duty {
-        self.0.duty()
-    }
-}
-
-impl DerefMut for DutyBox {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Duty {
-        self.0.duty_mut()
-    }
-}
-
-impl fmt::Debug for DutyBox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
 }
 
 impl Duty {
@@ -115,9 +75,9 @@ impl Duty {
     }
 
     /// The duty itself, leaving a settled husk behind.
-    pub(crate) fn move_out(&mut self) -> DutyBox {
+    pub(crate) fn move_out(&mut self) -> Self {
         self.settled = true;
-        DutyBox::new(Self {
+        Self {
             dylib: self.dylib.clone(),
             claim: self.claim,
             unit_name: self.unit_name.clone(),
@@ -125,7 +85,7 @@ impl Duty {
             initializer: self.initializer.take(),
             settled: false,
             hold: self.hold.take(),
-        })
+        }
     }
 
     pub(crate) fn fail(&mut self, cause: FailureCause) {
@@ -142,7 +102,7 @@ impl Duty {
         }
     }
 
-    pub(super) fn split(&mut self, names: Vec<SymbolName>) -> Result<DutyBox, DelegateError> {
+    pub(super) fn split(&mut self, names: Vec<SymbolName>) -> Result<Self, DelegateError> {
         let uncovered: Vec<_> =
             names.iter().filter(|name| !self.symbols.contains_key(name)).cloned().collect();
         if !uncovered.is_empty() {
@@ -156,7 +116,7 @@ impl Duty {
             names.into_iter().filter_map(|name| self.symbols.remove_entry(&name)).collect();
         let initializer = self.initializer.take_if(|name| symbols.contains_key(name));
         let (dylib, unit_name) = (self.dylib().clone(), self.unit_name.clone());
-        Ok(DutyBox::new(Self::new(dylib, claim, unit_name, symbols, initializer)))
+        Ok(Self::new(dylib, claim, unit_name, symbols, initializer))
     }
 }
 

@@ -2,13 +2,14 @@
 
 use smallvec::SmallVec;
 
+use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::storage::claimed_room::ClaimedRoom;
 use crate::sync::Arc;
 use crate::{SessionError, Task, TaskPriority};
 
 use super::drain::Coming;
-use super::queued_unit::{QueuedUnit, QueuedUnits};
-use super::{ExecutionSession, Locked, Parcels};
+use super::queued_unit::QueuedUnits;
+use super::{ClaimedUnits, ExecutionSession, Locked, Unit};
 
 impl ExecutionSession {
     /// Gives a task to the dispatcher. If it is refused, the thread's own loop drops it, which fails
@@ -33,7 +34,7 @@ impl ExecutionSession {
     }
 
     /// The same for claimed units, a batch at a time.
-    pub(super) fn enqueue_units(&self, claimed: SmallVec<[Box<QueuedUnit>; 1]>, coming: &mut Coming<'_>) {
+    pub(super) fn enqueue_units(&self, claimed: SmallVec<[ClaimedUnit<Unit>; 1]>, coming: &mut Coming<'_>) {
         if let [_] = claimed[..] {
             return claimed.into_iter().for_each(|unit| self.enqueue(unit.into_task(coming.next())));
         }
@@ -62,7 +63,7 @@ impl ExecutionSession {
 
     /// The same in place, where a unit becomes a task when its turn has come. Gives back what cannot wait for that: units with
     /// tickets, by which others may call them, or in serial queues, and all if the dispatcher is closed.
-    fn enqueue_lazily(&self, claimed: Parcels, coming: &mut Coming<'_>) -> Option<Parcels> {
+    fn enqueue_lazily(&self, claimed: ClaimedUnits, coming: &mut Coming<'_>) -> Option<ClaimedUnits> {
         let Some(dispatcher) = self.0.dispatcher.in_place() else { return Some(claimed) };
         if !claimed.iter().all(|unit| unit.is_plain()) {
             return Some(claimed);
@@ -75,7 +76,7 @@ impl ExecutionSession {
     }
 
     /// Keeps the memory of a list of units for the next large lookup.
-    pub(super) fn keep_room(&self, spent: Parcels) {
+    pub(super) fn keep_room(&self, spent: ClaimedUnits) {
         if ClaimedRoom::wants(&spent) {
             let rest = self.locked(|Locked { state, .. }| state.claimed.keep(spent));
             drop(rest);

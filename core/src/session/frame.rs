@@ -5,7 +5,7 @@
 
 use crate::FailureCause;
 use crate::protocol::state::query::Asker;
-use crate::responsibility::{Duty, DutyBox, MaterializationResponsibility, Step};
+use crate::responsibility::{Duty, MaterializationResponsibility, Step};
 use crate::sync::Arc;
 use crate::this_thread;
 
@@ -19,7 +19,7 @@ pub(crate) struct Frames {
     stack: Vec<Frame>,
     begun: FrameNumber,
     /// Duties that were dropped inside frames while the thread was unwinding, each with the number of frames beneath its own.
-    dropped: Vec<(usize, DutyBox)>,
+    dropped: Vec<(usize, Duty)>,
 }
 
 /// Counts the frames of a thread. Frame 0 is the thread itself, and in no list.
@@ -69,10 +69,10 @@ impl Frames {
 
     /// The innermost frame ends; gives what was dropped inside of it, if there was anything.
     #[inline]
-    fn pop(&mut self) -> (Option<OnBehalfOf>, Option<Vec<(usize, DutyBox)>>) {
+    fn pop(&mut self) -> (Option<OnBehalfOf>, Option<Vec<(usize, Duty)>>) {
         let on_behalf_of = self.stack.pop().map(|frame| frame.on_behalf_of);
         let beneath = self.stack.len();
-        let of_frame = |dropped: &mut Vec<(usize, DutyBox)>| {
+        let of_frame = |dropped: &mut Vec<(usize, Duty)>| {
             dropped.extract_if(.., |(of, _)| *of == beneath).collect::<Vec<_>>()
         };
         (on_behalf_of, (!self.dropped.is_empty()).then(|| of_frame(&mut self.dropped)))
@@ -140,7 +140,7 @@ fn run_in_frame<R>(
 
 /// Fails what was dropped inside a frame while it unwound; says how much that was.
 #[cold]
-fn fail_all<R>(dropped: Vec<(usize, DutyBox)>, result: &Result<R, Arc<str>>, began_unwinding: bool) -> usize {
+fn fail_all<R>(dropped: Vec<(usize, Duty)>, result: &Result<R, Arc<str>>, began_unwinding: bool) -> usize {
     let failed = dropped.len();
     // The task is still counted, and in no frame: what this brings about runs after it.
     let _held_back = (failed > 0).then(crate::in_place::hold_back_all);
@@ -207,7 +207,7 @@ pub(crate) fn defer_to_unwinding_frame(duty: &mut Duty) -> bool {
 }
 
 /// A responsibility on the frame that materializes its unit.
-pub(super) fn attach(duty: DutyBox) -> MaterializationResponsibility {
+pub(super) fn attach(duty: Box<Duty>) -> MaterializationResponsibility {
     MaterializationResponsibility::from_duty(duty)
 }
 

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use crate::generator::{Asked, DetachedRequest};
 use crate::platform::UnitNumber;
 use crate::protocol::state::effects::{Completed, Effects, Generation, Leftover, MoreEffects};
+use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::state::query::Asker;
 use crate::query::{Completion, Outcome};
 use crate::task::Work;
@@ -13,8 +14,7 @@ use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, 
 
 use super::answers::WaiterId;
 use super::drain::{Coming, Outstanding};
-use super::queued_unit::QueuedUnit;
-use super::{ExecutionSession, Live, frame};
+use super::{ExecutionSession, Live, Unit, frame};
 use crate::sync::Arc;
 
 impl ExecutionSession {
@@ -236,7 +236,7 @@ pub(super) enum Handed<'a> {
     /// No more than the answer of a blocked lookup.
     Answer(WaiterId, Outcome),
     /// No more than a unit.
-    Unit(Box<QueuedUnit>, Coming<'a>),
+    Unit(ClaimedUnit<Unit>, Coming<'a>),
     All(Effects<Live>, Coming<'a>),
 }
 
@@ -331,7 +331,7 @@ impl Work for CountedTask {
         self.task.iter().for_each(|(_, outstanding)| outstanding.waits_for_turn(waits));
     }
 
-    fn run(mut self: Box<Self>) {
+    fn run(&mut self) {
         let Some((task, outstanding)) = self.task.take() else { return };
         run_embedders(outstanding, "a task", |_| task.run_in_strand());
     }

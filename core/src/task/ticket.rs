@@ -25,7 +25,7 @@ use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Arc, Mutex, weakened};
 use crate::{SerialQueue, SymbolName, TaskPriority};
 
-use super::{ClaimedUnit, Task, TaskLabel, Waiting, Work};
+use super::{ClaimOfSession, Task, TaskLabel, TaskWork, Waiting, Work};
 
 /// Work that may be taken once, by any of its tickets.
 pub(crate) struct Ticketed {
@@ -39,7 +39,7 @@ pub(crate) struct Ticketed {
 
 #[derive(Default)]
 struct Counter {
-    work: Option<Box<dyn Work>>,
+    work: Option<TaskWork>,
     /// The priorities of the tickets that have neither run nor been dropped: one bit each.
     queued: u8,
     /// Of these, which count no more as queued: a dispatcher has taken them from its queue, or has been told that they are void.
@@ -86,10 +86,10 @@ impl Ticketed {
     }
 
     /// Takes the work, and gives its first ticket, to be dispatched.
-    pub(crate) fn hold(self: &Arc<Self>, work: Box<dyn Work>) -> Task {
+    pub(crate) fn hold(self: &Arc<Self>, work: impl Into<TaskWork>) -> Task {
         let early = weakened("urgency::looks_before_it_is_queued").then(|| self.priority());
         let mut counter = self.counter.lock();
-        counter.work = Some(work);
+        counter.work = Some(work.into());
         let now = early.unwrap_or_else(|| self.priority());
         self.issue(now, &mut counter)
     }
@@ -113,7 +113,7 @@ impl Ticketed {
     }
 
     /// The work if it is still there, and which other tickets are void from now on, and still count as queued.
-    fn redeem(&self, ticket: TaskPriority) -> Option<(Box<dyn Work>, u8)> {
+    fn redeem(&self, ticket: TaskPriority) -> Option<(TaskWork, u8)> {
         let mut counter = self.counter.lock();
         counter.forget(ticket);
         let work = counter.take()?;
@@ -168,7 +168,7 @@ impl Counter {
         void
     }
 
-    fn take(&mut self) -> Option<Box<dyn Work>> {
+    fn take(&mut self) -> Option<TaskWork> {
         let work = self.work.take()?;
         if std::mem::take(&mut self.told) {
             work.waits_for_turn(false);
@@ -209,8 +209,8 @@ impl Work for Ticket {
         self.of.counter.lock().leave(self.priority)
     }
 
-    fn unit(&self) -> Option<ClaimedUnit> {
-        self.of.counter.lock().work.as_ref()?.unit()
+    fn claim(&self) -> Option<ClaimOfSession> {
+        self.of.counter.lock().work.as_ref()?.claim()
     }
 
     fn waits_for_turn(&self, waits: bool) {
@@ -222,9 +222,9 @@ impl Work for Ticket {
         counter.tell();
     }
 
-    fn run(mut self: Box<Self>) {
+    fn run(&mut self) {
         self.is_void = true;
-        if let Some((work, void)) = self.of.redeem(self.priority) {
+        if let Some((mut work, void)) = self.of.redeem(self.priority) {
             self.of.forget_void(void, &*work);
             work.run();
         }
@@ -276,7 +276,7 @@ mod tests {
             "logged".into()
         }
 
-        fn run(mut self: Box<Self>) {
+        fn run(&mut self) {
             self.is_over = true;
             self.log.lock().push("ran");
         }

@@ -120,7 +120,7 @@ impl<P: Payload> SessionState<P> {
         let Matches { rows, may_generate: false, .. } = self.foresee(search)? else { return None };
         let units =
             rows.iter().flatten().filter_map(|&row| self.definitions.unit(self.definitions[row].unit()?));
-        units.map(|unit| unit.as_ref().own_priority).max()
+        units.map(|unit| unit.own_priority).max()
     }
 
     /// What a lookup would find, unless it would be refused at once.

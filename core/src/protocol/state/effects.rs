@@ -14,6 +14,7 @@ use crate::{
 
 use crate::protocol::state::answer::Answer;
 use crate::protocol::state::payload::Payload;
+use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::state::query::Asker;
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId};
 use crate::protocol::storage::memory::{Memory, Takes};
@@ -22,7 +23,7 @@ use crate::protocol::storage::memory::{Memory, Takes};
 #[must_use = "effects that are not handed on leave queries waiting for ever"]
 pub(crate) struct Effects<P: Payload> {
     /// Units to materialize, each as a task.
-    pub(crate) claimed: SmallVec<[P::Parcel; 1]>,
+    pub(crate) claimed: SmallVec<[ClaimedUnit<P::Unit>; 1]>,
     /// Queries that ended.
     pub(crate) completed: SmallVec<[Completed<P::Handler>; 1]>,
     /// How many names nobody but the pool seems to hold any more, for its own housekeeping.

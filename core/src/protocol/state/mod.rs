@@ -39,6 +39,7 @@ use demand::Losses;
 use effects::Effects;
 use fallen::FallenRows;
 use payload::Payload;
+use pending::ClaimedUnit;
 use query::Query;
 
 /// Everything a session knows.
@@ -47,7 +48,7 @@ pub(crate) struct SessionState<P: Payload> {
     /// What is defined, where, and who provides it.
     pub(crate) definitions: Definitions<P>,
     /// Memory for the list of all that one lookup claims.
-    pub(crate) claimed: ClaimedRoom<P::Parcel>,
+    pub(crate) claimed: ClaimedRoom<ClaimedUnit<P::Unit>>,
     pub(in crate::protocol) queries: Slab<QueryId, Query<P::Handler>>,
     pub(in crate::protocol) generators: Slab<GeneratorId, Generator<P::Generator>>,
     pub(in crate::protocol) failures: Slab<FailureId, FailureRecord>,

@@ -1,17 +1,22 @@
-//! Pending units: what a unit is from its definition until it begins.
+//! Pending units: a unit from its definition until it begins.
 //!
-//! A unit lies in one piece of memory from its definition on. While it waits in its rows the state has it; whoever claims
-//! it moves a pointer, and notes there for what. When it begins, the memory becomes that of its responsibility.
+//! ```text
+//!   PendingUnit ──claim──▶ ClaimedUnit ──begin──▶ Duty (`responsibility/duty.rs`)
+//!        ▲                      │
+//!        └─────put back─────────┘
+//! ```
+//!
+//! Each stage is a type of its own, made from the one before it. A pending unit lies in one box from its definition until it
+//! begins, so that a claim moves a pointer.
 
 use crate::hints::Hints;
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 use crate::{SerialQueue, SymbolFlagsMap, SymbolName, TaskPriority};
 
-use crate::protocol::storage::ids::{ClaimId, DylibId, Id};
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::storage::ids::{ClaimId, DylibId};
 
-/// A unit that has not begun, and what its responsibility is made of.
+/// A unit that waits in its rows, and what its responsibility will be made of.
 #[derive(Debug)]
 pub(crate) struct PendingUnit<U> {
     pub(crate) unit: U,
@@ -24,12 +29,17 @@ pub(crate) struct PendingUnit<U> {
     pub(crate) own_priority: TaskPriority,
     pub(crate) hints: Hints,
     pub(crate) extras: Option<Box<Extras>>,
-    /// Nobody's before it is claimed.
+}
+
+/// A unit that was claimed and has not begun.
+#[derive(Debug)]
+pub(crate) struct ClaimedUnit<U> {
+    pub(crate) pending: Box<PendingUnit<U>>,
     pub(crate) claim: ClaimId,
-    /// How urgent it was when it was claimed.
-    pub(crate) priority: TaskPriority,
-    /// The losses of demand before it was claimed: without a further one it is wanted when it starts.
+    /// The losses of demand before it was claimed. Without a further one it is wanted when it starts.
     pub(crate) losses: u64,
+    /// Where the unit lies while it is queued below the highest priority.
+    pub(crate) ticketed: Option<Arc<Ticketed>>,
 }
 
 /// What few units have. Apart from the rest, of which there may be millions.
@@ -40,23 +50,6 @@ pub(crate) struct Extras {
     pub(crate) serial_queue: Option<SerialQueue>,
     /// Symbols that other definitions have won, for the unit's `discard`.
     pub(crate) discarded: Vec<SymbolName>,
-    /// Where the unit lies while it is queued below the highest priority.
-    pub(crate) ticketed: Option<Arc<Ticketed>>,
-}
-
-// See `QueuedUnit`, which holds it.
-#[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<PendingUnit<crate::session::Unit>>() <= 96);
-
-/// A pending unit in the memory in which it is handed on.
-pub(crate) trait Parcel<U>:
-    From<PendingUnit<U>> + Into<PendingUnit<U>> + AsRef<PendingUnit<U>> + AsMut<PendingUnit<U>>
-{
-}
-
-impl<U, T> Parcel<U> for T where
-    T: From<PendingUnit<U>> + Into<PendingUnit<U>> + AsRef<PendingUnit<U>> + AsMut<PendingUnit<U>>
-{
 }
 
 impl<U> PendingUnit<U> {
@@ -69,19 +62,7 @@ impl<U> PendingUnit<U> {
         own_priority: TaskPriority,
         hints: Hints,
     ) -> Self {
-        Self {
-            unit,
-            name,
-            dylib,
-            dylib_name,
-            symbols,
-            own_priority,
-            hints,
-            extras: None,
-            claim: ClaimId::new(NONE, 0),
-            priority: own_priority,
-            losses: 0,
-        }
+        Self { unit, name, dylib, dylib_name, symbols, own_priority, hints, extras: None }
     }
 
     /// The same with what few units have.
@@ -92,17 +73,13 @@ impl<U> PendingUnit<U> {
         discarded: Vec<SymbolName>,
     ) -> Self {
         if initializer.is_some() || serial_queue.is_some() || !discarded.is_empty() {
-            self.extras = Some(Box::new(Extras { initializer, serial_queue, discarded, ticketed: None }));
+            self.extras = Some(Box::new(Extras { initializer, serial_queue, discarded }));
         }
         self
     }
 
     pub(crate) fn serial_queue(&self) -> Option<&SerialQueue> {
         self.extras.as_ref()?.serial_queue.as_ref()
-    }
-
-    pub(crate) fn ticketed(&self) -> Option<&Arc<Ticketed>> {
-        self.extras.as_ref()?.ticketed.as_ref()
     }
 
     /// Another definition has won against its definition of `name`, or that was removed.
@@ -118,6 +95,13 @@ impl<U> PendingUnit<U> {
     }
 }
 
+impl<U> ClaimedUnit<U> {
+    /// How urgent it is: it may have risen since it was claimed.
+    pub(crate) fn priority(&self) -> TaskPriority {
+        self.ticketed.as_ref().map_or(TaskPriority::Demanded, |ticketed| ticketed.priority())
+    }
+}
+
 #[cfg(all(test, not(uruk_loom)))]
 mod plain {
     use super::PendingUnit;
@@ -130,31 +114,6 @@ mod plain {
 
         pub(crate) fn discarded(&self) -> &[SymbolName] {
             self.extras.as_ref().map_or(&[], |extras| &extras.discarded)
-        }
-    }
-
-    /// Tests carry units as they are.
-    impl AsRef<Self> for PendingUnit<u32> {
-        fn as_ref(&self) -> &Self {
-            self
-        }
-    }
-
-    impl AsMut<Self> for PendingUnit<u32> {
-        fn as_mut(&mut self) -> &mut Self {
-            self
-        }
-    }
-
-    impl AsRef<Self> for PendingUnit<usize> {
-        fn as_ref(&self) -> &Self {
-            self
-        }
-    }
-
-    impl AsMut<Self> for PendingUnit<usize> {
-        fn as_mut(&mut self) -> &mut Self {
-            self
         }
     }
 }

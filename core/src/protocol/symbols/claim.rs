@@ -11,6 +11,7 @@ use crate::protocol::state::definitions::claim::Claimed;
 use crate::protocol::state::demand::Losses;
 use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::payload::Payload;
+use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::{ClaimId, RowId};
 
@@ -28,20 +29,23 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Sends a unit on its way to be materialized under `claim`.
-    pub(crate) fn hand_over(&mut self, claim: ClaimId, mut parcel: P::Parcel, effects: &mut Effects<P>) {
-        let unit = parcel.as_mut();
-        let queued_in = unit.serial_queue().map(SerialQueue::id);
+    pub(crate) fn hand_over(
+        &mut self,
+        claim: ClaimId,
+        pending: Box<PendingUnit<P::Unit>>,
+        effects: &mut Effects<P>,
+    ) {
+        let queued_in = pending.serial_queue().map(SerialQueue::id);
         if let Some(claim) = self.definitions.claim_mut(claim) {
             claim.set_place(queued_in, None);
         }
-        unit.claim = claim;
-        unit.losses = if self.stage.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() };
-        self.set_out(claim, unit);
+        let losses = if self.stage.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() };
+        let ticketed = self.ticketed(claim, &pending);
         if self.observed {
-            let (dylib, unit) = (unit.dylib_name.clone(), unit.name.clone());
+            let (dylib, unit) = (pending.dylib_name.clone(), pending.name.clone());
             self.observe(effects, || EventKind::Claimed { dylib, unit });
         }
-        effects.claimed.push(parcel);
+        effects.claimed.push(ClaimedUnit { pending, claim, losses, ticketed });
     }
 
     /// Asked with a claimed unit that is about to start: gives it if it shall.
@@ -50,27 +54,27 @@ impl<P: Payload> SessionState<P> {
     /// cancelled session lets not start, leaves through `effects`.
     pub(crate) fn begin(
         &mut self,
-        parcel: P::Parcel,
+        unit: ClaimedUnit<P::Unit>,
         here: Option<Box<Begun>>,
         effects: &mut Effects<P>,
-    ) -> Option<P::Parcel> {
-        let claim = parcel.as_ref().claim;
+    ) -> Option<ClaimedUnit<P::Unit>> {
+        let claim = unit.claim;
         if self.definitions.live_claim(claim).is_none() {
-            effects.leave(Leftover::RefusedUnit(parcel.into().unit));
+            effects.leave(Leftover::RefusedUnit(unit.pending.unit));
             return None;
         }
         if self.is_cancelled() {
             self.fail(claim, FailureCause::Closed, effects);
-            effects.leave(Leftover::RefusedUnit(parcel.into().unit));
+            effects.leave(Leftover::RefusedUnit(unit.pending.unit));
             return None;
         }
         if self.is_wanted(claim) || weakened("withdraw::starts_what_nobody_wants") {
             if let Some(claim) = self.definitions.claim_mut(claim) {
                 claim.set_place(None, here);
             }
-            return Some(parcel);
+            return Some(unit);
         }
-        self.put_back(parcel, effects);
+        self.put_back(unit, effects);
         None
     }
 
@@ -80,25 +84,21 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
-    pub(crate) fn put_back(&mut self, mut parcel: P::Parcel, effects: &mut Effects<P>) {
-        let unit = parcel.as_mut();
-        let (claim, name) = (unit.claim, self.observed.then(|| unit.name.clone()));
-        // Whoever claims it again makes new tickets.
-        if let Some(extras) = &mut unit.extras {
-            extras.ticketed = None;
-        }
+    pub(crate) fn put_back(&mut self, unit: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
+        let ClaimedUnit { pending, claim, .. } = unit;
+        let name = self.observed.then(|| pending.name.clone());
         self.returned += 1;
         if let Some(unit) = name {
             self.observe(effects, || EventKind::Returned { unit });
         }
-        self.give_back(claim, parcel, effects);
+        self.give_back(claim, pending, effects);
     }
 
     /// Puts a unit into the rows of a claim, on which nobody waits.
     pub(in crate::protocol) fn give_back(
         &mut self,
         claim: ClaimId,
-        unit: P::Parcel,
+        unit: Box<PendingUnit<P::Unit>>,
         effects: &mut Effects<P>,
     ) {
         for node in self.definitions.give_back(claim, unit, effects) {

@@ -116,7 +116,7 @@ impl<P: Payload> SessionState<P> {
         let noted = initializer.clone();
         let home = (dylib, self.definitions[dylib].name.clone());
         let unit = PendingUnit::new(unit, name, home, symbols, priority, hints);
-        let unit = unit.with(initializer, serial_queue, discarded).into();
+        let unit = Box::new(unit.with(initializer, serial_queue, discarded));
         self.definitions.define(tracker, unit, effects);
         if let Some(number) = number {
             self.definitions.note_initializer(dylib, number, noted.as_ref(), effects);
@@ -202,7 +202,7 @@ impl<P: Payload> SessionState<P> {
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
         let home = (dylib, self.definitions[dylib].name.clone());
         let waiting = PendingUnit::new(unit, name, home, symbols, priority, hints);
-        let waiting = P::Parcel::from(waiting.with(initializer, serial_queue, Vec::new()));
+        let waiting = Box::new(waiting.with(initializer, serial_queue, Vec::new()));
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
             if self.definitions[claim].is_wanted_as_it_says {

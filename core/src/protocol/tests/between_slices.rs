@@ -129,7 +129,7 @@ fn a_claim_that_has_delegated_everything_ends_while_its_tracker_goes() {
     let mut history = History::new(1);
     materializing(&mut history, 1, 0b111);
     let (claimed, _) = history.claims.remove(0);
-    let names: Vec<_> = claimed.symbols.keys().cloned().collect();
+    let names: Vec<_> = claimed.pending.symbols.keys().cloned().collect();
     history.state.definitions.delegate(claimed.claim, &names).unwrap();
     let mut effects = remove_tracker(&mut history, 1);
     assert!(history.state.has_work(), "rows are left");

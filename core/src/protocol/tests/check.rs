@@ -8,7 +8,7 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::Tell;
 use crate::protocol::state::definitions::row::{RowState, Waiting};
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
 use crate::protocol::state::query::Phase;
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, RowId};
@@ -59,15 +59,15 @@ impl Scene {
     }
 
     /// Defines a symbol that somebody waits for; it is materializing.
-    fn claim(&mut self, name: &str) -> (PendingUnit<u32>, QueryId) {
+    fn claim(&mut self, name: &str) -> (ClaimedUnit<u32>, QueryId) {
         self.define(name);
         let query = self.look_up(name);
         (self.effects.claimed.pop().expect("it was claimed"), query)
     }
 
     /// Resolves and emits a claimed symbol that depends on these.
-    fn emit(&mut self, claimed: &PendingUnit<u32>, dependencies: &[&str]) {
-        let (claim, unit, covered) = (claimed.claim, &claimed.name, &claimed.symbols);
+    fn emit(&mut self, claimed: &ClaimedUnit<u32>, dependencies: &[&str]) {
+        let (claim, unit, covered) = (claimed.claim, &claimed.pending.name, &claimed.pending.symbols);
         let at = |(name, flags): (&SymbolName, &SymbolFlags)| {
             (name.clone(), ExecutorSymbolDef::new(ExecutorAddr::new(1), *flags))
         };
@@ -173,14 +173,8 @@ fn a_unit_that_no_row_holds() {
             .map(|(id, dylib)| (id, dylib.name.clone()))
             .expect("it has one");
         let priority = TaskPriority::Demanded;
-        state.definitions.parts().units.insert(PendingUnit::new(
-            1,
-            name,
-            home,
-            waiting,
-            priority,
-            Default::default(),
-        ));
+        let unit = PendingUnit::new(1, name, home, waiting, priority, Default::default());
+        state.definitions.parts().units.insert(Box::new(unit));
     });
 }
 

@@ -3,7 +3,6 @@
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::DylibId;
 use crate::protocol::symbols::define::Definition;
@@ -16,7 +15,6 @@ pub(in crate::protocol) enum Numbers {}
 
 impl Payload for Numbers {
     type Unit = u32;
-    type Parcel = PendingUnit<u32>;
     type Handler = u32;
     type Generator = u32;
     type Resource = u32;

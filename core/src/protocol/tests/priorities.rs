@@ -18,7 +18,7 @@ use super::numbers::{Numbers, definition, exported, search, with_main};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
 use crate::protocol::state::query::Asker;
 use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
@@ -40,7 +40,7 @@ struct History {
     highest: Highest,
     /// How urgent each claim was when it was seen last.
     seen: FxHashMap<ClaimId, TaskPriority>,
-    claims: Vec<PendingUnit<u32>>,
+    claims: Vec<ClaimedUnit<u32>>,
     queries: Vec<QueryId>,
     asked: Vec<Asked>,
     /// What each emitted name was emitted as depending on.
@@ -107,8 +107,8 @@ impl History {
         (first..NAMES).filter(|index| names & 1 << index != 0).collect()
     }
 
-    fn name_of(&self, claimed: &PendingUnit<u32>) -> usize {
-        let is_of = |name: &SymbolName| claimed.symbols.contains_key(name);
+    fn name_of(&self, claimed: &ClaimedUnit<u32>) -> usize {
+        let is_of = |name: &SymbolName| claimed.pending.symbols.contains_key(name);
         self.names.iter().position(is_of).unwrap_or(0)
     }
 
@@ -142,7 +142,7 @@ impl History {
     }
 
     fn take(&mut self, effects: Effects<Numbers>) {
-        self.claims.extend(effects.claimed.into_iter().filter(|claimed| claimed.unit != 99));
+        self.claims.extend(effects.claimed.into_iter().filter(|claimed| claimed.pending.unit != 99));
     }
 
     fn apply(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
@@ -227,15 +227,20 @@ impl History {
         let name = self.name_of(claimed);
         self.begun.insert(claimed.claim);
         let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
-        let addresses = claimed.symbols.keys().map(|name| (name.clone(), address)).collect();
-        let _ = self.state.resolve(claimed.claim, &self.unit_name, &claimed.symbols, &addresses, effects);
+        let addresses = claimed.pending.symbols.keys().map(|name| (name.clone(), address)).collect();
+        let _ =
+            self.state.resolve(claimed.claim, &self.unit_name, &claimed.pending.symbols, &addresses, effects);
         let dependencies = self.chosen(dependencies, Some(name));
         let token = |&name: &usize| Some(Dependency { row: self.row(name)?, session: SessionTag::default() });
         let group = DependenceGroup {
-            symbols: claimed.symbols.keys().cloned().collect(),
+            symbols: claimed.pending.symbols.keys().cloned().collect(),
             dependencies: dependencies.iter().filter_map(token).collect(),
         };
-        if self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, &[group], effects).is_ok() {
+        if self
+            .state
+            .emit(claimed.claim, &self.unit_name, &claimed.pending.symbols, &[group], effects)
+            .is_ok()
+        {
             self.claims.remove(claim % self.claims.len());
             self.dependencies[name] = dependencies;
         }
@@ -249,7 +254,7 @@ impl History {
             matches!(row, Some(RowState::Materializing { .. }))
         };
         let claimed = &self.claims[index];
-        if !self.begun.contains(&claimed.claim) || !claimed.symbols.keys().all(is_at_work) {
+        if !self.begun.contains(&claimed.claim) || !claimed.pending.symbols.keys().all(is_at_work) {
             return;
         }
         let (claimed, own) = (self.claims.remove(index), PRIORITIES[own]);
@@ -257,8 +262,9 @@ impl History {
         // Without a need the claim ends.
         let goes_on = self.state.is_wanted(claimed.claim);
         self.replaced(self.name_of(&claimed), own, goes_on);
-        let definition = Definition { priority: own, ..definition(&self.unit_name, claimed.symbols.clone()) };
-        let replaced = self.state.replace(claimed.claim, &claimed.symbols, definition, 0, effects);
+        let definition =
+            Definition { priority: own, ..definition(&self.unit_name, claimed.pending.symbols.clone()) };
+        let replaced = self.state.replace(claimed.claim, &claimed.pending.symbols, definition, 0, effects);
         replaced.expect("it covers what it covered");
     }
 
@@ -268,28 +274,19 @@ impl History {
             self.chosen(names, None).into_iter().map(|name| self.names[name].clone()).collect();
         let claimed = &mut self.claims[index];
         let symbols: crate::SymbolFlagsMap =
-            names.into_iter().filter_map(|name| claimed.symbols.remove_entry(&name)).collect();
-        if symbols.is_empty() || claimed.symbols.is_empty() {
-            claimed.symbols.extend(symbols);
+            names.into_iter().filter_map(|name| claimed.pending.symbols.remove_entry(&name)).collect();
+        if symbols.is_empty() || claimed.pending.symbols.is_empty() {
+            claimed.pending.symbols.extend(symbols);
             return;
         }
         let names: Vec<_> = symbols.keys().cloned().collect();
         let Some(claim) = self.state.definitions.delegate(claimed.claim, &names) else { return };
         self.begun.extend([claimed.claim, claim]);
-        let delegated = PendingUnit {
-            unit: 0,
-            claim,
-            dylib: claimed.dylib,
-            dylib_name: claimed.dylib_name.clone(),
-            name: claimed.name.clone(),
-            symbols,
-            hints: Default::default(),
-            own_priority: claimed.own_priority,
-            priority: claimed.priority,
-            extras: None,
-            losses: claimed.losses,
-        };
-        self.claims.push(delegated);
+        let PendingUnit { ref name, dylib, ref dylib_name, own_priority, .. } = *claimed.pending;
+        let home = (dylib, dylib_name.clone());
+        let part = PendingUnit::new(0, name.clone(), home, symbols, own_priority, Default::default());
+        let (losses, ticketed) = (claimed.losses, None);
+        self.claims.push(ClaimedUnit { pending: Box::new(part), claim, losses, ticketed });
     }
 }
 

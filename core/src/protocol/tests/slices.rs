@@ -14,7 +14,7 @@ use crate::protocol::slices::agenda::{Attendance, FOREIGN_SLICES_MAX};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::storage::ids::{DylibId, QueryId, RowId, TrackerId};
 use crate::session::SessionTag;
 use crate::{
@@ -68,7 +68,7 @@ pub(super) struct History {
     pub(super) queries: Vec<QueryId>,
     ended: BTreeSet<u32>,
     /// Claims, resolved or not.
-    pub(super) claims: Vec<(PendingUnit<u32>, bool)>,
+    pub(super) claims: Vec<(ClaimedUnit<u32>, bool)>,
     /// What each emitted row depends on, of what was not Ready then.
     dependencies: BTreeMap<RowId, Vec<RowId>>,
     /// Rows that were Ready once, whether they knew or not.
@@ -190,9 +190,11 @@ impl History {
         }
         let (claimed, resolved) = &mut self.claims[unresolved[claim % unresolved.len()]];
         let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
-        let addresses = claimed.symbols.keys().map(|name| (name.clone(), address)).collect();
-        *resolved =
-            self.state.resolve(claimed.claim, &self.unit_name, &claimed.symbols, &addresses, effects).is_ok();
+        let addresses = claimed.pending.symbols.keys().map(|name| (name.clone(), address)).collect();
+        *resolved = self
+            .state
+            .resolve(claimed.claim, &self.unit_name, &claimed.pending.symbols, &addresses, effects)
+            .is_ok();
     }
 
     pub(super) fn emit(&mut self, claim: usize, dependencies: u16, effects: &mut Effects<Numbers>) {
@@ -208,14 +210,16 @@ impl History {
         let unready: Vec<RowId> = needed.iter().copied().filter(|row| !is_ready(row)).collect();
         let claimed = &self.claims[index].0;
         let own: Vec<RowId> = claimed
+            .pending
             .symbols
             .keys()
             .filter_map(|name| self.state.definitions.row_of_claim(claimed.claim, name))
             .collect();
-        let symbols = claimed.symbols.keys().cloned().collect();
+        let symbols = claimed.pending.symbols.keys().cloned().collect();
         let token = |&row: &RowId| Dependency { row, session: SessionTag::default() };
         let group = DependenceGroup { symbols, dependencies: needed.iter().map(token).collect() };
-        let emitted = self.state.emit(claimed.claim, &self.unit_name, &claimed.symbols, &[group], effects);
+        let emitted =
+            self.state.emit(claimed.claim, &self.unit_name, &claimed.pending.symbols, &[group], effects);
         if emitted.is_ok() {
             self.claims.remove(index);
             self.dependencies.extend(own.into_iter().map(|row| (row, unready.clone())));

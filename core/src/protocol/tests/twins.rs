@@ -20,7 +20,7 @@ use crate::protocol::lookups::lookup_one::Sought;
 use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::{Effects, Leftover};
-use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::state::query::Asker;
 use crate::protocol::state::search::{Order, Search};
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
@@ -65,7 +65,7 @@ struct Twin {
     trackers: Vec<TrackerId>,
     generators: Vec<(DylibId, GeneratorId)>,
     requests: Vec<(GeneratorId, QueryId)>,
-    claims: Vec<(PendingUnit<u32>, Stage)>,
+    claims: Vec<(ClaimedUnit<u32>, Stage)>,
     queries: Vec<QueryId>,
     blocked: Vec<Blocked>,
     made: u32,

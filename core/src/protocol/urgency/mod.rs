@@ -44,6 +44,7 @@ pub(in crate::protocol) mod followers;
 mod rise;
 
 use crate::TaskPriority;
+use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 
 use crate::protocol::state::SessionState;
@@ -83,16 +84,20 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// A claimed unit is about to be queued. Where it may rise, it lies beside the queues, and tickets for it are queued.
-    pub(in crate::protocol) fn set_out(&mut self, claim: ClaimId, unit: &mut PendingUnit<P::Unit>) {
-        let Some(claim) = self.definitions.claim_mut(claim) else { return };
-        unit.priority = claim.priority.get();
-        if unit.priority < TaskPriority::Demanded {
-            self.urgency.is_followed = true;
-            let (name, queue) = (unit.name.clone(), unit.serial_queue().cloned());
-            let ticketed = Ticketed::new(name, unit.priority, queue, unit.hints);
-            claim.followers_mut().ticketed = Some(ticketed.clone());
-            unit.extras.get_or_insert_default().ticketed = Some(ticketed);
+    /// Where a claimed unit will lie while it is queued, if it may rise: beside the queues, where tickets for it are queued.
+    pub(in crate::protocol) fn ticketed(
+        &mut self,
+        claim: ClaimId,
+        unit: &PendingUnit<P::Unit>,
+    ) -> Option<Arc<Ticketed>> {
+        let claim = self.definitions.claim_mut(claim)?;
+        let priority = claim.priority.get();
+        if priority == TaskPriority::Demanded {
+            return None;
         }
+        self.urgency.is_followed = true;
+        let ticketed = Ticketed::new(unit.name.clone(), priority, unit.serial_queue().cloned(), unit.hints);
+        claim.followers_mut().ticketed = Some(ticketed.clone());
+        Some(ticketed)
     }
 }

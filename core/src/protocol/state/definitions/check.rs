@@ -48,7 +48,7 @@ impl<P: Payload> Definitions<P> {
         for (_, row) in self.rows.iter() {
             if let Some(unit) = row.unit() {
                 assert!(
-                    self.units[unit].as_ref().symbols.contains_key(&row.name),
+                    self.units[unit].symbols.contains_key(&row.name),
                     "a unit knows the rows that hold it"
                 );
                 *held.entry(unit).or_default() += 1;
@@ -56,11 +56,7 @@ impl<P: Payload> Definitions<P> {
         }
         assert_eq!(held.len(), self.units.len(), "a unit waits in at least one row");
         for (id, unit) in self.units.iter() {
-            assert_eq!(
-                held.get(&id),
-                Some(&unit.as_ref().symbols.len()),
-                "rows hold the unit they are listed in"
-            );
+            assert_eq!(held.get(&id), Some(&unit.symbols.len()), "rows hold the unit they are listed in");
         }
     }
 

@@ -158,7 +158,7 @@ impl<P: Payload> Definitions<P> {
         row: RowId,
         need: Option<RisingPriority>,
         memory: &mut impl Takes,
-    ) -> Claimed<P::Parcel> {
+    ) -> Claimed<Box<PendingUnit<P::Unit>>> {
         let Row { dylib, tracker, ref state, .. } = self.rows[row];
         let unit = match *state {
             RowState::NeverSearched { source: Source::Address(address) } => {
@@ -169,7 +169,7 @@ impl<P: Payload> Definitions<P> {
             _ => return Claimed::Nothing,
         };
         let Some(unit) = self.units.remove(unit, memory) else { return Claimed::Nothing };
-        let &PendingUnit { own_priority, ref symbols, .. } = unit.as_ref();
+        let PendingUnit { own_priority, ref symbols, .. } = *unit;
         let is_alone = symbols.len() == 1;
         let rows =
             (!is_alone).then(|| symbols.keys().filter_map(|name| self.find(dylib, name)).collect::<Rows>());
@@ -195,7 +195,7 @@ impl<P: Payload> Definitions<P> {
     pub(in crate::protocol) fn give_back(
         &mut self,
         claim: ClaimId,
-        unit: P::Parcel,
+        unit: Box<PendingUnit<P::Unit>>,
         memory: &mut impl Takes,
     ) -> Nodes {
         let rows = self.rows_of_claim(claim);

@@ -18,12 +18,12 @@ impl<P: Payload> Definitions<P> {
     pub(in crate::protocol) fn define(
         &mut self,
         tracker: TrackerId,
-        unit: P::Parcel,
+        unit: Box<PendingUnit<P::Unit>>,
         effects: &mut Effects<P>,
     ) {
         let unit = self.units.insert(unit);
         // The symbols leave the unit for the length of the loop: inserting a row borrows the whole state.
-        let PendingUnit { symbols, name: unit_name, own_priority, .. } = self.units[unit].as_mut();
+        let PendingUnit { symbols, name: unit_name, own_priority, .. } = &mut *self.units[unit];
         let (symbols, unit_name, own_priority) = (std::mem::take(symbols), unit_name.clone(), *own_priority);
         for (name, &flags) in &symbols {
             let state = RowState::NeverSearched { source: Source::Unit(unit) };
@@ -32,7 +32,7 @@ impl<P: Payload> Definitions<P> {
                 self.rows[row].own_priority = own_priority;
             }
         }
-        self.units[unit].as_mut().symbols = symbols;
+        self.units[unit].symbols = symbols;
     }
 
     /// A symbol whose address is known comes into a tracker.

@@ -49,6 +49,7 @@ use std::ops::Index;
 use crate::SymbolName;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
+use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use crate::protocol::storage::slab::Slab;
 use crate::record::{Recorder, Records};
@@ -80,7 +81,7 @@ pub(crate) struct Definitions<P: Payload> {
     trackers: Slab<TrackerId, Tracker<P::Resource>>,
     condemned: CondemnedTrackers<P::Resource>,
     /// Those that wait in their rows.
-    units: Slab<UnitId, P::Parcel>,
+    units: Slab<UnitId, Box<PendingUnit<P::Unit>>>,
     claims: Slab<ClaimId, Claim>,
     products: Products,
     /// Resources whose last row was removed by name, with its dylib; only while an operation removes.
@@ -157,8 +158,8 @@ impl<P: Payload> Definitions<P> {
     }
 
     /// A unit that waits in its rows.
-    pub(crate) fn unit(&self, unit: UnitId) -> Option<&P::Parcel> {
-        self.units.get(unit)
+    pub(crate) fn unit(&self, unit: UnitId) -> Option<&PendingUnit<P::Unit>> {
+        self.units.get(unit).map(|unit| &**unit)
     }
 
     /// What lookups of Ready symbols read without the lock.

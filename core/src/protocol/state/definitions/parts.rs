@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::protocol::state::payload::Payload;
+use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::storage::ids::{ClaimId, DylibId, TrackerId, UnitId};
 use crate::protocol::storage::slab::Slab;
 use crate::record::Recorder;
@@ -21,7 +22,7 @@ pub(in crate::protocol) struct Parts<'d, P: Payload> {
     pub(in crate::protocol) dylibs: &'d mut Slab<DylibId, Dylib>,
     pub(in crate::protocol) dylib_names: &'d mut HashMap<Arc<str>, DylibId>,
     pub(in crate::protocol) trackers: &'d mut Slab<TrackerId, Tracker<P::Resource>>,
-    pub(in crate::protocol) units: &'d mut Slab<UnitId, P::Parcel>,
+    pub(in crate::protocol) units: &'d mut Slab<UnitId, Box<PendingUnit<P::Unit>>>,
     pub(in crate::protocol) claims: &'d mut Slab<ClaimId, Claim>,
     pub(in crate::protocol) is_observed: &'d mut bool,
 }

@@ -278,7 +278,7 @@ impl<P: Payload> Definitions<P> {
 
     /// The row of a waiting unit's only symbol.
     fn only_symbol(&self, dylib: DylibId, unit: UnitId) -> Option<RowId> {
-        let symbols = &self.units.get(unit)?.as_ref().symbols;
+        let symbols = &self.units.get(unit)?.symbols;
         let name = symbols.keys().next().filter(|_| symbols.len() == 1)?;
         self.find(dylib, name)
     }

@@ -74,7 +74,7 @@ impl<P: Payload> Definitions<P> {
         let row = &self.rows[row];
         let Some(id) = row.unit() else { return };
         let (name, dylib, dylib_name) = (row.name.clone(), row.dylib, self.dylib_name_of(row));
-        let unit = self.units[id].as_mut();
+        let unit = &mut self.units[id];
         unit.lose(&name);
         if tell == Tell::Discarded {
             unit.extras.get_or_insert_default().discarded.push(name);
@@ -82,7 +82,7 @@ impl<P: Payload> Definitions<P> {
         if unit.symbols.is_empty()
             && let Some(unit) = self.units.remove(id, effects)
         {
-            let (unit, discarded) = unit.into().into_discarded();
+            let (unit, discarded) = unit.into_discarded();
             effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });
         }
     }

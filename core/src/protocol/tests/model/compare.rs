@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::state::definitions::row::{self, RowState};
 use crate::protocol::state::effects::{Completed, Effects, Generation, Leftover};
-use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::pending::ClaimedUnit;
 use crate::{ExecutorAddr, Failure, FailureCause, LookupError, SymbolLookupFlags, Why, WhyState};
 
 use super::drive_definitions::numbers_in;
@@ -166,20 +166,20 @@ impl Harness {
         }
     }
 
-    fn compare_claimed(&mut self, claimed: Vec<PendingUnit<usize>>, mut expected: BTreeMap<usize, Claimed>) {
+    fn compare_claimed(&mut self, claimed: Vec<ClaimedUnit<usize>>, mut expected: BTreeMap<usize, Claimed>) {
         for claimed in claimed {
-            let unit = claimed.unit;
+            let unit = claimed.pending.unit;
             let Some(expected) = expected.remove(&unit) else { panic!("u{unit} was claimed") };
-            let symbols: Vec<_> = claimed.symbols.keys().cloned().collect();
-            let initializer = claimed.initializer().map(|name| number_in(name.as_str()));
-            let discarded = numbers_in(claimed.discarded());
+            let symbols: Vec<_> = claimed.pending.symbols.keys().cloned().collect();
+            let initializer = claimed.pending.initializer().map(|name| number_in(name.as_str()));
+            let discarded = numbers_in(claimed.pending.discarded());
             let told = Claimed { duty: expected.duty, symbols: numbers_in(&symbols), initializer, discarded };
             assert_eq!(told, expected, "what u{unit} was claimed with");
-            assert_eq!(claimed.dylib_name, self.dylib_name(self.world.duties[&expected.duty].dylib));
+            assert_eq!(claimed.pending.dylib_name, self.dylib_name(self.world.duties[&expected.duty].dylib));
             let responsibility = Responsibility {
                 claim: claimed.claim,
-                covered: claimed.symbols.clone(),
-                unit_name: claimed.name.clone(),
+                covered: claimed.pending.symbols.clone(),
+                unit_name: claimed.pending.name.clone(),
                 queued: Some(claimed),
                 is_busy: false,
             };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::storage::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId, TrackerId, WaitId};
 use crate::{SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool};
 
@@ -21,7 +21,6 @@ pub(super) enum Integers {}
 
 impl Payload for Integers {
     type Unit = usize;
-    type Parcel = crate::protocol::state::pending::PendingUnit<usize>;
     type Handler = usize;
     type Generator = usize;
     type Resource = usize;
@@ -74,7 +73,7 @@ pub(super) struct Responsibility {
     pub(super) covered: SymbolFlagsMap,
     pub(super) unit_name: SymbolName,
     /// Until it has begun.
-    pub(super) queued: Option<PendingUnit<usize>>,
+    pub(super) queued: Option<ClaimedUnit<usize>>,
     /// Its aliases are being looked up: it is in nobody else's hands.
     pub(super) is_busy: bool,
 }

@@ -121,7 +121,7 @@ impl History {
         let is_queued = |claim: &ClaimId| !self.begun.contains(claim);
         let claimed = self.claims.iter().find(|claimed| self.name_of(claimed) == name);
         let queued = claimed.filter(|claimed| is_queued(&claimed.claim));
-        if let Some(ticketed) = queued.and_then(|queued| queued.ticketed()) {
+        if let Some(ticketed) = queued.and_then(|queued| queued.ticketed.as_ref()) {
             assert_eq!(ticketed.priority(), expected, "the ticket of `{}`", self.names[name]);
         }
     }

@@ -5,7 +5,7 @@ use super::step::Step;
 use super::{Stage, Twin, pick};
 use crate::protocol::deadlock::threads::Held;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::pending::PendingUnit;
+use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
 use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, SymbolFlags, SymbolFlagsMap,
@@ -22,7 +22,7 @@ impl Twin {
             Step::Fail(choice) => (choice, None),
             _ => return,
         };
-        let fits = |(claimed, stage): &(PendingUnit<u32>, Stage)| {
+        let fits = |(claimed, stage): &(ClaimedUnit<u32>, Stage)| {
             needed.is_none_or(|needed| needed == *stage) && !self.is_held(Held::Claim(claimed.claim))
         };
         let fitting: Vec<_> = (0..self.claims.len()).filter(|&index| fits(&self.claims[index])).collect();
@@ -52,9 +52,10 @@ impl Twin {
         let at = |(name, flags): (&SymbolName, &SymbolFlags)| {
             (name.clone(), ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), *flags))
         };
-        let addresses = claimed.symbols.iter().filter(|(_, flags)| has_address(flags)).map(at).collect();
+        let addresses =
+            claimed.pending.symbols.iter().filter(|(_, flags)| has_address(flags)).map(at).collect();
         let unit = &self.shared.unit_name;
-        let resolved = self.state.resolve(claimed.claim, unit, &claimed.symbols, &addresses, effects);
+        let resolved = self.state.resolve(claimed.claim, unit, &claimed.pending.symbols, &addresses, effects);
         if resolved.is_ok() {
             *stage = Stage::Resolved;
         }
@@ -68,11 +69,11 @@ impl Twin {
             Some(Dependency { row, session: SessionTag::default() })
         };
         let group = DependenceGroup {
-            symbols: claimed.symbols.keys().cloned().collect(),
+            symbols: claimed.pending.symbols.keys().cloned().collect(),
             dependencies: needs.iter().filter_map(token).collect(),
         };
         let unit = &self.shared.unit_name;
-        let emitted = self.state.emit(claimed.claim, unit, &claimed.symbols, &[group], effects);
+        let emitted = self.state.emit(claimed.claim, unit, &claimed.pending.symbols, &[group], effects);
         if emitted.is_ok() {
             self.claims.remove(index);
         }
@@ -82,18 +83,19 @@ impl Twin {
     fn delegate(&mut self, index: usize, name: usize) {
         let name = self.shared.names[name].clone();
         let (claimed, _) = &mut self.claims[index];
-        if claimed.symbols.len() < 2 {
+        if claimed.pending.symbols.len() < 2 {
             return;
         }
-        let Some((_, flags)) = claimed.symbols.remove_entry(&name) else { return };
+        let Some((_, flags)) = claimed.pending.symbols.remove_entry(&name) else { return };
         let Some(claim) = self.state.definitions.delegate(claimed.claim, std::slice::from_ref(&name)) else {
             return;
         };
         let symbols: SymbolFlagsMap = [(name, flags)].into_iter().collect();
-        let (dylib, unit_name) = ((claimed.dylib, claimed.dylib_name.clone()), claimed.name.clone());
-        let own = claimed.own_priority;
-        let mut delegated = PendingUnit::new(0, unit_name, dylib, symbols, own, Default::default());
-        delegated.claim = claim;
-        self.claims.push((delegated, Stage::Begun));
+        let (dylib, unit_name) =
+            ((claimed.pending.dylib, claimed.pending.dylib_name.clone()), claimed.pending.name.clone());
+        let own = claimed.pending.own_priority;
+        let part = PendingUnit::new(0, unit_name, dylib, symbols, own, Default::default());
+        let (losses, ticketed) = (claimed.losses, None);
+        self.claims.push((ClaimedUnit { pending: Box::new(part), claim, losses, ticketed }, Stage::Begun));
     }
 }
