@@ -30,16 +30,16 @@ demo: setup ## Runs SQLite, compiled to LLVM IR, in the engine, and shows where 
 	@scripts/demo.sh
 
 test: setup ## Runs all tests.
-	$(CARGO) build --release -p uruk
-	URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --workspace
+	$(CARGO) build --release -p uruk --features cli
+	URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --workspace --features uruk/cli
 	for example in hello custom_unit redefine tokio_host; do $(CARGO) run --quiet --example $$example || exit 1; done
 
 check: setup ## Format, lints and documentation, as CI has them.
 	@scripts/setup.sh --lint
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --features uruk/cli --all-targets -- -D warnings
 	$(LOOM) clippy -p uruk-core -p uruk-dispatch -p loom-tests --all-targets -- -D warnings
-	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --no-deps --workspace
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --no-deps --workspace --features uruk/cli
 
 loom: ## Explores the interleavings of every protocol that more than one thread runs, and shows that each model can fail.
 	$(LOOM) test --release -p loom-tests
@@ -72,6 +72,6 @@ fuzz: setup ## Tries damaged and crafted objects and archives on the linker, FUZ
 
 bench: setup ## Measures.
 	$(CARGO) bench --workspace --benches
-	$(CARGO) build --release -p uruk
+	$(CARGO) build --release -p uruk --features cli
 	scripts/bench-throws.py
 	scripts/compare-lli.py

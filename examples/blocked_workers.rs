@@ -1,6 +1,6 @@
 //! Blocked workers and those that replace them, as a trace to look at.
 //!
-//! `cargo run --example blocked_workers -- trace.json`, then open the file in <https://ui.perfetto.dev>.
+//! `cargo run --features trace --example blocked_workers -- trace.json`, then open the file in <https://ui.perfetto.dev>.
 //!
 //! Three units, each of which blocks in a lookup of the next, on a pool of one worker. Each time another thread goes on with the
 //! worker's slot: the trace shows a slice `dispatch.block` on the track of the one, and what the other does meanwhile

@@ -31,7 +31,7 @@ def main():
     options = parser.parse_args()
     uruk = options.uruk or os.environ.get("URUK_BIN") or ROOT / "target" / "release" / "uruk"
     if not options.native_only and not pathlib.Path(uruk).is_file():
-        sys.exit(f"error: no `uruk` at {uruk}; build it with `cargo build --release -p uruk`, or set URUK_BIN")
+        sys.exit(f"error: no `uruk` at {uruk}; build it with `cargo build --release -p uruk --features cli`, or set URUK_BIN")
     results = []
     print(f"{'objects':>7}  {'':10} {'first us':>9} {'1 thread us':>12} {'2 threads us':>13}")
     for objects in options.objects:

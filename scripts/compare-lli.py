@@ -59,7 +59,7 @@ def main():
     options = parse_options()
     uruk = options.uruk or os.environ.get("URUK_BIN") or ROOT / "target" / "release" / "uruk"
     if not pathlib.Path(uruk).is_file():
-        sys.exit(f"error: no `uruk` at {uruk}; build it with `cargo build --release -p uruk`, or set URUK_BIN")
+        sys.exit(f"error: no `uruk` at {uruk}; build it with `cargo build --release -p uruk --features cli`, or set URUK_BIN")
     chosen = [program for program in ALL if not options.programs or program.name in options.programs]
     results = []
     for program in chosen:

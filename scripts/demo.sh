@@ -10,7 +10,7 @@ step() {
 }
 
 step "Building uruk"
-cargo build --release -p uruk
+cargo build --release -p uruk --features cli
 
 step "Fetching SQLite's source, which comes with a cargo dependency"
 source_of() {

@@ -29,7 +29,9 @@ fn locate() -> Result<PathBuf, String> {
     }
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--quiet", "--release", "-p", "uruk", "--manifest-path"]).arg(manifest);
+    command
+        .args(["build", "--quiet", "--release", "-p", "uruk", "--features", "cli", "--manifest-path"])
+        .arg(manifest);
     let output = command.output().map_err(|error| error.to_string())?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
