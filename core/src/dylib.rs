@@ -113,9 +113,9 @@ impl JitDylib {
     pub fn set_link_order(&self, order: impl Into<SearchOrder>) -> Result<(), DylibError> {
         let order = order.into();
         let ids = self.session.own_order(&order).map_err(|name| DylibError::Foreign { name })?;
-        self.session
-            .transact(|state, _| state.definitions.set_link_order(self.id, ids.into_vec()))
-            .map_err(|removed| self.removed_error(removed, |position| order[position].0.name.clone()))
+        self.session.transact(|state, _| state.definitions.set_link_order(self.id, ids.into_vec())).map_err(
+            |removed| self.removed_error(removed, |position| order.as_slice()[position].0.name.clone()),
+        )
     }
 
     /// Appends `dylib` to the link order unless it is there already, with whatever flags.

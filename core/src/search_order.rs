@@ -5,7 +5,6 @@
 //! to which position no generator can come before (`record.rs`).
 
 use std::fmt;
-use std::ops::Deref;
 
 use crate::protocol::storage::ids::{DylibId, Id};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +53,21 @@ impl SearchOrder {
         Self::default()
     }
 
+    /// The dylibs, with what of each is searched, first to last.
+    pub fn iter(&self) -> std::slice::Iter<'_, (JitDylib, JitDylibLookupFlags)> {
+        self.dylibs.iter()
+    }
+
+    /// How many dylibs are searched.
+    pub fn len(&self) -> usize {
+        self.dylibs.len()
+    }
+
+    /// Whether no dylib is searched.
+    pub fn is_empty(&self) -> bool {
+        self.dylibs.is_empty()
+    }
+
     /// A search of one dylib, its hidden symbols included.
     pub fn of(dylib: &JitDylib) -> Self {
         Self::from([(dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)])
@@ -71,7 +85,7 @@ impl SearchOrder {
     /// # let (main, library) = (session.create_jit_dylib("main")?, session.create_jit_dylib("library")?);
     /// let order = SearchOrder::from([(library, JitDylibLookupFlags::MatchExportedSymbolsOnly)]);
     /// main.set_link_order(order.behind(&main))?;
-    /// assert_eq!(main.link_order()[0].0, main);
+    /// assert_eq!(main.link_order().as_slice()[0].0, main);
     /// # Ok::<(), uruk_core::DylibError>(())
     /// ```
     ///
@@ -222,14 +236,6 @@ impl Places {
             }
             entry = (entry + 1) & mask;
         }
-    }
-}
-
-impl Deref for SearchOrder {
-    type Target = [(JitDylib, JitDylibLookupFlags)];
-
-    fn deref(&self) -> &Self::Target {
-        &self.dylibs
     }
 }
 

@@ -360,7 +360,7 @@ impl Work for Ticket {
     }
 
     fn label(&self) -> &str {
-        &self.label
+        self.label.as_str()
     }
 
     fn keep_label(&self) -> TaskLabel {

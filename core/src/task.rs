@@ -337,7 +337,7 @@ struct Labelled<F> {
 
 impl<F: FnOnce() + Send> Work for Labelled<F> {
     fn label(&self) -> &str {
-        &self.label
+        self.label.as_str()
     }
 
     fn keep_label(&self) -> TaskLabel {

@@ -79,7 +79,7 @@ pub(crate) fn run_in_leaf<R>(leaf: Option<TaskLabel>, code: impl FnOnce() -> R) 
 /// [`WaitError::Leaf`] names the task.
 pub fn refuse_wait_in_leaf() -> Result<(), WaitError> {
     // A thread that ends runs no task any more.
-    let task = with(|thread| thread.leaf.as_ref().map(|label| Arc::from(&**label))).flatten();
+    let task = with(|thread| thread.leaf.as_ref().map(|label| Arc::from(label.as_str()))).flatten();
     task.map_or(Ok(()), |task| Err(WaitError::Leaf { task }))
 }
 

@@ -410,7 +410,7 @@ pub(crate) fn give_up(task: Task) {
     let label = task.keep_label();
     if let Err(message) = worker::catch(|| drop(task)) {
         worker::tell(|| {
-            tracing::error!(task = &*label, message, "dropping a task that could not be run panicked")
+            tracing::error!(task = label.as_str(), message, "dropping a task that could not be run panicked")
         });
     }
 }

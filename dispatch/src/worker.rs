@@ -17,7 +17,7 @@ use std::{
 };
 
 use uruk_core::sync::{Arc, thread, weakened};
-use uruk_core::{Task, TaskPriority, in_span};
+use uruk_core::{Task, TaskLabel, TaskPriority, in_span};
 
 use crate::current::Worker;
 use crate::limits::Charge;
@@ -201,7 +201,7 @@ pub(crate) fn run_traced(task: Task) -> bool {
     let Err(message) = ended.and(told) else { return false };
     tell(|| {
         tracing::error!(
-            task = label.as_deref(),
+            task = label.as_ref().map(TaskLabel::as_str),
             message,
             "a task panicked; what it owned has failed, the dispatcher goes on"
         );

@@ -320,7 +320,7 @@ struct CountedTask {
 
 impl Work for CountedTask {
     fn label(&self) -> &str {
-        &self.label
+        self.label.as_str()
     }
 
     fn keep_label(&self) -> TaskLabel {

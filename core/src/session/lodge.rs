@@ -77,7 +77,7 @@ impl<'a> Question<'a> {
         state: &mut SessionState<Live>,
         effects: &mut Effects<Live>,
     ) -> Option<QueryId> {
-        let name = |position: usize| order[position].0.shared_name();
+        let name = |position: usize| order.as_slice()[position].0.shared_name();
         match what {
             What::One(sought) => {
                 let dylibs = || order.iter().map(|(dylib, flags)| (dylib.id(), *flags));

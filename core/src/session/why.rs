@@ -25,7 +25,8 @@ impl ExecutionSession {
     pub fn why_along(&self, order: &SearchOrder, symbol: &SymbolName) -> Why {
         let own = order.iter().filter(|(dylib, _)| dylib.session() == self);
         let own: Vec<_> = own.map(|(dylib, flags)| (dylib.id(), *flags)).collect();
-        let first = order.first().map_or_else(|| "(none)".into(), |(dylib, _)| dylib.shared_name());
+        let first =
+            order.as_slice().first().map_or_else(|| "(none)".into(), |(dylib, _)| dylib.shared_name());
         let now = self.0.epoch.map(|epoch| (self.0.clock)().saturating_duration_since(epoch));
         self.transact(|state, _| state.why(&own, symbol, first, now))
     }

@@ -1,7 +1,6 @@
 //! What to call a task.
 
 use std::fmt;
-use std::ops::Deref;
 
 use crate::SymbolName;
 use crate::sync::Arc;
@@ -41,10 +40,9 @@ impl From<SymbolName> for TaskLabel {
     }
 }
 
-impl Deref for TaskLabel {
-    type Target = str;
-
-    fn deref(&self) -> &str {
+impl TaskLabel {
+    /// The text.
+    pub fn as_str(&self) -> &str {
         match &self.0 {
             Text::Static(text) => text,
             Text::Shared(text) => text,
@@ -55,12 +53,12 @@ impl Deref for TaskLabel {
 
 impl fmt::Debug for TaskLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
 impl fmt::Display for TaskLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&**self, f)
+        f.write_str(self.as_str())
     }
 }

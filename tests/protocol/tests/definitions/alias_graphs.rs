@@ -86,7 +86,7 @@ fn a_source_may_need_the_alias_beside_its_own() {
         let needs = request(&main, &["first"]);
         let unit = TestUnit::new("y", exported(&session, &["y"]), move |responsibility| {
             let parked = responsibility.detach();
-            let session = needs.order[0].0.session().clone();
+            let session = needs.order.as_slice()[0].0.session().clone();
             session.lookup_async(needs.until_resolved(), move |found| {
                 found.unwrap();
                 finish(parked.attach());

@@ -41,7 +41,7 @@ fn an_order_behind_a_dylib_begins_with_it() {
     assert_eq!(session.lookup_symbol(&main.link_order(), &a).unwrap(), at(1));
     main.set_link_order(exporting(&[&one]).behind(&main)).unwrap();
     assert_eq!(session.lookup_symbol(&main.link_order(), &a).unwrap(), at(0));
-    assert_eq!(main.link_order().first(), Some(&(main.clone(), ALL)), "with hidden symbols");
+    assert_eq!(main.link_order().as_slice().first(), Some(&(main.clone(), ALL)), "with hidden symbols");
     assert_eq!(SearchOrder::new().behind(&main), SearchOrder::of(&main));
     let begins = exporting(&[&main, &one]);
     assert_eq!(begins.clone().behind(&main), begins, "what begins with it stays as it is");
@@ -59,7 +59,7 @@ fn one_dylib_takes_the_place_of_another() {
     assert!(main.replace_in_link_order(&two, &new, ALL).unwrap());
     let order = main.link_order();
     assert_eq!(names(&order), ["one", "new", "three"]);
-    assert_eq!(order[1].1, ALL);
+    assert_eq!(order.as_slice()[1].1, ALL);
     assert_eq!(session.lookup_symbol(&order, &session.intern("a")).unwrap(), at(4));
     assert!(!main.replace_in_link_order(&two, &one, ALL).unwrap(), "it is there no more");
     assert_eq!(main.link_order(), order);

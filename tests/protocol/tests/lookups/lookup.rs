@@ -288,7 +288,7 @@ fn a_dylib_searches_itself_first_and_others_in_the_order_they_were_added() {
     let along = main.link_order();
     let dylibs: Vec<_> = along.iter().map(|(dylib, _)| dylib.name()).collect();
     assert_eq!(dylibs, ["main", "one", "two"], "without duplicates");
-    assert_eq!(along[1].1, EXPORTED_ONLY, "what was there stays");
+    assert_eq!(along.as_slice()[1].1, EXPORTED_ONLY, "what was there stays");
     define_absolute(&two, "a", 2);
     define_absolute(&one, "a", 1);
     assert_eq!(session.lookup_symbol(&main.link_order(), &session.intern("a")).unwrap(), at(1));

@@ -176,7 +176,7 @@ fn along_an_order_it_is_the_definition_that_a_lookup_would_find() {
     let (session, main) = session();
     let other = session.create_jit_dylib("other").unwrap();
     define_simple(&other, "unit", &["a"]);
-    let both = [order(&main), order(&other)].iter().flat_map(|order| order.to_vec()).collect();
+    let both = [order(&main), order(&other)].iter().flat_map(|order| order.as_slice().to_vec()).collect();
     let name = session.intern("a");
     assert_eq!(&*session.why_along(&both, &name).dylib, "other");
     session.remove_jit_dylib(&other).unwrap();
