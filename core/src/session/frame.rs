@@ -4,7 +4,7 @@
 //! its symbols once the message is there.
 
 use crate::FailureCause;
-use crate::protocol::state::query::Asker;
+use crate::protocol::state::lookups::query::Asker;
 use crate::responsibility::{Duty, MaterializationResponsibility, Step};
 use crate::sync::Arc;
 use crate::this_thread;

@@ -1,8 +1,8 @@
 //! Queued units: handed to the dispatcher, not begun.
 
 use crate::in_place::LateTasks;
+use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::pending::{ClaimedUnit, Extras, PendingUnit};
-use crate::protocol::state::query::Asker;
 use crate::responsibility::Duty;
 use crate::sync::{Arc, weakened};
 use crate::task::{ClaimOfSession, Work};

@@ -18,7 +18,6 @@
 //! factor of the work then. While slices are left to do (`settle.rs`) it waits for the last, for in between less holds than is
 //! checked here. Random histories that drive the state themselves run it after each operation, slices excepted.
 
-mod lookups;
 mod readiness;
 
 use crate::protocol::state::SessionState;
@@ -31,7 +30,7 @@ impl<P: Payload> SessionState<P> {
     /// Runs [`Self::check`] if it is due. Nothing is left to settle.
     pub(crate) fn check_now_and_then(&mut self) {
         self.unchecked += 1;
-        let entities = self.definitions.entities() + self.queries.len();
+        let entities = self.definitions.entities() + self.lookups.len();
         if self.unchecked * ENTITIES_FOR_EACH_TRANSACTION >= entities {
             self.unchecked = 0;
             self.check();
@@ -41,9 +40,7 @@ impl<P: Payload> SessionState<P> {
     /// Panics where the state is not what its parts promise. Nothing is left to settle.
     pub(crate) fn check(&self) {
         self.definitions.check(self.is_open());
-        self.check_queries();
-        self.check_suspended();
-        self.check_generators();
+        self.lookups.check(&self.definitions);
         self.check_waiting();
         self.check_dependencies();
         self.check_failures();

@@ -54,7 +54,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn generator_step(&self, generator: GeneratorId) -> DeadlockStep {
-        let (dylib, generator) = match self.generators.get(generator) {
+        let (dylib, generator) = match self.lookups.generator(generator) {
             Some(generator) => (self.definitions[generator.dylib].name.clone(), generator.name.clone()),
             None => ("(removed)".into(), "(removed)".into()),
         };

@@ -8,8 +8,8 @@ pub(crate) mod threads;
 use crate::protocol::deadlock::threads::{Blocked, Held, Holdings, Waits};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
+use crate::protocol::state::lookups::query::Query;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::Query;
 use crate::protocol::storage::ids::{QueryId, WaitId};
 
 #[cfg(all(test, not(uruk_loom)))]
@@ -26,7 +26,7 @@ impl<P: Payload> SessionState<P> {
         holdings: Holdings,
         effects: &mut Effects<P>,
     ) -> Option<WaitId> {
-        if !self.queries.get(query).is_some_and(Query::is_live) {
+        if !self.lookups.query(query).is_some_and(Query::is_live) {
             return None;
         }
         let Waits { waits, of_query, holders } = &mut self.waits;

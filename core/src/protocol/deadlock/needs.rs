@@ -8,8 +8,9 @@ use crate::RequiredState;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::claim::Claim;
 use crate::protocol::state::definitions::row::RowState;
+use crate::protocol::state::lookups::generator::Generator;
+use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::Phase;
 use crate::protocol::storage::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
 use crate::serial_queue::SerialQueueId;
 
@@ -58,17 +59,17 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn lookup_needs(&self, id: QueryId, each: Each<'_>) -> ControlFlow<()> {
-        match self.queries.get(id).filter(|query| query.is_live()).map(|query| &query.phase) {
+        match self.lookups.live(id).map(|query| &query.phase) {
             Some(Phase::Lodged(lodged)) if !lodged.ended => lodged.entries.iter().try_for_each(|entry| {
                 each(entry.waits().then_some(Node::Row(entry.row, lodged.required_state)))
             }),
             Some(Phase::Suspended(suspended)) => {
-                let Some(generator) = suspended.waits_at else { return ControlFlow::Continue(()) };
+                let Some(generator) = suspended.waits_at() else { return ControlFlow::Continue(()) };
                 // A generator that was removed is busy with the lookup it serves and with no other. A lookup that is served apart waits
                 // for nobody who is served there meanwhile.
-                let busy = self.generators.get(generator).filter(|_| suspended.apart.is_none());
-                let served = busy.map_or(Some(id), |generator| generator.occupant);
-                let question = suspended.apart.as_ref().and_then(|apart| apart.question);
+                let busy = self.lookups.generator(generator).filter(|_| !suspended.is_apart());
+                let served = busy.map_or(Some(id), Generator::occupant);
+                let question = suspended.question();
                 all([served.map(|served| Node::Request(generator, served)), question.map(Node::Lookup)], each)
             }
             _ => ControlFlow::Continue(()),
@@ -90,8 +91,8 @@ impl<P: Payload> SessionState<P> {
         let needed = [
             self.waits.holder(Held::Claim(claim)).map(Node::Wait),
             self.definitions.get_claim(claim).and_then(Claim::queued_in).map(Node::Turn),
-            self.aliases.source_of(id).map(|source| Node::Row(source, required)),
-            self.aliases.sought_by(id).map(Node::Lookup),
+            self.lookups.source_of(id).map(|source| Node::Row(source, required)),
+            self.lookups.sought_by(id).map(Node::Lookup),
         ];
         all(needed, each)
     }
@@ -103,7 +104,7 @@ impl<P: Payload> SessionState<P> {
     /// One step for each lookup of the session, and for each symbol and edge that is needed.
     pub(crate) fn claims_needed_by(&mut self, query: QueryId) -> FxHashSet<ClaimId> {
         let mut asked: FxHashMap<ClaimId, Vec<QueryId>> = FxHashMap::default();
-        for (id, query) in self.queries.iter() {
+        for (id, query) in self.lookups.queries() {
             if let Some(claim) = query.asked_by {
                 asked.entry(claim).or_default().push(id);
             }
@@ -126,7 +127,7 @@ impl<P: Payload> SessionState<P> {
                 ahead.extend(asked.remove(&claim).into_iter().flatten().map(Node::Lookup));
             }
         }
-        self.agenda.count_steps(self.queries.len() + seen.len());
+        self.agenda.count_steps(self.lookups.len() + seen.len());
         claims
     }
 }

@@ -4,8 +4,8 @@ use crate::{ExecutorAddr, ExecutorSymbolDef, LookupError, SymbolLookupFlags};
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::answer::Answer;
+use crate::protocol::state::lookups::query::{Entries, Entry, Progress};
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::{Entries, Entry, Progress};
 use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::RowId;
 

@@ -11,10 +11,6 @@
 //! that *apart*, and is free for others meanwhile: two such generators that ask each other's dylibs would otherwise wait for each other.
 //! With the answer it comes back for the lookup alone, if it is free.
 
-use std::collections::VecDeque;
-
-use rustc_hash::FxHashSet;
-
 use crate::failure::shared_error;
 use crate::sync::{Arc, weakened};
 use crate::{
@@ -24,10 +20,9 @@ use crate::{
 use crate::protocol::lookups::lookup::Visibility;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::{Effects, Generation, Leftover};
-use crate::protocol::state::generator::{Generator, Suspended};
+use crate::protocol::state::lookups::generator::{Arrival, Generator, Suspended};
+use crate::protocol::state::lookups::query::{Phase, Query};
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::{Phase, Query};
-use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId};
 
 /// What a step along the order led to.
@@ -59,8 +54,7 @@ impl<P: Payload> SessionState<P> {
             effects.leave(Leftover::Generator(value));
             return None;
         }
-        let id =
-            self.generators.insert(Generator { value, name, dylib, occupant: None, queue: VecDeque::new() });
+        let id = self.lookups.add_generator(value, name, dylib);
         self.definitions.add_generator(dylib, id);
         Some(id)
     }
@@ -72,7 +66,7 @@ impl<P: Payload> SessionState<P> {
         generator: GeneratorId,
         effects: &mut Effects<P>,
     ) -> bool {
-        if self.generators.get(generator).is_none_or(|generator| generator.dylib != dylib) {
+        if self.lookups.generator(generator).is_none_or(|generator| generator.dylib != dylib) {
             return false;
         }
         self.definitions.remove_generator(dylib, generator);
@@ -82,10 +76,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Lets a generator go that its dylib has no more: lookups in its queue fail, the one it is busy with may still finish.
     pub(crate) fn drop_generator(&mut self, generator: GeneratorId, effects: &mut Effects<P>) {
-        let Some(Generator { value, name, dylib, queue, .. }) = self.generators.remove(generator, effects)
-        else {
-            return;
-        };
+        let Some((generator, queue)) = self.lookups.remove_generator(generator, effects) else { return };
+        let Generator { value, name, dylib, .. } = generator;
         effects.leave(Leftover::Generator(value));
         let dylib = self.definitions[dylib].name.clone();
         for query in queue.into_iter().filter(|_| !weakened("generate::removal_forgets_its_queue")) {
@@ -97,10 +89,7 @@ impl<P: Payload> SessionState<P> {
 
     /// A generator goes on with a lookup apart: the next in its queue is served.
     pub(crate) fn serve_apart(&mut self, generator: GeneratorId, query: QueryId, effects: &mut Effects<P>) {
-        if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) {
-            suspended.apart.get_or_insert_default();
-        }
-        self.leave_generator(generator, query);
+        self.lookups.set_apart(generator, query);
         self.serve_next(generator, effects);
     }
 
@@ -110,14 +99,7 @@ impl<P: Payload> SessionState<P> {
     /// Code of the embedder may run meanwhile that looks for the very same: asked again the generator would find and define it
     /// again, and so on for ever.
     pub(crate) fn serve_alone(&mut self, generator: GeneratorId, query: QueryId) {
-        if let Some(row) = self.generators.get_mut(generator)
-            && row.occupant.is_none()
-            && let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query)
-            && suspended.is_apart_at(generator)
-        {
-            row.occupant = Some(query);
-            suspended.apart = None;
-        }
+        self.lookups.come_back(generator, query);
     }
 
     /// A generator has finished with a lookup, which goes on or fails; then the next in its queue is served.
@@ -128,7 +110,7 @@ impl<P: Payload> SessionState<P> {
         outcome: Result<(), SharedError>,
         effects: &mut Effects<P>,
     ) {
-        self.leave_generator(generator, query);
+        self.lookups.leave_generator(generator, query);
         match outcome {
             Ok(()) => self.advance(query, effects),
             Err(source) => {
@@ -139,20 +121,8 @@ impl<P: Payload> SessionState<P> {
         self.serve_next(generator, effects);
     }
 
-    fn leave_generator(&mut self, generator: GeneratorId, query: QueryId) {
-        if let Some(row) = self.generators.get_mut(generator)
-            && row.occupant == Some(query)
-            && !weakened("generate::keeps_its_place")
-        {
-            row.occupant = None;
-        }
-    }
-
     fn serve_next(&mut self, generator: GeneratorId, effects: &mut Effects<P>) {
-        while let Some(row) = self.generators.get_mut(generator)
-            && row.occupant.is_none()
-            && let Some(next) = row.queue.pop_front()
-        {
+        while let Some(next) = self.lookups.next_in_queue(generator) {
             self.advance(next, effects);
             if weakened("generate::serves_one_even_if_it_has_ended") {
                 break;
@@ -162,12 +132,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Moves a suspended lookup along its order, as far as it comes without waiting.
     pub(crate) fn advance(&mut self, query: QueryId, effects: &mut Effects<P>) {
-        let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) else {
-            return;
-        };
-        let asks = suspended.search.on_behalf_of;
-        // Taken out for the walk, which borrows the whole state.
-        let mut walker = std::mem::replace(suspended, Box::new(Suspended::new(Search::default())));
+        let Some(mut walker) = self.lookups.take_walker(query) else { return };
         let step = loop {
             match self.step(query, &mut walker, effects) {
                 Some(step) => break step,
@@ -178,17 +143,7 @@ impl<P: Payload> SessionState<P> {
             }
         };
         match step {
-            Step::Suspend => {
-                if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query) {
-                    *suspended = walker;
-                }
-                if let Some(asks) = asks
-                    && let Some(Query { phase: Phase::Suspended(asks), .. }) = self.queries.get_mut(asks)
-                    && let Some(apart) = &mut asks.apart
-                {
-                    apart.question = Some(query);
-                }
-            }
+            Step::Suspend => self.lookups.suspend(query, walker),
             Step::Done => self.conclude(query, walker, effects),
             // Heard by a request whose lookup is gone.
             Step::AskerGone => self.fail_query(query, LookupError::Closed, effects),
@@ -197,14 +152,14 @@ impl<P: Payload> SessionState<P> {
                     "what it is asked for leads back to it; define the symbol in one of the dylibs",
                 );
                 let error = self.generator_error(generator, source);
-                self.set_phase(query, Phase::Suspended(walker));
+                self.lookups.set_phase(query, Phase::Suspended(walker));
                 self.fail_query(query, error, effects);
             }
             Step::GeneratorGone(dylib) => {
                 let dylib = self.definitions[dylib].name.clone();
                 let source = shared_error("it was removed while the lookup was on its way to it");
                 let error = LookupError::Generator { dylib, generator: "(removed)".into(), source };
-                self.set_phase(query, Phase::Suspended(walker));
+                self.lookups.set_phase(query, Phase::Suspended(walker));
                 self.fail_query(query, error, effects);
             }
         }
@@ -229,35 +184,28 @@ impl<P: Payload> SessionState<P> {
         let id = *generators.front()?;
         // Whoever asks may have been told that it waits for itself: the answer would lead to the same again, and so on for ever.
         let asks = walker.search.on_behalf_of;
-        if asks.is_some_and(|asks| !self.queries.get(asks).is_some_and(Query::is_live)) {
+        if asks.is_some_and(|asks| self.lookups.live(asks).is_none()) {
             return Some(Step::AskerGone);
         }
-        let occupant = self.generators.get(id).and_then(|generator| generator.occupant);
-        if self.leads_back(&walker.search, id, occupant) {
+        let occupant = self.lookups.generator(id).and_then(Generator::occupant);
+        if self.lookups.leads_back(&walker.search, id, occupant) {
             return Some(Step::WaitsForItself(id));
         }
-        let Some(generator) = self.generators.get_mut(id) else { return Some(Step::GeneratorGone(dylib)) };
-        (walker.waits_at, walker.apart) = (Some(id), None);
-        if generator.occupant.is_some() && !weakened("generate::asks_while_it_is_busy") {
-            // Lookups that have ended stay in the queue; they make room before it grows.
-            if generator.queue.len() == generator.queue.capacity() {
-                generator.queue.retain(|query| self.queries.contains(*query));
-                // Where most still wait it grows all the same, or each newcomer would pay for another look.
-                generator.queue.reserve(generator.queue.len());
-            }
-            generator.queue.push_back(query);
-            return Some(Step::Suspend);
+        let (generator, name) = match self.lookups.arrive(query, walker, id) {
+            Arrival::Served { generator, name } => (generator, name),
+            Arrival::Queued => return Some(Step::Suspend),
+            Arrival::Gone => return Some(Step::GeneratorGone(dylib)),
+        };
+        if let Some(ahead) = &mut walker.generators {
+            ahead.pop_front();
         }
-        generators.pop_front();
-        generator.occupant = Some(query);
-        let (value, name) = (generator.value.clone(), generator.name.clone());
         let dylib_name = row.name.clone();
         if self.observed {
             let (dylib, generator) = (dylib_name.clone(), name);
             self.observe(effects, || EventKind::Generating { dylib, generator });
         }
         effects.more().generations.push(Generation {
-            generator: value,
+            generator,
             id,
             query,
             dylib,
@@ -267,37 +215,6 @@ impl<P: Payload> SessionState<P> {
             symbols: LookupSet(candidates.into()),
         });
         Some(Step::Suspend)
-    }
-
-    /// The generators that go on with a lookup apart. Walks over all lookups.
-    pub(in crate::protocol) fn serving_apart(&self) -> FxHashSet<GeneratorId> {
-        let served_at = |query: &Query<P::Handler>| match &query.phase {
-            Phase::Suspended(suspended) => suspended.apart.as_ref().and(suspended.waits_at),
-            Phase::Lodged(_) => None,
-        };
-        self.queries
-            .iter()
-            .filter(|(_, query)| query.is_live())
-            .filter_map(|(_, query)| served_at(query))
-            .collect()
-    }
-
-    /// Whether a lookup that is made so that another one can go on, or so that one can that is made for it, comes to a generator that
-    /// has been asked for that other: its occupant, or one that it serves apart.
-    fn leads_back(&self, search: &Search, generator: GeneratorId, occupant: Option<QueryId>) -> bool {
-        let mut maker = search.on_behalf_of;
-        while let Some(id) = maker.filter(|id| Some(*id) != occupant) {
-            maker = match self.queries.get(id) {
-                Some(Query { phase: Phase::Suspended(suspended), .. }) => {
-                    if suspended.is_apart_at(generator) {
-                        return true;
-                    }
-                    suspended.search.on_behalf_of
-                }
-                _ => None,
-            };
-        }
-        maker.is_some()
     }
 
     /// Drops from `remaining` what the dylib defines visibly, and gives what its generators may be asked
@@ -330,7 +247,7 @@ impl<P: Payload> SessionState<P> {
             Phase::Lodged(_) => false,
         };
         let queries: Vec<_> =
-            self.queries.iter().filter(|(_, query)| names_it(query)).map(|(id, _)| id).collect();
+            self.lookups.queries().filter(|(_, query)| names_it(query)).map(|(id, _)| id).collect();
         let name = self.definitions[dylib].name.clone();
         for query in queries {
             self.fail_query(query, LookupError::DylibRemoved { dylib: name.clone() }, effects);
@@ -338,7 +255,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn generator_error(&self, generator: GeneratorId, source: SharedError) -> LookupError {
-        let Some(Generator { name, dylib, .. }) = self.generators.get(generator) else {
+        let Some(Generator { name, dylib, .. }) = self.lookups.generator(generator) else {
             return LookupError::Generator {
                 dylib: "(removed)".into(),
                 generator: "(removed)".into(),
@@ -369,6 +286,10 @@ mod tests {
                 state.withdraw(query, &mut effects);
             }
         }
-        assert!(state.generators[generator].queue.len() < 100, "{}", state.generators[generator].queue.len());
+        assert!(
+            state.lookups[generator].queue().count() < 100,
+            "{}",
+            state.lookups[generator].queue().count()
+        );
     }
 }

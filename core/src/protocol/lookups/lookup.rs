@@ -15,10 +15,10 @@ use crate::{
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::{RowState, Source};
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::generator::Suspended;
 use crate::protocol::state::look_ahead::{AHEAD, AHEAD_MIN};
+use crate::protocol::state::lookups::generator::Suspended;
+use crate::protocol::state::lookups::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::state::search::{Order, Search};
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
@@ -70,11 +70,8 @@ impl<P: Payload> SessionState<P> {
         let (asker, asked_by) = (search.asked_by, search.asked_by.map(|asker| asker.claim));
         if matches.may_generate {
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
-            let query = self.queries.insert(Query { handler: Some(handler), phase, asked_by, priority });
+            let query = self.lookups.begin(Query { handler: Some(handler), phase, asked_by, priority });
             self.begins_to_need(query, rises_with);
-            if let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get(query) {
-                self.aliases.seek(suspended.search.alias, query);
-            }
             self.advance(query, effects);
             return Some(query);
         }
@@ -85,7 +82,7 @@ impl<P: Payload> SessionState<P> {
         }
         match self.accept(&mut search, &matches, priority, effects) {
             Ok(lodged) => {
-                let query = self.queries.insert(Query {
+                let query = self.lookups.begin(Query {
                     handler: Some(handler),
                     phase: Phase::Lodged(lodged),
                     asked_by,
@@ -153,26 +150,26 @@ impl<P: Payload> SessionState<P> {
         mut suspended: Box<Suspended>,
         effects: &mut Effects<P>,
     ) {
-        self.aliases.seek_no_more(suspended.search.alias);
+        self.lookups.seek_no_more(suspended.search.alias);
         let matches = self.match_all(&suspended.search);
         if suspended.search.flags_only {
             let answer = self.answer_flags(&suspended.search, &matches.rows);
-            self.set_phase(query, Phase::Suspended(suspended));
-            let asker = self.queries.get(query).and_then(Query::asker);
+            self.lookups.set_phase(query, Phase::Suspended(suspended));
+            let asker = self.lookups.query(query).and_then(Query::asker);
             if let Some((handler, _)) = self.take_out(query, effects) {
                 effects.complete_for(asker, handler, answer);
             }
             return;
         }
         // It may have become more urgent on its way.
-        let priority = self.queries.get(query).and_then(|query| query.priority);
+        let priority = self.lookups.query(query).and_then(|query| query.priority);
         match self.accept(&mut suspended.search, &matches, priority, effects) {
             Ok(lodged) => {
-                self.set_phase(query, Phase::Lodged(lodged));
+                self.lookups.set_phase(query, Phase::Lodged(lodged));
                 self.wait_or_complete(query, None, effects);
             }
             Err(error) => {
-                self.set_phase(query, Phase::Suspended(suspended));
+                self.lookups.set_phase(query, Phase::Suspended(suspended));
                 self.fail_query(query, error, effects);
             }
         }
@@ -251,7 +248,10 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<Lodged, LookupError> {
         let rows = &matches.rows;
         let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
-        let alias = refused.map_or_else(|| self.add_alias(search, rows), Err)?;
+        let alias = match refused {
+            None => self.lookups.add_alias(search, rows, &self.definitions)?,
+            Some(error) => return Err(error),
+        };
         self.definitions.expect_records(matches.unready);
         self.claimed.reserve(&mut effects.claimed, matches.unready);
         let required_state = search.required_state;
@@ -278,20 +278,16 @@ impl<P: Payload> SessionState<P> {
         rises_with: Option<ClaimId>,
         effects: &mut Effects<P>,
     ) -> bool {
-        let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get(query) else { return false };
+        let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.lookups.query(query) else {
+            return false;
+        };
         if lodged.outstanding == 0 {
             self.complete(query, effects);
             return false;
         }
-        self.lodge(query);
+        self.lookups.lodge(query, &mut self.definitions);
         self.begins_to_need(query, rises_with);
         true
-    }
-
-    pub(crate) fn set_phase(&mut self, query: QueryId, phase: Phase) {
-        if let Some(query) = self.queries.get_mut(query) {
-            query.phase = phase;
-        }
     }
 
     /// Why the lookup cannot succeed, if it cannot.
@@ -324,7 +320,7 @@ impl<P: Payload> SessionState<P> {
 
     fn searched(&self, dylib: DylibId) -> SearchedDylib {
         let row = &self.definitions[dylib];
-        let generators = row.generators.iter().map(|id| self.generators[*id].name.clone()).collect();
+        let generators = row.generators.iter().map(|id| self.lookups[*id].name.clone()).collect();
         SearchedDylib { dylib: row.name.clone(), generators }
     }
 

@@ -12,8 +12,10 @@ use crate::{JitDylibLookupFlags, LookupSet, RequiredState, SymbolFlags, SymbolNa
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::{Row, RowState, Source};
 use crate::protocol::state::effects::Effects;
+use crate::protocol::state::lookups::query::{
+    Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query,
+};
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::state::search::{Order, Search};
 use crate::protocol::storage::ids::{DylibId, QueryId, RowId};
@@ -53,7 +55,7 @@ impl<P: Payload> SessionState<P> {
         let priority = priority.map(RisingPriority::at);
         self.claim(row, priority, effects);
         let progress = Progress::Waiting { previous: Lodging::NONE, next: Lodging::NONE };
-        let query = self.queries.insert(Query {
+        let query = self.lookups.begin(Query {
             handler: Some(handler),
             phase: Phase::Lodged(Lodged {
                 required_state: RequiredState::Ready,
@@ -65,7 +67,7 @@ impl<P: Payload> SessionState<P> {
             asked_by: asked_by.map(|asker| asker.claim),
             priority,
         });
-        self.lodge(query);
+        self.lookups.lodge(query, &mut self.definitions);
         // No thread is known to be blocked in it yet, and it is no lookup of aliases: no edge of a cycle appears.
         self.begins_to_need(query, None);
         Ok(query)

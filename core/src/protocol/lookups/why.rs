@@ -19,12 +19,11 @@ use crate::protocol::lookups::lookup::Visibility;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::{Row, RowState};
 use crate::protocol::state::effects::Effects;
+use crate::protocol::state::lookups::query::{Phase, Query};
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::{Lodged, Lodging, Phase, Query};
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
-use crate::protocol::storage::slab::Slab;
 
 /// Of how many symbols an error of a deadline tells.
 const WHYS_MAX: usize = 8;
@@ -79,23 +78,17 @@ impl<P: Payload> SessionState<P> {
         let live = || order.iter().filter_map(|(dylib, _)| self.definitions.dylib(*dylib));
         let is_asked = live().any(|dylib| !dylib.generators.is_empty());
         let apart = match detail {
-            Detail::Everything if is_asked => self.serving_apart(),
+            Detail::Everything if is_asked => self.lookups.serving_apart(),
             _ => FxHashSet::default(),
         };
+        let is_live = |query: QueryId| self.lookups.live(query).is_some();
         let generators = live().flat_map(|dylib| &dylib.generators).map(|&id| {
-            let generator = &self.generators[id];
+            let generator = &self.lookups[id];
             WhyGenerator {
                 dylib: self.definitions[generator.dylib].name.clone(),
                 name: generator.name.clone(),
-                is_busy: generator
-                    .occupant
-                    .is_some_and(|query| self.queries.get(query).is_some_and(Query::is_live))
-                    || apart.contains(&id),
-                queued: generator
-                    .queue
-                    .iter()
-                    .filter(|query| self.queries.get(**query).is_some_and(Query::is_live))
-                    .count(),
+                is_busy: generator.occupant().is_some_and(is_live) || apart.contains(&id),
+                queued: generator.queue().filter(|&query| is_live(query)).count(),
             }
         });
         let state = match live().next() {
@@ -149,7 +142,7 @@ impl<P: Payload> SessionState<P> {
     /// Why each symbol of a query is not far enough; some of them where they are many. A deadline may pass at any time,
     /// and no thread shall be held up by it: only what is at hand.
     fn waiting_of(&self, query: QueryId) -> Option<Vec<Why>> {
-        Some(match &self.queries.get(query).filter(|query| query.is_live())?.phase {
+        Some(match &self.lookups.live(query)?.phase {
             Phase::Lodged(lodged) => {
                 let waits = lodged.entries.iter().filter(|entry| entry.waits());
                 waits.take(WHYS_MAX).map(|entry| self.why_row(entry.row, None, Detail::AtHand)).collect()
@@ -205,7 +198,7 @@ impl<P: Payload> SessionState<P> {
         let mut asked_for = WaitedFor::default();
         let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim) && query.is_live();
         if detail == Detail::Everything {
-            for query in self.queries.iter().map(|(_, query)| query).filter(asked) {
+            for query in self.lookups.queries().map(|(_, query)| query).filter(asked) {
                 self.add_symbols_of(query, detail, &mut asked_for);
             }
         }
@@ -214,7 +207,7 @@ impl<P: Payload> SessionState<P> {
 
     fn symbols_of(&self, query: QueryId, detail: Detail) -> WaitedFor {
         let mut symbols = WaitedFor::default();
-        if let Some(query) = self.queries.get(query).filter(|query| query.is_live()) {
+        if let Some(query) = self.lookups.live(query) {
             self.add_symbols_of(query, detail, &mut symbols);
         }
         symbols
@@ -257,13 +250,13 @@ impl<P: Payload> SessionState<P> {
         let Some(waiting) = row.waiting() else { return demand };
         let mut claims = FxHashSet::default();
         let mut cursor = waiting.queries;
-        while let Some((query, lodged)) = lodged_at(&self.queries, cursor) {
+        while let Some((query, lodged)) = self.lookups.lodged_at(cursor) {
             if !query.is_live() {
                 cursor = lodged.next_of(cursor);
                 continue;
             }
             demand.lookups += 1;
-            if let Some(id) = self.queries.id_at(cursor.query) {
+            if let Some(id) = self.lookups.id_at(cursor.query) {
                 claims.extend(self.waits.held_in(id));
             }
             claims.extend(query.asked_by);
@@ -301,17 +294,5 @@ impl<P: Payload> SessionState<P> {
         };
         let dylib = Some(self.definitions.dylib_name_of(row));
         WaitedSymbol { symbol: row.name.clone(), dylib, stage }
-    }
-}
-
-/// The query at a place in a row's list.
-fn lodged_at<H>(queries: &Slab<QueryId, Query<H>>, at: Lodging) -> Option<(&Query<H>, &Lodged)> {
-    if at.is_none() {
-        return None;
-    }
-    let query = queries.at(at.query);
-    match &query.phase {
-        Phase::Lodged(lodged) => Some((query, lodged)),
-        Phase::Suspended(_) => None,
     }
 }

@@ -1,3 +1,3 @@
-//! What becomes of lookups that have not ended: they wait in the lists of rows, are told, and end.
+//! What becomes of lookups that have not ended: they are told, and end.
 
-mod lodge;
+mod end;

@@ -48,7 +48,7 @@ impl<P: Payload> SessionState<P> {
 
     /// How far [`Self::end_some_queries`] has to walk for the queries of this moment.
     pub(crate) fn queries_end(&self) -> u32 {
-        self.queries.end()
+        self.lookups.end()
     }
 
     /// Ends some queries with an error: those in the places from `first` on, before `end`. Gives where to go on, if
@@ -56,7 +56,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn end_some_queries(&mut self, first: u32, end: u32, effects: &mut Effects<P>) -> Option<u32> {
         let next = first.saturating_add(SLICE_STEPS as u32).min(end);
         for index in first..next {
-            if let Some(query) = self.queries.id_at(index) {
+            if let Some(query) = self.lookups.id_at(index) {
                 self.fail_query(query, LookupError::Closed, effects);
             }
         }

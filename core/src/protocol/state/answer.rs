@@ -2,7 +2,7 @@
 
 use crate::{ExecutorSymbolDef, SymbolFlags, SymbolName};
 
-use crate::protocol::state::query::{Entries, Entry, Progress};
+use crate::protocol::state::lookups::query::{Entries, Entry, Progress};
 use crate::protocol::storage::ids::RowId;
 
 /// What a query has found, as it leaves the state: no step of it is taken under the lock.

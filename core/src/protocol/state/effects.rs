@@ -13,9 +13,9 @@ use crate::{
 };
 
 use crate::protocol::state::answer::Answer;
+use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::ClaimedUnit;
-use crate::protocol::state::query::Asker;
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId};
 use crate::protocol::storage::memory::{Memory, Takes};
 

@@ -14,8 +14,8 @@
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::{RowState, Source};
+use crate::protocol::state::lookups::query::Lodging;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::{Lodging, Phase};
 use crate::protocol::storage::ids::RowId;
 
 /// So many symbols are looked ahead at, that were asked for together.
@@ -47,7 +47,7 @@ impl<P: Payload> SessionState<P> {
         if lodging.is_none() || !(lodging.entry as usize).is_multiple_of(AHEAD) {
             return;
         }
-        let Phase::Lodged(lodged) = &self.queries.at(lodging.query).phase else { return };
+        let Some((_, lodged)) = self.lookups.lodged_at(lodging) else { return };
         let Some(entries) = lodged.entries.get(lodging.entry as usize + AHEAD..) else { return };
         let waiting = entries.iter().take(AHEAD).filter(|entry| entry.waits());
         // The name's count too: whoever names the symbol in its answer changes it.

@@ -1,6 +1,5 @@
 //! Everything a session knows: the one value on which all operations act.
 
-pub(crate) mod alias;
 pub(crate) mod answer;
 pub(crate) mod begun;
 pub(crate) mod definitions;
@@ -8,11 +7,10 @@ pub(crate) mod demand;
 pub(crate) mod effects;
 pub(crate) mod failure;
 pub(in crate::protocol) mod fallen;
-pub(crate) mod generator;
 pub(in crate::protocol) mod look_ahead;
+pub(crate) mod lookups;
 pub(crate) mod payload;
 pub(crate) mod pending;
-pub(crate) mod query;
 pub(in crate::protocol) mod rising;
 pub(crate) mod search;
 pub(crate) mod stage;
@@ -23,24 +21,22 @@ use crate::protocol::deadlock::threads::Waits;
 use crate::protocol::dependences::{Settled, WaitingForest};
 use crate::protocol::slices::agenda::Agenda;
 use crate::protocol::state::failure::FailureRecord;
-use crate::protocol::state::generator::Generator;
 use crate::protocol::state::stage::Stage;
 use crate::protocol::storage::claimed_room::ClaimedRoom;
-use crate::protocol::storage::ids::{FailureId, GeneratorId, QueryId, RowId};
+use crate::protocol::storage::ids::{FailureId, RowId};
 use crate::protocol::storage::slab::Slab;
 use crate::protocol::urgency::followers::Urgency;
 use crate::record::Records;
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
-use alias::AliasEdges;
 use definitions::Definitions;
 use demand::Losses;
 use effects::Effects;
 use fallen::FallenRows;
+use lookups::Lookups;
 use payload::Payload;
 use pending::ClaimedUnit;
-use query::Query;
 
 /// Everything a session knows.
 pub(crate) struct SessionState<P: Payload> {
@@ -49,8 +45,8 @@ pub(crate) struct SessionState<P: Payload> {
     pub(crate) definitions: Definitions<P>,
     /// Memory for the list of all that one lookup claims.
     pub(crate) claimed: ClaimedRoom<ClaimedUnit<P::Unit>>,
-    pub(in crate::protocol) queries: Slab<QueryId, Query<P::Handler>>,
-    pub(in crate::protocol) generators: Slab<GeneratorId, Generator<P::Generator>>,
+    /// What is asked and not answered yet.
+    pub(in crate::protocol) lookups: Lookups<P>,
     pub(in crate::protocol) failures: Slab<FailureId, FailureRecord>,
     /// Who waits for whom among the rows that are emitted or depended on.
     pub(in crate::protocol) forest: WaitingForest<RowId>,
@@ -60,7 +56,6 @@ pub(crate) struct SessionState<P: Payload> {
     pub(in crate::protocol) fallen: FallenRows,
     /// What is left to do.
     pub(in crate::protocol) agenda: Agenda,
-    pub(in crate::protocol) aliases: AliasEdges,
     /// How often something was lost that may have kept a claimed unit wanted.
     pub(in crate::protocol) losses: Arc<Losses>,
     /// The blocked threads that hold something.
@@ -87,14 +82,12 @@ impl<P: Payload> SessionState<P> {
             stage: Stage::Open,
             definitions: Definitions::new(observed),
             claimed: ClaimedRoom::default(),
-            queries: Slab::new(),
-            generators: Slab::new(),
+            lookups: Lookups::new(),
             failures: Slab::new(),
             forest: WaitingForest::new(),
             settled: Vec::new(),
             fallen: FallenRows::default(),
             agenda: Agenda::default(),
-            aliases: AliasEdges::default(),
             losses: Arc::default(),
             waits: Waits::new(),
             urgency: Urgency::default(),
@@ -144,7 +137,7 @@ impl<P: Payload> fmt::Debug for SessionState<P> {
         f.debug_struct("SessionState")
             .field("stage", &self.stage)
             .field("definitions", &self.definitions)
-            .field("queries", &self.queries)
+            .field("lookups", &self.lookups)
             .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::protocol::state::query::Asker;
+use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::storage::ids::{DylibId, QueryId, RowId};
 use crate::{JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, TaskPriority};
 

@@ -8,8 +8,8 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::Tell;
 use crate::protocol::state::definitions::row::{RowState, Waiting};
 use crate::protocol::state::effects::Effects;
+use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
-use crate::protocol::state::query::Phase;
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, RowId};
 use crate::protocol::symbols::define::Definition;
@@ -248,7 +248,7 @@ fn a_query_that_has_everything_and_is_there() {
     let mut scene = Scene::new();
     let (_, query) = scene.claim("a");
     scene.refuses("counts what it waits for", |state| {
-        if let Phase::Lodged(lodged) = &mut state.queries[query].phase {
+        if let Phase::Lodged(lodged) = &mut state.lookups.queries_mut()[query].phase {
             lodged.outstanding = 0;
         }
     });
@@ -258,7 +258,7 @@ fn a_query_that_has_everything_and_is_there() {
 fn a_query_that_has_ended_and_is_there() {
     let mut scene = Scene::new();
     let (_, query) = scene.claim("a");
-    scene.refuses("has ended and is still there", |state| state.queries[query].handler = None);
+    scene.refuses("has ended and is still there", |state| state.lookups.queries_mut()[query].handler = None);
 }
 
 #[test]
@@ -274,20 +274,22 @@ fn a_query_that_its_row_has_forgotten() {
 #[test]
 fn a_lookup_that_waits_for_a_generator_that_is_free() {
     let (scene, generator, [_, _]) = Scene::generating();
-    scene.refuses("which knows nothing of it", |state| state.generators[generator].occupant = None);
+    scene.refuses("which knows nothing of it", |state| state.lookups.break_generator(generator, None));
     let (mut scene, generator, [first, _]) = Scene::generating();
     scene.state.withdraw(first, &mut scene.effects);
-    scene.refuses("waits for a generator that is free", |state| state.generators[generator].occupant = None);
+    scene.refuses("waits for a generator that is free", |state| {
+        state.lookups.break_generator(generator, None)
+    });
 }
 
 #[test]
 fn a_lookup_that_its_generator_has_forgotten() {
     let (scene, generator, [_, _]) = Scene::generating();
-    scene.refuses("which knows nothing of it", |state| state.generators[generator].queue.clear());
+    scene.refuses("which knows nothing of it", |state| state.lookups.forget_queue(generator));
     let (scene, generator, [_, second]) = Scene::generating();
     scene.refuses("which knows nothing of it", |state| {
-        state.generators[generator].occupant = Some(second);
-        state.generators[generator].queue.clear();
+        state.lookups.break_generator(generator, Some(second));
+        state.lookups.forget_queue(generator);
     });
 }
 

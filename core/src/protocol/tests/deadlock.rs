@@ -350,7 +350,7 @@ fn aliases_that_wait_at_a_generator_wait_for_whom_it_waits() {
     scene.state.generated(asked.id, asked.query, Err(crate::failure::shared_error("no")), &mut scene.effects);
     scene.state.fail(alias, crate::FailureCause::Abandoned, &mut scene.effects);
     scene.settle();
-    assert_eq!(scene.state.aliases.len(), (0, 0));
+    assert_eq!(scene.state.lookups.aliases(), (0, 0));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::numbers::{Numbers, definition, exported, search, with_main};
 use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::query::Entries;
+use crate::protocol::state::lookups::query::Entries;
 use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId};
 use crate::protocol::storage::memory::Memory;
@@ -103,7 +103,7 @@ impl Chain {
     fn chunks(&self) -> usize {
         let state = &self.state;
         let [rows, units, claims] = state.definitions.room();
-        let places = [rows, units, claims, state.queries.capacity(), state.failures.capacity()];
+        let places = [rows, units, claims, state.lookups.room(), state.failures.capacity()];
         places.map(|places| places / 512).iter().sum()
     }
 

@@ -319,7 +319,7 @@ fn whatever_comes_between_slices_everything_follows_in_the_end() {
         history.run(&Step::Clear);
         history.run(&Step::Drain);
         assert_eq!(history.state.definitions.counts().rows, 0);
-        assert_eq!(history.state.queries.len(), 0);
+        assert_eq!(history.state.lookups.len(), 0);
         assert_eq!(history.state.definitions.counts().claims, 0);
         assert_eq!(history.state.failures.len(), 0);
         assert_eq!(history.state.definitions.counts().units, 0);

@@ -20,8 +20,8 @@ use crate::protocol::lookups::lookup_one::Sought;
 use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::{Effects, Leftover};
+use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::pending::ClaimedUnit;
-use crate::protocol::state::query::Asker;
 use crate::protocol::state::search::{Order, Search};
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
 use crate::protocol::symbols::absolute::Addresses;
@@ -131,7 +131,11 @@ impl Twin {
         let state = &self.state;
         let rows: Vec<_> = state.definitions.rows().collect();
         let parts = (
-            (rows, state.definitions.claims().collect::<Vec<_>>(), state.queries.iter().collect::<Vec<_>>()),
+            (
+                rows,
+                state.definitions.claims().collect::<Vec<_>>(),
+                state.lookups.queries().collect::<Vec<_>>(),
+            ),
             (&state.waits, &state.urgency, state.losses.count(), state.sequence, state.returned),
             (
                 state.definitions.condemnations(),

@@ -3,8 +3,8 @@
 use super::followers::Followers;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
+use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::Phase;
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::RowId;
 
@@ -14,7 +14,7 @@ impl<P: Payload> SessionState<P> {
         if !self.urgency.is_followed {
             return;
         }
-        for (_, query) in self.queries.iter().filter(|(_, query)| query.is_live()) {
+        for (_, query) in self.lookups.queries().filter(|(_, query)| query.is_live()) {
             let Phase::Lodged(lodged) = &query.phase else { continue };
             for entry in lodged.entries.iter().filter(|entry| entry.waits()) {
                 let Some(row) = self.definitions.row(entry.row) else { continue };
@@ -33,7 +33,7 @@ impl<P: Payload> SessionState<P> {
         }
         for (_, claim) in self.definitions.claims() {
             let Some(Followers { asked, origin, .. }) = claim.followers() else { continue };
-            for query in asked.iter().filter_map(|&query| self.queries.get(query)) {
+            for query in asked.iter().filter_map(|&query| self.lookups.query(query)) {
                 let follows = !query.is_live() || query.priority >= Some(claim.priority);
                 assert!(follows, "what a unit asks for is as urgent as the unit");
             }

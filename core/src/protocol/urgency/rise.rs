@@ -7,8 +7,8 @@ use super::followers::{Followers, Node};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::Row;
 use crate::protocol::state::effects::Effects;
+use crate::protocol::state::lookups::query::{Phase, Query};
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::{Phase, Query};
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::{ClaimId, QueryId, RowId};
 
@@ -30,7 +30,7 @@ impl<P: Payload> SessionState<P> {
             let asked = &mut claim.followers_mut().asked;
             // What has ended makes room before the list grows; where most still waits it grows all the same.
             if asked.len() == asked.capacity() {
-                asked.retain(|&query| self.queries.contains(query));
+                asked.retain(|&query| self.lookups.query(query).is_some());
                 asked.reserve(asked.len() + 1);
             }
             asked.push(query);
@@ -39,7 +39,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn raise_what_it_waits_for(&mut self, query: QueryId) {
-        let Some(Query { phase: Phase::Lodged(lodged), priority, .. }) = self.queries.get(query) else {
+        let Some(Query { phase: Phase::Lodged(lodged), priority, .. }) = self.lookups.query(query) else {
             return;
         };
         for entry in lodged.entries.iter().filter(|entry| entry.waits()) {
@@ -110,12 +110,11 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn raise_query(&mut self, query: QueryId, to: RisingPriority) -> usize {
-        let Some(query) = self.queries.get_mut(query).filter(|query| query.is_live()) else { return 1 };
-        if !query.priority.as_mut().is_some_and(|priority| priority.rise(to)) {
+        if !self.lookups.rise(query, to) {
             return 1;
         }
         // A suspended one raises what it needs when it has found it.
-        let Phase::Lodged(lodged) = &query.phase else { return 1 };
+        let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.lookups.query(query) else { return 1 };
         let waits = lodged.entries.iter().filter(|entry| entry.waits());
         waits.for_each(|entry| self.urgency.rises.push_back((Node::Row(entry.row), to)));
         1 + lodged.entries.len()

@@ -1,8 +1,8 @@
 //! Advance: how far rows are. The table of all changes is in `row.rs`; what leaves or joins a unit or a claim is in `claim.rs`.
 
 use crate::protocol::dependences::NodeId;
+use crate::protocol::state::lookups::query::Lodging;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::Lodging;
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::{FailureId, RowId};
 use crate::sync::weakened;

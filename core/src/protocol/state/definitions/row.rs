@@ -20,7 +20,7 @@
 use crate::{ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags, SymbolName, TaskPriority};
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::state::query::Lodging;
+use crate::protocol::state::lookups::query::Lodging;
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::{ClaimId, DylibId, FailureId, RowId, TrackerId, UnitId};
 use crate::protocol::storage::slab::{NONE, Slab, TwoLines};

@@ -337,17 +337,17 @@ impl Harness {
     }
 
     fn compare_the_rest(&self) {
-        assert_eq!(self.state.queries.len(), self.world.queries.len(), "lookups that have not ended");
+        assert_eq!(self.state.lookups.len(), self.world.queries.len(), "lookups that have not ended");
         assert_eq!(self.state.definitions.counts().units, self.world.units.len(), "units that wait");
         assert_eq!(self.state.definitions.counts().trackers, self.world.trackers.len(), "trackers");
         for (number, tracker) in &self.world.trackers {
             let resources = &self.state.definitions[self.ids.trackers[number]].resources;
             assert!(resources.iter().eq(&tracker.resources), "{resources:?} are {:?}", tracker.resources);
         }
-        assert_eq!(self.state.generators.len(), self.world.generators.len(), "generators");
+        assert_eq!(self.state.lookups.generators(), self.world.generators.len(), "generators");
         for (number, generator) in &self.world.generators {
-            let state = &self.state.generators[self.ids.generators[number]];
-            assert_eq!(state.occupant, generator.serves.map(|query| self.ids.queries[&query]));
+            let state = &self.state.lookups[self.ids.generators[number]];
+            assert_eq!(state.occupant(), generator.serves.map(|query| self.ids.queries[&query]));
         }
         let held = self.world.waits.values().map(Wait::holds).sum();
         assert_eq!(

@@ -73,7 +73,7 @@ impl Harness {
                 state.definitions.counts().rows,
                 state.definitions.counts().units,
                 state.definitions.counts().claims,
-                state.queries.len()
+                state.lookups.len()
             ],
             [0; 4],
             "rows, units, claims, queries"
@@ -82,7 +82,7 @@ impl Harness {
             [
                 state.definitions.counts().dylibs,
                 state.definitions.counts().trackers,
-                state.generators.len(),
+                state.lookups.generators(),
                 state.failures.len()
             ],
             [0; 4],
@@ -91,7 +91,7 @@ impl Harness {
         assert!(state.forest.is_empty(), "the forest holds nothing");
         assert_eq!(state.definitions.counts().names, 0, "names");
         assert_eq!(state.definitions.counts().records, 0, "records");
-        assert_eq!(state.aliases.len(), (0, 0), "aliases");
+        assert_eq!(state.lookups.aliases(), (0, 0), "aliases");
         assert_eq!(state.failures_kept(), 0, "what removed rows had to say");
         assert_eq!(state.waits.len(), (0, 0), "waits");
         assert!(!state.has_work(), "work");

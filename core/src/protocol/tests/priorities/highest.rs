@@ -71,7 +71,7 @@ impl History {
 
     fn note_lookups(&mut self) {
         let state = &self.state;
-        let is_live = |asked: &&Asked| state.queries.get(asked.id).is_some_and(|query| query.is_live());
+        let is_live = |asked: &&Asked| state.lookups.query(asked.id).is_some_and(|query| query.is_live());
         for asked in self.asked.iter().filter(is_live) {
             for &name in &asked.names {
                 self.highest.as_it_says[name] |= matches!(asked.by, By::Nobody);

@@ -9,14 +9,16 @@ use rustc_hash::FxHashMap;
 
 use crate::{LookupError, SymbolName};
 
-use crate::protocol::state::SessionState;
+use crate::protocol::state::definitions::Definitions;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::{QueryId, RowId};
 
+use super::Lookups;
+
 /// What aliases wait for.
 #[derive(Debug, Default)]
-pub(crate) struct AliasEdges {
+pub(super) struct AliasEdges {
     /// For each alias whose source is known, that.
     sources: FxHashMap<RowId, RowId>,
     /// How many of these aliases have a row for their source.
@@ -27,34 +29,34 @@ pub(crate) struct AliasEdges {
 
 impl AliasEdges {
     /// The row that an alias waits for, if that is known yet.
-    pub(in crate::protocol) fn source_of(&self, alias: RowId) -> Option<RowId> {
+    pub(super) fn source_of(&self, alias: RowId) -> Option<RowId> {
         self.sources.get(&alias).copied()
     }
 
     /// The lookup that the alias waits for, as long as its source is not known.
-    pub(in crate::protocol) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
+    pub(super) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
         self.sought.get(&alias).copied()
     }
 
     /// How many aliases wait for a source that is known; how many lookups they wait for.
     #[cfg(any(test, debug_assertions))]
-    pub(in crate::protocol) fn len(&self) -> (usize, usize) {
+    pub(super) fn len(&self) -> (usize, usize) {
         assert_eq!(self.wanted.values().sum::<usize>(), self.sources.len());
         (self.sources.len(), self.sought.len())
     }
 
     /// The lookup of the alias waits at a generator.
-    pub(in crate::protocol) fn seek(&mut self, alias: Option<RowId>, query: QueryId) {
+    pub(super) fn seek(&mut self, alias: Option<RowId>, query: QueryId) {
         self.sought.extend(alias.map(|alias| (alias, query)));
     }
 
     /// It does no longer.
-    pub(in crate::protocol) fn seek_no_more(&mut self, alias: Option<RowId>) {
+    pub(super) fn seek_no_more(&mut self, alias: Option<RowId>) {
         alias.map(|alias| self.sought.remove(&alias));
     }
 
     /// The lookup of the alias has ended, or waits for nothing.
-    pub(in crate::protocol) fn forget(&mut self, alias: Option<RowId>) {
+    pub(super) fn forget(&mut self, alias: Option<RowId>) {
         alias.into_iter().for_each(|alias| self.remove(alias));
     }
 
@@ -81,19 +83,20 @@ impl AliasEdges {
     }
 }
 
-impl<P: Payload> SessionState<P> {
+impl<P: Payload> Lookups<P> {
     /// Notes what the alias of a lookup waits for; gives the alias if it is one's lookup.
     ///
     /// # Errors
     /// If that would close a cycle; nothing is noted then.
-    pub(crate) fn add_alias(
+    pub(in crate::protocol) fn add_alias(
         &mut self,
         search: &Search,
         rows: &[Option<RowId>],
+        definitions: &Definitions<P>,
     ) -> Result<Option<RowId>, LookupError> {
         // Its source is all that it looks up.
         let (Some(alias), &[Some(source)]) = (search.alias, rows) else { return Ok(None) };
-        if let Some(cycle) = self.cycle_through(alias, source) {
+        if let Some(cycle) = self.cycle_through(alias, source, definitions) {
             return Err(LookupError::AliasCycle { cycle });
         }
         self.aliases.insert(alias, source);
@@ -106,7 +109,12 @@ impl<P: Payload> SessionState<P> {
     /// One step if no alias waits for `alias`: nothing leads back to it. Otherwise one for each alias from `source` on.
     /// A chain that is looked up from either end costs one step an alias; one whose middle comes last, in many pieces,
     /// at most the length of the piece behind for each piece.
-    fn cycle_through(&self, alias: RowId, source: RowId) -> Option<Vec<SymbolName>> {
+    fn cycle_through(
+        &self,
+        alias: RowId,
+        source: RowId,
+        definitions: &Definitions<P>,
+    ) -> Option<Vec<SymbolName>> {
         if alias != source && !self.aliases.wanted.contains_key(&alias) {
             return None;
         }
@@ -117,7 +125,7 @@ impl<P: Payload> SessionState<P> {
             cursor = self.aliases.source_of(row);
         }
         cursor?;
-        let name = |row: RowId| self.definitions.row(row).map(|row| row.name.clone());
+        let name = |row: RowId| definitions.row(row).map(|row| row.name.clone());
         let mut cycle: Vec<_> = name(alias).into_iter().collect();
         let mut row = source;
         while row != alias {

@@ -1,15 +1,19 @@
 //! Queries: lookups that have not ended.
 //!
 //! A query is suspended at a generator, or lodged: each symbol that is not far enough yet holds a place
-//! in the list of its row. The lists run through the queries' own entries (`queries/lodge.rs`).
+//! in the list of its row. The lists run through the queries' own entries, so lodging allocates nothing
+//! beyond the entries and ending a query costs one step a symbol.
+//!
+//! **Invariant:** a query ends exactly once, by being taken out of the slab.
 
 use smallvec::SmallVec;
 
-use crate::protocol::state::generator::Suspended;
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::{ClaimId, RowId};
 use crate::protocol::storage::slab::NONE;
 use crate::{ExecutorSymbolDef, RequiredState, SymbolName, TaskPriority};
+
+use super::generator::Suspended;
 
 /// On whose behalf a thread asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,14 +115,14 @@ impl Lodged {
 
 impl Entry {
     /// The entry after it in its row's list.
-    pub(in crate::protocol) fn next(&self) -> Lodging {
+    pub(super) fn next(&self) -> Lodging {
         match self.progress {
             Progress::Waiting { next, .. } => next,
             Progress::Found(_) => Lodging::NONE,
         }
     }
 
-    pub(in crate::protocol) fn set_previous(&mut self, new: Lodging) {
+    pub(super) fn set_previous(&mut self, new: Lodging) {
         if let Progress::Waiting { previous, .. } = &mut self.progress {
             *previous = new;
         }

@@ -2,15 +2,24 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::generator::Generator;
+use crate::protocol::state::definitions::Definitions;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::query::{Lodging, Phase, Progress, Query};
 use crate::protocol::storage::ids::{Id, RowId};
 
-impl<P: Payload> SessionState<P> {
+use super::Lookups;
+use super::generator::Generator;
+use super::query::{Lodging, Phase, Progress, Query};
+
+impl<P: Payload> Lookups<P> {
+    /// Panics where lookups are not what this folder promises.
+    pub(in crate::protocol) fn check(&self, definitions: &Definitions<P>) {
+        self.check_queries(definitions);
+        self.check_suspended();
+        self.check_generators(definitions);
+    }
+
     /// I2: a lodged query waits for something, in the lists of exactly the rows that are not far enough.
-    pub(super) fn check_queries(&self) {
+    fn check_queries(&self, definitions: &Definitions<P>) {
         let (mut aliases, mut sought) = (0, 0);
         for (id, query) in self.queries.iter() {
             assert!(query.is_live(), "{id:?} has ended and is still there");
@@ -34,7 +43,7 @@ impl<P: Payload> SessionState<P> {
         }
         assert_eq!(self.aliases.len(), (aliases, sought), "aliases wait as long as their lookups");
         let mut listed = 0;
-        for (id, row) in self.definitions.rows() {
+        for (id, row) in definitions.rows() {
             listed += row.waiting().map_or(0, |waiting| self.check_list(id, waiting.queries));
         }
         let outstanding = |query: &Query<P::Handler>| match &query.phase {
@@ -64,9 +73,9 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// I12: a generator that is free has an empty queue, but for lookups that have ended.
-    pub(super) fn check_generators(&self) {
+    fn check_generators(&self, definitions: &Definitions<P>) {
         let mut of_dylibs = FxHashSet::default();
-        for (_, dylib) in self.definitions.dylibs() {
+        for (_, dylib) in definitions.dylibs() {
             of_dylibs.extend(dylib.generators.iter().map(|id| id.index()));
         }
         assert_eq!(of_dylibs.len(), self.generators.len(), "each generator is in the list of its dylib");
@@ -78,7 +87,7 @@ impl<P: Payload> SessionState<P> {
 
     /// I12: a lookup that is on its way past generators is served by one, or stands in its queue, unless that was removed
     /// while it served, or serves it apart.
-    pub(super) fn check_suspended(&self) {
+    fn check_suspended(&self) {
         let mut attended = FxHashSet::default();
         for (id, generator) in self.generators.iter() {
             attended.extend(
