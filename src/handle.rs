@@ -49,7 +49,7 @@ use crate::{FunctionPointer, Jit, JitError, Scope};
 /// ```
 ///
 /// A handle is no way to call a function that nobody has vouched for:
-/// ```compile_fail
+/// ```compile_fail,E0133
 /// # fn calls_unpromised(jit: &uruk::Jit) -> Result<(), uruk::JitError> {
 /// let next = jit.get::<extern "C" fn(i64) -> i64>("next")?;
 /// # Ok(())

@@ -2,11 +2,12 @@
 
 use std::hint::black_box;
 
-use uruk_core::{SymbolMap, absolute_symbols};
+use uruk::Jit;
+use uruk_core::{ExecutorSymbolDef, SymbolMap, absolute_symbols};
 
 use crate::harness::{Row, Sample, Scale, on_threads, repeat};
 use crate::point::Point;
-use crate::support::{Engine, definition, order};
+use crate::support::{Engine, definition, order, symbol_name};
 
 /// Ready symbols of each dylib.
 const SYMBOLS: usize = 1000;
@@ -17,6 +18,9 @@ pub(crate) fn points(scale: Scale) -> Vec<Point> {
         for threads in [1, 2, 4] {
             points.push(Point::new("lookup_ready", "", 0, move || one_by_one(scale, threads, depth)));
         }
+    }
+    for threads in [1, 4] {
+        points.push(Point::new("lookup_ready_by_text", "", 0, move || by_text(scale, threads)));
     }
     points.push(Point::new("lookup_ready_batch", "", 0, move || batch(scale)));
     points
@@ -57,6 +61,39 @@ fn one_by_one(scale: Scale, threads: usize, depth: usize) {
         operations: times * threads,
     };
     row.report(&samples);
+}
+
+/// Looks up symbols of the main dylib as most programs do, by their texts. What a lookup takes beside it with the name and the order
+/// that were kept is told as `kept_ns_per_op`.
+fn by_text(scale: Scale, threads: usize) {
+    let times = scale.pick(40_000, 200_000);
+    let jit = Jit::builder().threads(0).build().expect("an engine for this machine");
+    let texts: Vec<String> = (0..SYMBOLS).map(|at| symbol_name(1_000_000 + at)).collect();
+    let names: Vec<_> = texts.iter().map(|text| jit.intern(text)).collect();
+    let symbols: SymbolMap =
+        names.iter().enumerate().map(|(at, name)| (name.clone(), definition(at))).collect();
+    jit.main_dylib().define(absolute_symbols(symbols)).expect("names are distinct");
+    let order = jit.main_dylib().link_order();
+    jit.session().lookup_symbols(&order, &names).expect("every symbol is defined");
+    let measure = |look_up: &(dyn Fn(usize) -> ExecutorSymbolDef + Sync)| {
+        on_threads(&mut vec![(); threads], |thread, ()| {
+            let mut index = thread * 37;
+            for _ in 0..times {
+                index = (index + 7) % SYMBOLS;
+                black_box(look_up(index));
+            }
+        })
+    };
+    let kept = |index: usize| jit.session().lookup_symbol(&order, &names[index]).expect("it is ready");
+    let by_text = |index: usize| jit.lookup(&texts[index]).expect("it is ready");
+    let samples = repeat(scale, |_| {
+        let (beside, mut sample) = (measure(&kept), measure(&by_text));
+        sample.extra("kept_ns_per_op", beside.wall.as_nanos() as f64 / (times * threads) as f64);
+        sample
+    });
+    let operations = times * threads;
+    Row { case: "lookup_ready_by_text", parameters: vec![], n: SYMBOLS, threads: threads as i64, operations }
+        .report(&samples);
 }
 
 /// Looks up all symbols of a dylib with one query. The vector of their names is what the query takes; what it
