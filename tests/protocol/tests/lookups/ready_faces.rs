@@ -302,3 +302,37 @@ fn an_empty_lookup_still_asks_about_its_order() {
     assert!(matches!(session.lookup_symbols(&order, &[]), Err(LookupError::DylibRemoved { .. })));
     assert!(matches!(session.lookup(&order, LookupSet::new()), Err(LookupError::DylibRemoved { .. })));
 }
+
+/// Who kept a link order could not know whether it was still that of its dylib without asking for it, which takes the lock.
+#[test]
+fn every_change_of_a_link_order_is_counted() {
+    let (session, main) = session();
+    let [a, b] = ["a", "b"].map(|name| session.create_jit_dylib(name).unwrap());
+    let flags = JitDylibLookupFlags::MatchAllSymbols;
+    let mut known = (session.link_order_changes(), main.link_order());
+    let mut changes = |change: &dyn Fn()| {
+        change();
+        let now = (session.link_order_changes(), main.link_order());
+        assert_eq!(now.0 == known.0, now.1 == known.1, "{known:?} {now:?}");
+        known = now;
+    };
+    changes(&|| main.add_to_link_order(&a, flags).unwrap());
+    changes(&|| main.add_to_link_order(&a, flags).unwrap());
+    changes(&|| define_absolute(&main, "x", 1));
+    changes(&|| assert!(main.replace_in_link_order(&a, &b, flags).unwrap()));
+    changes(&|| main.set_link_order([(a.clone(), flags), (b.clone(), flags)]).unwrap());
+    changes(&|| session.transaction().add_to_link_order(&main, &main, flags).commit().unwrap());
+    changes(&|| main.remove_from_link_order(&a));
+    changes(&|| session.remove_jit_dylib(&b).unwrap());
+}
+
+#[test]
+fn a_symbol_that_is_ready_is_told_and_no_other_is_started() {
+    let (session, main) = session();
+    define_simple(&main, "unit", &["x"]);
+    let (x, order) = (session.intern("x"), order(&main));
+    assert_eq!(session.ready_symbol(&order, &x), None);
+    let found = session.lookup_symbol(&order, &x).unwrap();
+    assert_eq!(session.ready_symbol(&order, &x), Some(found));
+    assert_eq!(session.ready_symbol(&order, &session.intern("missing")), None);
+}
