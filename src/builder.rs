@@ -31,6 +31,8 @@ pub struct JitBuilder {
     memory: Option<Arc<dyn MemoryManager>>,
     process: ProcessSymbols,
     observer: Option<Observer>,
+    initializes_on_lookup: bool,
+    owns_process: bool,
     #[cfg(feature = "llvm")]
     codegen_level: CodegenLevel,
     #[cfg(feature = "llvm")]
@@ -48,6 +50,8 @@ impl JitBuilder {
             memory: None,
             process: ProcessSymbols::new(),
             observer: None,
+            initializes_on_lookup: false,
+            owns_process: false,
             #[cfg(feature = "llvm")]
             codegen_level: CodegenLevel::Default,
             #[cfg(feature = "llvm")]
@@ -126,6 +130,26 @@ impl JitBuilder {
         self
     }
 
+    /// Whether [`Jit::lookup`] and [`Jit::function`] initialise the dylib they look in before they answer, as [`Jit::initialize`] does:
+    /// for plugins in C++, whose static objects are then there. Asking for it is the promise that `initialize` asks for.
+    ///
+    /// # Cost
+    /// A lock for a moment in each lookup.
+    #[must_use]
+    pub fn initialize_on_lookup(mut self, initialize: bool) -> Self {
+        self.initializes_on_lookup = initialize;
+        self
+    }
+
+    /// Whether the process is the program's alone, as for `uruk run`: what its code registers for the end goes to the C library, and
+    /// runs when the process exits, in the order of a native program. None of its code may be removed before, and the [`Jit`] must not be
+    /// dropped.
+    #[must_use]
+    pub fn owns_process(mut self, owns: bool) -> Self {
+        self.owns_process = owns;
+        self
+    }
+
     /// Sets everything up. Threads start when there is work for them.
     ///
     /// # Errors
@@ -136,7 +160,7 @@ impl JitBuilder {
             Some(memory) => memory,
             None => Arc::new(InProcessMemoryManager::new()?),
         };
-        let platform = Arc::new(Platform::new());
+        let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
         let object_layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
         #[cfg(feature = "llvm")]
         let (ir_layer, target) = {
@@ -190,7 +214,8 @@ impl JitBuilder {
         for (library, flags) in &searched_last {
             main.add_to_link_order(library, *flags)?;
         }
-        Ok(Jit { session, main, searched_last, memory, files, ready: Ready::new() })
+        let (ready, initializes_on_lookup) = (Ready::new(), self.initializes_on_lookup);
+        Ok(Jit { session, main, searched_last, memory, files, ready, initializes_on_lookup })
     }
 }
 

@@ -146,7 +146,7 @@ impl Files {
         traits: UnitTraits,
     ) -> Result<(), JitError> {
         let dylib = tracker.dylib();
-        let symbol = self.platform.declare(dylib.session(), unit.name(), traits);
+        let symbol = self.platform.declare(dylib, unit.name(), traits);
         let mut unit = LinkedUnit::new(unit, Declaration::new(self.platform.clone(), symbol));
         unit.yield_to_libraries(dylib, &self.process);
         Ok(dylib.define_with_tracker(Box::new(unit), tracker)?)

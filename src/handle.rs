@@ -158,6 +158,7 @@ impl Scope<'_> {
         let symbol = session.intern(symbol);
         let ask = || session.lookup(&self.dylib().link_order(), required(&symbol));
         let mut found = ask()?;
+        self.jit.initialize_on_lookup(self.dylib())?;
         loop {
             let held = hold(self.jit.object_layer(), &symbol, &found)?;
             let again = ask()?;
@@ -193,6 +194,9 @@ fn is_same(symbol: &SymbolName, found: &LookupResult, again: &LookupResult) -> b
 
 impl Jit {
     /// Looks up a function and hands it out as a pointer of type `F`, which keeps nothing: [`Jit::get`] gives a handle that does.
+    ///
+    /// Initialisers of the function's dylib may not have run: its static objects are not constructed before [`Jit::initialize`], which
+    /// [`JitBuilder::initialize_on_lookup`](crate::JitBuilder::initialize_on_lookup) makes lookups do by themselves.
     ///
     /// # Safety
     /// The function must have the signature `F` says, and the pointer must not be used after the code is

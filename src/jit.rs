@@ -37,6 +37,7 @@ pub struct Jit {
     pub(crate) memory: Arc<dyn MemoryManager>,
     pub(crate) files: Arc<Files>,
     pub(crate) ready: Ready,
+    pub(crate) initializes_on_lookup: bool,
 }
 
 impl Jit {
@@ -177,7 +178,7 @@ impl Jit {
         &self.files.object_layer
     }
 
-    /// Initialisers and finalisers of what was linked. Nobody runs them but you.
+    /// Initialisers and finalisers of what was linked, for who runs them himself instead of by [`Jit::initialize`].
     pub fn platform(&self) -> &Platform {
         &self.files.platform
     }
@@ -208,8 +209,10 @@ impl Jit {
 }
 
 impl Drop for Jit {
-    /// Closes the session: work in flight ends, what is queued fails, code is unmapped.
+    /// Runs what is left for the end ([`Jit::initialize`]) and closes the session: work in flight ends, what is queued fails, code is
+    /// unmapped.
     fn drop(&mut self) {
+        self.end();
         // What resources had to say has been reported to the session's error reporter already. A thread that may not wait (it holds a
         // context, or runs a leaf) leaves the session open: its work ends by itself, and the last handle frees all of it.
         let _ = self.session.close();

@@ -16,6 +16,7 @@ mod error;
 mod files;
 mod function;
 mod handle;
+mod initialize;
 mod jit;
 mod lookup;
 mod ready;

@@ -13,10 +13,12 @@ impl Scope<'_> {
     /// As [`Jit::lookup`].
     pub fn lookup(&self, symbol: &str) -> Result<ExecutorSymbolDef, JitError> {
         let (session, dylib) = (&self.jit.session, self.dylib());
-        if let Some(ready) = self.jit.ready.find(session, dylib, symbol) {
-            return Ok(ready);
-        }
-        Ok(session.lookup_symbol(&dylib.link_order(), &session.intern(symbol))?)
+        let found = match self.jit.ready.find(session, dylib, symbol) {
+            Some(ready) => ready,
+            None => session.lookup_symbol(&dylib.link_order(), &session.intern(symbol))?,
+        };
+        self.jit.initialize_on_lookup(dylib)?;
+        Ok(found)
     }
 
     /// Looks up `symbol` without blocking, as [`Jit::lookup_async`] does.
@@ -50,7 +52,8 @@ impl Jit {
         self.main().lookup(symbol)
     }
 
-    /// Looks up `symbol` without blocking. The lookup has begun when this returns, and is withdrawn if the future is dropped.
+    /// Looks up `symbol` without blocking. The lookup has begun when this returns, and is withdrawn if the future is dropped. It
+    /// initialises nothing.
     ///
     /// # Concurrency
     /// Needs no particular runtime. The engine may be dropped before the answer, which is an error then. Without compile threads what

@@ -94,7 +94,7 @@ pub use platform::{AddedUnit, Platform, UnitNumber};
 pub use query::{LookupRequest, SymbolFuture};
 #[cfg(uruk_loom)]
 pub use record::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
-pub use resource::{Resource, ResourceTracker, WeakResourceTracker};
+pub use resource::{RemovalNumber, Resource, ResourceTracker, WeakResourceTracker};
 pub use responsibility::{
     DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
 };

@@ -9,7 +9,7 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::tracker::Defunct;
 use crate::protocol::storage::ids::TrackerId;
 use crate::session::Live;
-use crate::sync::{Arc, Weak};
+use crate::sync::{Arc, Weak, unique};
 use crate::{JitDylib, RemoveError, SharedError, TrackerError};
 
 /// Something that lives as long as the symbols of a tracker: memory, unwind registrations, files.
@@ -21,11 +21,30 @@ use crate::{JitDylib, RemoveError, SharedError, TrackerError};
 ///
 /// Source: ORC `ResourceManager`, whose keyed maps become owned values.
 pub trait Resource: Any + Send {
+    /// Notes that the resource is about to be removed. All resources that are removed together are told, newest first, before the
+    /// first of them is removed: what their ends have to do for one another is done while all of them are there.
+    ///
+    /// Runs no code of others. A resource that is merely dropped is not told.
+    fn prepare_removal(&mut self, removal: RemovalNumber) {
+        let _ = removal;
+    }
+
     /// Gives back what the resource holds.
     ///
     /// # Errors
     /// Whatever went wrong; removal goes on with the next resource and reports all errors together.
     fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>>;
+}
+
+/// Tells removals apart: what is removed together has one number. None comes twice in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RemovalNumber(u64);
+
+impl RemovalNumber {
+    /// The number of a removal that begins.
+    pub(crate) fn next() -> Self {
+        Self(unique())
+    }
 }
 
 impl fmt::Debug for dyn Resource {
@@ -207,17 +226,37 @@ impl Drop for Handle {
 /// What removing a resource ends with.
 pub(crate) type Removed = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Removes `resources`, which are in the order of their registration, newest first and past errors, each as `remove` does it.
-pub(crate) fn remove_resources_by(
-    dylib: Arc<str>,
+/// Resources that know that they are about to be removed.
+pub(crate) struct PreparedResources {
     resources: Vec<Box<dyn Resource>>,
-    mut remove: impl FnMut(Box<dyn Resource>) -> Removed,
-) -> Result<(), RemoveError> {
-    let mut remove_one = |resource| {
-        crate::panics::guard(|| remove(resource).map_err(SharedError::from))
-            .unwrap_or_else(|message| Err(shared_error(format!("removing a resource panicked: {message}"))))
-    };
-    let sources: Vec<SharedError> =
-        resources.into_iter().rev().filter_map(|resource| remove_one(resource).err()).collect();
-    if sources.is_empty() { Ok(()) } else { Err(RemoveError::Resources { dylib, sources }) }
+    /// What went wrong so far.
+    sources: Vec<SharedError>,
+}
+
+impl PreparedResources {
+    /// Tells `resources`, which are in the order of their registration, newest first and past panics.
+    pub(crate) fn new(mut resources: Vec<Box<dyn Resource>>, removal: RemovalNumber) -> Self {
+        let prepare = |resource: &mut Box<dyn Resource>| {
+            let prepared = crate::panics::guard(|| resource.prepare_removal(removal));
+            prepared.err().map(|message| shared_error(format!("preparing a removal panicked: {message}")))
+        };
+        let sources = resources.iter_mut().rev().filter_map(prepare).collect();
+        Self { resources, sources }
+    }
+
+    /// Removes them, newest first and past errors, each as `remove` does it.
+    pub(crate) fn remove_by(
+        self,
+        dylib: Arc<str>,
+        mut remove: impl FnMut(Box<dyn Resource>) -> Removed,
+    ) -> Result<(), RemoveError> {
+        let mut remove_one = |resource| {
+            crate::panics::guard(|| remove(resource).map_err(SharedError::from)).unwrap_or_else(|message| {
+                Err(shared_error(format!("removing a resource panicked: {message}")))
+            })
+        };
+        let Self { resources, mut sources } = self;
+        sources.extend(resources.into_iter().rev().filter_map(|resource| remove_one(resource).err()));
+        if sources.is_empty() { Ok(()) } else { Err(RemoveError::Resources { dylib, sources }) }
+    }
 }

@@ -23,13 +23,13 @@ use std::fmt;
 
 use crate::protocol::removal::transaction::{Change, Refusal, RefusedChanges, RemovedResources};
 use crate::protocol::storage::ids::DylibId;
-use crate::resource::remove_resources_by;
+use crate::resource::PreparedResources;
 use crate::session::Unit;
 use crate::session::removal::RemovalTask;
 use crate::sync::{Arc, unique, weakened};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, MaterializationUnit,
-    RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName, in_span,
+    RemovalNumber, RemoveError, Resource, ResourceTracker, SearchOrder, SessionError, SymbolName, in_span,
 };
 
 pub use refused::{RefusedTransaction, TransactionError};
@@ -262,10 +262,14 @@ impl Transaction {
     }
 
     fn remove_all(&self, removed: Removed) {
-        for (dylib, resources) in removed {
-            if let Err(error) =
-                remove_resources_by(self.name_of(dylib), resources.into_vec(), Resource::remove)
-            {
+        let number = RemovalNumber::next();
+        // All of them are told before the first goes.
+        let prepared: Vec<_> = removed
+            .into_iter()
+            .map(|(dylib, resources)| (dylib, PreparedResources::new(resources.into_vec(), number)))
+            .collect();
+        for (dylib, resources) in prepared {
+            if let Err(error) = resources.remove_by(self.name_of(dylib), Resource::remove) {
                 self.session.report(SessionError::Remove(error));
             }
         }

@@ -3,11 +3,11 @@
 //! A unit that has initialisers carries an *initializer symbol*: a symbol without an address whose lookup
 //! runs the unit. [`Platform::declare`] hands these out and remembers the order in which units came, which
 //! is the order a static linker would have put them in. When the linker has placed such a unit it
-//! [records](Platform::record) the functions it found; [`Platform::take_initializers`] then hands them out
-//! once each, sorted the way a process start runs them.
+//! [records](Platform::record) the functions it found. [`Platform::initialize`] then runs them once each, sorted the way
+//! a process start runs them; [`Platform::take_initializers`] hands them out to who runs them himself.
 //!
 //! ```text
-//!   declared ──linked──▶ recorded ──its symbols are Ready──▶ handed out, once
+//!   declared ──linked──▶ recorded ──its symbols are Ready──▶ run or handed out, once
 //!      │ withdrawn           │ removed, or failed
 //!      ▼                     ▼
 //! ```
@@ -15,26 +15,29 @@
 //! **Architecture Invariant:** a record is a value that lies with the code it names, and goes before that. What is handed out
 //! belongs to a unit that is Ready: neither one that failed, nor one that something it calls may still fail.
 //!
-//! **Never:** this module calls nothing. Whoever takes the functions runs them.
+//! **Never:** no function runs under the lock, and none runs that nobody has asked for. What is registered for the end runs then
+//! (`runtime/endings`).
 
 mod discovery;
+mod initialize;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::mem;
 
 use rustc_hash::FxHashMap;
 use uruk_core::sync::{Arc, Mutex};
-use uruk_core::{
-    DefinitionWatch, ExecutionSession, ExecutorAddr, ResolvedResponsibility, Resource, SymbolName,
-};
+use uruk_core::{DefinitionWatch, ExecutorAddr, JitDylib, ResolvedResponsibility, Resource, SymbolName};
 
 use crate::link::section_groups::SectionGroups;
 use crate::link::{FRAGMENT_PRIORITY, Initializers};
 use crate::object::ObjectBuffer;
+use crate::runtime::endings::{CodeNumber, Home, WeakHome};
 use crate::runtime::startup::ArrayFunction;
 
 use discovery::{Discovery, Undiscovered};
 pub use discovery::{LatentUnit, References};
+use initialize::Starts;
 
 /// The priority of what is in `.preinit_array`.
 const BEFORE_FRAGMENTS: i32 = FRAGMENT_PRIORITY - 1;
@@ -48,6 +51,8 @@ pub struct UnitTraits {
     pub work_bytes: usize,
     /// Whether a program that refers to nothing of it runs the same without it.
     pub is_passive: bool,
+    /// Whether it has initializers.
+    pub runs_at_start: bool,
     /// What it defines and refers to, as far as that is known.
     pub references: References,
 }
@@ -61,6 +66,7 @@ pub struct UnitTraits {
 pub struct Platform {
     state: Arc<Mutex<State>>,
     section_groups: Arc<SectionGroups<ObjectBuffer>>,
+    is_of_process: bool,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +77,14 @@ struct State {
     undiscovered: Discovery,
     next_record: u64,
     recorded: BTreeMap<u64, UnitFunctions>,
+    /// The dylibs that have code, by name; and how many there have to be for those that have none any more to be forgotten.
+    homes: FxHashMap<Box<str>, WeakHome>,
+    sweep_homes_at: usize,
+    /// Units that have initializers and were not asked for yet, by their place in link order.
+    unasked: BTreeMap<u32, (Home, SymbolName)>,
+    /// Records with initializers that nobody has taken.
+    unstarted: BTreeSet<u64>,
+    starts: Starts,
 }
 
 /// What the code of one unit wants to be run, as far as nobody has taken it.
@@ -78,6 +92,9 @@ struct State {
 struct UnitFunctions {
     /// The unit's initializer symbol, by which its dylib lists it; any symbol of a unit that was not declared.
     watch: DefinitionWatch,
+    home: Home,
+    /// `None` for code that is there until the process ends.
+    code: Option<CodeNumber>,
     preinitializers: Vec<ArrayFunction>,
     initializers: Vec<ArrayFunction>,
     finalizers: Vec<ArrayFunction>,
@@ -104,9 +121,15 @@ pub struct Declaration {
 }
 
 impl Platform {
-    /// Creates a platform without units.
+    /// Creates a platform without units. What its code registers for the end runs before the code goes.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates a platform for a program that has the process for itself, as a native one has: the C library keeps what the program
+    /// registers for the end. None of its code may be removed before the process ends.
+    pub fn of_process() -> Self {
+        Self { is_of_process: true, ..Self::default() }
     }
 
     /// Makes the initializer symbol of a unit that is about to be defined. Units are linked, and
@@ -116,13 +139,17 @@ impl Platform {
     /// of them is linked: their sections of one name then lie side by side, between `__start_X` and `__stop_X`.
     ///
     /// What is declared is remembered until [`Platform::withdraw`]; a [`Declaration`] sees to that.
-    pub fn declare(&self, session: &ExecutionSession, unit: &str, traits: UnitTraits) -> SymbolName {
+    pub fn declare(&self, dylib: &JitDylib, unit: &str, traits: UnitTraits) -> SymbolName {
         let mut state = self.state.lock();
         let order = state.next_order;
         state.next_order += 1;
-        let symbol = session.intern(&format!("<file {order}: {unit}>"));
+        let symbol = dylib.session().intern(&format!("<file {order}: {unit}>"));
         state.declared.insert(symbol.clone(), order);
-        let UnitTraits { shares_sections, work_bytes, is_passive, references } = traits;
+        let UnitTraits { shares_sections, work_bytes, is_passive, runs_at_start, references } = traits;
+        if runs_at_start {
+            let home = state.home(dylib);
+            state.unasked.insert(order, (home, symbol.clone()));
+        }
         let unit = Undiscovered { symbol: symbol.clone(), work_bytes, references };
         state.undiscovered.declare(order, unit, is_passive);
         drop(state);
@@ -137,8 +164,9 @@ impl Platform {
         let mut state = self.state.lock();
         let order = state.declared.remove(symbol);
         let undiscovered = order.and_then(|order| state.undiscovered.withdraw(order));
+        let unasked = order.and_then(|order| state.unasked.remove(&order));
         drop(state);
-        drop(undiscovered);
+        drop((undiscovered, unasked));
         self.section_groups.withdraw(symbol);
     }
 
@@ -171,9 +199,10 @@ impl Platform {
     ///
     /// The record is to be kept beside the code, and dropped before that goes. `None` if there is nothing to record. Arrays of a unit
     /// that was never declared have no place in the order, and are not recorded.
-    pub fn record(
+    pub(crate) fn record(
         &self,
         unit: &ResolvedResponsibility,
+        code: Option<CodeNumber>,
         initializers: Initializers,
         indirect_functions: Vec<ExecutorAddr>,
     ) -> Option<Recorded> {
@@ -185,6 +214,8 @@ impl Platform {
         let mut state = self.state.lock();
         let mut functions = UnitFunctions {
             watch,
+            home: state.home(unit.dylib()),
+            code,
             preinitializers: Vec::new(),
             initializers: Vec::new(),
             finalizers: Vec::new(),
@@ -204,6 +235,9 @@ impl Platform {
         }
         let number = state.next_record;
         state.next_record += 1;
+        if functions.has_initializers() {
+            state.unstarted.insert(number);
+        }
         state.recorded.insert(number, functions);
         Some(Recorded { state: self.state.clone(), number })
     }
@@ -213,7 +247,7 @@ impl Platform {
     ///
     /// What was taken is the caller's affair: see [`Platform::take_initializers`].
     pub fn take_indirect_functions(&self) -> Vec<ExecutorAddr> {
-        self.take(|functions| &mut functions.indirect_functions)
+        self.take(|functions| mem::take(&mut functions.indirect_functions))
     }
 
     /// What must run before the program and has not been taken yet, of the units that are Ready: in running order, first what comes
@@ -224,11 +258,8 @@ impl Platform {
     /// What was taken is the caller's affair: it may be called as long as the unit's tracker is not removed, and nobody but the
     /// caller can know whether that is to be.
     pub fn take_initializers(&self) -> Vec<ArrayFunction> {
-        let mut taken = self.take(|functions| &mut functions.preinitializers);
-        let mut initializers = self.take(|functions| &mut functions.initializers);
+        let mut taken = self.take(UnitFunctions::take_initializers);
         taken.sort_unstable();
-        initializers.sort_unstable();
-        taken.append(&mut initializers);
         taken
     }
 
@@ -237,34 +268,84 @@ impl Platform {
     /// What was taken is the caller's affair, as with [`Platform::take_initializers`]: take what is to run at the end when the end
     /// has come, or keep the trackers until then.
     pub fn take_finalizers(&self) -> Vec<ArrayFunction> {
-        let mut taken = self.take(|functions| &mut functions.finalizers);
+        let mut taken = self.take(|functions| mem::take(&mut functions.finalizers));
         taken.sort_unstable();
         taken
     }
 
     /// Takes one kind of functions from the records of all units that are Ready.
-    fn take<T>(&self, kind: impl Fn(&mut UnitFunctions) -> &mut Vec<T>) -> Vec<T> {
+    fn take<T>(&self, take: impl Fn(&mut UnitFunctions) -> Vec<T>) -> Vec<T> {
         let watched: Vec<(u64, DefinitionWatch)> = {
-            let mut state = self.state.lock();
-            let units = state.recorded.iter_mut();
-            let with_some = units.filter_map(|(&number, functions)| {
-                (!kind(functions).is_empty()).then(|| (number, functions.watch.clone()))
-            });
-            with_some.collect()
+            let state = self.state.lock();
+            state.recorded.iter().map(|(&number, functions)| (number, functions.watch.clone())).collect()
         };
-        // The session is asked without our lock: the last handle may go here, and all records with it.
-        let ready: Vec<u64> =
-            watched.into_iter().filter(|(_, watch)| watch.is_ready()).map(|(number, _)| number).collect();
+        let ready = ready(watched);
         let mut state = self.state.lock();
         let mut taken = Vec::new();
         for number in ready {
             // One that was removed meanwhile is gone.
-            if let Some(functions) = state.recorded.get_mut(&number) {
-                taken.append(kind(functions));
+            let Some(functions) = state.recorded.get_mut(&number) else { continue };
+            taken.append(&mut take(functions));
+            if !functions.has_initializers() {
+                state.unstarted.remove(&number);
             }
         }
         taken
     }
+
+    /// The number of a dylib whose code may go before the process does.
+    pub(crate) fn home(&self, dylib: &JitDylib) -> Option<Home> {
+        (!self.is_of_process).then(|| self.state.lock().home(dylib))
+    }
+}
+
+impl State {
+    fn home(&mut self, dylib: &JitDylib) -> Home {
+        if let Some(home) = self.known_home(dylib) {
+            return home;
+        }
+        if self.homes.len() >= self.sweep_homes_at {
+            self.homes.retain(|_, home| home.upgrade().is_some());
+            self.sweep_homes_at = 2 * self.homes.len() + 16;
+        }
+        let home = Home::default();
+        self.homes.insert(dylib.name().into(), home.downgrade());
+        home
+    }
+
+    fn known_home(&self, dylib: &JitDylib) -> Option<Home> {
+        self.homes.get(dylib.name())?.upgrade()
+    }
+}
+
+impl UnitFunctions {
+    fn has_initializers(&self) -> bool {
+        !self.preinitializers.is_empty() || !self.initializers.is_empty()
+    }
+
+    /// Takes what a start needs.
+    fn take_for_start(&mut self) -> Self {
+        Self {
+            watch: self.watch.clone(),
+            home: self.home.clone(),
+            code: self.code,
+            preinitializers: mem::take(&mut self.preinitializers),
+            initializers: mem::take(&mut self.initializers),
+            finalizers: mem::take(&mut self.finalizers),
+            indirect_functions: Vec::new(),
+        }
+    }
+
+    fn take_initializers(&mut self) -> Vec<ArrayFunction> {
+        let mut taken = mem::take(&mut self.preinitializers);
+        taken.append(&mut self.initializers);
+        taken
+    }
+}
+
+/// Those of the records whose units are Ready. Asked without our lock: the session's last handle may go here, and all records with it.
+fn ready(watched: Vec<(u64, DefinitionWatch)>) -> Vec<u64> {
+    watched.into_iter().filter(|(_, watch)| watch.is_ready()).map(|(number, _)| number).collect()
 }
 
 /// Elements of an array, with the unit's place in link order.
@@ -275,7 +356,10 @@ fn numbered(unit: u32, functions: impl IntoIterator<Item = (i32, ExecutorAddr)>)
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        let forgotten = self.state.lock().recorded.remove(&self.number);
+        let mut state = self.state.lock();
+        let forgotten = state.recorded.remove(&self.number);
+        state.unstarted.remove(&self.number);
+        drop(state);
         drop(forgotten);
     }
 }
@@ -316,7 +400,7 @@ impl Resource for Declaration {
 #[cfg(test)]
 mod tests {
     use uruk_core::{
-        Detached, JitDylib, LookupSet, MaterializationInterface, MaterializationResponsibility,
+        Detached, ExecutionSession, LookupSet, MaterializationInterface, MaterializationResponsibility,
         MaterializationUnit, SearchOrder, shared_error,
     };
 
@@ -360,7 +444,7 @@ mod tests {
         }
 
         fn declare(&self, unit: &str) -> SymbolName {
-            self.platform.declare(&self.session, unit, UnitTraits::default())
+            self.platform.declare(&self.dylib, unit, UnitTraits::default())
         }
 
         /// Defines the unit of `symbol` and starts it.
@@ -391,6 +475,7 @@ mod tests {
         let second = scene.start(second);
         let _second = scene.platform.record(
             &second,
+            None,
             Initializers {
                 preinitializers: vec![ExecutorAddr::new(5)],
                 initializers: [at(&[21]), vec![numbered(101, 20)], at(&[22])].concat(),
@@ -402,6 +487,7 @@ mod tests {
         let functions = [at(&[11]), vec![numbered(200, 10)]].concat();
         let _first = scene.platform.record(
             &first,
+            None,
             Initializers {
                 initializers: functions.clone(),
                 finalizers: functions,
@@ -428,9 +514,9 @@ mod tests {
             ..Initializers::default()
         };
         let unit = scene.start(scene.declare("unit.o"));
-        let record = platform.record(&unit, functions(10), vec![ExecutorAddr::new(12)]);
+        let record = platform.record(&unit, None, functions(10), vec![ExecutorAddr::new(12)]);
         let failing = scene.start(scene.declare("failing.o"));
-        let _failed = platform.record(&failing, functions(20), vec![ExecutorAddr::new(22)]);
+        let _failed = platform.record(&failing, None, functions(20), vec![ExecutorAddr::new(22)]);
         failing.fail(shared_error("a test"));
         assert!(platform.take_initializers().is_empty(), "one is on its way and the other has failed");
         unit.notify_emitted(Vec::new()).expect("nothing refuses it");
@@ -442,11 +528,10 @@ mod tests {
 
     #[test]
     fn the_unit_with_the_most_work_is_asked_for_first() {
-        let session = ExecutionSession::new();
-        let platform = Platform::new();
+        let Scene { dylib, platform, .. } = Scene::new();
         let of = |work_bytes| UnitTraits { work_bytes, ..UnitTraits::default() };
         let declared = [("object.o", 0), ("small.bc", 10), ("large.bc", 1000), ("also_small.bc", 10)]
-            .map(|(unit, work_bytes)| platform.declare(&session, unit, of(work_bytes)));
+            .map(|(unit, work_bytes)| platform.declare(&dylib, unit, of(work_bytes)));
         let [object, small, large, also_small] = declared;
         assert_eq!(platform.take_needed(None), [large, small, also_small, object]);
     }
@@ -461,7 +546,7 @@ mod tests {
         let declare = |unit: &str, is_passive, defined: &[&str], undefined: &[&str]| {
             let references = References { defined: names(defined), undefined: names(undefined) };
             let traits = UnitTraits { is_passive, references, ..UnitTraits::default() };
-            scene.platform.declare(&scene.session, unit, traits)
+            scene.platform.declare(&scene.dylib, unit, traits)
         };
         let main = declare("main.o", true, &["main"], &["first", "puts"]);
         let idle = declare("idle.o", true, &["idle"], &["main", "absent"]);
@@ -482,7 +567,7 @@ mod tests {
         let scene = Scene::new();
         let passive = || UnitTraits { is_passive: true, ..UnitTraits::default() };
         let declare = |unit| {
-            let symbol = scene.platform.declare(&scene.session, unit, passive());
+            let symbol = scene.platform.declare(&scene.dylib, unit, passive());
             Declaration::new(scene.platform.clone(), symbol)
         };
         let [materialized, _waits] = ["materialized.o", "waits.o"].map(declare);
@@ -507,7 +592,7 @@ mod tests {
     fn what_is_withdrawn_is_forgotten_whole() {
         let scene = Scene::new();
         let shares = UnitTraits { shares_sections: true, ..UnitTraits::default() };
-        let symbol = scene.platform.declare(&scene.session, "shares.o", shares);
+        let symbol = scene.platform.declare(&scene.dylib, "shares.o", shares);
         scene.platform.withdraw(&symbol);
         let State { declared, undiscovered, .. } = &*scene.platform.state.lock();
         assert!(declared.is_empty() && undiscovered.is_empty());

@@ -195,6 +195,7 @@ fn build(
         process.load_library(library).map_err(JitError::from)?;
     }
     let builder = Jit::builder().optimization(level).dispatcher(dispatcher).process_symbols(process);
+    let builder = builder.owns_process(true);
     let builder = match args.passes.as_str() {
         "default" => builder,
         "none" => builder.pipeline(OptimizationPipeline::none()),

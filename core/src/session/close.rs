@@ -1,7 +1,7 @@
 //! Closing a session: work drains or is cancelled, then everything that is left fails.
 
-use crate::sync::weakened;
-use crate::{CloseError, JitDylib, RemoveError, SharedError};
+use crate::sync::{Arc, weakened};
+use crate::{CloseError, JitDylib, RemovalNumber, RemoveError, SharedError};
 
 use super::drain::{Left, Wait};
 use super::{ExecutionSession, frame};
@@ -116,13 +116,17 @@ impl ExecutionSession {
         if !weakened("close::forgets_the_queries") {
             self.end_queries();
         }
+        let number = RemovalNumber::next();
+        // All of them are told before the first goes. Always as a task: a resource, or the platform, that closes the session must
+        // not wait for this very call.
+        let prepare = |(dylib, name)| {
+            let cleared = self.transact_clearing(|state, effects| state.end_dylib(dylib, effects))?;
+            Some((JitDylib::new(self.clone(), dylib, Arc::clone(&name)), name, cleared.prepare(number)))
+        };
+        let prepared: Vec<_> = dylibs.into_iter().filter_map(prepare).collect();
         let mut sources = Vec::new();
-        for (dylib, name) in dylibs {
-            // Always as a task: a resource, or the platform, that closes the session must not wait for this very call.
-            let ended = self.transact_clearing(|state, effects| state.end_dylib(dylib, effects));
-            let Some(cleared) = ended else { continue };
-            let handle = JitDylib::new(self.clone(), dylib, name.clone());
-            if let Err(RemoveError::Resources { sources: more, .. }) = cleared.remove(name) {
+        for (handle, name, prepared) in prepared {
+            if let Err(RemoveError::Resources { sources: more, .. }) = prepared.remove(name) {
                 sources.extend(more);
             }
             if let Ok(Err(source)) = frame::run(self, || self.tear_down(&handle)) {

@@ -6,9 +6,9 @@
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::condemned::Clearing;
 use crate::protocol::state::effects::Effects;
-use crate::resource::{Removed, remove_resources_by};
+use crate::resource::{PreparedResources, Removed};
 use crate::sync::Arc;
-use crate::{RemoveError, Resource};
+use crate::{RemovalNumber, RemoveError, Resource};
 
 use super::drain::Outstanding;
 use super::{ExecutionSession, Live, Locked, frame};
@@ -35,7 +35,7 @@ impl RemovalTask {
         resources: Vec<Box<dyn Resource>>,
         remove: impl FnMut(Box<dyn Resource>) -> Removed,
     ) -> Result<(), RemoveError> {
-        self.run(|| remove_resources_by(dylib, resources, remove))
+        self.run(|| PreparedResources::new(resources, RemovalNumber::next()).remove_by(dylib, remove))
     }
 
     /// Runs `removal`, and then, when it is counted no more, what was left to this thread meanwhile.
@@ -59,7 +59,26 @@ pub(crate) struct ClearedDylib {
     removal: RemovalTask,
 }
 
+/// The resources of a dylib that goes with its session, which know that.
+#[must_use = "a close waits for it"]
+pub(crate) struct PreparedDylib {
+    resources: PreparedResources,
+    removal: RemovalTask,
+}
+
+impl PreparedDylib {
+    /// Removes the resources, newest first and past errors.
+    pub(crate) fn remove(self, dylib: Arc<str>) -> Result<(), RemoveError> {
+        self.removal.run(|| self.resources.remove_by(dylib, Resource::remove))
+    }
+}
+
 impl ClearedDylib {
+    /// Tells the resources that they are about to be removed, with those of other dylibs.
+    pub(crate) fn prepare(self, number: RemovalNumber) -> PreparedDylib {
+        PreparedDylib { resources: PreparedResources::new(self.resources, number), removal: self.removal }
+    }
+
     /// Removes the resources, newest first and past errors.
     pub(crate) fn remove(self, dylib: Arc<str>) -> Result<(), RemoveError> {
         self.remove_by(dylib, Resource::remove)

@@ -127,6 +127,7 @@ impl IrMaterializationUnit {
         let traits = UnitTraits {
             shares_sections: module.shares_sections,
             is_passive: module.is_passive(),
+            runs_at_start: module.has_initializers,
             references: references(session, &interface, module.undefined.iter().map(|name| &**name)),
             ..UnitTraits::default()
         };

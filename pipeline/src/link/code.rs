@@ -24,12 +24,15 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Mutex, Weak};
 
 use super::share::LinkedCode;
+use crate::runtime::endings::{self, CodeNumber, Ending, Keeps};
 
 /// What is dropped after the code.
 pub type AfterCode = Arc<dyn Any + Send + Sync>;
 
 /// The code of one link.
 pub(super) struct Code {
+    /// By which its end knows it.
+    number: Option<CodeNumber>,
     ranges: Box<[Range<u64>]>,
     /// What it refers to that it has not itself, in memory of ours or not.
     refers_to: Box<[ExecutorAddr]>,
@@ -68,14 +71,22 @@ impl Code {
         refers_to: Box<[ExecutorAddr]>,
         known: &Arc<CodeMap>,
     ) -> Arc<Self> {
+        let number = mapped.ending.as_ref().map(Ending::number);
         let (mapped, after) = (Mutex::new(Some(mapped)), Mutex::default());
-        let code = Arc::new(Self { ranges, refers_to, known: known.clone(), mapped, after });
+        let code = Arc::new(Self { number, ranges, refers_to, known: known.clone(), mapped, after });
         let mut map = known.0.lock();
         for range in &code.ranges {
             map.insert(range.start, (range.end, Arc::downgrade(&code)));
         }
         drop(map);
         code
+    }
+
+    /// Says that the code ends when so many have let it go; gives its number then. `None` if it is there until the process ends.
+    pub(super) fn ends_with(self: &Arc<Self>, shares: usize) -> Option<CodeNumber> {
+        let kept: Weak<Self> = Arc::downgrade(self);
+        endings::kept_by(self.number?, kept, shares);
+        self.number
     }
 
     /// The last of its trackers lets it go.
@@ -97,6 +108,13 @@ impl Code {
         drop(map);
         let mapped = self.mapped.lock().take();
         drop(mapped);
+    }
+}
+
+impl Keeps for Code {
+    fn hold_all(&self) -> Box<dyn Any + Send + Sync> {
+        let start = self.ranges.first().map(|range| ExecutorAddr::new(range.start));
+        Box::new(start.and_then(|start| self.known.hold(start)))
     }
 }
 
@@ -148,7 +166,8 @@ mod tests {
     fn code(known: &Arc<CodeMap>, ranges: &[(u64, u64)], refers_to: &[u64]) -> Arc<Code> {
         let ranges = ranges.iter().map(|&(start, end)| start..end).collect();
         let refers_to = refers_to.iter().map(|&address| ExecutorAddr::new(address)).collect();
-        let nothing = LinkedCode { _unwind: None, _tls: None, _memory: None, _low_entries: Vec::new() };
+        let nothing =
+            LinkedCode { ending: None, _unwind: None, _tls: None, _memory: None, _low_entries: Vec::new() };
         Code::new(nothing, ranges, refers_to, known)
     }
 

@@ -32,6 +32,7 @@ use crate::layer::ObjectLayer;
 use crate::memory::{MemoryError, MemoryManager};
 use crate::object::{CloseReferences, ObjectBuffer};
 use crate::platform::Platform;
+use crate::runtime::endings::{CodeExtent, Ending};
 use crate::runtime::tls::{TlsError, TlsResolvers, distance_from_thread_pointer};
 use crate::runtime::unwind::UnwindError;
 use crate::runtime::{ifunc, unwind};
@@ -220,7 +221,10 @@ impl ObjectLinkingLayer {
             functions[object.index()].indirect.push(descriptor);
         }
         let table = linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr));
+        let extent = |home| CodeExtent { home, ranges: linked.ranges.clone() };
+        let ending = self.platform.home(dylib).map(|home| Ending::new(extent(home)));
         let code = LinkedCode {
+            ending: ending.transpose().map_err(|code| UnwindError::Watch { code })?,
             _unwind: table.transpose()?,
             _tls: tls,
             _memory: Some(linked.alloc),

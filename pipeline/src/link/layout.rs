@@ -3,6 +3,7 @@
 //! ```text
 //!  code        functions | stubs | stubs of indirect functions | detours
 //!  constants   read-only data | .eh_frame_hdr | .eh_frame, terminator | thread-local image | descriptors | thunk
+//!              | `__dso_handle`
 //!  data        GOT | pointers | slots of indirect functions | distances | resolvers | data || zero fill
 //!  great zeros zero fill of great size, smallest first
 //!  large data  data of the large code model || its zero fill
@@ -17,7 +18,7 @@ use std::ops::Range;
 
 use super::eh_frame;
 use super::got_plt::{self, GotPlt};
-use super::graph::{Block, BlockId, LinkGraph, SectionRole};
+use super::graph::{Block, BlockId, LinkGraph, Location, SectionRole};
 use super::ifunc::{self, IndirectFunctions};
 use super::section_bounds::SectionBounds;
 use super::tls::{self, Tls};
@@ -92,6 +93,7 @@ pub(super) struct Layout {
     pub(super) tls_descriptors: u64,
     pub(super) ifunc_descriptors: u64,
     pub(super) thunk: u64,
+    pub(super) dso_handle: u64,
     pub(super) tls: Option<TlsLayout>,
     /// Start and end of each group of named sections.
     pub(super) bounds: Vec<(Place, u64)>,
@@ -160,6 +162,7 @@ pub(super) fn lay_out(
     let thunk_bytes = if ifuncs.count() == 0 { 0 } else { ifunc::THUNK_BYTES };
     let thunk = writer.reserve(Segment::ReadOnly, thunk_bytes, 3);
 
+    let dso_handle = writer.reserve_dso_handle();
     writer.end_contents();
     great.sort_by_key(|(id, _)| graph.blocks[id.index()].size);
     for (block, segment) in zero_fill.into_iter().chain(great) {
@@ -186,6 +189,7 @@ pub(super) fn lay_out(
         tls_descriptors,
         ifunc_descriptors,
         thunk,
+        dso_handle,
         tls: tls_layout,
         bounds: ends,
     })
@@ -293,6 +297,12 @@ impl<'g, 'a> Writer<'g, 'a> {
             self.places[id.index()] = Place { segment: Segment::ReadOnly, offset };
         }
         Some(TlsLayout { image, image_bytes: image_end - image, total_bytes: end - image, align_log2 })
+    }
+
+    /// Zero, as memory is from the start.
+    fn reserve_dso_handle(&mut self) -> u64 {
+        let is_wanted = self.graph.symbols.iter().any(|symbol| symbol.location == Location::DsoHandle);
+        self.reserve(Segment::ReadOnly, if is_wanted { 8 } else { 0 }, 3)
     }
 
     fn end_contents(&mut self) {

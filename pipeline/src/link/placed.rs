@@ -45,6 +45,9 @@ impl Placed {
             }
             Location::Absolute(value) => Some(value),
             Location::GotBase => Some(self.got()),
+            Location::DsoHandle => {
+                Some(self.at(Place { segment: Segment::ReadOnly, offset: self.layout.dso_handle }))
+            }
             Location::TlsModuleBase => self.module_descriptor(),
             Location::SectionStart(group) => Some(self.at(self.layout.bounds[group as usize].0)),
             Location::SectionStop(group) => {

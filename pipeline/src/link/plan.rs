@@ -41,7 +41,7 @@ pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Resu
     })
 }
 
-/// Binds the conventional names of the table and of the thread-local module, by which code refers to them.
+/// Binds the conventional names of the table, of the thread-local module and of the graph itself, by which code refers to them.
 fn bind_conventional_names(graph: &mut LinkGraph<'_>) {
     for index in 0..graph.symbols.len() {
         let symbol = &graph.symbols[index];
@@ -58,6 +58,8 @@ fn conventional_location(name: &str) -> Option<Location> {
     match name {
         "_GLOBAL_OFFSET_TABLE_" => Some(Location::GotBase),
         "_TLS_MODULE_BASE_" => Some(Location::TlsModuleBase),
+        // As each natively linked program and library has its own.
+        "__dso_handle" => Some(Location::DsoHandle),
         _ => None,
     }
 }

@@ -157,12 +157,13 @@ pub(super) fn publish(
     announced: Vec<Announced>,
     platform: &Platform,
 ) {
-    let code = Owned::new(code);
+    let number = code.ends_with(announced.len());
+    let code = Owned::new(code, number);
     let mut owned = Vec::with_capacity(announced.len());
     for Announced { responsibility, object, needs } in announced {
         let Functions { initializers, indirect } =
             functions.get_mut(object).map(std::mem::take).unwrap_or_default();
-        let share = Share::new(platform.record(&responsibility, initializers, indirect), &code);
+        let share = Share::new(platform.record(&responsibility, number, initializers, indirect), &code);
         match responsibility.add_resource(Box::new(share.clone())) {
             Ok(()) => owned.push((responsibility, needs, share)),
             // It was removed; the resource has been dropped, and this is what was left of it.

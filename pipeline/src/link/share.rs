@@ -9,25 +9,30 @@
 //!                     └──────────▶ owned ─▶ code ◀───────────────────────────┘
 //! ```
 //!
-//! Holds: nothing recorded outlives the code it names. A share lets go of its record first.
+//! Holds: nothing recorded outlives the code it names. A share lets go of its record first. What code has registered to be run at its
+//! end runs before any of the code that is removed together is unmapped, or with the last of it
+//! ([`endings`]).
 
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
 
-use uruk_core::Resource;
 use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{RemovalNumber, Resource};
 
 use super::code::{Code, CodeRemoval};
 use super::low::LowEntry;
 use super::placements::PlacedTls;
 use crate::memory::FinalizedAlloc;
 use crate::platform::Recorded;
+use crate::runtime::endings::{self, CodeNumber, Ending};
 use crate::runtime::unwind::UnwindRegistration;
 
-/// What the objects of one link occupy in the process. Fields drop in order: first nobody can find the code any more, then
-/// its memory goes.
+/// What the objects of one link occupy in the process. Fields drop in order: first the code comes to its end, then nobody can find
+/// it any more, then its memory goes.
 pub(super) struct LinkedCode {
+    /// `None` for code that is there until the process ends.
+    pub(super) ending: Option<Ending>,
     pub(super) _unwind: Option<UnwindRegistration>,
     pub(super) _tls: Option<PlacedTls>,
     /// Always there, except in tests.
@@ -39,10 +44,18 @@ pub(super) struct LinkedCode {
 ///
 /// Emptied by whatever comes first, the removal of the tracker or an emission that is refused.
 #[derive(Clone)]
-pub(super) struct Share(Arc<Mutex<Option<Held>>>);
+pub(super) struct Share {
+    held: Arc<Mutex<Option<Held>>>,
+    /// The removal that has begun.
+    removal: Option<RemovalNumber>,
+}
 
 /// Code as long as it has trackers. Others may keep it longer.
-pub(super) struct Owned(Arc<Code>);
+pub(super) struct Owned {
+    code: Arc<Code>,
+    /// `None` for code that is there until the process ends.
+    number: Option<CodeNumber>,
+}
 
 /// Fields drop in order: a function is no longer handed out when its code goes.
 struct Held {
@@ -52,29 +65,51 @@ struct Held {
 
 impl Share {
     pub(super) fn new(recorded: Option<Recorded>, code: &Arc<Owned>) -> Self {
-        Self(Arc::new(Mutex::new(Some(Held { recorded, code: code.clone() }))))
+        let held = Held { recorded, code: code.clone() };
+        Self { held: Arc::new(Mutex::new(Some(held))), removal: None }
     }
 
-    /// Lets go of the code. What others share stays.
+    /// Lets go of code that is not to be published. What others share stays.
     pub(super) fn give_up(&self) {
-        let held = self.0.lock().take();
+        if let Some(code) = self.number() {
+            endings::give_up(code);
+        }
+        self.let_go();
+    }
+
+    fn let_go(&self) {
+        let held = self.held.lock().take();
         drop(held);
     }
 
-    /// The same for a removal that asks for more, or that waits until the code is gone.
+    /// The number of the code, if it is held and may end before the process does.
+    fn number(&self) -> Option<CodeNumber> {
+        self.held.lock().as_ref().and_then(|held| held.code.number)
+    }
+
+    /// Runs what the code has registered for its end, if that has come. The first of those that are removed together does it for all:
+    /// they are all still there.
+    fn end(&self) {
+        if let Some(removal) = self.removal {
+            endings::run_of_removal(removal);
+        }
+    }
+
+    /// Lets go for a removal that asks for more, or that waits until the code is gone.
     fn remove_by(&self, removal: CodeRemoval<'_>) {
-        let held = self.0.lock().take();
+        self.end();
+        let held = self.held.lock().take();
         let Some(Held { recorded, code }) = held else { return };
         drop(recorded);
-        if let Some(Owned(code)) = Arc::into_inner(code) {
+        if let Some(Owned { code, .. }) = Arc::into_inner(code) {
             code.let_go(removal);
         }
     }
 }
 
 impl Owned {
-    pub(super) fn new(code: Arc<Code>) -> Arc<Self> {
-        Arc::new(Self(code))
+    pub(super) fn new(code: Arc<Code>, number: Option<CodeNumber>) -> Arc<Self> {
+        Arc::new(Self { code, number })
     }
 }
 
@@ -96,14 +131,22 @@ pub(super) fn remove_resource(
 }
 
 impl Resource for Share {
+    fn prepare_removal(&mut self, removal: RemovalNumber) {
+        if let Some(code) = self.number() {
+            endings::leave(code, removal);
+            self.removal = Some(removal);
+        }
+    }
+
     fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
-        self.give_up();
+        self.end();
+        self.let_go();
         Ok(())
     }
 }
 
 impl fmt::Debug for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Share").field("is_held", &self.0.lock().is_some()).finish()
+        f.debug_struct("Share").field("is_held", &self.held.lock().is_some()).finish()
     }
 }

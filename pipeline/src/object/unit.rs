@@ -52,6 +52,7 @@ impl ObjectMaterializationUnit {
         let traits = UnitTraits {
             shares_sections: read.shares_sections,
             is_passive: read.is_passive(),
+            runs_at_start: read.has_initializers,
             references: references(session, &interface, required),
             ..UnitTraits::default()
         };

@@ -34,8 +34,8 @@ macro_rules! export_cxa_atexit {
     };
 }
 
-type Handler = Option<unsafe extern "C" fn(*mut c_void)>;
-type CxaAtexit = unsafe extern "C" fn(Handler, *mut c_void, *mut c_void) -> c_int;
+pub(super) type Handler = Option<unsafe extern "C" fn(*mut c_void)>;
+pub(super) type CxaAtexit = unsafe extern "C" fn(Handler, *mut c_void, *mut c_void) -> c_int;
 
 /// Registers `function` with the C library unless `dso` is in libLLVM, in which case it claims to have done so.
 ///
@@ -77,7 +77,8 @@ fn is_dropped(dso: *mut c_void) -> bool {
     dropped
 }
 
-fn library_function() -> Option<CxaAtexit> {
+/// The C library's `__cxa_atexit`.
+pub(super) fn library_function() -> Option<CxaAtexit> {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
     // Relaxed: a function's address, valid since the process started; threads that race store the same value.
     let mut real = REAL.load(Ordering::Relaxed);

@@ -55,16 +55,17 @@ pub unsafe fn call_initializer(
     unsafe { uruk_enter_program(function.value(), argc, argv, envp) };
 }
 
-/// Calls an element of a `.fini_array`.
+/// Calls an exit handler or an element of a `.fini_array`. A function with fewer parameters does not look at the rest.
 ///
 /// # Safety
-/// `function` is the address of code that can be called as `void (void)`.
-pub unsafe fn call_finalizer(function: ExecutorAddr) {
-    // SAFETY: passed on to the caller. A function without parameters does not look at the arguments.
-    unsafe { uruk_enter_program(function.value(), 0, std::ptr::null_mut(), std::ptr::null_mut()) };
+/// `function` is the address of code that can be called with these arguments.
+pub unsafe fn call_handler(function: ExecutorAddr, first: usize, second: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe { uruk_enter_handler(function.value(), first, second) };
 }
 
 unsafe extern "C" {
+    fn uruk_enter_handler(function: u64, first: usize, second: usize);
     fn uruk_enter_program(entry: u64, argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int;
     fn uruk_enter_program_and_exit(
         entry: u64,
@@ -117,6 +118,25 @@ std::arch::global_asm!(
     "ud2",
     ".cfi_endproc",
     ".size uruk_enter_program_and_exit, . - uruk_enter_program_and_exit",
+    ".p2align 4",
+    ".globl uruk_enter_handler",
+    ".hidden uruk_enter_handler",
+    ".type uruk_enter_handler, @function",
+    "uruk_enter_handler:",
+    ".cfi_startproc",
+    ".cfi_undefined rip",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    "xor ebp, ebp",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "call rax",
+    "pop rbp",
+    ".cfi_def_cfa_offset 8",
+    "ret",
+    ".cfi_endproc",
+    ".size uruk_enter_handler, . - uruk_enter_handler",
     ".popsection",
     exit = sym libc::exit,
 );

@@ -1,8 +1,11 @@
 //! The end of the process: handlers that linked code registers, and work of ours that comes after them.
 //!
+//! Linked code that may go before the process does has its handlers kept by us ([`endings`]). What belongs to no such code
+//! goes to the C library and names no owner: it runs when the process exits and at no other time. So it is with all code of a program
+//! that has the process for itself ([`Platform::of_process`](crate::platform::Platform::of_process)).
+//!
 //! `atexit` and its kin are not in the shared C library: each natively linked program carries its own copy, which
-//! names the program as the owner of the handler. Linked code has no such copy, so it gets these, which name no
-//! owner: the handlers run when the process exits and at no other time.
+//! names the program as the owner of the handler. Linked code has no such copy, so it gets these.
 //!
 //! What is registered by [`on_exit`] before any program code runs after everything the program registers: exit
 //! handlers run newest first. `exit` may be called on any thread.
@@ -10,7 +13,10 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use super::forks;
+use uruk_core::ExecutorAddr;
+
+use super::endings::{self, Call, Registration};
+use super::{cxa_filter, forks};
 
 /// Writes out what the C library's output streams still hold, so that what is printed next comes after it.
 pub fn flush_streams() {
@@ -55,50 +61,120 @@ unsafe extern "C" fn run(status: c_int, action: *mut c_void) {
 
 unsafe extern "C" {
     #[link_name = "on_exit"]
-    fn library_on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
-    fn __cxa_atexit(function: Handler, argument: *mut c_void, dso: *mut c_void) -> c_int;
+    fn library_on_exit(function: HandlerWithStatus, argument: *mut c_void) -> c_int;
     fn __cxa_at_quick_exit(function: Handler, dso: *mut c_void) -> c_int;
     fn __register_atfork(prepare: Fork, parent: Fork, child: Fork, dso: *mut c_void) -> c_int;
 }
 
 type Handler = unsafe extern "C" fn(*mut c_void);
+type HandlerWithStatus = unsafe extern "C" fn(c_int, *mut c_void);
 type Fork = Option<unsafe extern "C" fn()>;
 
-/// What `__dso_handle` is for linked code: the owner that its static destructors name. As in an executable it
-/// holds a null pointer; its address belongs to no library, so that no `dlclose` runs the destructors.
-#[derive(Debug)]
-#[repr(transparent)]
-pub(super) struct DsoHandle(usize);
+/// What an `atexit` answers when there is no room.
+const REFUSED: c_int = -1;
 
-pub(super) static DSO_HANDLE: DsoHandle = DsoHandle(0);
+/// Keeps `call` for the code it belongs to; has the C library keep it if that is nobody's whom we know.
+///
+/// # Safety
+/// As for [`endings::register`].
+unsafe fn keep(call: Call, dso: *mut c_void, by_library: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: passed on to the caller.
+    match unsafe { endings::register(call, dso) } {
+        Registration::Kept => 0,
+        Registration::Refused => REFUSED,
+        Registration::Unknown => by_library(),
+    }
+}
+
+/// `__cxa_atexit` for linked code.
+///
+/// # Safety
+/// `function` can be called with `argument` until its code goes.
+pub(super) unsafe extern "C" fn cxa_atexit(
+    function: Handler,
+    argument: *mut c_void,
+    dso: *mut c_void,
+) -> c_int {
+    let call =
+        Call::Handler { function: address(function as *const ()), argument: argument.expose_provenance() };
+    // Nobody's handler is the process's: a null owner, for whom no library's end runs it.
+    let by_library = || match cxa_filter::library_function() {
+        // SAFETY: passed on to the caller.
+        Some(register) => unsafe { register(Some(function), argument, ptr::null_mut()) },
+        None => REFUSED,
+    };
+    // SAFETY: passed on to the caller.
+    unsafe { keep(call, dso, by_library) }
+}
 
 /// `atexit` for linked code. A handler without parameters may be called with one that it does not look at.
 ///
 /// # Safety
-/// `function` can be called until the process ends.
+/// `function` can be called until its code goes.
 pub(super) unsafe extern "C" fn atexit(function: Handler) -> c_int {
     // SAFETY: passed on to the caller.
-    unsafe { __cxa_atexit(function, ptr::null_mut(), ptr::null_mut()) }
+    unsafe { cxa_atexit(function, ptr::null_mut(), ptr::null_mut()) }
+}
+
+/// `on_exit` for linked code. Its handlers find zero as the status when they run before the process exits.
+///
+/// # Safety
+/// `function` can be called with `argument` until its code goes.
+pub(super) unsafe extern "C" fn linked_on_exit(function: HandlerWithStatus, argument: *mut c_void) -> c_int {
+    let (address, value) = (address(function as *const ()), argument.expose_provenance());
+    let call = Call::WithStatus { function: address, argument: value };
+    // SAFETY: passed on to the caller.
+    unsafe { keep(call, ptr::null_mut(), || library_on_exit(function, argument)) }
+}
+
+/// `__cxa_at_quick_exit` for linked code. The C library forgets the handler when the code goes, and does not run it.
+///
+/// # Safety
+/// `function` can be called until its code goes.
+pub(super) unsafe extern "C" fn cxa_at_quick_exit(function: Handler, dso: *mut c_void) -> c_int {
+    let owner = endings::owner_for_library(function as usize as u64, dso);
+    // SAFETY: passed on to the caller.
+    unsafe { __cxa_at_quick_exit(function, owner) }
 }
 
 /// `at_quick_exit` for linked code.
 ///
 /// # Safety
-/// `function` can be called until the process ends.
+/// `function` can be called until its code goes.
 pub(super) unsafe extern "C" fn at_quick_exit(function: Handler) -> c_int {
     // SAFETY: passed on to the caller.
-    unsafe { __cxa_at_quick_exit(function, ptr::null_mut()) }
+    unsafe { cxa_at_quick_exit(function, ptr::null_mut()) }
+}
+
+/// `__register_atfork` for linked code. The C library forgets the functions when the code goes.
+///
+/// # Safety
+/// The functions can be called until their code goes.
+pub(super) unsafe extern "C" fn register_atfork(
+    prepare: Fork,
+    parent: Fork,
+    child: Fork,
+    dso: *mut c_void,
+) -> c_int {
+    // Ours come first: the program's run before they take the runtime's locks, and after they let them go.
+    if let Err(code) = forks::watch() {
+        return code;
+    }
+    let function = prepare.or(parent).or(child).map_or(0, |function| function as usize as u64);
+    let owner = endings::owner_for_library(function, dso);
+    // SAFETY: passed on to the caller.
+    unsafe { __register_atfork(prepare, parent, child, owner) }
 }
 
 /// `pthread_atfork` for linked code.
 ///
 /// # Safety
-/// The functions can be called until the process ends.
+/// The functions can be called until their code goes.
 pub(super) unsafe extern "C" fn pthread_atfork(prepare: Fork, parent: Fork, child: Fork) -> c_int {
-    // Ours come first: the program's run before they take the runtime's locks, and after they let them go.
-    if let Err(code) = forks::watch() {
-        return code;
-    }
     // SAFETY: passed on to the caller.
-    unsafe { __register_atfork(prepare, parent, child, ptr::null_mut()) }
+    unsafe { register_atfork(prepare, parent, child, ptr::null_mut()) }
+}
+
+fn address(function: *const ()) -> ExecutorAddr {
+    ExecutorAddr::from_ptr(function)
 }

@@ -9,9 +9,9 @@
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
+use super::endings::TABLE;
 use super::process::entries::ENTRIES;
 use super::process::overrides::PROGRAM_SYMBOLS;
-use super::thread_exit::PIN_HOOK;
 use super::tls::distance::KNOWN;
 use super::tls::library::DESCRIPTORS;
 use super::tls::registry::REGISTRY;
@@ -22,7 +22,7 @@ use crate::memory::HeldOverForks;
 /// Nobody takes one of these locks while holding another, so any order will do.
 fn held() -> [&'static dyn HeldOverForks; 7] {
     let index = unwind::held_over_forks();
-    [&REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &PIN_HOOK, index]
+    [&REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index]
 }
 
 /// Has forks find the locks of the runtime at rest.
@@ -64,7 +64,7 @@ extern "C" fn after_in_child() {
 mod tests {
     use super::super::process::{KnownEntry, overrides};
     use super::super::tls::{self, TlsIndex, distance};
-    use super::super::{thread_exit, unwind};
+    use super::super::{endings, unwind};
     use uruk_core::ExecutorAddr;
     use uruk_core::sync::atomic::{AtomicBool, Ordering};
     use uruk_core::sync::{Latch, thread};
@@ -76,7 +76,7 @@ mod tests {
         tls::library_variable_descriptor(TlsIndex { module: 1, offset: 8 });
         // One by one, as everybody takes them.
         drop(overrides::PROGRAM_SYMBOLS.lock());
-        drop(thread_exit::PIN_HOOK.lock());
+        drop(endings::TABLE.lock());
         drop(distance::KNOWN.lock());
         unwind::use_the_lock();
     }

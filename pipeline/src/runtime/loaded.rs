@@ -98,6 +98,19 @@ pub(super) fn store_all(value: impl Fn(&Slot<'_>) -> Option<*mut c_void>) -> boo
     are_writable
 }
 
+/// How often an object has been loaded into the process.
+pub(super) fn loads() -> u64 {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, loads: *mut c_void) -> c_int {
+        // SAFETY: dl_iterate_phdr passes a valid description and the pointer given to it.
+        unsafe { *loads.cast::<u64>() = (*info).dlpi_adds };
+        1
+    }
+    let mut loads = 0_u64;
+    // SAFETY: the callback gets back the pointer to `loads`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut loads).cast()) };
+    loads
+}
+
 /// Shows every slot of every loaded object to `visitor`.
 pub(super) fn for_each_slot(mut visitor: impl FnMut(&Slot<'_>)) {
     let mut visitor: &mut dyn FnMut(&Slot<'_>) = &mut visitor;

@@ -5,6 +5,7 @@
 
 pub mod allocation;
 pub mod cxa_filter;
+pub(crate) mod endings;
 pub mod entry;
 pub mod exit;
 mod forks;

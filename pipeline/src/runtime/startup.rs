@@ -122,12 +122,8 @@ impl Program {
     /// # Safety
     /// Each can be called as `void (int, char **, char **)`.
     pub unsafe fn run_initializers(&self, functions: impl IntoIterator<Item = ArrayFunction>) {
-        let mut functions: Vec<_> = functions.into_iter().collect();
-        functions.sort_unstable();
-        for function in functions {
-            // SAFETY: the caller's obligation; the vectors are those of a process.
-            unsafe { entry::call_initializer(function.address, self.argc, self.argv, environment()) };
-        }
+        // SAFETY: the caller's obligation; the vectors are those of a process.
+        unsafe { run_in_order(functions, self.argc, self.argv) };
     }
 
     /// Runs `main` on this thread and exits with what it returns.
@@ -146,6 +142,30 @@ impl Program {
     }
 }
 
+/// Runs elements of `.init_array`s on this thread as [`Program::run_initializers`] does, for a program that has no arguments: it
+/// shares the process with its host.
+///
+/// # Safety
+/// As for [`Program::run_initializers`].
+pub unsafe fn run_initializers(functions: impl IntoIterator<Item = ArrayFunction>) {
+    let mut arguments: [*mut c_char; 1] = [ptr::null_mut()];
+    // SAFETY: the caller's obligation; a null pointer ends the vector.
+    unsafe { run_in_order(functions, 0, arguments.as_mut_ptr()) };
+}
+
+unsafe fn run_in_order(
+    functions: impl IntoIterator<Item = ArrayFunction>,
+    argc: c_int,
+    argv: *mut *mut c_char,
+) {
+    let mut functions: Vec<_> = functions.into_iter().collect();
+    functions.sort_unstable();
+    for function in functions {
+        // SAFETY: the caller's obligation.
+        unsafe { entry::call_initializer(function.address, argc, argv, environment()) };
+    }
+}
+
 /// Gives memory that compiling left free back to the system, so that the program starts with what it needs.
 ///
 /// # Cost
@@ -161,7 +181,7 @@ fn run_finalizers(finalizers: &Mutex<Vec<ArrayFunction>>) {
         let next = finalizers.lock().pop();
         let Some(function) = next else { return };
         // SAFETY: `add_finalizers` demands it.
-        unsafe { entry::call_finalizer(function.address) };
+        unsafe { entry::call_handler(function.address, 0, 0) };
     }
 }
 

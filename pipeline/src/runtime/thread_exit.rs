@@ -1,30 +1,15 @@
 //! Destructors of thread-local objects of linked code.
 //!
 //! They are registered with the C library, which runs them newest first when the thread ends, and on the main
-//! thread before the handlers of `atexit`. Linked code may be removed before a thread ends; the hook set by
-//! [`set_pin_hook`] can hold on to it until the destructor has run.
+//! thread before the handlers of `atexit`. Linked code may be removed before a thread ends: it stays in memory, with all that it may
+//! call, until its destructors have run ([`endings::pin`]).
 
-use std::any::Any;
 use std::ffi::{c_int, c_void};
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Arc;
 
-use crate::memory::StaticForkLock;
-
-/// Answers a value that keeps the code at an address in place for as long as it lives, or `None` if nothing has to be kept.
-pub type PinHook = Arc<dyn Fn(ExecutorAddr) -> Option<Box<dyn Any + Send>> + Send + Sync>;
-
-/// Sets what keeps the code of a destructor alive until it has run. Applies to destructors registered from now on.
-///
-/// The value the hook answers is dropped on the ending thread, right after the destructor.
-pub fn set_pin_hook(hook: PinHook) {
-    let earlier = PIN_HOOK.lock().replace(hook);
-    drop(earlier);
-}
-
-/// Held to read or set the hook; never while the hook runs.
-pub(in crate::runtime) static PIN_HOOK: StaticForkLock<Option<PinHook>> = StaticForkLock::new(None);
+use super::endings::{self, Pin};
 
 type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
 
@@ -32,7 +17,7 @@ type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
 struct Pinned {
     destructor: Destructor,
     object: *mut c_void,
-    _pin: Box<dyn Any + Send>,
+    _pins: Vec<Arc<Pin>>,
 }
 
 unsafe extern "C" {
@@ -45,29 +30,30 @@ unsafe extern "C" {
 /// `__cxa_thread_atexit_impl` and `__cxa_thread_atexit` for linked code.
 ///
 /// # Safety
-/// `destructor` can be called with `object` when the thread ends.
+/// `destructor` can be called with `object` when the thread ends, or its code is there as long as a pin of it.
 pub(super) unsafe extern "C" fn thread_atexit(
     destructor: Destructor,
     object: *mut c_void,
-    _: *mut c_void,
+    dso: *mut c_void,
 ) -> c_int {
+    /// The code is being unmapped: nobody could run the destructor.
+    const REFUSED: c_int = -1;
     let own = (&raw const __dso_handle).cast_mut().cast();
-    let hook = PIN_HOOK.lock().clone();
-    let code = ExecutorAddr::from_ptr(destructor as *const u8);
-    match hook.and_then(|hook| hook(code)) {
+    let Some(pins) = endings::pin(ExecutorAddr::from_ptr(destructor as *const u8), dso) else {
+        return REFUSED;
+    };
+    if pins.is_empty() {
         // SAFETY: passed on to the caller.
-        None => unsafe { library_thread_atexit(destructor, object, own) },
-        Some(pin) => {
-            let pinned = Box::into_raw(Box::new(Pinned { destructor, object, _pin: pin }));
-            // SAFETY: `run` takes exactly this argument, once.
-            let refused = unsafe { library_thread_atexit(run, pinned.cast(), own) };
-            if refused != 0 {
-                // SAFETY: the C library did not keep the argument, so it is still ours.
-                drop(unsafe { Box::from_raw(pinned) });
-            }
-            refused
-        }
+        return unsafe { library_thread_atexit(destructor, object, own) };
     }
+    let pinned = Box::into_raw(Box::new(Pinned { destructor, object, _pins: pins }));
+    // SAFETY: `run` takes exactly this argument, once.
+    let refused = unsafe { library_thread_atexit(run, pinned.cast(), own) };
+    if refused != 0 {
+        // SAFETY: the C library did not keep the argument, so it is still ours.
+        drop(unsafe { Box::from_raw(pinned) });
+    }
+    refused
 }
 
 /// Runs a pinned destructor. An exception that leaves it meets no destructor of ours in this frame.
@@ -82,6 +68,9 @@ unsafe extern "C-unwind" fn run(pinned: *mut c_void) {
 
 #[cfg(test)]
 mod tests {
+    use std::any::Any;
+
+    use super::super::endings::{CodeExtent, Ending, Home, Keeps};
     use super::*;
     use uruk_core::sync::thread;
 
@@ -93,6 +82,12 @@ mod tests {
 
     struct NoteOnDrop;
 
+    impl Keeps for NoteOnDrop {
+        fn hold_all(&self) -> Box<dyn Any + Send + Sync> {
+            Box::new(())
+        }
+    }
+
     impl Drop for NoteOnDrop {
         fn drop(&mut self) {
             ORDER.lock().push(1000);
@@ -101,22 +96,31 @@ mod tests {
 
     #[test]
     fn destructors_run_newest_first_and_pins_end_after_them() {
-        let register = |object| {
+        static DSO: u64 = 0;
+        let dso = (&raw const DSO).cast_mut().cast::<c_void>();
+        let start = dso.expose_provenance() as u64;
+        let extent = CodeExtent {
+            home: Home::default(),
+            ranges: [start..start + 8].into(),
+            references: Box::default(),
+        };
+        let ending = Ending::new(extent).expect("room for handlers of forks");
+        let code: Arc<dyn Keeps> = Arc::new(NoteOnDrop);
+        endings::kept_by(ending.number(), Arc::downgrade(&code), 1);
+        let register = |object, dso| {
             // SAFETY: `note` can be called at any time.
-            let refused = unsafe {
-                thread_atexit(note, std::ptr::without_provenance_mut(object), std::ptr::null_mut())
-            };
+            let refused = unsafe { thread_atexit(note, std::ptr::without_provenance_mut(object), dso) };
             assert_eq!(refused, 0);
         };
         thread::spawn(move || {
-            register(1);
-            set_pin_hook(Arc::new(|_| Some(Box::new(NoteOnDrop))));
-            register(2);
-            set_pin_hook(Arc::new(|_| None));
-            register(3);
+            register(1, std::ptr::null_mut());
+            register(2, std::ptr::with_exposed_provenance_mut(start as usize));
+            drop(code);
+            register(3, std::ptr::null_mut());
         })
         .join()
         .unwrap();
         assert_eq!(*ORDER.lock(), [3, 2, 1000, 1]);
+        drop(ending);
     }
 }

@@ -46,7 +46,7 @@ impl Linking {
 
     /// Declares a file to the platform, for a unit that is to be defined.
     pub(crate) fn declare(&self, name: &str, shares_sections: bool) -> SymbolName {
-        self.platform.declare(&self.session, name, UnitTraits { shares_sections, ..UnitTraits::default() })
+        self.platform.declare(&self.dylib, name, UnitTraits { shares_sections, ..UnitTraits::default() })
     }
 
     /// A file of the program.

@@ -15,6 +15,8 @@ pub enum Location {
     NotLoaded,
     /// The start of the graph's global offset table.
     GotBase,
+    /// Eight bytes of zero that are the graph's own: `__dso_handle`, by which code says who it is.
+    DsoHandle,
     /// The start of the graph's thread-local module: `_TLS_MODULE_BASE_`.
     TlsModuleBase,
     /// The start of all sections with a name; an index into the layout's bounds.

@@ -18,7 +18,6 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
 
 use crate::memory::{FinalizedAlloc, MemoryManager, SegmentKind, SegmentRequest};
-use crate::runtime::exit;
 use crate::runtime::loaded::{Slot, store_all};
 
 /// The variables that have moved. Held while one moves, so that none moves twice.
@@ -44,12 +43,10 @@ pub(crate) fn low_variable(
     if let Some(known) = moved.iter().find(|known| known.from == variable) {
         return Some(known.to);
     }
-    let is_own_constant = variable == ExecutorAddr::from_ptr(&raw const exit::DSO_HANDLE);
-    let size_bytes = match is_own_constant {
-        true => size_of_val(&exit::DSO_HANDLE),
-        false if may_move => size_in_library(variable)?,
-        false => return None,
-    };
+    if !may_move {
+        return None;
+    }
+    let size_bytes = size_in_library(variable)?;
     let request = SegmentRequest {
         kind: SegmentKind::Data,
         content_bytes: size_bytes,
@@ -57,7 +54,7 @@ pub(crate) fn low_variable(
         align: 1 << variable.value().trailing_zeros().min(6),
     };
     let mut flight = memory.allocate_low("copies of variables below 2 GiB", &[request]).ok()?;
-    // SAFETY: a loaded library, or we ourselves, say that the variable has this size, and neither goes.
+    // SAFETY: a loaded library says that the variable has this size, and does not go.
     let contents = unsafe { std::slice::from_raw_parts(variable.to_ptr::<u8>(), size_bytes) };
     flight.working(0).copy_from_slice(contents);
     let memory = flight.finalize().ok()?;
@@ -66,7 +63,7 @@ pub(crate) fn low_variable(
         let points_there = slot.load().wrapping_sub(slot.addend) == variable.value();
         points_there.then(|| ptr::with_exposed_provenance_mut(to.value().wrapping_add(slot.addend) as usize))
     };
-    if !is_own_constant && !store_all(of_copy) {
+    if !store_all(of_copy) {
         return None;
     }
     moved.push(Moved { from: variable, to, _memory: memory });

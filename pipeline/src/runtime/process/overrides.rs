@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `__tls_get_addr` | serves modules of linked code too |
 //! | `atexit`, `at_quick_exit`, `pthread_atfork` | only in the static part of the C library |
-//! | `__dso_handle` | each native program has its own |
+//! | `__cxa_atexit`, `on_exit` | the handler runs before its code goes |
+//! | `__cxa_at_quick_exit`, `__register_atfork` | the C library forgets the functions when their code goes |
 //! | `__cxa_thread_atexit_impl`, `__cxa_thread_atexit` | hold on to the code until the destructor has run |
 //! | `dlsym`, `dlvsym` | `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller's library, and linked code is in none |
 //! | `dladdr` | linked functions belong to the program, as in an executable |
@@ -31,14 +32,15 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ExecutorSymbolDef::new(ExecutorAddr::from_ptr(address), SymbolFlags::EXPORTED | SymbolFlags::CALLABLE)
     };
     let thread_atexit = function(thread_exit::thread_atexit as *const ());
-    let dso_handle =
-        ExecutorSymbolDef::new(ExecutorAddr::from_ptr(&raw const exit::DSO_HANDLE), SymbolFlags::EXPORTED);
     let mut overrides = vec![
         ("__tls_get_addr", function(tls::tls_get_addr_address().to_ptr::<()>())),
         ("atexit", function(exit::atexit as *const ())),
+        ("__cxa_atexit", function(exit::cxa_atexit as *const ())),
+        ("on_exit", function(exit::linked_on_exit as *const ())),
+        ("__cxa_at_quick_exit", function(exit::cxa_at_quick_exit as *const ())),
+        ("__register_atfork", function(exit::register_atfork as *const ())),
         ("at_quick_exit", function(exit::at_quick_exit as *const ())),
         ("pthread_atfork", function(exit::pthread_atfork as *const ())),
-        ("__dso_handle", dso_handle),
         ("__cxa_thread_atexit_impl", thread_atexit),
         ("__cxa_thread_atexit", thread_atexit),
         ("dlsym", function(dlsym as *const ())),

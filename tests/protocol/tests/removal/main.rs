@@ -4,6 +4,7 @@ mod by_name;
 mod clearing;
 mod owned_trackers;
 mod resources_by_name;
+mod together;
 mod trackers;
 mod transfer;
 mod transfer_in_flight;

@@ -1,0 +1,301 @@
+//! The end of linked code: what it has registered to be run then runs while all of it is still there.
+//!
+//! ```text
+//!   linked ─▶ Ending ──registers: __cxa_atexit, atexit, on_exit──▶ table
+//!               │                 initialised: its finalizers ───▶   │
+//!               │                                                    ├─▶ deinitialised: what its dylib has
+//!               │                                                    ├─▶ removed: what all that is removed together has
+//!               │                                                    ├─▶ the process exits: everything
+//!               └── dropped, before the memory goes: what is left ◀──┘
+//! ```
+//!
+//! A natively linked program and each shared library hand such functions to the C library and name themselves as their owner. Code
+//! of ours may go while the process stays, so it has a table of its own (`table.rs`). The C library knows one handler of ours,
+//! which runs all that is left when the process exits.
+//!
+//! Who registers is told by addresses (`owners.rs`): that of the `__dso_handle` it names, of which every link has its own, of the
+//! function, and of the object that the function gets. A handler belongs to the code at each of them, and runs before the first
+//! of them goes.
+//!
+//! **Architecture Invariant:** each function runs once, newest first, without a lock. Whoever runs one keeps the code it belongs to.
+
+mod owners;
+mod table;
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::ptr;
+use std::sync::Weak;
+
+use uruk_core::sync::Arc;
+use uruk_core::{ExecutorAddr, RemovalNumber};
+
+use super::startup::ArrayFunction;
+use super::{entry, forks, loaded};
+pub(crate) use owners::{Keeps, Kept};
+pub(in crate::runtime) use table::TABLE;
+use table::{Entry, Key, Scope};
+
+pub(in crate::runtime) use owners::Pin;
+
+/// Tells pieces of linked code apart. None comes twice in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct CodeNumber(u64);
+
+/// Stands for a dylib: its code ends together when somebody says so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Home(Arc<()>);
+
+impl Home {
+    /// A handle that does not keep the home.
+    pub(crate) fn downgrade(&self) -> WeakHome {
+        WeakHome(Arc::downgrade(&self.0))
+    }
+}
+
+impl PartialEq for Home {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A home, as long as there is code of it.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakHome(Weak<()>);
+
+impl WeakHome {
+    pub(crate) fn upgrade(&self) -> Option<Home> {
+        self.0.upgrade().map(Home)
+    }
+}
+
+/// What a piece of linked code is, as far as its end is concerned.
+#[derive(Debug)]
+pub(crate) struct CodeExtent {
+    /// The dylib it is part of.
+    pub(crate) home: Home,
+    /// Where it lies, its data included.
+    pub(crate) ranges: Box<[Range<u64>]>,
+}
+
+/// A piece of linked code that will end. Dropping it runs what is left of its functions and forgets the code: it goes before the
+/// memory.
+#[must_use = "dropping it ends the code"]
+#[derive(Debug)]
+pub(crate) struct Ending {
+    number: CodeNumber,
+}
+
+impl Ending {
+    /// Makes code known, before any of it can run.
+    ///
+    /// # Errors
+    /// The system's error number if it has no room for what has to be done when the process forks.
+    pub(crate) fn new(extent: CodeExtent) -> Result<Self, c_int> {
+        forks::watch()?;
+        Ok(Self { number: TABLE.lock().add_code(extent) })
+    }
+
+    pub(crate) fn number(&self) -> CodeNumber {
+        self.number
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        run(Scope::Last(self.number), 0);
+        let (owner, lost) = TABLE.lock().remove_code(self.number);
+        if owner.is_some_and(|owner| owner.is_known_to_library) {
+            // SAFETY: no handler names this owner but those for `quick_exit` and `fork`, which are forgotten and not run.
+            unsafe { __cxa_finalize(library_key(self.number)) };
+        }
+        if lost > 0 {
+            tracing::warn!(
+                handlers = lost,
+                "exit handlers of code that other threads ended meanwhile are lost"
+            );
+        }
+    }
+}
+
+/// Says what keeps the code in its place, and how many share it: it is to end when the last of them goes.
+pub(crate) fn kept_by(code: CodeNumber, keeper: Weak<dyn Keeps>, shares: usize) {
+    if let Some(owner) = TABLE.lock().owner_mut(code) {
+        (owner.code, owner.shares) = (Some(keeper), shares);
+    }
+}
+
+/// Notes that a share of the code goes with `removal`.
+pub(crate) fn leave(code: CodeNumber, removal: RemovalNumber) {
+    TABLE.lock().leave(code, removal);
+}
+
+/// Notes that a share of the code goes before anything of it can run.
+pub(crate) fn give_up(code: CodeNumber) {
+    if let Some(owner) = TABLE.lock().owner_mut(code) {
+        owner.shares = owner.shares.saturating_sub(1);
+    }
+}
+
+/// Runs the functions of all code whose last share goes with `removal`. Later calls find nothing to do.
+pub(crate) fn run_of_removal(removal: RemovalNumber) {
+    let code = TABLE.lock().take_leaving(removal);
+    if !code.is_empty() {
+        run(Scope::Code(code), 0);
+    }
+}
+
+/// What keeps `code` in its place, if that is still there.
+pub(crate) fn hold(code: CodeNumber) -> Option<Kept> {
+    TABLE.lock().owner_mut(code)?.hold()
+}
+
+/// Adds elements of `.fini_array`s of code whose initializers are about to run. They come after all handlers, last to first, those
+/// of later calls first. What belongs to no code that may go runs when the process exits.
+///
+/// # Safety
+/// Each can be called as `void (void)` as long as its code is there.
+pub(crate) unsafe fn add_finalizers(
+    functions: impl IntoIterator<Item = (Option<CodeNumber>, ArrayFunction)>,
+) {
+    let libraries = loaded::loads();
+    let mut table = TABLE.lock();
+    let start = table.next_number();
+    for (code, function) in functions {
+        let call = Call::Finalizer(function.address);
+        // Without room for a handler of ours with the C library these run when the code goes, and not at `exit`.
+        let _ = table.add(
+            Key::Finalizer { start, function },
+            Entry { call, owners: code.into_iter().collect() },
+            libraries,
+        );
+    }
+}
+
+/// Runs what code of these dylibs has registered, and the finalizers of what was initialised there.
+pub(crate) fn run_of_homes(homes: Vec<Home>) {
+    run(Scope::Homes(homes), 0);
+}
+
+/// What has become of something that linked code wants to register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registration {
+    /// It is in the table.
+    Kept,
+    /// There is no room for it.
+    Refused,
+    /// Nobody here knows who registers it.
+    Unknown,
+}
+
+/// A function to be called once.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Call {
+    /// As `__cxa_atexit` has it.
+    Handler { function: ExecutorAddr, argument: usize },
+    /// As `on_exit` has it.
+    WithStatus { function: ExecutorAddr, argument: usize },
+    /// An element of a `.fini_array`.
+    Finalizer(ExecutorAddr),
+}
+
+impl Call {
+    /// # Safety
+    /// The function is there, and of the type that the variant says.
+    unsafe fn run(self, status: c_int) {
+        // SAFETY: the caller's obligation, passed on.
+        unsafe {
+            match self {
+                Self::Handler { function, argument } => entry::call_handler(function, argument, 0),
+                Self::WithStatus { function, argument } => {
+                    entry::call_handler(function, status as usize, argument)
+                }
+                Self::Finalizer(function) => entry::call_handler(function, 0, 0),
+            }
+        }
+    }
+}
+
+/// Registers `call` for the code at `dso`, at the function, and at what it gets: whichever there is.
+///
+/// # Safety
+/// The call may be made once, at any time until the code goes.
+pub(super) unsafe fn register(call: Call, dso: *mut c_void) -> Registration {
+    let (Call::Handler { function, argument } | Call::WithStatus { function, argument }) = call else {
+        return Registration::Unknown;
+    };
+    let libraries = loaded::loads();
+    let mut table = TABLE.lock();
+    let owners = table.owners_at([dso.addr() as u64, function.value(), argument as u64]);
+    if owners.is_empty() {
+        return Registration::Unknown;
+    }
+    let place = table.next_number();
+    match table.add(Key::Handler { place }, Entry { call, owners }, libraries) {
+        true => Registration::Kept,
+        false => Registration::Refused,
+    }
+}
+
+/// The name by which the C library is to know the owner of a function that it keeps itself, and forgets when the code goes.
+pub(super) fn owner_for_library(function: u64, dso: *mut c_void) -> *mut c_void {
+    let mut table = TABLE.lock();
+    let owners = table.owners_at([function, dso.addr() as u64]);
+    let Some(&code) = owners.first() else { return ptr::null_mut() };
+    if let Some(owner) = table.owner_mut(code) {
+        owner.is_known_to_library = true;
+    }
+    library_key(code)
+}
+
+/// No loaded object has such an address.
+fn library_key(code: CodeNumber) -> *mut c_void {
+    ptr::without_provenance_mut(code.0 as usize)
+}
+
+/// What keeps the code at `dso` and at `function` in place, with all that it may call. Empty where nothing is known; `None` if that
+/// code is being unmapped.
+pub(super) fn pin(function: ExecutorAddr, dso: *mut c_void) -> Option<Vec<Arc<Pin>>> {
+    let owners = TABLE.lock().owners_at([dso.addr() as u64, function.value()]);
+    owners.into_iter().map(pin_of).collect()
+}
+
+fn pin_of(code: CodeNumber) -> Option<Arc<Pin>> {
+    let (pin, kept) = {
+        let mut table = TABLE.lock();
+        let owner = table.owner_mut(code)?;
+        (owner.pin.upgrade(), owner.hold())
+    };
+    let kept = kept?;
+    // Made without the lock: what is held may go here, if it is removed meanwhile.
+    let pin = pin.unwrap_or_else(|| Arc::new(Pin::new(kept)));
+    if let Some(owner) = TABLE.lock().owner_mut(code) {
+        owner.pin = Arc::downgrade(&pin);
+    }
+    Some(pin)
+}
+
+/// Runs what the scope has, newest first, and what is registered for it meanwhile.
+fn run(scope: Scope, status: c_int) {
+    let Some(runner) = TABLE.lock().begin(scope) else { return };
+    loop {
+        // Dropped without the lock: what they keep may go with them.
+        let mut kept = Vec::new();
+        let next = TABLE.lock().take_next(runner, &mut kept);
+        let Some(call) = next else { return };
+        // SAFETY: whoever registered it allows one call as long as the code is there, which `kept` sees to, or whoever drops the
+        // last of it, who is this thread.
+        unsafe { call.run(status) };
+    }
+}
+
+/// Runs everything: the process exits.
+unsafe extern "C" fn run_at_exit(status: c_int, _: *mut c_void) {
+    run(Scope::Everything, status);
+}
+
+unsafe extern "C" {
+    #[link_name = "on_exit"]
+    fn library_on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    fn __cxa_finalize(dso: *mut c_void);
+}

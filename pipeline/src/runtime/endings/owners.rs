@@ -1,0 +1,116 @@
+//! Owners: which code an address belongs to, and what keeps that in place.
+//!
+//! The destructor of a thread-local object runs when its thread ends, which may be long after its code was removed. Its *pin* keeps
+//! that code, and all that it may call, as it is when the pin is made. All of that is linked by then, for code runs only when all that
+//! it needs is there.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Weak;
+
+use uruk_core::RemovalNumber;
+use uruk_core::sync::Arc;
+
+use super::table::Key;
+use super::{CodeNumber, Home};
+
+/// Linked code, to whom keeps it.
+pub(crate) trait Keeps: Send + Sync {
+    /// What keeps all that the code may call.
+    fn hold_all(&self) -> Box<dyn Any + Send + Sync>;
+}
+
+/// Keeps code in its place.
+pub(crate) type Kept = Arc<dyn Keeps>;
+
+/// A piece of linked code that the process has.
+pub(in crate::runtime) struct Owner {
+    pub(super) home: Home,
+    ranges: Box<[Range<u64>]>,
+    /// How many hold it and have not begun to let go.
+    pub(super) shares: usize,
+    /// The removal that the last of them goes with.
+    pub(super) removal: Option<RemovalNumber>,
+    /// `None` until it is known, which is before it can run.
+    pub(super) code: Option<Weak<dyn Keeps>>,
+    /// Shared by the threads that need it.
+    pub(super) pin: Weak<Pin>,
+    /// Its entries in the table.
+    pub(super) entries: BTreeSet<Key>,
+    /// Whether the C library keeps functions of it.
+    pub(super) is_known_to_library: bool,
+}
+
+impl Owner {
+    /// What keeps the code, unless that is being unmapped.
+    pub(super) fn hold(&self) -> Option<Kept> {
+        self.code.as_ref()?.upgrade()
+    }
+}
+
+/// Keeps a piece of code, and all that it may call.
+pub(in crate::runtime) struct Pin {
+    _code: Kept,
+    _all_it_may_call: Box<dyn Any + Send + Sync>,
+}
+
+impl Pin {
+    pub(super) fn new(code: Kept) -> Self {
+        Self { _all_it_may_call: code.hold_all(), _code: code }
+    }
+}
+
+/// The code that the process has, by number and by address.
+pub(super) struct Owners {
+    by_number: BTreeMap<CodeNumber, Owner>,
+    /// By first address: the address behind the last, and whose they are.
+    by_address: BTreeMap<u64, (u64, CodeNumber)>,
+}
+
+impl Owners {
+    pub(super) const fn new() -> Self {
+        Self { by_number: BTreeMap::new(), by_address: BTreeMap::new() }
+    }
+
+    pub(super) fn add(&mut self, number: CodeNumber, extent: super::CodeExtent) {
+        let super::CodeExtent { home, ranges } = extent;
+        for range in &ranges {
+            self.by_address.insert(range.start, (range.end, number));
+        }
+        let (pin, entries) = (Weak::new(), BTreeSet::new());
+        let owner = Owner {
+            home,
+            ranges,
+            shares: 0,
+            removal: None,
+            code: None,
+            pin,
+            entries,
+            is_known_to_library: false,
+        };
+        self.by_number.insert(number, owner);
+    }
+
+    pub(super) fn remove(&mut self, number: CodeNumber) -> Option<Owner> {
+        let owner = self.by_number.remove(&number)?;
+        for range in &owner.ranges {
+            self.by_address.remove(&range.start);
+        }
+        Some(owner)
+    }
+
+    pub(super) fn get(&self, number: CodeNumber) -> Option<&Owner> {
+        self.by_number.get(&number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: CodeNumber) -> Option<&mut Owner> {
+        self.by_number.get_mut(&number)
+    }
+
+    /// Whose code or data lies at `address`.
+    pub(super) fn at(&self, address: u64) -> Option<CodeNumber> {
+        let (_, &(end, number)) = self.by_address.range(..=address).next_back()?;
+        (address < end).then_some(number)
+    }
+}

@@ -1,0 +1,238 @@
+//! The table: what is to be run at an end, in order, and who is running it.
+//!
+//! All handlers come before all finalizers, and the newest of each first. A *runner* is somebody who runs what one end has. Its
+//! list is in the table too, so that what is registered meanwhile joins it, and so that `exit` inside of a handler finds the rest.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::ptr;
+
+use uruk_core::RemovalNumber;
+
+use super::owners::{Kept, Owner, Owners};
+use super::{Call, CodeExtent, CodeNumber, Home, library_on_exit, run_at_exit};
+use crate::memory::StaticForkLock;
+use crate::runtime::startup::ArrayFunction;
+
+/// Held for operations on the table; over a whole `fork`. Never while anything of the table runs.
+pub(in crate::runtime) static TABLE: StaticForkLock<Table> = StaticForkLock::new(Table::new());
+
+/// Where a function stands: what is greater runs earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// An element of a `.fini_array`, of code that was initialised at `start`.
+    Finalizer {
+        start: u64,
+        function: ArrayFunction,
+    },
+    Handler {
+        place: u64,
+    },
+}
+
+/// A function in the table.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) call: Call,
+    /// The code that has to be there: first the one that registered it.
+    pub(super) owners: Vec<CodeNumber>,
+}
+
+/// What ends.
+pub(super) enum Scope {
+    /// What dylibs have registered.
+    Homes(Vec<Home>),
+    /// All that belongs to one of these.
+    Code(BTreeSet<CodeNumber>),
+    /// All that belongs to this one, which nobody holds any more.
+    Last(CodeNumber),
+    /// Everything there is.
+    Everything,
+}
+
+struct Runner {
+    scope: Scope,
+    pending: BTreeSet<Key>,
+}
+
+pub(in crate::runtime) struct Table {
+    last_number: u64,
+    owners: Owners,
+    entries: BTreeMap<Key, Entry>,
+    runners: BTreeMap<u64, Runner>,
+    /// The code whose last share goes with each removal that has begun.
+    leaving: BTreeMap<RemovalNumber, BTreeSet<CodeNumber>>,
+    /// How many libraries had been loaded when the C library was last told to call us at `exit`.
+    told_library_at: Option<u64>,
+}
+
+impl Table {
+    const fn new() -> Self {
+        Self {
+            last_number: 0,
+            owners: Owners::new(),
+            entries: BTreeMap::new(),
+            runners: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            told_library_at: None,
+        }
+    }
+
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    pub(super) fn add_code(&mut self, extent: CodeExtent) -> CodeNumber {
+        let number = CodeNumber(self.next_number());
+        self.owners.add(number, extent);
+        number
+    }
+
+    /// Forgets code; gives how many of its functions have not run.
+    pub(super) fn remove_code(&mut self, number: CodeNumber) -> (Option<Owner>, usize) {
+        let owner = self.owners.remove(number);
+        // Who removes resources in his own way may not have run anything.
+        if let Some(removal) = owner.as_ref().and_then(|owner| owner.removal)
+            && let Some(leaving) = self.leaving.get_mut(&removal)
+        {
+            leaving.remove(&number);
+            if leaving.is_empty() {
+                self.leaving.remove(&removal);
+            }
+        }
+        let lost =
+            owner.as_ref().map_or(0, |owner| owner.entries.iter().filter(|key| self.forget(**key)).count());
+        (owner, lost)
+    }
+
+    pub(super) fn owner_mut(&mut self, number: CodeNumber) -> Option<&mut Owner> {
+        self.owners.get_mut(number)
+    }
+
+    pub(super) fn leave(&mut self, code: CodeNumber, removal: RemovalNumber) {
+        let Some(owner) = self.owners.get_mut(code) else { return };
+        owner.shares = owner.shares.saturating_sub(1);
+        if owner.shares == 0 {
+            owner.removal = Some(removal);
+            self.leaving.entry(removal).or_default().insert(code);
+        }
+    }
+
+    pub(super) fn take_leaving(&mut self, removal: RemovalNumber) -> BTreeSet<CodeNumber> {
+        self.leaving.remove(&removal).unwrap_or_default()
+    }
+
+    /// Whose code or data lies at these addresses, each once.
+    pub(super) fn owners_at<const N: usize>(&self, addresses: [u64; N]) -> Vec<CodeNumber> {
+        let mut owners = Vec::new();
+        for owner in addresses.into_iter().filter_map(|address| self.owners.at(address)) {
+            if !owners.contains(&owner) {
+                owners.push(owner);
+            }
+        }
+        owners
+    }
+
+    /// Adds a function; `libraries` have been loaded so far. `false` if the C library has no room for the handler that calls it at
+    /// `exit`.
+    pub(super) fn add(&mut self, key: Key, entry: Entry, libraries: u64) -> bool {
+        if !self.tell_library(libraries) {
+            return false;
+        }
+        for runner in self.runners.values_mut() {
+            if runner.scope.has(&entry, &self.owners) {
+                runner.pending.insert(key);
+            }
+        }
+        for owner in &entry.owners {
+            if let Some(owner) = self.owners.get_mut(*owner) {
+                owner.entries.insert(key);
+            }
+        }
+        self.entries.insert(key, entry);
+        true
+    }
+
+    /// Has the C library call us at `exit`: before it ends the libraries that are loaded by now, which our code may use.
+    fn tell_library(&mut self, libraries: u64) -> bool {
+        if self.told_library_at == Some(libraries) {
+            return true;
+        }
+        // SAFETY: the function takes any argument, and may be called as often as is wanted.
+        let told = unsafe { library_on_exit(run_at_exit, ptr::null_mut()) } == 0;
+        if told {
+            self.told_library_at = Some(libraries);
+        }
+        told
+    }
+
+    /// Begins to run what `scope` has. `None` if there is nothing.
+    pub(super) fn begin(&mut self, scope: Scope) -> Option<u64> {
+        let of_code = |code: &CodeNumber| self.owners.get(*code).map(|owner| owner.entries.iter().copied());
+        let pending: BTreeSet<Key> = match &scope {
+            Scope::Code(code) => code.iter().filter_map(of_code).flatten().collect(),
+            Scope::Last(code) => of_code(code).into_iter().flatten().collect(),
+            Scope::Homes(_) | Scope::Everything => {
+                let entries = self.entries.iter().filter(|(_, entry)| scope.has(entry, &self.owners));
+                entries.map(|(key, _)| *key).collect()
+            }
+        };
+        if pending.is_empty() {
+            return None;
+        }
+        let runner = self.next_number();
+        self.runners.insert(runner, Runner { scope, pending });
+        Some(runner)
+    }
+
+    /// Takes what the runner is to run next; `kept` gets what keeps its code, and outlives the lock. Ends the runner if that was all.
+    pub(super) fn take_next(&mut self, runner: u64, kept: &mut Vec<Kept>) -> Option<Call> {
+        loop {
+            let Some(Runner { scope, pending }) = self.runners.get_mut(&runner) else { return None };
+            let Some(key) = pending.pop_last() else {
+                self.runners.remove(&runner);
+                return None;
+            };
+            // Another runner may have been faster.
+            let Some(entry) = self.entries.get(&key) else { continue };
+            let last = if let Scope::Last(code) = scope { Some(*code) } else { None };
+            let mut holds = entry.owners.iter().filter(|code| Some(**code) != last).map(|code| {
+                let held = self.owners.get(*code).and_then(Owner::hold);
+                held.map(|code| kept.push(code)).is_some()
+            });
+            // Where nobody holds the code any more, the one who drops it runs this.
+            if holds.all(|held| held) {
+                let call = entry.call;
+                self.forget(key);
+                return Some(call);
+            }
+        }
+    }
+
+    /// Takes an entry out. Says whether it was there.
+    fn forget(&mut self, key: Key) -> bool {
+        let Some(entry) = self.entries.remove(&key) else { return false };
+        for owner in entry.owners {
+            if let Some(owner) = self.owners.get_mut(owner) {
+                owner.entries.remove(&key);
+            }
+        }
+        true
+    }
+}
+
+impl Scope {
+    fn has(&self, entry: &Entry, owners: &Owners) -> bool {
+        match self {
+            // What another dylib has registered stays its own, wherever the function lies.
+            Self::Homes(homes) => {
+                let registrant = entry.owners.first().and_then(|code| owners.get(*code));
+                registrant.is_some_and(|owner| homes.contains(&owner.home))
+            }
+            Self::Code(code) => entry.owners.iter().any(|owner| code.contains(owner)),
+            Self::Last(code) => entry.owners.contains(code),
+            Self::Everything => true,
+        }
+    }
+}

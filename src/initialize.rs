@@ -1,0 +1,95 @@
+//! How the code of a [`Jit`] begins and ends: initialisers run when somebody says so, and what has begun comes to its end
+//! before its code goes.
+
+use uruk_core::{JitDylib, LookupError, LookupSet};
+
+use crate::{Jit, JitError};
+
+impl Jit {
+    /// Runs the initialisers of `dylib` and of all that its link order leads to, dependencies first: constructors of static objects,
+    /// functions with the attribute `constructor`. Each runs once, by priority, then in the order in which the files were added.
+    ///
+    /// Files that have initialisers are linked for that, whether somebody has looked for something of them or not. What is linked
+    /// later is run by a later call.
+    ///
+    /// What this begins comes to its end later. Destructors of static objects and handlers of `atexit` and `on_exit` run, newest first,
+    /// and then functions with the attribute `destructor`:
+    ///
+    /// - at [`Jit::deinitialize`], those of one dylib;
+    /// - when code is removed, those of all that is removed together, before any of it goes, on the thread that removes it;
+    /// - when the `Jit` is dropped, all that are left;
+    /// - when the process exits and the `Jit` is still there, all that are left.
+    ///
+    /// Handlers that are registered while others run, run too. Each runs once. A handler may look symbols up; in a session that has
+    /// been closed already that is an error. A C++ exception that leaves an initialiser or a handler ends the process by
+    /// `std::terminate`, as in a native program.
+    ///
+    /// Destructors of `thread_local` objects run when their threads end, as ever. Their code, and all that it may call, stays in
+    /// memory until then, removed or not. On other threads than the main one they may come after those of static objects.
+    ///
+    /// # Concurrency
+    /// Blocks until everything has run. If another thread initialises the same dylib, this one waits for it. An initialiser may call this
+    /// method: it finds what its own thread runs as done.
+    ///
+    /// # Errors
+    /// [`JitError::Lookup`] for the first file that cannot be linked; what can be is not run then. It is not asked for again.
+    ///
+    /// # Safety
+    /// What the initialisers and, later, the handlers do is sound: it is code of the files that were added.
+    ///
+    /// Source: ORC `LLJIT::initialize`.
+    pub unsafe fn initialize(&self, dylib: &JitDylib) -> Result<(), JitError> {
+        let order = self.session.reverse_dfs_link_order(std::slice::from_ref(dylib))?;
+        let platform = self.platform();
+        loop {
+            let unasked = order.iter().map(|dylib| (dylib.clone(), platform.unasked(dylib)));
+            let unasked: Vec<_> = unasked.filter(|(_, symbols)| !symbols.is_empty()).collect();
+            if unasked.is_empty() {
+                break;
+            }
+            // They have no addresses, so that none may be required. Linking them may bring in files of archives.
+            let wanted = unasked.iter().map(|(dylib, symbols)| {
+                (dylib.clone(), LookupSet::weakly_referenced(symbols.iter().cloned()))
+            });
+            let linked = self.session.lookup_init_symbols(wanted);
+            // Not before: another thread that initialises waits for them as well.
+            platform.note_asked(unasked.iter().flat_map(|(_, symbols)| symbols));
+            linked?;
+        }
+        for dylib in &order {
+            // SAFETY: the caller's obligation.
+            unsafe { platform.initialize(dylib) }.map_err(LookupError::Wait)?;
+        }
+        Ok(())
+    }
+
+    /// Ends what [`Jit::initialize`] and the code of `dylib` have begun: handlers of `atexit` and destructors of static objects run, newest
+    /// first, then the finalisers of what was initialised, last to first. Dylibs that it links against are left alone.
+    ///
+    /// The code stays. What has ended does not begin again: static objects are destroyed, and a later [`Jit::initialize`] runs only
+    /// what has not run so far. To begin anew, remove the code and add it again.
+    ///
+    /// # Safety
+    /// Nobody uses static objects of the dylib from now on. What the handlers do is sound.
+    ///
+    /// Source: ORC `LLJIT::deinitialize`.
+    pub unsafe fn deinitialize(&self, dylib: &JitDylib) {
+        // SAFETY: the caller's obligation.
+        unsafe { self.platform().deinitialize(dylib) };
+    }
+
+    /// Initialises `dylib` if there is anything to run, and if that is to happen by itself.
+    pub(crate) fn initialize_on_lookup(&self, dylib: &JitDylib) -> Result<(), JitError> {
+        if !self.initializes_on_lookup || !self.platform().has_uninitialized() {
+            return Ok(());
+        }
+        // SAFETY: whoever asked for it has said so (`JitBuilder::initialize_on_lookup`).
+        unsafe { self.initialize(dylib) }
+    }
+
+    /// Runs what is left for the end while the session still answers.
+    pub(crate) fn end(&self) {
+        // SAFETY: the engine goes, and pointers into its code with it: whoever has some promised not to use them afterwards.
+        unsafe { self.platform().deinitialize_all() };
+    }
+}
