@@ -5,6 +5,7 @@
 #[cfg(feature = "llvm")]
 pub use inkwell;
 
+pub mod cache;
 #[cfg(feature = "llvm")]
 pub mod ir;
 pub mod layer;

@@ -1,0 +1,58 @@
+//! [`Miss`]: why a cache has nothing for a key, in one line.
+
+use std::borrow::Cow;
+
+use rustix::io::Errno;
+
+/// Why there is no entry.
+///
+/// An entry that was evicted is not told from one that never was: no record of it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Miss {
+    /// There is no such entry.
+    #[error("not stored")]
+    NotStored,
+    /// There is one, and it is not what was written. It counts as not stored, and is written again.
+    #[error("the stored entry is damaged: {why}")]
+    BadEntry {
+        /// What is wrong with it.
+        why: Damage,
+    },
+    /// What was to be stored has no key.
+    #[error("not cacheable: {why}")]
+    Uncacheable {
+        /// Why it has none.
+        why: Cow<'static, str>,
+    },
+    /// There is no cache.
+    #[error("no cache is in use")]
+    Disabled,
+}
+
+/// What is wrong with a stored entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// The system could not read it.
+    #[error("it cannot be read: {0}")]
+    Unreadable(Errno),
+    /// The file ends before it does.
+    #[error("it is cut off")]
+    CutOff,
+    /// Its length in the index is none that an entry has.
+    #[error("the index gives it an impossible length")]
+    Length,
+    /// It does not begin as entries do.
+    #[error("its header is damaged")]
+    Header,
+    /// It is the entry of another key.
+    #[error("it belongs to another key")]
+    OtherKey,
+    /// Its bytes are not those that were written.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// There is no memory for it.
+    #[error("there is no memory for its {0} bytes")]
+    NoMemory(u64),
+}

@@ -1,0 +1,90 @@
+#![doc = include_str!("README.md")]
+
+mod compile;
+mod counters;
+mod disk;
+mod flights;
+mod key;
+mod memory;
+mod miss;
+mod pack;
+mod range_lock;
+mod write_behind;
+
+use std::fmt;
+
+pub use compile::{Blocking, CompileCache, CompileCacheStats, Obtained, Origin};
+pub use disk::DiskCache;
+pub use key::{InterfaceIngredients, Key, KeyBuilder, ObjectIngredients};
+pub use memory::MemoryCache;
+pub use miss::{Damage, Miss};
+pub use pack::{
+    Access, BadSlot, CacheOpenError, Collected, GenerationStats, Pack, PackEntry, PackLimits, PackStats,
+    Verified, WriteError, Written,
+};
+
+use crate::object::ObjectBuffer;
+
+/// Entries by keys. What is found is what was put, byte for byte; what was put may be gone at any time.
+///
+/// # Concurrency
+/// Callable from any thread.
+///
+/// Source: LLVM `ObjectCache`.
+pub trait ObjectCache: Send + Sync + fmt::Debug {
+    /// The entry of a key.
+    ///
+    /// # Errors
+    /// [`Miss`], if there is none. Whatever goes wrong is a miss.
+    fn get(&self, key: &Key) -> Result<ObjectBuffer, Miss>;
+
+    /// Stores an entry, now or later, or not at all if that is impossible.
+    fn put(&self, key: &Key, object: &ObjectBuffer);
+
+    /// Stores what was made under a claim, which is dropped when others can find the entry.
+    fn put_claimed(&self, key: &Key, object: &ObjectBuffer, claim: Claim) {
+        self.put(key, object);
+        drop(claim);
+    }
+
+    /// Whether [`get`](Self::get) would probably find an entry.
+    fn contains(&self, key: &Key) -> bool {
+        self.get(key).is_ok()
+    }
+
+    /// The right to make the entry of a key; none while another process has it. Does not wait.
+    fn try_claim(&self, key: &Key) -> Option<Claim> {
+        let _ = key;
+        Some(Claim::none())
+    }
+
+    /// Looks what others have stored by now.
+    fn refresh(&self) {}
+
+    /// Returns when everything that was put before is stored, or cannot be.
+    fn flush(&self) {}
+
+    /// Flushes, and ends the threads of the cache. It can still be used.
+    fn retire(&self) {}
+}
+
+/// The right to make the entry of a key, until it is dropped.
+pub struct Claim(Option<Box<dyn Send>>);
+
+impl Claim {
+    /// A claim that keeps nobody from anything.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// A claim that lasts until `held` is dropped.
+    pub fn new(held: impl Send + 'static) -> Self {
+        Self(Some(Box::new(held)))
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Claim").field(&self.0.is_some()).finish()
+    }
+}

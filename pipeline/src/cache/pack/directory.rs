@@ -1,0 +1,193 @@
+//! [`Directory`]: where a pack lies. It belongs to this user or to root, and nobody else may write to it.
+//!
+//! Whoever can write an entry has code run with the rights of whoever reads it. Files are opened through the descriptor of the
+//! directory that was checked, so another that takes its name later is never looked at.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::format::{FileKind, VERSION};
+
+/// Why a directory cannot hold a cache.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheOpenError {
+    /// It is not there and could not be made, or cannot be opened.
+    #[error("the cache directory {} cannot be {what}", path.display())]
+    System {
+        /// The directory.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It belongs to somebody else.
+    #[error(
+        "the cache directory {} belongs to user {owner}, who could have code run as user {user}: name a directory of your own",
+        path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Who runs this process.
+        user: u32,
+    },
+    /// Others may write to it.
+    #[error(
+        "others may write to the cache directory {path} (mode {mode:04o}), and so have code run as you: `chmod 700 {path}`",
+        path = path.display()
+    )]
+    WritableByOthers {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+/// An open directory of a cache.
+#[derive(Debug)]
+pub(in crate::cache) struct Directory {
+    handle: OwnedFd,
+    path: PathBuf,
+    /// Of the format of its files.
+    version: u32,
+}
+
+/// What protects a file or directory from others.
+enum Protection {
+    Good,
+    Foreign { owner: u32, user: u32 },
+    WritableByOthers { mode: u32 },
+}
+
+impl Directory {
+    /// Opens a directory. It is made first if it `may_be_made`, for this user alone.
+    pub(super) fn open(path: &Path, may_be_made: bool) -> Result<Self, CacheOpenError> {
+        Self::open_version(path, may_be_made, VERSION)
+    }
+
+    /// The same for files of another version.
+    pub(super) fn open_version(path: &Path, may_be_made: bool, version: u32) -> Result<Self, CacheOpenError> {
+        let system = |what, source| CacheOpenError::System { path: path.to_owned(), what, source };
+        let open = || fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let handle = match open() {
+            Err(Errno::NOENT) if may_be_made => {
+                let mut builder = DirBuilder::new();
+                builder.recursive(true).mode(0o700);
+                builder.create(path).map_err(|error| system("created", error))?;
+                open()
+            }
+            opened => opened,
+        };
+        let handle = handle.map_err(|error| system("opened", error.into()))?;
+        let stat = fs::fstat(&handle).map_err(|error| system("examined", error.into()))?;
+        match Protection::of(&stat) {
+            Protection::Good => Ok(Self { handle, path: path.to_owned(), version }),
+            Protection::Foreign { owner, user } => {
+                Err(CacheOpenError::Foreign { path: path.to_owned(), owner, user })
+            }
+            Protection::WritableByOthers { mode } => {
+                Err(CacheOpenError::WritableByOthers { path: path.to_owned(), mode })
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The name of the file that writers lock.
+    pub(super) fn lock_name(&self) -> String {
+        format!("uruk{}.lock", self.version)
+    }
+
+    /// The name of the file whose bytes whoever compiles locks.
+    pub(in crate::cache) fn flights_name(&self) -> String {
+        format!("uruk{}.flights", self.version)
+    }
+
+    /// The name of a file of a generation.
+    pub(super) fn file_name(&self, generation: u64, kind: FileKind) -> String {
+        format!("uruk{}.{generation:016x}.{}", self.version, kind.ending())
+    }
+
+    /// The numbers of the generations of which there is a file, damaged ones included, in order.
+    pub(super) fn generations(&self) -> Result<Vec<u64>, Errno> {
+        let prefix = format!("uruk{}.", self.version);
+        let mut numbers = Vec::new();
+        for entry in Dir::read_from(&self.handle)? {
+            let entry = entry?;
+            let name = entry.file_name().to_str().ok().and_then(|name| name.strip_prefix(&*prefix));
+            let number = name.and_then(|name| {
+                let (number, ending) = name.split_once('.')?;
+                let is_ours = [FileKind::Data, FileKind::Index].iter().any(|kind| kind.ending() == ending);
+                (is_ours && number.len() == 16).then(|| u64::from_str_radix(number, 16).ok())?
+            });
+            numbers.extend(number);
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok(numbers)
+    }
+
+    /// Opens a file of the directory that nobody else may write to.
+    pub(in crate::cache) fn open_file(&self, name: &str, access: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)?;
+        let stat = fs::fstat(&file)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        match Protection::of(&stat) {
+            Protection::Good if is_file => Ok(file),
+            _ => Err(Errno::PERM),
+        }
+    }
+
+    /// How long a file is; nothing if it is not there.
+    pub(super) fn size_bytes(&self, name: &str) -> u64 {
+        fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.st_size as u64)
+    }
+
+    /// Removes a file. Whoever has it open keeps it.
+    pub(super) fn remove(&self, name: &str) -> Result<(), Errno> {
+        match fs::unlinkat(&self.handle, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+impl Protection {
+    fn of(stat: &Stat) -> Self {
+        let (owner, user) = (stat.st_uid, geteuid().as_raw());
+        let mode = stat.st_mode & 0o7777;
+        // Root can have any code run anyway.
+        if owner != user && owner != 0 {
+            Self::Foreign { owner, user }
+        } else if mode & 0o022 != 0 {
+            Self::WritableByOthers { mode }
+        } else {
+            Self::Good
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! [`WriteBehind`]: writes entries on a thread of its own, so that nobody who compiles waits for a disk.
+//!
+//! ```text
+//!  push ─▶ room in the queue, and a thread: queued ─▶ the thread takes what there is ─▶ written
+//!      └─▶ none: written by who pushes
+//! ```
+//!
+//! **Architecture Invariant:** what was pushed before a flush is written, or has failed, when the flush returns. After `retire` there is
+//! no thread, and there will be none: the host may be about to run code that forks.
+
+use std::collections::VecDeque;
+use std::{fmt, mem};
+
+use uruk_core::sync::thread::{self, JoinHandle};
+use uruk_core::sync::{Arc, Condvar, Mutex, Process};
+
+/// How many bytes wait at most.
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// How much is written at once at most, unless it is one job.
+const BATCH_JOBS_MAX: usize = 256;
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// What is written. Only its size is known here.
+pub(super) trait Job: Send + 'static {
+    fn size_bytes(&self) -> usize;
+}
+
+/// A queue with one thread behind it, which is started when there is something to write.
+pub(super) struct WriteBehind<J: Job> {
+    shared: Arc<Shared<J>>,
+    home: Process,
+}
+
+struct Shared<J: Job> {
+    write: Box<dyn Fn(Vec<J>) + Send + Sync>,
+    queue: Mutex<Queue<J>>,
+    /// Something is queued, or nothing will be.
+    work: Condvar,
+    /// Nothing is queued or being written.
+    idle: Condvar,
+}
+
+struct Queue<J> {
+    jobs: VecDeque<J>,
+    bytes: usize,
+    is_writing: bool,
+    writer: Writer,
+}
+
+enum Writer {
+    NotStarted,
+    Runs(JoinHandle<()>),
+    Retired,
+}
+
+impl<J: Job> WriteBehind<J> {
+    pub(super) fn new(write: impl Fn(Vec<J>) + Send + Sync + 'static) -> Self {
+        let queue = Queue { jobs: VecDeque::new(), bytes: 0, is_writing: false, writer: Writer::NotStarted };
+        let shared = Shared {
+            write: Box::new(write),
+            queue: Mutex::new(queue),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+        };
+        Self { shared: Arc::new(shared), home: Process::current() }
+    }
+
+    /// Writes a job soon; at once, if the queue is full or there is no thread to do it.
+    pub(super) fn push(&self, job: J) {
+        if let Some(job) = self.queue(job) {
+            (self.shared.write)(vec![job]);
+        }
+    }
+
+    /// Waits until everything that was pushed before has been written.
+    pub(super) fn flush(&self) {
+        if self.is_elsewhere() {
+            return;
+        }
+        let mut queue = self.shared.queue.lock();
+        while !queue.jobs.is_empty() || queue.is_writing {
+            queue = self.shared.idle.wait(queue);
+        }
+    }
+
+    /// Writes everything and ends the thread. What is pushed later is written by who pushes it.
+    pub(super) fn retire(&self) {
+        if self.is_elsewhere() {
+            return;
+        }
+        let writer = mem::replace(&mut self.shared.queue.lock().writer, Writer::Retired);
+        self.shared.work.notify_all();
+        if let Writer::Runs(thread) = writer {
+            // It has caught the panics of what it wrote.
+            let _ = thread.join();
+        }
+    }
+
+    /// Queues a job, or gives it back.
+    fn queue(&self, job: J) -> Option<J> {
+        if self.is_elsewhere() {
+            return Some(job);
+        }
+        let mut queue = self.shared.queue.lock();
+        if queue.bytes + job.size_bytes() > QUEUE_BYTES_MAX || !self.has_thread(&mut queue) {
+            return Some(job);
+        }
+        queue.bytes += job.size_bytes();
+        queue.jobs.push_back(job);
+        drop(queue);
+        self.shared.work.notify_one();
+        None
+    }
+
+    /// Starts the thread if there is none.
+    fn has_thread(&self, queue: &mut Queue<J>) -> bool {
+        if matches!(queue.writer, Writer::NotStarted) {
+            let shared = self.shared.clone();
+            let started = thread::Builder::new().name("uruk-cache".to_owned()).spawn(move || shared.run());
+            // A system that refuses one now may refuse the next as well: who pushes writes from here on.
+            queue.writer = started.map_or(Writer::Retired, Writer::Runs);
+        }
+        matches!(queue.writer, Writer::Runs(_))
+    }
+
+    /// Whether this is the child of a fork: the thread is in the parent, and so is what is queued.
+    fn is_elsewhere(&self) -> bool {
+        self.home != Process::current()
+    }
+}
+
+impl<J: Job> Shared<J> {
+    fn run(&self) {
+        while let Some(jobs) = self.next() {
+            // Whoever watches the events of a write may panic; the next write is none of its business.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.write)(jobs)));
+            self.queue.lock().is_writing = false;
+            self.idle.notify_all();
+        }
+    }
+
+    /// Waits for jobs; none once it has retired and all are written.
+    fn next(&self) -> Option<Vec<J>> {
+        let mut queue = self.queue.lock();
+        while queue.jobs.is_empty() {
+            if matches!(queue.writer, Writer::Retired) {
+                return None;
+            }
+            queue = self.work.wait(queue);
+        }
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
+        while jobs.len() < BATCH_JOBS_MAX
+            && bytes < BATCH_BYTES_MAX
+            && let Some(job) = queue.jobs.pop_front()
+        {
+            bytes += job.size_bytes();
+            jobs.push(job);
+        }
+        queue.bytes -= bytes;
+        queue.is_writing = true;
+        Some(jobs)
+    }
+}
+
+impl<J: Job> Drop for WriteBehind<J> {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}
+
+impl<J: Job> fmt::Debug for WriteBehind<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBehind")
+            .field("queued", &self.shared.queue.lock().jobs.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,179 @@
+//! What tests have processes of their own do: this binary again, told by its environment what it is.
+
+use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+
+use uruk_pipeline::cache::{
+    Access, CompileCache, DiskCache, ObjectCache, Origin, Pack, PackLimits, WriteError,
+};
+
+use super::{key, object, payload};
+
+/// What precedes what a process says, which the test harness mixes with its own.
+const SAYS: &str = "child: ";
+
+/// A process of this binary. It is killed when it is dropped.
+pub(crate) struct Process {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+/// The command that plays `role` on the cache in `directory`, begun by `wrapper`, if there is one.
+pub(crate) fn command(wrapper: &[&str], role: &str, directory: &Path, number: u64) -> Command {
+    let binary = std::env::current_exe().expect("the running test");
+    let mut command = match wrapper {
+        [] => Command::new(&binary),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(&binary);
+            command
+        }
+    };
+    command.args(["--exact", "child::plays_its_role", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env("URUK_CACHE_ROLE", role).env("URUK_CACHE_DIRECTORY", directory);
+    command.env("URUK_CACHE_NUMBER", number.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+impl Process {
+    pub(crate) fn start(wrapper: &[&str], role: &str, directory: &Path, number: u64) -> Self {
+        let mut child = command(wrapper, role, directory, number).spawn().expect("this binary again");
+        let says = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, says }
+    }
+
+    /// What it says next; nothing once it has ended.
+    pub(crate) fn hear(&mut self) -> Option<String> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.says.read_line(&mut line).expect("a pipe") == 0 || !line.ends_with('\n') {
+                return None;
+            }
+            // The harness does not end its own line before a test runs.
+            if let Some((_, said)) = line.trim_end().split_once(SAYS) {
+                return Some(said.to_owned());
+            }
+        }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it is ours");
+    }
+
+    pub(crate) fn id(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Whether a command can be run here.
+pub(crate) fn works(command: &[&str]) -> bool {
+    let status = Command::new(command[0]).args(&command[1..]).stdin(Stdio::null()).output();
+    status.is_ok_and(|output| output.status.success())
+}
+
+/// Says why a test has shown nothing.
+pub(crate) fn skip(reason: &str) {
+    writeln!(std::io::stderr(), "skipped: {reason}").expect("standard error");
+}
+
+fn say(text: &str) {
+    let mut out = stdout().lock();
+    writeln!(out, "{SAYS}{text}").and_then(|()| out.flush()).expect("somebody listens");
+}
+
+#[test]
+#[ignore = "is started by other tests, as a process of its own"]
+fn plays_its_role() {
+    let variable = |name| std::env::var(name).ok();
+    let Some(role) = variable("URUK_CACHE_ROLE") else { return };
+    let directory = variable("URUK_CACHE_DIRECTORY").expect("beside the role");
+    let number =
+        variable("URUK_CACHE_NUMBER").and_then(|number| number.parse().ok()).expect("beside the role");
+    let directory = Path::new(&directory);
+    match &*role {
+        "writer" => write(directory, number, PackLimits::default()),
+        "small writer" => write(directory, number, SMALL),
+        "filler" => fill(directory),
+        "holder" => hold(directory, number),
+        "maker" => make(directory, number),
+        "retires" => say(&super::queue::retire(directory)),
+        "refused" => write_where_it_is_refused(directory),
+        _ => panic!("{role}?"),
+    }
+}
+
+/// So small that generations come and go.
+pub(crate) const SMALL: PackLimits =
+    PackLimits { size_bytes: 1 << 20, age: std::time::Duration::from_secs(3600) };
+
+/// Writes one entry after another, and says which are written.
+fn write(directory: &Path, first: u64, limits: PackLimits) {
+    let pack = Pack::open(directory, Access::ReadWrite, limits).expect("a directory of our own");
+    for number in first.. {
+        pack.put(&key(number), &payload(number)).expect("there is room");
+        say(&number.to_string());
+    }
+}
+
+/// Writes until it cannot, and says what it has written and why it stopped.
+fn fill(directory: &Path) {
+    let pack =
+        Pack::open(directory, Access::ReadWrite, PackLimits::default()).expect("a directory of our own");
+    for number in 0.. {
+        if let Err(error) = pack.put(&key(number), &payload(number)) {
+            assert!(matches!(error, WriteError::System(_)), "{error}");
+            for written in 0..number {
+                super::assert_stored(&pack, written);
+            }
+            assert!(pack.verify().bad.is_empty() && pack.stats().failed_writes == 1);
+            say(&format!("{number} entries, then {error}"));
+            return;
+        }
+    }
+}
+
+/// Has the claim on a key until its standard input ends.
+fn hold(directory: &Path, number: u64) {
+    let cache = DiskCache::open(directory, Access::ReadWrite, PackLimits::default()).expect("our own");
+    let _claim = cache.try_claim(&key(number)).expect("nobody has it");
+    say("holds");
+    let _ = stdin().read(&mut [0]);
+}
+
+/// Wants entries, and says how many of them it has made.
+fn make(directory: &Path, count: u64) {
+    let disk = DiskCache::open(directory, Access::ReadWrite, PackLimits::default()).expect("our own");
+    let cache = CompileCache::new(0, Some(Arc::new(disk)));
+    let mut made = 0;
+    for number in 0..count {
+        let wait = |wait: &mut dyn FnMut()| {
+            wait();
+            true
+        };
+        let obtained =
+            cache.get_or_make(&key(number), &wait, || Ok::<_, ()>(object(number))).expect("it is made");
+        assert!(obtained.object.bytes() == payload(number));
+        made += u64::from(matches!(obtained.origin, Origin::Made(_)));
+    }
+    cache.retire();
+    say(&made.to_string());
+}
+
+/// Reads where nothing can be written, and says why not.
+fn write_where_it_is_refused(directory: &Path) {
+    let pack = Pack::open(directory, Access::ReadWrite, PackLimits::default()).expect("it can be read");
+    super::assert_stored(&pack, 0);
+    let error = pack.put(&key(1), &payload(1)).expect_err("it cannot be written");
+    say(&error.to_string());
+}

@@ -1,0 +1,104 @@
+//! One compile for each key: of threads, and of processes, one of which may die or stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process};
+use uruk_pipeline::cache::{
+    Access, CompileCache, DiskCache, Miss, ObjectCache, Obtained, Origin, PackLimits,
+};
+
+use super::child::Process;
+use super::support::Scratch;
+use super::{key, object};
+
+fn disk(scratch: &Scratch) -> Arc<DiskCache> {
+    let disk = DiskCache::open(&scratch.path("cache"), Access::ReadWrite, PackLimits::default());
+    Arc::new(disk.expect("a directory of our own"))
+}
+
+/// Wants the entry of a key, and makes it if it has to.
+fn obtain(cache: &CompileCache, number: u64) -> Obtained {
+    let wait = |wait: &mut dyn FnMut()| {
+        wait();
+        true
+    };
+    cache.get_or_make(&key(number), &wait, || Ok::<_, ()>(object(number))).expect("it is made")
+}
+
+#[test]
+fn processes_that_want_the_same_at_once_make_it_once() {
+    const KEYS: u64 = 60;
+    let scratch = Scratch::new("flights-processes");
+    let mut makers = [(); 3].map(|()| Process::start(&[], "maker", &scratch.path("cache"), KEYS));
+    let made =
+        makers.each_mut().map(|maker| maker.hear().expect("it ends").parse::<u64>().expect("a number"));
+    assert_eq!(made.iter().sum::<u64>(), KEYS, "{made:?}");
+}
+
+#[test]
+fn a_holder_that_is_stopped_is_not_waited_for_for_ever() {
+    let scratch = Scratch::new("flights-stopped");
+    let mut holder = Process::start(&[], "holder", &scratch.path("cache"), 0);
+    assert_eq!(holder.hear().as_deref(), Some("holds"));
+    kill_process(holder.id(), Signal::STOP).expect("it is ours");
+    let cache = CompileCache::new(0, Some(disk(&scratch))).waiting_at_most(Duration::from_millis(30));
+    assert_eq!(obtain(&cache, 0).origin, Origin::Made(Miss::NotStored));
+    assert_eq!(cache.stats().waits_given_up, 1);
+    // Nobody makes another.
+    assert_eq!(obtain(&cache, 1).origin, Origin::Made(Miss::NotStored));
+    assert_eq!(cache.stats().waits_given_up, 1);
+}
+
+#[test]
+fn a_holder_that_dies_holds_nothing() {
+    let scratch = Scratch::new("flights-killed");
+    let disk = disk(&scratch);
+    let mut holder = Process::start(&[], "holder", &scratch.path("cache"), 0);
+    assert_eq!(holder.hear().as_deref(), Some("holds"));
+    assert!(disk.try_claim(&key(0)).is_none());
+    holder.kill();
+    let claim = disk.try_claim(&key(0)).expect("the kernel has let it go");
+    assert!(disk.try_claim(&key(0)).is_none());
+    drop(claim);
+    drop(disk.try_claim(&key(0)).expect("it was dropped"));
+}
+
+#[test]
+fn threads_that_want_the_same_at_once_make_it_once() {
+    let cache = CompileCache::new(1 << 20, None);
+    let obtained = std::thread::scope(|scope| {
+        let threads = [(); 4]
+            .map(|()| scope.spawn(|| (0..200).map(|number| obtain(&cache, number)).collect::<Vec<_>>()));
+        threads.map(|thread| thread.join().expect("no panic")).concat()
+    });
+    let made = obtained.iter().filter(|obtained| matches!(obtained.origin, Origin::Made(_))).count();
+    // What is too large for the memory may be made again.
+    assert!((200..=obtained.len()).contains(&made), "{made}");
+    assert_eq!(cache.stats().made, made as u64);
+    assert_eq!(cache.stats().waits_given_up, 0);
+}
+
+#[test]
+fn who_may_not_wait_makes_it_alone() {
+    let cache = Arc::new(CompileCache::new(1 << 20, None));
+    let refuses = |_: &mut dyn FnMut()| false;
+    let inner: Result<_, ()> = cache.get_or_make(&key(0), &refuses, || {
+        let again = cache.get_or_make(&key(0), &refuses, || Ok(object(0)))?;
+        assert_eq!(again.origin, Origin::Made(Miss::NotStored));
+        Ok(again.object)
+    });
+    assert!(inner.is_ok());
+    assert_eq!(cache.stats().waits_given_up, 1);
+}
+
+#[test]
+fn an_error_is_told_and_the_next_one_tries() {
+    let cache = CompileCache::new(1 << 20, None);
+    let waits = |_: &mut dyn FnMut()| unreachable!("nobody else is here");
+    let failed = cache.get_or_make(&key(0), &waits, || Err("it cannot be made"));
+    assert_eq!(failed.map(drop), Err("it cannot be made"));
+    let made = cache.get_or_make(&key(0), &waits, || Ok::<_, ()>(object(0))).expect("it is made");
+    assert_eq!(made.origin, Origin::Made(Miss::NotStored));
+    assert_eq!(obtain(&cache, 0).origin, Origin::Stored);
+}
