@@ -74,8 +74,8 @@ impl DiskCache {
 impl ObjectCache for DiskCache {
     fn get(&self, key: &Key) -> Result<ObjectBuffer, Miss> {
         let entry = self.pack.get(key)?;
-        if entry.is_ageing {
-            // What is in use stays.
+        if entry.is_ageing && self.failure().is_none() {
+            // What is in use stays, where it can be written.
             self.push(key, entry.bytes.clone(), Claim::none());
         }
         Ok(entry.bytes)

@@ -3,8 +3,6 @@
 //! Entries lie in shards by their keys. A shard has two halves, as a pack has two generations: new entries go to the young half,
 //! and when that is full the old one is dropped and the young one becomes old. An entry that is found in the old half moves to the
 //! young one. So entries in use stay, and nothing is kept in an order.
-//!
-//! Measured beside `dashmap`, which has no such bound: see `pipeline/src/cache/README.md`.
 
 use std::mem;
 

@@ -139,3 +139,25 @@ fn a_pack_of_nothing_but_noise_is_empty() {
     assert_eq!(found(&pack), [0]);
     assert_eq!(pack.verify().unusable, [], "what nobody can read is removed with the next generation");
 }
+
+#[test]
+fn a_writer_goes_on_behind_what_a_full_disk_or_a_kill_has_left() {
+    let scratch = Scratch::new("damage-behind");
+    for (path, left) in filled(&scratch).iter().zip([100, 7]) {
+        let mut bytes = fs::read(path).expect("it is there");
+        bytes.resize(bytes.len() + left, 0x77);
+        fs::write(path, &bytes).expect("it is ours");
+    }
+    for first in [ENTRIES, ENTRIES + 1] {
+        let pack = open(&scratch, Access::ReadWrite);
+        pack.put(&key(first), &small(first)).expect("there is room");
+        for number in 0..=first {
+            let entry = open(&scratch, Access::ReadOnly).get(&key(number));
+            let entry = entry.unwrap_or_else(|miss| panic!("entry {number}: {miss}"));
+            assert_eq!(entry.bytes.bytes(), small(number));
+        }
+    }
+    // Half a slot may name something by chance, and that is no entry.
+    let verified = open(&scratch, Access::ReadOnly).verify();
+    assert_eq!(verified.entries, ENTRIES + 2);
+}

@@ -1,12 +1,14 @@
 //! One compile for each key: of threads, and of processes, one of which may die or stop.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 use uruk_pipeline::cache::{
-    Access, CompileCache, DiskCache, Miss, ObjectCache, Obtained, Origin, PackLimits,
+    Access, CompileCache, DiskCache, Key, Miss, ObjectCache, Obtained, Origin, PackLimits,
 };
+use uruk_pipeline::object::ObjectBuffer;
 
 use super::child::Process;
 use super::support::Scratch;
@@ -77,6 +79,33 @@ fn threads_that_want_the_same_at_once_make_it_once() {
     assert!((200..=obtained.len()).contains(&made), "{made}");
     assert_eq!(cache.stats().made, made as u64);
     assert_eq!(cache.stats().waits_given_up, 0);
+}
+
+/// Has everything, and does not know before it looks.
+#[derive(Debug, Default)]
+struct Behind {
+    has_looked: AtomicBool,
+}
+
+impl ObjectCache for Behind {
+    fn get(&self, _: &Key) -> Result<ObjectBuffer, Miss> {
+        // Relaxed: there is one thread.
+        if self.has_looked.load(Ordering::Relaxed) { Ok(object(0)) } else { Err(Miss::NotStored) }
+    }
+
+    fn put(&self, _: &Key, _: &ObjectBuffer) {
+        panic!("it is there");
+    }
+
+    fn refresh(&self) {
+        self.has_looked.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_another_process_has_just_stored_is_not_made_again() {
+    let cache = CompileCache::new(0, Some(Arc::new(Behind::default())));
+    assert_eq!(obtain(&cache, 0).origin, Origin::Stored);
 }
 
 #[test]

@@ -36,6 +36,8 @@ fn limits_hold_and_what_is_asked_for_stays() {
     let file_bytes: u64 = stats.generations.iter().map(|generation| generation.file_bytes).sum();
     assert!(file_bytes <= SMALL.size_bytes && file_bytes > SMALL.size_bytes / 2, "{stats:?}");
     assert!(stats.generations[0].number > 10 && stats.generations[1].is_sealed, "{stats:?}");
+    let files = std::fs::read_dir(pack.path()).expect("it is there").count();
+    assert_eq!(files, 2 * 2 + 1, "two generations, and what writers lock");
 }
 
 #[test]
@@ -65,15 +67,27 @@ fn other_processes_follow_when_generations_go() {
     one.clear().expect("nobody holds the lock");
     reader.refresh();
     assert_eq!(reader.get(&key(299)).map(drop), Err(Miss::NotStored));
-    // Numbers begin anew, and nobody takes the new files for the old ones.
-    for writer in [&other, &one] {
-        writer.put(&key(0), &payload(0)).expect("there is room");
-        writer.put(&key(1), &payload(1)).expect("there is room");
+    // Numbers begin anew, and nobody takes the new files for the old ones, though it has not looked in between.
+    for (number, writer) in [(0, &other), (1, &one), (2, &other)] {
+        writer.put(&key(number), &payload(number)).expect("there is room");
         reader.refresh();
-        assert_stored(&reader, 0);
-        assert_stored(&reader, 1);
+        assert_stored(&reader, number);
         writer.clear().expect("nobody holds the lock");
     }
+}
+
+#[test]
+fn files_that_somebody_has_removed_are_not_written_to() {
+    let scratch = Scratch::new("generations-removed");
+    let pack = open(&scratch, Access::ReadWrite);
+    pack.put(&key(0), &payload(0)).expect("there is room");
+    for file in std::fs::read_dir(pack.path()).expect("it is there") {
+        std::fs::remove_file(file.expect("it is there").path()).expect("it is ours");
+    }
+    assert_stored(&pack, 0);
+    pack.put(&key(1), &payload(1)).expect("there is room");
+    assert_stored(&open(&scratch, Access::ReadOnly), 1);
+    assert_stored(&pack, 1);
 }
 
 #[test]
