@@ -23,7 +23,7 @@ type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 
 /// Decides how a [`Jit`] compiles, where, and what it finds in the process.
 ///
-/// Source: ORC `LLJITBuilder`.
+/// ORC: `LLJITBuilder`.
 #[doc(alias = "LLJITBuilder")]
 pub struct JitBuilder {
     threads: Option<usize>,

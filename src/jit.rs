@@ -27,7 +27,7 @@ use crate::{JitBuilder, JitError, Scope};
 /// # Concurrency
 /// Every method may be called from any thread.
 ///
-/// Source: ORC `LLJIT`.
+/// ORC: `LLJIT`.
 #[doc(alias = "LLJIT")]
 pub struct Jit {
     pub(crate) session: ExecutionSession,

@@ -25,7 +25,7 @@ use crate::{
 /// # Cost
 /// Changes of a link order are linear in the order, all else in what it names, during one hold of the lock, where nothing else is said.
 ///
-/// Source: ORC `JITDylib`.
+/// ORC: `JITDylib`.
 #[doc(alias = "JITDylib")]
 #[derive(Clone)]
 pub struct JitDylib {
@@ -72,7 +72,7 @@ impl JitDylib {
     /// # Cost
     /// Linear in the symbols, during one hold of the session's lock.
     ///
-    /// Source: ORC `JITDylib::define`.
+    /// ORC: `JITDylib::define`.
     pub fn define(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), DefineError> {
         self.session.define(self, None, unit)
     }
@@ -108,7 +108,7 @@ impl JitDylib {
     /// # Errors
     /// If a dylib belongs to another session or was removed. The order is as it was then.
     ///
-    /// Source: ORC `JITDylib::setLinkOrder`, with `LinkAgainstThisJITDylibFirst` off; there it is on unless said otherwise.
+    /// ORC: `JITDylib::setLinkOrder`, with `LinkAgainstThisJITDylibFirst` off; there it is on unless said otherwise.
     #[doc(alias = "setLinkOrder")]
     pub fn set_link_order(&self, order: impl Into<SearchOrder>) -> Result<(), DylibError> {
         let order = order.into();
@@ -123,7 +123,7 @@ impl JitDylib {
     /// # Errors
     /// If `dylib` belongs to another session or was removed.
     ///
-    /// Source: ORC `JITDylib::addToLinkOrder`.
+    /// ORC: `JITDylib::addToLinkOrder`.
     #[doc(alias = "addToLinkOrder")]
     pub fn add_to_link_order(&self, dylib: &JitDylib, flags: JitDylibLookupFlags) -> Result<(), DylibError> {
         if dylib.session != self.session {
@@ -142,7 +142,7 @@ impl JitDylib {
     /// # Errors
     /// If `old` or `new` belongs to another session, or `new` or the dylib itself was removed.
     ///
-    /// Source: ORC `JITDylib::replaceInLinkOrder`, which leaves `new` in its other places.
+    /// ORC: `JITDylib::replaceInLinkOrder`, which leaves `new` in its other places.
     #[doc(alias = "replaceInLinkOrder")]
     pub fn replace_in_link_order(
         &self,
@@ -160,7 +160,7 @@ impl JitDylib {
 
     /// Takes `dylib` out of the link order wherever it stands there.
     ///
-    /// Source: ORC `JITDylib::removeFromLinkOrder`, which takes out its first place only.
+    /// ORC: `JITDylib::removeFromLinkOrder`, which takes out its first place only.
     #[doc(alias = "removeFromLinkOrder")]
     pub fn remove_from_link_order(&self, dylib: &JitDylib) {
         // The id of another session's dylib may be that of one of ours.
@@ -174,7 +174,7 @@ impl JitDylib {
     /// Gives what [`JitDylib::remove_generator`] needs; nothing if the dylib was removed from its session or the
     /// session is closed.
     ///
-    /// Source: ORC `JITDylib::addGenerator`.
+    /// ORC: `JITDylib::addGenerator`.
     pub fn add_generator(&self, generator: Arc<dyn DefinitionGenerator>) -> Option<GeneratorId> {
         let name: Arc<str> = generator.name().into();
         let id =
@@ -189,7 +189,7 @@ impl JitDylib {
     /// # Cost
     /// Linear in the dylib's generators and in the lookups that wait for this one.
     ///
-    /// Source: ORC `JITDylib::removeGenerator`.
+    /// ORC: `JITDylib::removeGenerator`.
     pub fn remove_generator(&self, generator: GeneratorId) -> bool {
         // The number of another session's generator may be that of one of ours.
         generator.session == self.session.tag()
@@ -204,7 +204,7 @@ impl JitDylib {
 
     /// A new tracker.
     ///
-    /// Source: ORC `JITDylib::createResourceTracker`.
+    /// ORC: `JITDylib::createResourceTracker`.
     pub fn create_tracker(&self) -> ResourceTracker {
         let id = self.session.transact(|state, _| state.definitions.create_tracker(self.id));
         ResourceTracker::new(self.clone(), id, false)
@@ -243,7 +243,7 @@ impl JitDylib {
     /// # Cost
     /// Linear in the names; of the resources that are taken out of a tracker, one in many moves those that stay together.
     ///
-    /// Source: ORC `JITDylib::remove`.
+    /// ORC: `JITDylib::remove`.
     pub fn remove(&self, names: &[SymbolName]) -> Result<(), RemoveError> {
         let dylib = || self.name.clone();
         let (removed, removal) = self.session.transact_taking(
@@ -271,7 +271,7 @@ impl JitDylib {
     /// Linear in the trackers and the symbols; more than a few go in slices, between which others have the session's lock. Nobody finds
     /// any of them meanwhile.
     ///
-    /// Source: ORC `JITDylib::clear`, which removes one tracker after another.
+    /// ORC: `JITDylib::clear`, which removes one tracker after another.
     pub fn clear(&self) -> Result<(), RemoveError> {
         let cleared = self.session.transact_clearing(|state, effects| state.clear(self.id, effects));
         cleared.map_or(Ok(()), |cleared| cleared.remove(self.name.clone()))
@@ -327,7 +327,7 @@ impl ExecutionSession {
     /// # Errors
     /// If the session has one of that name, or is closed, or if the platform objects.
     ///
-    /// Source: ORC `ExecutionSession::createJITDylib`.
+    /// ORC: `ExecutionSession::createJITDylib`.
     pub fn create_jit_dylib(&self, name: &str) -> Result<JitDylib, DylibError> {
         let dylib = self.create_bare_jit_dylib(name)?;
         self.set_up(&dylib)?;
@@ -342,7 +342,7 @@ impl ExecutionSession {
     /// # Errors
     /// If the session has one of that name, or is closed.
     ///
-    /// Source: ORC `ExecutionSession::createBareJITDylib`.
+    /// ORC: `ExecutionSession::createBareJITDylib`.
     pub fn create_bare_jit_dylib(&self, name: &str) -> Result<JitDylib, DylibError> {
         let name: Arc<str> = name.into();
         let id = self.transact(|state, _| state.create_dylib(name.clone()))?;
@@ -368,7 +368,7 @@ impl ExecutionSession {
     /// [`RemoveError::Resources`] joins what the resources said. [`RemoveError::Foreign`] if the dylib belongs to
     /// another session.
     ///
-    /// Source: ORC `ExecutionSession::removeJITDylib`.
+    /// ORC: `ExecutionSession::removeJITDylib`.
     pub fn remove_jit_dylib(&self, dylib: &JitDylib) -> Result<(), RemoveError> {
         self.remove_jit_dylib_by(dylib, Resource::remove)
     }

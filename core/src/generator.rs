@@ -24,7 +24,7 @@ pub struct GeneratorId {
 /// thread. A lookup inside `generate` that waits for symbols this generator would have to provide is told
 /// [`WouldDeadlock`](crate::LookupError::WouldDeadlock).
 ///
-/// Source: ORC `DefinitionGenerator::tryToGenerate`.
+/// ORC: `DefinitionGenerator::tryToGenerate`.
 pub trait DefinitionGenerator: Send + Sync {
     /// What to call the generator in errors and traces.
     fn name(&self) -> &str;
@@ -44,7 +44,7 @@ pub trait DefinitionGenerator: Send + Sync {
 /// Finishing it, or dropping it, takes the session's lock for a moment and waits for nobody; the lookup goes on, and the next one that waits
 /// for the generator is asked about.
 ///
-/// Source: ORC `LookupState`.
+/// ORC: `LookupState`.
 pub struct GenerateRequest {
     asked: Asked,
     /// Its place in the list of what this thread alone can finish.

@@ -34,7 +34,7 @@ pub(crate) use queue::LateTasks;
 /// One that had to wait for its turn in a [`SerialQueue`](crate::SerialQueue) runs on the thread whose task handed over to it, which may be
 /// another; it may then lie above a blocked unit that it needs, and is told so.
 ///
-/// Source: ORC `InPlaceTaskDispatcher`, which recurses.
+/// ORC: `InPlaceTaskDispatcher`, which recurses.
 #[derive(Debug, Default)]
 pub struct InPlaceTaskDispatcher {
     tasks: Arc<Tasks>,

@@ -42,7 +42,7 @@ impl ExecutionSession {
     /// # Errors
     /// If a root was removed or belongs to another session.
     ///
-    /// Source: ORC `JITDylib::getDFSLinkOrder`.
+    /// ORC: `JITDylib::getDFSLinkOrder`.
     #[doc(alias = "getDFSLinkOrder")]
     pub fn dfs_link_order(&self, roots: &[JitDylib]) -> Result<Vec<JitDylib>, DylibError> {
         if let Some(foreign) = roots.iter().find(|root| root.session() != self) {
@@ -62,7 +62,7 @@ impl ExecutionSession {
     /// # Errors
     /// As [`ExecutionSession::dfs_link_order`].
     ///
-    /// Source: ORC `JITDylib::getReverseDFSLinkOrder`.
+    /// ORC: `JITDylib::getReverseDFSLinkOrder`.
     #[doc(alias = "getReverseDFSLinkOrder")]
     pub fn reverse_dfs_link_order(&self, roots: &[JitDylib]) -> Result<Vec<JitDylib>, DylibError> {
         let mut order = self.dfs_link_order(roots)?;

@@ -20,14 +20,14 @@ use crate::{
 /// # Concurrency
 /// Called on any thread, on several at once, without any lock: hooks may use the session.
 ///
-/// Source: ORC `Platform`.
+/// ORC: `Platform`.
 pub trait Platform: Send + Sync {
     /// A dylib was created. Nobody but those who know its name can use it yet.
     ///
     /// # Errors
     /// Whatever speaks against the dylib, which is removed again then.
     ///
-    /// Source: ORC `Platform::setupJITDylib`.
+    /// ORC: `Platform::setupJITDylib`.
     #[doc(alias = "setupJITDylib")]
     fn set_up(&self, dylib: &JitDylib) -> Result<(), SharedError> {
         let _ = dylib;
@@ -39,7 +39,7 @@ pub trait Platform: Send + Sync {
     /// # Errors
     /// Whatever went wrong; it is joined to what the dylib's resources said.
     ///
-    /// Source: ORC `Platform::teardownJITDylib`.
+    /// ORC: `Platform::teardownJITDylib`.
     #[doc(alias = "teardownJITDylib")]
     fn tear_down(&self, dylib: &JitDylib) -> Result<(), SharedError> {
         let _ = dylib;
@@ -51,7 +51,7 @@ pub trait Platform: Send + Sync {
     /// # Errors
     /// Whatever speaks against the unit, which is not defined then.
     ///
-    /// Source: ORC `Platform::notifyAdding`.
+    /// ORC: `Platform::notifyAdding`.
     #[doc(alias = "notifyAdding")]
     fn unit_adding(&self, unit: &AddedUnit<'_>) -> Result<(), SharedError>;
 
@@ -61,7 +61,7 @@ pub trait Platform: Send + Sync {
     /// Told once for each such unit that has an initializer, after the fact; never before its `unit_adding`. A panic goes to the
     /// session's error reporter, and the other units that went with this one are told of all the same.
     ///
-    /// Source: ORC `Platform::notifyRemoving`, which is told of trackers.
+    /// ORC: `Platform::notifyRemoving`, which is told of trackers.
     #[doc(alias = "notifyRemoving")]
     fn unit_removed(&self, unit: UnitNumber);
 }
@@ -135,7 +135,7 @@ impl ExecutionSession {
     /// # Errors
     /// As [`ExecutionSession::lookup`], of the first dylib that has one. The other lookups are withdrawn then.
     ///
-    /// Source: ORC `Platform::lookupInitSymbols`.
+    /// ORC: `Platform::lookupInitSymbols`.
     #[doc(alias = "lookupInitSymbols")]
     pub fn lookup_init_symbols(
         &self,

@@ -136,7 +136,7 @@ impl FutureSlot {
 /// Polling blocks nobody and takes the session's lock only once the deadline has passed; dropping it before the answer takes it for a
 /// moment. The waker is woken without any lock. Nobody wakes it for a deadline: whoever sets one polls then.
 ///
-/// Source: ORC's `lookup` with a `std::promise`, which cannot be withdrawn.
+/// ORC: `lookup` with a `std::promise`, which cannot be withdrawn.
 #[must_use = "the lookup is withdrawn when its future is dropped"]
 pub struct SymbolFuture {
     session: ExecutionSession,

@@ -19,7 +19,7 @@ use crate::{JitDylib, RemoveError, SharedError, TrackerError};
 /// # Concurrency
 /// Removed once, by whichever thread removes the symbols or closes the session, without any lock: it may use the session.
 ///
-/// Source: ORC `ResourceManager`, whose keyed maps become owned values.
+/// ORC: `ResourceManager`, whose keyed maps become owned values.
 pub trait Resource: Any + Send {
     /// Notes that the resource is about to be removed. All resources that are removed together are told, newest first, before the
     /// first of them is removed: what their ends have to do for one another is done while all of them are there.
@@ -62,7 +62,7 @@ impl fmt::Debug for dyn Resource {
 /// Every method may be called from any thread, and takes the session's lock for a moment; so does dropping the last handle. None waits
 /// for others.
 ///
-/// Source: ORC `ResourceTracker`.
+/// ORC: `ResourceTracker`.
 #[derive(Clone)]
 pub struct ResourceTracker(Arc<Handle>);
 
@@ -126,7 +126,7 @@ impl ResourceTracker {
     /// Linear in the symbols; more than a few go in slices, between which others have the session's lock. Nobody finds any of them
     /// meanwhile.
     ///
-    /// Source: ORC `ResourceTracker::remove`.
+    /// ORC: `ResourceTracker::remove`.
     pub fn remove(&self) -> Result<(), RemoveError> {
         self.remove_by(Resource::remove)
     }
@@ -162,7 +162,7 @@ impl ResourceTracker {
     /// # Cost
     /// Linear in the symbols moved.
     ///
-    /// Source: ORC `ResourceTracker::transferTo`.
+    /// ORC: `ResourceTracker::transferTo`.
     pub fn transfer_to(&self, destination: &ResourceTracker) -> Result<(), TrackerError> {
         let dylib = self.0.dylib.shared_name();
         if self.0.dylib != destination.0.dylib {

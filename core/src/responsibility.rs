@@ -58,7 +58,7 @@ pub(crate) use duty::Duty;
 /// Linear in the symbols, during one hold of the lock, where nothing else is said. What spreads from them, as a failure does, goes in slices
 /// of about a thousand steps.
 ///
-/// Source: ORC `MaterializationResponsibility`, its first half.
+/// ORC: `MaterializationResponsibility`, its first half.
 #[derive(Debug)]
 pub struct MaterializationResponsibility {
     duty: Box<Duty>,
@@ -70,7 +70,7 @@ pub struct MaterializationResponsibility {
 /// # Concurrency
 /// As [`MaterializationResponsibility`].
 ///
-/// Source: ORC `MaterializationResponsibility`, its second half.
+/// ORC: `MaterializationResponsibility`, its second half.
 #[derive(Debug)]
 pub struct ResolvedResponsibility {
     duty: Box<Duty>,
@@ -83,7 +83,7 @@ impl MaterializationResponsibility {
     /// # Cost
     /// One transaction, linear in the symbols covered.
     ///
-    /// Source: ORC `MaterializationResponsibility::getRequestedSymbols`.
+    /// ORC: `MaterializationResponsibility::getRequestedSymbols`.
     pub fn requested_symbols(&self) -> Vec<SymbolName> {
         self.duty.session().transact(|state, _| state.requested(self.duty.claim))
     }
@@ -96,7 +96,7 @@ impl MaterializationResponsibility {
     /// [`DefineError::Duplicate`] for a strong symbol that exists, [`DefineError::TrackerDefunct`] if the symbols were removed;
     /// nothing was taken on then.
     ///
-    /// Source: ORC `MaterializationResponsibility::defineMaterializing`.
+    /// ORC: `MaterializationResponsibility::defineMaterializing`.
     pub fn define_materializing(&mut self, symbols: SymbolFlagsMap) -> Result<SymbolFlagsMap, DefineError> {
         let accepted = self.duty.session().transact(|state, effects| {
             state.define_materializing(self.duty.claim, &self.duty.unit_name, symbols, effects)
@@ -112,7 +112,7 @@ impl MaterializationResponsibility {
     /// and common ([`DefineError::Flags`]); [`DefineError::TrackerDefunct`] if the symbols were removed. The responsibility comes back
     /// inside [`Refused`]; `unit` has been dropped then.
     ///
-    /// Source: ORC `MaterializationResponsibility::replace`.
+    /// ORC: `MaterializationResponsibility::replace`.
     pub fn replace(mut self, unit: Box<dyn MaterializationUnit>) -> Result<(), Refused<Self, DefineError>> {
         let session = self.duty.session().clone();
         let (definition, unit) = session.describe(unit);
@@ -142,7 +142,7 @@ impl MaterializationResponsibility {
     /// # Cost
     /// Linear in `names`, however many symbols are left: a unit may be taken apart symbol by symbol.
     ///
-    /// Source: ORC `MaterializationResponsibility::delegate`.
+    /// ORC: `MaterializationResponsibility::delegate`.
     pub fn delegate(&mut self, names: impl IntoIterator<Item = SymbolName>) -> Result<Self, DelegateError> {
         self.duty.split(names.into_iter().collect()).map(Box::new).map(Self::from_duty)
     }
@@ -160,7 +160,7 @@ impl MaterializationResponsibility {
     /// # Cost
     /// Linear in the symbols, during one hold of the session's lock.
     ///
-    /// Source: ORC `MaterializationResponsibility::notifyResolved`.
+    /// ORC: `MaterializationResponsibility::notifyResolved`.
     pub fn notify_resolved(
         self,
         addresses: &SymbolMap,
@@ -194,7 +194,7 @@ impl ResolvedResponsibility {
     /// Linear in the symbols and their dependencies, during one hold of the session's lock. What becomes Ready through it does so
     /// in slices of about a thousand steps.
     ///
-    /// Source: ORC `MaterializationResponsibility::notifyEmitted`.
+    /// ORC: `MaterializationResponsibility::notifyEmitted`.
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
         let (unit, symbols) = (&self.duty.unit_name, self.duty.symbols.len());
         let span = tracing::debug_span!("symbols.emit", unit = %unit, symbols);
@@ -284,7 +284,7 @@ macro_rules! common_methods {
             /// # Cost
             /// Linear in the symbols and in what waits for them; what depends on them falls in slices.
             ///
-            /// Source: ORC `MaterializationResponsibility::failMaterialization`.
+            /// ORC: `MaterializationResponsibility::failMaterialization`.
             pub fn fail(mut self, error: SharedError) {
                 self.duty.fail(FailureCause::Unit(error));
             }
@@ -384,7 +384,7 @@ impl<T, E: fmt::Display> fmt::Display for Refused<T, E> {
 
 /// Symbols that depend on the same others.
 ///
-/// Source: ORC `SymbolDependenceGroup`.
+/// ORC: `SymbolDependenceGroup`.
 #[doc(alias = "SymbolDependenceGroup")]
 #[derive(Clone, Debug, Default)]
 pub struct DependenceGroup {

@@ -26,7 +26,7 @@ use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, SymbolFlags};
 /// # Ok::<(), uruk_core::DylibError>(())
 /// ```
 ///
-/// Source: ORC `JITDylibSearchOrder`.
+/// ORC: `JITDylibSearchOrder`.
 #[doc(alias = "JITDylibSearchOrder")]
 #[derive(Default)]
 pub struct SearchOrder {
@@ -89,7 +89,7 @@ impl SearchOrder {
     /// # Ok::<(), uruk_core::DylibError>(())
     /// ```
     ///
-    /// Source: ORC `JITDylib::setLinkOrder`, whose `LinkAgainstThisJITDylibFirst` does the same.
+    /// ORC: `JITDylib::setLinkOrder`, whose `LinkAgainstThisJITDylibFirst` does the same.
     #[doc(alias = "LinkAgainstThisJITDylibFirst")]
     #[must_use]
     pub fn behind(self, first: &JitDylib) -> Self {

@@ -62,7 +62,7 @@ pub(crate) use strand::{Outside, Strands, leave_all};
 /// so a queue with much to do waits for no other work between two of its tasks. In place, tickets run in the order in which they
 /// were dispatched, as everything does there.
 ///
-/// Source: what ORC's `ThreadSafeContext` does with a lock, under which threads sleep.
+/// ORC: `ThreadSafeContext`, whose lock lets threads sleep.
 #[derive(Clone)]
 pub struct SerialQueue(Arc<Shared>);
 

@@ -78,7 +78,7 @@ pub use watch::DefinitionWatch;
 /// and holds a handle itself keeps all of it: a unit, generator, resource or platform of the embedder that does, and lookups that
 /// nothing answers. [`close`](Self::close) what shall surely be gone. Units and generators of this crate hold none.
 ///
-/// Source: ORC `ExecutionSession`.
+/// ORC: `ExecutionSession`.
 #[derive(Clone)]
 pub struct ExecutionSession(Arc<Inner>);
 

@@ -357,7 +357,7 @@ impl<F: FnOnce() + Send> Work for Labelled<F> {
 /// [`wait_until`](Self::wait_until), [`blocking`](Self::blocking), [`wait_for_room`](Self::wait_for_room)
 /// and [`shutdown`](Self::shutdown).
 ///
-/// Source: ORC `TaskDispatcher`.
+/// ORC: `TaskDispatcher`.
 pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// Takes a task and returns at once. One that panics has dropped the task, as far as the session is concerned.
     ///

@@ -11,7 +11,7 @@ use crate::{
 /// A unit is owned by one place at a time: its dylib until it is claimed, then the task that
 /// materializes it. `materialize` starts at most once. No lock is held around any of these methods.
 ///
-/// Source: ORC `MaterializationUnit`.
+/// ORC: `MaterializationUnit`.
 #[doc(alias = "MU")]
 pub trait MaterializationUnit: Send {
     /// What to call the unit in errors, events and traces.
@@ -78,7 +78,7 @@ pub trait MaterializationUnit: Send {
 
 /// The symbols a unit promises.
 ///
-/// Source: ORC `MaterializationUnit::Interface`.
+/// ORC: `MaterializationUnit::Interface`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaterializationInterface {
     /// Each symbol and what it is.

@@ -40,7 +40,7 @@ use crate::threads::{Permits, Threads};
 /// # Ok::<(), uruk_dispatch::BuildError>(())
 /// ```
 ///
-/// Source: ORC `DynamicThreadPoolTaskDispatcher`, which starts a thread for each task.
+/// ORC: `DynamicThreadPoolTaskDispatcher`, which starts a thread for each task.
 #[derive(Debug)]
 pub struct WorkStealingTaskDispatcher {
     pool: Arc<Pool>,

@@ -15,7 +15,7 @@ use crate::object::ObjectBuffer;
 
 /// Takes modules of LLVM IR.
 ///
-/// Source: ORC `IRLayer`.
+/// ORC: `IRLayer`.
 #[cfg(feature = "llvm")]
 #[doc(alias = "IRLayer")]
 pub trait IrLayer: Send + Sync {
@@ -28,7 +28,7 @@ pub trait IrLayer: Send + Sync {
 
 /// Takes relocatable objects.
 ///
-/// Source: ORC `ObjectLayer`.
+/// ORC: `ObjectLayer`.
 pub trait ObjectLayer: Send + Sync {
     /// Makes the symbols of `responsibility` from `object`.
     ///

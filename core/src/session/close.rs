@@ -42,7 +42,7 @@ impl ExecutionSession {
     /// what a unit may need, as [`refuse_waits_while`](crate::ExecutionSessionBuilder::refuse_waits_while) says. Nothing has happened
     /// then. [`CloseError::Resources`] joins what the resources said; the session is closed all the same.
     ///
-    /// Source: ORC `ExecutionSession::endSession`.
+    /// ORC: `ExecutionSession::endSession`.
     #[doc(alias = "endSession")]
     pub fn close(&self) -> Result<(), CloseError> {
         self.close_with(Shutdown::Drain)

@@ -24,7 +24,7 @@ impl ExecutionSession {
     /// [`LookupError::NotFound`] names the required symbols that are missing; [`LookupError::Generator`] what a
     /// generator said.
     ///
-    /// Source: ORC `ExecutionSession::lookupFlags`.
+    /// ORC: `ExecutionSession::lookupFlags`.
     #[doc(alias = "lookupFlags")]
     pub fn lookup_flags(
         &self,

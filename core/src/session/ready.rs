@@ -33,7 +33,7 @@ impl ExecutionSession {
     /// Symbols that are all Ready: no lock, one probe each, and one allocation for the answer. Otherwise one
     /// transaction plus the work.
     ///
-    /// Source: ORC `ExecutionSession::lookup`.
+    /// ORC: `ExecutionSession::lookup`.
     pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<LookupResult, LookupError> {
         match self.ready(order, symbols) {
             Ok(ready) => Ok(ready),

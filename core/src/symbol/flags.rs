@@ -5,7 +5,7 @@ bitflags::bitflags! {
     ///
     /// `WEAK` and `COMMON` matter while definitions compete; resolution compares flags without them.
     ///
-    /// Source: ORC `JITSymbolFlags`.
+    /// ORC: `JITSymbolFlags`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct SymbolFlags: u8 {
         /// Visible to lookups that match exported symbols only. Hidden symbols lack it.

@@ -61,7 +61,7 @@ use crate::sync::{Arc, BriefMutex, weakened};
 /// assert_eq!(main.as_str(), "main");
 /// ```
 ///
-/// Source: ORC `SymbolStringPtr`.
+/// ORC: `SymbolStringPtr`.
 #[doc(alias = "SymbolStringPtr")]
 #[derive(Clone)]
 pub struct SymbolName(Handle);
@@ -148,7 +148,7 @@ impl fmt::Display for SymbolName {
 /// # Cost
 /// A 33-character name takes one 64-byte heap block and 15 to 16 bytes of table; a pool without names takes 16 KiB.
 ///
-/// Source: ORC `SymbolStringPool`.
+/// ORC: `SymbolStringPool`.
 #[derive(Clone)]
 pub struct SymbolStringPool(Arc<PoolState>);
 
@@ -184,7 +184,7 @@ impl SymbolStringPool {
     /// # Panics
     /// If the text takes 4 GiB or more.
     ///
-    /// Source: ORC `SymbolStringPool::intern`.
+    /// ORC: `SymbolStringPool::intern`.
     pub fn intern(&self, text: &str) -> SymbolName {
         let (place, tag) = self.0.place_of(text);
         let mut shard = self.0.shards[place].lock();
@@ -247,7 +247,7 @@ impl SymbolStringPool {
 
     /// Frees every dead name and gives back the room they took; says how many there were.
     ///
-    /// Source: ORC `SymbolStringPool::clearDeadEntries`.
+    /// ORC: `SymbolStringPool::clearDeadEntries`.
     #[doc(alias = "clearDeadEntries")]
     pub fn reclaim(&self) -> usize {
         self.0.released.store(0, Relaxed);

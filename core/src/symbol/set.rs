@@ -6,17 +6,17 @@ use crate::{ExecutorSymbolDef, NameMap, SymbolFlags, SymbolName};
 
 /// Where each symbol is and what it is.
 ///
-/// Source: ORC `SymbolMap`.
+/// ORC: `SymbolMap`.
 pub type SymbolMap = NameMap<ExecutorSymbolDef>;
 
 /// What each symbol is, before anybody knows where.
 ///
-/// Source: ORC `SymbolFlagsMap`.
+/// ORC: `SymbolFlagsMap`.
 pub type SymbolFlagsMap = NameMap<SymbolFlags>;
 
 /// Whether a lookup can do without a symbol.
 ///
-/// Source: ORC `SymbolLookupFlags`.
+/// ORC: `SymbolLookupFlags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SymbolLookupFlags {
     /// The lookup fails if no definition is found.
@@ -28,7 +28,7 @@ pub enum SymbolLookupFlags {
 
 /// Which definitions of a dylib a lookup may see.
 ///
-/// Source: ORC `JITDylibLookupFlags`.
+/// ORC: `JITDylibLookupFlags`.
 #[doc(alias = "JITDylibLookupFlags")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum JitDylibLookupFlags {
@@ -41,7 +41,7 @@ pub enum JitDylibLookupFlags {
 
 /// On whose behalf a lookup runs; definition generators may treat the two differently.
 ///
-/// Source: ORC `LookupKind`.
+/// ORC: `LookupKind`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LookupKind {
     /// As a linker resolving references.
@@ -53,7 +53,7 @@ pub enum LookupKind {
 
 /// How far a symbol must have come before a lookup is answered.
 ///
-/// Source: ORC `SymbolState`, as `lookup` uses it.
+/// ORC: `SymbolState`, as `lookup` uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequiredState {
     /// Its address is known. What linkers ask for.
@@ -65,7 +65,7 @@ pub enum RequiredState {
 
 /// The symbols a lookup asks for, each required or weakly referenced.
 ///
-/// Source: ORC `SymbolLookupSet`.
+/// ORC: `SymbolLookupSet`.
 #[doc(alias = "SymbolLookupSet")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookupSet(pub(crate) LookupSymbols);

@@ -10,7 +10,7 @@ use crate::{
 /// # Cost
 /// No task runs and nobody is responsible: a symbol is Ready when it is first looked up, each by itself.
 ///
-/// Source: ORC `absoluteSymbols`.
+/// ORC: `absoluteSymbols`.
 #[doc(alias = "absoluteSymbols")]
 pub fn absolute_symbols(symbols: SymbolMap) -> Box<dyn MaterializationUnit> {
     Box::new(AbsoluteSymbols { symbols })

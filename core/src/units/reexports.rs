@@ -24,7 +24,7 @@ use crate::{
 
 /// What an alias names, and what the alias itself is.
 ///
-/// Source: ORC `SymbolAliasMapEntry`.
+/// ORC: `SymbolAliasMapEntry`.
 #[doc(alias = "SymbolAliasMapEntry")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasTarget {
@@ -36,7 +36,7 @@ pub struct AliasTarget {
 
 /// Aliases and what each names.
 ///
-/// Source: ORC `SymbolAliasMap`.
+/// ORC: `SymbolAliasMap`.
 #[doc(alias = "SymbolAliasMap")]
 pub type AliasMap = FxHashMap<SymbolName, AliasTarget>;
 
@@ -47,7 +47,7 @@ pub type AliasMap = FxHashMap<SymbolName, AliasTarget>;
 /// # Cost
 /// A lookup for each alias that somebody asks for. Generators of the dylib are asked for each missing source by itself.
 ///
-/// Source: ORC `symbolAliases`.
+/// ORC: `symbolAliases`.
 #[doc(alias = "symbolAliases")]
 pub fn symbol_aliases(aliases: AliasMap) -> Box<dyn MaterializationUnit> {
     Box::new(Reexports { source: None, aliases })
@@ -55,7 +55,7 @@ pub fn symbol_aliases(aliases: AliasMap) -> Box<dyn MaterializationUnit> {
 
 /// A unit of aliases for symbols of `source`. The rest is as with [`symbol_aliases`].
 ///
-/// Source: ORC `reexports`.
+/// ORC: `reexports`.
 pub fn reexports(
     source: JitDylib,
     source_flags: JitDylibLookupFlags,

@@ -28,7 +28,7 @@ use super::reexports::Source;
 /// Two dylibs may re-export each other's symbols: a symbol that neither has is an error then, not a wait. Lookups do not queue
 /// here, but ask the other dylib side by side.
 ///
-/// Source: ORC `ReexportsGenerator`.
+/// ORC: `ReexportsGenerator`.
 pub struct ReexportsGenerator {
     source: Source,
     flags: JitDylibLookupFlags,

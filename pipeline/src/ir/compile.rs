@@ -16,7 +16,7 @@ use crate::object::ObjectBuffer;
 /// # Concurrency
 /// Callable from any thread; each has a target machine of its own, kept from call to call.
 ///
-/// Source: ORC `ConcurrentIRCompiler`.
+/// ORC: `ConcurrentIRCompiler`.
 #[derive(Clone, Debug)]
 #[doc(alias = "ConcurrentIRCompiler")]
 pub struct IrCompiler {

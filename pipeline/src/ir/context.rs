@@ -43,7 +43,7 @@ use super::ffi::take_message;
 /// context's [queue](Self::serial_queue). Give each module a context of its own, which is what reading one does by default,
 /// to work on them at the same time.
 ///
-/// Source: ORC `ThreadSafeContext`.
+/// ORC: `ThreadSafeContext`.
 #[derive(Clone)]
 pub struct ThreadSafeContext(Arc<Inner>);
 

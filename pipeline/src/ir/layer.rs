@@ -10,7 +10,7 @@ use crate::layer::{IrLayer, ObjectLayer};
 
 /// Compiles modules and hands the objects to a layer that links them.
 ///
-/// Source: ORC `IRCompileLayer`.
+/// ORC: `IRCompileLayer`.
 #[derive(Clone)]
 #[doc(alias = "IRCompileLayer")]
 pub struct IrCompileLayer {
@@ -56,7 +56,7 @@ pub type IrTransform = dyn Fn(ThreadSafeModule, &MaterializationResponsibility) 
 
 /// Changes modules on their way to another layer. A transform that fails, fails the module's symbols.
 ///
-/// Source: ORC `IRTransformLayer`.
+/// ORC: `IRTransformLayer`.
 #[derive(Clone)]
 #[doc(alias = "IRTransformLayer")]
 pub struct IrTransformLayer {

@@ -35,7 +35,7 @@ use crate::object::{CommonExtent, ObjectBuffer};
 /// Every method waits for the module's context, dropping it does not. None may be called inside [`ThreadSafeModule::with_module`]
 /// on a module of the same context; that is an assertion.
 ///
-/// Source: ORC `ThreadSafeModule`.
+/// ORC: `ThreadSafeModule`.
 pub struct ThreadSafeModule {
     raw: LLVMModuleRef,
     name: Arc<str>,

@@ -107,7 +107,7 @@ pub struct TargetOptions {
 
 /// Decides on a target; hands out target machines for it, one per thread.
 ///
-/// Source: ORC `JITTargetMachineBuilder`.
+/// ORC: `JITTargetMachineBuilder`.
 #[derive(Clone, Debug)]
 #[doc(alias = "JITTargetMachineBuilder")]
 pub struct JitTargetMachineBuilder {

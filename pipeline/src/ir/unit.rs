@@ -24,7 +24,7 @@ use crate::platform::UnitTraits;
 
 /// A module of LLVM IR waiting to be compiled. It is named after its file.
 ///
-/// Source: ORC `IRMaterializationUnit`.
+/// ORC: `IRMaterializationUnit`.
 #[doc(alias = "IRMaterializationUnit")]
 pub struct IrMaterializationUnit {
     source: Source,

@@ -63,7 +63,7 @@ pub struct Name {
 
 /// An object, or several merged, on the way to memory.
 ///
-/// Source: JITLink `LinkGraph`.
+/// JITLink: `LinkGraph`.
 #[derive(Debug, Default)]
 pub struct LinkGraph<'a> {
     pub(super) objects: Vec<Box<str>>,

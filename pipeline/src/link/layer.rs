@@ -43,7 +43,7 @@ use crate::runtime::{ifunc, unwind};
 /// [`ObjectLayer::emit`] may be called from any number of threads at once; objects are linked
 /// independently of one another.
 ///
-/// Source: ORC `ObjectLinkingLayer`.
+/// ORC: `ObjectLinkingLayer`.
 #[derive(Clone)]
 pub struct ObjectLinkingLayer {
     memory: Arc<dyn MemoryManager>,

@@ -26,7 +26,7 @@ use crate::runtime::tls::{NotStatic, TlsResolvers};
 
 /// A link, in one of its phases.
 ///
-/// Source: JITLink `JITLinkerBase`, whose three continuations are the steps between the phases.
+/// JITLink: `JITLinkerBase`, whose three continuations are the steps between the phases.
 #[derive(Debug)]
 pub struct Link<Phase> {
     pub(super) phase: Phase,

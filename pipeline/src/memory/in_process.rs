@@ -76,7 +76,7 @@ pub struct MemoryOptions {
 /// Any thread may allocate and give back. The range stays reserved until the manager and every allocation
 /// are gone.
 ///
-/// Source: ORC `MapperJITLinkMemoryManager`, `InProcessMemoryMapper`.
+/// ORC: `MapperJITLinkMemoryManager`, `InProcessMemoryMapper`.
 #[doc(alias = "InProcessMemoryMapper")]
 pub struct InProcessMemoryManager {
     pool: Arc<Pool>,

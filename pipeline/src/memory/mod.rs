@@ -42,7 +42,7 @@ pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
 /// # Concurrency
 /// Called from every worker at once.
 ///
-/// Source: ORC `JITLinkMemoryManager`.
+/// ORC: `JITLinkMemoryManager`.
 #[doc(alias = "JITLinkMemoryManager")]
 pub trait MemoryManager: Send + Sync {
     /// Allocates `segments` together, each at its own final address. Code reaches the start of every one of them with
@@ -156,7 +156,7 @@ pub trait Backing: Send + Sync {
 
 /// Memory that is being filled: final addresses are known, nothing may run yet. Dropping it gives it back.
 ///
-/// Source: ORC `JITLinkMemoryManager::InFlightAlloc`.
+/// ORC: `JITLinkMemoryManager::InFlightAlloc`.
 #[must_use = "dropping the allocation frees it"]
 pub struct InFlightAlloc {
     backing: Box<dyn Backing>,
@@ -202,7 +202,7 @@ impl fmt::Debug for InFlightAlloc {
 
 /// Memory in use by linked code. Dropping it gives it back: nothing may run in it or point to it then.
 ///
-/// Source: ORC `JITLinkMemoryManager::FinalizedAlloc`.
+/// ORC: `JITLinkMemoryManager::FinalizedAlloc`.
 #[must_use = "dropping the allocation frees the code"]
 pub struct FinalizedAlloc {
     backing: Box<dyn Backing>,

@@ -23,7 +23,7 @@ type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> +
 /// A member is there once. The dylib says whether it still is: when all symbols that it brought have been removed, it can be
 /// added again. A member of which the dylib took nothing stays added.
 ///
-/// Source: ORC `StaticLibraryDefinitionGenerator`.
+/// ORC: `StaticLibraryDefinitionGenerator`.
 #[doc(alias = "StaticLibraryDefinitionGenerator")]
 pub struct StaticArchiveGenerator {
     index: ArchiveIndex,

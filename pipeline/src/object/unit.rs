@@ -20,7 +20,7 @@ use crate::platform::{References, UnitTraits};
 /// A definition that yields to another one is no longer promised, which tells the layer below to refer to the
 /// other one.
 ///
-/// Source: ORC `BasicObjectLayerMaterializationUnit`.
+/// ORC: `BasicObjectLayerMaterializationUnit`.
 #[doc(alias = "BasicObjectLayerMaterializationUnit")]
 pub struct ObjectMaterializationUnit {
     object: ObjectBuffer,

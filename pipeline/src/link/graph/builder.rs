@@ -37,7 +37,7 @@ use crate::link::error::{LinkError, Site};
 /// # Ok::<(), uruk_pipeline::link::LinkError>(())
 /// ```
 ///
-/// Source: JITLink `LinkGraph`'s `createSection`, `createContentBlock`, `addDefinedSymbol` and `Block::addEdge`.
+/// JITLink: `LinkGraph`'s `createSection`, `createContentBlock`, `addDefinedSymbol` and `Block::addEdge`.
 #[derive(Debug)]
 pub struct LinkGraphBuilder<'a> {
     graph: LinkGraph<'a>,

@@ -17,7 +17,7 @@ use super::{ProcessSymbols, jit_overrides};
 ///
 /// Over [`ProcessSymbols::of_library`] it makes a dylib stand for one shared library, without the overrides.
 ///
-/// Source: ORC `EPCDynamicLibrarySearchGenerator`.
+/// ORC: `EPCDynamicLibrarySearchGenerator`.
 #[doc(alias = "EPCDynamicLibrarySearchGenerator")]
 pub struct ProcessSymbolsGenerator {
     symbols: Arc<ProcessSymbols>,

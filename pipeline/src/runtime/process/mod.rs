@@ -38,7 +38,7 @@ use library::{Library, Name};
 /// Any thread may look up and load. No lock is held while the dynamic linker works, so constructors of libraries
 /// may call back.
 ///
-/// Source: ORC `DynamicLibrarySearchGenerator`, `EPCDynamicLibrarySearchGenerator`.
+/// ORC: `DynamicLibrarySearchGenerator`, `EPCDynamicLibrarySearchGenerator`.
 #[doc(alias = "DynamicLibrarySearchGenerator")]
 pub struct ProcessSymbols {
     scope: Scope,
@@ -84,7 +84,7 @@ impl ProcessSymbols {
     /// # Errors
     /// [`LoadLibraryError`] with the dynamic linker's message.
     ///
-    /// Source: ORC `DynamicLibrarySearchGenerator::Load`.
+    /// ORC: `DynamicLibrarySearchGenerator::Load`.
     pub fn of_library(path: impl AsRef<Path>) -> Result<Self, LoadLibraryError> {
         let library = Arc::new(Library::load(path.as_ref())?);
         let loaded = Mutex::new([library].into());

@@ -44,7 +44,7 @@ use index::{Entry, Index};
 /// # Cost
 /// About 0.2 µs, however many are registered.
 ///
-/// Source: ORC `EHFrameRegistrationPlugin`, which registers with `__register_frame` instead.
+/// ORC: `EHFrameRegistrationPlugin`, which registers with `__register_frame` instead.
 pub fn register(code: Range<u64>, eh_frame_hdr: u64) -> Result<UnwindRegistration, UnwindError> {
     if code.start >= code.end {
         return Err(UnwindError::Empty { start: code.start, end: code.end });
