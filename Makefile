@@ -7,6 +7,8 @@ LOOM = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_loom" CARGO_TARGET_DIR=target-loom $(C
 SHUTTLE = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_shuttle -Cdebug-assertions" CARGO_TARGET_DIR=target-shuttle $(CARGO)
 # One file of shuttle-tests, or all of them.
 TEST ?= *
+# What `make test` runs of `examples`.
+EXAMPLES = hello custom_unit no_llvm generator inkwell query_engine redefine tokio_host
 # How long `make stress` hammers.
 STRESS_SECONDS ?= 60
 # How long `make stress-tsan` does.
@@ -32,7 +34,7 @@ demo: setup ## Runs SQLite, compiled to LLVM IR, in the engine, and shows where 
 test: setup ## Runs all tests.
 	$(CARGO) build --release -p uruk --features cli
 	URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --workspace --features uruk/cli
-	for example in hello custom_unit redefine tokio_host; do $(CARGO) run --quiet --example $$example || exit 1; done
+	for example in $(EXAMPLES); do $(CARGO) run --quiet --example $$example || exit 1; done
 
 check: setup ## Format, lints and documentation, as CI has them.
 	@scripts/setup.sh --lint
