@@ -96,7 +96,7 @@ pub enum DefineError {
         dylib: Arc<str>,
     },
     /// A replacement names symbols its responsibility does not cover.
-    #[error("unit `{unit}` names symbols that the responsibility does not cover: {}", Names(symbols))]
+    #[error("unit `{unit}` names symbols that the responsibility does not cover: {}", NameList(symbols))]
     NotCovered {
         /// The unit that was refused.
         unit: SymbolName,
@@ -138,7 +138,7 @@ pub enum DefineError {
 #[non_exhaustive]
 pub enum ResolveError {
     /// Symbols of the responsibility have no address.
-    #[error("unit `{unit}` gave no address for: {}", Names(symbols))]
+    #[error("unit `{unit}` gave no address for: {}", NameList(symbols))]
     Missing {
         /// The unit.
         unit: SymbolName,
@@ -146,7 +146,7 @@ pub enum ResolveError {
         symbols: Vec<SymbolName>,
     },
     /// Addresses were given for symbols the responsibility does not cover, or that never have one.
-    #[error("unit `{unit}` gave addresses for symbols it is not responsible for: {}", Names(symbols))]
+    #[error("unit `{unit}` gave addresses for symbols it is not responsible for: {}", NameList(symbols))]
     Unexpected {
         /// The unit.
         unit: SymbolName,
@@ -180,7 +180,7 @@ pub enum EmitError {
     /// Groups name symbols the responsibility does not cover, or one symbol twice.
     #[error(
         "unit `{unit}` emitted symbols it is not responsible for, or emitted them twice: {}",
-        Names(symbols)
+        NameList(symbols)
     )]
     Unexpected {
         /// The unit.
@@ -198,7 +198,7 @@ pub enum EmitError {
         failure: Arc<Failure>,
     },
     /// A dependency was removed.
-    #[error("unit `{unit}`: a dependency of {} was removed after it was looked up", Names(dependants))]
+    #[error("unit `{unit}`: a dependency of {} was removed after it was looked up", NameList(dependants))]
     DependencyRemoved {
         /// The unit.
         unit: SymbolName,
@@ -206,7 +206,7 @@ pub enum EmitError {
         dependants: Vec<SymbolName>,
     },
     /// A token comes from another session.
-    #[error("unit `{unit}`: a dependency of {} is a token of another session", Names(dependants))]
+    #[error("unit `{unit}`: a dependency of {} is a token of another session", NameList(dependants))]
     ForeignDependency {
         /// The unit.
         unit: SymbolName,
@@ -226,7 +226,7 @@ pub enum EmitError {
 #[non_exhaustive]
 pub enum DelegateError {
     /// The responsibility does not cover the symbols.
-    #[error("unit `{unit}` cannot delegate symbols it is not responsible for: {}", Names(symbols))]
+    #[error("unit `{unit}` cannot delegate symbols it is not responsible for: {}", NameList(symbols))]
     NotCovered {
         /// The unit.
         unit: SymbolName,
@@ -246,7 +246,7 @@ pub enum DelegateError {
 #[non_exhaustive]
 pub enum RemoveError {
     /// Symbols are not defined in the dylib.
-    #[error("cannot remove symbols that dylib `{dylib}` does not define: {}", Names(symbols))]
+    #[error("cannot remove symbols that dylib `{dylib}` does not define: {}", NameList(symbols))]
     NotFound {
         /// The dylib.
         dylib: Arc<str>,
@@ -256,7 +256,7 @@ pub enum RemoveError {
     /// Symbols are being materialized; remove their tracker instead.
     #[error(
         "cannot remove symbols of dylib `{dylib}` by name while they materialize: {}; remove their resource tracker instead",
-        Names(symbols)
+        NameList(symbols)
     )]
     InUse {
         /// The dylib.
@@ -343,9 +343,9 @@ pub enum SessionError {
 /// At most this many names are printed.
 const NAMES_MAX: usize = 16;
 
-struct Names<'a, T>(&'a [T]);
+struct NameList<'a, T>(&'a [T]);
 
-impl<T: fmt::Display> fmt::Display for Names<'_, T> {
+impl<T: fmt::Display> fmt::Display for NameList<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, name) in self.0.iter().take(NAMES_MAX).enumerate() {
             write!(f, "{}`{name}`", if index == 0 { "" } else { ", " })?;

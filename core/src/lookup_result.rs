@@ -33,13 +33,13 @@ pub struct LookupResult {
 #[derive(Clone, Debug)]
 enum Symbols {
     /// By the ready path, for the names of the lookup set: as many as definitions.
-    Recorded { names: LookupSet, definitions: Vec<Definition> },
+    Recorded { names: LookupSet, definitions: Vec<FoundDefinition> },
     /// By the locked path.
     Found(FoundEntries),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Definition {
+struct FoundDefinition {
     row: RowId,
     symbol: ExecutorSymbolDef,
 }
@@ -155,7 +155,7 @@ fn hash(name: &SymbolName) -> u64 {
 }
 
 /// What the ready path has found so far.
-pub(crate) struct ReadyDefinitions(Vec<Definition>);
+pub(crate) struct ReadyDefinitions(Vec<FoundDefinition>);
 
 impl ReadyDefinitions {
     /// None, with room for so many.
@@ -164,7 +164,7 @@ impl ReadyDefinitions {
     }
 
     pub(crate) fn push(&mut self, definition: &RecordedDefinition) {
-        self.0.push(Definition { row: definition.row, symbol: definition.symbol() });
+        self.0.push(FoundDefinition { row: definition.row, symbol: definition.symbol() });
     }
 }
 

@@ -376,7 +376,7 @@ impl Recorder {
 /// Memory of records that is no longer used.
 #[derive(Debug)]
 pub(crate) struct Discarded {
-    _table: table::Discarded,
+    _table: table::DiscardedTable,
 }
 
 /// What was done to make a symbol Ready comes before its record: the code at its address, above all. Slots see to it

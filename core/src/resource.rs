@@ -64,9 +64,9 @@ impl fmt::Debug for dyn Resource {
 ///
 /// ORC: `ResourceTracker`.
 #[derive(Clone)]
-pub struct ResourceTracker(Arc<Handle>);
+pub struct ResourceTracker(Arc<TrackerHandle>);
 
-struct Handle {
+struct TrackerHandle {
     dylib: JitDylib,
     id: TrackerId,
     /// The default tracker of a dylib lives as long as the dylib, whoever holds handles.
@@ -75,7 +75,7 @@ struct Handle {
 
 impl ResourceTracker {
     pub(crate) fn new(dylib: JitDylib, id: TrackerId, is_default: bool) -> Self {
-        Self(Arc::new(Handle { dylib, id, is_default }))
+        Self(Arc::new(TrackerHandle { dylib, id, is_default }))
     }
 
     /// The tracker that the handle stands for: the default tracker of a dylib is another one after each removal.
@@ -182,7 +182,7 @@ impl ResourceTracker {
 ///
 /// What lies in a session and holds a handle of that itself keeps all of it; this does not.
 #[derive(Clone)]
-pub struct WeakResourceTracker(Weak<Handle>);
+pub struct WeakResourceTracker(Weak<TrackerHandle>);
 
 impl WeakResourceTracker {
     /// The tracker; nothing once its last handle is gone, and what it had is the default tracker's.
@@ -215,7 +215,7 @@ impl PartialEq for ResourceTracker {
 
 impl Eq for ResourceTracker {}
 
-impl Drop for Handle {
+impl Drop for TrackerHandle {
     fn drop(&mut self) {
         if !self.is_default {
             self.dylib.session().transact(|state, effects| state.release_tracker(self.id, effects));

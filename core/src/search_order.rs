@@ -34,7 +34,7 @@ pub struct SearchOrder {
     /// Some of the dylibs belong to another session than the first.
     mixed: bool,
     /// Where each dylib stands, once there are more of them than are quickly walked over.
-    places: Option<Places>,
+    places: Option<DylibPlaces>,
     /// See [`SearchOrder::certain_until`].
     known: AtomicU64,
 }
@@ -112,7 +112,7 @@ impl SearchOrder {
                 places.note(self.dylibs.len() - 1, &self.dylibs);
             }
             None if self.dylibs.len() <= WALKED_MAX => {}
-            _ => self.places = Some(Places::of(&self.dylibs)),
+            _ => self.places = Some(DylibPlaces::of(&self.dylibs)),
         }
     }
 
@@ -166,16 +166,16 @@ impl SearchOrder {
 
 /// Where each dylib of an order stands: open addressing by its index in the session, at most half full.
 #[derive(Clone)]
-struct Places {
+struct DylibPlaces {
     /// A power of two of them.
-    entries: Box<[Place]>,
+    entries: Box<[DylibPlace]>,
     /// By so many bits a hash is too long.
     shift: u32,
 }
 
 /// Where a dylib stands first.
 #[derive(Clone, Copy)]
-struct Place {
+struct DylibPlace {
     dylib: DylibId,
     /// With any flags: there its exported symbols are seen. In an entry that is vacant, [`NOWHERE`].
     exported: u32,
@@ -185,11 +185,11 @@ struct Place {
 
 const NOWHERE: u32 = u32::MAX;
 
-impl Places {
+impl DylibPlaces {
     fn of(dylibs: &[(JitDylib, JitDylibLookupFlags)]) -> Self {
         // Twice as many may come before it is made anew.
         let bits = (4 * dylibs.len()).next_power_of_two().ilog2();
-        let vacant = Place { dylib: DylibId::new(0, 0), exported: NOWHERE, all: NOWHERE };
+        let vacant = DylibPlace { dylib: DylibId::new(0, 0), exported: NOWHERE, all: NOWHERE };
         let entries = vec![vacant; 1 << bits].into_boxed_slice();
         let mut places = Self { entries, shift: u32::BITS.saturating_sub(bits) };
         (0..dylibs.len()).for_each(|position| places.note(position, dylibs));

@@ -35,7 +35,7 @@ use crate::{
 pub use refused::{RefusedTransaction, TransactionError};
 
 /// What trackers held that a transaction has removed, by dylib.
-type Removed = Vec<RemovedResources<Box<dyn Resource>>>;
+type RemovedInStep = Vec<RemovedResources<Box<dyn Resource>>>;
 
 /// Changes of a session that happen together or not at all.
 ///
@@ -49,12 +49,12 @@ type Removed = Vec<RemovedResources<Box<dyn Resource>>>;
 pub struct Transaction {
     session: ExecutionSession,
     /// What errors say of each change, and what must live until it is made.
-    steps: Vec<Step>,
+    steps: Vec<TransactionStep>,
     changes: Vec<Change<Unit>>,
 }
 
 /// What stands beside a change: names for errors, and handles.
-struct Step {
+struct TransactionStep {
     /// The dylib that is changed.
     dylib: JitDylib,
     /// The dylibs of a link order.
@@ -231,7 +231,7 @@ impl Transaction {
             let (Change::Define { definition, .. } | Change::Redefine { definition, .. }) = change else {
                 continue;
             };
-            let Step { dylib, tracker, .. } = &self.steps[step];
+            let TransactionStep { dylib, tracker, .. } = &self.steps[step];
             match self.session.platform() {
                 None => definition.number = definition.initializer.is_some().then(unique),
                 Some(platform) => {
@@ -261,7 +261,7 @@ impl Transaction {
         }
     }
 
-    fn remove_all(&self, removed: Removed) {
+    fn remove_all(&self, removed: RemovedInStep) {
         let number = RemovalNumber::next();
         // All of them are told before the first goes.
         let prepared: Vec<_> = removed
@@ -279,7 +279,7 @@ impl Transaction {
     fn commit_at_once(
         &self,
         changes: Vec<Change<Unit>>,
-    ) -> Result<Vec<(Removed, Option<RemovalTask>)>, RefusedChanges<Unit>> {
+    ) -> Result<Vec<(RemovedInStep, Option<RemovalTask>)>, RefusedChanges<Unit>> {
         let commit = |changes| {
             let (removed, removal) = self.session.transact_removal(
                 |state, effects| state.commit(changes, effects),
@@ -330,7 +330,7 @@ impl Transaction {
 
     fn add(mut self, dylib: &JitDylib, change: Change<Unit>) -> Self {
         let foreign = (*dylib.session() != self.session).then(|| dylib.shared_name());
-        self.steps.push(Step { dylib: dylib.clone(), linked: Vec::new(), tracker: None, foreign });
+        self.steps.push(TransactionStep { dylib: dylib.clone(), linked: Vec::new(), tracker: None, foreign });
         self.changes.push(change);
         self
     }
@@ -343,7 +343,7 @@ impl Transaction {
 
     /// Ids of another session may be those of our own dylibs: such a step never reaches the state.
     fn foreign_step(&self) -> Option<TransactionError> {
-        let named = |step: &Step| step.foreign.clone();
+        let named = |step: &TransactionStep| step.foreign.clone();
         let (step, dylib) =
             self.steps.iter().enumerate().find_map(|(index, step)| Some((index, named(step)?)))?;
         Some(TransactionError::Foreign { step, dylib })
@@ -355,7 +355,7 @@ impl Transaction {
     }
 
     fn refusal_error(&self, step: usize, refusal: Refusal, change: &Change<Unit>) -> TransactionError {
-        let Step { dylib, linked, .. } = &self.steps[step];
+        let TransactionStep { dylib, linked, .. } = &self.steps[step];
         let dylib = dylib.shared_name();
         let unit = match change {
             Change::Define { definition, .. } | Change::Redefine { definition, .. } => {

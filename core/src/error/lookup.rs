@@ -6,7 +6,7 @@ use crate::deadlock::DeadlockPath;
 use crate::sync::Arc;
 use crate::{DeadlockStep, Failure, SharedError, SymbolName, TaskPriority, WaitError, Why};
 
-use super::{LimitReached, NAMES_MAX, Names};
+use super::{LimitReached, NAMES_MAX, NameList};
 
 /// Where a lookup looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct SearchedDylib {
 #[non_exhaustive]
 pub enum LookupError {
     /// Required symbols have no definition that the lookup may see.
-    #[error("symbols not found: {} (searched dylibs: {})", Names(symbols), Searched(searched))]
+    #[error("symbols not found: {} (searched dylibs: {})", NameList(symbols), Searched(searched))]
     NotFound {
         /// The missing symbols.
         symbols: Vec<SymbolName>,

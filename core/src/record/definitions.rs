@@ -7,7 +7,7 @@ use crate::protocol::storage::ids::{DylibId, RowId};
 use crate::sync::weakened;
 use crate::{ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, SearchOrder, SymbolFlags};
 
-use super::many::Many;
+use super::many::ManyDefinitions;
 
 /// All definitions of one name.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) enum Record {
     One(RecordedDefinition),
     Several(Box<[RecordedDefinition]>),
     /// More than [`SEVERAL_MAX`] at some time, and more than [`SEVERAL_AGAIN`] since.
-    Many(Many),
+    ManyDefinitions(ManyDefinitions),
 }
 
 /// One definition of a name.
@@ -45,7 +45,7 @@ impl Record {
         Some(match definitions[..] {
             [one] => Self::One(one),
             _ if definitions.len() <= SEVERAL_MAX => Self::Several(definitions.into()),
-            _ => Self::Many(Many::of(definitions)),
+            _ => Self::ManyDefinitions(ManyDefinitions::of(definitions)),
         })
     }
 
@@ -72,7 +72,7 @@ impl Record {
                 let first = seen.min_by_key(|(position, _)| *position);
                 first.is_some_and(|(position, definition)| tell(position, definition))
             }
-            Self::Many(many) => {
+            Self::ManyDefinitions(many) => {
                 let seen = |(dylib, flags): &(crate::JitDylib, _)| {
                     many.get(dylib.id()).filter(|definition| definition.is_seen(*flags))
                 };
@@ -85,8 +85,8 @@ impl Record {
     /// The successor with `definition` instead of what this has for that dylib, if anything; none if it would answer
     /// nothing.
     pub(super) fn with(&self, definition: RecordedDefinition) -> Option<Self> {
-        if let Self::Many(many) = self {
-            return Some(Self::Many(many.with(definition)));
+        if let Self::ManyDefinitions(many) = self {
+            return Some(Self::ManyDefinitions(many.with(definition)));
         }
         let mut definitions = self.definitions();
         match definitions.iter_mut().find(|other| other.dylib == definition.dylib) {
@@ -98,10 +98,10 @@ impl Record {
 
     /// The successor without what this has for `dylib`; none if it would answer nothing.
     pub(super) fn without(&self, dylib: DylibId) -> Option<Self> {
-        if let Self::Many(many) = self
+        if let Self::ManyDefinitions(many) = self
             && many.len() > SEVERAL_AGAIN + 1
         {
-            return Some(Self::Many(many.without(dylib)));
+            return Some(Self::ManyDefinitions(many.without(dylib)));
         }
         let mut definitions = self.definitions();
         definitions.retain(|definition| definition.dylib != dylib);
@@ -112,7 +112,7 @@ impl Record {
         match self {
             Self::One(definition) => vec![*definition],
             Self::Several(definitions) => definitions.to_vec(),
-            Self::Many(many) => many.iter().copied().collect(),
+            Self::ManyDefinitions(many) => many.iter().copied().collect(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::definitions::RecordedDefinition;
 
 /// The definitions; never changed, only succeeded.
 #[derive(Clone, Debug)]
-pub(super) struct Many {
+pub(super) struct ManyDefinitions {
     /// None of them is empty.
     parts: Box<[Part]>,
     len: usize,
@@ -22,7 +22,7 @@ type Part = Arc<[RecordedDefinition]>;
 /// A part is copied as a whole; below this size that costs no more than the list of parts.
 const PART_MIN: usize = 16;
 
-impl Many {
+impl ManyDefinitions {
     pub(super) fn of(mut definitions: Vec<RecordedDefinition>) -> Self {
         definitions.sort_unstable_by_key(|definition| definition.dylib);
         let parts = definitions.chunks(part_size(definitions.len())).map(Part::from).collect();
@@ -117,7 +117,7 @@ mod tests {
         let (dylibs, row) = ids(COUNT);
         // Relatively prime to the count: each index once, far apart.
         let scattered = |index: usize| index * 1_237 % COUNT;
-        let mut many = Many::of(Vec::new());
+        let mut many = ManyDefinitions::of(Vec::new());
         let mut expected = BTreeMap::new();
         for round in 0..3 {
             for index in 0..COUNT {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_successor_shares_all_parts_but_the_one_that_changed() {
         let (dylibs, row) = ids(1_000);
-        let many = Many::of(dylibs.iter().map(|dylib| definition(*dylib, row, 1)).collect());
+        let many = ManyDefinitions::of(dylibs.iter().map(|dylib| definition(*dylib, row, 1)).collect());
         let next = many.with(definition(dylibs[500], row, 2));
         assert_eq!(many.parts.len(), next.parts.len());
         let shared = many.parts.iter().zip(&next.parts).filter(|(one, other)| Arc::ptr_eq(one, other));

@@ -84,11 +84,11 @@ mod model {
         /// For each key, where in `values` its value is, or [`NOTHING`]. All are there from the beginning: whatever made one
         /// later would have to be ordered before its first reader.
         places: Vec<AtomicUsize>,
-        memory: Hidden<Memory<K, V>>,
+        memory: Hidden<MapMemory<K, V>>,
     }
 
     #[derive(Debug)]
-    struct Memory<K, V> {
+    struct MapMemory<K, V> {
         /// Which of the places a key has, and what is in it.
         keys: HashMap<K, (usize, usize), FxBuildHasher>,
         /// Kept until the map goes, as if some reader might still see each of them.
@@ -102,10 +102,10 @@ mod model {
 
     /// Keeps what was read through it, as a list.
     #[derive(Debug)]
-    pub(in crate::record) struct Guard<V>(OnceCell<Box<Kept<V>>>);
+    pub(in crate::record) struct Guard<V>(OnceCell<Box<KeptValue<V>>>);
 
     #[derive(Debug)]
-    struct Kept<V> {
+    struct KeptValue<V> {
         value: Arc<V>,
         next: Guard<V>,
     }
@@ -113,7 +113,7 @@ mod model {
     impl<K: Hash + Eq + Clone, V> Map<K, V> {
         pub(in crate::record) fn new() -> Self {
             let places = (0..PLACES).map(|_| AtomicUsize::new(NOTHING)).collect();
-            Self { places, memory: Hidden::new(Memory { keys: HashMap::default(), values: Vec::new() }) }
+            Self { places, memory: Hidden::new(MapMemory { keys: HashMap::default(), values: Vec::new() }) }
         }
 
         pub(in crate::record) fn guard(&self) -> Guard<V> {
@@ -161,7 +161,7 @@ mod model {
         }
     }
 
-    impl<K: Hash + Eq + Clone, V> Memory<K, V> {
+    impl<K: Hash + Eq + Clone, V> MapMemory<K, V> {
         fn place(&mut self, key: &K) -> &mut (usize, usize) {
             let next = self.keys.len();
             assert!(next < PLACES || self.keys.contains_key(key), "a model has few names and dylibs");
@@ -175,7 +175,7 @@ mod model {
             while let Some(kept) = end.0.get() {
                 end = &kept.next;
             }
-            &end.0.get_or_init(|| Box::new(Kept { value, next: Self(OnceCell::new()) })).value
+            &end.0.get_or_init(|| Box::new(KeptValue { value, next: Self(OnceCell::new()) })).value
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::sync::atomic::Ordering;
 use super::definitions::{Record, RecordedDefinition};
 use super::map::Map;
 use super::slot;
-use super::table::{Discarded, Table, Writer};
+use super::table::{DiscardedTable, Table, Writer};
 use super::word::Word;
 
 /// What readers see.
@@ -111,7 +111,7 @@ impl NamesWriter {
         self.single.reserve(&names.single, further);
     }
 
-    pub(super) fn take_discarded(&mut self) -> Option<Discarded> {
+    pub(super) fn take_discarded(&mut self) -> Option<DiscardedTable> {
         self.single.take_discarded()
     }
 

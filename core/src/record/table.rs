@@ -70,7 +70,7 @@ pub(super) struct Writer {
 
 /// Memory that is no longer used.
 #[derive(Debug)]
-pub(super) struct Discarded(
+pub(super) struct DiscardedTable(
     #[expect(dead_code, reason = "held to be dropped outside the lock")] Vec<Counted<Array>>,
 );
 
@@ -148,8 +148,8 @@ impl Writer {
         }
     }
 
-    pub(super) fn take_discarded(&mut self) -> Option<Discarded> {
-        (!self.discarded.is_empty()).then(|| Discarded(std::mem::take(&mut self.discarded)))
+    pub(super) fn take_discarded(&mut self) -> Option<DiscardedTable> {
+        (!self.discarded.is_empty()).then(|| DiscardedTable(std::mem::take(&mut self.discarded)))
     }
 
     /// Goes on in an array of so many slots.

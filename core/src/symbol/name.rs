@@ -35,7 +35,7 @@ use std::hash::{Hash, Hasher};
 use crossbeam_utils::CachePadded;
 
 use super::hash::TextHasher;
-use super::table::{NameTable, Slot};
+use super::table::{NameSlot, NameTable};
 use super::text::{Handle, Pooled};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Arc, BriefMutex, weakened};
@@ -189,14 +189,14 @@ impl SymbolStringPool {
         let (place, tag) = self.0.place_of(text);
         let mut shard = self.0.shards[place].lock();
         match shard.find(tag, text) {
-            Slot::Held(index) => {
+            NameSlot::Held(index) => {
                 if weakened("symbol_name::found_and_taken_in_two_steps") {
                     drop(shard);
                     shard = self.0.shards[place].lock();
                 }
                 SymbolName(shard.name(index).give())
             }
-            Slot::Vacant(index) => insert(&mut shard, index, tag, text),
+            NameSlot::Vacant(index) => insert(&mut shard, index, tag, text),
         }
     }
 
@@ -205,8 +205,8 @@ impl SymbolStringPool {
         let (shard, tag) = self.0.place_of(text);
         let mut shard = self.0.shards[shard].lock();
         match shard.find(tag, text) {
-            Slot::Held(index) => Some(SymbolName(shard.name(index).give())),
-            Slot::Vacant(_) => None,
+            NameSlot::Held(index) => Some(SymbolName(shard.name(index).give())),
+            NameSlot::Vacant(_) => None,
         }
     }
 
@@ -287,7 +287,7 @@ impl PoolState {
 fn insert(shard: &mut NameTable, mut index: usize, tag: u32, text: &str) -> SymbolName {
     if shard.is_full() {
         make_room(shard, tag);
-        let Slot::Vacant(moved) = shard.find(tag, text) else { unreachable!("making room adds no name") };
+        let NameSlot::Vacant(moved) = shard.find(tag, text) else { unreachable!("making room adds no name") };
         index = moved;
     }
     let mut name = Pooled::new(text);

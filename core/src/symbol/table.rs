@@ -34,7 +34,7 @@ pub(super) struct NameTable {
 }
 
 /// Where a name is, or where it belongs.
-pub(super) enum Slot {
+pub(super) enum NameSlot {
     Held(usize),
     Vacant(usize),
 }
@@ -64,11 +64,11 @@ impl NameTable {
 
     /// Looks for `text` among the names with `tag`.
     #[inline(always)]
-    pub(super) fn find(&self, tag: u32, text: &str) -> Slot {
+    pub(super) fn find(&self, tag: u32, text: &str) -> NameSlot {
         let mut at = home(tag, self.homes);
         // A name that sits elsewhere does so because its home was taken. Said by `names` and not by
         // `tags`, so that the two cache misses of a large table overlap.
-        let Some(Some(_)) = self.names.get(at) else { return Slot::Vacant(at) };
+        let Some(Some(_)) = self.names.get(at) else { return NameSlot::Vacant(at) };
         loop {
             let window = self.tags[at..].first_chunk::<WINDOW>().expect("holes end the table");
             let mut candidates = equal(window, tag);
@@ -78,14 +78,14 @@ impl NameTable {
                     // Equal tags are equal texts but for one in a thousand million, and who looks is given a handle.
                     name.fetch_to_give();
                     if name.as_str() == text {
-                        return Slot::Held(index);
+                        return NameSlot::Held(index);
                     }
                 }
                 candidates &= candidates - 1;
             }
             let end = ending(window, tag);
             if end != 0 {
-                return Slot::Vacant(at + end.trailing_zeros() as usize);
+                return NameSlot::Vacant(at + end.trailing_zeros() as usize);
             }
             at += WINDOW;
         }
@@ -180,7 +180,7 @@ mod tests {
     fn a_table_without_room_is_empty_and_full() {
         let mut table = NameTable::default();
         for tag in [1, u32::MAX] {
-            assert!(matches!(table.find(tag, "f"), Slot::Vacant(_)));
+            assert!(matches!(table.find(tag, "f"), NameSlot::Vacant(_)));
         }
         assert!(table.is_full());
         assert_eq!((table.len(), table.iter().count()), (0, 0));
@@ -207,11 +207,11 @@ mod tests {
                         model.retain(|text: &String, _| !text.ends_with('3'));
                     }
                     _ => match table.find(tag, &text) {
-                        Slot::Held(index) => {
+                        NameSlot::Held(index) => {
                             prop_assert!(model.contains_key(&text));
                             prop_assert_eq!(table.name(index).as_str(), &text);
                         }
-                        Slot::Vacant(index) => {
+                        NameSlot::Vacant(index) => {
                             prop_assert!(!model.contains_key(&text));
                             table.insert(index, tag, Pooled::new(&text));
                             model.insert(text, tag);
@@ -221,7 +221,7 @@ mod tests {
                 check(&table);
             }
             for (text, &tag) in &model {
-                prop_assert!(matches!(table.find(tag, text), Slot::Held(_)));
+                prop_assert!(matches!(table.find(tag, text), NameSlot::Held(_)));
             }
             prop_assert_eq!(table.len(), model.len());
         }

@@ -7,10 +7,10 @@ use crate::sync::Arc;
 
 /// What to call a task.
 #[derive(Clone)]
-pub struct TaskLabel(Text);
+pub struct TaskLabel(LabelText);
 
 #[derive(Clone)]
-enum Text {
+enum LabelText {
     Static(&'static str),
     Shared(Arc<str>),
     Name(SymbolName),
@@ -18,25 +18,25 @@ enum Text {
 
 impl From<&'static str> for TaskLabel {
     fn from(text: &'static str) -> Self {
-        Self(Text::Static(text))
+        Self(LabelText::Static(text))
     }
 }
 
 impl From<Arc<str>> for TaskLabel {
     fn from(text: Arc<str>) -> Self {
-        Self(Text::Shared(text))
+        Self(LabelText::Shared(text))
     }
 }
 
 impl From<String> for TaskLabel {
     fn from(text: String) -> Self {
-        Self(Text::Shared(text.into()))
+        Self(LabelText::Shared(text.into()))
     }
 }
 
 impl From<SymbolName> for TaskLabel {
     fn from(name: SymbolName) -> Self {
-        Self(Text::Name(name))
+        Self(LabelText::Name(name))
     }
 }
 
@@ -44,9 +44,9 @@ impl TaskLabel {
     /// The text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Text::Static(text) => text,
-            Text::Shared(text) => text,
-            Text::Name(name) => name.as_str(),
+            LabelText::Static(text) => text,
+            LabelText::Shared(text) => text,
+            LabelText::Name(name) => name.as_str(),
         }
     }
 }

@@ -51,7 +51,7 @@ struct Counter {
 }
 
 /// A task that takes the work if it is still there.
-struct Ticket {
+struct UnitTicket {
     of: Arc<Ticketed>,
     priority: TaskPriority,
     /// It has run; its drop means nothing any more.
@@ -108,7 +108,7 @@ impl Ticketed {
     fn issue(self: &Arc<Self>, priority: TaskPriority, counter: &mut Counter) -> Task {
         counter.queued |= bit(priority);
         counter.tell();
-        let ticket = Task::of(priority, Box::new(Ticket { of: self.clone(), priority, is_void: false }));
+        let ticket = Task::of(priority, Box::new(UnitTicket { of: self.clone(), priority, is_void: false }));
         self.serial_queue.iter().fold(ticket.with_hints(self.hints), Task::in_queue)
     }
 
@@ -192,7 +192,7 @@ fn bit(priority: TaskPriority) -> u8 {
     1 << priority as u8
 }
 
-impl Work for Ticket {
+impl Work for UnitTicket {
     fn marks_leaf(&self) -> bool {
         true
     }
@@ -231,7 +231,7 @@ impl Work for Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for UnitTicket {
     fn drop(&mut self) {
         if self.is_void {
             return;

@@ -61,19 +61,19 @@ pub fn reexports(
     source_flags: JitDylibLookupFlags,
     aliases: AliasMap,
 ) -> Box<dyn MaterializationUnit> {
-    Box::new(Reexports { source: Some((Source::of(&source), source_flags)), aliases })
+    Box::new(Reexports { source: Some((AliasSource::of(&source), source_flags)), aliases })
 }
 
 /// The dylib whose symbols are re-exported, as something that lies in its session may know it: a handle would hold the session
 /// that it lies in, which then nobody could drop.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct AliasSource {
     session: SessionTag,
     id: DylibId,
     name: Arc<str>,
 }
 
-impl Source {
+impl AliasSource {
     pub(super) fn of(dylib: &JitDylib) -> Self {
         Self { session: dylib.session().tag(), id: dylib.id(), name: dylib.shared_name() }
     }
@@ -97,7 +97,7 @@ impl Source {
 
 struct Reexports {
     /// None for the unit's own dylib.
-    source: Option<(Source, JitDylibLookupFlags)>,
+    source: Option<(AliasSource, JitDylibLookupFlags)>,
     aliases: AliasMap,
 }
 

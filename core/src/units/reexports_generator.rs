@@ -7,7 +7,7 @@ use crate::{
     LookupRequest, LookupSet, SearchOrder, SharedError, SymbolFlagsMap, SymbolName, reexports, shared_error,
 };
 
-use super::reexports::Source;
+use super::reexports::AliasSource;
 
 /// Defines re-exports of another dylib's symbols when a lookup misses them.
 ///
@@ -30,7 +30,7 @@ use super::reexports::Source;
 ///
 /// ORC: `ReexportsGenerator`.
 pub struct ReexportsGenerator {
-    source: Source,
+    source: AliasSource,
     flags: JitDylibLookupFlags,
     allow: Box<dyn Fn(&SymbolName) -> bool + Send + Sync>,
     name: String,
@@ -40,7 +40,7 @@ impl ReexportsGenerator {
     /// Re-exports what `flags` show of `source`.
     pub fn new(source: JitDylib, flags: JitDylibLookupFlags) -> Self {
         let name = format!("re-exports of {}", source.name());
-        Self { source: Source::of(&source), flags, allow: Box::new(|_| true), name }
+        Self { source: AliasSource::of(&source), flags, allow: Box::new(|_| true), name }
     }
 
     /// Restricts the re-exports to symbols for which `allow` holds.

@@ -5,7 +5,7 @@
 //! | I1: started at most once | `check_units`, `check_claims`: a unit waits in exactly its rows, or a claim holds them |
 //! | I2: a query ends once | `check_queries`: one that is there waits for something and has not ended |
 //! | I4: Ready after all it needs | `check_waiting`, `check_dependencies`: who is emitted waits in the forest for what may still become Ready, and for something outside its cycle |
-//! | I8: certain cycles are errors | `Waits::check`: what blocked threads hold is known as theirs, so that their looks find all edges |
+//! | I8: certain cycles are errors | `BlockedThreads::check`: what blocked threads hold is known as theirs, so that their looks find all edges |
 //! | I12: nobody waits for ever | `check_claims`, `check_suspended`, `check_generators`, `check_failures`: whatever is waited for has a claim, a generator at work, or somebody before it in a queue; nothing that failed is waited for |
 //! | I13: the ready path agrees | `check_records`, `check_gate` |
 //! | I15: memory | `check_tables`, `check_trackers`, `check_products`, `check_failures`, `check_initializers`: each table holds what lives, once |

@@ -18,7 +18,7 @@ impl<P: Payload> SessionState<P> {
             nodes += usize::from(node.is_some());
             match (&row.state, node) {
                 (RowState::Emitted { .. }, Some(node)) => {
-                    assert_eq!(self.forest.state(node), NodeState::Waiting, "{id:?} is emitted")
+                    assert_eq!(self.forest.state(node), NodeState::Waiters, "{id:?} is emitted")
                 }
                 (RowState::Emitted { .. }, None) => panic!("{id:?} is emitted and waits for nothing"),
                 (_, Some(node)) => {

@@ -6,12 +6,12 @@ use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{GeneratorId, RowId};
 use crate::sync::Arc;
 
-use super::needs::Node;
+use super::needs::WaitNode;
 
 impl<P: Payload> SessionState<P> {
     /// One step for each symbol and generator of the cycle, each with how it waits for the next.
-    pub(super) fn describe_deadlock(&self, cycle: &[Node]) -> Arc<[DeadlockStep]> {
-        let names_something = |node: &Node| matches!(node, Node::Row(..) | Node::Request(..));
+    pub(super) fn describe_deadlock(&self, cycle: &[WaitNode]) -> Arc<[DeadlockStep]> {
+        let names_something = |node: &WaitNode| matches!(node, WaitNode::Row(..) | WaitNode::Request(..));
         let Some(first) = cycle.iter().position(names_something) else { return Arc::from([]) };
         let around = || cycle[first..].iter().chain(&cycle[..first]);
         let mut path = Vec::new();
@@ -20,15 +20,15 @@ impl<P: Payload> SessionState<P> {
             let mut waits = 0;
             let (mut together, mut queued) = (false, false);
             while let Some(between) = rest.next_if(|node| !names_something(node)) {
-                waits += usize::from(matches!(between, Node::Wait(_)));
-                together |= matches!(between, Node::Together(_));
-                queued |= matches!(between, Node::Turn(_));
+                waits += usize::from(matches!(between, WaitNode::Wait(_)));
+                together |= matches!(between, WaitNode::Together(_));
+                queued |= matches!(between, WaitNode::Turn(_));
             }
             path.extend(match node {
-                Node::Row(row, _) if queued => self.queued_step(row),
-                Node::Row(row, _) => self.symbol_step(row, waits, together),
-                Node::Request(generator, _) => Some(self.generator_step(generator)),
-                Node::Together(_) | Node::Lookup(_) | Node::Turn(_) | Node::Wait(_) => None,
+                WaitNode::Row(row, _) if queued => self.queued_step(row),
+                WaitNode::Row(row, _) => self.symbol_step(row, waits, together),
+                WaitNode::Request(generator, _) => Some(self.generator_step(generator)),
+                WaitNode::Together(_) | WaitNode::Lookup(_) | WaitNode::Turn(_) | WaitNode::Wait(_) => None,
             });
         }
         path.into()

@@ -14,7 +14,7 @@ use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::WaitId;
 use crate::sync::weakened;
 
-use super::needs::Node;
+use super::needs::WaitNode;
 
 /// How many steps the first look of a wait may take; each takes twice as many as the one before.
 pub(in crate::protocol) const FIRST_BUDGET: usize = 1_000;
@@ -29,16 +29,16 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const PAUSE_OF_STEP: Duration = Duration::from_micros(10);
 
 /// A search for a cycle.
-struct Search {
+struct CycleSearch {
     start: WaitId,
     /// Where it came from, for each node it has come to.
-    before: FxHashMap<Node, Node>,
+    before: FxHashMap<WaitNode, WaitNode>,
     /// Where it goes on.
-    ahead: Vec<Node>,
+    ahead: Vec<WaitNode>,
     /// Lookups on the stacks of threads, to go on with when nothing else is left: a cycle from symbol to symbol says more.
-    above: Vec<(Node, Node)>,
+    above: Vec<(WaitNode, WaitNode)>,
     /// The last node of a cycle.
-    found: Option<Node>,
+    found: Option<WaitNode>,
     /// How many steps it may take, and has taken.
     budget: usize,
     steps: usize,
@@ -81,7 +81,7 @@ impl<P: Payload> SessionState<P> {
         if weakened("deadlock::never_looks") {
             return 0;
         }
-        let mut search = Search::from(wait, budget);
+        let mut search = CycleSearch::from(wait, budget);
         let cycle = self.cycle(&mut search);
         self.agenda.count_steps(search.steps);
         if let Some(cycle) = cycle {
@@ -97,7 +97,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The cycle, from the blocked thread on. None if there is none or the budget was too small.
-    fn cycle(&self, search: &mut Search) -> Option<Vec<Node>> {
+    fn cycle(&self, search: &mut CycleSearch) -> Option<Vec<WaitNode>> {
         while let Some(node) = search.next() {
             let goes_on = self.needs(node, &mut |needed| {
                 if search.steps == search.budget {
@@ -117,9 +117,9 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Whether the edge counts for this thread: others need a lookup with a deadline only for as long as they like.
-    fn counts(&self, looks: WaitId, node: Node, needed: Node) -> bool {
+    fn counts(&self, looks: WaitId, node: WaitNode, needed: WaitNode) -> bool {
         match (node, needed) {
-            (Node::Wait(wait), Node::Lookup(_)) => {
+            (WaitNode::Wait(wait), WaitNode::Lookup(_)) => {
                 wait == looks || !self.waits.waits[wait].holdings.ends_by_itself
             }
             _ => true,
@@ -127,14 +127,14 @@ impl<P: Payload> SessionState<P> {
     }
 }
 
-impl Search {
+impl CycleSearch {
     fn from(start: WaitId, budget: usize) -> Self {
-        let (before, ahead) = (FxHashMap::default(), vec![Node::Wait(start)]);
+        let (before, ahead) = (FxHashMap::default(), vec![WaitNode::Wait(start)]);
         Self { start, before, ahead, above: Vec::new(), found: None, budget, steps: 0 }
     }
 
     /// The next node to go on from, unless the way back is found.
-    fn next(&mut self) -> Option<Node> {
+    fn next(&mut self) -> Option<WaitNode> {
         loop {
             if self.found.is_some() {
                 return None;
@@ -147,7 +147,7 @@ impl Search {
         }
     }
 
-    fn comes_to(&mut self, node: Node, needed: Node) -> ControlFlow<()> {
+    fn comes_to(&mut self, node: WaitNode, needed: WaitNode) -> ControlFlow<()> {
         if node.lies_beneath(needed) {
             self.above.push((node, needed));
             return ControlFlow::Continue(());
@@ -155,8 +155,8 @@ impl Search {
         self.enters(node, needed)
     }
 
-    fn enters(&mut self, node: Node, needed: Node) -> ControlFlow<()> {
-        if needed == Node::Wait(self.start) {
+    fn enters(&mut self, node: WaitNode, needed: WaitNode) -> ControlFlow<()> {
+        if needed == WaitNode::Wait(self.start) {
             self.found = Some(node);
             return ControlFlow::Break(());
         }
@@ -167,7 +167,7 @@ impl Search {
         ControlFlow::Continue(())
     }
 
-    fn way_back(&self) -> Option<Vec<Node>> {
+    fn way_back(&self) -> Option<Vec<WaitNode>> {
         let mut path: Vec<_> =
             iter::successors(Some(self.found?), |node| self.before.get(node).copied()).collect();
         path.reverse();

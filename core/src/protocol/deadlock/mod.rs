@@ -5,7 +5,7 @@ mod look;
 mod needs;
 pub(crate) mod threads;
 
-use crate::protocol::deadlock::threads::{Blocked, Held, Holdings, Waits};
+use crate::protocol::deadlock::threads::{Blocked, BlockedThreads, Held, Holdings};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Query;
@@ -29,7 +29,7 @@ impl<P: Payload> SessionState<P> {
         if !self.lookups.query(query).is_some_and(Query::is_live) {
             return None;
         }
-        let Waits { waits, of_query, holders } = &mut self.waits;
+        let BlockedThreads { waits, of_query, holders } = &mut self.waits;
         let (below, pause) = (holdings.below, FIRST_PAUSE);
         let wait = waits.insert(Blocked { query, holdings, above: None, budget: look::FIRST_BUDGET, pause });
         of_query.insert(query, wait);

@@ -18,7 +18,7 @@ use super::threads::{Blocked, Held};
 
 /// Something that a blocked thread may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Node {
+pub(super) enum WaitNode {
     /// A blocked thread goes on.
     Wait(WaitId),
     /// A lookup ends.
@@ -34,34 +34,34 @@ pub(super) enum Node {
 }
 
 /// Is given what a node needs, one after another; none for what was looked at and is not needed. Says whether to go on.
-pub(super) type Each<'a> = &'a mut dyn FnMut(Option<Node>) -> ControlFlow<()>;
+pub(super) type Each<'a> = &'a mut dyn FnMut(Option<WaitNode>) -> ControlFlow<()>;
 
 impl<P: Payload> SessionState<P> {
     /// What `node` needs for certain: each edge of the graph, and each here alone. It goes no further than `each` does.
-    pub(super) fn needs(&self, node: Node, each: Each<'_>) -> ControlFlow<()> {
-        let holder = |what| self.waits.holder(what).map(Node::Wait);
+    pub(super) fn needs(&self, node: WaitNode, each: Each<'_>) -> ControlFlow<()> {
+        let holder = |what| self.waits.holder(what).map(WaitNode::Wait);
         match node {
-            Node::Wait(wait) => {
+            WaitNode::Wait(wait) => {
                 let Some(&Blocked { query, above, .. }) = self.waits.waits.get(wait) else {
                     return ControlFlow::Continue(());
                 };
-                all([above.map(Node::Wait), Some(Node::Lookup(query))], each)
+                all([above.map(WaitNode::Wait), Some(WaitNode::Lookup(query))], each)
             }
-            Node::Lookup(query) => self.lookup_needs(query, each),
-            Node::Row(row, required) => self.row_needs(row, required, each),
-            Node::Together(component) => {
+            WaitNode::Lookup(query) => self.lookup_needs(query, each),
+            WaitNode::Row(row, required) => self.row_needs(row, required, each),
+            WaitNode::Together(component) => {
                 let mut rows = self.forest.dependencies_of_component(component);
-                rows.try_for_each(|row| each(Some(Node::Row(row, RequiredState::Ready))))
+                rows.try_for_each(|row| each(Some(WaitNode::Row(row, RequiredState::Ready))))
             }
-            Node::Request(_, query) => all([holder(Held::Request(query))], each),
-            Node::Turn(queue) => all([holder(Held::Turn(queue))], each),
+            WaitNode::Request(_, query) => all([holder(Held::Request(query))], each),
+            WaitNode::Turn(queue) => all([holder(Held::Turn(queue))], each),
         }
     }
 
     fn lookup_needs(&self, id: QueryId, each: Each<'_>) -> ControlFlow<()> {
         match self.lookups.live(id).map(|query| &query.phase) {
             Some(Phase::Lodged(lodged)) if !lodged.ended => lodged.entries.iter().try_for_each(|entry| {
-                each(entry.waits().then_some(Node::Row(entry.row, lodged.required_state)))
+                each(entry.waits().then_some(WaitNode::Row(entry.row, lodged.required_state)))
             }),
             Some(Phase::Suspended(suspended)) => {
                 let Some(generator) = suspended.waits_at() else { return ControlFlow::Continue(()) };
@@ -70,7 +70,13 @@ impl<P: Payload> SessionState<P> {
                 let busy = self.lookups.generator(generator).filter(|_| !suspended.is_apart());
                 let served = busy.map_or(Some(id), Generator::occupant);
                 let question = suspended.question();
-                all([served.map(|served| Node::Request(generator, served)), question.map(Node::Lookup)], each)
+                all(
+                    [
+                        served.map(|served| WaitNode::Request(generator, served)),
+                        question.map(WaitNode::Lookup),
+                    ],
+                    each,
+                )
             }
             _ => ControlFlow::Continue(()),
         }
@@ -85,14 +91,14 @@ impl<P: Payload> SessionState<P> {
             return ControlFlow::Continue(());
         };
         if matches!(row.state, RowState::Emitted { .. }) {
-            all([self.component_of(id).map(Node::Together)], each)?;
+            all([self.component_of(id).map(WaitNode::Together)], each)?;
         }
         let Some(claim) = row.claim() else { return ControlFlow::Continue(()) };
         let needed = [
-            self.waits.holder(Held::Claim(claim)).map(Node::Wait),
-            self.definitions.get_claim(claim).and_then(Claim::queued_in).map(Node::Turn),
-            self.lookups.source_of(id).map(|source| Node::Row(source, required)),
-            self.lookups.sought_by(id).map(Node::Lookup),
+            self.waits.holder(Held::Claim(claim)).map(WaitNode::Wait),
+            self.definitions.get_claim(claim).and_then(Claim::queued_in).map(WaitNode::Turn),
+            self.lookups.source_of(id).map(|source| WaitNode::Row(source, required)),
+            self.lookups.sought_by(id).map(WaitNode::Lookup),
         ];
         all(needed, each)
     }
@@ -110,7 +116,7 @@ impl<P: Payload> SessionState<P> {
             }
         }
         let (mut claims, mut seen) = (FxHashSet::default(), FxHashSet::default());
-        let mut ahead = vec![Node::Lookup(query)];
+        let mut ahead = vec![WaitNode::Lookup(query)];
         while let Some(node) = ahead.pop() {
             if !seen.insert(node) {
                 continue;
@@ -119,12 +125,12 @@ impl<P: Payload> SessionState<P> {
                 ahead.extend(needed.filter(|&needed| !node.lies_beneath(needed)));
                 ControlFlow::Continue(())
             });
-            let Node::Row(row, required) = node else { continue };
+            let WaitNode::Row(row, required) = node else { continue };
             let row = self.definitions.row(row).filter(|row| row.is_behind(required));
             if let Some(claim) = row.and_then(|row| row.claim())
                 && claims.insert(claim)
             {
-                ahead.extend(asked.remove(&claim).into_iter().flatten().map(Node::Lookup));
+                ahead.extend(asked.remove(&claim).into_iter().flatten().map(WaitNode::Lookup));
             }
         }
         self.agenda.count_steps(self.lookups.len() + seen.len());
@@ -132,7 +138,7 @@ impl<P: Payload> SessionState<P> {
     }
 }
 
-impl Node {
+impl WaitNode {
     /// Whether it needs the other by the stack of their thread.
     pub(super) fn lies_beneath(self, needed: Self) -> bool {
         matches!((self, needed), (Self::Wait(_), Self::Wait(_)))
@@ -140,6 +146,6 @@ impl Node {
 }
 
 /// Gives those that are there.
-fn all<const N: usize>(needed: [Option<Node>; N], each: Each<'_>) -> ControlFlow<()> {
+fn all<const N: usize>(needed: [Option<WaitNode>; N], each: Each<'_>) -> ControlFlow<()> {
     needed.into_iter().flatten().try_for_each(|node| each(Some(node)))
 }

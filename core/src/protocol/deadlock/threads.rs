@@ -11,7 +11,7 @@ use crate::serial_queue::SerialQueueId;
 
 /// The blocked threads that hold something.
 #[derive(Debug)]
-pub(crate) struct Waits {
+pub(crate) struct BlockedThreads {
     pub(super) waits: Slab<WaitId, Blocked>,
     pub(super) of_query: FxHashMap<QueryId, WaitId>,
     /// Which of them holds what.
@@ -52,7 +52,7 @@ pub(super) struct Blocked {
     pub(super) pause: Duration,
 }
 
-impl Waits {
+impl BlockedThreads {
     pub(in crate::protocol) fn new() -> Self {
         Self { waits: Slab::new(), of_query: FxHashMap::default(), holders: FxHashMap::default() }
     }

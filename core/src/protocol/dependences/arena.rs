@@ -29,10 +29,10 @@ pub(super) const TOLD: u32 = u32::MAX - 1;
 
 /// How far a component is. Kept at its representative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum NodeStanding {
     Free,
     Unemitted,
-    Waiting,
+    Waiters,
     Ready,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Standing {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Node<P> {
-    pub(super) standing: Standing,
+    pub(super) standing: NodeStanding,
     /// This symbol fell. Its component may go on without it.
     pub(super) failed: bool,
     /// At the first node of a group, the source of its edges: all of the group fell.
@@ -98,9 +98,9 @@ impl<P: Copy + Send + 'static> Arena<P> {
     }
 
     /// A node alone in its component and its group.
-    pub(super) fn allocate(&mut self, payload: P, standing: Standing) -> u32 {
+    pub(super) fn allocate(&mut self, payload: P, standing: NodeStanding) -> u32 {
         let blank = Node {
-            standing: Standing::Free,
+            standing: NodeStanding::Free,
             failed: false,
             group_failed: false,
             absorbed: false,
@@ -133,8 +133,8 @@ impl<P: Copy + Send + 'static> Arena<P> {
     /// Frees a node. Its lists must be empty or nobody's any more.
     pub(super) fn free(&mut self, index: u32) {
         let node = &mut self.nodes[index];
-        debug_assert!(node.standing != Standing::Free, "a node is freed once");
-        node.standing = Standing::Free;
+        debug_assert!(node.standing != NodeStanding::Free, "a node is freed once");
+        node.standing = NodeStanding::Free;
         // A place whose generations are used up stays out of use.
         let age = self.ages.end(index);
         self.nodes.give_back(index, age, &mut self.discarded);
@@ -188,8 +188,8 @@ impl<P: Copy + Send + 'static> Arena<P> {
     }
 
     /// How far the component of a live node is.
-    pub(super) fn standing(&self, id: NodeId) -> Standing {
-        self.find_unchanged(id.index).map_or(Standing::Ready, |component| self.nodes[component].standing)
+    pub(super) fn standing(&self, id: NodeId) -> NodeStanding {
+        self.find_unchanged(id.index).map_or(NodeStanding::Ready, |component| self.nodes[component].standing)
     }
 
     /// Makes two components one; gives its representative. Neither may hang or be linked among siblings.

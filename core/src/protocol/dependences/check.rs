@@ -1,6 +1,6 @@
 //! The executable specification: what holds between any two calls.
 
-use super::arena::{NONE, Standing};
+use super::arena::{NONE, NodeStanding};
 use super::*;
 
 impl<P: Copy + std::fmt::Debug + Send + 'static> WaitingForest<P> {
@@ -21,10 +21,10 @@ impl<P: Copy + std::fmt::Debug + Send + 'static> WaitingForest<P> {
 
     fn check_node(&self, index: u32) {
         let node = &self.arena.nodes[index];
-        assert_ne!(node.standing, Standing::Free);
+        assert_ne!(node.standing, NodeStanding::Free);
         let Some(component) = self.arena.find_unchanged(index) else { return };
         let representative = &self.arena.nodes[component];
-        if representative.standing == Standing::Ready {
+        if representative.standing == NodeStanding::Ready {
             return;
         }
         self.check_dependants(index);
@@ -45,11 +45,11 @@ impl<P: Copy + std::fmt::Debug + Send + 'static> WaitingForest<P> {
         }
         self.check_siblings(node.children, Some(component));
         match node.standing {
-            Standing::Unemitted => {
+            NodeStanding::Unemitted => {
                 assert_eq!((nodes.len(), node.unexplored, node.internal), (1, NONE, NONE));
                 assert!(!node.hangs && node.up.index == index);
             }
-            Standing::Waiting if standing > 0 => self.check_waiting(component),
+            NodeStanding::Waiters if standing > 0 => self.check_waiting(component),
             _ => {}
         }
     }
@@ -86,7 +86,7 @@ impl<P: Copy + std::fmt::Debug + Send + 'static> WaitingForest<P> {
         while edge != NONE {
             let link = &self.arena.edges[edge];
             assert_eq!((link.target, link.previous_dependant), (self.arena.id(index), previous));
-            assert_ne!(self.arena.nodes[link.source].standing, Standing::Free);
+            assert_ne!(self.arena.nodes[link.source].standing, NodeStanding::Free);
             (previous, edge) = (edge, link.next_dependant);
         }
     }
@@ -96,7 +96,7 @@ impl<P: Copy + std::fmt::Debug + Send + 'static> WaitingForest<P> {
         let first = node.hangs.then(|| self.edges_of(node.unexplored)[0])?;
         let target = Some(self.arena.edges[first].target).filter(|&target| self.arena.is_alive(target))?;
         let parent = self.arena.find_unchanged(target.index)?;
-        (self.arena.nodes[parent].standing != Standing::Ready).then_some(parent)
+        (self.arena.nodes[parent].standing != NodeStanding::Ready).then_some(parent)
     }
 
     fn siblings(&self, first: u32) -> Vec<u32> {

@@ -6,7 +6,7 @@
 
 use crate::sync::weakened;
 
-use super::arena::{NONE, Standing, TOLD};
+use super::arena::{NONE, NodeStanding, TOLD};
 use super::{Settled, WaitingForest};
 
 impl<P: Copy + Send + 'static> WaitingForest<P> {
@@ -19,7 +19,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
         let representative = &mut self.arena.nodes[component];
         representative.standing_nodes -= 1;
         if representative.standing_nodes == 0 {
-            if representative.standing == Standing::Waiting {
+            if representative.standing == NodeStanding::Waiters {
                 self.detach(component);
             }
             let mut dead = self.dead;

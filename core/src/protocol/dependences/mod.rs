@@ -13,7 +13,7 @@
 //! | node | made by | waits for | holds |
 //! |---|---|---|---|
 //! | `Unemitted` | [`WaitingForest::add`]: a symbol that somebody depends on and that is not emitted | its own emission | its dependants |
-//! | `Waiting` | [`WaitingForest::emit`]: the symbols of one group, or several groups that form cycles | **one** other node, its parent | the edges it has not explored yet |
+//! | `Waiters` | [`WaitingForest::emit`]: the symbols of one group, or several groups that form cycles | **one** other node, its parent | the edges it has not explored yet |
 //!
 //! ```text
 //!        u                 u is Unemitted: a root
@@ -29,12 +29,12 @@
 //! - **Components** are nodes that can only become Ready together: the symbols of a group, and the groups
 //!   of a cycle. They are kept by union-find; the representative owns the lists, which are spliced in
 //!   O(1). A node keeps its own list of dependants, so a failure still travels along real edges only.
-//! - **The forest**: a `Waiting` component is the child of the one component it waits for, or it is on
+//! - **The forest**: a `Waiters` component is the child of the one component it waits for, or it is on
 //!   the worklist. Roots are therefore `Unemitted`, or about to move.
 //!
 //! # Operations
 //!
-//! - *Emit* makes a group's nodes one `Waiting` component, stores those of its edges whose targets are not
+//! - *Emit* makes a group's nodes one `Waiters` component, stores those of its edges whose targets are not
 //!   Ready, and puts it on the worklist. A group with nothing to wait for that nobody waits for needs no nodes.
 //! - *Resume* (from the worklist) explores edges until one has to be waited for. Target Ready: the edge
 //!   goes. Target in the component itself: the edge becomes internal. Otherwise look for the root above the
@@ -72,7 +72,7 @@ use crate::protocol::storage::pieces::Pieces;
 #[cfg(all(test, not(uruk_loom)))]
 pub(in crate::protocol) use {pool::CHUNK, resume::STEPS_UP_MIN};
 
-use arena::{Arena, NONE, Node, Standing, TOLD};
+use arena::{Arena, NONE, Node, NodeStanding, TOLD};
 
 /// A node of the forest. Ids of freed nodes are never given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +87,7 @@ pub(crate) enum NodeState {
     /// Not emitted yet.
     Unemitted,
     /// Emitted; something it depends on is not.
-    Waiting,
+    Waiters,
     /// It fell and has not been reported yet, or others of its component still stand.
     Failed,
     /// Ready, or freed: the node's owner knows which from what was reported to it.
@@ -158,7 +158,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
 
     /// Makes a node for a symbol that is not emitted and that somebody depends on.
     pub(crate) fn add(&mut self, payload: P) -> NodeId {
-        let node = self.arena.allocate(payload, Standing::Unemitted);
+        let node = self.arena.allocate(payload, NodeStanding::Unemitted);
         self.arena.id(node)
     }
 
@@ -171,9 +171,9 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
             return NodeState::Failed;
         }
         match self.arena.standing(node) {
-            Standing::Unemitted => NodeState::Unemitted,
-            Standing::Waiting => NodeState::Waiting,
-            Standing::Ready | Standing::Free => NodeState::Gone,
+            NodeStanding::Unemitted => NodeState::Unemitted,
+            NodeStanding::Waiters => NodeState::Waiters,
+            NodeStanding::Ready | NodeStanding::Free => NodeState::Gone,
         }
     }
 
@@ -211,7 +211,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// nearest first. Other symbols of the node's own group fail only if the group depends on it. Says
     /// whether there was anything to fail; what is Ready, gone or failed is left alone.
     pub(crate) fn fail(&mut self, node: NodeId) -> bool {
-        let stands = matches!(self.state(node), NodeState::Unemitted | NodeState::Waiting);
+        let stands = matches!(self.state(node), NodeState::Unemitted | NodeState::Waiters);
         if stands {
             self.mark_failed(node.index, None);
         }
@@ -354,7 +354,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
 
     /// The first edge in the list of a node's dependants. The list of what is Ready is nobody's any more.
     fn first_dependant(&self, node: NodeId) -> u32 {
-        if !self.arena.is_alive(node) || self.arena.standing(node) == Standing::Ready {
+        if !self.arena.is_alive(node) || self.arena.standing(node) == NodeStanding::Ready {
             return NONE;
         }
         self.arena.nodes[node.index].dependants
@@ -363,14 +363,14 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// Makes the members of a group, `leader` among them, one waiting component.
     fn unite_group(&mut self, leader: u32, members: &[NodeId]) -> u32 {
         let mut group = leader;
-        self.arena.nodes[leader].standing = Standing::Waiting;
+        self.arena.nodes[leader].standing = NodeStanding::Waiters;
         for &member in members {
             debug_assert!(
                 member.index == leader || self.state(member) == NodeState::Unemitted,
                 "a member of an emission is unemitted and given once",
             );
             if member.index != leader {
-                self.arena.nodes[member.index].standing = Standing::Waiting;
+                self.arena.nodes[member.index].standing = NodeStanding::Waiters;
                 self.arena.join_group(leader, member.index);
                 group = self.arena.unite(group, member.index);
             }
@@ -385,11 +385,11 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
             return false;
         }
         let Node { standing, failed, .. } = self.arena.nodes[dependency.index];
-        let is_root = standing == Standing::Unemitted;
+        let is_root = standing == NodeStanding::Unemitted;
         // What is not emitted is alone in its component.
         let component = if is_root { Some(dependency.index) } else { self.arena.find(dependency.index) };
         let is_ready =
-            || component.is_none_or(|component| self.arena.nodes[component].standing == Standing::Ready);
+            || component.is_none_or(|component| self.arena.nodes[component].standing == NodeStanding::Ready);
         if !failed && !is_root && is_ready() {
             return false;
         }

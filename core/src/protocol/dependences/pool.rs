@@ -20,7 +20,7 @@ use crate::protocol::storage::memory::Takes;
 pub(super) struct Pool<T> {
     /// Of one length, but for the first, which may be shorter, and those without memory.
     chunks: Vec<Box<[T]>>,
-    rooms: Vec<Room>,
+    rooms: Vec<PoolChunk>,
     /// Chunks with room and memory. Some may have become full or lost their memory since.
     open: Vec<u32>,
     /// Chunks without memory that can be made again.
@@ -33,7 +33,7 @@ pub(super) struct Pool<T> {
 
 /// What taking and freeing know of a chunk.
 #[derive(Clone, Copy, Debug)]
-struct Room {
+struct PoolChunk {
     /// A bit for each place that is free.
     free: [u64; WORDS],
     /// None of the words before this one has a bit.
@@ -47,7 +47,7 @@ struct Room {
     age: u32,
 }
 
-impl Room {
+impl PoolChunk {
     /// The first word with a free place.
     fn word_with_room(&mut self) -> Option<usize> {
         while let Some(&word) = self.free.get(usize::from(self.lowest)) {
@@ -176,7 +176,7 @@ impl<T: Copy + Send + 'static> Pool<T> {
         let number = self.chunks.len() as u32;
         assert!(number < END >> OFFSET_BITS, "the forest holds fewer than four billion nodes, and edges");
         self.chunks.push(Box::default());
-        self.rooms.push(Room {
+        self.rooms.push(PoolChunk {
             free: [0; WORDS],
             lowest: 0,
             live: 0,

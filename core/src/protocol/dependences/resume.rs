@@ -2,7 +2,7 @@
 
 use crate::sync::weakened;
 
-use super::arena::{NONE, Standing, TOLD};
+use super::arena::{NONE, NodeStanding, TOLD};
 use super::{NodeId, Settled, WaitingForest};
 
 /// So many steps up are always taken, and leave hints behind for those who come after: with a hint at a time a long way would be
@@ -88,7 +88,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// What waited for the component goes to the worklist, itself among what is to be reported.
     fn make_ready(&mut self, component: u32) {
         let node = &mut self.arena.nodes[component];
-        node.standing = Standing::Ready;
+        node.standing = NodeStanding::Ready;
         let children = std::mem::replace(&mut node.children, NONE);
         self.arena.splice(&mut self.worklist, children);
         self.arena.link_last(&mut self.releasing, component);
@@ -146,7 +146,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
             return None;
         }
         let component = self.arena.find(node.index)?;
-        (self.arena.nodes[component].standing != Standing::Ready).then_some(component)
+        (self.arena.nodes[component].standing != NodeStanding::Ready).then_some(component)
     }
 
     /// An ancestor: by the hint if that still helps, else the parent.

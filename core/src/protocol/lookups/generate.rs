@@ -26,7 +26,7 @@ use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId};
 
 /// What a step along the order led to.
-enum Step {
+enum WalkStep {
     /// All that can be generated has been.
     Done,
     /// Waits for a generator to finish, or to be free.
@@ -143,11 +143,11 @@ impl<P: Payload> SessionState<P> {
             }
         };
         match step {
-            Step::Suspend => self.lookups.suspend(query, walker),
-            Step::Done => self.conclude(query, walker, effects),
+            WalkStep::Suspend => self.lookups.suspend(query, walker),
+            WalkStep::Done => self.conclude(query, walker, effects),
             // Heard by a request whose lookup is gone.
-            Step::AskerGone => self.fail_query(query, LookupError::Closed, effects),
-            Step::WaitsForItself(generator) => {
+            WalkStep::AskerGone => self.fail_query(query, LookupError::Closed, effects),
+            WalkStep::WaitsForItself(generator) => {
                 let source = shared_error(
                     "what it is asked for leads back to it; define the symbol in one of the dylibs",
                 );
@@ -155,7 +155,7 @@ impl<P: Payload> SessionState<P> {
                 self.lookups.set_phase(query, Phase::Suspended(walker));
                 self.fail_query(query, error, effects);
             }
-            Step::GeneratorGone(dylib) => {
+            WalkStep::GeneratorGone(dylib) => {
                 let dylib = self.definitions[dylib].name.clone();
                 let source = shared_error("it was removed while the lookup was on its way to it");
                 let error = LookupError::Generator { dylib, generator: "(removed)".into(), source };
@@ -167,14 +167,16 @@ impl<P: Payload> SessionState<P> {
 
     /// Searches the dylib at the lookup's position and asks its next generator. Nothing when the lookup may
     /// go on to the next dylib.
-    fn step(&mut self, query: QueryId, walker: &mut Suspended, effects: &mut Effects<P>) -> Option<Step> {
-        let Some(&(dylib, flags)) = walker.search.order.get(walker.position) else { return Some(Step::Done) };
+    fn step(&mut self, query: QueryId, walker: &mut Suspended, effects: &mut Effects<P>) -> Option<WalkStep> {
+        let Some(&(dylib, flags)) = walker.search.order.get(walker.position) else {
+            return Some(WalkStep::Done);
+        };
         let ahead = walker.generators.as_ref();
         // Those that are removed before the lookup comes to them are not passed over.
         let asks = ahead.map_or(!self.definitions[dylib].generators.is_empty(), |ahead| !ahead.is_empty());
         let candidates = self.drop_defined(dylib, flags, asks, &mut walker.remaining);
         if walker.remaining.is_empty() {
-            return Some(Step::Done);
+            return Some(WalkStep::Done);
         }
         let row = &self.definitions[dylib];
         let generators = walker.generators.get_or_insert_with(|| row.generators.iter().copied().collect());
@@ -185,16 +187,16 @@ impl<P: Payload> SessionState<P> {
         // Whoever asks may have been told that it waits for itself: the answer would lead to the same again, and so on for ever.
         let asks = walker.search.on_behalf_of;
         if asks.is_some_and(|asks| self.lookups.live(asks).is_none()) {
-            return Some(Step::AskerGone);
+            return Some(WalkStep::AskerGone);
         }
         let occupant = self.lookups.generator(id).and_then(Generator::occupant);
         if self.lookups.leads_back(&walker.search, id, occupant) {
-            return Some(Step::WaitsForItself(id));
+            return Some(WalkStep::WaitsForItself(id));
         }
         let (generator, name) = match self.lookups.arrive(query, walker, id) {
             Arrival::Served { generator, name } => (generator, name),
-            Arrival::Queued => return Some(Step::Suspend),
-            Arrival::Gone => return Some(Step::GeneratorGone(dylib)),
+            Arrival::Queued => return Some(WalkStep::Suspend),
+            Arrival::Gone => return Some(WalkStep::GeneratorGone(dylib)),
         };
         if let Some(ahead) = &mut walker.generators {
             ahead.pop_front();
@@ -214,7 +216,7 @@ impl<P: Payload> SessionState<P> {
             lookup_flags: flags,
             symbols: LookupSet(candidates.into()),
         });
-        Some(Step::Suspend)
+        Some(WalkStep::Suspend)
     }
 
     /// Drops from `remaining` what the dylib defines visibly, and gives what its generators may be asked

@@ -8,7 +8,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::weakened;
 
 use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::Waiting;
+use crate::protocol::state::definitions::row::Waiters;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::RowId;
 
@@ -42,7 +42,7 @@ impl<P: Payload> SessionState<P> {
     /// Whether anybody waits on the row or depends on it: what keeps work wanted.
     pub(crate) fn is_demanded(&self, row: RowId) -> bool {
         let depended_on = |node| self.forest.has_dependants(node);
-        let demands = |waiting: &Waiting| !waiting.queries.is_none() || waiting.node.is_some_and(depended_on);
+        let demands = |waiting: &Waiters| !waiting.queries.is_none() || waiting.node.is_some_and(depended_on);
         self.definitions[row].waiting().is_some_and(demands)
     }
 

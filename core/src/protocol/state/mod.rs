@@ -17,7 +17,7 @@ pub(crate) mod stage;
 
 use std::fmt;
 
-use crate::protocol::deadlock::threads::Waits;
+use crate::protocol::deadlock::threads::BlockedThreads;
 use crate::protocol::dependences::{Settled, WaitingForest};
 use crate::protocol::slices::agenda::Agenda;
 use crate::protocol::state::failure::FailureRecord;
@@ -59,7 +59,7 @@ pub(crate) struct SessionState<P: Payload> {
     /// How often something was lost that may have kept a claimed unit wanted.
     pub(in crate::protocol) losses: Arc<Losses>,
     /// The blocked threads that hold something.
-    pub(in crate::protocol) waits: Waits,
+    pub(in crate::protocol) waits: BlockedThreads,
     /// What is about to become more urgent.
     pub(in crate::protocol) urgency: Urgency,
     /// Each unit that begins is noted.
@@ -89,7 +89,7 @@ impl<P: Payload> SessionState<P> {
             fallen: FallenRows::default(),
             agenda: Agenda::default(),
             losses: Arc::default(),
-            waits: Waits::new(),
+            waits: BlockedThreads::new(),
             urgency: Urgency::default(),
             notes_units: false,
             observed,

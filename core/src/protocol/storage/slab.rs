@@ -24,9 +24,9 @@ use crate::protocol::storage::memory::Takes;
 ///
 /// Slots lie at least as `A` is aligned.
 pub(crate) struct Slab<I, T, A = ()> {
-    chunks: Vec<Vec<Slot<T, A>>>,
+    chunks: Vec<Vec<SlabSlot<T, A>>>,
     /// What insertion and removal know of each chunk, apart from the slots that everybody reads.
-    rooms: Vec<Room>,
+    rooms: Vec<SlabChunk>,
     /// Chunks with room and memory. Some may have become full or empty since.
     open: Vec<u32>,
     /// Chunks without memory.
@@ -44,7 +44,7 @@ pub(crate) struct Slab<I, T, A = ()> {
 
 /// The generation comes first: what an entity begins with shares its cache line.
 #[repr(C)]
-struct Slot<T, A> {
+struct SlabSlot<T, A> {
     align: [A; 0],
     generation: u32,
     content: Content<T>,
@@ -56,7 +56,7 @@ enum Content<T> {
 }
 
 #[derive(Clone, Copy)]
-struct Room {
+struct SlabChunk {
     /// The offset of the first free slot of a list through them, or `NONE`.
     free: u32,
     live: u32,
@@ -84,7 +84,7 @@ fn place_of(index: u32) -> (usize, usize) {
     ((index >> OFFSET_BITS) as usize, index as usize % CHUNK)
 }
 
-impl Room {
+impl SlabChunk {
     fn is_worn(&self) -> bool {
         self.generation == u32::MAX
     }
@@ -109,7 +109,7 @@ impl<I: Id, T, A> Slab<I, T, A> {
     /// much as its entities cost the slab, for it puts the pieces together that it keeps for fast use otherwise.
     pub(crate) const fn of_passing() -> Self {
         let mut slab = Self::new();
-        let fit = KEPT_BYTES_MAX / (CHUNK * size_of::<Slot<T, A>>());
+        let fit = KEPT_BYTES_MAX / (CHUNK * size_of::<SlabSlot<T, A>>());
         slab.spare_max = if fit == 0 { 1 } else { fit };
         slab
     }
@@ -127,7 +127,7 @@ impl<I: Id, T, A> Slab<I, T, A> {
         let offset = match room.free {
             NONE => {
                 let generation = self.fresh_generation;
-                slots.push(Slot { align: [], generation, content: Content::Live(value) });
+                slots.push(SlabSlot { align: [], generation, content: Content::Live(value) });
                 slots.len() - 1
             }
             free => {
@@ -173,14 +173,14 @@ impl<I: Id, T, A> Slab<I, T, A> {
         let number = number.expect("a session holds fewer than four billion entities of one kind");
         // The first one grows as it is filled: most slabs of most sessions hold a few entities.
         self.chunks.push(Vec::with_capacity(if number == 0 { 4 } else { CHUNK }));
-        self.rooms.push(Room { free: NONE, live: 0, generation: 0, is_listed: true });
+        self.rooms.push(SlabChunk { free: NONE, live: 0, generation: 0, is_listed: true });
         number
     }
 
     pub(crate) fn get(&self, id: I) -> Option<&T> {
         let (number, offset) = place_of(id.index());
         match self.chunks.get(number)?.get(offset) {
-            Some(Slot { generation, content: Content::Live(value), .. })
+            Some(SlabSlot { generation, content: Content::Live(value), .. })
                 if *generation == id.generation() =>
             {
                 Some(value)
@@ -192,7 +192,7 @@ impl<I: Id, T, A> Slab<I, T, A> {
     pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
         let (number, offset) = place_of(id.index());
         match self.chunks.get_mut(number)?.get_mut(offset) {
-            Some(Slot { generation, content: Content::Live(value), .. })
+            Some(SlabSlot { generation, content: Content::Live(value), .. })
                 if *generation == id.generation() =>
             {
                 Some(value)
@@ -209,7 +209,7 @@ impl<I: Id, T, A> Slab<I, T, A> {
     pub(crate) fn id_at(&self, index: u32) -> Option<I> {
         let (number, offset) = place_of(index);
         match self.chunks.get(number)?.get(offset) {
-            Some(Slot { generation, content: Content::Live(_), .. }) => Some(I::new(index, *generation)),
+            Some(SlabSlot { generation, content: Content::Live(_), .. }) => Some(I::new(index, *generation)),
             _ => None,
         }
     }
@@ -218,7 +218,7 @@ impl<I: Id, T, A> Slab<I, T, A> {
     pub(crate) fn entry_at(&self, index: u32) -> Option<(I, &T)> {
         let (number, offset) = place_of(index);
         match self.chunks.get(number)?.get(offset) {
-            Some(Slot { generation, content: Content::Live(value), .. }) => {
+            Some(SlabSlot { generation, content: Content::Live(value), .. }) => {
                 Some((I::new(index, *generation), value))
             }
             _ => None,

@@ -39,7 +39,7 @@ pub(crate) struct Definition {
 }
 
 /// Why a definition is refused, before it is an error for anybody.
-pub(crate) enum Refusal {
+pub(crate) enum DefinitionRefusal {
     Closed,
     DylibRemoved,
     TrackerDefunct,
@@ -142,7 +142,7 @@ impl<P: Payload> SessionState<P> {
         };
         // A claim that has symbols has a live tracker; one without may have outlived its own, and its dylib.
         let competition = match self.tracker_is_defunct(tracker) {
-            true => Err(Refusal::TrackerDefunct),
+            true => Err(DefinitionRefusal::TrackerDefunct),
             false => self.compete(dylib, flags_of(&symbols)),
         };
         let competition = match competition {
@@ -228,14 +228,14 @@ impl<P: Payload> SessionState<P> {
         tracker: Option<TrackerId>,
         symbols: impl Iterator<Item = (&'a SymbolName, SymbolFlags)>,
         by_task: bool,
-    ) -> Result<(TrackerId, Competition), Refusal> {
+    ) -> Result<(TrackerId, Competition), DefinitionRefusal> {
         if !self.admits(by_task) && !weakened("close::admits_definitions") {
-            return Err(Refusal::Closed);
+            return Err(DefinitionRefusal::Closed);
         }
-        let row = self.definitions.dylib(dylib).ok_or(Refusal::DylibRemoved)?;
+        let row = self.definitions.dylib(dylib).ok_or(DefinitionRefusal::DylibRemoved)?;
         let tracker = tracker.unwrap_or(row.default_tracker);
         if !self.definitions.tracker_lives(tracker) {
-            return Err(Refusal::TrackerDefunct);
+            return Err(DefinitionRefusal::TrackerDefunct);
         }
         Ok((tracker, self.compete(dylib, symbols)?))
     }
@@ -245,7 +245,7 @@ impl<P: Payload> SessionState<P> {
         &self,
         dylib: DylibId,
         symbols: impl Iterator<Item = (&'a SymbolName, SymbolFlags)>,
-    ) -> Result<Competition, Refusal> {
+    ) -> Result<Competition, DefinitionRefusal> {
         let mut competition = Competition::default();
         for (name, flags) in symbols {
             let Some(existing) = self.definitions.find(dylib, name) else { continue };
@@ -253,20 +253,27 @@ impl<P: Payload> SessionState<P> {
             match contest(flags, row.flags, matches!(row.state, RowState::NeverSearched { .. })) {
                 Contest::Yields => competition.yielding.push(name.clone()),
                 Contest::Overrides => competition.overridden.push(existing),
-                Contest::Duplicate => return Err(Refusal::Duplicate { symbol: name.clone(), existing }),
+                Contest::Duplicate => {
+                    return Err(DefinitionRefusal::Duplicate { symbol: name.clone(), existing });
+                }
             }
         }
         Ok(competition)
     }
 
-    pub(crate) fn refusal_error(&self, refusal: Refusal, dylib: DylibId, unit: SymbolName) -> DefineError {
+    pub(crate) fn refusal_error(
+        &self,
+        refusal: DefinitionRefusal,
+        dylib: DylibId,
+        unit: SymbolName,
+    ) -> DefineError {
         let dylib =
             self.definitions.dylib(dylib).map_or_else(|| "(removed)".into(), |dylib| dylib.name.clone());
         match refusal {
-            Refusal::Closed => DefineError::Closed { unit },
-            Refusal::DylibRemoved => DefineError::DylibRemoved { unit, dylib },
-            Refusal::TrackerDefunct => DefineError::TrackerDefunct { unit, dylib },
-            Refusal::Duplicate { symbol, existing } => DefineError::Duplicate {
+            DefinitionRefusal::Closed => DefineError::Closed { unit },
+            DefinitionRefusal::DylibRemoved => DefineError::DylibRemoved { unit, dylib },
+            DefinitionRefusal::TrackerDefunct => DefineError::TrackerDefunct { unit, dylib },
+            DefinitionRefusal::Duplicate { symbol, existing } => DefineError::Duplicate {
                 symbol,
                 dylib,
                 unit,

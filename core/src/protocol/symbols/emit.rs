@@ -12,7 +12,7 @@ use crate::{DependenceGroup, Dependency, EmitError, EventKind, RequiredState, Sy
 use crate::protocol::dependences::{NodeId, NodeState};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::claim::{Claim, Rows};
-use crate::protocol::state::definitions::row::{RowState, Waiting};
+use crate::protocol::state::definitions::row::{RowState, Waiters};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::rising::RisingPriority;
@@ -178,7 +178,7 @@ impl<P: Payload> SessionState<P> {
         for &row in ended.rows() {
             match self.definitions.row(row).map(|row| (row.claim(), row.waiting())) {
                 // The usual symbol: no other has asked for it yet.
-                Some((Some(of), Some(&Waiting { node: None, queries }))) if of == claim => {
+                Some((Some(of), Some(&Waiters { node: None, queries }))) if of == claim => {
                     self.look_ahead_in_query(queries);
                     self.make_ready(row, effects)
                 }

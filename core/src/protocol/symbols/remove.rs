@@ -8,7 +8,7 @@ use crate::{EventKind, FailureCause, LookupError, RequiredState, SessionEvent};
 
 use crate::protocol::dependences::NodeState;
 use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::{RowState, Waiting};
+use crate::protocol::state::definitions::row::{RowState, Waiters};
 use crate::protocol::state::definitions::{RemovedRow, Tell};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::failure::Fallen;
@@ -52,7 +52,7 @@ impl<P: Payload> SessionState<P> {
     /// Tells whoever waits on a row that is about to be removed that it has become Ready: who depends on it becomes so too.
     fn leave_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         if let Some(waiting) = self.definitions.waiting_mut(id) {
-            let queries = std::mem::replace(waiting, Waiting::NOBODY).queries;
+            let queries = std::mem::replace(waiting, Waiters::NOBODY).queries;
             self.satisfy(id, queries, RequiredState::Ready, effects);
         }
         // Seen from outside, a condemned row went before.
@@ -73,7 +73,7 @@ impl<P: Payload> SessionState<P> {
         }
         let failure = self.record_failure(id, FailureCause::Removed);
         if let Some(waiting) = self.definitions.waiting_mut(id) {
-            *waiting = Waiting::NOBODY;
+            *waiting = Waiters::NOBODY;
         }
         if !waiting.queries.is_none() && !weakened("remove::tells_no_queries") {
             let error = LookupError::Failed(self.failure_at(failure));

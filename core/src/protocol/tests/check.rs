@@ -6,7 +6,7 @@ use crate::protocol::deadlock::threads::Held;
 use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::Tell;
-use crate::protocol::state::definitions::row::{RowState, Waiting};
+use crate::protocol::state::definitions::row::{RowState, Waiters};
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
@@ -267,7 +267,7 @@ fn a_query_that_its_row_has_forgotten() {
     scene.claim("a");
     let row = scene.row("a");
     scene.refuses("is in the list of its row", |state| {
-        *state.definitions.waiting_mut(row).expect("it materializes") = Waiting::NOBODY;
+        *state.definitions.waiting_mut(row).expect("it materializes") = Waiters::NOBODY;
     });
 }
 
@@ -308,7 +308,7 @@ fn an_emitted_row_that_waits_for_nothing() {
         state.definitions.parts().rows[row].state = RowState::Emitted {
             address,
             priority: RisingPriority::at(TaskPriority::Demanded),
-            waiting: Waiting::NOBODY,
+            waiting: Waiters::NOBODY,
         };
     });
 }

@@ -213,7 +213,7 @@ fn memory_follows_what_is_live_while_one_node_lives_on() {
         gone.extend([nodes[0], nodes[NODES / 2], last]);
         assert!(gone.iter().all(|&node| forest.state(node) == NodeState::Gone));
     }
-    assert_eq!(forest.state(old), NodeState::Waiting);
+    assert_eq!(forest.state(old), NodeState::Waiters);
     forest.emit(&[late], &[]);
     assert_eq!(drain(&mut forest), [Settled::Ready(0), Settled::Ready(1)]);
     assert!(forest.is_empty());

@@ -28,11 +28,11 @@ impl Followers {
 pub(in crate::protocol) struct Urgency {
     /// A unit was claimed below the highest priority.
     pub(super) is_followed: bool,
-    pub(super) rises: Pieces<(Node, RisingPriority)>,
+    pub(super) rises: Pieces<(Riser, RisingPriority)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Node {
+pub(super) enum Riser {
     Row(RowId),
     Claim(ClaimId),
     Query(QueryId),

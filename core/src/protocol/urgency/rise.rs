@@ -3,7 +3,7 @@
 use crate::EventKind;
 use crate::sync::weakened;
 
-use super::followers::{Followers, Node};
+use super::followers::{Followers, Riser};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::Row;
 use crate::protocol::state::effects::Effects;
@@ -17,7 +17,7 @@ impl<P: Payload> SessionState<P> {
     #[inline]
     pub(in crate::protocol) fn raise(&mut self, row: RowId, to: RisingPriority) {
         if self.urgency.is_followed && self.priority_of(row).is_some_and(|priority| priority < to) {
-            self.urgency.rises.push_back((Node::Row(row), to));
+            self.urgency.rises.push_back((Riser::Row(row), to));
         }
     }
 
@@ -46,7 +46,7 @@ impl<P: Payload> SessionState<P> {
             let Some(row) = self.definitions.row(entry.row) else { continue };
             let needed = priority.unwrap_or(RisingPriority::at(row.own_priority));
             if self.priority_of(entry.row).is_some_and(|priority| priority < needed) {
-                self.urgency.rises.push_back((Node::Row(entry.row), needed));
+                self.urgency.rises.push_back((Riser::Row(entry.row), needed));
             }
             let claim = row.claim().filter(|_| priority.is_none());
             if let Some(claim) = claim.and_then(|claim| self.definitions.claim_mut(claim)) {
@@ -67,9 +67,9 @@ impl<P: Payload> SessionState<P> {
             && let Some((node, to)) = self.urgency.rises.pop_back(effects)
         {
             let steps = match node {
-                Node::Row(row) => self.raise_row(row, to, effects),
-                Node::Claim(claim) => self.raise_claim(claim, to, effects),
-                Node::Query(query) => self.raise_query(query, to),
+                Riser::Row(row) => self.raise_row(row, to, effects),
+                Riser::Claim(claim) => self.raise_claim(claim, to, effects),
+                Riser::Query(query) => self.raise_query(query, to),
             };
             // Whoever gave the budget counts what is taken from it.
             self.agenda.count_steps(steps.saturating_sub(*budget));
@@ -102,7 +102,7 @@ impl<P: Payload> SessionState<P> {
                 effects.more().raised.push(ticketed.clone());
             }
             steps += asked.len();
-            let followers = asked.iter().map(|&query| Node::Query(query)).chain(origin.map(Node::Claim));
+            let followers = asked.iter().map(|&query| Riser::Query(query)).chain(origin.map(Riser::Claim));
             followers.for_each(|node| self.urgency.rises.push_back((node, to)));
         }
         self.observe_rise(id, effects);
@@ -116,7 +116,7 @@ impl<P: Payload> SessionState<P> {
         // A suspended one raises what it needs when it has found it.
         let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.lookups.query(query) else { return 1 };
         let waits = lodged.entries.iter().filter(|entry| entry.waits());
-        waits.for_each(|entry| self.urgency.rises.push_back((Node::Row(entry.row), to)));
+        waits.for_each(|entry| self.urgency.rises.push_back((Riser::Row(entry.row), to)));
         1 + lodged.entries.len()
     }
 
@@ -135,7 +135,7 @@ impl<P: Payload> SessionState<P> {
         }
         for dependency in self.forest.dependencies_of_component(component) {
             steps += 1;
-            self.urgency.rises.push_back((Node::Row(dependency), to));
+            self.urgency.rises.push_back((Riser::Row(dependency), to));
         }
         steps
     }

@@ -9,12 +9,12 @@ use crate::sync::weakened;
 use crate::{ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags};
 
 use super::Definitions;
-use super::row::{RowState, Waiting};
+use super::row::{RowState, Waiters};
 
 impl<P: Payload> Definitions<P> {
     /// Who waits on a row, in the states in which anybody can.
     #[inline]
-    pub(in crate::protocol) fn waiting_mut(&mut self, row: RowId) -> Option<&mut Waiting> {
+    pub(in crate::protocol) fn waiting_mut(&mut self, row: RowId) -> Option<&mut Waiters> {
         self.rows.get_mut(row)?.waiting_mut()
     }
 
@@ -24,7 +24,7 @@ impl<P: Payload> Definitions<P> {
         &mut self,
         row: RowId,
         required: RequiredState,
-    ) -> Option<&mut Waiting> {
+    ) -> Option<&mut Waiters> {
         let row = &mut self.rows[row];
         row.is_wanted_resolved |= required == RequiredState::Resolved;
         row.waiting_mut()
@@ -59,7 +59,7 @@ impl<P: Payload> Definitions<P> {
     pub(in crate::protocol) fn emit(&mut self, row: RowId, node: Option<NodeId>, priority: RisingPriority) {
         let row = &mut self.rows[row];
         if let RowState::Resolved { address, waiting, .. } = row.state {
-            row.advance(RowState::Emitted { address, priority, waiting: Waiting { node, ..waiting } });
+            row.advance(RowState::Emitted { address, priority, waiting: Waiters { node, ..waiting } });
         }
     }
 

@@ -18,7 +18,7 @@ use crate::sync::weakened;
 use crate::{SymbolName, TaskPriority};
 
 use super::Definitions;
-use super::row::{Row, RowState, Source, Waiting};
+use super::row::{Row, RowState, Source, Waiters};
 
 /// A responsibility's side of the state. A lookup makes as many as it finds units, so that it is small: the system gives memory
 /// page by page, and a page costs as much as a unit.
@@ -147,7 +147,7 @@ pub(in crate::protocol) enum Claimed<U> {
 }
 
 /// Nodes of rows in the forest.
-pub(in crate::protocol) type Nodes = SmallVec<[NodeId; 2]>;
+pub(in crate::protocol) type RowNodes = SmallVec<[NodeId; 2]>;
 
 impl<P: Payload> Definitions<P> {
     /// Somebody needs `row`: the unit that waits in it leaves its rows, all of which are Materializing from now on. What it is claimed
@@ -180,10 +180,10 @@ impl<P: Payload> Definitions<P> {
             self.claims[claim].carried = count_of(&rows);
             self.claims[claim].set_rows(rows);
         }
-        self.rows[row].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
+        self.rows[row].advance(RowState::Materializing { claim, waiting: Waiters::NOBODY });
         if !is_alone && !weakened("lookup::claims_one_symbol_of_the_unit") {
             for &named in self.claims[claim].rows().iter().filter(|&&named| named != row) {
-                self.rows[named].advance(RowState::Materializing { claim, waiting: Waiting::NOBODY });
+                self.rows[named].advance(RowState::Materializing { claim, waiting: Waiters::NOBODY });
             }
         }
         Claimed::Unit(claim, unit)
@@ -197,11 +197,11 @@ impl<P: Payload> Definitions<P> {
         claim: ClaimId,
         unit: Box<PendingUnit<P::Unit>>,
         memory: &mut impl Takes,
-    ) -> Nodes {
+    ) -> RowNodes {
         let rows = self.rows_of_claim(claim);
         self.claims.discard(claim, memory);
         let unit = self.units.insert(unit);
-        let mut nodes = Nodes::new();
+        let mut nodes = RowNodes::new();
         for row in rows {
             let row = &mut self.rows[row];
             nodes.extend(row.waiting().and_then(|waiting| waiting.node));

@@ -8,7 +8,7 @@ use crate::protocol::storage::slab::NONE;
 use crate::{ExecutorSymbolDef, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
 use super::Definitions;
-use super::row::{Links, Row, RowState, Source, Waiting};
+use super::row::{Links, Row, RowState, Source, Waiters};
 use super::tracker::Tracker;
 
 impl<P: Payload> Definitions<P> {
@@ -59,7 +59,7 @@ impl<P: Payload> Definitions<P> {
     ) {
         let (tracker, product) = (self.claims[claim].tracker(), self.product_of(claim));
         for (name, &flags) in symbols {
-            let state = RowState::Materializing { claim, waiting: Waiting::NOBODY };
+            let state = RowState::Materializing { claim, waiting: Waiters::NOBODY };
             let row = self.insert_row(tracker, name.clone(), unit_name, flags, state, effects);
             self.claims[claim].add_row(row);
             self.join_product(row, product);

@@ -45,17 +45,17 @@ pub(super) type Products = Slab<ProductId, Product>;
 
 /// The resources of a tracker, in the order in which they were added.
 #[derive(Debug)]
-pub(crate) struct Resources<R>(Option<Box<Places<R>>>);
+pub(crate) struct Resources<R>(Option<Box<ResourcePlaces<R>>>);
 
 #[derive(Debug)]
-struct Places<R> {
-    places: SmallVec<[Place<R>; 1]>,
+struct ResourcePlaces<R> {
+    places: SmallVec<[ResourcePlace<R>; 1]>,
     /// How many of them are empty.
     gaps: usize,
 }
 
 #[derive(Debug)]
-struct Place<R> {
+struct ResourcePlace<R> {
     resource: Option<R>,
     /// What it is part of, or `NONE`.
     product: u32,
@@ -71,8 +71,8 @@ impl<R> Default for Resources<R> {
 
 impl<R> FromIterator<R> for Resources<R> {
     fn from_iter<I: IntoIterator<Item = R>>(resources: I) -> Self {
-        let place = |resource| Place { resource: Some(resource), product: NONE, earlier: NONE };
-        Self(Some(Box::new(Places { places: resources.into_iter().map(place).collect(), gaps: 0 })))
+        let place = |resource| ResourcePlace { resource: Some(resource), product: NONE, earlier: NONE };
+        Self(Some(Box::new(ResourcePlaces { places: resources.into_iter().map(place).collect(), gaps: 0 })))
     }
 }
 
@@ -88,8 +88,9 @@ impl<R> Resources<R> {
     }
 
     fn add(&mut self, resource: R, product: u32, products: &mut Products) {
-        let list = self.0.get_or_insert_with(|| Box::new(Places { places: SmallVec::new(), gaps: 0 }));
-        list.places.push(Place { resource: Some(resource), product, earlier: NONE });
+        let list =
+            self.0.get_or_insert_with(|| Box::new(ResourcePlaces { places: SmallVec::new(), gaps: 0 }));
+        list.places.push(ResourcePlace { resource: Some(resource), product, earlier: NONE });
         list.link(list.places.len() - 1, products);
     }
 
@@ -137,7 +138,7 @@ impl<R> Resources<R> {
     }
 }
 
-impl<R> Places<R> {
+impl<R> ResourcePlaces<R> {
     /// Makes a resource the newest of its product.
     fn link(&mut self, at: usize, products: &mut Products) {
         let place = &mut self.places[at];

@@ -66,11 +66,11 @@ pub(crate) enum RowState {
     /// Somebody has, then the unit came back unstarted: can be claimed again, no longer overridden.
     Returned { unit: UnitId },
     /// Its unit was claimed.
-    Materializing { claim: ClaimId, waiting: Waiting },
+    Materializing { claim: ClaimId, waiting: Waiters },
     /// It has an address that is not safe to use yet.
-    Resolved { claim: ClaimId, address: ExecutorAddr, waiting: Waiting },
+    Resolved { claim: ClaimId, address: ExecutorAddr, waiting: Waiters },
     /// Its code is in place; something it depends on is not.
-    Emitted { address: ExecutorAddr, priority: RisingPriority, waiting: Waiting },
+    Emitted { address: ExecutorAddr, priority: RisingPriority, waiting: Waiters },
     /// Safe to use.
     Ready { address: ExecutorAddr },
     /// It will never be Ready. `via` is the row through which the failure came, `root` where it began.
@@ -100,14 +100,14 @@ pub(crate) enum Standing {
 
 /// Who waits on a row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct Waiters {
     /// The first of the queries lodged on it.
     pub(crate) queries: Lodging,
     /// Its node in the forest, once somebody depends on it or it waits itself.
     pub(crate) node: Option<NodeId>,
 }
 
-impl Waiting {
+impl Waiters {
     /// Nobody.
     pub(crate) const NOBODY: Self = Self { queries: Lodging::NONE, node: None };
 }
@@ -180,7 +180,7 @@ impl Row {
     }
 
     /// Who waits on the row, in the states in which anybody can.
-    pub(crate) fn waiting(&self) -> Option<&Waiting> {
+    pub(crate) fn waiting(&self) -> Option<&Waiters> {
         match &self.state {
             RowState::Materializing { waiting, .. }
             | RowState::Resolved { waiting, .. }
@@ -190,7 +190,7 @@ impl Row {
     }
 
     /// See [`Row::waiting`].
-    pub(crate) fn waiting_mut(&mut self) -> Option<&mut Waiting> {
+    pub(crate) fn waiting_mut(&mut self) -> Option<&mut Waiters> {
         match &mut self.state {
             RowState::Materializing { waiting, .. }
             | RowState::Resolved { waiting, .. }
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_row_has_reached_what_its_state_says() {
         use RequiredState::{Ready, Resolved};
-        let (id, address, waiting) = (RowId::new(0, 0), ExecutorAddr::new(16), Waiting::NOBODY);
+        let (id, address, waiting) = (RowId::new(0, 0), ExecutorAddr::new(16), Waiters::NOBODY);
         let (claim, priority) = (ClaimId::new(0, 0), RisingPriority::at(TaskPriority::Demanded));
         let failed = RowState::Failed { failure: FailureId::new(0, 0), via: id, root: id, depth: 0 };
         let states = [

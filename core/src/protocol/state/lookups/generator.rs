@@ -41,12 +41,12 @@ pub(crate) struct Suspended {
     /// The generator that is busy with it, or that it has queued up at.
     pub(super) waits_at: Option<GeneratorId>,
     /// That generator has been asked and is busy with it no more, though it has not finished.
-    pub(super) apart: Option<Apart>,
+    pub(super) apart: Option<ServedApart>,
 }
 
 /// What a generator does for a lookup while it serves others.
 #[derive(Debug, Default)]
-pub(super) struct Apart {
+pub(super) struct ServedApart {
     /// Of the lookups that it has made meanwhile so that this one can go on, the last that came to a generator; may have ended.
     question: Option<QueryId>,
 }

@@ -22,7 +22,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Unemitted,
-    Waiting(usize),
+    Waiters(usize),
     Ready,
     Failed,
 }
@@ -59,7 +59,7 @@ impl Model {
             for (group, (_, dependencies)) in self.groups.iter().enumerate() {
                 ready[group] &= dependencies.iter().all(|&dependency| match self.states[dependency] {
                     State::Ready => true,
-                    State::Waiting(other) => before[other],
+                    State::Waiters(other) => before[other],
                     State::Unemitted | State::Failed => false,
                 });
             }
@@ -68,7 +68,7 @@ impl Model {
             }
         }
         for state in &mut self.states {
-            if let State::Waiting(group) = *state
+            if let State::Waiters(group) = *state
                 && ready[group]
             {
                 *state = State::Ready;
@@ -196,7 +196,7 @@ impl History {
         let index = self.model.groups.len();
         let symbols = dependencies.iter().map(|&(symbol, _)| symbol).collect();
         self.model.groups.push((group.to_vec(), symbols));
-        group.iter().for_each(|&member| self.model.states[member] = State::Waiting(index));
+        group.iter().for_each(|&member| self.model.states[member] = State::Waiters(index));
         let nodes: Vec<_> = dependencies.iter().map(|&(_, node)| node).collect();
         let waits = nodes.iter().any(|&node| self.forest.state(node) != NodeState::Gone);
         let mut members = Vec::new();
@@ -228,7 +228,7 @@ impl History {
 
     fn fail(&mut self, symbol: usize) {
         match self.model.states[symbol] {
-            State::Unemitted | State::Waiting(_) => {}
+            State::Unemitted | State::Waiters(_) => {}
             State::Ready | State::Failed => return,
         }
         if let Some(node) = self.symbols[symbol].node {
@@ -248,7 +248,7 @@ impl History {
         self.record(&settled);
         for (index, symbol) in self.symbols.iter().enumerate() {
             let expected = match self.model.states[index] {
-                State::Unemitted | State::Waiting(_) => None,
+                State::Unemitted | State::Waiters(_) => None,
                 settled => Some(settled),
             };
             assert_eq!(symbol.reported, expected, "symbol {index}");

@@ -63,7 +63,7 @@ fn histories() -> impl Strategy<Value = History> {
         operations(Theme::Dylibs),
         operations(Theme::Trackers),
         operations(Theme::Products),
-        operations(Theme::Waits),
+        operations(Theme::BlockedThreads),
         operations(Theme::WaitsForAliases),
         operations(Theme::WaitsForGenerators),
     ];

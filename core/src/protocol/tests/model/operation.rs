@@ -402,7 +402,7 @@ pub(super) enum Theme {
     Dylibs,
     Trackers,
     Products,
-    Waits,
+    BlockedThreads,
     WaitsForAliases,
     WaitsForGenerators,
 }
@@ -418,7 +418,7 @@ pub(super) fn operation(theme: Theme) -> impl Strategy<Value = Operation> {
         Theme::Dylibs => (120, 15, 80, 5, 30, 15),
         Theme::Trackers => (150, 10, 10, 3, 180, 30),
         Theme::Products => (240, 5, 5, 3, 70, 5),
-        Theme::Waits => (140, 45, 5, 20, 5, 120),
+        Theme::BlockedThreads => (140, 45, 5, 20, 5, 120),
         Theme::WaitsForAliases => (160, 5, 5, 60, 5, 80),
         Theme::WaitsForGenerators => (60, 140, 5, 5, 5, 120),
     };
