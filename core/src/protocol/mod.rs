@@ -11,7 +11,7 @@
 //! | resolve | `symbols/resolve.rs` | addresses are recorded |
 //! | emit | `symbols/emit.rs` | rows become Ready, or wait in the forest |
 //! | fail | `symbols/fail.rs` | rows fail, and everything that waits on them |
-//! | remove | `symbols/remove.rs`, `removal/remove.rs`, `removal/condemn.rs` | rows disappear, at one moment for everybody |
+//! | remove | `symbols/remove.rs`, `removal/remove.rs`, `removal/removing.rs` | rows disappear, at one moment for everybody |
 //! | settle | `slices/settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, look, end_wait | `deadlock/` | threads block; a cycle that never ends is an error |
 //! | rise | `urgency/` | priority follows demand upwards |

@@ -4,7 +4,7 @@
 //! work that is left until it is there.
 
 use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::condemned::Clearing;
+use crate::protocol::state::definitions::removing::Clearing;
 use crate::protocol::state::effects::Effects;
 use crate::resource::{PreparedResources, Removed};
 use crate::sync::Arc;
@@ -104,12 +104,12 @@ impl ExecutionSession {
     ) -> (R, Option<RemovalTask>) {
         let remove = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| {
             let result = operation(state, effects);
-            let condemnations = state.definitions.condemnations();
-            (result, (!state.definitions.is_removed(condemnations)).then_some(condemnations))
+            let removals_begun = state.definitions.removals_begun();
+            (result, (!state.definitions.is_removed(removals_begun)).then_some(removals_begun))
         };
         let last_row = |(_, left): &(R, Option<u64>)| {
-            if let Some(condemnations) = *left {
-                self.await_removals(condemnations);
+            if let Some(removals_begun) = *left {
+                self.await_removals(removals_begun);
             }
         };
         let ((result, _), removal) = self.transact_taking(remove, |(result, _)| holds(result), last_row);
@@ -161,13 +161,13 @@ impl ExecutionSession {
         Some(ClearedDylib { resources, removal })
     }
 
-    /// Takes part in the work until the first `condemnations` removals are over.
+    /// Takes part in the work until the first `removals_begun` removals are over.
     #[inline(never)]
-    fn await_removals(&self, condemnations: u64) {
+    fn await_removals(&self, removals_begun: u64) {
         // Only if another thread attends to the work; it may be the slower one.
         loop {
             let brought = self.locked(|Locked { state, .. }| {
-                if state.definitions.is_removed(condemnations) {
+                if state.definitions.is_removed(removals_begun) {
                     return None;
                 }
                 let mut effects = Effects::default();

@@ -86,7 +86,7 @@ impl<P: Payload> SessionState<P> {
         let Some(row) = self
             .definitions
             .row(id)
-            .filter(|row| row.is_behind(required) && !self.definitions.is_condemned(row))
+            .filter(|row| row.is_behind(required) && !self.definitions.row_is_removing(row))
         else {
             return ControlFlow::Continue(());
         };

@@ -266,14 +266,14 @@ impl<P: Payload> SessionState<P> {
             // Claims do not know their rows; whoever asks for an explanation waits for the walk.
             let asked = |row: &Row| {
                 row.claim().is_some_and(|claim| claims.contains(&claim))
-                    && !self.definitions.is_condemned(row)
+                    && !self.definitions.row_is_removing(row)
             };
             for (id, _) in self.definitions.rows().filter(|(_, row)| asked(row)) {
                 demand.symbols.push(|| self.waited(id));
             }
         }
         for dependant in waiting.node.into_iter().flat_map(|node| self.forest.dependants(node)) {
-            if self.definitions.row(dependant).is_some_and(|row| !self.definitions.is_condemned(row)) {
+            if self.definitions.row(dependant).is_some_and(|row| !self.definitions.row_is_removing(row)) {
                 demand.symbols.push(|| self.waited(dependant));
             }
         }

@@ -12,7 +12,7 @@ use crate::{EventKind, LookupError};
 
 use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::condemned::Clearing;
+use crate::protocol::state::definitions::removing::Clearing;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::stage::Stage;

@@ -1,8 +1,8 @@
 //! What goes: rows, trackers, resources, the session; and transactions, which remove and define together.
 
 pub(in crate::protocol) mod close;
-mod condemn;
 pub(in crate::protocol) mod remove;
+mod removing;
 mod resources;
 pub(crate) mod transaction;
 mod transfer;

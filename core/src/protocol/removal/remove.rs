@@ -5,8 +5,8 @@ use crate::{RemoveError, SymbolName};
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::Tell;
-use crate::protocol::state::definitions::condemned::Clearing;
 use crate::protocol::state::definitions::product::{Remnant, Resources};
+use crate::protocol::state::definitions::removing::Clearing;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{DylibId, TrackerId};
@@ -87,7 +87,7 @@ impl<P: Payload> SessionState<P> {
         let rows = self.definitions[tracker].rows;
         // One transaction removes a few rows, and the tracker with them.
         if rows > SMALL_MAX.min(self.agenda.slice_steps.saturating_sub(1)) as u64 {
-            let resources = self.condemn(tracker);
+            let resources = self.begin_removing(tracker);
             self.settle_removals(effects);
             return resources;
         }
@@ -104,7 +104,7 @@ impl<P: Payload> SessionState<P> {
     /// See [`crate::JitDylib::clear`]. The resources are the caller's to remove, newest last, once the rows are gone. Nothing if
     /// the dylib was removed.
     pub(crate) fn clear(&mut self, dylib: DylibId, effects: &mut Effects<P>) -> Option<Clearing> {
-        let clearing = self.condemn_all(dylib)?;
+        let clearing = self.begin_removing_all(dylib)?;
         self.settle_removals(effects);
         Some(clearing)
     }
@@ -123,9 +123,9 @@ impl<P: Payload> SessionState<P> {
         clearing
     }
 
-    /// Works off what was just condemned, or at least hides it from lookups without the lock.
+    /// Works off what was just removed, or at least hides it from lookups without the lock.
     fn settle_removals(&mut self, effects: &mut Effects<P>) {
         self.settle_any(effects);
-        self.definitions.hide_condemned();
+        self.definitions.hide_removing();
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! | queue | one step | what others see meanwhile |
 //! |---|---|---|
-//! | condemned trackers | a row is removed | none of its rows: they are gone for everybody from the moment it is condemned |
+//! | trackers being removed | a row is removed | none of its rows: they are gone for everybody from the moment the removal begins |
 //! | priorities | one rises | units that are less urgent than they will be |
 //! | ended queries | an entry leaves its row's list | nothing: the query has ended |
 //! | the forest's failures | a dependant is told, a row fails | rows that have not failed *yet* |
@@ -132,7 +132,7 @@ impl<P: Payload> SessionState<P> {
             if self.has_rises() {
                 self.rise(&mut budget, effects);
             } else if self.definitions.is_removing() {
-                self.remove_condemned(&mut budget, effects);
+                self.go_on_removing(&mut budget, effects);
             } else if let Some(&query) = self.agenda.ended.front() {
                 self.bury_query(query, &mut budget, effects);
             } else if self.forest.has_work() {

@@ -75,7 +75,7 @@ impl<P: Payload> SessionState<P> {
         let mut dependencies = SmallVec::with_capacity(group.dependencies.len());
         for &Dependency { row: dependency, .. } in &group.dependencies {
             let Some(row) =
-                self.definitions.row(dependency).filter(|row| !self.definitions.is_condemned(row))
+                self.definitions.row(dependency).filter(|row| !self.definitions.row_is_removing(row))
             else {
                 if weakened("remove::emission_trusts_old_tokens") {
                     continue;
@@ -199,7 +199,7 @@ impl<P: Payload> SessionState<P> {
 
     /// See [`crate::DefinitionWatch::is_ready`].
     pub(crate) fn is_ready(&self, id: RowId) -> bool {
-        let Some(row) = self.definitions.row(id).filter(|row| !self.definitions.is_condemned(row)) else {
+        let Some(row) = self.definitions.row(id).filter(|row| !self.definitions.row_is_removing(row)) else {
             return false;
         };
         match row.state {

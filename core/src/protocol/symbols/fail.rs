@@ -22,7 +22,7 @@ impl<P: Payload> SessionState<P> {
     /// Does nothing for a claim whose rows were removed.
     pub(crate) fn fail(&mut self, claim: ClaimId, cause: FailureCause, effects: &mut Effects<P>) {
         let rows = self.definitions.rows_of_claim(claim);
-        // A condemned one goes with its last row, unless it has delegated them all.
+        // One that is being removed goes with its last row, unless it has delegated them all.
         let carries_nothing = self.definitions.get_claim(claim).is_some_and(|claim| claim.carried() == 0);
         if carries_nothing || self.definitions.live_claim(claim).is_some() {
             self.definitions.end_claim(claim, effects);

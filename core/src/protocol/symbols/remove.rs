@@ -55,8 +55,8 @@ impl<P: Payload> SessionState<P> {
             let queries = std::mem::replace(waiting, Waiters::NOBODY).queries;
             self.satisfy(id, queries, RequiredState::Ready, effects);
         }
-        // Seen from outside, a condemned row went before.
-        if !self.definitions.is_condemned(&self.definitions[id]) {
+        // Seen from outside, a row being removed went before.
+        if !self.definitions.row_is_removing(&self.definitions[id]) {
             self.observe_ready(id, effects);
         }
     }
@@ -92,13 +92,13 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Removes rows of the condemned trackers that are first in line, each tracker after its last row.
-    pub(in crate::protocol) fn remove_condemned(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+    /// Removes rows of the trackers being removed that are first in line, each tracker after its last row.
+    pub(in crate::protocol) fn go_on_removing(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
         while *budget > 0 && self.definitions.is_removing() {
             *budget -= 1;
-            match self.definitions.first_condemned() {
+            match self.definitions.first_removing() {
                 Some(row) => self.remove_row(row, Tell::Nothing, effects),
-                None if self.definitions.discard_condemned(effects) => return,
+                None if self.definitions.discard_removing(effects) => return,
                 None => {}
             }
         }

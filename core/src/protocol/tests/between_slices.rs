@@ -123,7 +123,7 @@ fn a_dylib_is_cleared_before_what_comes_after() {
     history.take(effects);
 }
 
-/// Nobody removed a claim that had no row left when its tracker was condemned.
+/// Nobody removed a claim that had no row left when the removal of its tracker began.
 #[test]
 fn a_claim_that_has_delegated_everything_ends_while_its_tracker_goes() {
     let mut history = History::new(1);

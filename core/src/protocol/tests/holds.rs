@@ -150,7 +150,7 @@ fn the_list_of_a_lookup_of_many_is_not_freed_under_the_lock() {
     assert_eq!(lists.count(), 1);
 }
 
-/// Each of them was condemned by itself, and its resources were taken from it, in the hold that cleared the dylib.
+/// Each of them was being removed by itself, and its resources were taken from it, in the hold that cleared the dylib.
 #[test]
 fn a_dylib_is_cleared_without_a_walk_over_its_trackers() {
     let (mut state, _, dylib) = with_main(false);

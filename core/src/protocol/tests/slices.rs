@@ -261,7 +261,7 @@ impl History {
 }
 
 /// Removes all symbols by way of a tracker; gives the attendance that comes of it.
-fn define_and_condemn(history: &mut History, tracker: usize) -> Option<Attendance> {
+fn define_and_begin_removing(history: &mut History, tracker: usize) -> Option<Attendance> {
     let mut effects = Effects::default();
     history.define(tracker, (1 << NAMES) - 1, &mut effects);
     drop(history.state.remove_tracker(history.trackers[tracker], &mut effects));
@@ -274,10 +274,10 @@ fn define_and_condemn(history: &mut History, tracker: usize) -> Option<Attendanc
 fn under_sustained_load_whoever_attends_is_relieved() {
     let mut history = History::new(1);
     let mut effects = Effects::default();
-    let first = define_and_condemn(&mut history, 1).expect("nobody attends yet");
+    let first = define_and_begin_removing(&mut history, 1).expect("nobody attends yet");
     let mut slices = 0;
     let second = loop {
-        if let Some(second) = define_and_condemn(&mut history, 2) {
+        if let Some(second) = define_and_begin_removing(&mut history, 2) {
             break second;
         }
         assert!(slices < FOREIGN_SLICES_MAX, "still not relieved");
@@ -295,16 +295,16 @@ fn under_sustained_load_whoever_attends_is_relieved() {
 fn whoever_adds_no_work_is_not_held_up_by_that_of_others() {
     let mut history = History::new(1);
     let mut effects = Effects::default();
-    let first = define_and_condemn(&mut history, 1).expect("nobody attends yet");
+    let first = define_and_begin_removing(&mut history, 1).expect("nobody attends yet");
     for _ in 0..=FOREIGN_SLICES_MAX {
-        assert_eq!(define_and_condemn(&mut history, 2), None);
+        assert_eq!(define_and_begin_removing(&mut history, 2), None);
     }
     for _ in 0..=FOREIGN_SLICES_MAX {
         assert!(history.state.slice(first, &mut effects), "more has come than went");
         history.look_up(1, true, &mut effects);
         assert_eq!(history.state.finish_transaction(&mut effects), None);
     }
-    assert!(define_and_condemn(&mut history, 3).is_some(), "now somebody may take over");
+    assert!(define_and_begin_removing(&mut history, 3).is_some(), "now somebody may take over");
 }
 
 #[test]

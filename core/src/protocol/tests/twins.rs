@@ -138,7 +138,7 @@ impl Twin {
             ),
             (&state.waits, &state.urgency, state.losses.count(), state.sequence, state.returned),
             (
-                state.definitions.condemnations(),
+                state.definitions.removals_begun(),
                 state.definitions.is_removing(),
                 &state.agenda.ended,
                 state.definitions.counts().units,

@@ -16,7 +16,7 @@ impl<P: Payload> Definitions<P> {
         self.rows.len() + self.trackers.len()
     }
 
-    /// Panics where definitions are not what this folder promises. Nothing is condemned.
+    /// Panics where definitions are not what this folder promises. Nothing is being removed.
     pub(in crate::protocol) fn check(&self, is_open: bool) {
         self.check_tables();
         self.check_units();

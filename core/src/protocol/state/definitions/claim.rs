@@ -269,7 +269,7 @@ impl<P: Payload> Definitions<P> {
         self.claims.remove(claim, memory)
     }
 
-    /// The claim, even if its rows are condemned.
+    /// The claim, even if its rows are being removed.
     pub(in crate::protocol) fn get_claim(&self, claim: ClaimId) -> Option<&Claim> {
         self.claims.get(claim)
     }
@@ -287,7 +287,7 @@ impl<P: Payload> Definitions<P> {
 
     /// The claim, unless its rows were removed.
     pub(crate) fn live_claim(&self, claim: ClaimId) -> Option<&Claim> {
-        self.claims.get(claim).filter(|claim| !self.tracker_is_condemned(claim.tracker))
+        self.claims.get(claim).filter(|claim| !self.tracker_is_removing(claim.tracker))
     }
 
     /// The dylib of its rows, which a claim that has any shares with its tracker.

@@ -21,9 +21,9 @@ pub(crate) struct Dylib {
     pub(crate) default_tracker: TrackerId,
     /// The newest tracker of a list through the trackers.
     pub(crate) newest_tracker: u32,
-    /// How often it has been cleared: trackers of other eras than this one are condemned (`condemned.rs`).
+    /// How often it has been cleared: trackers of other eras than this one are being removed (`removing.rs`).
     pub(crate) era: u32,
-    /// How many rows it has that are not condemned; counted only for observers.
+    /// How many rows it has that are not being removed; counted only for observers.
     pub(crate) rows: u64,
 }
 

@@ -39,7 +39,7 @@ impl<P: Payload> Definitions<P> {
     pub(crate) fn initializers(&self, dylib: DylibId) -> Vec<SymbolName> {
         let rows = self.initializers.rows.range((dylib, 0)..=(dylib, u64::MAX));
         let rows = rows.map(|(_, row)| &self.rows[*row]);
-        rows.filter(|row| !self.is_condemned(row)).map(|row| row.name.clone()).collect()
+        rows.filter(|row| !self.row_is_removing(row)).map(|row| row.name.clone()).collect()
     }
 
     /// Notes the initializer of the unit `number`, which has just been defined, or that it has none after all.

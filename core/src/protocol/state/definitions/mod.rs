@@ -14,7 +14,7 @@
 //! |---|---|
 //! | dylibs, their names, link orders and generators | `create_dylib`, `delete_dylib`; `set_link_order`, `add_to_link_order`, `replace_in_link_order`, `remove_from_link_order`; `add_generator`, `remove_generator`, `take_generators` |
 //! | trackers and their resources | `create_tracker`, `transfer`, `take_from_dylib`, `discard_tracker`; `add_resource`, `add_claim_resource`, `take_orphans` |
-//! | condemned trackers | `condemn`, `condemn_all`, `discard_condemned`, `take_cleared` |
+//! | trackers being removed | `begin_removing`, `begin_removing_all`, `discard_removing`, `take_cleared` |
 //! | rows that come and go | `define`, `define_address`, `define_claimed`; `delete_row` |
 //! | units and claims | `claim`, `give_back`, `rename_unit`, `delegate`, `end_claim` |
 //! | how far a row is | `claim`, `give_back`, `resolve`, `emit`, `make_ready`, `fail` |
@@ -29,7 +29,6 @@ mod check;
 #[cfg(any(test, debug_assertions))]
 mod check_records;
 pub(crate) mod claim;
-pub(crate) mod condemned;
 pub(crate) mod dylib;
 mod initializers;
 mod insert;
@@ -39,6 +38,7 @@ mod parts;
 pub(crate) mod product;
 mod publish;
 mod remove;
+pub(crate) mod removing;
 pub(in crate::protocol) mod row;
 pub(crate) mod tracker;
 
@@ -56,11 +56,11 @@ use crate::record::{Recorder, Records};
 use crate::sync::Arc;
 
 use claim::Claim;
-use condemned::CondemnedTrackers;
 use dylib::Dylib;
 use initializers::Initializers;
 use names::NameIndex;
 use product::Products;
+use removing::RemovingTrackers;
 use row::{Row, RowSlab};
 use tracker::Tracker;
 
@@ -79,7 +79,7 @@ pub(crate) struct Definitions<P: Payload> {
     /// How many dylibs have been created.
     dylibs_created: u64,
     trackers: Slab<TrackerId, Tracker<P::Resource>>,
-    condemned: CondemnedTrackers<P::Resource>,
+    removing: RemovingTrackers<P::Resource>,
     /// Those that wait in their rows.
     units: Slab<UnitId, Box<PendingUnit<P::Unit>>>,
     claims: Slab<ClaimId, Claim>,
@@ -101,7 +101,7 @@ impl<P: Payload> Definitions<P> {
             dylib_names: HashMap::default(),
             dylibs_created: 0,
             trackers: Slab::new(),
-            condemned: CondemnedTrackers::default(),
+            removing: RemovingTrackers::default(),
             units: Slab::new(),
             claims: Slab::of_passing(),
             products: Slab::new(),
@@ -110,20 +110,20 @@ impl<P: Payload> Definitions<P> {
         }
     }
 
-    /// The row, if it has not been removed. It may be condemned.
+    /// The row, if it has not been removed. It may be on its way out.
     #[inline]
     pub(crate) fn row(&self, row: RowId) -> Option<&Row> {
         self.rows.get(row)
     }
 
-    /// All rows, the condemned ones too.
+    /// All rows, those being removed too.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (RowId, &Row)> {
         self.rows.iter()
     }
 
     /// The row of `name` in `dylib`.
     pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
-        let lives = |row: &Row| !self.is_condemned(row);
+        let lives = |row: &Row| !self.row_is_removing(row);
         self.rows.id_at(self.names.find(dylib, name, &self.rows, lives)?)
     }
 
@@ -141,7 +141,7 @@ impl<P: Payload> Definitions<P> {
         dylib: DylibId,
         name: &SymbolName,
     ) -> Option<(RowId, &Row)> {
-        let lives = |row: &Row| !self.is_condemned(row);
+        let lives = |row: &Row| !self.row_is_removing(row);
         self.rows.entry_at(self.names.find_among(first, dylib, name, &self.rows, lives)?)
     }
 

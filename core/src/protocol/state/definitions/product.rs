@@ -242,7 +242,7 @@ impl<P: Payload> Definitions<P> {
             return;
         }
         let newest = product.newest;
-        if !self.tracker_is_condemned(tracker) {
+        if !self.tracker_is_removing(tracker) {
             let orphans = self.trackers[tracker].resources.take(newest, &mut self.products);
             self.orphans.extend(orphans.into_iter().rev().map(|resource| (dylib, resource)));
         }

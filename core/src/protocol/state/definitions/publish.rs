@@ -44,8 +44,8 @@ impl<P: Payload> Definitions<P> {
         let neighbour = self.names.remove(row, &mut self.rows, memory);
         let here = &self.rows[row];
         let Row { name, dylib, state, .. } = here;
-        // A definition that follows a condemned one in its dylib has taken its place in the record.
-        if self.is_condemned(here) && self.find(*dylib, name).is_some() {
+        // A definition that follows one being removed in its dylib has taken its place in the record.
+        if self.row_is_removing(here) && self.find(*dylib, name).is_some() {
             return;
         }
         match (neighbour, state) {
@@ -56,7 +56,7 @@ impl<P: Payload> Definitions<P> {
         }
     }
 
-    /// All definitions of a row's name, its own included, but for those that are condemned.
+    /// All definitions of a row's name, its own included, but for those that are being removed.
     fn namesakes(&self, row: RowId) -> Vec<RecordedDefinition> {
         let linked = |index: u32| Some(index).filter(|&index| index != NONE);
         let before = std::iter::successors(linked(self.rows[row].namesakes.previous), |&index| {
@@ -64,7 +64,7 @@ impl<P: Payload> Definitions<P> {
         });
         let from_it =
             std::iter::successors(Some(row.index()), |&index| linked(self.rows.at(index).namesakes.next));
-        let lives = |index: &u32| !self.is_condemned(self.rows.at(*index));
+        let lives = |index: &u32| !self.row_is_removing(self.rows.at(*index));
         let listed = |index: u32| Some(recorded(self.rows.id_at(index)?, self.rows.at(index)));
         before.chain(from_it).filter(lives).filter_map(listed).collect()
     }

@@ -60,7 +60,7 @@ impl<P: Payload> Definitions<P> {
     fn removed(&mut self, id: RowId) -> RemovedRow {
         let row = &self.rows[id];
         let (symbol, dylib) = (row.name.clone(), self.dylib_name_of(row));
-        let place = if self.is_condemned(row) {
+        let place = if self.row_is_removing(row) {
             Some(self.next_removed())
         } else {
             self.dylibs[row.dylib].rows -= 1;

@@ -22,7 +22,7 @@ pub(crate) struct Tracker<R> {
     /// The neighbours in the list of the dylib's trackers, newest first.
     pub(crate) links: Links,
     /// How often the dylib had been cleared before; another number if the tracker was removed and some of its rows are still to
-    /// go (`condemned.rs`).
+    /// go (`removing.rs`).
     pub(crate) era: u32,
     pub(crate) resources: Resources<R>,
 }
@@ -106,7 +106,7 @@ impl<P: Payload> Definitions<P> {
 
     /// Whether the tracker is there for everybody.
     pub(crate) fn tracker_lives(&self, tracker: TrackerId) -> bool {
-        self.trackers.contains(tracker) && !self.tracker_is_condemned(tracker)
+        self.trackers.contains(tracker) && !self.tracker_is_removing(tracker)
     }
 
     /// Moves rows and resources of a tracker to another one of its dylib. A tracker that is not its dylib's default one goes.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::removal::transaction;
-use crate::protocol::state::definitions::condemned::Clearing;
 use crate::protocol::state::definitions::dylib::RemovedDylib;
+use crate::protocol::state::definitions::removing::Clearing;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::storage::ids::DylibId;
 use crate::session::Shutdown;

@@ -1,25 +1,25 @@
-//! Condemn: trackers go at one moment for everybody, and their rows in slices (`definitions/condemned.rs`).
+//! Removing: trackers go at one moment for everybody, and their rows in slices (`definitions/removing.rs`).
 
 use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::condemned::Clearing;
 use crate::protocol::state::definitions::product::Resources;
+use crate::protocol::state::definitions::removing::Clearing;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{DylibId, TrackerId};
 
 impl<P: Payload> SessionState<P> {
     /// Removes the tracker for everybody. Gives its resources.
-    pub(super) fn condemn(&mut self, tracker: TrackerId) -> Resources<P::Resource> {
+    pub(super) fn begin_removing(&mut self, tracker: TrackerId) -> Resources<P::Resource> {
         let next_removed = self.reserve_events(self.definitions[tracker].rows);
         self.agenda.added = true;
         self.losses.note();
-        self.definitions.condemn(tracker, next_removed)
+        self.definitions.begin_removing(tracker, next_removed)
     }
 
     /// Removes all trackers of the dylib for everybody, if it is there.
-    pub(super) fn condemn_all(&mut self, dylib: DylibId) -> Option<Clearing> {
+    pub(super) fn begin_removing_all(&mut self, dylib: DylibId) -> Option<Clearing> {
         let next_removed = self.reserve_events(self.definitions.dylib(dylib)?.rows);
         self.agenda.added = true;
         self.losses.note();
-        Some(self.definitions.condemn_all(dylib, next_removed))
+        Some(self.definitions.begin_removing_all(dylib, next_removed))
     }
 }
