@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 mod documents;
 mod layers;
+mod names;
 mod source;
 
 use source::{Source, read, sources};

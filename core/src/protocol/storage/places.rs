@@ -21,7 +21,7 @@ use crate::protocol::storage::slab::NONE;
 /// Row indices by hash.
 #[derive(Debug, Default)]
 pub(crate) struct PlaceTable {
-    places: Vec<Place>,
+    places: Vec<TablePlace>,
     /// How many slots are homes. Beyond them lies the overflow of the last run.
     homes: usize,
     len: usize,
@@ -29,14 +29,14 @@ pub(crate) struct PlaceTable {
 
 /// A row and its hash, or a vacant slot.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::protocol) struct Place {
+pub(in crate::protocol) struct TablePlace {
     hash: u32,
     /// `NONE` where the slot is vacant.
     row: u32,
 }
 
 /// The largest hash: a probe ends here without a look at the row.
-const VACANT: Place = Place { hash: u32::MAX, row: NONE };
+const VACANT: TablePlace = TablePlace { hash: u32::MAX, row: NONE };
 
 /// A table of more slots than this is freed by somebody else when another takes its place (`memory.rs`).
 const LARGE: usize = 512;
@@ -65,7 +65,7 @@ impl PlaceTable {
         match self.slot_of(hash, is_it) {
             Ok(slot) => Some(self.places[slot].row),
             Err(slot) => {
-                self.insert_at(slot, Place { hash, row }, memory);
+                self.insert_at(slot, TablePlace { hash, row }, memory);
                 None
             }
         }
@@ -144,7 +144,7 @@ impl PlaceTable {
     }
 
     /// Adds an entry at the slot where it belongs; what is there, up to the end of the run, moves down.
-    fn insert_at(&mut self, mut slot: usize, place: Place, memory: &mut impl Takes) {
+    fn insert_at(&mut self, mut slot: usize, place: TablePlace, memory: &mut impl Takes) {
         // From half full to three quarters: probes stay short.
         if 4 * (self.len + 1) > 3 * self.homes {
             self.rebuild(2 * (self.len + 1), memory);
@@ -191,7 +191,7 @@ fn home(hash: u32, homes: usize) -> usize {
 }
 
 /// Adds a slot to the overflow. A table that has no room for it does not double for that.
-fn push(places: &mut Vec<Place>, place: Place) {
+fn push(places: &mut Vec<TablePlace>, place: TablePlace) {
     if places.len() == places.capacity() {
         places.reserve_exact((places.len() / 4).clamp(4, OVERFLOW));
     }
@@ -312,7 +312,8 @@ mod tests {
             before = table.capacity();
         }
         assert!(moved > 6, "{moved} times");
-        let left: Vec<_> = memory.iter().filter_map(|memory| memory.downcast_ref::<Vec<Place>>()).collect();
+        let left: Vec<_> =
+            memory.iter().filter_map(|memory| memory.downcast_ref::<Vec<TablePlace>>()).collect();
         assert_eq!(left.len(), moved);
         assert!(left.iter().all(|places| places.capacity() > LARGE), "a small one is freed at once");
     }
