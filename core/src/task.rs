@@ -1,24 +1,22 @@
 //! Units of work, and who runs them.
 
-mod claimed;
 mod label;
 pub(crate) mod ticket;
 mod waiting;
+mod work;
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::hints::Hints;
-use crate::serial_queue::{Outside, Ticket};
-use crate::session::queued_unit::QueuedUnit;
-use crate::sync::{Arc, Latch};
+use crate::serial_queue::Outside;
+use crate::sync::Latch;
 use crate::this_thread::{refuse_wait_in_leaf, run_in_leaf};
 use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, WaitError};
 
-pub(crate) use claimed::ClaimOfSession;
 pub use label::TaskLabel;
 pub use waiting::Waiting;
+pub(crate) use work::{ClaimOfSession, TaskWork, Work};
 
 /// How urgently a task is wanted. Later variants go first.
 ///
@@ -65,82 +63,6 @@ pub struct Task {
     work: TaskWork,
 }
 
-/// What does the work of a task. A unit lies in the task itself: an allocation for each would be 4 % of the instructions of a unit that
-/// does nothing in place, and 7 % on a pool.
-pub(crate) enum TaskWork {
-    Unit(QueuedUnit),
-    Other(Box<dyn Work>),
-}
-
-impl From<QueuedUnit> for TaskWork {
-    fn from(unit: QueuedUnit) -> Self {
-        Self::Unit(unit)
-    }
-}
-
-impl<W: Work + 'static> From<Box<W>> for TaskWork {
-    fn from(work: Box<W>) -> Self {
-        Self::Other(work)
-    }
-}
-
-impl Deref for TaskWork {
-    type Target = dyn Work;
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Unit(unit) => unit,
-            Self::Other(work) => &**work,
-        }
-    }
-}
-
-impl DerefMut for TaskWork {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        match self {
-            Self::Unit(unit) => unit,
-            Self::Other(work) => &mut **work,
-        }
-    }
-}
-
-/// What a task does. What does it knows what to call it, so that a label is made only for those who ask.
-pub(crate) trait Work: Send {
-    fn label(&self) -> &str;
-    /// See [`Task::keep_label`].
-    fn keep_label(&self) -> TaskLabel;
-    /// Who runs this work, if it is known.
-    fn dispatcher(&self) -> Option<Arc<dyn TaskDispatcher>> {
-        None
-    }
-    /// Whether it marks a leaf itself, more closely than from its beginning to its end.
-    fn marks_leaf(&self) -> bool {
-        false
-    }
-    /// Does it. Called once.
-    fn run(&mut self);
-    /// The task begins to wait for its turn in a serial queue, or does so no more. Called under the queue's lock.
-    fn waits_for_turn(&self, _waits: bool) {}
-    /// See [`Task::leaves_queue`].
-    fn leaves_queue(&self) -> bool {
-        true
-    }
-    /// See [`Task::waits_since_us`].
-    fn waits_since_us(&self) -> Option<u32> {
-        None
-    }
-    /// The task is the turn of another, which waits in a [`SerialQueue`].
-    fn as_ticket(&mut self) -> Option<&mut Ticket> {
-        None
-    }
-    /// See [`Task::claim`].
-    fn claim(&self) -> Option<ClaimOfSession> {
-        None
-    }
-}
-
 impl Task {
     /// Wraps `run`, which may panic: whoever runs tasks goes on with the next one.
     pub fn new(
@@ -148,7 +70,7 @@ impl Task {
         priority: TaskPriority,
         run: impl FnOnce() + Send + 'static,
     ) -> Self {
-        Self::of(priority, Box::new(Labelled { label: label.into(), run: Some(run) }))
+        Self::of(priority, Box::new(work::Labelled::new(label.into(), run)))
     }
 
     pub(crate) fn of(priority: TaskPriority, work: impl Into<TaskWork>) -> Self {
@@ -292,6 +214,11 @@ impl Task {
         self.priority == TaskPriority::Demanded || self.work.leaves_queue()
     }
 
+    /// The claim of the unit that it is to begin with, if it is the task of one.
+    pub(crate) fn claim(&self) -> Option<ClaimOfSession> {
+        self.work.claim()
+    }
+
     /// Runs the task on this thread.
     pub fn run(self) {
         let _outside = Outside::enter();
@@ -325,27 +252,6 @@ impl fmt::Debug for Task {
             .field("label", &self.label())
             .field("priority", &self.priority)
             .finish_non_exhaustive()
-    }
-}
-
-/// A closure and what to call it.
-struct Labelled<F> {
-    label: TaskLabel,
-    /// Taken when it runs.
-    run: Option<F>,
-}
-
-impl<F: FnOnce() + Send> Work for Labelled<F> {
-    fn label(&self) -> &str {
-        self.label.as_str()
-    }
-
-    fn keep_label(&self) -> TaskLabel {
-        self.label.clone()
-    }
-
-    fn run(&mut self) {
-        self.run.take().into_iter().for_each(|run| run());
     }
 }
 
