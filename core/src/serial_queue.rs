@@ -271,7 +271,7 @@ impl Chosen {
 
     fn ticket(self, queue: &SerialQueue) -> Task {
         let Self { number, label, priority, runs_when_refused, hints, dispatcher: _, since_us } = self;
-        let ticket = Ticket { queue: queue.clone(), number: Some(number), label, priority, since_us };
+        let ticket = TurnTicket { queue: queue.clone(), number: Some(number), label, priority, since_us };
         let task = Task::of(priority, Box::new(ticket)).with_hints(hints);
         if runs_when_refused { task.run_when_refused() } else { task }
     }
@@ -282,7 +282,7 @@ impl Chosen {
         let refused = match crate::panics::guard(|| dispatcher.dispatch(self.ticket(queue).handed_over())) {
             Ok(Ok(())) => None,
             Ok(Err(mut refused)) => {
-                let ticket = refused.work_mut().as_ticket().and_then(Ticket::take);
+                let ticket = refused.work_mut().as_turn().and_then(TurnTicket::take);
                 // It may be another task than was given.
                 if ticket.is_none() {
                     crate::in_place::defer_refused(refused);
@@ -303,7 +303,7 @@ impl Chosen {
 #[must_use = "the next task may be lost"]
 struct HandedOver {
     /// It was refused.
-    refused: Option<Ticket>,
+    refused: Option<TurnTicket>,
     /// It was dispatched there.
     dispatcher: Option<Arc<dyn TaskDispatcher>>,
 }
@@ -311,7 +311,7 @@ struct HandedOver {
 impl HandedOver {
     /// Lets a dispatcher without threads run the task, unless it is the one that runs this thread's tasks anyway; gives
     /// the ticket that was refused.
-    fn finish(self, runs_here: &Arc<dyn TaskDispatcher>) -> Option<Ticket> {
+    fn finish(self, runs_here: &Arc<dyn TaskDispatcher>) -> Option<TurnTicket> {
         if let Some(dispatcher) = self.dispatcher.filter(|dispatcher| !Arc::ptr_eq(dispatcher, runs_here)) {
             dispatcher.run_ready();
         }
@@ -320,7 +320,7 @@ impl HandedOver {
 }
 
 /// The turn of one task, on its way through a dispatcher.
-pub(crate) struct Ticket {
+pub(crate) struct TurnTicket {
     queue: SerialQueue,
     /// None once it has been used.
     number: Option<u64>,
@@ -330,7 +330,7 @@ pub(crate) struct Ticket {
     since_us: Option<u32>,
 }
 
-impl Ticket {
+impl TurnTicket {
     /// The ticket itself, leaving a used one behind.
     fn take(&mut self) -> Option<Self> {
         let number = Some(self.number.take()?);
@@ -353,7 +353,7 @@ impl Ticket {
     }
 }
 
-impl Work for Ticket {
+impl Work for TurnTicket {
     /// The task itself does.
     fn marks_leaf(&self) -> bool {
         true
@@ -383,12 +383,12 @@ impl Work for Ticket {
         self.since_us
     }
 
-    fn as_ticket(&mut self) -> Option<&mut Ticket> {
+    fn as_turn(&mut self) -> Option<&mut TurnTicket> {
         Some(self)
     }
 }
 
-impl Drop for Ticket {
+impl Drop for TurnTicket {
     /// The task goes with its ticket, and the next is chosen; from this thread's outermost loop, for a dispatcher that lets
     /// go of a ticket may be in the middle of something.
     fn drop(&mut self) {

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::protocol::storage::ids::ClaimId;
-use crate::serial_queue::Ticket;
+use crate::serial_queue::TurnTicket;
 use crate::session::SessionTag;
 use crate::session::queued_unit::QueuedUnit;
 use crate::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) trait Work: Send {
         None
     }
     /// The task is the turn of another, which waits in a [`SerialQueue`].
-    fn as_ticket(&mut self) -> Option<&mut Ticket> {
+    fn as_turn(&mut self) -> Option<&mut TurnTicket> {
         None
     }
     /// See [`Task::claim`].
