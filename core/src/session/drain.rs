@@ -40,14 +40,14 @@ use super::ExecutionSession;
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     word: AtomicUsize,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Excused>,
     /// Open once the session is closed.
     pub(super) closed: Latch,
 }
 
 /// Who waits, under the lock.
 #[derive(Debug, Default)]
-struct Waiting {
+struct Excused {
     /// Tasks that wait in lookups of this session since the last round.
     in_lookups: usize,
     /// Tasks that wait in closes.
@@ -175,7 +175,7 @@ impl Drain {
         }
     }
 
-    fn open_if_idle(&self, waiting: &mut Waiting) {
+    fn open_if_idle(&self, waiting: &mut Excused) {
         if waiting.idle.is_some()
             && self.is_idle(waiting)
             && let Some(latch) = waiting.idle.take()
@@ -185,7 +185,7 @@ impl Drain {
     }
 
     /// Whether every task that has not ended is excused.
-    fn is_idle(&self, waiting: &Waiting) -> bool {
+    fn is_idle(&self, waiting: &Excused) -> bool {
         let in_queues = match weakened("serial_queue::close_takes_who_waits_for_a_turn_to_move") {
             true => 0,
             false => waiting.in_queues,

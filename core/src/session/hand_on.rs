@@ -307,7 +307,7 @@ fn told_task(
     outstanding: Outstanding,
     run: impl FnOnce(Outstanding) + Send + 'static,
 ) -> Task {
-    let mut told = Told { label, run: Some((run, outstanding)) };
+    let mut told = ToldTask { label, run: Some((run, outstanding)) };
     Task::new(label, TaskPriority::Demanded, move || told.run()).run_when_refused()
 }
 
@@ -346,19 +346,19 @@ impl Drop for CountedTask {
 
 /// Code of the embedder on its way to a worker. Dropped unrun, it runs on the thread that dropped it: a dispatcher
 /// may let go of any task, but whoever waits to be told must be.
-struct Told<F: FnOnce(Outstanding) + Send + 'static> {
+struct ToldTask<F: FnOnce(Outstanding) + Send + 'static> {
     label: &'static str,
     /// Taken when it runs. The count tells of the task until the code has run.
     run: Option<(F, Outstanding)>,
 }
 
-impl<F: FnOnce(Outstanding) + Send + 'static> Told<F> {
+impl<F: FnOnce(Outstanding) + Send + 'static> ToldTask<F> {
     fn run(&mut self) {
         self.run.take().into_iter().for_each(|(run, outstanding)| run(outstanding));
     }
 }
 
-impl<F: FnOnce(Outstanding) + Send + 'static> Drop for Told<F> {
+impl<F: FnOnce(Outstanding) + Send + 'static> Drop for ToldTask<F> {
     fn drop(&mut self) {
         let Some(run) = self.run.take() else { return };
         let mut told = Self { label: self.label, run: Some(run) };
