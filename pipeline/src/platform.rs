@@ -21,7 +21,7 @@
 mod discovery;
 mod initialize;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
 use std::mem;
 
@@ -78,7 +78,7 @@ struct State {
     next_record: u64,
     recorded: BTreeMap<u64, UnitFunctions>,
     /// The dylibs that have code, by name; and how many there have to be for those that have none any more to be forgotten.
-    homes: FxHashMap<Box<str>, WeakHome>,
+    homes: HashMap<Box<str>, WeakHome>,
     sweep_homes_at: usize,
     /// Units that have initializers and were not asked for yet, by their place in link order.
     unasked: BTreeMap<u32, (Home, SymbolName)>,

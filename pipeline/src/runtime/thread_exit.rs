@@ -99,7 +99,8 @@ mod tests {
         static DSO: u64 = 0;
         let dso = (&raw const DSO).cast_mut().cast::<c_void>();
         let start = dso.expose_provenance() as u64;
-        let extent = CodeExtent { home: Home::default(), ranges: [start..start + 8].into() };
+        let extent =
+            CodeExtent { home: Home::default(), ranges: std::iter::once(start..start + 8).collect() };
         let ending = Ending::new(extent).expect("room for handlers of forks");
         let code: Arc<dyn Keeps> = Arc::new(NoteOnDrop);
         endings::kept_by(ending.number(), Arc::downgrade(&code), 1);

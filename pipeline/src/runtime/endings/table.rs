@@ -189,7 +189,7 @@ impl Table {
     /// Takes what the runner is to run next; `kept` gets what keeps its code, and outlives the lock. Ends the runner if that was all.
     pub(super) fn take_next(&mut self, runner: u64, kept: &mut Vec<Kept>) -> Option<Call> {
         loop {
-            let Some(Runner { scope, pending }) = self.runners.get_mut(&runner) else { return None };
+            let Runner { scope, pending } = self.runners.get_mut(&runner)?;
             let Some(key) = pending.pop_last() else {
                 self.runners.remove(&runner);
                 return None;
