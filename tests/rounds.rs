@@ -146,3 +146,17 @@ fn a_million_rounds_take_no_more_memory_than_the_first() {
         assert!(grown < 2 << 10, "{how}: {grown} KiB more");
     }
 }
+
+/// A lookup of a Ready symbol by its text read the link order behind the session's lock, and made four allocations for it.
+#[test]
+fn a_lookup_by_text_of_a_ready_symbol_allocates_nothing() {
+    let jit = engine();
+    let object = compile("ready", "int ready(void) { return 1; }", &[]);
+    jit.add_object(object).expect("the name is free");
+    // The second keeps what the first has found.
+    for _ in 0..2 {
+        jit.lookup("ready").expect("linked");
+    }
+    let measured = measure(|| assert!((0..100).all(|_| jit.lookup("ready").is_ok())));
+    assert_eq!(measured.count_total, 0);
+}

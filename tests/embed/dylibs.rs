@@ -1,6 +1,7 @@
 //! Several dylibs and trackers through the `Jit`: what finds what, and what goes with whom.
 
 use uruk::OwnedTracker;
+use uruk::core::JitDylibLookupFlags;
 
 use crate::support::{archive, block_on, c, c_with, engine};
 
@@ -182,4 +183,34 @@ fn lookups_are_futures_too() {
     assert_eq!(found.address, jit.lookup("later").expect("it is Ready").address);
     let missing = block_on(jit.lookup_async("missing")).expect_err("nobody defines it");
     assert!(missing.to_string().contains("missing"), "{missing}");
+}
+
+/// What is remembered of link orders and names must not answer for what is there no more.
+#[test]
+fn lookups_follow_what_changes() {
+    let jit = engine(1);
+    let [old, new] = ["old", "new"].map(|name| {
+        let dylib = jit.create_dylib(name).expect("a new name");
+        let value = if name == "old" { 1 } else { 2 };
+        let source = format!("int shared(void) {{ return {value}; }}");
+        jit.in_dylib(&dylib).add_object(c("shared.o", &source)).expect("a new name");
+        dylib
+    });
+    let main = jit.in_dylib(jit.main_dylib());
+    assert!(jit.lookup("shared").is_err());
+    main.link_to(&old).expect("both are there");
+    assert_eq!((call(main, "shared"), call(main, "shared")), (1, 1));
+    let exported = JitDylibLookupFlags::MatchExportedSymbolsOnly;
+    assert!(jit.main_dylib().replace_in_link_order(&old, &new, exported).expect("both are there"));
+    assert_eq!((call(main, "shared"), call(main, "shared")), (2, 2));
+    jit.main_dylib().remove_from_link_order(&new);
+    assert!(jit.lookup("shared").is_err());
+    // The same text in another engine is another name.
+    let other = engine(1);
+    other.add_object(c("shared.o", "int shared(void) { return 3; }")).expect("a new name");
+    let there = other.in_dylib(other.main_dylib());
+    main.link_to(&old).expect("both are there");
+    assert_eq!((call(there, "shared"), call(main, "shared"), call(there, "shared")), (3, 1, 3));
+    drop(other);
+    assert_eq!(call(main, "shared"), 1);
 }
