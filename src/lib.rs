@@ -36,7 +36,7 @@ pub use unmapping::Unmapping;
 pub use uruk_core::OwnedTracker;
 
 #[cfg(feature = "llvm")]
-pub use uruk_pipeline::inkwell;
+pub use uruk_pipeline::ir::inkwell;
 
 pub use uruk_core as core;
 pub use uruk_dispatch as dispatch;

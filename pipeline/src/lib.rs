@@ -1,10 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-/// The binding to LLVM with which modules are built, in the version that this crate takes them in:
-/// [`ThreadSafeModule::build`](ir::ThreadSafeModule::build).
-#[cfg(feature = "llvm")]
-pub use inkwell;
-
 pub mod cache;
 #[cfg(feature = "llvm")]
 pub mod ir;

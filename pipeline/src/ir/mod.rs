@@ -11,6 +11,7 @@
 //! the price of the context it worked on. Truncated, empty, foreign and invalid input is refused with a
 //! message. Bitcode made to harm LLVM can still crash the process: its reader is not built to withstand it.
 
+mod build;
 mod compile;
 mod context;
 mod error;
@@ -25,6 +26,9 @@ mod source;
 mod symbols;
 mod target;
 mod unit;
+
+/// The binding to LLVM with which modules are built, in the version that [`ThreadSafeModule::build`] takes them in.
+pub use inkwell;
 
 pub use compile::IrCompiler;
 pub use context::ThreadSafeContext;

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use uruk_pipeline::inkwell::AddressSpace;
+use uruk_pipeline::ir::inkwell::AddressSpace;
 use uruk_pipeline::ir::{CompileError, ThreadSafeContext, ThreadSafeModule};
 
 type Failed = Box<dyn Error + Send + Sync>;
