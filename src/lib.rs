@@ -1,7 +1,53 @@
 //! JIT compile-orchestration engine: symbol queries, a work-stealing compile pool, and a JIT linker of its own.
 //!
-//! [`Jit`] is the whole engine behind one type. The crates below it stand alone: [`core`] is the symbol
-//! protocol, [`dispatch`] the thread pool, [`pipeline`] the way from LLVM IR to running code.
+//! A program is a set of symbols. Asking for one compiles it, and everything it needs, on a pool of threads, and links it into this
+//! process. The caller receives an address only when all of that is safe to run.
+//!
+//! ```
+//! # #[cfg(feature = "llvm")]
+//! # fn main() -> Result<(), uruk::JitError> {
+//! use uruk::prelude::*;
+//!
+//! let jit = Jit::builder().threads(2).build()?;
+//! jit.add_ir_text(
+//!     "answer.ll",
+//!     "declare i32 @abs(i32)
+//!      define i32 @answer(i32 %x) { %y = call i32 @abs(i32 %x) ret i32 %y }",
+//! )?;
+//! // SAFETY: that is the function's signature, and no copy of the pointer outlives the handle.
+//! let answer = unsafe { jit.get::<extern "C" fn(i32) -> i32>("answer")? };
+//! assert_eq!(answer(-42), 42);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "llvm"))]
+//! # fn main() {}
+//! ```
+//!
+//! # Where things are
+//!
+//! | to | see |
+//! |---|---|
+//! | add IR, objects, archives, libraries | [`Jit::add_file`] and what stands beside it |
+//! | call what was compiled, and keep its code | [`Jit::get`], [`Function`] |
+//! | unload | [`Jit::create_tracker`], [`OwnedTracker`], [`Jit::remove_tracker`] |
+//! | keep name spaces apart | [`Jit::create_dylib`], [`Jit::in_dylib`], [`Scope`] |
+//! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
+//! | bring a compiler of one's own | [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
+//! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
+//! | make definitions when they are missed | [`DefinitionGenerator`](core::DefinitionGenerator) |
+//! | choose where compilation runs | [`JitBuilder::dispatcher`], [`dispatch`] |
+//! | print an error with its causes | [`WithCauses`](core::WithCauses), or `anyhow` |
+//! | do what has no method of [`Jit`] | [`Jit::session`], a [`core::ExecutionSession`] |
+//!
+//! The crates below stand alone: [`core`] is the symbol protocol, [`dispatch`] the thread pool, [`pipeline`] the way from LLVM IR to
+//! running code. `examples/` has programs for most of these rows.
+//!
+//! # Features
+//!
+//! - `llvm`, by default: LLVM IR, with LLVM 22 and inkwell. Without it the engine links objects and runs units of one's own.
+//! - `rayon`: tasks in a rayon pool of the host.
+//! - `trace`: what happens, as a file for Perfetto.
+//! - `cli`: the command; `cargo install --path . --features cli`.
 
 #[cfg(all(doctest, feature = "llvm"))]
 #[doc = include_str!("../README.md")]
