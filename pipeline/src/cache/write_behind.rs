@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::{fmt, mem};
 
 use uruk_core::sync::thread::{self, JoinHandle};
-use uruk_core::sync::{Arc, Condvar, Mutex, Process};
+use uruk_core::sync::{Arc, Condvar, Mutex, Process, weakened};
 
 /// How many bytes wait at most.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
@@ -79,7 +79,10 @@ impl<J: Job> WriteBehind<J> {
             return;
         }
         let mut queue = self.shared.queue.lock();
-        while !queue.jobs.is_empty() || queue.is_writing {
+        let is_written = |queue: &Queue<J>| {
+            queue.jobs.is_empty() && (!queue.is_writing || weakened("write_behind::flushes_what_was_taken"))
+        };
+        while !is_written(&queue) {
             queue = self.shared.idle.wait(queue);
         }
     }
@@ -90,7 +93,9 @@ impl<J: Job> WriteBehind<J> {
             return;
         }
         let writer = mem::replace(&mut self.shared.queue.lock().writer, Writer::Retired);
-        self.shared.work.notify_all();
+        if !weakened("write_behind::retires_unheard") {
+            self.shared.work.notify_all();
+        }
         if let Writer::Runs(thread) = writer {
             // It has caught the panics of what it wrote.
             let _ = thread.join();
@@ -143,6 +148,9 @@ impl<J: Job> Shared<J> {
     /// Waits for jobs; none once it has retired and all are written.
     fn next(&self) -> Option<Vec<J>> {
         let mut queue = self.queue.lock();
+        if weakened("write_behind::leaves_what_is_queued") && matches!(queue.writer, Writer::Retired) {
+            return None;
+        }
         while queue.jobs.is_empty() {
             if matches!(queue.writer, Writer::Retired) {
                 return None;
