@@ -30,7 +30,7 @@ use crate::object::ObjectBuffer;
 /// # Concurrency
 /// Callable from any thread.
 ///
-/// Source: LLVM `ObjectCache`.
+/// ORC: `ObjectCache`.
 pub trait ObjectCache: Send + Sync + fmt::Debug {
     /// The entry of a key.
     ///
