@@ -19,7 +19,7 @@ use crate::{
 ///
 /// # Concurrency
 /// Every method may be called from any thread, task and handler, and none but [`lookup`](Self::lookup) waits for others: what reads or
-/// changes the dylib takes the session's lock for a moment. What follows is handed on before the call returns; in place it has run by
+/// changes the dylib takes the session's lock for a moment. What follows is delivered before the call returns; in place it has run by
 /// then, unless the thread is inside a task.
 ///
 /// # Cost

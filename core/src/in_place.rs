@@ -31,8 +31,8 @@ pub(crate) use queue::LateTasks;
 /// A task runs on the thread that dispatched it, before that thread's outermost call into the session
 /// returns.
 ///
-/// One that had to wait for its turn in a [`SerialQueue`](crate::SerialQueue) runs on the thread whose task handed over to it, which may be
-/// another; it may then lie above a blocked unit that it needs, and is told so.
+/// A task that had to wait in a [`SerialQueue`](crate::SerialQueue) runs on the thread whose task handed over to it. That may be another
+/// thread. It may then lie above a blocked unit that it needs, and is told so.
 ///
 /// ORC: `InPlaceTaskDispatcher`, which recurses.
 #[derive(Debug, Default)]

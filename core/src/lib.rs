@@ -19,7 +19,7 @@
 //!
 //! | to see | read |
 //! |---|---|
-//! | where the lock is taken and what happens after it | `session.rs`, `session/hand_on.rs` |
+//! | where the lock is taken and what happens after it | `session.rs`, `session/deliver.rs` |
 //! | the state machine, one file per verb | `protocol/` |
 //! | who waits for whom | `protocol/dependences/` |
 //! | lookups of Ready symbols without the lock | `record.rs`, `search_order.rs` |

@@ -52,7 +52,7 @@ pub(crate) use duty::Duty;
 ///
 /// # Concurrency
 /// What changes symbols takes the session's lock for a moment and waits for nobody; so does dropping it, which fails them. What follows
-/// is handed on before the call returns, and runs elsewhere, or in place after the unit.
+/// is delivered before the call returns, and runs elsewhere, or in place after the unit.
 ///
 /// # Cost
 /// Linear in the symbols, during one hold of the lock, where nothing else is said. What spreads from them, as a failure does, goes in slices

@@ -1,7 +1,8 @@
 //! [`SerialQueue`]: tasks that run one after another, whoever runs them.
 //!
-//! A task whose queue is busy waits here: on no worker, and in no dispatcher. What a dispatcher gets is a *ticket* for the
-//! task that was chosen; whoever runs the ticket is in the queue's *section* until the task ends or [leaves](SerialQueue::leave).
+//! A queue is a *strand*: a line of tasks of which one runs at a time. A task whose queue is busy waits here, on no worker and in no
+//! dispatcher. The task that was chosen stays here too, and the dispatcher gets a *ticket* for it. The thread that runs the ticket is in
+//! the strand until the task ends or [leaves](SerialQueue::leave).
 //!
 //! ```text
 //!            dispatch              its ticket starts
@@ -20,11 +21,14 @@
 //! | chosen | the one with the number of the choice | anything not more urgent than what is chosen |
 //! | running | none | anything |
 //!
-//! Holds: the chosen task lies in the queue until its ticket starts, so a more urgent one can take its place; a ticket whose
-//! number is not that of the choice does nothing. A ticket that is dropped takes its task with it, and the next is
-//! chosen all the same. Tasks leave by priority, and in the order of their arrival within one.
+//! What holds:
 //!
-//! Never: code of anybody else under the lock, a thread that waits, recursion from one task to the next.
+//! - The chosen task lies in the queue until its ticket starts. So a more urgent one can take its place.
+//! - A ticket does nothing if its number is not that of the choice.
+//! - A ticket that is dropped takes its task with it, and the next is chosen all the same.
+//! - Tasks leave by priority, and within one priority in the order of their arrival.
+//!
+//! What never happens: code of anybody else runs under the lock, a thread waits, one task starts the next on its own stack.
 
 mod strand;
 
@@ -76,21 +80,21 @@ struct Shared {
 }
 
 struct State {
-    turn: Turn,
+    current: Current,
     /// How many tickets were made.
     tickets: u64,
     /// What waits, by priority.
     waiting: [VecDeque<Entry>; PRIORITIES.len()],
 }
 
-/// Whose turn it is.
-enum Turn {
+/// What the strand does.
+enum Current {
     Idle,
     Chosen { number: u64, entry: Entry },
     Running,
 }
 
-/// A task, and who runs it when its turn has come.
+/// A task, and who runs it once it is chosen.
 struct Entry {
     task: Task,
     dispatcher: Arc<dyn TaskDispatcher>,
@@ -113,7 +117,7 @@ impl Entry {
         if let Err(message) = crate::panics::guard(counts) {
             tracing::error!(
                 message = &*message,
-                "a dispatcher panicked while it counted what waits for its turn"
+                "a dispatcher panicked while it counted what waits in a serial queue"
             );
         }
     }
@@ -126,17 +130,17 @@ const PRIORITIES: [TaskPriority; 4] =
 impl SerialQueue {
     /// A queue of which nothing runs.
     pub fn new() -> Self {
-        let state = State { turn: Turn::Idle, tickets: 0, waiting: Default::default() };
+        let state = State { current: Current::Idle, tickets: 0, waiting: Default::default() };
         Self(Arc::new(Shared { id: SerialQueueId(unique()), state: Mutex::new(state) }))
     }
 
-    /// Has `dispatcher` run `task` when its turn has come.
+    /// Has `dispatcher` run `task` once no other task of the queue runs and no more urgent one waits.
     ///
     /// For tasks of the embedder's own. Units and tasks that a session dispatches come here by themselves.
     ///
     /// # Errors
-    /// Gives a task back if it would have been its turn and the dispatcher no longer takes work. To be dropped where no lock of
-    /// the dispatcher is held. A task that had to wait and is refused later is run by the thread that hands over to it.
+    /// Gives a task back if it could have started and the dispatcher no longer takes work. Drop it where no lock of the dispatcher is held.
+    /// A task that had to wait and is refused later is run by the thread that hands over to it.
     pub fn dispatch(&self, dispatcher: &Arc<dyn TaskDispatcher>, task: Task) -> Result<(), Task> {
         // A clock that panics measures nothing.
         let since_us = crate::panics::guard(|| dispatcher.now_us()).unwrap_or(None);
@@ -146,11 +150,11 @@ impl SerialQueue {
         chosen.map_or(Ok(()), |chosen| chosen.dispatch(self))
     }
 
-    /// Ends the section of the task that runs on this thread, if it is a task of this queue: the next one starts, and the rest
+    /// Takes the task that runs on this thread out of the strand, if it is a task of this queue: the next one starts, and the rest
     /// of this one runs beside it.
     ///
     /// For what needs the queue's thing no longer: a unit whose object is there need not keep others from their compiler
-    /// while the object is linked. Says whether there was a section to end.
+    /// while the object is linked. Says whether the task was in the strand.
     ///
     /// # Concurrency
     /// To be called on the thread that runs the task, not inside another task that it runs meanwhile.
@@ -158,7 +162,7 @@ impl SerialQueue {
         InStrand::leave_innermost(self)
     }
 
-    /// How many tasks wait for their turn: neither running nor on the way to a thread.
+    /// How many tasks wait: they neither run nor are on the way to a thread.
     pub fn waiting(&self) -> usize {
         self.0.state.lock().waiting.iter().map(VecDeque::len).sum()
     }
@@ -167,10 +171,10 @@ impl SerialQueue {
         self.0.id
     }
 
-    /// The section ends: chooses the next task and dispatches its ticket.
+    /// A task ends or leaves: chooses the next one and dispatches its ticket.
     fn hand_over(&self) -> HandedOver {
         if weakened("serial_queue::looks_before_it_ends") && self.waiting() == 0 {
-            self.0.state.lock().turn = Turn::Idle;
+            self.0.state.lock().current = Current::Idle;
             return HandedOver::default();
         }
         let chosen = self.0.state.lock().end();
@@ -181,20 +185,20 @@ impl SerialQueue {
 impl State {
     /// A task comes; gives the choice that is to be dispatched for it, if any.
     fn arrive(&mut self, entry: Entry) -> Option<Chosen> {
-        match std::mem::replace(&mut self.turn, Turn::Running) {
-            Turn::Idle => Some(self.choose(entry)),
-            Turn::Running => {
+        match std::mem::replace(&mut self.current, Current::Running) {
+            Current::Idle => Some(self.choose(entry)),
+            Current::Running => {
                 entry.task.waits_for_turn(true);
                 self.waiting[entry.task.priority() as usize].push_back(entry);
                 None
             }
-            Turn::Chosen { number, entry: chosen } if entry.task.priority() <= chosen.task.priority() => {
+            Current::Chosen { number, entry: chosen } if entry.task.priority() <= chosen.task.priority() => {
                 entry.task.waits_for_turn(true);
                 self.waiting[entry.task.priority() as usize].push_back(entry);
-                self.turn = Turn::Chosen { number, entry: chosen };
+                self.current = Current::Chosen { number, entry: chosen };
                 None
             }
-            Turn::Chosen { entry: chosen, .. } => {
+            Current::Chosen { entry: chosen, .. } => {
                 chosen.task.waits_for_turn(true);
                 // It was the first of its priority.
                 self.waiting[chosen.task.priority() as usize].push_front(chosen);
@@ -205,10 +209,10 @@ impl State {
 
     /// The ticket of that number starts, or is dropped: its task, if it is still the one that was chosen.
     fn begin(&mut self, ticket: u64) -> Option<Entry> {
-        match std::mem::replace(&mut self.turn, Turn::Running) {
-            Turn::Chosen { number, entry } if number == ticket => Some(entry),
-            turn => {
-                self.turn = turn;
+        match std::mem::replace(&mut self.current, Current::Running) {
+            Current::Chosen { number, entry } if number == ticket => Some(entry),
+            current => {
+                self.current = current;
                 None
             }
         }
@@ -218,7 +222,7 @@ impl State {
     fn end(&mut self) -> Option<Chosen> {
         match self.waiting.iter_mut().rev().find(|list| !list.is_empty()) {
             None => {
-                self.turn = Turn::Idle;
+                self.current = Current::Idle;
                 None
             }
             Some(list) => {
@@ -246,7 +250,7 @@ impl State {
             dispatcher: dispatcher.clone(),
             since_us: *since_us,
         };
-        self.turn = Turn::Chosen { number, entry };
+        self.current = Current::Chosen { number, entry };
         chosen
     }
 }
@@ -290,7 +294,10 @@ impl Chosen {
                 ticket
             }
             Err(message) => {
-                tracing::error!(message = &*message, "a dispatcher panicked over a task whose turn had come");
+                tracing::error!(
+                    message = &*message,
+                    "a dispatcher panicked over a task that its serial queue had chosen"
+                );
                 None
             }
         };
@@ -319,7 +326,7 @@ impl HandedOver {
     }
 }
 
-/// The turn of one task, on its way through a dispatcher.
+/// The right of one task to run, on its way through a dispatcher.
 pub(crate) struct TurnTicket {
     queue: SerialQueue,
     /// None once it has been used.
@@ -337,7 +344,7 @@ impl TurnTicket {
         Some(Self { queue: self.queue.clone(), label: self.label.clone(), number, ..*self })
     }
 
-    /// Runs the chosen task in the section; gives the ticket of the next one if its dispatcher has refused it.
+    /// Runs the chosen task in the strand; gives the ticket of the next one if its dispatcher has refused it.
     fn run_one(mut self, panicked: &mut Option<Box<dyn Any + Send>>) -> Option<Self> {
         let number = self.number.take()?;
         let entry = self.queue.0.state.lock().begin(number)?;

@@ -1,4 +1,4 @@
-//! The session: owns the protocol's state, takes its lock, hands on what follows.
+//! The session: owns the protocol's state, takes its lock, delivers what follows.
 //!
 //! **Architecture Invariant:** the session lock is taken in this file alone, for transactions by [`ExecutionSession::transact`], and no
 //! code of the embedder, no drop of its values included, runs inside it.
@@ -11,19 +11,17 @@ mod blocking;
 mod builder;
 mod close;
 pub(crate) mod deadline;
+mod deliver;
 mod drain;
-mod enqueue;
 mod flags;
 pub(crate) mod frame;
-mod hand_on;
 pub(crate) mod holding;
-mod lock_holds;
 pub(crate) mod lodge;
 mod metrics;
 pub(crate) mod queued_unit;
 mod ready;
 pub(crate) mod removal;
-mod slices;
+mod user_tasks;
 mod watch;
 mod why;
 
@@ -53,14 +51,13 @@ use answers::Answers;
 use builder::{Held, Observer, Reporter};
 use deadline::Clock;
 use drain::Drain;
-use lock_holds::HoldMeter;
+use metrics::HoldMeter;
 
 pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
 pub use deadline::Deadline;
 pub use holding::thread_is_engaged;
-pub use lock_holds::LockHolds;
-pub use metrics::SessionMetrics;
+pub use metrics::{LockHolds, SessionMetrics};
 pub use watch::DefinitionWatch;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
@@ -148,8 +145,8 @@ impl ExecutionSession {
         ExecutionSessionBuilder::default()
     }
 
-    /// Runs `operation` on the state under the lock, then hands on its effects: tasks are enqueued,
-    /// waiters woken, then code of the embedder runs.
+    /// Runs `operation` on the state under the lock, and delivers its effects afterwards: tasks are enqueued, waiters wake, then code of
+    /// the embedder runs.
     ///
     /// # Concurrency
     /// The lock is not recursive. Effects run after it is gone, in place only from the outermost frame.
@@ -163,7 +160,7 @@ impl ExecutionSession {
             let attendance = state.finish_transaction(effects).map(|attendance| (attendance, self.coming(1)));
             // They are large: what leaves nothing moves nothing.
             if !effects.is_empty() {
-                left = Some(self.counting(effects));
+                left = Some(self.take_effects(effects));
             }
             (result, attendance)
         });
@@ -171,12 +168,12 @@ impl ExecutionSession {
             // Long consequences come in slices; between two of them the lock is free for others.
             self.attend(attendance, attends, left);
         } else if let Some(effects) = left {
-            self.hand_on(effects);
+            self.deliver_and_run(effects);
         }
         result
     }
 
-    /// Runs `operation` under the lock. For [`Self::transact`] and for what leaves no effects, or hands them on itself (`slices.rs`).
+    /// Runs `operation` under the lock. For [`Self::transact`] and for what leaves no effects, or delivers them itself (`deliver.rs`).
     fn locked<R>(&self, operation: impl FnOnce(&mut Locked) -> R) -> R {
         let mut locked = self.0.state.lock();
         let Some(meter) = &self.0.holds else { return operation(&mut locked) };
@@ -199,16 +196,6 @@ impl ExecutionSession {
     /// Closing the session waits for it. If the dispatcher takes no more tasks, the task is dropped.
     pub fn dispatch(&self, task: Task) {
         self.transact(|_, effects| effects.more().tasks.push(task));
-    }
-
-    /// How long the session's lock was held, and how often, since the session was made or this was last asked; nothing
-    /// unless it is [measured](ExecutionSessionBuilder::measure_lock_holds).
-    ///
-    /// # Concurrency
-    /// Takes no lock. Transactions that end at the same moment may be counted in this answer, in the next, or partly in
-    /// each.
-    pub fn take_lock_holds(&self) -> Option<LockHolds> {
-        self.0.holds.as_ref().map(HoldMeter::take)
     }
 
     /// The dispatcher that runs the session's tasks.

@@ -293,7 +293,7 @@ impl Pool {
         highest
     }
 
-    /// Turns go to the lane, demanded tasks of who holds a slot to its own deque, all others to the shared queues. It is counted.
+    /// What a strand hands over goes before the rest, demanded tasks of who holds a slot to its own deque, all others to the shared queues. It is counted.
     // Always: a call would move the task once more, and batches are where it counts.
     #[inline(always)]
     fn push(&self, slot: Option<&Local<Queued>>, task: Task, now: Stamp) {

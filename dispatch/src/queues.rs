@@ -1,8 +1,8 @@
-//! Where tasks wait: a deque per slot for demanded tasks, an injector per priority for all others, a lane for turns.
+//! Where tasks wait: a deque per slot for demanded tasks, an injector per priority for all others, and one for strands.
 //!
-//! Turns that one task of a serial queue hands over to the next wait in the *lane*, from which every slot takes before it looks anywhere
-//! else: whatever waits in that queue can go on with that turn only, while of all else any slot can take any. But a queue that is
-//! fed for ever starves nobody: after [`TURNS_IN_A_ROW_MAX`] turns a slot takes something else that is demanded, if any waits.
+//! A task of a strand (a serial queue) hands over to the next one. That one waits in an injector from which every slot takes before it
+//! looks anywhere else: the strand goes on with that task only, while any slot can take any other. A strand that is fed for ever starves
+//! nobody: after [`TURNS_IN_A_ROW_MAX`] such tasks a slot takes something else that is demanded, if any waits.
 //!
 //! This is the seam that models replace: `crossbeam-deque` is invisible to loom and shuttle, so a model build puts
 //! locked queues (`queues/model.rs`) behind the same names and checks parking and shutdown, not the deque.
@@ -23,7 +23,7 @@ use uruk_core::sync::weakened;
 /// Every place where an item of the pool can wait, seen by all threads.
 #[derive(Debug)]
 pub struct Queues<T> {
-    /// The lane.
+    /// What tasks of strands have handed over.
     turns: Injector<T>,
     /// One per priority, indexed by [`TaskPriority`] as a number.
     injectors: [Injector<T>; PRIORITIES],
@@ -52,7 +52,7 @@ pub enum Origin {
     Injected,
     /// In the deque of another slot.
     Stolen,
-    /// In the lane.
+    /// By a task of a strand.
     HandedOver,
 }
 
@@ -89,12 +89,12 @@ impl<T> Queues<T> {
         self.injectors[priority as usize].push(item);
     }
 
-    /// Adds a demanded item to the lane.
+    /// Adds a demanded item that a task of a strand hands over.
     pub fn hand_over(&self, item: T) {
         self.turns.push(item);
     }
 
-    /// Looks for a demanded item outside the slot's own deque, in the lane last: the slot comes from there, or has taken its share.
+    /// Looks for a demanded item outside the slot's own deque, among those of strands last: the slot comes from there, or has taken its share.
     ///
     /// Injected ones come in batches: the first is returned, the others move into the slot's own deque, where other slots can
     /// steal them.
@@ -312,7 +312,7 @@ mod tests {
         assert!(!queues.any_waiting(TaskPriority::Idle));
     }
 
-    /// How many turns a slot takes before it gives something else, from a lane that is never empty.
+    /// How many turns a slot takes before it gives something else, while strands always have more.
     fn turns_before(other: &str, queues: &Queues<&'static str>, local: &mut Local<&'static str>) -> u32 {
         for before in 0.. {
             queues.hand_over("turn");

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Proven, in every order with at most three preemptions: of the tasks of a queue no two run at once, and each is run once, or
-//! dropped once where its dispatcher refuses it; also when a task leaves its section before it ends, when a more urgent
+//! dropped once where its dispatcher refuses it; also when a task leaves its strand before it ends, when a more urgent
 //! one arrives while the ticket of another starts, and when the dispatcher closes at any moment. A session closes although a task
 //! waits for its turn behind one that is blocked in a lookup which nothing but the close ends.
 //!
@@ -40,7 +40,7 @@ struct Scene {
 
 #[derive(Default)]
 struct Told {
-    /// A task is in its section.
+    /// A task is in its strand.
     inside: AtomicBool,
     ran: AtomicUsize,
     dropped: AtomicUsize,

@@ -46,7 +46,7 @@ impl ExecutionSession {
     ///
     /// Who finds room has not reserved it: another producer may be faster, and then it is refused once more.
     ///
-    /// A thread on which others may wait does not wait, room or not: one that holds a responsibility, a generator's request or the turn
+    /// A thread on which others may wait does not wait, room or not: one that holds a responsibility, a generator's request, runs a task
     /// of a serial queue, or answers on behalf of a unit. What is demanded of it would wait for the start of what nobody demands.
     /// Its lookups on behalf of that unit are not refused either. Who works on a detached responsibility, on a thread of its own, is not
     /// known to, and had better not ask.

@@ -15,7 +15,7 @@ use crate::{
 use super::answers::Answers;
 use super::deadline::Clock;
 use super::drain::Drain;
-use super::lock_holds::HoldMeter;
+use super::metrics::HoldMeter;
 use super::{ExecutionSession, Inner, Locked, SessionTag};
 
 pub(super) type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;

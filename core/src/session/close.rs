@@ -32,8 +32,8 @@ impl ExecutionSession {
     /// call waits for the first, unless it comes from a task of this session, which the first waits for; when it returns
     /// the session is closed, and the dispatcher may still be on its way to its end, which the first call alone waits
     /// for. Tasks that wait in a close, of whatever session, are not waited for; nor is a lookup's thread, but for what
-    /// it has claimed. Tasks of [serial queues](crate::SerialQueue) on this thread's stack leave their turns, for what waits
-    /// behind them. Every lookup that was accepted before the close is answered as if there were none, or, if it
+    /// it has claimed. Tasks of [serial queues](crate::SerialQueue) on this thread's stack leave them, for what waits
+    /// behind. Every lookup that was accepted before the close is answered as if there were none, or, if it
     /// waits for what nobody works on (or the session is [cancelled](Shutdown::Cancel)), ends with
     /// [`LookupError::Closed`](crate::LookupError::Closed).
     ///

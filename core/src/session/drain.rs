@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   tasks:      made ─────────────────────────────────────────▶ over
-//!   excused:         in a lookup ▶ back      in a close ▶ back      waits for its turn ▶ back
+//!   excused:         in a lookup ▶ back      in a close ▶ back      in a strand ▶ back
 //!
-//!   idle  =  tasks - in lookups - in closes - waiting for turns = 0,  and a round helps: some are in lookups, or none wait for turns
+//!   idle  =  tasks - in lookups - in closes - in strands = 0,  and a round helps: some are in lookups, or none in strands
 //! ```
 //!
-//! A task that waits for its turn in a serial queue moves only after the one whose turn it is: if that is in a lookup, a round
-//! sends it on. If it is a task of another session, it is waited for; if it is in a close, it has left its turn.
+//! A task that waits in a strand (a serial queue) moves only after the one that runs there. If that one is in a lookup, a round sends it on.
+//! If it is a task of another session, it is waited for. If it is in a close, it has left the strand.
 //!
 //! A close waits until the session is *idle*. If tasks still wait in lookups then, whatever they wait for is in nobody's
 //! hands but those of a responsibility that somebody parked, or of each other: the close ends all queries, which sends these
@@ -52,8 +52,8 @@ struct Excused {
     in_lookups: usize,
     /// Tasks that wait in closes.
     in_closes: usize,
-    /// Tasks that wait for their turns in serial queues.
-    in_queues: usize,
+    /// Tasks that wait in strands: serial queues.
+    in_strands: usize,
     round: u64,
     /// What the closing thread waits for.
     idle: Option<Arc<Latch>>,
@@ -154,12 +154,12 @@ impl Drain {
         after
     }
 
-    /// A task begins to wait for its turn, or does so no more.
-    fn count_turn(&self, waits: bool) {
+    /// A task begins to wait in a strand, or does so no more.
+    fn count_in_strand(&self, waits: bool) {
         let mut waiting = self.waiting.lock();
         match waits {
-            true => waiting.in_queues += 1,
-            false => waiting.in_queues -= 1,
+            true => waiting.in_strands += 1,
+            false => waiting.in_strands -= 1,
         }
         self.open_if_idle(&mut waiting);
     }
@@ -186,12 +186,12 @@ impl Drain {
 
     /// Whether every task that has not ended is excused.
     fn is_idle(&self, waiting: &Excused) -> bool {
-        let in_queues = match weakened("serial_queue::close_takes_who_waits_for_a_turn_to_move") {
+        let in_strands = match weakened("serial_queue::close_takes_who_waits_for_a_turn_to_move") {
             true => 0,
-            false => waiting.in_queues,
+            false => waiting.in_strands,
         };
-        let excused = waiting.in_lookups + waiting.in_closes + in_queues;
-        let round_helps = waiting.in_lookups > 0 || in_queues == 0;
+        let excused = waiting.in_lookups + waiting.in_closes + in_strands;
+        let round_helps = waiting.in_lookups > 0 || in_strands == 0;
         // ordering[session-drained]: Acquire. Pairs with the Release in `Drain::count_out`; whoever sees that the
         // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
         let acquire =
@@ -276,9 +276,9 @@ impl Outstanding {
         &self.0
     }
 
-    /// The task begins to wait for its turn in a serial queue, or does so no more.
+    /// The task begins to wait in a serial queue, or does so no more.
     pub(super) fn waits_for_turn(&self, waits: bool) {
-        self.0.0.drain.count_turn(waits);
+        self.0.0.drain.count_in_strand(waits);
     }
 }
 

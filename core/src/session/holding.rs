@@ -87,7 +87,7 @@ impl Hold {
 
     /// Notes that a task of `queue` runs on this thread, of whatever session.
     pub(crate) fn take_strand(queue: SerialQueueId) -> Option<Self> {
-        Self::take_of(None, Held::Turn(queue))
+        Self::take_of(None, Held::Strand(queue))
     }
 
     #[inline]

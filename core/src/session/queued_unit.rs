@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::drain::{ComingLater, Outstanding};
-use super::hand_on::{A_DISCARD, run_soon};
+use super::user_tasks::{A_DISCARD, run_soon};
 use super::{ClaimedUnits, Unit, frame};
 
 /// A claimed unit on its way to run. Dropping it unrun fails its symbols.

@@ -135,7 +135,7 @@ impl ExecutionSession {
         before(&result);
         drop(held_back);
         if removal.is_none() {
-            // What was handed on is owed to the dispatcher; mostly there was nothing.
+            // A delivery is owed to the dispatcher; mostly there was none.
             crate::in_place::run_ready();
         }
         (result, removal)
@@ -172,10 +172,10 @@ impl ExecutionSession {
                 }
                 let mut effects = Effects::default();
                 state.help(&mut effects);
-                Some(self.counting(&mut effects))
+                Some(self.take_effects(&mut effects))
             });
             let Some(effects) = brought else { break };
-            self.pass_on(effects);
+            self.deliver(effects);
         }
         self.run_ready();
     }

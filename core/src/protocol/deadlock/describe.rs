@@ -22,13 +22,13 @@ impl<P: Payload> SessionState<P> {
             while let Some(between) = rest.next_if(|node| !names_something(node)) {
                 waits += usize::from(matches!(between, WaitNode::Wait(_)));
                 together |= matches!(between, WaitNode::Together(_));
-                queued |= matches!(between, WaitNode::Turn(_));
+                queued |= matches!(between, WaitNode::Strand(_));
             }
             path.extend(match node {
                 WaitNode::Row(row, _) if queued => self.queued_step(row),
                 WaitNode::Row(row, _) => self.symbol_step(row, waits, together),
                 WaitNode::Request(generator, _) => Some(self.generator_step(generator)),
-                WaitNode::Together(_) | WaitNode::Lookup(_) | WaitNode::Turn(_) | WaitNode::Wait(_) => None,
+                WaitNode::Together(_) | WaitNode::Lookup(_) | WaitNode::Strand(_) | WaitNode::Wait(_) => None,
             });
         }
         path.into()

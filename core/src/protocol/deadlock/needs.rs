@@ -29,8 +29,8 @@ pub(super) enum WaitNode {
     Together(u32),
     /// A generator finishes the request for a lookup.
     Request(GeneratorId, QueryId),
-    /// The turn of a serial queue ends.
-    Turn(SerialQueueId),
+    /// The task that runs in a strand leaves it.
+    Strand(SerialQueueId),
 }
 
 /// Is given what a node needs, one after another; none for what was looked at and is not needed. Says whether to go on.
@@ -54,7 +54,7 @@ impl<P: Payload> SessionState<P> {
                 rows.try_for_each(|row| each(Some(WaitNode::Row(row, RequiredState::Ready))))
             }
             WaitNode::Request(_, query) => all([holder(Held::Request(query))], each),
-            WaitNode::Turn(queue) => all([holder(Held::Turn(queue))], each),
+            WaitNode::Strand(queue) => all([holder(Held::Strand(queue))], each),
         }
     }
 
@@ -96,7 +96,7 @@ impl<P: Payload> SessionState<P> {
         let Some(claim) = row.claim() else { return ControlFlow::Continue(()) };
         let needed = [
             self.waits.holder(Held::Claim(claim)).map(WaitNode::Wait),
-            self.definitions.get_claim(claim).and_then(Claim::queued_in).map(WaitNode::Turn),
+            self.definitions.get_claim(claim).and_then(Claim::queued_in).map(WaitNode::Strand),
             self.lookups.source_of(id).map(|source| WaitNode::Row(source, required)),
             self.lookups.sought_by(id).map(WaitNode::Lookup),
         ];

@@ -25,8 +25,8 @@ pub(crate) enum Held {
     Claim(ClaimId),
     /// A generator's request on behalf of a lookup.
     Request(QueryId),
-    /// The turn of a serial queue.
-    Turn(SerialQueueId),
+    /// The place of the task that runs in a strand.
+    Strand(SerialQueueId),
 }
 
 /// What a thread that is about to block says of itself.

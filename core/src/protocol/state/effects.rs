@@ -20,7 +20,7 @@ use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId};
 use crate::protocol::storage::memory::{Memory, Takes};
 
 /// What a transaction leaves to do. Small, for it is moved out from under the lock.
-#[must_use = "effects that are not handed on leave queries waiting for ever"]
+#[must_use = "effects that are not delivered leave queries waiting for ever"]
 pub(crate) struct Effects<P: Payload> {
     /// Units to materialize, each as a task.
     pub(crate) claimed: SmallVec<[ClaimedUnit<P::Unit>; 1]>,

@@ -365,7 +365,7 @@ fn a_turn_that_is_not_that_of_the_blocked_thread_that_has_told_of_it() {
     let mut scene = Scene::new();
     scene.claim("a");
     let query = scene.look_up("a");
-    let holdings = Holdings { held: vec![Held::Turn(SerialQueueId(1))], ..Holdings::default() };
+    let holdings = Holdings { held: vec![Held::Strand(SerialQueueId(1))], ..Holdings::default() };
     scene.state.begin_wait(query, holdings, &mut scene.effects).expect("it waits");
     scene.refuses("what blocked threads hold", |state| state.waits.break_holders());
 }

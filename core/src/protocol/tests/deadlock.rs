@@ -248,12 +248,12 @@ fn a_unit_in_a_serial_queue_waits_for_the_thread_that_has_the_turn() {
     let queue = SerialQueue::new();
     let a = scene.claim(None, "a");
     scene.define_in(Some(queue.clone()), None, "b");
-    let turn = Held::Turn(queue.id());
+    let turn = Held::Strand(queue.id());
     let wait = scene.block_with(1, Holdings::of([Held::Claim(a), turn]), &["b"]);
     assert_eq!(scene.told(), [(1, true)]);
     scene.state.end_wait(wait, &mut scene.effects);
     // The turn of another queue is of no concern.
-    let other = Held::Turn(SerialQueueId(u64::MAX));
+    let other = Held::Strand(SerialQueueId(u64::MAX));
     scene.block_with(2, Holdings::of([Held::Claim(a), other]), &["b"]);
     assert_eq!(scene.told(), []);
 }

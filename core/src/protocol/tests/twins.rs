@@ -319,7 +319,7 @@ impl Twin {
         let Some(query) = query else { return };
         let Some((claim, queue)) = asking.holding else { return self.queries.push(query) };
         let claim = pick(self.claims.len(), claim).map(|choice| Held::Claim(self.claims[choice].0.claim));
-        let queue = queue.map(|queue| Held::Turn(self.shared.queues[queue].id()));
+        let queue = queue.map(|queue| Held::Strand(self.shared.queues[queue].id()));
         let held = claim.into_iter().chain(queue).filter(|&held| !self.is_held(held)).collect();
         let holdings = Holdings { held, ..Holdings::default() };
         match self.state.begin_wait(query, holdings.clone(), effects) {

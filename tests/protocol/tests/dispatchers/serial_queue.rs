@@ -176,7 +176,7 @@ fn a_task_that_leaves_lets_the_next_one_start_beside_it() {
             let leaves = {
                 let queue = queue.clone();
                 move || {
-                    assert!(!SerialQueue::new().leave(), "another queue's section");
+                    assert!(!SerialQueue::new().leave(), "another queue's strand");
                     assert!(queue.leave());
                     // The next task has to come before this one ends.
                     next.wait();

@@ -18,7 +18,7 @@ use super::world::{Phase, Query, Standing, Step, Walk, Wrong};
 enum Loss {
     Duty(usize),
     Request(usize),
-    Turn(usize),
+    Strand(usize),
 }
 
 impl Harness {
@@ -80,7 +80,7 @@ impl Harness {
         let wait = self.world.waits.get_mut(&number).expect("just seen");
         let (duties, requests) = (wait.duties.iter().copied(), wait.requests.iter().copied());
         // The turn may not be its own: lookups above the one that told of it are asked as well.
-        let losses = duties.map(Loss::Duty).chain(requests.map(Loss::Request)).chain([Loss::Turn(queue)]);
+        let losses = duties.map(Loss::Duty).chain(requests.map(Loss::Request)).chain([Loss::Strand(queue)]);
         let losses: Vec<_> = losses.collect();
         let held = match losses[what % losses.len()] {
             Loss::Duty(duty) => {
@@ -92,9 +92,9 @@ impl Harness {
                 let request = self.requests.iter().find(|request| request.query == query);
                 Held::Request(request.expect("it is held").query_id)
             }
-            Loss::Turn(queue) => {
+            Loss::Strand(queue) => {
                 wait.turns.remove(&queue);
-                Held::Turn(self.queues[queue].id())
+                Held::Strand(self.queues[queue].id())
             }
         };
         self.state.lose(self.ids.waits[&number], held);
@@ -165,7 +165,7 @@ impl Harness {
         let requests = self.requests.iter().filter(|request| wait.requests.contains(&request.query));
         let claims = wait.duties.iter().map(|duty| Held::Claim(self.responsibilities[duty].claim));
         let requests = requests.map(|request| Held::Request(request.query_id));
-        let turns = wait.turns.iter().map(|&queue| Held::Turn(self.queues[queue].id()));
+        let turns = wait.turns.iter().map(|&queue| Held::Strand(self.queues[queue].id()));
         Holdings {
             below: wait.below.map(|below| self.ids.waits[&below]),
             held: claims.chain(requests).chain(turns).collect(),

@@ -38,8 +38,8 @@ pub(super) enum Node {
     Lookup(usize),
     /// What a generator does for a lookup.
     Request(usize),
-    /// The turn of a serial queue.
-    Turn(usize),
+    /// The place of the task that runs in a strand.
+    Strand(usize),
     /// That a thread goes on.
     Wait(usize),
 }
@@ -145,7 +145,7 @@ impl World {
             Node::Definition(number, ready) => self.needed_by_definition(number, ready),
             Node::Lookup(query) => self.needed_by_lookup(query),
             Node::Request(query) => self.blocked(|wait| wait.requests.contains(&query)),
-            Node::Turn(queue) => self.blocked(|wait| wait.turns.contains(&queue)),
+            Node::Strand(queue) => self.blocked(|wait| wait.turns.contains(&queue)),
             Node::Wait(number) => {
                 let lookup = Node::Lookup(self.waits[&number].query);
                 let mut needed = self.blocked(|wait| wait.below == Some(number));
@@ -166,7 +166,7 @@ impl World {
         if let Provider::Duty(number) = definition.provider {
             needed.extend(self.blocked(|wait| wait.duties.contains(&number)));
             let duty = &self.duties[&number];
-            needed.extend(duty.queue.filter(|_| duty.step == Step::Queued).map(Node::Turn));
+            needed.extend(duty.queue.filter(|_| duty.step == Step::Queued).map(Node::Strand));
         }
         for (&lookup, query) in &self.queries {
             if query.alias == Some(number) {
