@@ -4,8 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::failure::{cut_short, shared_error};
+use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::ids::{self, QueryId};
-use crate::session::SessionTag;
 use crate::session::holding::{Held, Hold};
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SharedError};
 

@@ -24,7 +24,7 @@
 //! | who waits for whom | `protocol/dependences/` |
 //! | lookups of Ready symbols without the lock | `record.rs`, `search_order.rs` |
 //! | what a unit is handed and must do with it | `unit.rs`, `responsibility.rs` |
-//! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `session/lodge.rs`, `query.rs`, `lookup_result.rs` |
+//! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `session/lodge.rs`, `session/query.rs`, `lookup_result.rs` |
 //! | what is removed together | `resource.rs` |
 //! | what is changed together | `transaction.rs` |
 //! | what a panic of the embedder, or of who watches, cannot do | `panics.rs`, `in_span.rs` |
@@ -60,7 +60,6 @@ mod owned_tracker;
 mod panics;
 mod platform;
 mod protocol;
-mod query;
 mod record;
 mod resource;
 mod responsibility;
@@ -91,7 +90,6 @@ pub use in_span::{Inside, in_span, inside};
 pub use lookup_result::LookupResult;
 pub use owned_tracker::OwnedTracker;
 pub use platform::{AddedUnit, Platform, UnitNumber};
-pub use query::{LookupRequest, SymbolFuture};
 #[cfg(uruk_loom)]
 pub use record::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
 pub use resource::{RemovalNumber, Resource, ResourceTracker, WeakResourceTracker};
@@ -101,8 +99,8 @@ pub use responsibility::{
 pub use search_order::SearchOrder;
 pub use serial_queue::SerialQueue;
 pub use session::{
-    Deadline, DefinitionWatch, ExecutionSession, ExecutionSessionBuilder, LockHolds, SessionMetrics,
-    Shutdown, thread_is_engaged,
+    Deadline, DefinitionWatch, ExecutionSession, ExecutionSessionBuilder, LockHolds, LookupRequest,
+    SessionMetrics, Shutdown, SymbolFuture, thread_is_engaged,
 };
 pub use symbol::flags::SymbolFlags;
 #[cfg(uruk_loom)]

@@ -9,8 +9,8 @@ use rustc_hash::FxBuildHasher;
 
 use crate::protocol::state::answer::{Answer, FoundEntries};
 use crate::protocol::storage::ids::RowId;
+use crate::protocol::storage::ids::SessionTag;
 use crate::record::RecordedDefinition;
-use crate::session::SessionTag;
 use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolMap, SymbolName};
 
 /// What a lookup answers: the definition of each symbol it was asked for, in the order in which it was asked.

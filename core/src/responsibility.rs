@@ -34,7 +34,8 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::tracker::Defunct;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::storage::ids::RowId;
-use crate::session::{Live, SessionTag};
+use crate::protocol::storage::ids::SessionTag;
+use crate::session::Live;
 use crate::{
     DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,
     ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError, in_span,

@@ -18,6 +18,7 @@ pub(crate) mod frame;
 pub(crate) mod holding;
 pub(crate) mod lodge;
 mod metrics;
+pub(crate) mod query;
 pub(crate) mod queued_unit;
 mod ready;
 pub(crate) mod removal;
@@ -36,12 +37,11 @@ use crate::protocol::state::demand::Losses;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::ClaimedUnit;
+use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;
-use crate::query::Completion;
 use crate::record::Records;
 use crate::sync::{Arc, BusyMutex, Latch, unique};
-use crate::units::absolute::ABSOLUTE_SYMBOLS;
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, MaterializationUnit, Platform, Resource, ResourceTracker,
     SessionError, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
@@ -52,12 +52,14 @@ use builder::{Held, Observer, Reporter};
 use deadline::Clock;
 use drain::Drain;
 use metrics::HoldMeter;
+use query::Completion;
 
 pub use builder::ExecutionSessionBuilder;
 pub use close::Shutdown;
 pub use deadline::Deadline;
 pub use holding::thread_is_engaged;
 pub use metrics::{LockHolds, SessionMetrics};
+pub use query::{LookupRequest, SymbolFuture};
 pub use watch::DefinitionWatch;
 
 /// A session: dylibs, their symbols, and the work that materializes them.
@@ -113,16 +115,14 @@ struct Locked {
     effects: Effects<Live>,
 }
 
-/// The number of a session in its process. Unlike an address it never comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(test, derive(Default))]
-pub(crate) struct SessionTag(u64);
-
 /// What a live session's state carries.
 pub(crate) enum Live {}
 
 /// A unit as live sessions carry it: nobody looks at one before it is taken out.
 pub(crate) type Unit = SyncWrapper<Box<dyn MaterializationUnit>>;
+
+/// The name of every unit of absolute symbols.
+pub(crate) const ABSOLUTE_SYMBOLS: &str = "<absolute symbols>";
 
 /// Units that were claimed together.
 type ClaimedUnits = Vec<ClaimedUnit<Unit>>;

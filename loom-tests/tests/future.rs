@@ -14,9 +14,9 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `future::looks_before_it_leaves_its_waker`: the lock is free between a poll's look and the leaving of its waker | `core/src/query.rs` | `a_future_told_to_wait_is_woken` |
-//! | `future::takes_the_waker_before_it_answers`: the lock is free between the taking of the waker and the storing of the answer | `core/src/query.rs` | `a_future_told_to_wait_is_woken` |
-//! | `future::takes_the_waker_before_it_answers`: the same, where another future is dropped beside the answer | `core/src/query.rs` | `a_future_dropped_while_it_is_answered_disturbs_nobody` |
+//! | `future::looks_before_it_leaves_its_waker`: the lock is free between a poll's look and the leaving of its waker | `core/src/session/query.rs` | `a_future_told_to_wait_is_woken` |
+//! | `future::takes_the_waker_before_it_answers`: the lock is free between the taking of the waker and the storing of the answer | `core/src/session/query.rs` | `a_future_told_to_wait_is_woken` |
+//! | `future::takes_the_waker_before_it_answers`: the same, where another future is dropped beside the answer | `core/src/session/query.rs` | `a_future_dropped_while_it_is_answered_disturbs_nobody` |
 #![cfg(uruk_loom)]
 
 use std::future::Future;

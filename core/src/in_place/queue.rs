@@ -221,8 +221,8 @@ impl Queues {
 mod tests {
     use super::LateTasks;
     use crate::in_place::{self, tasks::Beneath};
+    use crate::protocol::storage::ids::SessionTag;
     use crate::protocol::storage::ids::{ClaimId, Id};
-    use crate::session::SessionTag;
     use crate::sync::{Arc, Latch, Mutex, thread};
     use crate::task::{ClaimOfSession, Work};
     use crate::{InPlaceTaskDispatcher, Task, TaskDispatcher, TaskLabel, TaskPriority};

@@ -12,9 +12,10 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::query::Outcome;
 use crate::sync::{Arc, Latch, Mutex, unique, weakened};
 use crate::this_thread;
+
+use super::query::Outcome;
 
 /// The number of a blocked lookup in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

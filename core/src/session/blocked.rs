@@ -7,7 +7,6 @@ use crate::in_span::{Watched, inside};
 use crate::protocol::state::answer::Answer;
 use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::QueryId;
-use crate::query::{Completion, Outcome};
 use crate::sync::{Latch, weakened};
 use crate::{
     Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, SymbolName, TaskPriority,
@@ -18,6 +17,7 @@ use super::answers::{Asked, WaiterId};
 use super::drain::Wait;
 use super::holding::Blocking;
 use super::lodge::Question;
+use super::query::{Completion, Outcome};
 use super::{ExecutionSession, Locked, frame, holding};
 
 impl ExecutionSession {

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
-use crate::sync::{Arc, BusyMutex, unique};
-use crate::units::absolute::ABSOLUTE_SYMBOLS;
+use crate::protocol::storage::ids::SessionTag;
+use crate::sync::{Arc, BusyMutex};
 use crate::{
     HeldResource, InPlaceTaskDispatcher, Platform, SessionError, SessionEvent, SymbolStringPool,
     TaskDispatcher,
@@ -16,7 +16,7 @@ use super::answers::Answers;
 use super::deadline::Clock;
 use super::drain::Drain;
 use super::metrics::HoldMeter;
-use super::{ExecutionSession, Inner, Locked, SessionTag};
+use super::{ABSOLUTE_SYMBOLS, ExecutionSession, Inner, Locked};
 
 pub(super) type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 pub(super) type Held = fn() -> Option<HeldResource>;
@@ -122,7 +122,7 @@ impl ExecutionSessionBuilder {
         let clock = self.clock.unwrap_or_else(|| Arc::new(Instant::now));
         let epoch = self.time_units.then(|| clock());
         ExecutionSession(Arc::new(Inner {
-            tag: SessionTag(unique()),
+            tag: SessionTag::new(),
             records: state.records(),
             losses: state.losses(),
             state: BusyMutex::new(Locked { state, effects: Effects::default() }).into(),

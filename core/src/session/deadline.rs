@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::query::Completion;
 use crate::sync::Arc;
 use crate::{LookupError, LookupResult, LookupSet, SearchOrder, Why};
 
 use super::ExecutionSession;
+use super::query::Completion;
 
 /// What time it is. [`Instant::now`], unless the session was given another clock.
 pub(super) type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;

@@ -13,13 +13,13 @@ use crate::protocol::slices::agenda::Attendance;
 use crate::protocol::state::effects::{Completed, Effects, MoreEffects};
 use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::storage::claimed_room::ClaimedRoom;
-use crate::query::{Completion, Outcome};
 use crate::sync::{Arc, weakened};
 use crate::this_thread::Delivering;
 use crate::{LookupResult, SessionError, Task, TaskPriority};
 
 use super::answers::WaiterId;
 use super::drain::Coming;
+use super::query::{Completion, Outcome};
 use super::queued_unit::QueuedUnits;
 use super::user_tasks::{A_DROP, answer_task, counted, user_calls};
 use super::{ClaimedUnits, ExecutionSession, Live, Locked, Unit};

@@ -2,13 +2,13 @@
 
 use crate::protocol::state::answer::Found;
 use crate::protocol::storage::ids::QueryId;
-use crate::query::Completion;
 use crate::{
     ExecutionSession, LookupError, LookupKind, LookupRequest, LookupSet, RequiredState, SearchOrder,
     SymbolFlagsMap,
 };
 
 use super::lodge::Purpose;
+use super::query::Completion;
 
 impl ExecutionSession {
     /// What each of `symbols` is, found along `order` as a lookup would find it. Nothing is claimed or materialized;

@@ -5,12 +5,13 @@
 
 use crate::FailureCause;
 use crate::protocol::state::lookups::query::Asker;
+use crate::protocol::storage::ids::SessionTag;
 use crate::responsibility::{Duty, MaterializationResponsibility, Step};
 use crate::sync::Arc;
 use crate::this_thread;
 
+use super::ExecutionSession;
 use super::drain::{Excuse, Outstanding, Wait};
-use super::{ExecutionSession, SessionTag};
 
 /// The frames on a thread's stack.
 #[derive(Default)]

@@ -20,7 +20,7 @@ use crate::protocol::deadlock::FIRST_PAUSE;
 use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::storage::ids::{QueryId, WaitId};
+use crate::protocol::storage::ids::{QueryId, SessionTag, WaitId};
 use crate::serial_queue::SerialQueueId;
 use crate::sync::Latch;
 use crate::this_thread;
@@ -28,7 +28,7 @@ use crate::this_thread;
 pub(crate) use crate::protocol::deadlock::threads::Held;
 
 use super::frame::{self, FrameNumber, Frames};
-use super::{ExecutionSession, Live, Locked, SessionTag};
+use super::{ExecutionSession, Live, Locked};
 
 /// A place in the list of the thread that took it; to be given back there.
 #[derive(Debug)]

@@ -12,13 +12,13 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::search::{Order, Search};
 use crate::protocol::storage::ids::{QueryId, RowId};
-use crate::query::Completion;
 use crate::sync::Arc;
 use crate::{
     Deadline, LookupError, LookupKind, LookupRequest, LookupSet, RequiredState, SearchOrder, SymbolName,
     TaskPriority, WaitError,
 };
 
+use super::query::Completion;
 use super::{ExecutionSession, Live, frame, holding};
 
 /// What a lookup asks, ready to be lodged.

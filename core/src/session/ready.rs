@@ -2,7 +2,6 @@
 //! otherwise.
 
 use crate::lookup_result::ReadyDefinitions;
-use crate::query::{Completion, FutureSlot};
 use crate::record::RecordedDefinition;
 use crate::sync::Arc;
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
 
 use super::ExecutionSession;
 use super::lodge::Purpose;
+use super::query::{Completion, FutureSlot};
 
 impl ExecutionSession {
     /// Looks up `symbols` along `order`, materializing what is not ready; blocks until all are Ready.

@@ -6,12 +6,12 @@
 use crate::generator::{Asked, DetachedRequest};
 use crate::protocol::state::effects::{Generation, Leftover};
 use crate::protocol::state::lookups::query::Asker;
-use crate::query::Completion;
 use crate::sync::Arc;
 use crate::task::Work;
 use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, TaskPriority};
 
 use super::drain::Outstanding;
+use super::query::Completion;
 use super::{ExecutionSession, Live, frame};
 
 /// Whose code runs when a value of the embedder goes.

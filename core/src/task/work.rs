@@ -3,8 +3,8 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::protocol::storage::ids::ClaimId;
+use crate::protocol::storage::ids::SessionTag;
 use crate::serial_queue::TurnTicket;
-use crate::session::SessionTag;
 use crate::session::queued_unit::QueuedUnit;
 use crate::sync::Arc;
 use crate::{TaskDispatcher, TaskLabel};

@@ -1,5 +1,6 @@
 //! Absolute symbols: addresses known from the start.
 
+use crate::session::ABSOLUTE_SYMBOLS;
 use crate::{
     JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
     SymbolMap, SymbolName,
@@ -15,9 +16,6 @@ use crate::{
 pub fn absolute_symbols(symbols: SymbolMap) -> Box<dyn MaterializationUnit> {
     Box::new(AbsoluteSymbols { symbols })
 }
-
-/// The name of every such unit.
-pub(crate) const ABSOLUTE_SYMBOLS: &str = "<absolute symbols>";
 
 struct AbsoluteSymbols {
     symbols: SymbolMap,

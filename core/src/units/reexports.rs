@@ -12,9 +12,9 @@
 use rustc_hash::FxHashMap;
 
 use crate::protocol::storage::ids::DylibId;
-use crate::query::Completion;
-use crate::session::SessionTag;
+use crate::protocol::storage::ids::SessionTag;
 use crate::session::lodge::Purpose;
+use crate::session::query::Completion;
 use crate::sync::Arc;
 use crate::{
     DependenceGroup, ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError,

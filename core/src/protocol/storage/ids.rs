@@ -2,6 +2,20 @@
 
 use std::fmt;
 
+use crate::sync::unique;
+
+/// The number of a session in its process. Unlike an address it never comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(test, derive(Default))]
+pub(crate) struct SessionTag(u64);
+
+impl SessionTag {
+    /// One that no session has had.
+    pub(crate) fn new() -> Self {
+        Self(unique())
+    }
+}
+
 /// An index with a generation: stale ids are recognized, never confused with their successors.
 pub(crate) trait Id: Copy {
     fn new(index: u32, generation: u32) -> Self;

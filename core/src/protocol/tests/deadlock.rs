@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::{Completed, Effects};
 use crate::protocol::state::search::Search;
+use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId, WaitId};
 use crate::protocol::symbols::define::Definition;
 use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
 use crate::serial_queue::{SerialQueue, SerialQueueId};
-use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, LookupError, LookupSet, RequiredState,
     SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,

@@ -6,10 +6,10 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Entries;
 use crate::protocol::state::search::Search;
+use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId};
 use crate::protocol::storage::memory::Memory;
 use crate::protocol::symbols::define::Definition;
-use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
     SymbolFlags, SymbolName, TaskPriority,

@@ -21,9 +21,9 @@ use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
 use crate::protocol::state::search::Search;
+use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
 use crate::protocol::symbols::define::Definition;
-use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
     SymbolFlags, SymbolName, TaskPriority,

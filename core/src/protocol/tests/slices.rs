@@ -15,8 +15,8 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::pending::ClaimedUnit;
+use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::ids::{DylibId, QueryId, RowId, TrackerId};
-use crate::session::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
     SymbolFlags, SymbolFlagsMap, SymbolName,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::state::effects::Effects;
-use crate::session::SessionTag;
+use crate::protocol::storage::ids::SessionTag;
 use crate::{
     DependenceGroup, Dependency, EmitError, ExecutorAddr, ExecutorSymbolDef, FailureCause, ResolveError,
     SymbolFlags, SymbolMap, SymbolName, shared_error,

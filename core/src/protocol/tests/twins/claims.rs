@@ -6,7 +6,7 @@ use super::{Stage, Twin, pick};
 use crate::protocol::deadlock::threads::Held;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
-use crate::session::SessionTag;
+use crate::protocol::storage::ids::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, SymbolFlags, SymbolFlagsMap,
     SymbolName,

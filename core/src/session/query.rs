@@ -7,13 +7,14 @@ use std::task::{Context, Poll, Waker};
 
 use crate::protocol::state::answer::Answer;
 use crate::protocol::storage::ids::QueryId;
-use crate::session::answers::WaiterId;
-use crate::session::deadline::too_late;
 use crate::sync::{Arc, Mutex, weakened};
 use crate::{
     Deadline, ExecutionSession, LookupError, LookupKind, LookupResult, LookupSet, RequiredState, SearchOrder,
     TaskPriority,
 };
+
+use super::answers::WaiterId;
+use super::deadline::too_late;
 
 /// What a lookup asks for.
 #[derive(Clone, Debug)]
