@@ -214,7 +214,7 @@ impl JitBuilder {
         for (library, flags) in &searched_last {
             main.add_to_link_order(library, *flags)?;
         }
-        let (ready, initializes_on_lookup) = (Ready::new(), self.initializes_on_lookup);
+        let (ready, initializes_on_lookup) = (Ready::new(&main), self.initializes_on_lookup);
         Ok(Jit { session, main, searched_last, memory, files, ready, initializes_on_lookup })
     }
 }

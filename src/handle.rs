@@ -163,6 +163,7 @@ impl Scope<'_> {
             let held = hold(self.jit.object_layer(), &symbol, &found)?;
             let again = ask()?;
             if is_same(&symbol, &found, &again) {
+                self.jit.initialize_on_lookup(self.dylib())?;
                 return Ok(held);
             }
             found = again;

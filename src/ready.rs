@@ -7,6 +7,10 @@
 //! |---|---|---|
 //! | names that were found Ready | with each thread, by text | another name needs the place |
 //! | the link order of a dylib | with the engine | some link order of the session changes |
+//! | that the main dylib stands first in its link order | with the engine | some link order of the session changes |
+//!
+//! Most symbols are the main dylib's own. Nothing can come before them where that dylib stands first, so its whole order is not asked
+//! for.
 //!
 //! Neither can be wrong. Who holds a name holds the only one of that text in its pool, and one of another engine is Ready nowhere in this.
 //! An order that was read after the count of changes is the dylib's as long as that count stands.
@@ -16,12 +20,19 @@ use std::hash::BuildHasher;
 
 use rustc_hash::FxBuildHasher;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
-use uruk_core::{ExecutionSession, ExecutorSymbolDef, JitDylib, SearchOrder, SymbolName};
+use uruk_core::{
+    ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, SearchOrder, SymbolName,
+};
 
 /// What an engine remembers, for lookups of symbols that are Ready.
 pub(crate) struct Ready {
     /// Tells its names from those of other engines.
     number: u64,
+    main: JitDylib,
+    /// The main dylib alone.
+    alone: SearchOrder,
+    /// The count of changes, and one more, at which the main dylib stood first in its link order.
+    stood_first: AtomicU64,
     orders: papaya::HashMap<JitDylib, Order, FxBuildHasher>,
 }
 
@@ -35,11 +46,13 @@ struct Order {
 const ORDERS_MAX: usize = 256;
 
 impl Ready {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(main: &JitDylib) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // Relaxed: the numbers only have to differ.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { number, orders: papaya::HashMap::builder().hasher(FxBuildHasher).build() }
+        let orders = papaya::HashMap::builder().hasher(FxBuildHasher).build();
+        let (main, alone) = (main.clone(), SearchOrder::of(main));
+        Self { number, main, alone, stood_first: AtomicU64::new(0), orders }
     }
 
     /// What `symbol` is along the link order of `dylib`, if it is Ready and no lock is needed to know it.
@@ -50,6 +63,23 @@ impl Ready {
         symbol: &str,
     ) -> Option<ExecutorSymbolDef> {
         let changes = session.link_order_changes();
+        // Relaxed: one word holds a fact and the count at which it was true.
+        if self.stood_first.load(Ordering::Relaxed) == changes + 1
+            && *dylib == self.main
+            && let Some(own) = self.find_along(session, &self.alone, symbol)
+        {
+            return Some(own);
+        }
+        self.find_along_link_order(session, dylib, changes, symbol)
+    }
+
+    fn find_along_link_order(
+        &self,
+        session: &ExecutionSession,
+        dylib: &JitDylib,
+        changes: u64,
+        symbol: &str,
+    ) -> Option<ExecutorSymbolDef> {
         let guard = self.orders.guard();
         let known = self.orders.get(dylib, &guard).filter(|known| known.changes == changes);
         let read;
@@ -61,6 +91,16 @@ impl Ready {
                 &read
             }
         };
+        self.find_along(session, order, symbol)
+    }
+
+    #[inline]
+    fn find_along(
+        &self,
+        session: &ExecutionSession,
+        order: &SearchOrder,
+        symbol: &str,
+    ) -> Option<ExecutorSymbolDef> {
         let by_thread = NAMES.try_with(|names| names.borrow_mut().find(self.number, session, order, symbol));
         // A thread that ends remembers nothing any more.
         by_thread.unwrap_or_else(|_| session.ready_symbol(order, &session.intern(symbol)))
@@ -68,6 +108,11 @@ impl Ready {
 
     #[cold]
     fn remember(&self, dylib: &JitDylib, order: Order, guard: &papaya::LocalGuard<'_>) {
+        let first = (self.main.clone(), JitDylibLookupFlags::MatchAllSymbols);
+        if *dylib == self.main && order.order.as_slice().first() == Some(&first) {
+            // Relaxed: see `find`.
+            self.stood_first.store(order.changes + 1, Ordering::Relaxed);
+        }
         if self.orders.len() >= ORDERS_MAX {
             self.orders.clear(guard);
         }

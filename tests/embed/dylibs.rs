@@ -197,7 +197,6 @@ fn lookups_follow_what_changes() {
         dylib
     });
     let main = jit.in_dylib(jit.main_dylib());
-    assert!(jit.lookup("shared").is_err());
     main.link_to(&old).expect("both are there");
     assert_eq!((call(main, "shared"), call(main, "shared")), (1, 1));
     let exported = JitDylibLookupFlags::MatchExportedSymbolsOnly;
@@ -213,4 +212,9 @@ fn lookups_follow_what_changes() {
     assert_eq!((call(there, "shared"), call(main, "shared"), call(there, "shared")), (3, 1, 3));
     drop(other);
     assert_eq!(call(main, "shared"), 1);
+    // Its own comes first, until it does not stand there itself.
+    jit.add_object(c("own.o", "int own(void) { return 4; }")).expect("a new name");
+    assert_eq!((call(main, "own"), call(main, "own")), (4, 4));
+    jit.main_dylib().remove_from_link_order(jit.main_dylib());
+    assert!(jit.lookup("own").is_err());
 }
