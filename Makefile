@@ -8,7 +8,7 @@ SHUTTLE = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_shuttle -Cdebug-assertions" CARGO_T
 # One file of shuttle-tests, or all of them.
 TEST ?= *
 # What `make test` runs of `examples`.
-EXAMPLES = hello custom_unit no_llvm generator inkwell query_engine redefine tokio_host
+EXAMPLES = hello custom_unit no_llvm generator inkwell query_engine plugin_host redefine tokio_host
 # How long `make stress` hammers.
 STRESS_SECONDS ?= 60
 # How long `make stress-tsan` does.

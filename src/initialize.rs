@@ -37,7 +37,7 @@ impl Jit {
     /// # Safety
     /// What the initialisers and, later, the handlers do is sound: it is code of the files that were added.
     ///
-    /// Source: ORC `LLJIT::initialize`.
+    /// ORC: `LLJIT::initialize`.
     pub unsafe fn initialize(&self, dylib: &JitDylib) -> Result<(), JitError> {
         let order = self.session.reverse_dfs_link_order(std::slice::from_ref(dylib))?;
         let platform = self.platform();
@@ -72,7 +72,7 @@ impl Jit {
     /// # Safety
     /// Nobody uses static objects of the dylib from now on. What the handlers do is sound.
     ///
-    /// Source: ORC `LLJIT::deinitialize`.
+    /// ORC: `LLJIT::deinitialize`.
     pub unsafe fn deinitialize(&self, dylib: &JitDylib) {
         // SAFETY: the caller's obligation.
         unsafe { self.platform().deinitialize(dylib) };
