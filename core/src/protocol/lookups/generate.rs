@@ -202,7 +202,7 @@ impl<P: Payload> SessionState<P> {
             ahead.pop_front();
         }
         let dylib_name = row.name.clone();
-        if self.observed {
+        if self.events.is_observed() {
             let (dylib, generator) = (dylib_name.clone(), name);
             self.observe(effects, || EventKind::Generating { dylib, generator });
         }

@@ -1,7 +1,8 @@
 //! What is left to do, and which thread attends to it.
 
+use crate::protocol::dependences::Settled;
 use crate::protocol::state::fallen::Going;
-use crate::protocol::storage::ids::QueryId;
+use crate::protocol::storage::ids::{QueryId, RowId};
 use crate::protocol::storage::pieces::Pieces;
 
 /// About how many steps are taken in one hold of the lock: a few hundred microseconds. In models other threads shall
@@ -33,6 +34,8 @@ pub(crate) struct Agenda {
     pub(in crate::protocol) ended: Pieces<QueryId>,
     /// What was left behind by rows removed during failures that have reached everybody.
     pub(super) fallen: Going,
+    /// What the forest has settled; kept for its memory.
+    pub(super) settled: Vec<Settled<RowId>>,
     /// The present transaction has added something.
     pub(in crate::protocol) added: bool,
     /// The present transaction has taken a slice by itself.
@@ -52,6 +55,7 @@ impl Default for Agenda {
         Self {
             ended: Pieces::new(),
             fallen: Going::default(),
+            settled: Vec::new(),
             added: false,
             has_settled: false,
             attendant: None,

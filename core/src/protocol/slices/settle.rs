@@ -180,7 +180,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn settle_forest(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
-        let mut settled = std::mem::take(&mut self.settled);
+        let mut settled = std::mem::take(&mut self.agenda.settled);
         // Each step may settle a row, which is a step as well.
         let steps = budget.div_ceil(2);
         // All that comes of these steps has room: a list that grows frees what it was.
@@ -194,7 +194,7 @@ impl<P: Payload> SessionState<P> {
             }
         }
         settled.clear();
-        self.settled = settled;
+        self.agenda.settled = settled;
     }
 
     /// Lets go of what removed rows had to say of failures, none of which spreads any more.

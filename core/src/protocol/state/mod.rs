@@ -9,6 +9,7 @@ pub(crate) mod failure;
 pub(in crate::protocol) mod fallen;
 pub(in crate::protocol) mod look_ahead;
 pub(crate) mod lookups;
+mod order;
 pub(crate) mod payload;
 pub(crate) mod pending;
 pub(in crate::protocol) mod rising;
@@ -18,7 +19,7 @@ pub(crate) mod stage;
 use std::fmt;
 
 use crate::protocol::deadlock::threads::BlockedThreads;
-use crate::protocol::dependences::{Settled, WaitingForest};
+use crate::protocol::dependences::WaitingForest;
 use crate::protocol::slices::agenda::Agenda;
 use crate::protocol::state::failure::FailureRecord;
 use crate::protocol::state::stage::Stage;
@@ -35,6 +36,7 @@ use demand::Losses;
 use effects::Effects;
 use fallen::FallenRows;
 use lookups::Lookups;
+use order::EventOrder;
 use payload::Payload;
 use pending::ClaimedUnit;
 
@@ -50,8 +52,6 @@ pub(crate) struct SessionState<P: Payload> {
     pub(in crate::protocol) failures: Slab<FailureId, FailureRecord>,
     /// Who waits for whom among the rows that are emitted or depended on.
     pub(in crate::protocol) forest: WaitingForest<RowId>,
-    /// What the forest has settled; kept for its memory.
-    pub(in crate::protocol) settled: Vec<Settled<RowId>>,
     /// What rows that were removed while a failure spreads would say of it to their dependants. Each holds its record.
     pub(in crate::protocol) fallen: FallenRows,
     /// What is left to do.
@@ -64,10 +64,8 @@ pub(crate) struct SessionState<P: Payload> {
     pub(in crate::protocol) urgency: Urgency,
     /// Each unit that begins is noted.
     pub(crate) notes_units: bool,
-    /// Events are made only if somebody sees them.
-    pub(in crate::protocol) observed: bool,
-    /// How many events there have been.
-    pub(in crate::protocol) sequence: u64,
+    /// The order of all events.
+    pub(in crate::protocol) events: EventOrder,
     /// How often a unit was given back before it started.
     pub(crate) returned: u64,
     /// Transactions since the last full check, which costs as much as the state is large.
@@ -85,15 +83,13 @@ impl<P: Payload> SessionState<P> {
             lookups: Lookups::new(),
             failures: Slab::new(),
             forest: WaitingForest::new(),
-            settled: Vec::new(),
             fallen: FallenRows::default(),
             agenda: Agenda::default(),
             losses: Arc::default(),
             waits: BlockedThreads::new(),
             urgency: Urgency::default(),
             notes_units: false,
-            observed,
-            sequence: 0,
+            events: EventOrder::new(observed),
             returned: 0,
             #[cfg(any(test, debug_assertions))]
             unchecked: 0,
@@ -112,11 +108,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Keeps places in the order of all events for `count` that are made later, if anybody sees them; gives the first.
     pub(in crate::protocol) fn reserve_events(&mut self, count: u64) -> u64 {
-        let first = self.sequence;
-        if self.observed {
-            self.sequence += count;
-        }
-        first
+        self.events.reserve(count)
     }
 
     /// Makes an event, with its place in the order of all events.
@@ -125,9 +117,9 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
         kind: impl FnOnce() -> EventKind,
     ) {
-        if self.observed {
-            effects.more().events.push(SessionEvent { sequence: self.sequence, kind: kind() });
-            self.sequence += 1;
+        if self.events.is_observed() {
+            let sequence = self.events.reserve(1);
+            effects.more().events.push(SessionEvent { sequence, kind: kind() });
         }
     }
 }

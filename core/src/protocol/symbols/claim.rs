@@ -41,7 +41,7 @@ impl<P: Payload> SessionState<P> {
         }
         let losses = if self.stage.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() };
         let ticketed = self.ticketed(claim, &pending);
-        if self.observed {
+        if self.events.is_observed() {
             let (dylib, unit) = (pending.dylib_name.clone(), pending.name.clone());
             self.observe(effects, || EventKind::Claimed { dylib, unit });
         }
@@ -86,7 +86,7 @@ impl<P: Payload> SessionState<P> {
     /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
     pub(crate) fn put_back(&mut self, unit: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
         let ClaimedUnit { pending, claim, .. } = unit;
-        let name = self.observed.then(|| pending.name.clone());
+        let name = self.events.is_observed().then(|| pending.name.clone());
         self.returned += 1;
         if let Some(unit) = name {
             self.observe(effects, || EventKind::Returned { unit });

@@ -289,7 +289,7 @@ impl<P: Payload> SessionState<P> {
         symbols: impl Iterator<Item = &'a SymbolName>,
         effects: &mut Effects<P>,
     ) {
-        if self.observed {
+        if self.events.is_observed() {
             let dylib = self.definitions[dylib].name.clone();
             let (unit, symbols) = (unit.clone(), symbols.cloned().collect());
             self.observe(effects, || EventKind::Defined { dylib, unit, symbols });

@@ -210,7 +210,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     pub(crate) fn observe_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
-        if self.observed {
+        if self.events.is_observed() {
             let row = &self.definitions[id];
             let (dylib, symbol) = (self.definitions.dylib_name_of(row), row.name.clone());
             self.observe(effects, || EventKind::Ready { dylib, symbol });

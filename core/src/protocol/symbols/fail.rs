@@ -135,7 +135,7 @@ impl<P: Payload> SessionState<P> {
             };
             self.fail_lodged(queries, &error, effects);
         }
-        if self.observed {
+        if self.events.is_observed() {
             let row = &self.definitions[id];
             let (dylib, symbol) = (self.definitions.dylib_name_of(row), row.name.clone());
             self.observe(effects, || EventKind::Failed { dylib, symbol });

@@ -218,7 +218,7 @@ fn a_tracker_that_counts_wrong() {
 #[test]
 fn a_dylib_that_counts_wrong_for_observers() {
     let mut scene = Scene::new();
-    scene.state.observed = true;
+    scene.state.events.begin_to_observe();
     *scene.state.definitions.parts().is_observed = true;
     scene.define("a");
     let dylib = scene.dylib;

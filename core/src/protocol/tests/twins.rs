@@ -136,7 +136,7 @@ impl Twin {
                 state.definitions.claims().collect::<Vec<_>>(),
                 state.lookups.queries().collect::<Vec<_>>(),
             ),
-            (&state.waits, &state.urgency, state.losses.count(), state.sequence, state.returned),
+            (&state.waits, &state.urgency, state.losses.count(), &state.events, state.returned),
             (
                 state.definitions.removals_begun(),
                 state.definitions.is_removing(),

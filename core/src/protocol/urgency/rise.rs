@@ -141,7 +141,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn observe_rise(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
-        if self.observed {
+        if self.events.is_observed() {
             let claim = &self.definitions[claim];
             let priority = claim.priority.get();
             if let Some(row) = claim.rows().iter().find_map(|&row| self.definitions.row(row)) {
