@@ -68,13 +68,13 @@ pub(crate) use strand::{Outside, Strands, leave_all};
 ///
 /// ORC: `ThreadSafeContext`, whose lock lets threads sleep.
 #[derive(Clone)]
-pub struct SerialQueue(Arc<Shared>);
+pub struct SerialQueue(Arc<SharedQueue>);
 
 /// The number of a queue in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SerialQueueId(pub(crate) u64);
 
-struct Shared {
+struct SharedQueue {
     id: SerialQueueId,
     state: Mutex<State>,
 }
@@ -131,7 +131,7 @@ impl SerialQueue {
     /// A queue of which nothing runs.
     pub fn new() -> Self {
         let state = State { current: Current::Idle, tickets: 0, waiting: Default::default() };
-        Self(Arc::new(Shared { id: SerialQueueId(unique()), state: Mutex::new(state) }))
+        Self(Arc::new(SharedQueue { id: SerialQueueId(unique()), state: Mutex::new(state) }))
     }
 
     /// Has `dispatcher` run `task` once no other task of the queue runs and no more urgent one waits.

@@ -6,7 +6,7 @@ use super::demand_none;
 use super::source::sources;
 
 /// Names that two types of core still share. The list may only shrink.
-const SHARED: [&str; 8] = ["Asked", "Counted", "Entry", "Held", "Level", "Told", "Waiting", "Work"];
+const SHARED: [&str; 6] = ["Asked", "Counted", "Entry", "Held", "Level", "Work"];
 
 /// One name, one type: who searches for it finds it, and who reads it need not look which is imported.
 #[test]
