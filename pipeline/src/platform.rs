@@ -3,7 +3,7 @@
 //! A unit that has initialisers carries an *initializer symbol*: a symbol without an address whose lookup
 //! runs the unit. [`Platform::declare`] hands these out and remembers the order in which units came, which
 //! is the order a static linker would have put them in. When the linker has placed such a unit it
-//! [records](Platform::record) the functions it found. [`Platform::initialize`] then runs them once each, sorted the way
+//! records the functions it found. [`Platform::initialize`] then runs them once each, sorted the way
 //! a process start runs them; [`Platform::take_initializers`] hands them out to who runs them himself.
 //!
 //! ```text

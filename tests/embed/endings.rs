@@ -8,10 +8,11 @@
 
 use std::ffi::{CStr, c_char};
 use std::io::Write as _;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, LazyLock};
 
 use uruk::Jit;
+use uruk::core::sync::Latch;
 use uruk::core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags, absolute_symbols};
 use uruk::pipeline::memory::{InProcessMemoryManager, MemoryManager};
 use uruk::pipeline::runtime::unwind::registered_objects;
@@ -392,12 +393,14 @@ fn an_initialiser_may_initialise() {
 #[test]
 fn two_threads_whose_plugins_initialise_each_other_both_end() {
     static ENGINE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    static BOTH_BEGUN: std::sync::Barrier = std::sync::Barrier::new(2);
+    static BEGUN: LazyLock<[Latch; 2]> = LazyLock::new(|| [Latch::new(), Latch::new()]);
     extern "C" fn initialize_other(of_a: i32) {
         let jit = std::ptr::with_exposed_provenance::<Jit>(*ENGINE.get().expect("the test has set it"));
         // SAFETY: the engine is there, as it runs this.
         let jit = unsafe { &*jit };
-        BOTH_BEGUN.wait();
+        let own = usize::from(of_a == 1);
+        BEGUN[own].open();
+        BEGUN[1 - own].wait();
         let other = jit.session().jit_dylib(if of_a == 1 { "b" } else { "a" }).expect("the test has made it");
         // SAFETY: both plugins are sound.
         unsafe { jit.initialize(&other) }.expect("it links");
@@ -431,11 +434,11 @@ fn two_threads_whose_plugins_initialise_each_other_both_end() {
     });
 }
 
-static RUNS: std::sync::Barrier = std::sync::Barrier::new(2);
-static MAY_END: std::sync::Barrier = std::sync::Barrier::new(2);
+static RUNS: LazyLock<Latch> = LazyLock::new(Latch::new);
+static MAY_END: LazyLock<Latch> = LazyLock::new(Latch::new);
 
 extern "C" fn wait_for_the_test() {
-    RUNS.wait();
+    RUNS.open();
     MAY_END.wait();
 }
 
@@ -458,7 +461,7 @@ fn code_stays_while_another_thread_runs_a_handler_of_it() {
             jit.main_dylib().clear().expect("nothing goes wrong");
             assert_eq!(jit.memory_usage().allocations, 1);
             say("removed");
-            MAY_END.wait();
+            MAY_END.open();
         });
         assert_eq!(jit.memory_usage().allocations, 0);
     });

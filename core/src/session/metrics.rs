@@ -48,7 +48,7 @@ impl ExecutionSession {
     }
 
     /// How long the session's lock was held, and how often, since the session was made or this was last asked; nothing
-    /// unless it is [measured](ExecutionSessionBuilder::measure_lock_holds).
+    /// unless it is [measured](crate::ExecutionSessionBuilder::measure_lock_holds).
     ///
     /// # Concurrency
     /// Takes no lock. Transactions that end at the same moment may be counted in this answer, in the next, or partly in

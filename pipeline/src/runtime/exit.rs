@@ -1,6 +1,6 @@
 //! The end of the process: handlers that linked code registers, and work of ours that comes after them.
 //!
-//! Linked code that may go before the process does has its handlers kept by us ([`endings`]). What belongs to no such code
+//! Linked code that may go before the process does has its handlers kept by us (`endings`). What belongs to no such code
 //! goes to the C library and names no owner: it runs when the process exits and at no other time. So it is with all code of a program
 //! that has the process for itself ([`Platform::of_process`](crate::platform::Platform::of_process)).
 //!

@@ -2,7 +2,7 @@
 //!
 //! They are registered with the C library, which runs them newest first when the thread ends, and on the main
 //! thread before the handlers of `atexit`. Linked code may be removed before a thread ends: it stays in memory, with all that it may
-//! call, until its destructors have run ([`endings::pin`]).
+//! call, until its destructors have run (`endings::pin`).
 
 use std::ffi::{c_int, c_void};
 
