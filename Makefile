@@ -5,6 +5,8 @@ CARGO ?= cargo
 LOOM = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_loom" CARGO_TARGET_DIR=target-loom $(CARGO)
 # With the assertions that debug builds make after each transaction.
 SHUTTLE = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_shuttle -Cdebug-assertions" CARGO_TARGET_DIR=target-shuttle $(CARGO)
+# In front of tests that are chosen by name: a name that no test has is an error.
+CHOSEN = scripts/chosen-tests.sh env
 # One file of shuttle-tests, or all of them.
 TEST ?= *
 # What `make test` runs of `examples`.
@@ -47,7 +49,7 @@ loom: ## Explores the interleavings of every protocol that more than one thread 
 	$(LOOM) test --release -p loom-tests
 
 weaken: ## Only leaves out one step of a protocol at a time; its model must notice.
-	$(LOOM) test --release -p loom-tests --no-fail-fast every_weakening_is_caught
+	$(CHOSEN) $(LOOM) test --release -p loom-tests --no-fail-fast -- every_weakening_is_caught
 
 shuttle: ## Runs random schedules of large scenarios, for URUK_SHUTTLE_SECONDS each; TEST names one file.
 	$(SHUTTLE) test --release -p shuttle-tests --test '$(TEST)'
@@ -56,13 +58,13 @@ tsan: ## Runs core, dispatch and the protocol's tests under ThreadSanitizer.
 	@scripts/tsan.sh
 
 stress: ## Runs the tests that hammer, for STRESS_SECONDS each.
-	URUK_STRESS_SECONDS=$(STRESS_SECONDS) $(CARGO) test --release --workspace -- --ignored stress
+	$(CHOSEN) URUK_STRESS_SECONDS=$(STRESS_SECONDS) $(CARGO) test --release --workspace -- --ignored stress
 
 stress-tsan: ## Runs a hundred thousand units under ThreadSanitizer for ten minutes, or STRESS_TSAN_SECONDS.
 	URUK_STRESS_SECONDS=$(STRESS_TSAN_SECONDS) scripts/tsan.sh --release -p protocol-tests --test stress -- --ignored
 
 soak: ## Looks for rare defects for half an hour or more: random histories, random schedules, stress. For the end of a large change.
-	URUK_HISTORIES=$(SOAK_HISTORIES) $(CARGO) test --release -p uruk-core --lib -- \
+	$(CHOSEN) URUK_HISTORIES=$(SOAK_HISTORIES) $(CARGO) test --release -p uruk-core --lib -- \
 	  protocol::tests::model protocol::tests::priorities protocol::tests::slices::whatever protocol::tests::dependences::forest
 	URUK_SHUTTLE_SECONDS=$(SOAK_SHUTTLE_SECONDS) $(MAKE) shuttle
 	$(MAKE) stress
