@@ -36,15 +36,11 @@ impl<P: Payload> SessionState<P> {
     pub(super) fn check_failures(&self) {
         let mut referred: FxHashMap<FailureId, usize> = FxHashMap::default();
         for (_, row) in self.definitions.rows() {
-            if let RowState::Failed { failure, .. } = row.state {
-                *referred.entry(failure).or_default() += 1;
+            if let RowState::Failed { fallen, .. } = row.state {
+                *referred.entry(fallen.failure).or_default() += 1;
             }
         }
-        assert!(self.fallen.is_empty(), "all that waited on removed rows has failed");
-        for (id, failure) in self.failures.iter() {
-            assert_eq!(referred.get(&id), Some(&failure.rows), "a failure counts the rows that tell of it");
-        }
-        assert_eq!(referred.len(), self.failures.len(), "rows tell of failures that are there");
+        self.failures.check(&referred);
     }
 
     /// I4: what an emitted row waits for may still become Ready, and some of it is not.

@@ -89,9 +89,8 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn take_out(&mut self, id: QueryId, effects: &mut Effects<P>) -> Option<(P::Handler, usize)> {
         let TakenOut { handler, symbols, is_lodged } = self.lookups.take_out(id, effects)?;
         self.losses.note();
-        if is_lodged && symbols > (self.agenda.slice_steps / 4).max(1) {
-            self.agenda.ended.push_back(id);
-            self.agenda.added = true;
+        if is_lodged && symbols > (self.agenda.slice_steps() / 4).max(1) {
+            self.agenda.end_later(id);
         } else if is_lodged {
             let mut unlimited = usize::MAX;
             self.unlodge(id, &mut unlimited, effects);
@@ -107,7 +106,7 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) {
         if self.unlodge(query, budget, effects) {
-            self.agenda.ended.pop_front(effects);
+            self.agenda.drop_ended(effects);
         }
     }
 

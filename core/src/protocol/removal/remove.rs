@@ -86,7 +86,7 @@ impl<P: Payload> SessionState<P> {
         }
         let rows = self.definitions[tracker].rows;
         // One transaction removes a few rows, and the tracker with them.
-        if rows > SMALL_MAX.min(self.agenda.slice_steps.saturating_sub(1)) as u64 {
+        if rows > SMALL_MAX.min(self.agenda.slice_steps().saturating_sub(1)) as u64 {
             let resources = self.begin_removing(tracker);
             self.settle_removals(effects);
             return resources;

@@ -10,7 +10,7 @@ impl<P: Payload> SessionState<P> {
     /// Removes the tracker for everybody. Gives its resources.
     pub(super) fn begin_removing(&mut self, tracker: TrackerId) -> Resources<P::Resource> {
         let next_removed = self.reserve_events(self.definitions[tracker].rows);
-        self.agenda.added = true;
+        self.agenda.add();
         self.losses.note();
         self.definitions.begin_removing(tracker, next_removed)
     }
@@ -18,7 +18,7 @@ impl<P: Payload> SessionState<P> {
     /// Removes all trackers of the dylib for everybody, if it is there.
     pub(super) fn begin_removing_all(&mut self, dylib: DylibId) -> Option<Clearing> {
         let next_removed = self.reserve_events(self.definitions.dylib(dylib)?.rows);
-        self.agenda.added = true;
+        self.agenda.add();
         self.losses.note();
         Some(self.definitions.begin_removing_all(dylib, next_removed))
     }

@@ -1,9 +1,10 @@
-//! What is left to do, and which thread attends to it.
+//! What is left to do, how much of it one hold of the lock does, and which thread attends to the rest.
 
 use crate::protocol::dependences::Settled;
-use crate::protocol::state::fallen::Going;
 use crate::protocol::storage::ids::{QueryId, RowId};
+use crate::protocol::storage::memory::Takes;
 use crate::protocol::storage::pieces::Pieces;
+use crate::sync::weakened;
 
 /// About how many steps are taken in one hold of the lock: a few hundred microseconds. In models other threads shall
 /// come between any two steps.
@@ -15,46 +16,43 @@ pub(crate) const FOREIGN_SLICES_MAX: usize = if cfg!(any(uruk_loom, uruk_shuttle
 
 /// Which of all the threads that ever attended to the work of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Attendance(pub(super) u64);
+pub(crate) struct Attendance(u64);
 
 /// The thread that comes back for the next slice.
 #[derive(Debug)]
-pub(super) struct Attendant {
-    pub(super) attendance: Attendance,
+struct Attendant {
+    attendance: Attendance,
     /// Not all that is left to do is its own.
-    pub(super) shares: bool,
+    shares: bool,
     /// Slices it has taken since.
-    pub(super) foreign_slices: usize,
+    foreign_slices: usize,
 }
 
-/// What is left to do, but for the forest's own part.
+/// What is left to do that lies in no part of the state.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     /// Queries that have ended and whose entries are still in the lists of their rows.
-    pub(in crate::protocol) ended: Pieces<QueryId>,
-    /// What was left behind by rows removed during failures that have reached everybody.
-    pub(super) fallen: Going,
-    /// What the forest has settled; kept for its memory.
+    ended: Pieces<QueryId>,
+    /// What the forest has settled in the present slice; kept for its memory.
     pub(super) settled: Vec<Settled<RowId>>,
-    /// The present transaction has added something.
-    pub(in crate::protocol) added: bool,
+    /// The present transaction has added something, here or elsewhere.
+    added: bool,
     /// The present transaction has taken a slice by itself.
-    pub(super) has_settled: bool,
-    pub(super) attendant: Option<Attendant>,
+    has_settled: bool,
+    attendant: Option<Attendant>,
     /// How many threads have attended so far.
-    pub(super) attendances: u64,
+    attendances: u64,
     /// How many steps a slice takes.
-    pub(in crate::protocol) slice_steps: usize,
+    slice_steps: usize,
     /// How many steps the present hold of the lock has taken, and the longest.
-    pub(super) steps: usize,
-    pub(super) steps_max: usize,
+    steps: usize,
+    steps_max: usize,
 }
 
-impl Default for Agenda {
-    fn default() -> Self {
+impl Agenda {
+    pub(in crate::protocol) fn new() -> Self {
         Self {
             ended: Pieces::new(),
-            fallen: Going::default(),
             settled: Vec::new(),
             added: false,
             has_settled: false,
@@ -65,11 +63,109 @@ impl Default for Agenda {
             steps_max: 0,
         }
     }
-}
 
-impl Agenda {
+    /// The present transaction leaves something to do.
+    pub(in crate::protocol) fn add(&mut self) {
+        self.added = true;
+    }
+
+    /// A query has ended. Its entries are to leave the lists of their rows.
+    pub(in crate::protocol) fn end_later(&mut self, query: QueryId) {
+        self.ended.push_back(query);
+        self.added = true;
+    }
+
+    /// The query that ended first, of those whose entries are to leave.
+    pub(super) fn first_ended(&self) -> Option<QueryId> {
+        self.ended.front().copied()
+    }
+
+    /// The last entry of that query has left.
+    pub(in crate::protocol) fn drop_ended(&mut self, memory: &mut impl Takes) {
+        self.ended.pop_front(memory);
+    }
+
+    /// How many steps a slice takes.
+    pub(in crate::protocol) fn slice_steps(&self) -> usize {
+        self.slice_steps
+    }
+
     /// Counts steps of the present hold of the lock.
     pub(in crate::protocol) fn count_steps(&mut self, steps: usize) {
         self.steps += steps;
+    }
+
+    /// The present transaction takes a slice by itself.
+    pub(super) fn note_settled(&mut self) {
+        self.has_settled = true;
+    }
+
+    /// Whether the present transaction has added nothing, and nobody is on the way to come back for what others have.
+    #[inline]
+    pub(super) fn rests(&self) -> bool {
+        !self.added && self.attendant.is_none()
+    }
+
+    /// The present transaction ends. Says whether it has added something, and whether it has taken a slice by itself.
+    #[inline]
+    pub(super) fn end_transaction(&mut self) -> (bool, bool) {
+        (std::mem::take(&mut self.added), std::mem::take(&mut self.has_settled))
+    }
+
+    /// The present hold of the lock ends.
+    #[inline]
+    pub(super) fn end_hold(&mut self) {
+        if self.steps > 0 {
+            self.steps_max = self.steps_max.max(std::mem::take(&mut self.steps));
+        }
+    }
+
+    /// The most steps that one hold of the lock has taken.
+    pub(super) fn steps_max(&self) -> usize {
+        self.steps_max
+    }
+
+    /// Decides whether the thread whose transaction ends here attends to what is left from now on.
+    pub(super) fn attend(&mut self, added: bool) -> Option<Attendance> {
+        let mut shares = false;
+        if let Some(attendant) = &mut self.attendant {
+            if !added || attendant.foreign_slices < FOREIGN_SLICES_MAX {
+                attendant.shares |= added;
+                return None;
+            }
+            shares = true;
+        }
+        let attendance = Attendance(self.attendances);
+        self.attendances += 1;
+        self.attendant = Some(Attendant { attendance, shares, foreign_slices: 0 });
+        (!shares || !weakened("emit::nobody_takes_over")).then_some(attendance)
+    }
+
+    /// The thread comes back for a slice. Says whether it still attends to the work.
+    pub(super) fn comes_back(&mut self, attendance: Attendance) -> bool {
+        let attendant = self.attendant.as_mut().filter(|attendant| attendant.attendance == attendance);
+        let is_expected = attendant.is_some();
+        attendant.into_iter().for_each(|attendant| attendant.foreign_slices += usize::from(attendant.shares));
+        is_expected
+    }
+
+    /// Nothing is left to do.
+    pub(super) fn dismiss(&mut self) {
+        self.attendant = None;
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    use super::Agenda;
+
+    impl Agenda {
+        pub(in crate::protocol) fn set_slice_steps(&mut self, steps: usize) {
+            self.slice_steps = steps;
+        }
+
+        pub(in crate::protocol) fn ended(&self) -> impl std::fmt::Debug + '_ {
+            &self.ended
+        }
     }
 }

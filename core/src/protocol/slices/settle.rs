@@ -2,7 +2,7 @@
 //!
 //! One emission can make a million symbols Ready, one failure fell as many, one tracker hold them. What follows from
 //! such an event is not done inside its transaction but kept as work of the state, in queues; a slice takes about
-//! [`SLICE_STEPS`] steps off them.
+//! `SLICE_STEPS` steps off them.
 //!
 //! | queue | one step | what others see meanwhile |
 //! |---|---|---|
@@ -23,21 +23,19 @@
 //! - *Fail* and *remove* of a row that is about to fail say so first: who waits on it hears of them instead.
 //! - *Remove* of a row that the forest has found Ready and the row does not know of yet tells who waits on it that it was.
 //! - A row that is removed while a failure spreads leaves behind what its dependants' error must say
-//!   (`SessionState::fallen`).
+//!   (`state/failures.rs`).
 //!
 //! # Attendance
 //!
 //! One thread at a time attends to the work: the one whose transaction found it unattended. It began with its own, and
-//! others may add to it for as long as the session is busy. After [`FOREIGN_SLICES_MAX`] slices of work that is not all its
+//! others may add to it for as long as the session is busy. After `FOREIGN_SLICES_MAX` slices of work that is not all its
 //! own it stays until somebody adds more, who takes over. So every thread returns: either more comes and with it a
 //! successor, or what is left is finite. Whoever adds nothing is never held up.
 //!
 //! **Architecture Invariant:** while a queue is not empty one thread is on its way to come back for the next slice.
 
-use crate::sync::weakened;
-
 use crate::protocol::dependences::{Counters, Settled};
-use crate::protocol::slices::agenda::{Attendance, Attendant, FOREIGN_SLICES_MAX};
+use crate::protocol::slices::agenda::Attendance;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
@@ -47,7 +45,7 @@ impl<P: Payload> SessionState<P> {
     /// whether the caller has to come back, by [`Self::slice`], until that says otherwise.
     pub(crate) fn finish_transaction(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
         if self.is_at_rest() {
-            self.agenda.has_settled = false;
+            self.agenda.end_transaction();
             self.finish_hold(effects);
             return None;
         }
@@ -56,61 +54,38 @@ impl<P: Payload> SessionState<P> {
 
     #[inline(never)]
     fn finish_unsettled(&mut self, effects: &mut Effects<P>) -> Option<Attendance> {
-        let mut added = std::mem::take(&mut self.agenda.added);
-        let has_settled = std::mem::take(&mut self.agenda.has_settled);
+        let (mut added, has_settled) = self.agenda.end_transaction();
         if added && !has_settled {
-            self.settle(effects);
-            self.agenda.has_settled = false;
+            self.work_off(effects);
         } else if self.has_rises() {
-            added |= self.begin_to_rise(effects);
+            // The first slice of what the transaction has raised.
+            let mut budget = self.agenda.slice_steps();
+            self.rise(&mut budget, effects);
+            self.agenda.count_steps(self.agenda.slice_steps() - budget);
+            added |= self.has_rises();
         }
         self.finish_hold(effects);
-        if self.has_work() { self.share_attendance(added) } else { None }
-    }
-
-    /// The first slice of what a transaction has raised. Says whether more is left.
-    #[cold]
-    fn begin_to_rise(&mut self, effects: &mut Effects<P>) -> bool {
-        let mut budget = self.agenda.slice_steps;
-        self.rise(&mut budget, effects);
-        self.agenda.count_steps(self.agenda.slice_steps - budget);
-        self.has_rises()
+        if self.has_work() { self.agenda.attend(added) } else { None }
     }
 
     /// One slice. Says whether there is more for the one who attends to the work, if that is still the caller.
     pub(crate) fn slice(&mut self, attendance: Attendance, effects: &mut Effects<P>) -> bool {
-        let attendant = self.agenda.attendant.as_mut().filter(|attendant| attendant.attendance == attendance);
-        let Some(attendant) = attendant else { return false };
-        attendant.foreign_slices += usize::from(attendant.shares);
+        if !self.agenda.comes_back(attendance) {
+            return false;
+        }
         self.help(effects);
         let more = self.has_work();
         if !more {
-            self.agenda.attendant = None;
+            self.agenda.dismiss();
         }
         more
     }
 
     /// One slice, by somebody who does not attend to the work.
     pub(crate) fn help(&mut self, effects: &mut Effects<P>) {
-        self.settle(effects);
-        (self.agenda.added, self.agenda.has_settled) = (false, false);
+        self.work_off(effects);
+        self.agenda.end_transaction();
         self.finish_hold(effects);
-    }
-
-    /// Decides whether the thread whose transaction ends here attends to what is left from now on.
-    fn share_attendance(&mut self, added: bool) -> Option<Attendance> {
-        let mut shares = false;
-        if let Some(attendant) = &mut self.agenda.attendant {
-            if !added || attendant.foreign_slices < FOREIGN_SLICES_MAX {
-                attendant.shares |= added;
-                return None;
-            }
-            shares = true;
-        }
-        let attendance = Attendance(self.agenda.attendances);
-        self.agenda.attendances += 1;
-        self.agenda.attendant = Some(Attendant { attendance, shares, foreign_slices: 0 });
-        (!shares || !weakened("emit::nobody_takes_over")).then_some(attendance)
     }
 
     /// How much work the forest has done.
@@ -120,28 +95,13 @@ impl<P: Payload> SessionState<P> {
 
     /// The most steps that one hold of the lock has taken.
     pub(crate) fn steps_max(&self) -> usize {
-        self.agenda.steps_max
+        self.agenda.steps_max()
     }
 
-    /// Works off what is left to do, about a slice of it.
+    /// Takes a slice in the middle of a transaction.
     pub(crate) fn settle(&mut self, effects: &mut Effects<P>) {
-        self.agenda.has_settled = true;
-        let mut budget = self.agenda.slice_steps;
-        while budget > 0 && self.has_work() {
-            let before = budget;
-            if self.has_rises() {
-                self.rise(&mut budget, effects);
-            } else if self.definitions.is_removing() {
-                self.go_on_removing(&mut budget, effects);
-            } else if let Some(&query) = self.agenda.ended.front() {
-                self.bury_query(query, &mut budget, effects);
-            } else if self.forest.has_work() {
-                self.settle_forest(&mut budget, effects);
-            } else {
-                self.let_go_of_fallen(&mut budget, effects);
-            }
-            self.agenda.count_steps(before - budget);
-        }
+        self.agenda.note_settled();
+        self.work_off(effects);
     }
 
     /// The same after what mostly leaves nothing to do, which is seen at a glance.
@@ -149,6 +109,26 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn settle_any(&mut self, effects: &mut Effects<P>) {
         if !self.is_at_rest() {
             self.settle(effects);
+        }
+    }
+
+    /// Works off what is left to do, about a slice of it.
+    fn work_off(&mut self, effects: &mut Effects<P>) {
+        let mut budget = self.agenda.slice_steps();
+        while budget > 0 && self.has_work() {
+            let before = budget;
+            if self.has_rises() {
+                self.rise(&mut budget, effects);
+            } else if self.definitions.is_removing() {
+                self.go_on_removing(&mut budget, effects);
+            } else if let Some(query) = self.agenda.first_ended() {
+                self.bury_query(query, &mut budget, effects);
+            } else if self.forest.has_work() {
+                self.settle_forest(&mut budget, effects);
+            } else {
+                self.failures.let_go(&mut budget, effects);
+            }
+            self.agenda.count_steps(before - budget);
         }
     }
 
@@ -160,11 +140,10 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Whether nothing can be left to do, as far as that is seen at a glance: this transaction has added nothing, and nobody is on
-    /// the way to come back for what others have.
+    /// Whether nothing can be left to do, as far as that is seen at a glance.
     #[inline]
     pub(in crate::protocol) fn is_at_rest(&self) -> bool {
-        let rests = !self.agenda.added && self.agenda.attendant.is_none() && !self.has_rises();
+        let rests = self.agenda.rests() && !self.has_rises();
         debug_assert!(!rests || !self.has_work(), "whoever adds to a queue says so");
         rests
     }
@@ -174,46 +153,25 @@ impl<P: Payload> SessionState<P> {
         self.has_rises()
             || self.forest.has_work()
             || self.definitions.is_removing()
-            || !self.agenda.ended.is_empty()
-            || !self.fallen.is_empty()
-            || self.agenda.fallen.len() > 0
+            || self.agenda.first_ended().is_some()
+            || self.failures.has_left()
     }
 
     fn settle_forest(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
-        let mut settled = std::mem::take(&mut self.agenda.settled);
-        // Each step may settle a row, which is a step as well.
+        // Each step may settle a node, which is a step as well.
         let steps = budget.div_ceil(2);
+        let mut settled = std::mem::take(&mut self.agenda.settled);
         // All that comes of these steps has room: a list that grows frees what it was.
         settled.reserve_exact(steps);
         let more = self.forest.advance(steps, &mut settled);
         *budget = budget.saturating_sub(if more { steps } else { 1 } + settled.len());
-        for &change in &settled {
+        for change in settled.drain(..) {
             match change {
                 Settled::Ready(row) => self.make_ready(row, effects),
                 Settled::Failed { payload, via } => self.spread_to(payload, via, effects),
             }
         }
-        settled.clear();
         self.agenda.settled = settled;
-    }
-
-    /// Lets go of what removed rows had to say of failures, none of which spreads any more.
-    fn let_go_of_fallen(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
-        if self.agenda.fallen.len() == 0 {
-            self.agenda.fallen = std::mem::take(&mut self.fallen).into_going();
-        }
-        while *budget > 0
-            && let Some(fallen) = self.agenda.fallen.take_one(effects)
-        {
-            *budget -= 1;
-            self.release_failure(fallen.failure, effects);
-        }
-    }
-
-    /// How much removed rows have left behind of failures.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn failures_kept(&self) -> usize {
-        self.fallen.len() + self.agenda.fallen.len()
     }
 
     #[inline]
@@ -227,8 +185,6 @@ impl<P: Payload> SessionState<P> {
             self.check_now_and_then();
         }
         self.definitions.end_change(effects);
-        if self.agenda.steps > 0 {
-            self.agenda.steps_max = self.agenda.steps_max.max(std::mem::take(&mut self.agenda.steps));
-        }
+        self.agenda.end_hold();
     }
 }

@@ -5,8 +5,7 @@ pub(crate) mod begun;
 pub(crate) mod definitions;
 pub(crate) mod demand;
 pub(crate) mod effects;
-pub(crate) mod failure;
-pub(in crate::protocol) mod fallen;
+pub(crate) mod failures;
 pub(in crate::protocol) mod look_ahead;
 pub(crate) mod lookups;
 mod order;
@@ -21,11 +20,9 @@ use std::fmt;
 use crate::protocol::deadlock::threads::BlockedThreads;
 use crate::protocol::dependences::WaitingForest;
 use crate::protocol::slices::agenda::Agenda;
-use crate::protocol::state::failure::FailureRecord;
 use crate::protocol::state::stage::Stage;
 use crate::protocol::storage::claimed_room::ClaimedRoom;
-use crate::protocol::storage::ids::{FailureId, RowId};
-use crate::protocol::storage::slab::Slab;
+use crate::protocol::storage::ids::RowId;
 use crate::protocol::urgency::followers::Urgency;
 use crate::record::Records;
 use crate::sync::Arc;
@@ -34,7 +31,7 @@ use crate::{EventKind, SessionEvent};
 use definitions::Definitions;
 use demand::Losses;
 use effects::Effects;
-use fallen::FallenRows;
+use failures::Failures;
 use lookups::Lookups;
 use order::EventOrder;
 use payload::Payload;
@@ -49,11 +46,10 @@ pub(crate) struct SessionState<P: Payload> {
     pub(crate) claimed: ClaimedRoom<ClaimedUnit<P::Unit>>,
     /// What is asked and not answered yet.
     pub(in crate::protocol) lookups: Lookups<P>,
-    pub(in crate::protocol) failures: Slab<FailureId, FailureRecord>,
+    /// What broke, and what removed rows would say of it.
+    pub(in crate::protocol) failures: Failures,
     /// Who waits for whom among the rows that are emitted or depended on.
     pub(in crate::protocol) forest: WaitingForest<RowId>,
-    /// What rows that were removed while a failure spreads would say of it to their dependants. Each holds its record.
-    pub(in crate::protocol) fallen: FallenRows,
     /// What is left to do.
     pub(in crate::protocol) agenda: Agenda,
     /// How often something was lost that may have kept a claimed unit wanted.
@@ -81,10 +77,9 @@ impl<P: Payload> SessionState<P> {
             definitions: Definitions::new(observed),
             claimed: ClaimedRoom::default(),
             lookups: Lookups::new(),
-            failures: Slab::new(),
+            failures: Failures::new(),
             forest: WaitingForest::new(),
-            fallen: FallenRows::default(),
-            agenda: Agenda::default(),
+            agenda: Agenda::new(),
             losses: Arc::default(),
             waits: BlockedThreads::new(),
             urgency: Urgency::default(),

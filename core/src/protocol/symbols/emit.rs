@@ -168,7 +168,7 @@ impl<P: Payload> SessionState<P> {
         }
         if !members.is_empty() {
             self.forest.emit(&members, dependencies);
-            self.agenda.added = true;
+            self.agenda.add();
         }
     }
 

@@ -3,16 +3,14 @@
 //! One record per event; each row that falls keeps the row through which the failure reached it, so that
 //! an error can tell the path without any chain of boxes.
 
-use std::cell::Cell;
-
 use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, Failure, FailureCause, LookupError};
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::{Row, RowState};
-use crate::protocol::state::effects::{Effects, Leftover};
-use crate::protocol::state::failure::{FailureRecord, Fallen};
+use crate::protocol::state::effects::Effects;
+use crate::protocol::state::failures::Fallen;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::{ClaimId, FailureId, RowId};
 
@@ -35,20 +33,19 @@ impl<P: Payload> SessionState<P> {
         for row in rows {
             if let Some(node) = self.definitions[row].waiting().and_then(|waiting| waiting.node) {
                 self.forest.fail(node);
-                self.agenda.added = true;
+                self.agenda.add();
             }
-            self.make_failed(row, Fallen { failure, root: row, depth: 0 }, None, effects);
+            self.make_failed(row, Fallen { failure, root: row, depth: 0 }, row, effects);
         }
-        self.release_failure(failure, effects);
+        self.failures.release(failure, effects);
     }
 
     /// The failure as seen from a failed row.
     pub(crate) fn failure_of(&self, row: RowId) -> Arc<Failure> {
-        let RowState::Failed { failure, root, depth, .. } = self.definitions[row].state else {
+        let RowState::Failed { fallen: Fallen { failure, root, depth }, .. } = self.definitions[row].state
+        else {
             panic!("{row:?} has not failed");
         };
-        let record = &self.failures[failure];
-        record.told.set(true);
         let mut path = Vec::new();
         let mut cursor = row;
         while cursor != root && path.len() + 1 < PATH_STEPS_MAX {
@@ -59,45 +56,15 @@ impl<P: Payload> SessionState<P> {
             path.push(name.clone());
             cursor = *via;
         }
-        let root = self.definitions.row(root);
-        path.push(root.map_or_else(|| record.symbol.clone(), |row| row.name.clone()));
-        let path_omitted = (depth as usize + 1).saturating_sub(path.len());
-        let (unit, dylib, cause) = (record.unit.clone(), record.dylib.clone(), record.cause.clone());
-        Arc::new(Failure { path, path_omitted, unit, dylib, cause })
+        let end = self.definitions.row(root).map(|row| &row.name);
+        self.failures.tell(failure, path, end, depth)
     }
 
-    /// The failure as seen from where it began.
-    pub(crate) fn failure_at(&self, failure: FailureId) -> Arc<Failure> {
-        let record = &self.failures[failure];
-        record.told.set(true);
-        record.at_its_root()
-    }
-
-    /// Makes the record of a failure that begins at `row`. It is kept until [`Self::release_failure`].
+    /// Makes the record of a failure that begins at `row`. It is kept until it is released.
     pub(crate) fn record_failure(&mut self, row: RowId, cause: FailureCause) -> FailureId {
         let row = &self.definitions[row];
-        let (symbol, unit, dylib) =
-            (row.name.clone(), row.unit_name.clone(), self.definitions.dylib_name_of(row));
-        self.failures.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1, told: Cell::new(false) })
-    }
-
-    /// Lets go of one reference to a record; the last one sends its cause, a value of the embedder, out, and tells the
-    /// reporter what nobody has been told.
-    pub(crate) fn release_failure(&mut self, failure: FailureId, effects: &mut Effects<P>) {
-        let record = &mut self.failures[failure];
-        record.rows -= 1;
-        if record.rows == 0
-            && let Some(record) = self.failures.remove(failure, effects)
-        {
-            let is_news = matches!(
-                record.cause,
-                FailureCause::Unit(_) | FailureCause::Panicked(_) | FailureCause::Abandoned
-            );
-            if is_news && !record.told.get() {
-                effects.leave(Leftover::Unheard(record.at_its_root()));
-            }
-            effects.let_go(record.cause);
-        }
+        let (symbol, unit) = (row.name.clone(), row.unit_name.clone());
+        self.failures.begin(symbol, unit, self.definitions.dylib_name_of(row), cause)
     }
 
     /// The forest says that `row` fell because of `via`; none where the failure began, which is known.
@@ -108,30 +75,24 @@ impl<P: Payload> SessionState<P> {
             return;
         }
         // A reported failure comes from a row that failed, or was removed, in this or an earlier slice.
-        let fallen = self.fallen_at(via).expect("a failure has a record while it spreads");
-        self.make_failed(row, Fallen { depth: fallen.depth.saturating_add(1), ..fallen }, Some(via), effects);
-    }
-
-    /// What a row that failed, or was removed while its failure spreads, says of it.
-    fn fallen_at(&self, row: RowId) -> Option<Fallen> {
-        match self.definitions.row(row).map(|row| &row.state) {
-            Some(&RowState::Failed { failure, root, depth, .. }) => Some(Fallen { failure, root, depth }),
-            _ => self.fallen.get(row),
-        }
+        let fallen = match self.definitions.row(via).map(|row| &row.state) {
+            Some(&RowState::Failed { fallen, .. }) => Some(fallen),
+            _ => self.failures.left_by(via),
+        };
+        let fallen = fallen.expect("a failure has a record while it spreads");
+        self.make_failed(row, Fallen { depth: fallen.depth.saturating_add(1), ..fallen }, via, effects);
     }
 
     /// Moves a row to Failed and tells the queries lodged on it.
-    fn make_failed(&mut self, id: RowId, fallen: Fallen, via: Option<RowId>, effects: &mut Effects<P>) {
-        let Fallen { failure, root, depth } = fallen;
-        let via = via.unwrap_or(id);
-        let Some(queries) = self.definitions.fail(id, failure, via, root, depth) else { return };
+    fn make_failed(&mut self, id: RowId, fallen: Fallen, via: RowId, effects: &mut Effects<P>) {
+        let Some(queries) = self.definitions.fail(id, fallen, via) else { return };
         self.losses.note();
-        self.failures[failure].rows += 1;
+        self.failures.refer(fallen.failure);
         if !queries.is_none() && !weakened("fail::tells_no_queries") {
             // What ends because the session does says so in one way, whichever comes first.
-            let error = match self.failures[failure].cause {
-                FailureCause::Closed => LookupError::Closed,
-                _ => LookupError::Failed(self.failure_of(id)),
+            let error = match self.failures.is_closing(fallen.failure) {
+                true => LookupError::Closed,
+                false => LookupError::Failed(self.failure_of(id)),
             };
             self.fail_lodged(queries, &error, effects);
         }

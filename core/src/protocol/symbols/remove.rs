@@ -11,7 +11,7 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::{RowState, Waiters};
 use crate::protocol::state::definitions::{RemovedRow, Tell};
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::failure::Fallen;
+use crate::protocol::state::failures::Fallen;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::ids::RowId;
 
@@ -23,9 +23,7 @@ impl<P: Payload> SessionState<P> {
             RowState::Materializing { .. } | RowState::Resolved { .. } | RowState::Emitted { .. } => {
                 self.fail_waiting(row, effects)
             }
-            RowState::Failed { failure, root, depth, .. } => {
-                self.leave_fallen(row, Fallen { failure, root, depth }, effects)
-            }
+            RowState::Failed { fallen, .. } => self.leave_fallen(row, fallen, effects),
             RowState::NeverSearched { .. } | RowState::Returned { .. } | RowState::Ready { .. } => {}
         }
         self.delete_row(row, tell, effects);
@@ -67,7 +65,9 @@ impl<P: Payload> SessionState<P> {
         // A failure may be on its way to the row: whoever depends on it hears of the removal instead.
         let fails = |node| self.forest.fail(node) || self.forest.state(node) == NodeState::Failed;
         let spreads = waiting.node.filter(|_| !weakened("remove::tells_no_dependants")).is_some_and(fails);
-        self.agenda.added |= spreads;
+        if spreads {
+            self.agenda.add();
+        }
         if !spreads && waiting.queries.is_none() {
             return;
         }
@@ -76,7 +76,7 @@ impl<P: Payload> SessionState<P> {
             *waiting = Waiters::NOBODY;
         }
         if !waiting.queries.is_none() && !weakened("remove::tells_no_queries") {
-            let error = LookupError::Failed(self.failure_at(failure));
+            let error = LookupError::Failed(self.failures.tell(failure, Vec::new(), None, 0));
             self.fail_lodged(waiting.queries, &error, effects);
         }
         self.leave_fallen(id, Fallen { failure, root: id, depth: 0 }, effects);
@@ -85,10 +85,9 @@ impl<P: Payload> SessionState<P> {
     /// Keeps what a row that is about to go knows of a failure as long as one spreads: the forest may name the row to those
     /// that fall through it. The row's reference to the record is kept, or let go.
     fn leave_fallen(&mut self, row: RowId, fallen: Fallen, effects: &mut Effects<P>) {
-        if !self.forest.is_failing() {
-            self.release_failure(fallen.failure, effects);
-        } else if let Some(before) = self.fallen.insert(row, fallen) {
-            self.release_failure(before.failure, effects);
+        match self.forest.is_failing() {
+            true => self.failures.leave(row, fallen, effects),
+            false => self.failures.release(fallen.failure, effects),
         }
     }
 

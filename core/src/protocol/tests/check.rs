@@ -8,6 +8,7 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::Tell;
 use crate::protocol::state::definitions::row::{RowState, Waiters};
 use crate::protocol::state::effects::Effects;
+use crate::protocol::state::failures::Fallen;
 use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
 use crate::protocol::state::rising::RisingPriority;
@@ -347,7 +348,7 @@ fn an_emitted_row_that_needs_what_has_failed() {
         let claim = state.definitions[row].claim().expect("it was claimed");
         state.definitions.end_claim(claim, &mut Vec::new());
         state.definitions.parts().rows[row].state =
-            RowState::Failed { failure, via: row, root: row, depth: 0 };
+            RowState::Failed { fallen: Fallen { failure, root: row, depth: 0 }, via: row };
         state.definitions.waiting_mut(other).expect("it materializes").node = Some(node);
     });
 }
@@ -356,8 +357,7 @@ fn an_emitted_row_that_needs_what_has_failed() {
 fn a_failure_that_counts_wrong() {
     let scene = Scene::failed("a");
     scene.refuses("counts the rows that tell of it", |state| {
-        let (failure, _) = state.failures.iter().next().expect("it is referred to");
-        state.failures[failure].rows += 1;
+        state.failures.break_count();
     });
 }
 

@@ -30,7 +30,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let (mut state, pool, dylib) = with_main(false);
-        state.agenda.slice_steps = 1;
+        state.agenda.set_slice_steps(1);
         Self { state, pool, dylib, effects: Effects::default() }
     }
 

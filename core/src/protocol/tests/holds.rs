@@ -103,7 +103,7 @@ impl Chain {
     fn chunks(&self) -> usize {
         let state = &self.state;
         let [rows, units, claims] = state.definitions.room();
-        let places = [rows, units, claims, state.lookups.room(), state.failures.capacity()];
+        let places = [rows, units, claims, state.lookups.room(), state.failures.room()];
         places.map(|places| places / 512).iter().sum()
     }
 
@@ -133,8 +133,8 @@ fn rows_removed_while_they_fail_do_not_move_those_before() {
     let (mut most, mut largest) = (0, 0);
     while chain.state.has_work() {
         chain.state.help(&mut effects);
-        most = most.max(chain.state.fallen.len());
-        largest = largest.max(chain.state.fallen.largest_map());
+        most = most.max(chain.state.failures.len().1);
+        largest = largest.max(chain.state.failures.largest_table());
     }
     assert!(most > SYMBOLS / 2, "{most} rows were removed while a failure spread");
     assert!(largest <= 1_024, "a table of {largest}");

@@ -55,7 +55,7 @@ impl History {
     /// Every name has a unit of its own, or shares one with its neighbour.
     fn new(own: &[usize], is_tame: bool, slice: usize) -> Self {
         let (mut state, pool, dylib) = with_main(false);
-        state.agenda.slice_steps = slice;
+        state.agenda.set_slice_steps(slice);
         let mut effects = Effects::default();
         let names: Vec<_> = (0..NAMES).map(|index| pool.intern(&format!("n{index}"))).collect();
         let own: Vec<_> = own.iter().map(|&own| PRIORITIES[own]).collect();

@@ -80,7 +80,7 @@ pub(super) struct History {
 impl History {
     pub(super) fn new(slice_steps: usize) -> Self {
         let (mut state, pool, dylib) = with_main(true);
-        state.agenda.slice_steps = slice_steps;
+        state.agenda.set_slice_steps(slice_steps);
         let trackers = (0..=TRACKERS).map(|_| state.definitions.create_tracker(dylib)).collect();
         Self {
             state,
@@ -321,7 +321,7 @@ fn whatever_comes_between_slices_everything_follows_in_the_end() {
         assert_eq!(history.state.definitions.counts().rows, 0);
         assert_eq!(history.state.lookups.len(), 0);
         assert_eq!(history.state.definitions.counts().claims, 0);
-        assert_eq!(history.state.failures.len(), 0);
+        assert_eq!(history.state.failures.len(), (0, 0));
         assert_eq!(history.state.definitions.counts().units, 0);
         assert!(history.state.forest.is_empty());
     });

@@ -88,7 +88,7 @@ fn pick(count: usize, choice: usize) -> Option<usize> {
 impl Twin {
     fn new(is_quick: bool, slice_steps: usize, shared: Shared) -> Self {
         let mut state = SessionState::new(true);
-        state.agenda.slice_steps = slice_steps;
+        state.agenda.set_slice_steps(slice_steps);
         let dylibs = std::array::from_fn(|slot| state.create_dylib(name_of(slot)).expect("it is new"));
         Self {
             state,
@@ -140,7 +140,7 @@ impl Twin {
             (
                 state.definitions.removals_begun(),
                 state.definitions.is_removing(),
-                &state.agenda.ended,
+                state.agenda.ended(),
                 state.definitions.counts().units,
                 state.failures.len(),
             ),

@@ -1,10 +1,11 @@
 //! Advance: how far rows are. The table of all changes is in `row.rs`; what leaves or joins a unit or a claim is in `claim.rs`.
 
 use crate::protocol::dependences::NodeId;
+use crate::protocol::state::failures::Fallen;
 use crate::protocol::state::lookups::query::Lodging;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{FailureId, RowId};
+use crate::protocol::storage::ids::RowId;
 use crate::sync::weakened;
 use crate::{ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags};
 
@@ -80,17 +81,10 @@ impl<P: Payload> Definitions<P> {
     }
 
     /// A row fails, if anybody could wait on it. Gives the queries on it.
-    pub(in crate::protocol) fn fail(
-        &mut self,
-        row: RowId,
-        failure: FailureId,
-        via: RowId,
-        root: RowId,
-        depth: u32,
-    ) -> Option<Lodging> {
+    pub(in crate::protocol) fn fail(&mut self, row: RowId, fallen: Fallen, via: RowId) -> Option<Lodging> {
         let row = &mut self.rows[row];
         let queries = row.waiting()?.queries;
-        row.advance(RowState::Failed { failure, via, root, depth });
+        row.advance(RowState::Failed { fallen, via });
         Some(queries)
     }
 

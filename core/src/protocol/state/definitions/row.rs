@@ -20,9 +20,10 @@
 use crate::{ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags, SymbolName, TaskPriority};
 
 use crate::protocol::dependences::NodeId;
+use crate::protocol::state::failures::Fallen;
 use crate::protocol::state::lookups::query::Lodging;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, DylibId, FailureId, RowId, TrackerId, UnitId};
+use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
 use crate::protocol::storage::slab::{NONE, Slab, TwoLines};
 
 /// The definitions of a session.
@@ -73,8 +74,8 @@ pub(crate) enum RowState {
     Emitted { address: ExecutorAddr, priority: RisingPriority, waiting: Waiters },
     /// Safe to use.
     Ready { address: ExecutorAddr },
-    /// It will never be Ready. `via` is the row through which the failure came, `root` where it began.
-    Failed { failure: FailureId, via: RowId, root: RowId, depth: u32 },
+    /// It will never be Ready. `via` is the row through which the failure came.
+    Failed { fallen: Fallen, via: RowId },
 }
 
 /// Where a definition that nobody has searched comes from.
@@ -236,7 +237,7 @@ impl Row {
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::*;
-    use crate::protocol::storage::ids::Id;
+    use crate::protocol::storage::ids::{FailureId, Id};
 
     const ALL: [Standing; 7] = [
         Standing::NeverSearched,
@@ -303,7 +304,7 @@ mod tests {
         use RequiredState::{Ready, Resolved};
         let (id, address, waiting) = (RowId::new(0, 0), ExecutorAddr::new(16), Waiters::NOBODY);
         let (claim, priority) = (ClaimId::new(0, 0), RisingPriority::at(TaskPriority::Demanded));
-        let failed = RowState::Failed { failure: FailureId::new(0, 0), via: id, root: id, depth: 0 };
+        let fallen = Fallen { failure: FailureId::new(0, 0), root: id, depth: 0 };
         let states = [
             (RowState::NeverSearched { source: Source::Address(address) }, None, None),
             (RowState::Returned { unit: UnitId::new(0, 0) }, None, None),
@@ -311,7 +312,7 @@ mod tests {
             (RowState::Resolved { claim, address, waiting }, Some(address), None),
             (RowState::Emitted { address, priority, waiting }, Some(address), None),
             (RowState::Ready { address }, Some(address), Some(address)),
-            (failed, None, None),
+            (RowState::Failed { fallen, via: id }, None, None),
         ];
         for (state, resolved, ready) in states {
             assert_eq!((state.reached(Resolved), state.reached(Ready)), (resolved, ready), "{state:?}");

@@ -327,12 +327,10 @@ impl Harness {
 
     /// Which of these events a row says has felled it.
     fn cause_of(&self, row: &row::Row, causes: &BTreeSet<usize>) -> BTreeSet<usize> {
-        let RowState::Failed { failure, .. } = row.state else { return BTreeSet::new() };
-        let record = &self.state.failures[failure];
-        let symbol = number_in(record.symbol.as_str());
-        let told = |event: &&usize| {
-            self.is_event(&record.cause, record.unit.as_str(), &record.dylib, symbol, **event)
-        };
+        let RowState::Failed { fallen, .. } = row.state else { return BTreeSet::new() };
+        let (symbol, unit, dylib, cause) = self.state.failures.is_of(fallen.failure);
+        let symbol = number_in(symbol.as_str());
+        let told = |event: &&usize| self.is_event(cause, unit.as_str(), dylib, symbol, **event);
         causes.iter().find(told).copied().into_iter().collect()
     }
 

@@ -113,7 +113,7 @@ fn a_lookup_given_up_among_many_costs_no_look_at_any_of_them() {
     }
     history.state.settle_all(&mut effects);
     // What is not cut into slices is counted whole.
-    history.state.agenda.slice_steps = usize::MAX;
+    history.state.agenda.set_slice_steps(usize::MAX);
     for query in demanded {
         history.state.withdraw(query, &mut effects);
         assert!(!history.state.has_work());

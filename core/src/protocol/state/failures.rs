@@ -1,0 +1,208 @@
+//! Failures: what broke, and what each row that fell says of it.
+//!
+//! One record stands for all rows that one event fells. Each of these refers to it, and the record goes with the last. A row that is
+//! removed while a failure spreads leaves behind what it would say: the forest may name it to those that fall through it. There may be
+//! a million such rows. When no failure spreads any more they let go, one a step.
+
+use std::cell::Cell;
+
+use rustc_hash::FxHashMap;
+
+use crate::protocol::state::effects::{Effects, Leftover};
+use crate::protocol::state::payload::Payload;
+use crate::protocol::storage::ids::{FailureId, Id, RowId};
+use crate::protocol::storage::memory::Takes;
+use crate::protocol::storage::slab::Slab;
+use crate::sync::Arc;
+use crate::{Failure, FailureCause, SymbolName};
+
+/// Where a row stands in a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fallen {
+    pub(crate) failure: FailureId,
+    /// Where it began.
+    pub(crate) root: RowId,
+    /// How many steps away.
+    pub(crate) depth: u32,
+}
+
+/// All failures that somebody may still hear of.
+#[derive(Debug)]
+pub(crate) struct Failures {
+    records: Slab<FailureId, FailureRecord>,
+    /// What removed rows have left behind, by so many neighbouring places: to add or let go of one moves no others.
+    left: Vec<FxHashMap<RowId, Fallen>>,
+}
+
+/// What broke.
+#[derive(Debug)]
+struct FailureRecord {
+    /// A symbol of the unit that failed, for paths whose end was removed since.
+    symbol: SymbolName,
+    unit: SymbolName,
+    dylib: Arc<str>,
+    cause: FailureCause,
+    /// How many rows refer to it.
+    rows: usize,
+    /// Somebody has been told of it.
+    told: Cell<bool>,
+}
+
+/// How many places are neighbours.
+const PLACES: u32 = 512;
+
+impl Failures {
+    pub(super) fn new() -> Self {
+        Self { records: Slab::new(), left: Vec::new() }
+    }
+
+    /// Makes the record of a failure, to which whoever asks for it refers: until [`Self::release`].
+    pub(crate) fn begin(
+        &mut self,
+        symbol: SymbolName,
+        unit: SymbolName,
+        dylib: Arc<str>,
+        cause: FailureCause,
+    ) -> FailureId {
+        self.records.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1, told: Cell::new(false) })
+    }
+
+    /// One more row refers to the record.
+    pub(crate) fn refer(&mut self, failure: FailureId) {
+        self.records[failure].rows += 1;
+    }
+
+    /// Lets go of one reference. The last one sends the cause, a value of the embedder, out, and tells the reporter what nobody has
+    /// been told.
+    pub(crate) fn release<P: Payload>(&mut self, failure: FailureId, effects: &mut Effects<P>) {
+        let record = &mut self.records[failure];
+        record.rows -= 1;
+        if record.rows == 0
+            && let Some(record) = self.records.remove(failure, effects)
+        {
+            let is_news = matches!(
+                record.cause,
+                FailureCause::Unit(_) | FailureCause::Panicked(_) | FailureCause::Abandoned
+            );
+            if is_news && !record.told.get() {
+                effects.leave(Leftover::Unheard(record.told_along(vec![record.symbol.clone()], 0)));
+            }
+            effects.let_go(record.cause);
+        }
+    }
+
+    /// The failure as somebody is told of it. The path leads to a row that fell `depth` steps away; its end is known if the row is there
+    /// where the failure began.
+    pub(crate) fn tell(
+        &self,
+        failure: FailureId,
+        mut path: Vec<SymbolName>,
+        end: Option<&SymbolName>,
+        depth: u32,
+    ) -> Arc<Failure> {
+        let record = &self.records[failure];
+        record.told.set(true);
+        path.push(end.unwrap_or(&record.symbol).clone());
+        let path_omitted = (depth as usize + 1).saturating_sub(path.len());
+        record.told_along(path, path_omitted)
+    }
+
+    /// Whether nothing broke, and the session closes.
+    pub(crate) fn is_closing(&self, failure: FailureId) -> bool {
+        matches!(self.records[failure].cause, FailureCause::Closed)
+    }
+
+    /// A row that refers to a record is removed while a failure spreads.
+    pub(crate) fn leave<P: Payload>(&mut self, row: RowId, fallen: Fallen, effects: &mut Effects<P>) {
+        let piece = (row.index() / PLACES) as usize;
+        if self.left.len() <= piece {
+            self.left.resize_with(piece + 1, FxHashMap::default);
+        }
+        if let Some(before) = self.left[piece].insert(row, fallen) {
+            self.release(before.failure, effects);
+        }
+    }
+
+    /// What a removed row has left behind.
+    pub(crate) fn left_by(&self, row: RowId) -> Option<Fallen> {
+        self.left.get((row.index() / PLACES) as usize)?.get(&row).copied()
+    }
+
+    /// Whether removed rows have left anything behind.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Lets go of what removed rows have left behind. No failure spreads any more.
+    pub(crate) fn let_go<P: Payload>(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+        while *budget > 0
+            && let Some(piece) = self.left.last_mut()
+        {
+            *budget -= 1;
+            if let Some(row) = piece.keys().next().copied() {
+                let fallen = piece.remove(&row);
+                fallen.into_iter().for_each(|fallen| self.release(fallen.failure, effects));
+            } else {
+                let empty = self.left.pop().filter(|piece| piece.capacity() > 0);
+                empty.into_iter().for_each(|piece| effects.take_memory(Box::new(piece)));
+            }
+        }
+        if self.left.is_empty() {
+            effects.take_memory(Box::new(std::mem::take(&mut self.left)));
+        }
+    }
+
+    /// I15: each record is there as long as rows `refer` to it, so many to each.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn check(&self, referred: &FxHashMap<FailureId, usize>) {
+        assert!(self.left.is_empty(), "all that waited on removed rows has failed");
+        for (id, record) in self.records.iter() {
+            assert_eq!(referred.get(&id), Some(&record.rows), "a failure counts the rows that tell of it");
+        }
+        assert_eq!(referred.len(), self.records.len(), "rows tell of failures that are there");
+    }
+}
+
+impl FailureRecord {
+    fn told_along(&self, path: Vec<SymbolName>, path_omitted: usize) -> Arc<Failure> {
+        let (unit, dylib, cause) = (self.unit.clone(), self.dylib.clone(), self.cause.clone());
+        Arc::new(Failure { path, path_omitted, unit, dylib, cause })
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    use super::{Arc, FailureCause, FailureId, Failures, SymbolName};
+
+    /// What only tests may see and do.
+    impl Failures {
+        /// How many records there are, and what removed rows have left behind.
+        pub(in crate::protocol) fn len(&self) -> (usize, usize) {
+            (self.records.len(), self.left.iter().map(|piece| piece.len()).sum())
+        }
+
+        /// How many records there is memory for.
+        pub(in crate::protocol) fn room(&self) -> usize {
+            self.records.capacity()
+        }
+
+        /// How many removed rows the largest table has room for.
+        pub(in crate::protocol) fn largest_table(&self) -> usize {
+            self.left.iter().map(|piece| piece.capacity()).fold(self.left.capacity(), usize::max)
+        }
+
+        pub(in crate::protocol) fn is_of(
+            &self,
+            failure: FailureId,
+        ) -> (&SymbolName, &SymbolName, &Arc<str>, &FailureCause) {
+            let record = &self.records[failure];
+            (&record.symbol, &record.unit, &record.dylib, &record.cause)
+        }
+
+        /// To break the count of some record.
+        pub(in crate::protocol) fn break_count(&mut self) {
+            let (failure, _) = self.records.iter().next().expect("it is referred to");
+            self.refer(failure);
+        }
+    }
+}
