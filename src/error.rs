@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use uruk_core::sync::Arc;
-use uruk_core::{DefineError, DylibError, LookupError};
+use uruk_core::{DefineError, DylibError, LookupError, SymbolName, WithCauses};
 use uruk_dispatch::BuildError;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::CompileError;
 use uruk_pipeline::memory::MemoryError;
 use uruk_pipeline::object::{CommonError, ObjectError};
 use uruk_pipeline::runtime::process::LoadLibraryError;
+
+/// How many causes of an error are looked at. What an embedder makes of errors may go round in a circle.
+const CAUSES_MAX: usize = 256;
 
 /// Why [`crate::Jit`] could not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -68,6 +71,28 @@ pub enum JitError {
 }
 
 impl JitError {
+    /// The symbols that nobody defines, if that is what went wrong: symbols that were looked up, or that what was looked up refers to.
+    /// Empty if it was something else.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// let jit = uruk::Jit::builder().threads(1).build()?;
+    /// let error = jit.lookup("absent").unwrap_err();
+    /// assert_eq!(error.missing_symbols(), [jit.intern("absent")]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn missing_symbols(&self) -> &[SymbolName] {
+        // What this type wraps is no source of it, and units may fail with it.
+        let lookups =
+            WithCauses(self).chain().take(CAUSES_MAX).filter_map(|error| match error.downcast_ref() {
+                Some(Self::Lookup(lookup)) => Some(lookup),
+                _ => error.downcast_ref::<LookupError>(),
+            });
+        lookups.map(LookupError::missing_symbols).find(|missing| !missing.is_empty()).unwrap_or_default()
+    }
+
     /// Whether a unit came too late for its tracker.
     pub(crate) fn is_of_removed_tracker(&self) -> bool {
         let defunct = |error: &DefineError| matches!(error, DefineError::TrackerDefunct { .. });

@@ -69,6 +69,41 @@ fn cases() -> Vec<(&'static str, Failed)> {
     ]
 }
 
+/// A host that gives out hints, or defines what is missing and asks again, has to know what it is. It once was a symbol of
+/// [`LookupError::NotFound`] only if the host had asked for that symbol itself; what a function referred to was text.
+#[test]
+fn what_is_missing_is_told_by_type() {
+    for (told, missing) in [
+        (not_found(), "missing"),
+        (undefined(false), "absent"),
+        (undefined(true), "absent"),
+        (unit_misses("nowhere"), "nowhere"),
+    ] {
+        let told = *told.downcast::<JitError>().expect("an error of the engine");
+        let names: Vec<_> = told.missing_symbols().iter().map(ToString::to_string).collect();
+        assert_eq!(names, [missing], "{told}");
+    }
+    for another in [deadlock(), unit_failed(), no_address(), generator()] {
+        let another = another.downcast::<JitError>().expect("an error of the engine");
+        assert!(another.missing_symbols().is_empty(), "{another}");
+    }
+
+    // The same by the standard's means: the lookup of what the function refers to is a cause.
+    let report = anyhow::Error::from_boxed(undefined(true));
+    let not_found = report.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(LookupError::NotFound { symbols, .. }) => Some(symbols),
+        _ => None,
+    });
+    assert_eq!(not_found.expect("a cause")[0].as_str(), "absent");
+}
+
+/// A unit that fails with what [`Jit`] told it.
+fn unit_misses(other: &'static str) -> Failed {
+    let jit = engine(0);
+    jit.add_unit(Box::new(FnUnit::new([jit.intern("f")], needs(other)))).expect("a new name");
+    error(jit.lookup("f"))
+}
+
 fn error<T>(outcome: Result<T, impl Into<Failed>>) -> Failed {
     match outcome {
         Ok(_) => panic!("this fails"),

@@ -6,7 +6,7 @@ use crate::deadlock::DeadlockPath;
 use crate::sync::Arc;
 use crate::{DeadlockStep, Failure, SharedError, SymbolName, TaskPriority, WaitError, Why};
 
-use super::{LimitReached, NAMES_MAX, NameList};
+use super::{LimitReached, NAMES_MAX, NameList, WithCauses};
 
 /// Where a lookup looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +96,37 @@ pub enum LookupError {
     /// The session is closed, or was before the answer was there.
     #[error("the session is closed")]
     Closed,
+}
+
+/// How many causes of an error are looked at. What an embedder makes of errors may go round in a circle.
+const CAUSES_MAX: usize = 256;
+
+impl LookupError {
+    /// The symbols that nobody defines, if that is why the lookup failed: symbols that it asked for, or that what it asked for refers
+    /// to. Empty if it failed for another reason.
+    ///
+    /// Found by type among the error's [causes](WithCauses::chain). A unit that fails with an error of its own has the error of its
+    /// lookup among them if that is its [source](std::error::Error::source).
+    ///
+    /// ```
+    /// use uruk_core::{ExecutionSession, LookupError};
+    ///
+    /// let session = ExecutionSession::new();
+    /// let main = session.create_jit_dylib("main")?;
+    /// let absent = session.intern("absent");
+    /// let error = session.lookup_symbol(&main.link_order(), &absent).unwrap_err();
+    /// assert_eq!(error.missing_symbols(), [absent]);
+    /// assert!(LookupError::Closed.missing_symbols().is_empty());
+    /// # Ok::<(), uruk_core::DylibError>(())
+    /// ```
+    pub fn missing_symbols(&self) -> &[SymbolName] {
+        let missing =
+            WithCauses(self).chain().take(CAUSES_MAX).find_map(|error| match error.downcast_ref() {
+                Some(Self::NotFound { symbols, .. }) => Some(symbols.as_slice()),
+                _ => None,
+            });
+        missing.unwrap_or_default()
+    }
 }
 
 struct Searched<'a>(&'a [SearchedDylib]);

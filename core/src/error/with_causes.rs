@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::iter::successors;
 
+use crate::SharedError;
+
 /// Prints an error and its causes in one line: `what happened: why: why that`.
 ///
 /// Each error of ours says its own sentence, and has what caused it as its [source](Error::source). So printing an error alone
@@ -25,10 +27,24 @@ pub struct WithCauses<'a>(pub &'a (dyn Error + 'static));
 /// What an embedder makes of errors may go round in a circle.
 const CAUSES_MAX: usize = 256;
 
+impl<'a> WithCauses<'a> {
+    /// The error, then each of its causes. It does not end if they go round in a circle.
+    ///
+    /// Each can be asked what it is by [`downcast_ref`](Error::downcast_ref). A [`SharedError`] stands there as the error that it
+    /// shares.
+    pub fn chain(self) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+        // A shared error is an error too, with the same sources: what it shares is what counts.
+        let itself = |error: &'a (dyn Error + 'static)| match error.downcast_ref::<SharedError>() {
+            Some(shared) => &**shared as &(dyn Error + 'static),
+            None => error,
+        };
+        successors(Some(itself(self.0)), move |error| (*error).source().map(itself))
+    }
+}
+
 impl fmt::Display for WithCauses<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
-        let causes = successors(self.0.source(), |error| (*error).source());
-        causes.take(CAUSES_MAX).try_for_each(|cause| write!(f, ": {cause}"))
+        self.chain().skip(1).take(CAUSES_MAX).try_for_each(|cause| write!(f, ": {cause}"))
     }
 }

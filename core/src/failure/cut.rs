@@ -5,10 +5,9 @@
 
 use std::error::Error;
 use std::fmt;
-use std::iter::successors;
 
 use crate::sync::Arc;
-use crate::{Failure, LookupError, SharedError};
+use crate::{Failure, LookupError, SharedError, WithCauses};
 
 /// How many failures of others an error may have among its sources.
 const FAILURES_MAX: usize = 16;
@@ -31,7 +30,7 @@ struct Cut {
 pub(crate) fn cut_short(error: SharedError) -> SharedError {
     // How many lie above, and what of the sources can be kept: the last failure, or what an earlier cut has kept.
     let (mut above, mut seen, mut failures, mut told) = (0, 0, 0, None);
-    for source in sources(&*error).take(SOURCES_SEEN_MAX) {
+    for source in WithCauses(&*error).chain().take(SOURCES_SEEN_MAX) {
         seen += 1;
         if let Some(cut) = source.downcast_ref::<Cut>() {
             above += cut.omitted;
@@ -50,21 +49,11 @@ pub(crate) fn cut_short(error: SharedError) -> SharedError {
         Some((omitted, _, source)) => Arc::new(Cut { omitted, first: shared(source) }),
         // Nobody but the embedder can keep such an error, so its text has to do.
         None => {
-            let last = sources(&*error).take(SOURCES_SEEN_MAX).last().map(ToString::to_string);
+            let last = WithCauses(&*error).chain().take(SOURCES_SEEN_MAX).last().map(ToString::to_string);
             let first = super::shared_error(last.unwrap_or_default());
             Arc::new(Cut { omitted: above.saturating_sub(1), first })
         }
     }
-}
-
-/// The error and its sources.
-fn sources<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    // A shared error is an error too, with the same sources: what it shares is what counts.
-    let itself = |error: &'a (dyn Error + 'static)| match error.downcast_ref::<SharedError>() {
-        Some(shared) => &**shared as &(dyn Error + 'static),
-        None => error,
-    };
-    successors(Some(itself(error)), move |error| (*error).source().map(itself))
 }
 
 /// Whether it is what a lookup is told of a unit or a generator that failed.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use uruk_core::{ExecutorAddr, SearchedDylib};
+use uruk_core::{ExecutorAddr, LookupError};
 
 use crate::memory::MemoryError;
 use crate::runtime::tls::NotStatic;
@@ -122,12 +122,12 @@ pub enum LinkError {
         advice: &'static str,
     },
     /// Symbols that the resolution did not answer for.
-    #[error("undefined: {}{}", list_undefined(.symbols), list_searched(.searched))]
+    #[error("undefined: {}", list_undefined(.symbols))]
     Undefined {
         /// The symbols, each with one place that needs it.
         symbols: Arc<[UndefinedSymbol]>,
-        /// The dylibs searched, in order; empty if it was no session that was asked.
-        searched: Arc<[SearchedDylib]>,
+        /// [`LookupError::NotFound`], which says where the session looked. Nothing if no session was asked.
+        source: Option<LookupError>,
     },
     /// Two objects of one graph both define a symbol.
     #[error("`{symbol}` is defined by both {first} and {second}")]
@@ -159,11 +159,6 @@ pub enum LinkError {
 
 /// At most this many undefined symbols are printed, and told who refers to them.
 pub(super) const SHOWN: usize = 16;
-
-fn list_searched(searched: &[SearchedDylib]) -> String {
-    let dylibs: Vec<String> = searched.iter().map(ToString::to_string).collect();
-    if dylibs.is_empty() { String::new() } else { format!("; searched dylibs: {}", dylibs.join(", ")) }
-}
 
 fn list_undefined(symbols: &[UndefinedSymbol]) -> String {
     use fmt::Write as _;

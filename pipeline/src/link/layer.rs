@@ -33,7 +33,7 @@ use crate::memory::{MemoryError, MemoryManager};
 use crate::object::{CloseReferences, ObjectBuffer};
 use crate::platform::Platform;
 use crate::runtime::endings::{CodeExtent, Ending};
-use crate::runtime::tls::{TlsError, TlsResolvers, distance_from_thread_pointer};
+use crate::runtime::tls::{TlsResolvers, distance_from_thread_pointer};
 use crate::runtime::unwind::UnwindError;
 use crate::runtime::{ifunc, unwind};
 
@@ -123,10 +123,10 @@ impl ObjectLinkingLayer {
         responsibilities: Vec<MaterializationResponsibility>,
         graph: Result<LinkGraph<'_>, LinkError>,
     ) {
-        let graph = graph.map_err(LayerError::from);
+        let graph = graph.map_err(Failed::from);
         let placed = match graph.and_then(|graph| self.begin(&responsibilities, graph)) {
             Ok(placed) => placed,
-            Err(error) => return fail_all(responsibilities, &error),
+            Err(error) => return fail_all(responsibilities, error),
         };
         let announced = announce(responsibilities, &placed.link);
         let Some(dylib) = announced.first().map(|first| first.responsibility.dylib().clone()) else { return };
@@ -140,14 +140,11 @@ impl ObjectLinkingLayer {
             let duties = |announced: Vec<Announced>| announced.into_iter().map(|part| part.responsibility);
             let found = match answer {
                 Ok(found) => found,
-                Err(error) => match undefined(&placed.link, &error) {
-                    Some(undefined) => return fail_all(duties(announced), &undefined),
-                    None => return fail_all(duties(announced), &error),
-                },
+                Err(error) => return fail_all(duties(announced), told_where(&placed.link, error)),
             };
             match layer.complete(placed, &found, &dylib) {
                 Ok((code, functions)) => publish(code, functions, &found, announced, &layer.platform),
-                Err(error) => fail_all(duties(announced), &error),
+                Err(error) => fail_all(duties(announced), error),
             }
         });
     }
@@ -157,7 +154,7 @@ impl ObjectLinkingLayer {
         &self,
         responsibilities: &[MaterializationResponsibility],
         graph: LinkGraph<'_>,
-    ) -> Result<Placed, LayerError> {
+    ) -> Result<Placed, Failed> {
         let discarded = discarded_definitions(responsibilities, &graph);
         let is_wanted_low = |name: &str| self.low.is_wanted(name);
         let options = LinkOptions {
@@ -177,7 +174,7 @@ impl ObjectLinkingLayer {
         placed: Placed,
         found: &LookupResult,
         dylib: &JitDylib,
-    ) -> Result<(Arc<Code>, Vec<Functions>), LayerError> {
+    ) -> Result<(Arc<Code>, Vec<Functions>), Failed> {
         let environment = LinkEnvironment {
             tls_placement: &|descriptor| self.placements.get(descriptor),
             tls_distance: &|variable| distance_from_thread_pointer(variable.into()),
@@ -189,7 +186,7 @@ impl ObjectLinkingLayer {
         let mut low_entries = HashMap::new();
         for name in link.low_externals() {
             if let Some(function) = definition(name)
-                && let Some(entry) = self.low.entry_of(&function)?
+                && let Some(entry) = self.low.entry_of(&function).map_err(no_low_memory)?
             {
                 low_entries.insert(Box::<str>::from(name), entry);
             }
@@ -317,26 +314,20 @@ fn external_symbols(link: &Link<Allocated>, dylib: &JitDylib) -> LookupSet {
         .collect()
 }
 
-/// What the lookup of what objects refer to ended with, told with the places that refer to it; nothing if it is no such error.
-fn undefined(link: &Link<Allocated>, error: &LookupError) -> Option<LinkError> {
-    let LookupError::NotFound { symbols, searched } = error else { return None };
-    let missing: HashSet<&str> = symbols.iter().map(SymbolName::as_str).collect();
-    let symbols = link.undefined(|name| missing.contains(name));
-    if symbols.is_empty() {
-        return None;
-    }
-    Some(LinkError::Undefined { symbols: symbols.into(), searched: searched.as_slice().into() })
+fn no_low_memory(source: MemoryError) -> LinkError {
+    LinkError::Memory { object: "entries of functions below 2 GiB".into(), source }
 }
 
-/// Why a link failed.
-#[derive(Clone, Debug, thiserror::Error)]
-enum LayerError {
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    #[error(transparent)]
-    ThreadLocal(#[from] TlsError),
-    #[error(transparent)]
-    Unwind(#[from] UnwindError),
-    #[error("no memory for entries of functions below 2 GiB")]
-    LowEntries(#[from] MemoryError),
+/// Why a link failed: as it came, so that whoever is told can ask for its type.
+type Failed = Box<dyn Error + Send + Sync>;
+
+/// What the lookup of what objects refer to ended with. If symbols are missing, with the places that refer to them.
+fn told_where(link: &Link<Allocated>, error: LookupError) -> Failed {
+    let LookupError::NotFound { symbols, .. } = &error else { return error.into() };
+    let missing: HashSet<&str> = symbols.iter().map(SymbolName::as_str).collect();
+    let symbols = link.undefined(|name| missing.contains(name));
+    match symbols.is_empty() {
+        true => error.into(),
+        false => LinkError::Undefined { symbols: symbols.into(), source: Some(error) }.into(),
+    }
 }

@@ -271,8 +271,10 @@ impl Link<Allocated> {
         }
         resolution.find_module(&placed.plan.tls, &environment);
         if !missing.is_empty() {
-            let searched = [].into();
-            return Err(LinkError::Undefined { symbols: plan::undefined(graph, &missing).into(), searched });
+            return Err(LinkError::Undefined {
+                symbols: plan::undefined(graph, &missing).into(),
+                source: None,
+            });
         }
         if placed.tls.is_none() && placed.tls_image().is_some() {
             return Err(LinkError::TlsNotPlaced { object: graph.name().into() });

@@ -16,6 +16,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{
     DependenceGroup, Dependency, Detached, EmitError, ExecutorAddr, ExecutorSymbolDef, LookupResult,
     MaterializationResponsibility, ResolveError, ResolvedResponsibility, SharedError, SymbolMap, SymbolName,
+    shared_error,
 };
 
 use super::code::Code;
@@ -91,7 +92,7 @@ pub(super) fn announce(
             Err(refused) => match refused.fail() {
                 ResolveError::TrackerDefunct { .. } => announced.push(None),
                 error => {
-                    fail_all(announced.into_iter().flatten(), &error);
+                    fail_all(announced.into_iter().flatten(), error);
                     return Vec::new(); // The parts not yet announced fail as they are dropped.
                 }
             },
@@ -185,11 +186,11 @@ pub(super) fn publish(
 }
 
 /// Fails every duty with the same cause.
-pub(super) fn fail_all<R: Failing, E>(responsibilities: impl IntoIterator<Item = R>, error: &E)
-where
-    E: Error + Clone + Send + Sync + 'static,
-{
-    let error: SharedError = Arc::new(error.clone());
+pub(super) fn fail_all<R: Failing>(
+    responsibilities: impl IntoIterator<Item = R>,
+    error: impl Into<Box<dyn Error + Send + Sync>>,
+) {
+    let error = shared_error(error);
     for responsibility in responsibilities {
         responsibility.fail_with(error.clone());
     }
