@@ -1,8 +1,12 @@
-//! Compiles the small C++ file behind `ir/ffi.rs`, against the LLVM that `llvm-sys` found. Does nothing
+//! Compiles the small C++ files behind `ir/ffi.rs`, against the LLVM that `llvm-sys` found. Does nothing
 //! without feature `llvm`.
 
+const FILES: [&str; 2] = ["src/ir/shim.cpp", "src/ir/canonical.cpp"];
+
 fn main() {
-    println!("cargo::rerun-if-changed=src/ir/shim.cpp");
+    for file in FILES {
+        println!("cargo::rerun-if-changed={file}");
+    }
     #[cfg(feature = "llvm")]
     build_shim();
 }
@@ -26,7 +30,7 @@ fn build_shim() {
     build
         .cpp(true)
         .std("c++17")
-        .file("src/ir/shim.cpp")
+        .files(FILES)
         // LLVM's headers are not ours to be warned about.
         .flag("-isystem")
         .flag(include)

@@ -81,13 +81,18 @@ impl IrCompiler {
         object
     }
 
-    /// Makes `module` what [`IrCompiler::compile`] would make of it before optimizing: the form whose
-    /// bitcode a cache key may be made from.
+    /// A copy of `module` in a context of its own, as [`IrCompiler::compile`] has it before it optimizes. The copy's bitcode
+    /// depends on the module alone, and not on what else lives in its context: a cache key may be made from it.
     ///
     /// # Errors
-    /// [`CompileError::Target`] if the module is for another machine.
-    pub fn normalize(&self, module: &ThreadSafeModule) -> Result<(), CompileError> {
-        normalize(&module.lock()?, &self.target)
+    /// [`CompileError::Target`] if the module is for another machine; [`CompileError::ContextLost`], [`CompileError::Fatal`].
+    ///
+    /// # Cost
+    /// Writing the module as bitcode and reading it again, and 5 to 10 µs for the context.
+    pub fn canonical(&self, module: &ThreadSafeModule) -> Result<ThreadSafeModule, CompileError> {
+        let copy = module.lock()?.to_canonical()?;
+        normalize(&copy.lock()?, &self.target)?;
+        Ok(copy)
     }
 
     fn compile_locked(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {

@@ -246,7 +246,7 @@ pub(super) mod module_bits {
     pub(crate) const THREAD_LOCALS: u32 = 8;
 }
 
-// The shim (`shim.cpp`), and those functions of LLVM's out of which a fatal error may unwind: `llvm-sys`
+// The shim (`shim.cpp`, `canonical.cpp`), and those functions of LLVM's out of which a fatal error may unwind: `llvm-sys`
 // declares them as functions that cannot.
 unsafe extern "C-unwind" {
     fn uruk_llvm_guard(
@@ -273,6 +273,11 @@ unsafe extern "C-unwind" {
     ) -> u32;
     pub(super) fn uruk_llvm_keep(module: LLVMModuleRef, name: *const c_char, size: usize);
     pub(super) fn uruk_llvm_discard(module: LLVMModuleRef, name: *const c_char, size: usize) -> bool;
+    pub(super) fn uruk_llvm_copy_canonical(
+        module: LLVMModuleRef,
+        into: LLVMContextRef,
+        message: *mut *mut c_char,
+    ) -> LLVMModuleRef;
 
     pub(super) fn LLVMParseBitcodeInContext2(
         context: LLVMContextRef,

@@ -12,6 +12,7 @@
 //! message. Bitcode made to harm LLVM can still crash the process: its reader is not built to withstand it.
 
 mod build;
+mod canonical;
 mod compile;
 mod context;
 mod error;

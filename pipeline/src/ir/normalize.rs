@@ -7,8 +7,8 @@
 //! | `dso_local` on declarations and on definitions that may yield: the linker finds them in this image | they may come from a library | cleared where visibility is default: externals go through GOT and PLT |
 //! | no triple or data layout | the session has one | filled in |
 //!
-//! Holds: afterwards the bitcode of a module depends on its source and on the compile options alone, and so
-//! does every cache key made from it. Nothing here asks for addresses, names or times.
+//! Holds: afterwards a module depends on its source and on the compile options alone. Nothing here asks for addresses, names or
+//! times. Its bitcode also tells what else lives in its context, except for a canonical copy's (`canonical.rs`).
 
 use super::error::CompileError;
 use super::module::LockedModule;

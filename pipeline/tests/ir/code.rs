@@ -110,9 +110,9 @@ fn the_same_source_makes_the_same_bitcode_and_object() {
             compiler.compile(parse(ADD)).expect("compiles");
         }
         let module = ThreadSafeModule::parse(&bitcode).expect("valid IR");
-        compiler.normalize(&module).expect("fits");
+        let module = compiler.canonical(&module).expect("fits");
         let first = module.to_bitcode().expect("writes");
-        let again = module.clone_to_new_context().expect("copies").to_bitcode().expect("writes");
+        let again = compiler.canonical(&module).expect("fits").to_bitcode().expect("writes");
         assert_eq!(first.bytes(), again.bytes());
         let object = compiler.compile(module).expect("compiles");
         (first.bytes().to_vec(), object.bytes().to_vec())

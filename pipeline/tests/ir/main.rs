@@ -2,6 +2,7 @@
 #![cfg(feature = "llvm")]
 
 mod build;
+mod canonical;
 mod code;
 mod promises;
 mod refusals;
