@@ -51,7 +51,11 @@ pub struct ObjectLinkingLayer {
     placements: Arc<TlsPlacements>,
     low: Arc<LowAddresses>,
     code: Arc<CodeMap>,
+    rename: Option<Arc<RenameOfUnit>>,
 }
+
+/// What a name of a unit's object is called in the program; nothing if it stays as it is.
+type RenameOfUnit = dyn Fn(&MaterializationResponsibility, &str) -> Option<Box<str>> + Send + Sync;
 
 /// An object on its way: laid out, not yet fixed up.
 struct Placed {
@@ -63,7 +67,19 @@ impl ObjectLinkingLayer {
     /// A layer that places code in `memory` and tells `platform` about initialisers.
     pub fn new(memory: Arc<dyn MemoryManager>, platform: Arc<Platform>) -> Self {
         let low = Arc::new(LowAddresses::new(memory.clone()));
-        Self { memory, platform, placements: Arc::default(), low, code: Arc::default() }
+        Self { memory, platform, placements: Arc::default(), low, code: Arc::default(), rename: None }
+    }
+
+    /// Has the names of each object looked up in `rename` before it is linked: what a name that is unique within the object of that
+    /// responsibility is called in the program. Units promise, and refer to, the names of the program.
+    ///
+    /// So no counter has to be in an object to tell it from others, and a cache finds it in the next process. See [`LinkGraph::rename`].
+    #[must_use]
+    pub fn with_rename(
+        self,
+        rename: impl Fn(&MaterializationResponsibility, &str) -> Option<Box<str>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { rename: Some(Arc::new(rename)), ..self }
     }
 
     /// What stands below 2 GiB for functions and variables that lie elsewhere.
@@ -83,7 +99,8 @@ impl ObjectLinkingLayer {
     /// # Cost
     /// One copy of the contents.
     pub fn emit_graph(&self, responsibility: MaterializationResponsibility, graph: LinkGraph<'_>) {
-        self.link(vec![responsibility], Ok(graph));
+        let graph = self.rename(&responsibility, graph);
+        self.link(vec![responsibility], graph);
     }
 
     /// Keeps the code at `address` mapped, and all that it refers to, directly or through other code. Nothing if the address is not in
@@ -115,7 +132,22 @@ impl ObjectLinkingLayer {
     /// Links objects into one block of memory and makes their symbols.
     fn link_objects(&self, parts: Vec<Part<ObjectBuffer>>) {
         let (responsibilities, objects): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        self.link(responsibilities, parse(&objects));
+        let graphs = responsibilities.iter().zip(&objects).map(|(responsibility, object)| {
+            elf::parse(object.name(), object.bytes()).and_then(|graph| self.rename(responsibility, graph))
+        });
+        let graph = one_graph(graphs.collect());
+        self.link(responsibilities, graph);
+    }
+
+    fn rename<'a>(
+        &self,
+        responsibility: &MaterializationResponsibility,
+        graph: LinkGraph<'a>,
+    ) -> Result<LinkGraph<'a>, LinkError> {
+        match &self.rename {
+            Some(rename) => graph.rename(&|name| rename(responsibility, name)),
+            None => Ok(graph),
+        }
     }
 
     fn link(
@@ -251,9 +283,8 @@ impl fmt::Debug for ObjectLinkingLayer {
 }
 
 /// The graph of one object, or of several.
-fn parse(objects: &[ObjectBuffer]) -> Result<LinkGraph<'_>, LinkError> {
-    let graphs = objects.iter().map(|object| elf::parse(object.name(), object.bytes()));
-    match <[_; 1]>::try_from(graphs.collect::<Result<Vec<_>, _>>()?) {
+fn one_graph(graphs: Result<Vec<LinkGraph<'_>>, LinkError>) -> Result<LinkGraph<'_>, LinkError> {
+    match <[_; 1]>::try_from(graphs?) {
         Ok([only]) => Ok(only),
         Err(several) => LinkGraph::merge(several),
     }

@@ -42,6 +42,7 @@ mod plan;
 mod prune;
 mod publish;
 mod relax;
+mod rename;
 mod resolution;
 mod section_bounds;
 pub(crate) mod section_groups;
@@ -63,4 +64,5 @@ pub use phases::{
     UnwindTable,
 };
 pub(crate) use plan::is_bound_by_linker;
+pub use rename::Rename;
 pub use tls::{TlsImage, TlsPlacement};

@@ -19,6 +19,7 @@ use super::layout::{self, Layout, Segment};
 use super::low::IsWantedLow;
 use super::placed::Placed;
 use super::plan::{self, Plan};
+use super::rename::Rename;
 use super::resolution::Resolution;
 use super::tls::{self, Need, TlsImage, TlsPlacement};
 use crate::memory::{FinalizedAlloc, InFlightAlloc, MemoryManager};
@@ -35,6 +36,8 @@ pub struct Link<Phase> {
 /// What the owner of an object decides about its link.
 #[expect(missing_debug_implementations, reason = "closures have no useful Debug")]
 pub struct LinkOptions<'o> {
+    /// What names of the graph are called in the program. The other options, and all that the link says, go by the new names.
+    pub rename: Option<Rename<'o>>,
     /// Whether a definition of the object does not count, because another unit defines the name.
     pub is_discarded: &'o dyn Fn(&str) -> bool,
     /// Whether `__start_X` and `__stop_X` mean the sections `X` of this graph, if it has any. If not, they are
@@ -47,7 +50,7 @@ pub struct LinkOptions<'o> {
 
 impl Default for LinkOptions<'_> {
     fn default() -> Self {
-        Self { is_discarded: &|_| false, binds_section_bounds: true, is_wanted_low: None }
+        Self { rename: None, is_discarded: &|_| false, binds_section_bounds: true, is_wanted_low: None }
     }
 }
 
@@ -85,14 +88,17 @@ pub struct Built<'a> {
 }
 
 impl<'a> Link<Built<'a>> {
-    /// Drops what `options` discard and finds out which tables and stubs the graph needs.
+    /// Renames as `options` say, drops what they discard, and finds out which tables and stubs the graph needs.
     ///
     /// # Errors
-    /// [`LinkError::Object`] if the graph refers to a section that does not take part.
+    /// [`LinkError::Object`] if the graph refers to a section that does not take part; those of [`LinkGraph::rename`].
     ///
     /// # Cost
     /// Linear in symbols and edges.
     pub fn new(mut graph: LinkGraph<'a>, options: &LinkOptions<'_>) -> Result<Self, LinkError> {
+        if let Some(rename) = options.rename {
+            graph = graph.rename(rename)?;
+        }
         let plan = plan::plan(&mut graph, options)?;
         Ok(Self { phase: Built { graph, plan } })
     }

@@ -1,0 +1,71 @@
+//! Names that are unique within an object become global.
+//!
+//! A compiler of many small modules has to tell their functions apart. A counter in their names would make each object another
+//! one in each process, and no cache would find it again. So a name is unique within its module only, and the linker gives it
+//! the name that the session knows it by, in definitions and references alike.
+//!
+//! Two symbols may have one name afterwards: a reference and the definition that it means, say. They are bound as those of two
+//! objects are (`merge.rs`).
+
+use rustc_hash::FxHashSet;
+
+use super::error::LinkError;
+use super::graph::{Binding, LinkGraph, Location, Name};
+use super::plan::is_bound_by_linker;
+
+/// What a name is to be called; nothing if it stays as it is.
+pub type Rename<'r> = &'r dyn Fn(&str) -> Option<Box<str>>;
+
+impl LinkGraph<'_> {
+    /// Gives symbols and COMDAT groups the names that `rename` says, all at once: two names may be exchanged. Names that are local
+    /// to an object, and those that the linker itself gives (`_GLOBAL_OFFSET_TABLE_`), stay.
+    ///
+    /// # Errors
+    /// [`LinkError::Duplicate`] if two strong definitions have one name afterwards; [`LinkError::Object`] if there is no room for
+    /// more names.
+    ///
+    /// # Cost
+    /// A call of `rename` for each name. If one is found, linear in the graph.
+    pub fn rename(mut self, rename: Rename<'_>) -> Result<Self, LinkError> {
+        let mut is_renamed = false;
+        for index in 0..self.symbols.len() {
+            let symbol = &self.symbols[index];
+            let has_place =
+                matches!(symbol.location, Location::Undefined | Location::Block(..) | Location::Absolute(_));
+            if !has_place || symbol.binding == Binding::Local {
+                continue;
+            }
+            if let Some(name) = self.renamed(symbol.name, rename)? {
+                self.symbols[index].name = name;
+                is_renamed = true;
+            }
+        }
+        for index in 0..self.groups.len() {
+            if let Some(name) = self.renamed(self.groups[index].signature, rename)? {
+                self.groups[index].signature = name;
+                is_renamed = true;
+            }
+        }
+        if is_renamed && self.has_a_name_twice() { Self::merge([self]) } else { Ok(self) }
+    }
+
+    fn renamed(&mut self, name: Name, rename: Rename<'_>) -> Result<Option<Name>, LinkError> {
+        let old = self.text(name);
+        if old.is_empty() || is_bound_by_linker(old) {
+            return Ok(None);
+        }
+        match rename(old) {
+            Some(new) => self.add_name(&new).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn has_a_name_twice(&self) -> bool {
+        let mut seen = FxHashSet::default();
+        let global = self.symbols.iter().filter(|symbol| symbol.binding != Binding::Local);
+        let mut names = global.map(|symbol| self.text(symbol.name)).filter(|name| !name.is_empty());
+        let mut signatures = FxHashSet::default();
+        !names.all(|name| seen.insert(name))
+            || !self.groups.iter().all(|group| signatures.insert(self.text(group.signature)))
+    }
+}
