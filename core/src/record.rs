@@ -50,6 +50,7 @@ mod definitions;
 mod many;
 mod map;
 mod names;
+mod order;
 mod room;
 mod shared;
 mod slot;
@@ -58,10 +59,10 @@ mod word;
 
 use std::ops::Deref;
 
+use crate::SymbolName;
 use crate::protocol::storage::ids::DylibId;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Arc, weakened};
-use crate::{ExecutionSession, SearchOrder, SymbolName};
 
 use definitions::Record;
 use map::Map;
@@ -73,6 +74,7 @@ pub use alone::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
 pub(crate) use definitions::RecordedDefinition;
 #[cfg(any(test, debug_assertions))]
 pub(crate) use definitions::SEVERAL_AGAIN;
+pub(crate) use order::DylibOrder;
 
 /// The records of a session and the gate before them.
 #[derive(Debug)]
@@ -112,20 +114,19 @@ impl Records {
     /// reference count.
     pub(crate) fn read<'a>(
         &self,
-        session: &ExecutionSession,
-        order: &SearchOrder,
+        order: &impl DylibOrder,
         names: impl Iterator<Item = &'a SymbolName>,
         mut found: impl FnMut(&RecordedDefinition),
     ) -> bool {
         // ordering[record-gate]: Acquire. Pairs with the Release in `end_change`; records replaced before the
         // gate was opened are seen.
         let before = self.gate.load(Ordering::Acquire);
-        if before & (CHANGING | CLOSED | REMOVING) != 0 || !order.is_of(session) {
+        if before & (CHANGING | CLOSED | REMOVING) != 0 {
             return false;
         }
         // Relaxed: moved within a closed gate only, like the records.
         let changes = self.dylib_changes.load(Ordering::Relaxed);
-        let known = if order.len() == 1 { Some(0) } else { order.certain_until(changes) };
+        let known = if order.is_single() { Some(0) } else { order.certain_until(changes) };
         let Some(certain_until) = known.or_else(|| self.survey(order)) else { return false };
         let answered = self.names.answer_all(names, |recorded| match recorded {
             Recorded::Single(definition) => definition.answer(order, certain_until, &mut found),
@@ -151,11 +152,11 @@ impl Records {
     /// The first position of `order` that generates, or a larger one if none does: no answer is certain further on.
     /// None if one of its dylibs was removed. To be confirmed by the gate.
     #[cold]
-    fn survey(&self, order: &SearchOrder) -> Option<usize> {
+    fn survey(&self, order: &impl DylibOrder) -> Option<usize> {
         let guard = self.dylibs.guard();
         let mut first_generating = None;
-        for (position, (dylib, _)) in order.iter().enumerate() {
-            if *self.dylibs.get(&dylib.id(), &guard)? {
+        for (position, (dylib, _)) in order.dylibs().enumerate() {
+            if *self.dylibs.get(&dylib, &guard)? {
                 first_generating.get_or_insert(position);
             }
         }

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::protocol::storage::ids::{DylibId, Id};
+use crate::record::DylibOrder;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, SymbolFlags};
 
@@ -35,7 +36,7 @@ pub struct SearchOrder {
     mixed: bool,
     /// Where each dylib stands, once there are more of them than are quickly walked over.
     places: Option<DylibPlaces>,
-    /// See [`SearchOrder::certain_until`].
+    /// See [`DylibOrder::certain_until`].
     known: AtomicU64,
 }
 
@@ -125,13 +126,22 @@ impl SearchOrder {
     pub(crate) fn is_of(&self, session: &ExecutionSession) -> bool {
         !self.mixed && self.dylibs.first().is_some_and(|(first, _)| first.session() == session)
     }
+}
 
-    /// The first position at which a definition in `dylib` is seen.
-    ///
+impl DylibOrder for SearchOrder {
+    fn dylibs(&self) -> impl Iterator<Item = (DylibId, JitDylibLookupFlags)> {
+        self.dylibs.iter().map(|(dylib, flags)| (dylib.id(), *flags))
+    }
+
+    #[inline]
+    fn is_single(&self) -> bool {
+        self.dylibs.len() == 1
+    }
+
     /// # Cost
     /// One probe.
     #[inline]
-    pub(crate) fn position_of(&self, dylib: DylibId, flags: SymbolFlags) -> Option<usize> {
+    fn position_of(&self, dylib: DylibId, flags: SymbolFlags) -> Option<usize> {
         let exported = flags.contains(SymbolFlags::EXPORTED);
         if let Some(places) = &self.places {
             return places.find(dylib, exported);
@@ -142,9 +152,7 @@ impl SearchOrder {
         self.dylibs.iter().position(sees)
     }
 
-    /// The first position that generates (or a larger one if none does), if it is known as of this count of
-    /// changes of the session's dylibs: what is found no further is certain. None of the dylibs was removed then.
-    pub(crate) fn certain_until(&self, changes: u64) -> Option<usize> {
+    fn certain_until(&self, changes: u64) -> Option<usize> {
         // Relaxed: one word holds a fact and the moment at which it was true; nothing else is read on its strength.
         let known = self.known.load(Ordering::Relaxed);
         if known >> POSITION_BITS != changes {
@@ -154,8 +162,7 @@ impl SearchOrder {
         Some(if position == 0 { usize::MAX } else { position as usize - 1 })
     }
 
-    /// Keeps what [`SearchOrder::certain_until`] tells.
-    pub(crate) fn remember(&self, changes: u64, certain_until: usize) {
+    fn remember(&self, changes: u64, certain_until: usize) {
         let position = if certain_until == usize::MAX { 0 } else { certain_until as u64 + 1 };
         if position < 1 << POSITION_BITS {
             // Relaxed: see `certain_until`. Several lookups may store the same fact.

@@ -2,17 +2,16 @@
 
 use crate::protocol::storage::ids::{DylibId, Id, RowId};
 use crate::sync::Arc;
-use crate::{ExecutionSession, ExecutorAddr, SearchOrder, SymbolFlags, SymbolName};
+use crate::{ExecutorAddr, JitDylibLookupFlags, SymbolFlags, SymbolName, SymbolStringPool};
 
 use super::definitions::RecordedDefinition;
-use super::{Discarded, Recorder, Records, array, slot};
+use super::{Discarded, DylibOrder, Recorder, Records, array, slot};
 
 /// Reads records as lookups do.
 #[derive(Debug)]
 pub struct RecordsReader {
-    /// Whose the order is; its own records stay empty.
-    session: ExecutionSession,
-    order: SearchOrder,
+    pool: SymbolStringPool,
+    order: OneDylib,
     records: Arc<Records>,
 }
 
@@ -32,16 +31,15 @@ pub struct RecordsDiscarded {
 impl RecordsReader {
     /// Records of nothing.
     pub fn with_writer() -> (Self, RecordsWriter) {
-        let session = ExecutionSession::new();
-        let dylib = session.create_jit_dylib("main").expect("the first dylib");
-        let (order, recorder) = (SearchOrder::of(&dylib), Recorder::new());
-        let writer = RecordsWriter { dylib: dylib.id(), recorder };
-        (Self { session, order, records: writer.recorder.records.clone() }, writer)
+        let (dylib, recorder) = (DylibId::new(0, 0), Recorder::new());
+        let writer = RecordsWriter { dylib, recorder };
+        let (pool, order) = (SymbolStringPool::new(), OneDylib(dylib));
+        (Self { pool, order, records: writer.recorder.records.clone() }, writer)
     }
 
     /// A name to be used here.
     pub fn name(&self, text: &str) -> SymbolName {
-        self.session.intern(text)
+        self.pool.intern(text)
     }
 
     /// The address of each name, if the ready path answers.
@@ -52,7 +50,7 @@ impl RecordsReader {
         let mut found = Vec::new();
         let names = names.iter().copied();
         let tell = |definition: &RecordedDefinition| found.push(*definition);
-        self.records.read(&self.session, &self.order, names, tell).then(|| {
+        self.records.read(&self.order, names, tell).then(|| {
             let whole = |found: RecordedDefinition| {
                 assert_eq!(found, definition(found.dylib, found.address.value()), "a mixture");
                 found.address.value()
@@ -83,6 +81,30 @@ impl RecordsWriter {
     pub fn room(&self) -> usize {
         self.recorder.names.room()
     }
+}
+
+/// The order of one dylib.
+#[derive(Debug)]
+struct OneDylib(DylibId);
+
+impl DylibOrder for OneDylib {
+    fn dylibs(&self) -> impl Iterator<Item = (DylibId, JitDylibLookupFlags)> {
+        std::iter::once((self.0, JitDylibLookupFlags::MatchAllSymbols))
+    }
+
+    fn is_single(&self) -> bool {
+        true
+    }
+
+    fn position_of(&self, dylib: DylibId, _flags: SymbolFlags) -> Option<usize> {
+        (dylib == self.0).then_some(0)
+    }
+
+    fn certain_until(&self, _changes: u64) -> Option<usize> {
+        None
+    }
+
+    fn remember(&self, _changes: u64, _certain_until: usize) {}
 }
 
 /// In which of so many slots a name belongs.

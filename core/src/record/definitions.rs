@@ -5,9 +5,10 @@
 
 use crate::protocol::storage::ids::{DylibId, RowId};
 use crate::sync::weakened;
-use crate::{ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, SearchOrder, SymbolFlags};
+use crate::{ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, SymbolFlags};
 
 use super::many::ManyDefinitions;
+use super::order::DylibOrder;
 
 /// All definitions of one name.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ impl Record {
     /// further than `certain_until`. Says whether.
     pub(super) fn answer(
         &self,
-        order: &SearchOrder,
+        order: &impl DylibOrder,
         certain_until: usize,
         found: impl FnOnce(&RecordedDefinition),
     ) -> bool {
@@ -73,10 +74,8 @@ impl Record {
                 first.is_some_and(|(position, definition)| tell(position, definition))
             }
             Self::ManyDefinitions(many) => {
-                let seen = |(dylib, flags): &(crate::JitDylib, _)| {
-                    many.get(dylib.id()).filter(|definition| definition.is_seen(*flags))
-                };
-                let first = order.iter().enumerate().find_map(|(at, entry)| Some((at, seen(entry)?)));
+                let seen = |(dylib, flags)| many.get(dylib).filter(|definition| definition.is_seen(flags));
+                let first = order.dylibs().enumerate().find_map(|(at, entry)| Some((at, seen(entry)?)));
                 first.is_some_and(|(position, definition)| tell(position, definition))
             }
         }
@@ -122,7 +121,7 @@ impl RecordedDefinition {
     #[inline]
     pub(super) fn answer(
         &self,
-        order: &SearchOrder,
+        order: &impl DylibOrder,
         certain_until: usize,
         found: impl FnOnce(&Self),
     ) -> bool {

@@ -74,7 +74,7 @@ impl ExecutionSession {
     pub fn ready_symbol(&self, order: &SearchOrder, name: &SymbolName) -> Option<ExecutorSymbolDef> {
         let mut ready = None;
         let found = |definition: &RecordedDefinition| ready = Some(definition.symbol());
-        let answered = self.0.records.read(self, order, std::iter::once(name), found);
+        let answered = self.read_records(order, std::iter::once(name), found);
         ready.filter(|_| answered)
     }
 
@@ -115,7 +115,7 @@ impl ExecutionSession {
         let mut ready = Vec::with_capacity(names.len());
         let found = |definition: &RecordedDefinition| ready.push(definition.symbol());
         // See `ready` for the empty set.
-        if !names.is_empty() && self.0.records.read(self, order, names.iter(), found) {
+        if !names.is_empty() && self.read_records(order, names.iter(), found) {
             return Ok(ready);
         }
         let found = self.lookup_locked(order, LookupSet::required(names.iter().cloned()), None)?;
@@ -176,9 +176,20 @@ impl ExecutionSession {
         }
         let mut ready = ReadyDefinitions::with_room(symbols.len());
         let names = symbols.0.iter().map(|(name, _)| name);
-        match self.0.records.read(self, order, names, |definition| ready.push(definition)) {
+        match self.read_records(order, names, |definition| ready.push(definition)) {
             true => Ok(LookupResult::of_ready(symbols, ready, self.tag())),
             false => Err(symbols),
         }
+    }
+
+    /// Asks the records, see [`Records::read`](crate::record::Records::read). An order of other sessions' dylibs is none of theirs.
+    #[inline]
+    fn read_records<'a>(
+        &self,
+        order: &SearchOrder,
+        names: impl Iterator<Item = &'a SymbolName>,
+        found: impl FnMut(&RecordedDefinition),
+    ) -> bool {
+        order.is_of(self) && self.0.records.read(order, names, found)
     }
 }
