@@ -225,7 +225,7 @@ pub(crate) fn run_ready() {
         _ => (false, false),
     };
     let (queued, deferred) = with(left).unwrap_or_default();
-    let inside = this_thread::is_inside_frame();
+    let inside = this_thread::is_inside_call();
     if !queued && (inside || !deferred) {
         return;
     }

@@ -30,7 +30,7 @@
 //!
 //! What never happens: code of anybody else runs under the lock, a thread waits, one task starts the next on its own stack.
 
-mod strand;
+pub(crate) mod strand;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ use crate::task::Work;
 use crate::{Task, TaskDispatcher, TaskLabel, TaskPriority};
 
 use strand::InStrand;
-pub(crate) use strand::{Outside, Strands, leave_all};
+pub(crate) use strand::{Outside, Strands};
 
 /// A queue of tasks that must not run at the same time, because they use the same thing: an LLVM context, a file, a compiler
 /// that is not made for several threads.

@@ -15,6 +15,7 @@ mod deliver;
 mod drain;
 mod flags;
 pub(crate) mod frame;
+mod here;
 pub(crate) mod holding;
 pub(crate) mod lodge;
 mod metrics;

@@ -1,4 +1,4 @@
-//! What a thread knows of its own stack: one record in one thread-local value.
+//! What a thread knows of the tasks on its stack: one record in one thread-local value.
 //!
 //! Code of the embedder nests on a thread: a task runs a unit, which blocks in a lookup, which runs another task. Each thing that
 //! nests has one guard. The guard writes to the record when it is made, and takes that back when it is dropped, also in a panic.
@@ -8,25 +8,20 @@
 //! | a loop over the thread's tasks | `in_place::Level`, `HeldBack`, `Apart` | `tasks` |
 //! | a task of a strand; a task outside of it | `InStrand`, `Outside` (`serial_queue/strand.rs`) | `strands` |
 //! | a leaf | [`InLeaf`] | `leaf` |
-//! | a call of the embedder's code | the body of `frame::run` | `frames` |
-//! | a wait that a close need not wait for | `frame::Waits` | `frames` |
-//! | something that only this thread can finish | `holding::Hold` | `holding` |
-//! | a lookup that blocks; one of a thread that holds something | `answers::Asked`, `holding::Blocking` | `asked`, `holding` |
-//! | effects on their way | [`Delivering`] | `delivering` |
+//! | a call of the embedder's code on behalf of a session | [`EmbeddersCall`] | `calls` |
+//!
+//! Sessions keep a record of their own (`session/here.rs`), of which nothing here knows.
 //!
 //! **Architecture Invariant:** a part is a type with private fields, and the file that declares it keeps its rules. The record is borrowed
 //! for a moment, in which no code of the embedder runs and nothing of the embedder is dropped.
 //!
 //! The record is destroyed when the thread ends. From then on [`with`] gives `None`: other thread-local destructors of that thread find
-//! no queue, no frame and nothing held. Each caller says what it does then.
+//! no queue and no strand. Each caller says what it does then.
 
 use std::cell::RefCell;
 
 use crate::in_place::ThreadTasks;
 use crate::serial_queue::Strands;
-use crate::session::answers::AskedHere;
-use crate::session::frame::Frames;
-use crate::session::holding::Holding;
 use crate::sync::{Arc, thread_local};
 use crate::{TaskLabel, WaitError};
 
@@ -37,16 +32,10 @@ pub(crate) struct ThisThread {
     pub(crate) tasks: ThreadTasks,
     /// The strands whose tasks lie on the stack.
     pub(crate) strands: Strands,
-    /// The calls of the embedder's code on the stack.
-    pub(crate) frames: Frames,
-    /// What this thread alone can finish, and the lookups it is blocked in meanwhile.
-    pub(crate) holding: Holding,
-    /// The lookups whose answers this thread may give itself.
-    pub(crate) asked: AskedHere,
     /// The outermost leaf. What runs inside of it lies on its stack, and may block no more than the leaf.
     leaf: Option<TaskLabel>,
-    /// How many transactions' effects this thread is delivering: more than one if a dispatcher uses the session meanwhile.
-    delivering: usize,
+    /// How many calls of the embedder's code lie on the stack, on behalf of whatever sessions.
+    calls: usize,
 }
 
 thread_local! {
@@ -61,9 +50,27 @@ pub(crate) fn with<R>(operation: impl FnOnce(&mut ThisThread) -> R) -> Option<R>
     THIS_THREAD.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
 }
 
-/// Whether this thread is inside any frame, of whatever session.
-pub(crate) fn is_inside_frame() -> bool {
-    with(|thread| thread.frames.is_inside_any()).unwrap_or(false)
+/// Whether this thread is inside a call of the embedder's code, on behalf of whatever session.
+pub(crate) fn is_inside_call() -> bool {
+    with(|thread| thread.calls > 0).unwrap_or(false)
+}
+
+/// A call of the embedder's code on this thread, on behalf of a session.
+pub(crate) struct EmbeddersCall(());
+
+impl EmbeddersCall {
+    #[inline]
+    pub(crate) fn enter() -> Self {
+        with(|thread| thread.calls += 1);
+        Self(())
+    }
+}
+
+impl Drop for EmbeddersCall {
+    #[inline]
+    fn drop(&mut self) {
+        with(|thread| thread.calls -= 1);
+    }
 }
 
 /// Runs `code`, as the leaf of that name if it has one.
@@ -111,43 +118,6 @@ impl Drop for InLeaf {
     }
 }
 
-/// Effects that this thread delivers, until the guard is dropped. It must not wait meanwhile: it may be for these effects (I14).
-///
-/// Only builds with debug assertions count, and check where a thread waits in a lookup or a close, of whatever session. A lone unit
-/// or answer is delivered uncounted: a dispatcher that runs what it should only take is seen with the first batch.
-#[must_use]
-pub(crate) struct Delivering(());
-
-impl Delivering {
-    #[inline]
-    pub(crate) fn begin() -> Self {
-        if cfg!(debug_assertions) {
-            with(|thread| thread.delivering += 1);
-        }
-        Self(())
-    }
-}
-
-impl Drop for Delivering {
-    #[inline]
-    fn drop(&mut self) {
-        if cfg!(debug_assertions) {
-            with(|thread| thread.delivering -= 1);
-        }
-    }
-}
-
-/// To be called where a thread waits.
-#[inline]
-pub(crate) fn assert_delivered() {
-    if cfg!(debug_assertions) {
-        assert!(
-            with(|thread| thread.delivering == 0).unwrap_or(true),
-            "a thread waits that holds effects: does the dispatcher run what it should only take?"
-        );
-    }
-}
-
 #[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
 mod tests {
     use super::*;
@@ -169,14 +139,13 @@ mod tests {
     #[test]
     fn guards_take_back_what_they_wrote_when_a_panic_passes() {
         let unwound = std::panic::catch_unwind(|| {
-            let _delivering = Delivering::begin();
+            let _call = EmbeddersCall::enter();
             run_in_leaf(Some("leaf".into()), || {
-                assert!(is_refused());
+                assert!(is_refused() && is_inside_call());
                 panic!("on purpose");
             });
         });
-        assert!(unwound.is_err() && !is_refused());
-        assert_delivered();
+        assert!(unwound.is_err() && !is_refused() && !is_inside_call());
     }
 
     /// Asks for the record when its own thread-local value goes.

@@ -3,24 +3,23 @@
 //! A task of a serial queue is *in the strand* from its start until it ends or leaves. It leaves once, by itself
 //! ([`SerialQueue::leave`]) or because its thread closes a session, which waits for the tasks behind it. Then the next task starts.
 
-use crate::session::holding::Hold;
 use crate::sync::weakened;
 use crate::this_thread;
 
-use super::{HandedOver, SerialQueue};
+use super::{HandedOver, SerialQueue, SerialQueueId};
 
 /// The strands of the tasks on a thread's stack, outermost first.
 #[derive(Default)]
 pub(crate) struct Strands {
     /// None for a task that runs above another and is in no strand, or in that of the next entry.
     tasks: Vec<Option<InStrand>>,
+    /// Hears of each strand that is left, with the place of its task. None until somebody wants to.
+    hears: Option<fn(usize, SerialQueueId)>,
 }
 
 /// A task of a serial queue on this thread's stack.
 pub(super) struct InStrand {
     queue: SerialQueue,
-    /// Its place in the list of what this thread alone can end.
-    hold: Option<Hold>,
     /// What became of the next task when this one left.
     left: Option<HandedOver>,
 }
@@ -28,6 +27,25 @@ pub(super) struct InStrand {
 /// Borrows this thread's strands. None while the thread ends: then no task can leave its strand before its end.
 fn with_tasks<R>(operation: impl FnOnce(&mut Vec<Option<InStrand>>) -> R) -> Option<R> {
     this_thread::with(|thread| operation(&mut thread.strands.tasks))
+}
+
+/// How many places of strands this thread has on its stack. What is begun from now on has a later place.
+#[inline]
+pub(crate) fn places() -> usize {
+    with_tasks(|tasks| tasks.len()).unwrap_or(0)
+}
+
+/// Gives the strands that tasks of this thread are in, from that place on.
+pub(crate) fn for_each_from(place: usize, mut gives: impl FnMut(SerialQueueId)) {
+    with_tasks(|tasks| {
+        let in_strands = tasks.iter().skip(place).flatten().filter(|task| task.left.is_none());
+        in_strands.for_each(|task| gives(task.queue.0.id));
+    });
+}
+
+/// Has `hears` called on this thread from now on when a task leaves its strand, before the next one starts.
+pub(crate) fn tell_of_leaving(hears: fn(usize, SerialQueueId)) {
+    this_thread::with(|thread| thread.strands.hears = Some(hears));
 }
 
 /// All tasks on this thread's stack leave their strands: the thread is going to wait for what waits behind them.
@@ -40,7 +58,7 @@ pub(crate) fn leave_all() {
 impl InStrand {
     /// A task of the queue begins; gives its place among the strands of the thread.
     pub(super) fn enter(queue: &SerialQueue) -> Option<usize> {
-        let task = Self { queue: queue.clone(), hold: Hold::take_strand(queue.0.id), left: None };
+        let task = Self { queue: queue.clone(), left: None };
         with_tasks(|tasks| {
             tasks.push(Some(task));
             tasks.len() - 1
@@ -55,17 +73,18 @@ impl InStrand {
 
     /// The task at `place` leaves its strand, if it is in one; only that of `queue`, if a queue is given. Says whether.
     fn leave(place: usize, queue: Option<&SerialQueue>) -> bool {
-        let leaves = with_tasks(|tasks| {
+        let leaves = this_thread::with(|thread| {
+            let Strands { tasks, hears } = &mut thread.strands;
             let task = tasks.get_mut(place)?.as_mut()?;
             let is_meant = task.left.is_none() && queue.is_none_or(|queue| *queue == task.queue);
             is_meant.then(|| {
                 task.left = Some(HandedOver::default());
-                (task.queue.clone(), task.hold.take())
+                (task.queue.clone(), *hears)
             })
         });
-        let Some((queue, hold)) = leaves.flatten() else { return false };
+        let Some((queue, hears)) = leaves.flatten() else { return false };
         // Before the next task starts: it may block.
-        hold.into_iter().for_each(|hold| hold.pass_on());
+        hears.into_iter().for_each(|hears| hears(place, queue.0.id));
         let handed_over = queue.hand_over();
         // The rest of the next task's start comes after the rest of this task.
         let of = |tasks: &mut Vec<Option<Self>>| {
@@ -85,10 +104,7 @@ impl InStrand {
             {
                 handed_over
             }
-            task => {
-                task.and_then(|task| task.hold).into_iter().for_each(Hold::give_back);
-                queue.hand_over()
-            }
+            _ => queue.hand_over(),
         }
     }
 }

@@ -13,8 +13,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::sync::{Arc, Latch, Mutex, unique, weakened};
-use crate::this_thread;
 
+use super::here;
 use super::query::Outcome;
 
 /// The number of a blocked lookup in its process.
@@ -44,7 +44,7 @@ pub(super) struct Asked {
 
 /// The lookups whose answers a thread may give itself.
 #[derive(Default)]
-pub(crate) struct AskedHere {
+pub(super) struct AskedHere {
     /// Those that this thread has begun and not waited for yet, outermost first, each with its answer once that is there.
     asked: Vec<(WaiterId, Option<Outcome>)>,
     /// Numbers that are this thread's to give.
@@ -58,7 +58,7 @@ const NUMBERS: u64 = 1 << 16;
 /// Borrows this thread's part. None while the thread ends: its answers take the way of those from other threads.
 #[inline]
 fn with<R>(operation: impl FnOnce(&mut AskedHere) -> R) -> Option<R> {
-    this_thread::with(|thread| operation(&mut thread.asked))
+    here::with(|thread| operation(&mut thread.asked))
 }
 
 impl AskedHere {

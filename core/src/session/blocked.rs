@@ -108,7 +108,7 @@ impl ExecutionSession {
     /// Whether what this thread runs while it waits lies above code of the embedder that may be waited for.
     #[inline]
     fn lies_above_another_frame(&self) -> bool {
-        self.0.dispatcher.in_place().is_some() && crate::this_thread::is_inside_frame()
+        self.0.dispatcher.in_place().is_some() && crate::this_thread::is_inside_call()
     }
 
     /// Waits for an answer that this thread has not given itself, running what only it can run meanwhile.

@@ -64,7 +64,7 @@ impl ExecutionSession {
         {
             return Err(CloseError::Wait(refusal));
         }
-        crate::serial_queue::leave_all();
+        crate::serial_queue::strand::leave_all();
         let first = self.transact(|state, _| state.start_closing(shutdown));
         if shutdown == Shutdown::Cancel {
             self.end_queries();

@@ -14,11 +14,11 @@ use crate::protocol::state::effects::{Completed, Effects, MoreEffects};
 use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::storage::claimed_room::ClaimedRoom;
 use crate::sync::{Arc, weakened};
-use crate::this_thread::Delivering;
 use crate::{LookupResult, SessionError, Task, TaskPriority};
 
 use super::answers::WaiterId;
 use super::drain::Coming;
+use super::here::Delivering;
 use super::query::{Completion, Outcome};
 use super::queued_unit::QueuedUnits;
 use super::user_tasks::{A_DROP, answer_task, counted, user_calls};

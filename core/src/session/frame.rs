@@ -8,14 +8,14 @@ use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::storage::ids::SessionTag;
 use crate::responsibility::{Duty, MaterializationResponsibility, Step};
 use crate::sync::Arc;
-use crate::this_thread;
+use crate::this_thread::EmbeddersCall;
 
-use super::ExecutionSession;
 use super::drain::{Excuse, Outstanding, Wait};
+use super::{ExecutionSession, here};
 
 /// The frames on a thread's stack.
 #[derive(Default)]
-pub(crate) struct Frames {
+pub(super) struct Frames {
     /// Outermost first.
     stack: Vec<Frame>,
     begun: FrameNumber,
@@ -125,15 +125,17 @@ fn run_in_frame<R>(
     let began_unwinding = std::thread::panicking();
     let mut on_behalf_of = Some(on_behalf_of);
     // While the thread ends there is no place for a frame; its panics then fail duties without a message.
-    let pushed = this_thread::with(|thread| {
+    let pushed = here::with(|thread| {
         if let Some(on_behalf_of) = on_behalf_of.take() {
             thread.frames.push(on_behalf_of, unit, began_unwinding);
         }
     });
+    let call = EmbeddersCall::enter();
     let result = crate::panics::guard(code);
+    drop(call);
     let mut dropped = None;
     if pushed.is_some() {
-        this_thread::with(|thread| (on_behalf_of, dropped) = thread.frames.pop());
+        here::with(|thread| (on_behalf_of, dropped) = thread.frames.pop());
     }
     let failed = dropped.map_or(0, |dropped| fail_all(dropped, &result, began_unwinding));
     (result, failed, on_behalf_of)
@@ -159,12 +161,12 @@ fn fail_all<R>(dropped: Vec<(usize, Duty)>, result: &Result<R, Arc<str>>, began_
 /// How many frames of `session` this thread is inside of.
 pub(super) fn depth_of(session: &ExecutionSession) -> usize {
     let is_of_session = |frame: &&Frame| frame.on_behalf_of.session() == session;
-    this_thread::with(|thread| thread.frames.stack.iter().filter(is_of_session).count()).unwrap_or(0)
+    here::with(|thread| thread.frames.stack.iter().filter(is_of_session).count()).unwrap_or(0)
 }
 
 /// Notes that the innermost frame goes on with what `asker` has asked for.
 pub(super) fn answers(session: SessionTag, asker: Asker) {
-    this_thread::with(|thread| {
+    here::with(|thread| {
         if let Some(frame) = thread.frames.stack.last_mut() {
             frame.unit = Some((session, asker));
         }
@@ -173,7 +175,7 @@ pub(super) fn answers(session: SessionTag, asker: Asker) {
 
 /// The unit of the session on whose behalf this thread asks, if it asks from a unit's own frame or from an answer to it.
 pub(super) fn asks(session: SessionTag) -> Option<Asker> {
-    this_thread::with(|thread| {
+    here::with(|thread| {
         let (tag, asker) = thread.frames.stack.last()?.unit?;
         (tag == session).then_some(asker)
     })
@@ -182,7 +184,7 @@ pub(super) fn asks(session: SessionTag) -> Option<Asker> {
 
 /// Fails what was dropped inside this thread's frames while it unwound, before it waits: it might be for these symbols.
 pub(super) fn fail_dropped() {
-    let dropped = this_thread::with(|thread| {
+    let dropped = here::with(|thread| {
         let Frames { stack, dropped, .. } = &mut thread.frames;
         let taken = std::mem::take(dropped).into_iter();
         taken.map(|(beneath, duty)| (stack[beneath].began_unwinding, duty)).collect::<Vec<_>>()
@@ -199,7 +201,7 @@ pub(super) fn fail_dropped() {
 
 /// Leaves `duty`, which is dropped while the thread unwinds, with the innermost frame; `false` if there is none.
 pub(crate) fn defer_to_unwinding_frame(duty: &mut Duty) -> bool {
-    let deferred = this_thread::with(|thread| {
+    let deferred = here::with(|thread| {
         let beneath = thread.frames.stack.len().checked_sub(1)?;
         thread.frames.dropped.push((beneath, duty.move_out()));
         Some(())
@@ -215,13 +217,13 @@ pub(super) fn attach(duty: Box<Duty>) -> MaterializationResponsibility {
 /// Says that this thread waits, until the guard is dropped: in a lookup of `session`, which ends when that session
 /// closes, or in a close, which is no session's work.
 pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
-    this_thread::assert_delivered();
+    here::assert_delivered();
     let concerns = |frame: &Frame| match wait {
         // One that lies beneath and waits in a lookup as well: that excuse may be of a round that is over.
         Wait::Lookup => frame.on_behalf_of.session() == session && frame.excuse != Excuse::Close,
         Wait::Close => frame.excuse != Excuse::Close,
     };
-    let excused = this_thread::with(|thread| {
+    let excused = here::with(|thread| {
         let mut excused = Vec::new();
         let frames = &mut thread.frames.stack;
         for (index, frame) in frames.iter_mut().enumerate().filter(|(_, frame)| concerns(frame)) {
@@ -244,7 +246,7 @@ impl Drop for Waits {
     fn drop(&mut self) {
         let excused = std::mem::take(&mut self.excused);
         // A thread that ends has no frames left that could count.
-        this_thread::with(|thread| {
+        here::with(|thread| {
             for (index, before) in excused {
                 let frame = &mut thread.frames.stack[index];
                 frame.excuse = frame.on_behalf_of.session().0.drain.restore(frame.excuse, before);

@@ -1,7 +1,7 @@
 //! Holding: what only this thread can finish, and the lookups it is blocked in meanwhile.
 //!
 //! Three things cannot leave their thread: an attached responsibility, a generator's request that is not detached, and the start of a
-//! task in a strand. Nobody finishes them while the thread is blocked. The thread keeps the list for itself, without a lock, and tells the
+//! task in a strand. The thread's tasks know the strands (`serial_queue/strand.rs`). Nobody finishes them while the thread is blocked. The thread keeps the list for itself, without a lock, and tells the
 //! protocol when it blocks (`protocol/deadlock/`). What is detached leaves the list.
 //!
 //! The thread runs code while it is blocked, above the lookup. That code may give up what the protocol was told of:
@@ -21,14 +21,13 @@ use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::storage::ids::{QueryId, SessionTag, WaitId};
-use crate::serial_queue::SerialQueueId;
+use crate::serial_queue::{SerialQueueId, strand};
 use crate::sync::Latch;
-use crate::this_thread;
 
 pub(crate) use crate::protocol::deadlock::threads::Held;
 
 use super::frame::{self, FrameNumber, Frames};
-use super::{ExecutionSession, Live, Locked};
+use super::{ExecutionSession, Live, Locked, here};
 
 /// A place in the list of the thread that took it; to be given back there.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ pub(crate) struct Hold(usize);
 
 /// What a thread holds, and the lookups it is blocked in.
 #[derive(Default)]
-pub(crate) struct Holding {
+pub(super) struct Holding {
     /// What the thread holds; places of what it gave back are reused.
     held: Vec<Option<HeldHere>>,
     free: Vec<usize>,
@@ -54,8 +53,7 @@ struct Told {
 }
 
 struct HeldHere {
-    /// None for what concerns all.
-    session: Option<SessionTag>,
+    session: SessionTag,
     what: Held,
     /// The frame that was innermost.
     frame: FrameNumber,
@@ -71,28 +69,21 @@ struct Level {
     /// How much the thread had taken before: earlier levels have told that. Frames are no measure of it, for a task that
     /// no session knows runs without one.
     taken: u64,
+    /// The places of strands that the thread had before, in the same way.
+    strands: usize,
 }
 
 /// Borrows this thread's part. None while the thread ends: what it holds then is not known, and no deadlock over it is certain.
 #[inline]
 fn with<R>(operation: impl FnOnce(&mut Holding) -> R) -> Option<R> {
-    this_thread::with(|thread| operation(&mut thread.holding))
+    here::with(|thread| operation(&mut thread.holding))
 }
 
 impl Hold {
     /// Notes that this thread holds something of `session`.
     pub(crate) fn take(session: &ExecutionSession, what: Held) -> Option<Self> {
-        Self::take_of(Some(session.tag()), what)
-    }
-
-    /// Notes that a task of `queue` runs on this thread, of whatever session.
-    pub(crate) fn take_strand(queue: SerialQueueId) -> Option<Self> {
-        Self::take_of(None, Held::Strand(queue))
-    }
-
-    #[inline]
-    fn take_of(session: Option<SessionTag>, what: Held) -> Option<Self> {
-        this_thread::with(|thread| {
+        let session = session.tag();
+        here::with(|thread| {
             let (frame, holding) = (thread.frames.innermost(), &mut thread.holding);
             holding.taken += 1;
             let held = HeldHere { session, what, frame, number: holding.taken };
@@ -114,11 +105,7 @@ impl Hold {
     pub(crate) fn pass_on(self) {
         let told = with(|thread| thread.told_of(&self));
         self.give_back();
-        // Mostly nobody was told: who passes something on is not blocked.
-        for Told { session, wait, what } in told.into_iter().flatten() {
-            // Nothing follows from it, so nothing is run here.
-            session.locked(|Locked { state, .. }| state.lose(wait, what));
-        }
+        told.into_iter().flatten().for_each(Told::lose);
     }
 
     /// Notes that it no longer does. To be called on the thread that took it.
@@ -139,36 +126,69 @@ impl Hold {
     }
 }
 
-impl Holding {
-    fn holds_any(&self) -> bool {
-        self.free.len() < self.held.len()
-    }
+/// The task at that place has left its strand, which another may have from now on.
+fn pass_on_strand(place: usize, queue: SerialQueueId) {
+    let told = with(|thread| thread.told_of_strand(place, queue));
+    told.into_iter().flatten().for_each(Told::lose);
+}
 
+impl Told {
+    /// Tells the session that the thread has it no more. Mostly nobody was told: who passes something on is not blocked.
+    fn lose(self) {
+        let Self { session, wait, what } = self;
+        // Nothing follows from it, so nothing is run here.
+        session.locked(|Locked { state, .. }| state.lose(wait, what));
+    }
+}
+
+/// Whether this thread holds something, of whatever session.
+fn holds_any(holding: &Holding) -> bool {
+    let mut holds = holding.free.len() < holding.held.len();
+    if !holds {
+        strand::for_each_from(0, |_| holds = true);
+    }
+    holds
+}
+
+impl Holding {
     /// The lookups that began when the thread had this already: each session was told of it by the first of its own.
     fn told_of(&self, hold: &Hold) -> Vec<Told> {
         let Some(Some(held)) = self.held.get(hold.0) else { return Vec::new() };
-        let concerns = |level: &&Level| held.session.is_none_or(|of| of == level.session.tag());
-        let later = self.levels.iter().filter(|level| held.number <= level.taken).filter(concerns);
-        let told =
-            |level: &Level| Some(Told { session: level.session.clone(), wait: level.wait?, what: held.what });
-        later.filter_map(told).collect()
+        let is_told = |level: &&Level| held.number <= level.taken && held.session == level.session.tag();
+        self.levels.iter().filter(is_told).filter_map(|level| level.told(held.what)).collect()
+    }
+
+    /// The same for a strand, which concerns all sessions.
+    fn told_of_strand(&self, place: usize, queue: SerialQueueId) -> Vec<Told> {
+        let is_told = |level: &&Level| place < level.strands;
+        let told = |level: &Level| level.told(Held::Strand(queue));
+        self.levels.iter().filter(is_told).filter_map(told).collect()
     }
 
     /// What frames that are still on the stack hold of the session and have not told at an earlier level.
     fn untold(&self, session: SessionTag, frames: &Frames) -> Option<Holdings> {
         let is_known = |level: &&Level| level.session.tag() == session && level.wait.is_some();
         let below = self.levels.iter().rev().find(is_known);
-        if below.is_none() && !self.holds_any() {
+        if below.is_none() && !holds_any(self) {
             return None;
         }
         let mut holdings = Holdings { below: below.and_then(|level| level.wait), ..Holdings::default() };
-        for held in self.held.iter().flatten().filter(|held| held.session.is_none_or(|of| of == session)) {
+        for held in self.held.iter().flatten().filter(|held| held.session == session) {
             let told = below.is_some_and(|level| held.number <= level.taken);
             if !told && frames.has(held.frame) {
                 holdings.held.push(held.what);
             }
         }
+        // Strands end with their tasks, so no frame leaves one behind.
+        let first_untold = below.map_or(0, |level| level.strands);
+        strand::for_each_from(first_untold, |queue| holdings.held.push(Held::Strand(queue)));
         (!holdings.is_empty()).then_some(holdings)
+    }
+}
+
+impl Level {
+    fn told(&self, what: Held) -> Option<Told> {
+        Some(Told { session: self.session.clone(), wait: self.wait?, what })
     }
 }
 
@@ -181,12 +201,12 @@ impl Holding {
 /// # Concurrency
 /// Takes no lock.
 pub fn thread_is_engaged() -> bool {
-    this_thread::with(|thread| thread.frames.is_inside_any() || thread.holding.holds_any()).unwrap_or(false)
+    here::with(|thread| thread.frames.is_inside_any() || holds_any(&thread.holding)).unwrap_or(false)
 }
 
 /// Whether others may wait for what this thread goes on with: it holds something, or works for a unit of the session.
 pub(super) fn is_waited_for(session: SessionTag) -> bool {
-    with(|thread| thread.holds_any()).unwrap_or(false) || frame::asks(session).is_some()
+    with(|thread| holds_any(thread)).unwrap_or(false) || frame::asks(session).is_some()
 }
 
 /// A lookup that may block this thread, which holds something; until it is dropped.
@@ -198,11 +218,14 @@ pub(super) struct Blocking<'a> {
 /// wait for: then no deadlock comes of it, and it need not be known.
 pub(super) fn about_to_block(session: &ExecutionSession) -> Option<(Blocking<'_>, Holdings)> {
     let tag = session.tag();
-    let holdings = this_thread::with(|thread| {
+    let holdings = here::with(|thread| {
         let (holding, frames) = (&mut thread.holding, &thread.frames);
         let holdings = holding.untold(tag, frames)?;
-        let taken = holding.taken;
-        holding.levels.push(Level { session: session.clone(), wait: None, taken });
+        let (taken, strands) = (holding.taken, strand::places());
+        if strands > 0 {
+            strand::tell_of_leaving(pass_on_strand);
+        }
+        holding.levels.push(Level { session: session.clone(), wait: None, taken, strands });
         Some(holdings)
     });
     holdings.flatten().map(|holdings| (Blocking { session }, holdings))
