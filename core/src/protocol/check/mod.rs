@@ -20,8 +20,7 @@
 
 mod readiness;
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::payload::Payload;
+use crate::protocol::state::{Payload, SessionState};
 
 /// How many entities a state may hold for each transaction between two checks.
 const ENTITIES_FOR_EACH_TRANSACTION: usize = 16;

@@ -3,10 +3,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::protocol::dependences::NodeState;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::RowState;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::FailureId;
+use crate::protocol::state::{Payload, RowState, SessionState};
+use crate::protocol::storage::FailureId;
 
 impl<P: Payload> SessionState<P> {
     /// I4: a row and the forest agree on how far the row is.

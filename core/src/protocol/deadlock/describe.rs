@@ -1,9 +1,8 @@
 //! Describe: a cycle of the wait-for graph in the embedder's words.
 
 use crate::DeadlockStep;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{GeneratorId, RowId};
+use crate::protocol::state::{Payload, SessionState};
+use crate::protocol::storage::{GeneratorId, RowId};
 use crate::sync::Arc;
 
 use super::needs::WaitNode;

@@ -8,16 +8,14 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::LookupError;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::WaitId;
+use crate::protocol::state::{Effects, Payload, SessionState};
+use crate::protocol::storage::WaitId;
 use crate::sync::weakened;
 
 use super::needs::WaitNode;
 
 /// How many steps the first look of a wait may take; each takes twice as many as the one before.
-pub(in crate::protocol) const FIRST_BUDGET: usize = 1_000;
+pub(crate) const FIRST_BUDGET: usize = 1_000;
 
 /// How long a thread sleeps before its second look; each pause is twice as long as the one before.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -92,7 +90,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Whether some of what is needed is about to end, and it is not known what.
-    pub(in crate::protocol) fn is_falling(&self) -> bool {
+    pub(crate) fn is_falling(&self) -> bool {
         self.forest.is_failing() || self.definitions.is_removing()
     }
 

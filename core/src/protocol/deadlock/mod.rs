@@ -6,14 +6,11 @@ mod needs;
 pub(crate) mod threads;
 
 use crate::protocol::deadlock::threads::{Blocked, BlockedThreads, Held, Holdings};
-use crate::protocol::state::SessionState;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::lookups::query::Query;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{QueryId, WaitId};
+use crate::protocol::state::{Effects, Payload, Query, SessionState};
+use crate::protocol::storage::{QueryId, WaitId};
 
 #[cfg(all(test, not(uruk_loom)))]
-pub(in crate::protocol) use look::FIRST_BUDGET;
+pub(crate) use look::FIRST_BUDGET;
 pub(crate) use look::FIRST_PAUSE;
 
 impl<P: Payload> SessionState<P> {

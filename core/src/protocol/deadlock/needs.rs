@@ -5,13 +5,8 @@ use std::ops::ControlFlow;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::RequiredState;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::claim::Claim;
-use crate::protocol::state::definitions::row::RowState;
-use crate::protocol::state::lookups::generator::Generator;
-use crate::protocol::state::lookups::query::Phase;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
+use crate::protocol::state::{Claim, Generator, Payload, Phase, RowState, SessionState};
+use crate::protocol::storage::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
 use crate::serial_queue::SerialQueueId;
 
 use super::threads::{Blocked, Held};

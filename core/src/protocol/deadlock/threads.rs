@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::protocol::storage::ids::{ClaimId, QueryId, WaitId};
-use crate::protocol::storage::slab::Slab;
+use crate::protocol::storage::{ClaimId, QueryId, Slab, WaitId};
 use crate::serial_queue::SerialQueueId;
 
 /// The blocked threads that hold something.
@@ -53,17 +52,17 @@ pub(super) struct Blocked {
 }
 
 impl BlockedThreads {
-    pub(in crate::protocol) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { waits: Slab::new(), of_query: FxHashMap::default(), holders: FxHashMap::default() }
     }
 
     /// The lookup in which the holder of the claim is blocked.
-    pub(in crate::protocol) fn blocked_with(&self, claim: ClaimId) -> Option<QueryId> {
+    pub(crate) fn blocked_with(&self, claim: ClaimId) -> Option<QueryId> {
         self.holder(Held::Claim(claim)).map(|wait| self.waits[wait].query)
     }
 
     /// The claims that the thread blocked in `query` holds.
-    pub(in crate::protocol) fn held_in(&self, query: QueryId) -> impl Iterator<Item = ClaimId> {
+    pub(crate) fn held_in(&self, query: QueryId) -> impl Iterator<Item = ClaimId> {
         let wait = self.of_query.get(&query).and_then(|&wait| self.waits.get(wait));
         let held = wait.into_iter().flat_map(|wait| &wait.holdings.held);
         held.filter_map(|held| if let Held::Claim(claim) = *held { Some(claim) } else { None })
@@ -84,13 +83,13 @@ impl BlockedThreads {
 
     /// How many threads are blocked, and how much they hold.
     #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn len(&self) -> (usize, usize) {
+    pub(crate) fn len(&self) -> (usize, usize) {
         (self.waits.len(), self.holders.len())
     }
 
     /// I8: what a blocked thread has told of is known as its own, and nothing else is; no stack has two innermost waits.
     #[cfg(any(test, debug_assertions))]
-    pub(in crate::protocol) fn check(&self) {
+    pub(crate) fn check(&self) {
         let held = self
             .waits
             .iter()
@@ -111,7 +110,7 @@ impl BlockedThreads {
 
     /// Forgets who holds what.
     #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn break_holders(&mut self) {
+    pub(crate) fn break_holders(&mut self) {
         self.holders.clear();
     }
 }

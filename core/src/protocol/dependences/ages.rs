@@ -5,10 +5,12 @@
 
 use std::num::NonZeroU32;
 
-use crate::protocol::storage::memory::Takes;
+use crate::protocol::storage::Takes;
 
-use super::NodeId;
-use super::pool::{CHUNK, place_of};
+use super::{
+    NodeId,
+    pool::{CHUNK, place_of},
+};
 
 /// The generation of each place that nodes have had, in chunks like those of the nodes.
 #[derive(Debug)]

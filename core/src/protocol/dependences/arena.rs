@@ -15,11 +15,8 @@
 
 use std::num::NonZeroU32;
 
-use super::NodeId;
-use super::ages::Ages;
-use super::pool::Pool;
-use crate::protocol::storage::ids::RowId;
-use crate::protocol::storage::memory::Memory;
+use super::{NodeId, ages::Ages, pool::Pool};
+use crate::protocol::storage::{Memory, RowId};
 
 /// No node, no edge.
 pub(super) const NONE: u32 = u32::MAX;

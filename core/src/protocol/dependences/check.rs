@@ -5,7 +5,7 @@ use super::*;
 
 impl<P: Copy + std::fmt::Debug + Send + 'static> WaitingForest<P> {
     /// Panics where the forest is not what the module's head says.
-    pub(in crate::protocol) fn check(&self) {
+    pub(crate) fn check(&self) {
         let nodes: Vec<u32> = self.arena.nodes.indices().collect();
         assert_eq!(nodes.len(), self.arena.nodes.len());
         nodes.iter().for_each(|&index| self.check_node(index));

@@ -6,8 +6,10 @@
 
 use crate::sync::weakened;
 
-use super::arena::{NONE, NodeStanding, TOLD};
-use super::{Settled, WaitingForest};
+use super::{
+    Settled, WaitingForest,
+    arena::{NONE, NodeStanding, TOLD},
+};
 
 impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// Marks one standing node and queues it, so that its dependants are told. A component whose last

@@ -66,11 +66,10 @@ mod resume;
 
 use std::num::NonZeroU32;
 
-use crate::protocol::storage::memory::Memory;
-use crate::protocol::storage::pieces::Pieces;
+use crate::protocol::storage::{Memory, Pieces};
 
 #[cfg(all(test, not(uruk_loom)))]
-pub(in crate::protocol) use {pool::CHUNK, resume::STEPS_UP_MIN};
+pub(crate) use {pool::CHUNK, resume::STEPS_UP_MIN};
 
 use arena::{Arena, NONE, Node, NodeStanding, TOLD};
 
@@ -313,19 +312,19 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
 
     /// An empty forest whose slices go up so many steps at least.
     #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn going_up(steps_up_min: usize) -> Self {
+    pub(crate) fn going_up(steps_up_min: usize) -> Self {
         Self { steps_up_min, ..Self::new() }
     }
 
     /// How many edges there are.
     #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn edges(&self) -> usize {
+    pub(crate) fn edges(&self) -> usize {
         self.arena.edges.len()
     }
 
     /// For how many nodes and edges there is memory.
     #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn capacity(&self) -> (usize, usize) {
+    pub(crate) fn capacity(&self) -> (usize, usize) {
         (self.arena.nodes.capacity(), self.arena.edges.capacity())
     }
 

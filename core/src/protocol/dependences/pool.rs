@@ -13,7 +13,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::protocol::storage::memory::Takes;
+use crate::protocol::storage::Takes;
 
 /// See the module's head. A place that is free holds its last value, until its chunk goes.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl PoolChunk {
 }
 
 const OFFSET_BITS: u32 = 9;
-pub(in crate::protocol) const CHUNK: usize = 1 << OFFSET_BITS;
+pub(crate) const CHUNK: usize = 1 << OFFSET_BITS;
 const WORDS: usize = CHUNK / u64::BITS as usize;
 /// The first chunk begins with so many places: most forests stay small.
 const FIRST: usize = 16;

@@ -2,12 +2,14 @@
 
 use crate::sync::weakened;
 
-use super::arena::{NONE, NodeStanding, TOLD};
-use super::{NodeId, Settled, WaitingForest};
+use super::{
+    NodeId, Settled, WaitingForest,
+    arena::{NONE, NodeStanding, TOLD},
+};
 
 /// So many steps up are always taken, and leave hints behind for those who come after: with a hint at a time a long way would be
 /// walked again from each node on it.
-pub(in crate::protocol) const STEPS_UP_MIN: usize = 16;
+pub(crate) const STEPS_UP_MIN: usize = 16;
 
 impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// Explores the edges of a component that is in no ring. Afterwards it hangs somewhere, is Ready, or

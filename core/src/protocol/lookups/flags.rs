@@ -2,12 +2,8 @@
 
 use crate::{ExecutorAddr, ExecutorSymbolDef, LookupError, SymbolLookupFlags};
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::answer::Answer;
-use crate::protocol::state::lookups::query::{Entries, Entry, Progress};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::search::Search;
-use crate::protocol::storage::ids::RowId;
+use crate::protocol::state::{Answer, Entries, Entry, Payload, Progress, Search, SessionState};
+use crate::protocol::storage::RowId;
 
 impl<P: Payload> SessionState<P> {
     /// The answer to a lookup of flags: every state of a definition will do, and symbols that exist for their side

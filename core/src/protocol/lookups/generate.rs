@@ -18,12 +18,10 @@ use crate::{
 };
 
 use crate::protocol::lookups::lookup::Visibility;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::effects::{Effects, Generation, Leftover};
-use crate::protocol::state::lookups::generator::{Arrival, Generator, Suspended};
-use crate::protocol::state::lookups::query::{Phase, Query};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId};
+use crate::protocol::state::{
+    Arrival, Effects, Generation, Generator, Leftover, Payload, Phase, Query, SessionState, Suspended,
+};
+use crate::protocol::storage::{DylibId, GeneratorId, QueryId};
 
 /// What a step along the order led to.
 enum WalkStep {

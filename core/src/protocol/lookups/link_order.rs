@@ -4,9 +4,8 @@ use rustc_hash::FxHashSet;
 
 use crate::sync::Arc;
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::DylibId;
+use crate::protocol::state::{Payload, SessionState};
+use crate::protocol::storage::DylibId;
 
 impl<P: Payload> SessionState<P> {
     /// See [`crate::ExecutionSession::dfs_link_order`]. An error is the position of a root that was removed.

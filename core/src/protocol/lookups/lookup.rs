@@ -12,16 +12,11 @@ use crate::{
     SymbolName, TaskPriority,
 };
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::{RowState, Source};
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::look_ahead::{AHEAD, AHEAD_MIN};
-use crate::protocol::state::lookups::generator::Suspended;
-use crate::protocol::state::lookups::query::{Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::search::{Order, Search};
-use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
+use crate::protocol::state::{
+    AHEAD, AHEAD_MIN, Effects, Entries, Entry, Lodged, Lodging, Order, Payload, Phase, Progress, Query,
+    RisingPriority, RowState, Search, SessionState, Source, Suspended,
+};
+use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
 
 /// What a dylib has for a name, as far as a lookup may see.
 pub(crate) enum Visibility {

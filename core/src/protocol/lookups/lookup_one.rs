@@ -9,16 +9,11 @@
 use crate::sync::weakened;
 use crate::{JitDylibLookupFlags, LookupSet, RequiredState, SymbolFlags, SymbolName, TaskPriority};
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::{Row, RowState, Source};
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::lookups::query::{
-    Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query,
+use crate::protocol::state::{
+    Asker, Effects, Entries, Entry, Lodged, Lodging, Order, Payload, Phase, Progress, Query, RisingPriority,
+    Row, RowState, Search, SessionState, Source,
 };
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::search::{Order, Search};
-use crate::protocol::storage::ids::{DylibId, QueryId, RowId};
+use crate::protocol::storage::{DylibId, QueryId, RowId};
 
 /// A symbol that shall become Ready.
 ///

@@ -16,14 +16,10 @@ use crate::{
 use crate::why::SYMBOLS_MAX;
 
 use crate::protocol::lookups::lookup::Visibility;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::{Row, RowState};
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::lookups::query::{Phase, Query};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::search::Search;
-use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
+use crate::protocol::state::{
+    Effects, Payload, Phase, Query, RisingPriority, Row, RowState, Search, SessionState,
+};
+use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
 
 /// Of how many symbols an error of a deadline tells.
 const WHYS_MAX: usize = 8;

@@ -2,13 +2,10 @@
 
 use crate::{EventKind, ExecutorSymbolDef, LookupError, RequiredState};
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::answer::Answer;
-use crate::protocol::state::effects::{Effects, Leftover};
-use crate::protocol::state::lookups::query::{Lodging, Query};
-use crate::protocol::state::lookups::{Answered, TakenOut};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{QueryId, RowId};
+use crate::protocol::state::{
+    Answer, Answered, Effects, Leftover, Lodging, Payload, Query, SessionState, TakenOut,
+};
+use crate::protocol::storage::{QueryId, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// Ends a query without an answer, because nobody wants one any more. Says whether it had not ended before.
@@ -99,12 +96,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Goes on with taking the query that ended first out of its rows' lists.
-    pub(in crate::protocol) fn bury_query(
-        &mut self,
-        query: QueryId,
-        budget: &mut usize,
-        effects: &mut Effects<P>,
-    ) {
+    pub(crate) fn bury_query(&mut self, query: QueryId, budget: &mut usize, effects: &mut Effects<P>) {
         if self.unlodge(query, budget, effects) {
             self.agenda.drop_ended(effects);
         }

@@ -11,12 +11,8 @@ use crate::sync::{Arc, weakened};
 use crate::{EventKind, LookupError};
 
 use crate::protocol::slices::agenda::SLICE_STEPS;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::removing::Clearing;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::stage::Stage;
-use crate::protocol::storage::ids::DylibId;
+use crate::protocol::state::{Clearing, Effects, Payload, SessionState, Stage};
+use crate::protocol::storage::DylibId;
 
 impl<P: Payload> SessionState<P> {
     /// Refuses new work from now on, except, if it drains, from the work in progress. Says whether this call is the

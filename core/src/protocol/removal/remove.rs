@@ -3,13 +3,8 @@
 use crate::sync::{Arc, weakened};
 use crate::{RemoveError, SymbolName};
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::Tell;
-use crate::protocol::state::definitions::product::{Remnant, Resources};
-use crate::protocol::state::definitions::removing::Clearing;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{DylibId, TrackerId};
+use crate::protocol::state::{Clearing, Effects, Payload, Remnant, Resources, SessionState, Tell};
+use crate::protocol::storage::{DylibId, TrackerId};
 
 /// So many rows are removed at once. A tracker of one function, or of what a prompt has defined, has no more.
 const SMALL_MAX: usize = 16;
@@ -33,7 +28,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The same as a step of an operation that ends with [`Self::sweep`].
-    pub(in crate::protocol) fn remove_rows_named(
+    pub(crate) fn remove_rows_named(
         &mut self,
         dylib: DylibId,
         names: &[SymbolName],

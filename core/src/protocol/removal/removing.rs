@@ -1,10 +1,7 @@
 //! Removing: trackers go at one moment for everybody, and their rows in slices (`definitions/removing.rs`).
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::product::Resources;
-use crate::protocol::state::definitions::removing::Clearing;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{DylibId, TrackerId};
+use crate::protocol::state::{Clearing, Payload, Resources, SessionState};
+use crate::protocol::storage::{DylibId, TrackerId};
 
 impl<P: Payload> SessionState<P> {
     /// Removes the tracker for everybody. Gives its resources.

@@ -1,12 +1,7 @@
 //! Resources: they are added to trackers, and go with them, or with the last symbol that they serve.
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::Tell;
-use crate::protocol::state::definitions::product::Remnant;
-use crate::protocol::state::definitions::tracker::Defunct;
-use crate::protocol::state::effects::{Effects, Leftover};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{ClaimId, DylibId, TrackerId};
+use crate::protocol::state::{Defunct, Effects, Leftover, Payload, Remnant, SessionState, Tell};
+use crate::protocol::storage::{ClaimId, DylibId, TrackerId};
 
 impl<P: Payload> SessionState<P> {
     /// Adds a resource to the tracker; one that comes too late leaves through `effects`.
@@ -39,7 +34,7 @@ impl<P: Payload> SessionState<P> {
 
     /// The end of an operation that removes by name: initializer symbols go of which the rest is gone. Gives what serves nobody
     /// any more, by dylib, newest last.
-    pub(in crate::protocol) fn sweep(
+    pub(crate) fn sweep(
         &mut self,
         remnants: Vec<Remnant>,
         effects: &mut Effects<P>,

@@ -17,12 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::sync::weakened;
 use crate::{JitDylibLookupFlags, SymbolFlags, SymbolName};
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::product::{Remnant, Resources};
-use crate::protocol::state::definitions::row::RowState;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{DylibId, TrackerId};
+use crate::protocol::state::{Effects, Payload, Remnant, Resources, RowState, SessionState};
+use crate::protocol::storage::{DylibId, TrackerId};
 use crate::protocol::symbols::define::{Contest, Definition, contest};
 
 /// One step of a transaction.

@@ -1,10 +1,7 @@
 //! Transfer: what a tracker has goes to another one.
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::tracker::Defunct;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::TrackerId;
+use crate::protocol::state::{Defunct, Effects, Payload, SessionState};
+use crate::protocol::storage::TrackerId;
 use crate::sync::weakened;
 
 impl<P: Payload> SessionState<P> {

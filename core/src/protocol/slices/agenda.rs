@@ -1,9 +1,7 @@
 //! What is left to do, how much of it one hold of the lock does, and which thread attends to the rest.
 
 use crate::protocol::dependences::Settled;
-use crate::protocol::storage::ids::{QueryId, RowId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::pieces::Pieces;
+use crate::protocol::storage::{Pieces, QueryId, RowId, Takes};
 use crate::sync::weakened;
 
 /// About how many steps are taken in one hold of the lock: a few hundred microseconds. In models other threads shall
@@ -50,7 +48,7 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    pub(in crate::protocol) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             ended: Pieces::new(),
             settled: Vec::new(),
@@ -65,12 +63,12 @@ impl Agenda {
     }
 
     /// The present transaction leaves something to do.
-    pub(in crate::protocol) fn add(&mut self) {
+    pub(crate) fn add(&mut self) {
         self.added = true;
     }
 
     /// A query has ended. Its entries are to leave the lists of their rows.
-    pub(in crate::protocol) fn end_later(&mut self, query: QueryId) {
+    pub(crate) fn end_later(&mut self, query: QueryId) {
         self.ended.push_back(query);
         self.added = true;
     }
@@ -81,17 +79,17 @@ impl Agenda {
     }
 
     /// The last entry of that query has left.
-    pub(in crate::protocol) fn drop_ended(&mut self, memory: &mut impl Takes) {
+    pub(crate) fn drop_ended(&mut self, memory: &mut impl Takes) {
         self.ended.pop_front(memory);
     }
 
     /// How many steps a slice takes.
-    pub(in crate::protocol) fn slice_steps(&self) -> usize {
+    pub(crate) fn slice_steps(&self) -> usize {
         self.slice_steps
     }
 
     /// Counts steps of the present hold of the lock.
-    pub(in crate::protocol) fn count_steps(&mut self, steps: usize) {
+    pub(crate) fn count_steps(&mut self, steps: usize) {
         self.steps += steps;
     }
 
@@ -160,11 +158,11 @@ mod parts {
     use super::Agenda;
 
     impl Agenda {
-        pub(in crate::protocol) fn set_slice_steps(&mut self, steps: usize) {
+        pub(crate) fn set_slice_steps(&mut self, steps: usize) {
             self.slice_steps = steps;
         }
 
-        pub(in crate::protocol) fn ended(&self) -> impl std::fmt::Debug + '_ {
+        pub(crate) fn ended(&self) -> impl std::fmt::Debug + '_ {
             &self.ended
         }
     }

@@ -36,9 +36,7 @@
 
 use crate::protocol::dependences::{Counters, Settled};
 use crate::protocol::slices::agenda::Attendance;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
+use crate::protocol::state::{Effects, Payload, SessionState};
 
 impl<P: Payload> SessionState<P> {
     /// Called at the end of every transaction, under the lock. Takes the first slice of what the transaction has added. Says
@@ -142,7 +140,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether nothing can be left to do, as far as that is seen at a glance.
     #[inline]
-    pub(in crate::protocol) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_at_rest(&self) -> bool {
         let rests = self.agenda.rests() && !self.has_rises();
         debug_assert!(!rests || !self.has_work(), "whoever adds to a queue says so");
         rests

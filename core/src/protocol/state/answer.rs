@@ -3,7 +3,7 @@
 use crate::{ExecutorSymbolDef, SymbolFlags, SymbolName};
 
 use crate::protocol::state::lookups::query::{Entries, Entry, Progress};
-use crate::protocol::storage::ids::RowId;
+use crate::protocol::storage::RowId;
 
 /// What a query has found, as it leaves the state: no step of it is taken under the lock.
 #[derive(Debug)]
@@ -15,12 +15,12 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// An answer that tells what symbols are, whether or not they have an address.
-    pub(in crate::protocol) fn of_flags(entries: Entries) -> Self {
+    pub(crate) fn of_flags(entries: Entries) -> Self {
         Self { entries, flags_only: true }
     }
 
     /// The answer of a lookup that has found all it waited for.
-    pub(in crate::protocol) fn of(entries: Entries) -> Self {
+    pub(crate) fn of(entries: Entries) -> Self {
         Self { entries, flags_only: false }
     }
 

@@ -7,10 +7,8 @@
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::weakened;
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::Waiters;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::RowId;
+use crate::protocol::state::{SessionState, definitions::row::Waiters, payload::Payload};
+use crate::protocol::storage::RowId;
 
 /// Counts the events by which a claimed unit that has not started may cease to be wanted: a query ends without an
 /// answer, a row fails, a row is removed, the session is cancelled. Nothing else takes demand away before the unit has
@@ -20,10 +18,10 @@ pub(crate) struct Losses(AtomicU64);
 
 impl Losses {
     /// No count: what a unit carries that is claimed when all start no more.
-    pub(in crate::protocol) const ALWAYS_ASK: u64 = u64::MAX;
+    pub(crate) const ALWAYS_ASK: u64 = u64::MAX;
 
     /// Called under the session lock.
-    pub(in crate::protocol) fn note(&self) {
+    pub(crate) fn note(&self) {
         // Relaxed, here and below: whoever sees an old count takes the loss for one that comes a moment later, when the unit
         // had started already. A loss that happened before the task was started, in any way a thread can know of, is seen.
         // Not an addition in one step: only the holder of the session lock writes.
@@ -47,7 +45,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The component of the forest in which an emitted row waits.
-    pub(in crate::protocol) fn component_of(&self, row: RowId) -> Option<u32> {
+    pub(crate) fn component_of(&self, row: RowId) -> Option<u32> {
         self.forest.component(self.definitions.row(row)?.waiting()?.node?)
     }
 }

@@ -12,12 +12,8 @@ use crate::{
     Task,
 };
 
-use crate::protocol::state::answer::Answer;
-use crate::protocol::state::lookups::query::Asker;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::pending::ClaimedUnit;
-use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId};
-use crate::protocol::storage::memory::{Memory, Takes};
+use crate::protocol::state::{answer::Answer, lookups::query::Asker, payload::Payload, pending::ClaimedUnit};
+use crate::protocol::storage::{DylibId, GeneratorId, Memory, QueryId, Takes};
 
 /// What a transaction leaves to do. Small, for it is moved out from under the lock.
 #[must_use = "effects that are not delivered leave queries waiting for ever"]

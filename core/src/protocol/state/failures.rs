@@ -8,11 +8,11 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use crate::protocol::state::effects::{Effects, Leftover};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{FailureId, Id, RowId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::slab::Slab;
+use crate::protocol::state::{
+    effects::{Effects, Leftover},
+    payload::Payload,
+};
+use crate::protocol::storage::{FailureId, Id, RowId, Slab, Takes};
 use crate::sync::Arc;
 use crate::{Failure, FailureCause, SymbolName};
 
@@ -177,21 +177,21 @@ mod parts {
     /// What only tests may see and do.
     impl Failures {
         /// How many records there are, and what removed rows have left behind.
-        pub(in crate::protocol) fn len(&self) -> (usize, usize) {
+        pub(crate) fn len(&self) -> (usize, usize) {
             (self.records.len(), self.left.iter().map(|piece| piece.len()).sum())
         }
 
         /// How many records there is memory for.
-        pub(in crate::protocol) fn room(&self) -> usize {
+        pub(crate) fn room(&self) -> usize {
             self.records.capacity()
         }
 
         /// How many removed rows the largest table has room for.
-        pub(in crate::protocol) fn largest_table(&self) -> usize {
+        pub(crate) fn largest_table(&self) -> usize {
             self.left.iter().map(|piece| piece.capacity()).fold(self.left.capacity(), usize::max)
         }
 
-        pub(in crate::protocol) fn is_of(
+        pub(crate) fn is_of(
             &self,
             failure: FailureId,
         ) -> (&SymbolName, &SymbolName, &Arc<str>, &FailureCause) {
@@ -200,7 +200,7 @@ mod parts {
         }
 
         /// To break the count of some record.
-        pub(in crate::protocol) fn break_count(&mut self) {
+        pub(crate) fn break_count(&mut self) {
             let (failure, _) = self.records.iter().next().expect("it is referred to");
             self.refer(failure);
         }

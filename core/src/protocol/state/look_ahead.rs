@@ -12,17 +12,19 @@
 //!
 //! A third stands where it may be `unsafe`: `symbol/text.rs` has the line of a name fetched to be written.
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::{RowState, Source};
-use crate::protocol::state::lookups::query::Lodging;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::RowId;
+use crate::protocol::state::{
+    SessionState,
+    definitions::row::{RowState, Source},
+    lookups::query::Lodging,
+    payload::Payload,
+};
+use crate::protocol::storage::RowId;
 
 /// So many symbols are looked ahead at, that were asked for together.
-pub(in crate::protocol) const AHEAD: usize = 16;
+pub(crate) const AHEAD: usize = 16;
 
 /// Fewer than this are not worth a look ahead.
-pub(in crate::protocol) const AHEAD_MIN: usize = 4;
+pub(crate) const AHEAD_MIN: usize = 4;
 
 /// Reads all of `places`, though nobody wants to know what is there.
 #[inline(always)]
@@ -33,7 +35,7 @@ fn read_now(places: impl Iterator<Item = usize>) {
 impl<P: Payload> SessionState<P> {
     /// Reads the places where the next rows that are bound will be recorded.
     #[inline(never)]
-    pub(in crate::protocol) fn look_ahead_at_addresses(&self, rows: &[Option<RowId>]) {
+    pub(crate) fn look_ahead_at_addresses(&self, rows: &[Option<RowId>]) {
         let rows = rows.iter().flatten().filter_map(|&row| self.definitions.row(row));
         let bound =
             rows.filter(|row| matches!(row.state, RowState::NeverSearched { source: Source::Address(_) }));
@@ -43,7 +45,7 @@ impl<P: Payload> SessionState<P> {
     /// Does so now and then for the symbols of a query that become Ready each by itself: what was asked for together is mostly emitted
     /// in the order of the question. `lodging` is where one does now.
     #[inline]
-    pub(in crate::protocol) fn look_ahead_in_query(&self, lodging: Lodging) {
+    pub(crate) fn look_ahead_in_query(&self, lodging: Lodging) {
         if lodging.is_none() || !(lodging.entry as usize).is_multiple_of(AHEAD) {
             return;
         }

@@ -20,22 +20,37 @@ use std::fmt;
 use crate::protocol::deadlock::threads::BlockedThreads;
 use crate::protocol::dependences::WaitingForest;
 use crate::protocol::slices::agenda::Agenda;
-use crate::protocol::state::stage::Stage;
-use crate::protocol::storage::claimed_room::ClaimedRoom;
-use crate::protocol::storage::ids::RowId;
+use crate::protocol::storage::{ClaimedRoom, RowId};
 use crate::protocol::urgency::followers::Urgency;
 use crate::record::Records;
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
+pub(crate) use answer::Answer;
+pub(crate) use begun::Begun;
+pub(crate) use definitions::claim::{Claim, Claimed, Rows};
+pub(crate) use definitions::product::{Remnant, Resources};
+pub(crate) use definitions::removing::Clearing;
+pub(crate) use definitions::row::{Row, RowState, Source, Waiters};
+pub(crate) use definitions::tracker::Defunct;
+pub(crate) use definitions::{RemovedRow, Tell};
+pub(crate) use demand::Losses;
+pub(crate) use effects::{Effects, Generation, Leftover};
+pub(crate) use failures::Fallen;
+pub(crate) use look_ahead::{AHEAD, AHEAD_MIN};
+pub(crate) use lookups::generator::{Arrival, Generator, Suspended};
+pub(crate) use lookups::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
+pub(crate) use lookups::{Answered, TakenOut};
+pub(crate) use payload::Payload;
+pub(crate) use pending::{ClaimedUnit, PendingUnit};
+pub(crate) use rising::RisingPriority;
+pub(crate) use search::{Order, Search};
+pub(crate) use stage::Stage;
+
 use definitions::Definitions;
-use demand::Losses;
-use effects::Effects;
 use failures::Failures;
 use lookups::Lookups;
 use order::EventOrder;
-use payload::Payload;
-use pending::ClaimedUnit;
 
 /// Everything a session knows.
 pub(crate) struct SessionState<P: Payload> {
@@ -102,16 +117,12 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Keeps places in the order of all events for `count` that are made later, if anybody sees them; gives the first.
-    pub(in crate::protocol) fn reserve_events(&mut self, count: u64) -> u64 {
+    pub(crate) fn reserve_events(&mut self, count: u64) -> u64 {
         self.events.reserve(count)
     }
 
     /// Makes an event, with its place in the order of all events.
-    pub(in crate::protocol) fn observe(
-        &mut self,
-        effects: &mut Effects<P>,
-        kind: impl FnOnce() -> EventKind,
-    ) {
+    pub(crate) fn observe(&mut self, effects: &mut Effects<P>, kind: impl FnOnce() -> EventKind) {
         if self.events.is_observed() {
             let sequence = self.events.reserve(1);
             effects.more().events.push(SessionEvent { sequence, kind: kind() });

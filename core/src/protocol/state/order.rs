@@ -2,7 +2,7 @@
 
 /// Gives each event its place.
 #[derive(Debug)]
-pub(in crate::protocol) struct EventOrder {
+pub(crate) struct EventOrder {
     /// Events are made only if somebody sees them.
     is_observed: bool,
     /// How many there have been.
@@ -14,12 +14,12 @@ impl EventOrder {
         Self { is_observed, next: 0 }
     }
 
-    pub(in crate::protocol) fn is_observed(&self) -> bool {
+    pub(crate) fn is_observed(&self) -> bool {
         self.is_observed
     }
 
     /// Keeps `count` places for events that are made later, if anybody sees them; gives the first.
-    pub(in crate::protocol) fn reserve(&mut self, count: u64) -> u64 {
+    pub(crate) fn reserve(&mut self, count: u64) -> u64 {
         let first = self.next;
         if self.is_observed {
             self.next += count;
@@ -28,7 +28,7 @@ impl EventOrder {
     }
 
     #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn begin_to_observe(&mut self) {
+    pub(crate) fn begin_to_observe(&mut self) {
         self.is_observed = true;
     }
 }

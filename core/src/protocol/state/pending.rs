@@ -14,7 +14,7 @@ use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 use crate::{SerialQueue, SymbolFlagsMap, SymbolName, TaskPriority};
 
-use crate::protocol::storage::ids::{ClaimId, DylibId};
+use crate::protocol::storage::{ClaimId, DylibId};
 
 /// A unit that waits in its rows, and what its responsibility will be made of.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ impl RisingPriority {
     }
 
     /// Says whether it was lower.
-    pub(in crate::protocol) fn rise(&mut self, to: Self) -> bool {
+    pub(crate) fn rise(&mut self, to: Self) -> bool {
         let rises = *self < to;
         *self = to.max(*self);
         rises

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::protocol::state::lookups::query::Asker;
-use crate::protocol::storage::ids::{DylibId, QueryId, RowId};
+use crate::protocol::storage::{DylibId, QueryId, RowId};
 use crate::{JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, TaskPriority};
 
 /// What a lookup searches, where.

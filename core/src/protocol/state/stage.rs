@@ -1,8 +1,7 @@
 //! Stage: how far the session is on its way to its end, and what it still takes.
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::TrackerId;
+use crate::protocol::state::{SessionState, payload::Payload};
+use crate::protocol::storage::TrackerId;
 
 /// How far the session is on its way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +18,7 @@ pub(crate) enum Stage {
 
 impl Stage {
     /// Whether nothing starts any more.
-    pub(in crate::protocol) fn is_cancelled(self) -> bool {
+    pub(crate) fn is_cancelled(self) -> bool {
         matches!(self, Self::Cancelling | Self::Closed)
     }
 }

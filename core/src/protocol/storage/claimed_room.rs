@@ -25,7 +25,7 @@ impl<T> Default for ClaimedRoom<T> {
 
 impl<T> ClaimedRoom<T> {
     /// Makes room in `claimed` for so many units.
-    pub(in crate::protocol) fn reserve(&mut self, claimed: &mut SmallVec<[T; 1]>, units: usize) {
+    pub(crate) fn reserve(&mut self, claimed: &mut SmallVec<[T; 1]>, units: usize) {
         let is_welcome = claimed.is_empty() && claimed.capacity() < units && self.0.capacity() >= units;
         if units >= UNITS_MIN && is_welcome {
             let room = SmallVec::from_vec(std::mem::take(&mut self.0));

@@ -6,3 +6,12 @@ pub(in crate::protocol) mod memory;
 pub(in crate::protocol) mod pieces;
 pub(in crate::protocol) mod places;
 pub(crate) mod slab;
+
+pub(crate) use claimed_room::ClaimedRoom;
+pub(crate) use ids::{
+    ClaimId, DylibId, FailureId, GeneratorId, Id, ProductId, QueryId, RowId, TrackerId, UnitId, WaitId,
+};
+pub(crate) use memory::{Memory, Takes};
+pub(crate) use pieces::Pieces;
+pub(crate) use places::PlaceTable;
+pub(crate) use slab::{NONE, Slab, TwoLines};

@@ -8,7 +8,7 @@ use std::collections::{LinkedList, VecDeque};
 use crate::protocol::storage::memory::Takes;
 
 #[derive(Debug)]
-pub(in crate::protocol) struct Pieces<T> {
+pub(crate) struct Pieces<T> {
     /// None is empty but the only one.
     pieces: LinkedList<VecDeque<T>>,
 }
@@ -20,19 +20,19 @@ const PIECE: usize = 256;
 const FEW: usize = 8;
 
 impl<T: Send + 'static> Pieces<T> {
-    pub(in crate::protocol) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { pieces: LinkedList::new() }
     }
 
-    pub(in crate::protocol) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.front().is_none()
     }
 
-    pub(in crate::protocol) fn front(&self) -> Option<&T> {
+    pub(crate) fn front(&self) -> Option<&T> {
         self.pieces.front()?.front()
     }
 
-    pub(in crate::protocol) fn push_back(&mut self, entry: T) {
+    pub(crate) fn push_back(&mut self, entry: T) {
         match self.pieces.back_mut() {
             Some(last) if last.len() < PIECE => {
                 if last.len() == last.capacity() {
@@ -48,7 +48,7 @@ impl<T: Send + 'static> Pieces<T> {
         }
     }
 
-    pub(in crate::protocol) fn pop_front(&mut self, memory: &mut impl Takes) -> Option<T> {
+    pub(crate) fn pop_front(&mut self, memory: &mut impl Takes) -> Option<T> {
         let first = self.pieces.front_mut()?;
         let entry = first.pop_front();
         if first.is_empty() && self.pieces.len() > 1 {
@@ -57,7 +57,7 @@ impl<T: Send + 'static> Pieces<T> {
         entry
     }
 
-    pub(in crate::protocol) fn pop_back(&mut self, memory: &mut impl Takes) -> Option<T> {
+    pub(crate) fn pop_back(&mut self, memory: &mut impl Takes) -> Option<T> {
         let last = self.pieces.back_mut()?;
         let entry = last.pop_back();
         if last.is_empty() && self.pieces.len() > 1 {
@@ -67,7 +67,7 @@ impl<T: Send + 'static> Pieces<T> {
     }
 
     /// All that are left.
-    pub(in crate::protocol) fn into_entries(self) -> impl DoubleEndedIterator<Item = T> {
+    pub(crate) fn into_entries(self) -> impl DoubleEndedIterator<Item = T> {
         self.pieces.into_iter().flatten()
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct PlaceTable {
 
 /// A row and its hash, or a vacant slot.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::protocol) struct TablePlace {
+pub(crate) struct TablePlace {
     hash: u32,
     /// `NONE` where the slot is vacant.
     row: u32,
@@ -120,7 +120,7 @@ impl PlaceTable {
 
     /// How far each entry lies from its home, for tests.
     #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn distances(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn distances(&self) -> impl Iterator<Item = usize> {
         let entries = self.places.iter().enumerate().filter(|(_, place)| place.row != NONE);
         entries.map(|(slot, place)| slot - home(place.hash, self.homes))
     }

@@ -6,11 +6,8 @@
 
 use crate::{DefineError, SymbolMap, SymbolName};
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::Tell;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{DylibId, TrackerId};
+use crate::protocol::state::{Effects, Payload, SessionState, Tell};
+use crate::protocol::storage::{DylibId, TrackerId};
 
 /// What a unit of nothing but addresses says of itself.
 #[derive(Clone, Debug)]

@@ -5,15 +5,11 @@
 use crate::sync::weakened;
 use crate::{EventKind, FailureCause, SerialQueue, SymbolName};
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::begun::Begun;
-use crate::protocol::state::definitions::claim::Claimed;
-use crate::protocol::state::demand::Losses;
-use crate::protocol::state::effects::{Effects, Leftover};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, RowId};
+use crate::protocol::state::{
+    Begun, Claimed, ClaimedUnit, Effects, Leftover, Losses, Payload, PendingUnit, RisingPriority,
+    SessionState,
+};
+use crate::protocol::storage::{ClaimId, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// Sends the unit that waits in `row` on its way: all its rows are Materializing from now on.
@@ -95,7 +91,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Puts a unit into the rows of a claim, on which nobody waits.
-    pub(in crate::protocol) fn give_back(
+    pub(crate) fn give_back(
         &mut self,
         claim: ClaimId,
         unit: Box<PendingUnit<P::Unit>>,

@@ -1,9 +1,8 @@
 //! Create: name spaces appear.
 
 use crate::DylibError;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::DylibId;
+use crate::protocol::state::{Payload, SessionState};
+use crate::protocol::storage::DylibId;
 use crate::sync::Arc;
 
 impl<P: Payload> SessionState<P> {

@@ -13,14 +13,10 @@ use crate::hints::Hints;
 use crate::sync::weakened;
 use crate::{DefineError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::Tell;
-use crate::protocol::state::definitions::row::RowState;
-use crate::protocol::state::effects::{Effects, Leftover};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::pending::PendingUnit;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId};
+use crate::protocol::state::{
+    Effects, Leftover, Payload, PendingUnit, RisingPriority, RowState, SessionState, Tell,
+};
+use crate::protocol::storage::{ClaimId, DylibId, RowId, TrackerId};
 
 /// What a unit says of itself.
 #[derive(Clone, Debug)]

@@ -10,13 +10,10 @@ use crate::sync::weakened;
 use crate::{DependenceGroup, Dependency, EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
 
 use crate::protocol::dependences::{NodeId, NodeState};
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::claim::{Claim, Rows};
-use crate::protocol::state::definitions::row::{RowState, Waiters};
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, RowId};
+use crate::protocol::state::{
+    Claim, Effects, Payload, RisingPriority, RowState, Rows, SessionState, Waiters,
+};
+use crate::protocol::storage::{ClaimId, RowId};
 
 /// A group whose names were found and whose dependencies are known to be possible.
 struct Checked {
@@ -189,7 +186,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The row, and everything it needs, is in place.
-    pub(in crate::protocol) fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
+    pub(crate) fn make_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         let Some((queries, found)) = self.definitions.make_ready(id) else { return };
         if !weakened("lodge::ready_tells_nobody") {
             self.tell_lodged(queries, RequiredState::Ready, found, effects);

@@ -7,12 +7,8 @@ use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, Failure, FailureCause, LookupError};
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::{Row, RowState};
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::failures::Fallen;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{ClaimId, FailureId, RowId};
+use crate::protocol::state::{Effects, Fallen, Payload, Row, RowState, SessionState};
+use crate::protocol::storage::{ClaimId, FailureId, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// Fails the rows that carry `claim`, and ends it.

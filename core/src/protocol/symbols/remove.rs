@@ -7,17 +7,12 @@ use crate::sync::weakened;
 use crate::{EventKind, FailureCause, LookupError, RequiredState, SessionEvent};
 
 use crate::protocol::dependences::NodeState;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::{RowState, Waiters};
-use crate::protocol::state::definitions::{RemovedRow, Tell};
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::failures::Fallen;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::RowId;
+use crate::protocol::state::{Effects, Fallen, Payload, RemovedRow, RowState, SessionState, Tell, Waiters};
+use crate::protocol::storage::RowId;
 
 impl<P: Payload> SessionState<P> {
     /// Removes one row in whatever state it is.
-    pub(in crate::protocol) fn remove_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+    pub(crate) fn remove_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
         match self.definitions[row].state {
             RowState::Emitted { .. } if self.is_ready_unknowingly(row) => self.leave_ready(row, effects),
             RowState::Materializing { .. } | RowState::Resolved { .. } | RowState::Emitted { .. } => {
@@ -30,7 +25,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Removes a row on which nobody waits.
-    pub(in crate::protocol) fn delete_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+    pub(crate) fn delete_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
         if let Some(RemovedRow { dylib, symbol, place }) = self.definitions.delete_row(row, tell, effects) {
             let kind = EventKind::Removed { dylib, symbol };
             match place {
@@ -42,7 +37,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Whether the forest has found an emitted row Ready, and a slice that is still to come would tell it.
-    pub(in crate::protocol) fn is_ready_unknowingly(&self, row: RowId) -> bool {
+    pub(crate) fn is_ready_unknowingly(&self, row: RowId) -> bool {
         let node = self.definitions[row].waiting().and_then(|waiting| waiting.node);
         node.is_some_and(|node| self.forest.state(node) == NodeState::Gone)
     }
@@ -92,7 +87,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Removes rows of the trackers being removed that are first in line, each tracker after its last row.
-    pub(in crate::protocol) fn go_on_removing(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+    pub(crate) fn go_on_removing(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
         while *budget > 0 && self.definitions.is_removing() {
             *budget -= 1;
             match self.definitions.first_removing() {

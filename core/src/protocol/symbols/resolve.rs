@@ -5,10 +5,8 @@ use crate::{
     SymbolMap, SymbolName,
 };
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{ClaimId, RowId};
+use crate::protocol::state::{Effects, Payload, SessionState};
+use crate::protocol::storage::{ClaimId, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// See [`crate::MaterializationResponsibility::notify_resolved`].

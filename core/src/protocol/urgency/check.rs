@@ -1,16 +1,12 @@
 //! Check: no need is more urgent than what it leads to, once no rise is left to do.
 
 use super::followers::Followers;
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::RowState;
-use crate::protocol::state::lookups::query::Phase;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::RowId;
+use crate::protocol::state::{Payload, Phase, RisingPriority, RowState, SessionState};
+use crate::protocol::storage::RowId;
 
 impl<P: Payload> SessionState<P> {
     /// See [`SessionState::check`].
-    pub(in crate::protocol) fn check_priorities(&self) {
+    pub(crate) fn check_priorities(&self) {
         if !self.urgency.is_followed {
             return;
         }

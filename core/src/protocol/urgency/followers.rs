@@ -1,14 +1,13 @@
 //! What rises with a claim, and what is about to rise.
 
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, QueryId, RowId};
-use crate::protocol::storage::pieces::Pieces;
+use crate::protocol::state::RisingPriority;
+use crate::protocol::storage::{ClaimId, Pieces, QueryId, RowId};
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 
 /// What rises with a claim.
 #[derive(Debug, Default)]
-pub(in crate::protocol) struct Followers {
+pub(crate) struct Followers {
     /// Where its unit lies while it is queued, if that may be in several queues.
     pub(super) ticketed: Option<Arc<Ticketed>>,
     /// Queries on its behalf. Some may have ended.
@@ -18,14 +17,14 @@ pub(in crate::protocol) struct Followers {
 }
 
 impl Followers {
-    pub(in crate::protocol) fn of_delegate(origin: ClaimId) -> Self {
+    pub(crate) fn of_delegate(origin: ClaimId) -> Self {
         Self { origin: Some(origin), ..Self::default() }
     }
 }
 
 /// What is about to rise.
 #[derive(Debug, Default)]
-pub(in crate::protocol) struct Urgency {
+pub(crate) struct Urgency {
     /// A unit was claimed below the highest priority.
     pub(super) is_followed: bool,
     pub(super) rises: Pieces<(Riser, RisingPriority)>,

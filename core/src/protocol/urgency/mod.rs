@@ -47,17 +47,12 @@ use crate::TaskPriority;
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::RowState;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::pending::PendingUnit;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::search::Search;
-use crate::protocol::storage::ids::{ClaimId, RowId};
+use crate::protocol::state::{Payload, PendingUnit, RisingPriority, RowState, Search, SessionState};
+use crate::protocol::storage::{ClaimId, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// How urgent a row is, or its unit; none if nobody is at work on it.
-    pub(in crate::protocol) fn priority_of(&self, row: RowId) -> Option<RisingPriority> {
+    pub(crate) fn priority_of(&self, row: RowId) -> Option<RisingPriority> {
         match self.definitions.row(row)?.state {
             RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. } => {
                 self.definitions.get_claim(claim).map(|claim| claim.priority)
@@ -68,10 +63,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// How urgent a lookup is that begins, and the claim with which it rises.
-    pub(in crate::protocol) fn priority_to_ask_at(
-        &self,
-        search: &Search,
-    ) -> (Option<RisingPriority>, Option<ClaimId>) {
+    pub(crate) fn priority_to_ask_at(&self, search: &Search) -> (Option<RisingPriority>, Option<ClaimId>) {
         if let Some(priority) = search.priority {
             return (Some(RisingPriority::at(priority)), None);
         }
@@ -85,11 +77,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Where a claimed unit will lie while it is queued, if it may rise: beside the queues, where tickets for it are queued.
-    pub(in crate::protocol) fn ticketed(
-        &mut self,
-        claim: ClaimId,
-        unit: &PendingUnit<P::Unit>,
-    ) -> Option<Arc<Ticketed>> {
+    pub(crate) fn ticketed(&mut self, claim: ClaimId, unit: &PendingUnit<P::Unit>) -> Option<Arc<Ticketed>> {
         let claim = self.definitions.claim_mut(claim)?;
         let priority = claim.priority.get();
         if priority == TaskPriority::Demanded {

@@ -4,25 +4,20 @@ use crate::EventKind;
 use crate::sync::weakened;
 
 use super::followers::{Followers, Riser};
-use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::row::Row;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::lookups::query::{Phase, Query};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, QueryId, RowId};
+use crate::protocol::state::{Effects, Payload, Phase, Query, RisingPriority, Row, SessionState};
+use crate::protocol::storage::{ClaimId, QueryId, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// Something needs `row` as much as that.
     #[inline]
-    pub(in crate::protocol) fn raise(&mut self, row: RowId, to: RisingPriority) {
+    pub(crate) fn raise(&mut self, row: RowId, to: RisingPriority) {
         if self.urgency.is_followed && self.priority_of(row).is_some_and(|priority| priority < to) {
             self.urgency.rises.push_back((Riser::Row(row), to));
         }
     }
 
     /// A query has begun, which rises with the claim on whose behalf it was made, or was lodged.
-    pub(in crate::protocol) fn begins_to_need(&mut self, query: QueryId, rises_with: Option<ClaimId>) {
+    pub(crate) fn begins_to_need(&mut self, query: QueryId, rises_with: Option<ClaimId>) {
         if !self.urgency.is_followed {
             return;
         }
@@ -57,12 +52,12 @@ impl<P: Payload> SessionState<P> {
 
     /// Whether anything is still to rise.
     #[inline]
-    pub(in crate::protocol) fn has_rises(&self) -> bool {
+    pub(crate) fn has_rises(&self) -> bool {
         !self.urgency.rises.is_empty()
     }
 
     /// Has things rise, as many as `budget` allows.
-    pub(in crate::protocol) fn rise(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
+    pub(crate) fn rise(&mut self, budget: &mut usize, effects: &mut Effects<P>) {
         while *budget > 0
             && let Some((node, to)) = self.urgency.rises.pop_back(effects)
         {

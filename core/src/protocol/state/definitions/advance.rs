@@ -1,16 +1,17 @@
 //! Advance: how far rows are. The table of all changes is in `row.rs`; what leaves or joins a unit or a claim is in `claim.rs`.
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::state::failures::Fallen;
-use crate::protocol::state::lookups::query::Lodging;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::RowId;
+use crate::protocol::state::{
+    failures::Fallen, lookups::query::Lodging, payload::Payload, rising::RisingPriority,
+};
+use crate::protocol::storage::RowId;
 use crate::sync::weakened;
 use crate::{ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags};
 
-use super::Definitions;
-use super::row::{RowState, Waiters};
+use super::{
+    Definitions,
+    row::{RowState, Waiters},
+};
 
 impl<P: Payload> Definitions<P> {
     /// Who waits on a row, in the states in which anybody can.

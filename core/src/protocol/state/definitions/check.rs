@@ -4,11 +4,9 @@ use rustc_hash::FxHashMap;
 
 use crate::JitDylibLookupFlags;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{ClaimId, DylibId, UnitId};
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::storage::{ClaimId, DylibId, NONE, UnitId};
 
-use super::Definitions;
-use super::dylib::Dylib;
+use super::{Definitions, dylib::Dylib};
 
 impl<P: Payload> Definitions<P> {
     /// How many entities there are that a check looks at.

@@ -2,11 +2,10 @@
 
 use crate::SymbolFlags;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::storage::NONE;
 use crate::record::SEVERAL_AGAIN;
 
-use super::Definitions;
-use super::row::RowState;
+use super::{Definitions, row::RowState};
 
 impl<P: Payload> Definitions<P> {
     /// I13: exactly the names that are Ready somewhere have a record, which lists all their definitions; a name with

@@ -6,19 +6,17 @@
 use smallvec::SmallVec;
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::state::begun::Begun;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::pending::PendingUnit;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId};
-use crate::protocol::storage::memory::Takes;
+use crate::protocol::state::{begun::Begun, payload::Payload, pending::PendingUnit, rising::RisingPriority};
+use crate::protocol::storage::{ClaimId, DylibId, RowId, Takes, TrackerId};
 use crate::protocol::urgency::followers::Followers;
 use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
 use crate::{SymbolName, TaskPriority};
 
-use super::Definitions;
-use super::row::{Row, RowState, Source, Waiters};
+use super::{
+    Definitions,
+    row::{Row, RowState, Source, Waiters},
+};
 
 /// A responsibility's side of the state. A lookup makes as many as it finds units, so that it is small: the system gives memory
 /// page by page, and a page costs as much as a unit.
@@ -137,7 +135,7 @@ fn count_of(rows: &[RowId]) -> u32 {
 }
 
 /// What has become of a row that was searched.
-pub(in crate::protocol) enum Claimed<U> {
+pub(crate) enum Claimed<U> {
     /// Nothing: it was searched before.
     Nothing,
     /// It was searched for the first time, and its address was known: it is Ready.
@@ -147,7 +145,7 @@ pub(in crate::protocol) enum Claimed<U> {
 }
 
 /// Nodes of rows in the forest.
-pub(in crate::protocol) type RowNodes = SmallVec<[NodeId; 2]>;
+pub(crate) type RowNodes = SmallVec<[NodeId; 2]>;
 
 impl<P: Payload> Definitions<P> {
     /// Somebody needs `row`: the unit that waits in it leaves its rows, all of which are Materializing from now on. What it is claimed

@@ -1,9 +1,7 @@
 //! Dylibs: name spaces, their link orders and generators.
 
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{DylibId, GeneratorId, Id, TrackerId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::storage::{DylibId, GeneratorId, Id, NONE, Takes, TrackerId};
 use crate::sync::{Arc, weakened};
 use crate::{JitDylibLookupFlags, SymbolFlags, SymbolName};
 

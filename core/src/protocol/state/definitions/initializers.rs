@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::SymbolName;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{DylibId, RowId};
+use crate::protocol::state::{effects::Effects, payload::Payload};
+use crate::protocol::storage::{DylibId, RowId};
 
 use super::Definitions;
 

@@ -1,15 +1,14 @@
 //! Insert: rows appear, in their dylib, their tracker and the list of their name.
 
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::pending::PendingUnit;
-use crate::protocol::storage::ids::{ClaimId, RowId, TrackerId};
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::state::{effects::Effects, payload::Payload, pending::PendingUnit};
+use crate::protocol::storage::{ClaimId, NONE, RowId, TrackerId};
 use crate::{ExecutorSymbolDef, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
 
-use super::Definitions;
-use super::row::{Links, Row, RowState, Source, Waiters};
-use super::tracker::Tracker;
+use super::{
+    Definitions,
+    row::{Links, Row, RowState, Source, Waiters},
+    tracker::Tracker,
+};
 
 impl<P: Payload> Definitions<P> {
     /// A unit comes into a tracker, and waits in a row for each of its symbols.

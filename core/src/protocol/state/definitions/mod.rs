@@ -47,11 +47,8 @@ use std::fmt;
 use std::ops::Index;
 
 use crate::SymbolName;
-use crate::protocol::state::effects::Effects;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::pending::PendingUnit;
-use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
-use crate::protocol::storage::slab::Slab;
+use crate::protocol::state::{effects::Effects, payload::Payload, pending::PendingUnit};
+use crate::protocol::storage::{ClaimId, DylibId, RowId, Slab, TrackerId, UnitId};
 use crate::record::{Recorder, Records};
 use crate::sync::Arc;
 
@@ -64,8 +61,8 @@ use removing::RemovingTrackers;
 use row::{Row, RowSlab};
 use tracker::Tracker;
 
-pub(in crate::protocol) use names::FirstNamed;
-pub(in crate::protocol) use remove::{RemovedRow, Tell};
+pub(crate) use names::FirstNamed;
+pub(crate) use remove::{RemovedRow, Tell};
 
 /// What is defined, where, and who provides it.
 pub(crate) struct Definitions<P: Payload> {

@@ -17,10 +17,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::SymbolName;
 
-use crate::protocol::storage::ids::{DylibId, Id, RowId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::places::PlaceTable;
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::storage::{DylibId, Id, NONE, PlaceTable, RowId, Takes};
 
 use super::row::{Links, Row, RowSlab};
 
@@ -142,7 +139,7 @@ impl NameIndex {
 
 /// The first row of the list of a name.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::protocol) struct FirstNamed(u32);
+pub(crate) struct FirstNamed(u32);
 
 /// Where a name belongs in the first table.
 struct Home {

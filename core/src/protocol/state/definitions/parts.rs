@@ -16,7 +16,7 @@ use super::row::RowSlab;
 use super::tracker::Tracker;
 
 /// Much of what definitions are made of.
-pub(in crate::protocol) struct Parts<'d, P: Payload> {
+pub(crate) struct Parts<'d, P: Payload> {
     pub(in crate::protocol) rows: &'d mut RowSlab,
     pub(in crate::protocol) records: &'d mut Recorder,
     pub(in crate::protocol) dylibs: &'d mut Slab<DylibId, Dylib>,
@@ -29,7 +29,7 @@ pub(in crate::protocol) struct Parts<'d, P: Payload> {
 
 /// How many there are of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::protocol) struct Counts {
+pub(crate) struct Counts {
     pub(in crate::protocol) rows: usize,
     pub(in crate::protocol) units: usize,
     pub(in crate::protocol) claims: usize,

@@ -19,12 +19,11 @@
 use smallvec::SmallVec;
 
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{ClaimId, DylibId, Id, ProductId, RowId, TrackerId, UnitId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::slab::{NONE, Slab};
+use crate::protocol::storage::{
+    ClaimId, DylibId, Id, NONE, ProductId, RowId, Slab, Takes, TrackerId, UnitId,
+};
 
-use super::Definitions;
-use super::claim::Claim;
+use super::{Definitions, claim::Claim};
 
 /// Gaps go when there are more of them than resources, and more than so many. Random histories are short.
 const GAPS_MIN: usize = if cfg!(test) { 0 } else { 16 };
@@ -161,7 +160,7 @@ impl<R> ResourcePlaces<R> {
 
 /// What an operation that removes by name has touched: an initializer symbol may be all that is left of it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::protocol) enum Remnant {
+pub(crate) enum Remnant {
     Unit(DylibId, UnitId),
     Product(ProductId),
 }

@@ -7,13 +7,13 @@
 
 use crate::ExecutorAddr;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{Id, RowId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::storage::{Id, NONE, RowId, Takes};
 use crate::record::RecordedDefinition;
 
-use super::Definitions;
-use super::row::{Row, RowState};
+use super::{
+    Definitions,
+    row::{Row, RowState},
+};
 
 impl<P: Payload> Definitions<P> {
     /// A row has become Ready: its name's record says so.

@@ -1,14 +1,14 @@
 //! Remove: rows disappear, from their dylib, their tracker and the list of their name; from their unit, or their claim.
 
 use crate::SymbolName;
-use crate::protocol::state::effects::{Effects, Leftover};
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::RowId;
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::state::{
+    effects::{Effects, Leftover},
+    payload::Payload,
+};
+use crate::protocol::storage::{NONE, RowId};
 use crate::sync::{Arc, weakened};
 
-use super::Definitions;
-use super::row::Row;
+use super::{Definitions, row::Row};
 
 /// Whether a unit hears that a symbol was taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Tell {
 
 /// What observers are told of a row that is gone.
 #[must_use = "observers shall see that it is gone"]
-pub(in crate::protocol) struct RemovedRow {
+pub(crate) struct RemovedRow {
     pub(in crate::protocol) symbol: SymbolName,
     pub(in crate::protocol) dylib: Arc<str>,
     /// The place of the event, if that was kept for it.

@@ -21,16 +21,15 @@
 use std::collections::VecDeque;
 
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{DylibId, Id, RowId, TrackerId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::pieces::Pieces;
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::storage::{DylibId, Id, NONE, Pieces, RowId, Takes, TrackerId};
 use crate::sync::Arc;
 
-use super::Definitions;
-use super::product::Resources;
-use super::row::{Links, Row};
-use super::tracker::Tracker;
+use super::{
+    Definitions,
+    product::Resources,
+    row::{Links, Row},
+    tracker::Tracker,
+};
 
 /// The trackers that are being removed, in the order in which they go.
 pub(super) struct RemovingTrackers<R> {

@@ -20,11 +20,8 @@
 use crate::{ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags, SymbolName, TaskPriority};
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::state::failures::Fallen;
-use crate::protocol::state::lookups::query::Lodging;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, DylibId, RowId, TrackerId, UnitId};
-use crate::protocol::storage::slab::{NONE, Slab, TwoLines};
+use crate::protocol::state::{failures::Fallen, lookups::query::Lodging, rising::RisingPriority};
+use crate::protocol::storage::{ClaimId, DylibId, NONE, RowId, Slab, TrackerId, TwoLines, UnitId};
 
 /// The definitions of a session.
 pub(crate) type RowSlab = Slab<RowId, Row, TwoLines>;

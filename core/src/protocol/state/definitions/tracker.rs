@@ -1,15 +1,15 @@
 //! Trackers: what is removed together. Created, filled, joined.
 
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{DylibId, Id, RowId, TrackerId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::storage::{DylibId, Id, NONE, RowId, Takes, TrackerId};
 use crate::sync::weakened;
 
-use super::Definitions;
-use super::dylib::Dylib;
-use super::product::Resources;
-use super::row::{Links, Row};
+use super::{
+    Definitions,
+    dylib::Dylib,
+    product::Resources,
+    row::{Links, Row},
+};
 
 /// A group of rows and resources. A tracker that was removed or transferred is not in the slab.
 #[derive(Debug)]

@@ -9,10 +9,8 @@ use rustc_hash::FxHashMap;
 
 use crate::{LookupError, SymbolName};
 
-use crate::protocol::state::definitions::Definitions;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::search::Search;
-use crate::protocol::storage::ids::{QueryId, RowId};
+use crate::protocol::state::{definitions::Definitions, payload::Payload, search::Search};
+use crate::protocol::storage::{QueryId, RowId};
 
 use super::Lookups;
 
@@ -88,7 +86,7 @@ impl<P: Payload> Lookups<P> {
     ///
     /// # Errors
     /// If that would close a cycle; nothing is noted then.
-    pub(in crate::protocol) fn add_alias(
+    pub(crate) fn add_alias(
         &mut self,
         search: &Search,
         rows: &[Option<RowId>],

@@ -2,17 +2,18 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::protocol::state::definitions::Definitions;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{Id, RowId};
+use crate::protocol::state::{definitions::Definitions, payload::Payload};
+use crate::protocol::storage::{Id, RowId};
 
-use super::Lookups;
-use super::generator::Generator;
-use super::query::{Lodging, Phase, Progress, Query};
+use super::{
+    Lookups,
+    generator::Generator,
+    query::{Lodging, Phase, Progress, Query},
+};
 
 impl<P: Payload> Lookups<P> {
     /// Panics where lookups are not what this folder promises.
-    pub(in crate::protocol) fn check(&self, definitions: &Definitions<P>) {
+    pub(crate) fn check(&self, definitions: &Definitions<P>) {
         self.check_queries(definitions);
         self.check_suspended();
         self.check_generators(definitions);

@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::search::Search;
-use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId};
-use crate::protocol::storage::memory::Takes;
+use crate::protocol::state::{payload::Payload, search::Search};
+use crate::protocol::storage::{DylibId, GeneratorId, QueryId, Takes};
 use crate::sync::{Arc, weakened};
 use crate::{SymbolLookupFlags, SymbolName};
 
-use super::Lookups;
-use super::query::{Phase, Query};
+use super::{
+    Lookups,
+    query::{Phase, Query},
+};
 
 /// A generator that was added to a dylib.
 #[derive(Debug)]
@@ -33,11 +33,11 @@ pub(crate) struct Generator<G> {
 pub(crate) struct Suspended {
     pub(crate) search: Search,
     /// Symbols that no dylib before `position` defines.
-    pub(in crate::protocol) remaining: Vec<(SymbolName, SymbolLookupFlags)>,
+    pub(crate) remaining: Vec<(SymbolName, SymbolLookupFlags)>,
     /// The dylib of the order that is being asked.
-    pub(in crate::protocol) position: usize,
+    pub(crate) position: usize,
     /// Its generators that are still to be asked; none until the dylib itself has been searched.
-    pub(in crate::protocol) generators: Option<VecDeque<GeneratorId>>,
+    pub(crate) generators: Option<VecDeque<GeneratorId>>,
     /// The generator that is busy with it, or that it has queued up at.
     pub(super) waits_at: Option<GeneratorId>,
     /// That generator has been asked and is busy with it no more, though it has not finished.
@@ -53,7 +53,7 @@ pub(super) struct ServedApart {
 
 impl Suspended {
     /// The symbols that no dylib so far defines.
-    pub(in crate::protocol) fn missing(&self) -> impl Iterator<Item = &SymbolName> {
+    pub(crate) fn missing(&self) -> impl Iterator<Item = &SymbolName> {
         self.remaining.iter().map(|(name, _)| name)
     }
 
@@ -63,17 +63,17 @@ impl Suspended {
     }
 
     /// The generator that is busy with it, or that it has queued up at.
-    pub(in crate::protocol) fn waits_at(&self) -> Option<GeneratorId> {
+    pub(crate) fn waits_at(&self) -> Option<GeneratorId> {
         self.waits_at
     }
 
     /// Whether a generator goes on with it while that serves others.
-    pub(in crate::protocol) fn is_apart(&self) -> bool {
+    pub(crate) fn is_apart(&self) -> bool {
         self.apart.is_some()
     }
 
     /// Of the lookups that its generator has made apart so that it can go on, the last that came to a generator. May have ended.
-    pub(in crate::protocol) fn question(&self) -> Option<QueryId> {
+    pub(crate) fn question(&self) -> Option<QueryId> {
         self.apart.as_ref()?.question
     }
 
@@ -84,7 +84,7 @@ impl Suspended {
 }
 
 /// What has become of a lookup that came to a generator.
-pub(in crate::protocol) enum Arrival<G> {
+pub(crate) enum Arrival<G> {
     /// The generator is to be asked.
     Served { generator: G, name: Arc<str> },
     /// It is busy: the lookup stands in its queue.
@@ -95,19 +95,19 @@ pub(in crate::protocol) enum Arrival<G> {
 
 impl<G> Generator<G> {
     /// The lookup it has been asked about and not finished. May have ended since.
-    pub(in crate::protocol) fn occupant(&self) -> Option<QueryId> {
+    pub(crate) fn occupant(&self) -> Option<QueryId> {
         self.occupant
     }
 
     /// Lookups that want to ask it next. Some may have ended since.
-    pub(in crate::protocol) fn queue(&self) -> impl Iterator<Item = QueryId> {
+    pub(crate) fn queue(&self) -> impl Iterator<Item = QueryId> {
         self.queue.iter().copied()
     }
 }
 
 impl<P: Payload> Lookups<P> {
     /// A generator that serves nobody yet.
-    pub(in crate::protocol) fn add_generator(
+    pub(crate) fn add_generator(
         &mut self,
         value: P::Generator,
         name: Arc<str>,
@@ -117,7 +117,7 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// Takes a generator out. Gives the lookups in its queue too, each of which is to be failed.
-    pub(in crate::protocol) fn remove_generator(
+    pub(crate) fn remove_generator(
         &mut self,
         generator: GeneratorId,
         memory: &mut impl Takes,
@@ -128,13 +128,13 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// Takes a suspended lookup out for a walk along its order, which borrows all of the state; to be given back.
-    pub(in crate::protocol) fn take_walker(&mut self, query: QueryId) -> Option<Box<Suspended>> {
+    pub(crate) fn take_walker(&mut self, query: QueryId) -> Option<Box<Suspended>> {
         let suspended = self.suspended_mut(query)?;
         Some(std::mem::replace(suspended, Box::new(Suspended::new(Search::default()))))
     }
 
     /// The lookup has come to a generator on its walk.
-    pub(in crate::protocol) fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         query: QueryId,
         walker: &mut Suspended,
@@ -157,7 +157,7 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// The walk has come to a generator, where the lookup waits.
-    pub(in crate::protocol) fn suspend(&mut self, query: QueryId, walker: Box<Suspended>) {
+    pub(crate) fn suspend(&mut self, query: QueryId, walker: Box<Suspended>) {
         let asks = walker.search.on_behalf_of;
         if let Some(suspended) = self.suspended_mut(query) {
             *suspended = walker;
@@ -170,7 +170,7 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// A generator is no longer busy with a lookup, if it was.
-    pub(in crate::protocol) fn leave_generator(&mut self, generator: GeneratorId, query: QueryId) {
+    pub(crate) fn leave_generator(&mut self, generator: GeneratorId, query: QueryId) {
         if let Some(row) = self.generators.get_mut(generator)
             && row.occupant == Some(query)
             && !weakened("generate::keeps_its_place")
@@ -180,13 +180,13 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// The next lookup in the queue of a generator that is free.
-    pub(in crate::protocol) fn next_in_queue(&mut self, generator: GeneratorId) -> Option<QueryId> {
+    pub(crate) fn next_in_queue(&mut self, generator: GeneratorId) -> Option<QueryId> {
         let generator = self.generators.get_mut(generator).filter(|row| row.occupant.is_none())?;
         generator.queue.pop_front()
     }
 
     /// A generator goes on with a lookup apart.
-    pub(in crate::protocol) fn set_apart(&mut self, generator: GeneratorId, query: QueryId) {
+    pub(crate) fn set_apart(&mut self, generator: GeneratorId, query: QueryId) {
         if let Some(suspended) = self.suspended_mut(query) {
             suspended.apart.get_or_insert_default();
         }
@@ -194,7 +194,7 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// A generator comes back for a lookup that it goes on with apart, if it is free.
-    pub(in crate::protocol) fn come_back(&mut self, generator: GeneratorId, query: QueryId) {
+    pub(crate) fn come_back(&mut self, generator: GeneratorId, query: QueryId) {
         if let Some(row) = self.generators.get_mut(generator)
             && row.occupant.is_none()
             && let Some(Query { phase: Phase::Suspended(suspended), .. }) = self.queries.get_mut(query)
@@ -206,7 +206,7 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// The generators that go on with a lookup apart. Walks over all lookups.
-    pub(in crate::protocol) fn serving_apart(&self) -> FxHashSet<GeneratorId> {
+    pub(crate) fn serving_apart(&self) -> FxHashSet<GeneratorId> {
         let served_at = |query: &Query<P::Handler>| match &query.phase {
             Phase::Suspended(suspended) => suspended.apart.as_ref().and(suspended.waits_at),
             Phase::Lodged(_) => None,
@@ -220,7 +220,7 @@ impl<P: Payload> Lookups<P> {
 
     /// Whether a lookup that is made so that another one can go on, or so that one can that is made for it, comes to a generator that
     /// has been asked for that other: its occupant, or one that it serves apart.
-    pub(in crate::protocol) fn leads_back(
+    pub(crate) fn leads_back(
         &self,
         search: &Search,
         generator: GeneratorId,

@@ -3,20 +3,19 @@
 use smallvec::SmallVec;
 
 use crate::protocol::slices::agenda::SLICE_STEPS;
-use crate::protocol::state::definitions::Definitions;
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::{Id, QueryId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::slab::Slab;
+use crate::protocol::state::{definitions::Definitions, payload::Payload};
+use crate::protocol::storage::{Id, QueryId, Slab, Takes};
 use crate::sync::weakened;
 use crate::{ExecutorSymbolDef, RequiredState};
 
-use super::Lookups;
-use super::query::{Lodged, Lodging, Phase, Progress, Query};
+use super::{
+    Lookups,
+    query::{Lodged, Lodging, Phase, Progress, Query},
+};
 
 impl<P: Payload> Lookups<P> {
     /// Puts each entry of `query` that waits into the list of its row, which must be in a state to wait in.
-    pub(in crate::protocol) fn lodge(&mut self, query: QueryId, definitions: &mut Definitions<P>) {
+    pub(crate) fn lodge(&mut self, query: QueryId, definitions: &mut Definitions<P>) {
         let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(query) else { return };
         let required_state = lodged.required_state;
         // Out of the slab for the length of the loop, in which other queries are reached.
@@ -48,7 +47,7 @@ impl<P: Payload> Lookups<P> {
     ///
     /// The row may have left the states that hold a list already.
     #[inline]
-    pub(in crate::protocol) fn find(
+    pub(crate) fn find(
         &mut self,
         first: Lodging,
         reached: RequiredState,
@@ -84,7 +83,7 @@ impl<P: Payload> Lookups<P> {
     /// The query at a place in a row's list, and the first place behind it that is another query's.
     ///
     /// A query may be in the list twice, and leaves with all its entries.
-    pub(in crate::protocol) fn query_and_next(&self, at: Lodging) -> (Option<QueryId>, Lodging) {
+    pub(crate) fn query_and_next(&self, at: Lodging) -> (Option<QueryId>, Lodging) {
         let mut next = at;
         while !next.is_none() && next.query == at.query {
             let Phase::Lodged(lodged) = &self.queries.at(next.query).phase else {
@@ -96,7 +95,7 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// The query at a place in a row's list.
-    pub(in crate::protocol) fn lodged_at(&self, at: Lodging) -> Option<(&Query<P::Handler>, &Lodged)> {
+    pub(crate) fn lodged_at(&self, at: Lodging) -> Option<(&Query<P::Handler>, &Lodged)> {
         if at.is_none() {
             return None;
         }
@@ -109,7 +108,7 @@ impl<P: Payload> Lookups<P> {
 
     /// Takes entries of an ended query out of the lists of their rows, and at last the query out of the slab, which it
     /// then says.
-    pub(in crate::protocol) fn unlodge(
+    pub(crate) fn unlodge(
         &mut self,
         id: QueryId,
         budget: &mut usize,

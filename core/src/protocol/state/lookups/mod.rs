@@ -28,11 +28,8 @@ pub(crate) mod query;
 use std::fmt;
 use std::ops::Index;
 
-use crate::protocol::state::payload::Payload;
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{GeneratorId, QueryId, RowId};
-use crate::protocol::storage::memory::Takes;
-use crate::protocol::storage::slab::Slab;
+use crate::protocol::state::{payload::Payload, rising::RisingPriority};
+use crate::protocol::storage::{GeneratorId, QueryId, RowId, Slab, Takes};
 
 use alias::AliasEdges;
 use generator::Generator;
@@ -46,19 +43,19 @@ pub(crate) struct Lookups<P: Payload> {
 }
 
 /// A query that has found everything.
-pub(in crate::protocol) struct Answered<H> {
-    pub(in crate::protocol) handler: H,
-    pub(in crate::protocol) asker: Option<Asker>,
-    pub(in crate::protocol) entries: Entries,
+pub(crate) struct Answered<H> {
+    pub(crate) handler: H,
+    pub(crate) asker: Option<Asker>,
+    pub(crate) entries: Entries,
 }
 
 /// A query that ends without an answer.
-pub(in crate::protocol) struct TakenOut<H> {
-    pub(in crate::protocol) handler: H,
+pub(crate) struct TakenOut<H> {
+    pub(crate) handler: H,
     /// How many symbols it asked for.
-    pub(in crate::protocol) symbols: usize,
+    pub(crate) symbols: usize,
     /// Its entries are still to leave the lists of their rows: [`Lookups::unlodge`].
-    pub(in crate::protocol) is_lodged: bool,
+    pub(crate) is_lodged: bool,
 }
 
 impl<P: Payload> Lookups<P> {
@@ -68,51 +65,51 @@ impl<P: Payload> Lookups<P> {
 
     /// The query, if it is there. It may have ended, and its entries still be in the lists of rows.
     #[inline]
-    pub(in crate::protocol) fn query(&self, query: QueryId) -> Option<&Query<P::Handler>> {
+    pub(crate) fn query(&self, query: QueryId) -> Option<&Query<P::Handler>> {
         self.queries.get(query)
     }
 
     /// The query, unless it has ended.
-    pub(in crate::protocol) fn live(&self, query: QueryId) -> Option<&Query<P::Handler>> {
+    pub(crate) fn live(&self, query: QueryId) -> Option<&Query<P::Handler>> {
         self.queries.get(query).filter(|query| query.is_live())
     }
 
     /// All queries that are there.
-    pub(in crate::protocol) fn queries(&self) -> impl Iterator<Item = (QueryId, &Query<P::Handler>)> {
+    pub(crate) fn queries(&self) -> impl Iterator<Item = (QueryId, &Query<P::Handler>)> {
         self.queries.iter()
     }
 
-    pub(in crate::protocol) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queries.len()
     }
 
     /// Where a walk by [`Self::id_at`] over the queries of this moment ends.
-    pub(in crate::protocol) fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         self.queries.end()
     }
 
     /// The id of the query in this place.
-    pub(in crate::protocol) fn id_at(&self, index: u32) -> Option<QueryId> {
+    pub(crate) fn id_at(&self, index: u32) -> Option<QueryId> {
         self.queries.id_at(index)
     }
 
-    pub(in crate::protocol) fn generator(&self, generator: GeneratorId) -> Option<&Generator<P::Generator>> {
+    pub(crate) fn generator(&self, generator: GeneratorId) -> Option<&Generator<P::Generator>> {
         self.generators.get(generator)
     }
 
     /// The row that an alias waits for, if that is known yet.
-    pub(in crate::protocol) fn source_of(&self, alias: RowId) -> Option<RowId> {
+    pub(crate) fn source_of(&self, alias: RowId) -> Option<RowId> {
         self.aliases.source_of(alias)
     }
 
     /// The lookup that the alias waits for, as long as its source is not known.
-    pub(in crate::protocol) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
+    pub(crate) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
         self.aliases.sought_by(alias)
     }
 
     /// A query begins, suspended or about to be lodged.
     #[inline]
-    pub(in crate::protocol) fn begin(&mut self, query: Query<P::Handler>) -> QueryId {
+    pub(crate) fn begin(&mut self, query: Query<P::Handler>) -> QueryId {
         let alias = match &query.phase {
             Phase::Suspended(suspended) => suspended.search.alias,
             Phase::Lodged(_) => None,
@@ -123,26 +120,26 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// The query has come to another phase. One that is Lodged is still to be put into the lists of its rows, or ended.
-    pub(in crate::protocol) fn set_phase(&mut self, query: QueryId, phase: Phase) {
+    pub(crate) fn set_phase(&mut self, query: QueryId, phase: Phase) {
         if let Some(query) = self.queries.get_mut(query) {
             query.phase = phase;
         }
     }
 
     /// The lookup of an alias waits at no generator any more.
-    pub(in crate::protocol) fn seek_no_more(&mut self, alias: Option<RowId>) {
+    pub(crate) fn seek_no_more(&mut self, alias: Option<RowId>) {
         self.aliases.seek_no_more(alias);
     }
 
     /// A query that has not ended rises. Says whether it was lower.
-    pub(in crate::protocol) fn rise(&mut self, query: QueryId, to: RisingPriority) -> bool {
+    pub(crate) fn rise(&mut self, query: QueryId, to: RisingPriority) -> bool {
         let query = self.queries.get_mut(query).filter(|query| query.is_live());
         query.and_then(|query| query.priority.as_mut()).is_some_and(|priority| priority.rise(to))
     }
 
     /// Ends a lodged query that has found everything.
     #[inline]
-    pub(in crate::protocol) fn complete(
+    pub(crate) fn complete(
         &mut self,
         query: QueryId,
         memory: &mut impl Takes,
@@ -158,11 +155,7 @@ impl<P: Payload> Lookups<P> {
     }
 
     /// Ends a query without an answer, unless it has ended.
-    pub(in crate::protocol) fn take_out(
-        &mut self,
-        id: QueryId,
-        memory: &mut impl Takes,
-    ) -> Option<TakenOut<P::Handler>> {
+    pub(crate) fn take_out(&mut self, id: QueryId, memory: &mut impl Takes) -> Option<TakenOut<P::Handler>> {
         let query = self.queries.get_mut(id)?;
         let handler = query.handler.take()?;
         Some(match &mut query.phase {
@@ -185,32 +178,32 @@ impl<P: Payload> Lookups<P> {
 #[cfg(all(test, not(uruk_loom)))]
 impl<P: Payload> Lookups<P> {
     /// To break queries.
-    pub(in crate::protocol) fn queries_mut(&mut self) -> &mut Slab<QueryId, Query<P::Handler>> {
+    pub(crate) fn queries_mut(&mut self) -> &mut Slab<QueryId, Query<P::Handler>> {
         &mut self.queries
     }
 
     /// To break generators.
-    pub(in crate::protocol) fn break_generator(&mut self, generator: GeneratorId, occupant: Option<QueryId>) {
+    pub(crate) fn break_generator(&mut self, generator: GeneratorId, occupant: Option<QueryId>) {
         self.generators[generator].occupant = occupant;
     }
 
     /// The same with their queues.
-    pub(in crate::protocol) fn forget_queue(&mut self, generator: GeneratorId) {
+    pub(crate) fn forget_queue(&mut self, generator: GeneratorId) {
         self.generators[generator].queue.clear();
     }
 
     /// How many aliases wait for a source that is known; how many lookups they wait for.
-    pub(in crate::protocol) fn aliases(&self) -> (usize, usize) {
+    pub(crate) fn aliases(&self) -> (usize, usize) {
         self.aliases.len()
     }
 
     /// How many generators there are.
-    pub(in crate::protocol) fn generators(&self) -> usize {
+    pub(crate) fn generators(&self) -> usize {
         self.generators.len()
     }
 
     /// How many queries there is room for.
-    pub(in crate::protocol) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.queries.capacity()
     }
 }

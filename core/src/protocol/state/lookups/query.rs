@@ -9,8 +9,7 @@
 use smallvec::SmallVec;
 
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::ids::{ClaimId, RowId};
-use crate::protocol::storage::slab::NONE;
+use crate::protocol::storage::{ClaimId, NONE, RowId};
 use crate::{ExecutorSymbolDef, RequiredState, SymbolName, TaskPriority};
 
 use super::generator::Suspended;
@@ -43,7 +42,7 @@ impl<H> Query<H> {
     }
 
     /// On whose behalf its answer is given.
-    pub(in crate::protocol) fn asker(&self) -> Option<Asker> {
+    pub(crate) fn asker(&self) -> Option<Asker> {
         let claim = self.asked_by?;
         Some(Asker { claim, priority: self.priority.map_or(TaskPriority::Demanded, RisingPriority::get) })
     }
