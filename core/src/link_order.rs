@@ -49,7 +49,7 @@ impl ExecutionSession {
             return Err(DylibError::Foreign { name: foreign.shared_name() });
         }
         let ids: Vec<_> = roots.iter().map(JitDylib::id).collect();
-        match self.transact(|state, _| state.dfs_link_order(&ids)) {
+        match self.transact(|state, _| state.definitions.dfs_link_order(&ids)) {
             Ok(order) => {
                 Ok(order.into_iter().map(|(id, name)| JitDylib::new(self.clone(), id, name)).collect())
             }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-use crate::protocol::state::answer::{Answer, FoundEntries};
+use crate::protocol::state::{Answer, FoundEntries};
 use crate::protocol::storage::ids::RowId;
 use crate::protocol::storage::ids::SessionTag;
 use crate::record::RecordedDefinition;

@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | `fail::lookups_overlook_it`: a lookup lodges on a symbol without asking whether it has failed | `core/src/protocol/lookups/lookup.rs` | `a_lookup_that_lodges_while_its_symbol_fails_is_told` |
 //! | `fail::tells_no_queries`: a row is marked, and its lodged lookups stay | `core/src/protocol/symbols/fail.rs` | `a_lookup_that_lodges_while_its_symbol_fails_is_told` |
-//! | `fail::leaves_ended_lookups_lodged`: a lookup that has ended stays in the lists of its other symbols | `core/src/protocol/state/lookups/lists.rs` | `a_lookup_lodged_on_two_symbols_that_fail_is_told_once` |
+//! | `fail::leaves_ended_lookups_lodged`: a lookup that has ended stays in the lists of its other symbols | `core/src/protocol/state/lookups/query.rs` | `a_lookup_lodged_on_two_symbols_that_fail_is_told_once` |
 //! | `fail::tells_no_queries`: the same, where the unit itself fails on one thread while the other looks up | `core/src/protocol/symbols/fail.rs` | `every_lookup_of_what_fails_is_told` |
 #![cfg(uruk_loom)]
 

@@ -21,8 +21,8 @@
 //! | `lodge::overlooks_what_is_ready`: a lookup that found no record lodges without looking again under the lock | `core/src/protocol/lookups/lookup.rs` | `a_lookup_that_lodges_while_its_symbol_is_emitted_is_answered` |
 //! | `lodge::ready_tells_nobody`: a symbol becomes Ready and its lodged lookups stay | `core/src/protocol/symbols/emit.rs` | `a_lookup_that_lodges_while_its_symbol_is_emitted_is_answered` |
 //! | `lodge::looks_before_it_locks`: the lock is free between a waiter's look at the latch and its sleep | `core/src/sync/latch.rs` | `a_lookup_that_lodges_while_its_symbol_is_emitted_is_answered` |
-//! | `lodge::addresses_answer_everybody`: a resolution answers those who asked for Ready as well | `core/src/protocol/state/lookups/lists.rs`, `core/src/protocol/state/definitions/advance.rs` | `an_address_answers_only_who_asked_for_it` |
-//! | `lodge::ends_with_its_first_symbol`: a lookup is answered when one of its symbols is there | `core/src/protocol/state/lookups/lists.rs` | `a_lookup_of_two_units_ends_with_the_last` |
+//! | `lodge::addresses_answer_everybody`: a resolution answers those who asked for Ready as well | `core/src/protocol/state/lookups/query.rs`, `core/src/protocol/state/definitions/rows.rs` | `an_address_answers_only_who_asked_for_it` |
+//! | `lodge::ends_with_its_first_symbol`: a lookup is answered when one of its symbols is there | `core/src/protocol/state/lookups/query.rs` | `a_lookup_of_two_units_ends_with_the_last` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, definition, emit_beside, model, resolve};

@@ -17,7 +17,7 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `remove::claim_outlives_its_rows`: the last row that goes does not end the claim | `core/src/protocol/state/definitions/remove.rs` | `a_unit_at_work_learns_that_its_tracker_is_gone` |
+//! | `remove::claim_outlives_its_rows`: the last row that goes does not end the claim | `core/src/protocol/state/definitions/rows.rs` | `a_unit_at_work_learns_that_its_tracker_is_gone` |
 //! | `remove::tracker_lives_on`: the emptied tracker takes further resources | `core/src/protocol/state/definitions/tracker.rs` | `a_resource_beside_a_removal_is_removed_or_refused` |
 //! | `remove::tells_no_queries`: rows go, and their lodged lookups stay | `core/src/protocol/symbols/remove.rs` | `a_unit_at_work_learns_that_its_tracker_is_gone` |
 //! | `remove::takes_what_is_at_work`: a removal by name does not ask whether a unit is at work | `core/src/protocol/removal/remove.rs` | `a_lookup_beside_a_removal_by_name_finds_or_misses` |

@@ -6,17 +6,17 @@
 //! | define addresses | `symbols/absolute.rs` | the same without a unit; a search makes them Ready at once |
 //! | lookup | `lookups/lookup.rs`, `lookups/lookup_one.rs` | names are matched, units claimed, the query lodged |
 //! | generate | `lookups/generate.rs` | what is missing is asked of generators; lookups suspend and resume |
-//! | complete, withdraw | `queries/end.rs` | a query is answered, fails, or is given up |
+//! | complete, withdraw | `state/lookups/end.rs` | a query is answered, fails, or is given up |
 //! | claim, begin, delegate | `symbols/claim.rs` | a unit leaves its rows, and may come back before it starts |
 //! | resolve | `symbols/resolve.rs` | addresses are recorded |
 //! | emit | `symbols/emit.rs` | rows become Ready, or wait in the forest |
 //! | fail | `symbols/fail.rs` | rows fail, and everything that waits on them |
-//! | remove | `symbols/remove.rs`, `removal/remove.rs`, `removal/removing.rs` | rows disappear, at one moment for everybody |
+//! | remove | `symbols/remove.rs`, `removal/remove.rs` | rows disappear, at one moment for everybody |
 //! | settle | `slices/settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, look, end_wait | `deadlock/` | threads block; a cycle that never ends is an error |
 //! | rise | `urgency/` | priority follows demand upwards |
 //! | why, expire | `lookups/why.rs` | nothing changes, or a query ends with an explanation |
-//! | transfer | `removal/transfer.rs` | what a tracker has goes to another |
+//! | transfer | `removal/remove.rs` | what a tracker has goes to another |
 //! | commit | `removal/transaction.rs` | several of the above happen together or not at all |
 //!
 //! No locks, no callbacks, no threads, no I/O: values of the embedder are moved, never called, never
@@ -42,7 +42,6 @@ mod check;
 pub(crate) mod deadlock;
 mod dependences;
 pub(crate) mod lookups;
-mod queries;
 pub(crate) mod removal;
 pub(crate) mod slices;
 pub(crate) mod state;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::in_place::Apart;
 use crate::in_span::{Watched, inside};
-use crate::protocol::state::answer::Answer;
-use crate::protocol::state::search::Search;
+use crate::protocol::state::Answer;
+use crate::protocol::state::Search;
 use crate::protocol::storage::ids::QueryId;
 use crate::sync::{Latch, weakened};
 use crate::{

@@ -10,7 +10,7 @@
 use crate::protocol::lookups::lookup_one::Sought;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::search::{Order, Search};
+use crate::protocol::state::{Order, Search};
 use crate::protocol::storage::ids::{QueryId, RowId};
 use crate::sync::Arc;
 use crate::{

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::protocol::state::answer::Answer;
+use crate::protocol::state::Answer;
 use crate::protocol::storage::ids::QueryId;
 use crate::sync::{Arc, Mutex, weakened};
 use crate::{

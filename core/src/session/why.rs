@@ -1,6 +1,6 @@
 //! Why a symbol is not Ready, asked at any moment.
 
-use crate::protocol::state::begun::Begun;
+use crate::protocol::state::Begun;
 use crate::sync::thread;
 use crate::{JitDylib, JitDylibLookupFlags, SearchOrder, SessionError, SymbolName, Why};
 

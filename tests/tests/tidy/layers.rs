@@ -6,12 +6,11 @@ use super::demand_none;
 use super::source::{Source, sources};
 
 /// The folders of the protocol, lowest first. A file may know its own folder and those before it.
-const PROTOCOL: [&str; 11] = [
+const PROTOCOL: [&str; 10] = [
     "storage",     // ids, slabs, memory: knows no symbol
     "dependences", // the forest, generic
     "state",       // what there is, and small functions that keep it
     "urgency",     // priorities rise
-    "queries",     // lookups that wait are told, and end
     "symbols",     // one symbol, or one unit: defined, claimed, resolved, emitted, failed, gone
     "lookups",     // symbols are searched and claimed
     "check",       // what holds between two operations

@@ -1,7 +1,7 @@
 //! Where nodes and edges live, and the lists they are threaded in.
 //!
 //! Nodes and edges sit in two pools (`pool.rs`): no allocation per node or edge, no pointers. Generations lie apart from
-//! the nodes (`ages.rs`).
+//! the nodes (`pool.rs`).
 //!
 //! | list | form | entered at |
 //! |---|---|---|
@@ -15,7 +15,7 @@
 
 use std::num::NonZeroU32;
 
-use super::{NodeId, ages::Ages, pool::Pool};
+use super::{NodeId, pool::Ages, pool::Pool};
 use crate::protocol::storage::{Memory, RowId};
 
 /// No node, no edge.

@@ -56,7 +56,6 @@
 //!
 //! **Architecture Invariant:** the state between two calls satisfies `check.rs`.
 
-mod ages;
 mod arena;
 #[cfg(all(test, not(uruk_loom)))]
 mod check;

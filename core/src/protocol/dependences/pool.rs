@@ -11,9 +11,12 @@
 //! A pool never frees a chunk itself, for it is used under a lock: whoever frees a place says who takes along what that leaves empty
 //! (`memory.rs`).
 
+use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
 use crate::protocol::storage::Takes;
+
+use super::NodeId;
 
 /// See the module's head. A place that is free holds its last value, until its chunk goes.
 #[derive(Debug)]
@@ -247,5 +250,55 @@ impl<T> IndexMut<u32> for Pool<T> {
     fn index_mut(&mut self, index: u32) -> &mut T {
         let (number, offset) = place_of(index);
         &mut self.chunks[number][offset]
+    }
+}
+
+/// The generation of each place that nodes have had, in chunks like those of the nodes.
+#[derive(Debug)]
+pub(super) struct Ages(Vec<Vec<u32>>);
+
+/// The age of a place that is used up.
+const WORN: u32 = 0;
+
+impl Ages {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// There is a chunk around `index`, or it has become longer: what is new begins at `age`.
+    pub(super) fn make(&mut self, index: u32, length: usize, age: u32) {
+        let (number, _) = place_of(index);
+        if self.0.len() <= number {
+            self.0.resize_with(number + 1, Vec::new);
+        }
+        debug_assert!(length <= CHUNK);
+        self.0[number].resize(length, age.max(1));
+    }
+
+    /// The chunk around `index` is gone.
+    pub(super) fn forget(&mut self, index: u32, memory: &mut impl Takes) {
+        memory.take_memory(Box::new(std::mem::take(&mut self.0[place_of(index).0])));
+    }
+
+    /// The id of what lives at `index`.
+    pub(super) fn id(&self, index: u32) -> NodeId {
+        let (number, offset) = place_of(index);
+        let generation = NonZeroU32::new(self.0[number][offset]).unwrap_or(NonZeroU32::MIN);
+        NodeId { index, generation }
+    }
+
+    /// Whether the node has not been freed.
+    pub(super) fn is_alive(&self, id: NodeId) -> bool {
+        let (number, offset) = place_of(id.index);
+        let age = self.0.get(number).and_then(|ages| ages.get(offset));
+        age.is_some_and(|&age| age == id.generation.get())
+    }
+
+    /// What lived at `index` has been freed. Gives the age of its successor, unless there can be none.
+    pub(super) fn end(&mut self, index: u32) -> Option<u32> {
+        let (number, offset) = place_of(index);
+        let age = &mut self.0[number][offset];
+        *age = age.checked_add(1).unwrap_or(WORN);
+        (*age != WORN).then_some(*age)
     }
 }

@@ -6,17 +6,16 @@
 
 use smallvec::SmallVec;
 
-use crate::sync::weakened;
-use crate::{
-    JitDylibLookupFlags, LookupError, RequiredState, SearchedDylib, SymbolFlags, SymbolLookupFlags,
-    SymbolName, TaskPriority,
-};
-
 use crate::protocol::state::{
-    AHEAD, AHEAD_MIN, Effects, Entries, Entry, Lodged, Lodging, Order, Payload, Phase, Progress, Query,
-    RisingPriority, RowState, Search, SessionState, Source, Suspended,
+    AHEAD, AHEAD_MIN, Answer, Effects, Entries, Entry, Lodged, Lodging, Order, Payload, Phase, Progress,
+    Query, RisingPriority, RowState, Search, SessionState, Source, Suspended,
 };
 use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
+use crate::sync::weakened;
+use crate::{
+    ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupError, RequiredState, SearchedDylib,
+    SymbolFlags, SymbolLookupFlags, SymbolName, TaskPriority,
+};
 
 /// What a dylib has for a name, as far as a lookup may see.
 pub(crate) enum Visibility {
@@ -324,6 +323,31 @@ impl<P: Payload> SessionState<P> {
         match self.definitions[row].found(required_state) {
             Some(found) if !weakened("lodge::overlooks_what_is_ready") => Progress::Found(found),
             _ => Progress::Waiting { previous: Lodging::NONE, next: Lodging::NONE },
+        }
+    }
+
+    /// The answer to a lookup of flags: every state of a definition will do, and symbols that exist for their side
+    /// effects only are told as well.
+    pub(crate) fn answer_flags(
+        &self,
+        search: &Search,
+        rows: &[Option<RowId>],
+    ) -> Result<Answer, LookupError> {
+        let (mut found, mut missing) = (Entries::with_capacity(rows.len()), Vec::new());
+        for ((name, lookup_flags), row) in search.symbols.0.iter().zip(rows) {
+            match row {
+                Some(row) => {
+                    let (address, flags) = (ExecutorAddr::NULL, self.definitions[*row].flags);
+                    let progress = Progress::Found(ExecutorSymbolDef::new(address, flags));
+                    found.push(Entry { name: name.clone(), row: *row, progress });
+                }
+                None if *lookup_flags == SymbolLookupFlags::RequiredSymbol => missing.push(name.clone()),
+                None => {}
+            }
+        }
+        match missing.is_empty() {
+            true => Ok(Answer::of_flags(found)),
+            false => Err(self.not_found(missing, search)),
         }
     }
 }

@@ -45,7 +45,7 @@ impl Detail {
 }
 
 impl<P: Payload> SessionState<P> {
-    /// See [`crate::ExecutionSession::why_along`]. `now` is measured as [`Begun::at`](crate::protocol::state::begun::Begun::at) is.
+    /// See [`crate::ExecutionSession::why_along`]. `now` is measured as [`Begun::at`](crate::protocol::state::pending::Begun::at) is.
     pub(crate) fn why(
         &self,
         order: &[(DylibId, JitDylibLookupFlags)],

@@ -2,7 +2,4 @@
 
 pub(in crate::protocol) mod close;
 pub(in crate::protocol) mod remove;
-mod removing;
-mod resources;
 pub(crate) mod transaction;
-mod transfer;

@@ -1,10 +1,13 @@
-//! Remove: rows disappear, by name, with their tracker or with their dylib. `symbols/remove.rs` has what happens to each.
+//! Remove: rows disappear, by name, with their tracker or with their dylib, and resources with them, or go to another tracker.
+//!
+//! `symbols/remove.rs` has what happens to each row, `definitions/removing.rs` how trackers go at one moment and their rows in slices.
 
+use crate::protocol::state::{
+    Clearing, Defunct, Effects, Leftover, Payload, Remnant, Resources, SessionState, Tell,
+};
+use crate::protocol::storage::{ClaimId, DylibId, TrackerId};
 use crate::sync::{Arc, weakened};
 use crate::{RemoveError, SymbolName};
-
-use crate::protocol::state::{Clearing, Effects, Payload, Remnant, Resources, SessionState, Tell};
-use crate::protocol::storage::{DylibId, TrackerId};
 
 /// So many rows are removed at once. A tracker of one function, or of what a prompt has defined, has no more.
 const SMALL_MAX: usize = 16;
@@ -123,4 +126,95 @@ impl<P: Payload> SessionState<P> {
         self.settle_any(effects);
         self.definitions.hide_removing();
     }
+
+    /// Removes the tracker for everybody. Gives its resources.
+    fn begin_removing(&mut self, tracker: TrackerId) -> Resources<P::Resource> {
+        let next_removed = self.events.reserve(self.definitions[tracker].rows);
+        self.agenda.add();
+        self.losses.note();
+        self.definitions.begin_removing(tracker, next_removed)
+    }
+
+    /// Removes all trackers of the dylib for everybody, if it is there.
+    fn begin_removing_all(&mut self, dylib: DylibId) -> Option<Clearing> {
+        let next_removed = self.events.reserve(self.definitions.dylib(dylib)?.rows);
+        self.agenda.add();
+        self.losses.note();
+        Some(self.definitions.begin_removing_all(dylib, next_removed))
+    }
+
+    /// See [`crate::ResourceTracker::transfer_to`]. The default tracker's rows move too, but it stays.
+    pub(crate) fn transfer_tracker(
+        &mut self,
+        source: TrackerId,
+        destination: TrackerId,
+        effects: &mut Effects<P>,
+    ) -> Result<(), Defunct> {
+        if !self.definitions.tracker_lives(source) || !self.definitions.tracker_lives(destination) {
+            return Err(Defunct);
+        }
+        if source != destination {
+            self.definitions.transfer(source, destination, effects);
+        }
+        Ok(())
+    }
+
+    /// The last handle is gone: what the tracker still has belongs to the default tracker.
+    pub(crate) fn release_tracker(&mut self, tracker: TrackerId, effects: &mut Effects<P>) {
+        if !self.definitions.tracker_lives(tracker) {
+            return;
+        }
+        let default = self.definitions.default_tracker(self.definitions[tracker].dylib);
+        if tracker != default && !weakened("transfer::last_handle_gives_nothing") {
+            self.definitions.transfer(tracker, default, effects);
+        }
+    }
+
+    /// Adds a resource to the tracker; one that comes too late leaves through `effects`.
+    pub(crate) fn add_resource(
+        &mut self,
+        tracker: TrackerId,
+        resource: P::Resource,
+        effects: &mut Effects<P>,
+    ) -> Result<(), Defunct> {
+        let added = match self.is_closed() {
+            true => Err(resource),
+            false => self.definitions.add_resource(tracker, resource),
+        };
+        added.map_err(|late| refuse(late, effects))
+    }
+
+    /// Adds a resource to the tracker of a claim, for the claim's rows.
+    pub(crate) fn add_claim_resource(
+        &mut self,
+        claim: ClaimId,
+        resource: P::Resource,
+        effects: &mut Effects<P>,
+    ) -> Result<(), Defunct> {
+        let added = match self.is_closed() {
+            true => Err(resource),
+            false => self.definitions.add_claim_resource(claim, resource),
+        };
+        added.map_err(|late| refuse(late, effects))
+    }
+
+    /// The end of an operation that removes by name: initializer symbols go of which the rest is gone. Gives what serves nobody
+    /// any more, by dylib, newest last.
+    pub(crate) fn sweep(
+        &mut self,
+        remnants: Vec<Remnant>,
+        effects: &mut Effects<P>,
+    ) -> Vec<(DylibId, P::Resource)> {
+        for remnant in remnants {
+            if let Some(row) = self.definitions.is_all_that_is_left(remnant) {
+                self.remove_row(row, Tell::Discarded, effects);
+            }
+        }
+        self.definitions.take_orphans()
+    }
+}
+
+fn refuse<P: Payload>(late: P::Resource, effects: &mut Effects<P>) -> Defunct {
+    effects.leave(Leftover::Resource(late));
+    Defunct
 }

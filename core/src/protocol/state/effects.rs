@@ -12,7 +12,11 @@ use crate::{
     Task,
 };
 
-use crate::protocol::state::{answer::Answer, lookups::query::Asker, payload::Payload, pending::ClaimedUnit};
+use crate::protocol::state::{
+    lookups::{end::Answer, query::Asker},
+    payload::Payload,
+    pending::ClaimedUnit,
+};
 use crate::protocol::storage::{DylibId, GeneratorId, Memory, QueryId, Takes};
 
 /// What a transaction leaves to do. Small, for it is moved out from under the lock.

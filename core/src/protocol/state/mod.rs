@@ -1,18 +1,13 @@
 //! Everything a session knows: the one value on which all operations act.
 
-pub(crate) mod answer;
-pub(crate) mod begun;
 pub(crate) mod definitions;
 pub(crate) mod demand;
 pub(crate) mod effects;
 pub(crate) mod failures;
 pub(in crate::protocol) mod look_ahead;
 pub(crate) mod lookups;
-mod order;
 pub(crate) mod payload;
 pub(crate) mod pending;
-pub(in crate::protocol) mod rising;
-pub(crate) mod search;
 pub(crate) mod stage;
 
 use std::fmt;
@@ -21,13 +16,12 @@ use crate::protocol::deadlock::threads::BlockedThreads;
 use crate::protocol::dependences::WaitingForest;
 use crate::protocol::slices::agenda::Agenda;
 use crate::protocol::storage::{ClaimedRoom, RowId};
+pub(crate) use crate::protocol::urgency::followers::RisingPriority;
 use crate::protocol::urgency::followers::Urgency;
 use crate::record::Records;
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
-pub(crate) use answer::Answer;
-pub(crate) use begun::Begun;
 pub(crate) use definitions::claim::{Claim, Claimed, Rows};
 pub(crate) use definitions::product::{Remnant, Resources};
 pub(crate) use definitions::removing::Clearing;
@@ -38,19 +32,18 @@ pub(crate) use demand::Losses;
 pub(crate) use effects::{Effects, Generation, Leftover};
 pub(crate) use failures::Fallen;
 pub(crate) use look_ahead::{AHEAD, AHEAD_MIN};
+pub(crate) use lookups::end::{Answer, Found, FoundEntries};
 pub(crate) use lookups::generator::{Arrival, Generator, Suspended};
-pub(crate) use lookups::query::{Asker, Entries, Entry, Lodged, Lodging, Phase, Progress, Query};
-pub(crate) use lookups::{Answered, TakenOut};
+pub(crate) use lookups::query::{
+    Asker, Entries, Entry, Lodged, Lodging, Order, Phase, Progress, Query, Search,
+};
 pub(crate) use payload::Payload;
-pub(crate) use pending::{ClaimedUnit, PendingUnit};
-pub(crate) use rising::RisingPriority;
-pub(crate) use search::{Order, Search};
-pub(crate) use stage::Stage;
+pub(crate) use pending::{Begun, ClaimedUnit, PendingUnit};
+pub(crate) use stage::{EventOrder, Stage};
 
 use definitions::Definitions;
 use failures::Failures;
 use lookups::Lookups;
-use order::EventOrder;
 
 /// Everything a session knows.
 pub(crate) struct SessionState<P: Payload> {
@@ -114,11 +107,6 @@ impl<P: Payload> SessionState<P> {
     /// What units that are about to start look at instead of asking [`Self::begin`].
     pub(crate) fn losses(&self) -> Arc<Losses> {
         self.losses.clone()
-    }
-
-    /// Keeps places in the order of all events for `count` that are made later, if anybody sees them; gives the first.
-    pub(crate) fn reserve_events(&mut self, count: u64) -> u64 {
-        self.events.reserve(count)
     }
 
     /// Makes an event, with its place in the order of all events.

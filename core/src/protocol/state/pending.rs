@@ -9,12 +9,13 @@
 //! Each stage is a type of its own, made from the one before it. A pending unit lies in one box from its definition until it
 //! begins, so that a claim moves a pointer.
 
+use std::time::Duration;
+
 use crate::hints::Hints;
+use crate::protocol::storage::{ClaimId, DylibId};
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 use crate::{SerialQueue, SymbolFlagsMap, SymbolName, TaskPriority};
-
-use crate::protocol::storage::{ClaimId, DylibId};
 
 /// A unit that waits in its rows, and what its responsibility will be made of.
 #[derive(Debug)]
@@ -100,6 +101,14 @@ impl<U> ClaimedUnit<U> {
     pub(crate) fn priority(&self) -> TaskPriority {
         self.ticketed.as_ref().map_or(TaskPriority::Demanded, |ticketed| ticketed.priority())
     }
+}
+
+/// What is noted when a unit begins, if the session notes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Begun {
+    pub(crate) thread: Arc<str>,
+    /// Since the session was made.
+    pub(crate) at: Duration,
 }
 
 #[cfg(all(test, not(uruk_loom)))]

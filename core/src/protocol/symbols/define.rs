@@ -10,13 +10,14 @@
 //! A definition of many symbols is accepted whole or not at all.
 
 use crate::hints::Hints;
-use crate::sync::weakened;
-use crate::{DefineError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority};
-
 use crate::protocol::state::{
     Effects, Leftover, Payload, PendingUnit, RisingPriority, RowState, SessionState, Tell,
 };
 use crate::protocol::storage::{ClaimId, DylibId, RowId, TrackerId};
+use crate::sync::{Arc, weakened};
+use crate::{
+    DefineError, DylibError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority,
+};
 
 /// What a unit says of itself.
 #[derive(Clone, Debug)]
@@ -290,6 +291,14 @@ impl<P: Payload> SessionState<P> {
             let (unit, symbols) = (unit.clone(), symbols.cloned().collect());
             self.observe(effects, || EventKind::Defined { dylib, unit, symbols });
         }
+    }
+
+    /// See [`crate::ExecutionSession::create_jit_dylib`].
+    pub(crate) fn create_dylib(&mut self, name: Arc<str>) -> Result<DylibId, DylibError> {
+        if !self.is_open() {
+            return Err(DylibError::Closed);
+        }
+        self.definitions.create_dylib(name.clone()).ok_or(DylibError::Duplicate { name })
     }
 }
 

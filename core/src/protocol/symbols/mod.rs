@@ -2,7 +2,6 @@
 
 pub(crate) mod absolute;
 pub(crate) mod claim;
-pub(in crate::protocol) mod create;
 pub(crate) mod define;
 pub(crate) mod emit;
 pub(in crate::protocol) mod fail;

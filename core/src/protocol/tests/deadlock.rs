@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::{Completed, Effects};
-use crate::protocol::state::search::Search;
+use crate::protocol::state::lookups::query::Search;
 use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId, WaitId};
 use crate::protocol::symbols::define::Definition;

@@ -5,7 +5,7 @@ use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Entries;
-use crate::protocol::state::search::Search;
+use crate::protocol::state::lookups::query::Search;
 use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId};
 use crate::protocol::storage::memory::Memory;

@@ -2,8 +2,8 @@
 //! themselves.
 
 use crate::protocol::state::SessionState;
+use crate::protocol::state::lookups::query::Search;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::state::search::Search;
 use crate::protocol::storage::ids::DylibId;
 use crate::protocol::symbols::define::Definition;
 use crate::{

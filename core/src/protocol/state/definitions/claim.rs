@@ -6,9 +6,12 @@
 use smallvec::SmallVec;
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::state::{begun::Begun, payload::Payload, pending::PendingUnit, rising::RisingPriority};
+use crate::protocol::state::{
+    payload::Payload,
+    pending::{Begun, PendingUnit},
+};
 use crate::protocol::storage::{ClaimId, DylibId, RowId, Takes, TrackerId};
-use crate::protocol::urgency::followers::Followers;
+use crate::protocol::urgency::followers::{Followers, RisingPriority};
 use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
 use crate::{SymbolName, TaskPriority};

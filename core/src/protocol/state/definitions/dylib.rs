@@ -1,5 +1,7 @@
 //! Dylibs: name spaces, their link orders and generators.
 
+use rustc_hash::FxHashSet;
+
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{DylibId, GeneratorId, Id, NONE, Takes, TrackerId};
 use crate::sync::{Arc, weakened};
@@ -125,6 +127,25 @@ impl<P: Payload> Definitions<P> {
             dylib.link_order.retain(|(id, _)| *id != removed);
             self.records.count_link_order_change();
         }
+    }
+
+    /// See [`crate::ExecutionSession::dfs_link_order`]. An error is the position of a root that was removed.
+    pub(crate) fn dfs_link_order(&self, roots: &[DylibId]) -> Result<Vec<(DylibId, Arc<str>)>, usize> {
+        if let Some(position) = roots.iter().position(|&root| !self.has_dylib(root)) {
+            return Err(position);
+        }
+        let (mut order, mut visited) = (Vec::new(), FxHashSet::default());
+        // The next to be visited is the last; a dylib may stand in it several times.
+        let mut ahead: Vec<_> = roots.iter().rev().copied().collect();
+        while let Some(id) = ahead.pop() {
+            if visited.insert(id) {
+                let dylib = &self[id];
+                order.push((id, dylib.name.clone()));
+                let unseen = dylib.link_order.iter().rev().map(|(next, _)| *next);
+                ahead.extend(unseen.filter(|next| !visited.contains(next)));
+            }
+        }
+        Ok(order)
     }
 
     /// What each of `names` is, without searching it.

@@ -23,23 +23,19 @@
 //!
 //! **Invariant:** `check.rs`.
 
-mod advance;
 #[cfg(any(test, debug_assertions))]
 mod check;
-#[cfg(any(test, debug_assertions))]
-mod check_records;
 pub(crate) mod claim;
 pub(crate) mod dylib;
 mod initializers;
-mod insert;
 mod names;
 #[cfg(all(test, not(uruk_loom)))]
 mod parts;
 pub(crate) mod product;
 mod publish;
-mod remove;
 pub(crate) mod removing;
 pub(in crate::protocol) mod row;
+mod rows;
 pub(crate) mod tracker;
 
 use std::collections::HashMap;
@@ -62,7 +58,7 @@ use row::{Row, RowSlab};
 use tracker::Tracker;
 
 pub(crate) use names::FirstNamed;
-pub(crate) use remove::{RemovedRow, Tell};
+pub(crate) use rows::{RemovedRow, Tell};
 
 /// What is defined, where, and who provides it.
 pub(crate) struct Definitions<P: Payload> {

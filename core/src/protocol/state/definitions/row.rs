@@ -20,8 +20,9 @@
 use crate::{ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags, SymbolName, TaskPriority};
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::state::{failures::Fallen, lookups::query::Lodging, rising::RisingPriority};
+use crate::protocol::state::{failures::Fallen, lookups::query::Lodging};
 use crate::protocol::storage::{ClaimId, DylibId, NONE, RowId, Slab, TrackerId, TwoLines, UnitId};
+use crate::protocol::urgency::followers::RisingPriority;
 
 /// The definitions of a session.
 pub(crate) type RowSlab = Slab<RowId, Row, TwoLines>;

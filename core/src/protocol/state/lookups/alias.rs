@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{LookupError, SymbolName};
 
-use crate::protocol::state::{definitions::Definitions, payload::Payload, search::Search};
+use crate::protocol::state::{definitions::Definitions, lookups::query::Search, payload::Payload};
 use crate::protocol::storage::{QueryId, RowId};
 
 use super::Lookups;

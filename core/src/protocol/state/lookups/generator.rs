@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use crate::protocol::state::{payload::Payload, search::Search};
+use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{DylibId, GeneratorId, QueryId, Takes};
 use crate::sync::{Arc, weakened};
 use crate::{SymbolLookupFlags, SymbolName};
 
 use super::{
     Lookups,
-    query::{Phase, Query},
+    query::{Phase, Query, Search},
 };
 
 /// A generator that was added to a dylib.

@@ -1,7 +1,7 @@
 //! Lookups: the queries that have not ended, and what they wait for that is no row.
 //!
 //! ```text
-//!   query ─ lodged ────▶ entries ◀─▶ the lists of rows        lists.rs
+//!   query ─ lodged ────▶ entries ◀─▶ the lists of rows        query.rs
 //!     └──── suspended ─▶ generator ◀─ in its queue            generator.rs
 //!   alias ─▶ its lookup, or its source                        alias.rs
 //! ```
@@ -21,15 +21,16 @@
 pub(in crate::protocol) mod alias;
 #[cfg(any(test, debug_assertions))]
 mod check;
+pub(crate) mod end;
 pub(in crate::protocol) mod generator;
-mod lists;
 pub(crate) mod query;
 
 use std::fmt;
 use std::ops::Index;
 
-use crate::protocol::state::{payload::Payload, rising::RisingPriority};
+use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{GeneratorId, QueryId, RowId, Slab, Takes};
+use crate::protocol::urgency::followers::RisingPriority;
 
 use alias::AliasEdges;
 use generator::Generator;

@@ -1,4 +1,4 @@
-//! Queries: lookups that have not ended.
+//! Queries: lookups that have not ended; what they look for, and who waits for a row.
 //!
 //! A query is suspended at a generator, or lodged: each symbol that is not far enough yet holds a place
 //! in the list of its row. The lists run through the queries' own entries, so lodging allocates nothing
@@ -8,11 +8,16 @@
 
 use smallvec::SmallVec;
 
-use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::storage::{ClaimId, NONE, RowId};
-use crate::{ExecutorSymbolDef, RequiredState, SymbolName, TaskPriority};
+use crate::protocol::slices::agenda::SLICE_STEPS;
+use crate::protocol::state::{definitions::Definitions, payload::Payload};
+use crate::protocol::storage::{ClaimId, DylibId, Id, NONE, QueryId, RowId, Slab, Takes};
+use crate::protocol::urgency::followers::RisingPriority;
+use crate::sync::weakened;
+use crate::{
+    ExecutorSymbolDef, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolName, TaskPriority,
+};
 
-use super::generator::Suspended;
+use super::{Lookups, generator::Suspended};
 
 /// On whose behalf a thread asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,5 +135,194 @@ impl Entry {
     /// Whether its row is not far enough yet.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.progress, Progress::Waiting { .. })
+    }
+}
+
+/// What a lookup searches, where.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
+    pub(crate) kind: LookupKind,
+    pub(crate) order: Order,
+    pub(crate) symbols: LookupSet,
+    pub(crate) required_state: RequiredState,
+    /// For the lookup of an alias's source, which is all that it asks for: the alias.
+    pub(crate) alias: Option<RowId>,
+    /// Search the link order of this dylib, as it is when the lookup begins, instead of `order`.
+    pub(crate) along: Option<DylibId>,
+    /// What symbols are will do: nothing is claimed.
+    pub(crate) flags_only: bool,
+    /// The query whose generator makes this lookup, which that generator must not keep waiting. It asks for flags only.
+    pub(crate) on_behalf_of: Option<QueryId>,
+    /// The work in progress of a closing session may still look up.
+    pub(crate) by_task: bool,
+    /// The unit that asks.
+    pub(crate) asked_by: Option<Asker>,
+    /// How urgent the lookup says it is.
+    pub(crate) priority: Option<TaskPriority>,
+}
+
+/// Dylibs to search, mostly one or two.
+pub(crate) type Order = SmallVec<[(DylibId, JitDylibLookupFlags); 2]>;
+
+impl<P: Payload> Lookups<P> {
+    /// Puts each entry of `query` that waits into the list of its row, which must be in a state to wait in.
+    pub(crate) fn lodge(&mut self, query: QueryId, definitions: &mut Definitions<P>) {
+        let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(query) else { return };
+        let required_state = lodged.required_state;
+        // Out of the slab for the length of the loop, in which other queries are reached.
+        let mut entries = std::mem::take(&mut lodged.entries);
+        u32::try_from(entries.len()).expect("a lookup asks for fewer than four billion symbols");
+        for place in 0..entries.len() {
+            let entry = &mut entries[place];
+            if !entry.waits() {
+                continue;
+            }
+            let Some(waiting) = definitions.waiting_for(entry.row, required_state) else { continue };
+            let here = Lodging { query: query.index(), entry: place as u32 };
+            let next = std::mem::replace(&mut waiting.queries, here);
+            entry.progress = Progress::Waiting { previous: Lodging::NONE, next };
+            if next.is_none() {
+                continue;
+            }
+            // A symbol may be asked for twice.
+            match next.query == here.query {
+                true => entries[next.entry as usize].set_previous(here),
+                false => set_previous(&mut self.queries, next, here),
+            }
+        }
+        lodged_at(&mut self.queries, Lodging { query: query.index(), entry: 0 }).entries = entries;
+    }
+
+    /// The row of the list that begins at `first` has come as far as `reached`: each entry whose query wants no more is found. Gives the
+    /// queries that have everything now.
+    ///
+    /// The row may have left the states that hold a list already.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        first: Lodging,
+        reached: RequiredState,
+        found: ExecutorSymbolDef,
+        definitions: &mut Definitions<P>,
+    ) -> SmallVec<[QueryId; 4]> {
+        let mut cursor = first;
+        let mut satisfied = SmallVec::new();
+        while !cursor.is_none() {
+            let here = cursor;
+            let mut lodged = lodged_at(&mut self.queries, here);
+            let mut entry = &mut lodged.entries[here.entry as usize];
+            cursor = entry.next();
+            if lodged.required_state > reached && !weakened("lodge::addresses_answer_everybody") {
+                continue;
+            }
+            // A row that is Ready has left the states that hold a list: all of it goes, and nothing in it is repaired.
+            if reached < RequiredState::Ready {
+                self.unlink(here, definitions);
+                lodged = lodged_at(&mut self.queries, here);
+                entry = &mut lodged.entries[here.entry as usize];
+            }
+            entry.progress = Progress::Found(found);
+            lodged.outstanding -= 1;
+            let has_all = lodged.outstanding == 0 || weakened("lodge::ends_with_its_first_symbol");
+            if has_all && !lodged.ended {
+                satisfied.extend(self.queries.id_at(here.query));
+            }
+        }
+        satisfied
+    }
+
+    /// The query at a place in a row's list, and the first place behind it that is another query's.
+    ///
+    /// A query may be in the list twice, and leaves with all its entries.
+    pub(crate) fn query_and_next(&self, at: Lodging) -> (Option<QueryId>, Lodging) {
+        let mut next = at;
+        while !next.is_none() && next.query == at.query {
+            let Phase::Lodged(lodged) = &self.queries.at(next.query).phase else {
+                panic!("a suspended query is in no row's list");
+            };
+            next = lodged.next_of(next);
+        }
+        (self.queries.id_at(at.query), next)
+    }
+
+    /// The query at a place in a row's list.
+    pub(crate) fn lodged_at(&self, at: Lodging) -> Option<(&Query<P::Handler>, &Lodged)> {
+        if at.is_none() {
+            return None;
+        }
+        let query = self.queries.at(at.query);
+        match &query.phase {
+            Phase::Lodged(lodged) => Some((query, lodged)),
+            Phase::Suspended(_) => None,
+        }
+    }
+
+    /// Takes entries of an ended query out of the lists of their rows, and at last the query out of the slab, which it
+    /// then says.
+    pub(crate) fn unlodge(
+        &mut self,
+        id: QueryId,
+        budget: &mut usize,
+        definitions: &mut Definitions<P>,
+        memory: &mut impl Takes,
+    ) -> bool {
+        while let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(id)
+            && let Some(last) = lodged.entries.len().checked_sub(1)
+        {
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            // Fits: `lodge` has checked it.
+            if !weakened("fail::leaves_ended_lookups_lodged") {
+                self.unlink(Lodging { query: id.index(), entry: last as u32 }, definitions);
+            }
+            if let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.get_mut(id) {
+                lodged.entries.pop();
+            }
+        }
+        if let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.queries.remove(id, memory)
+            && lodged.entries.capacity() > SLICE_STEPS
+        {
+            memory.take_memory(Box::new(lodged.entries));
+        }
+        true
+    }
+
+    /// Takes an entry out of its row's list, if it is in one.
+    fn unlink(&mut self, here: Lodging, definitions: &mut Definitions<P>) {
+        let entry = &lodged_at(&mut self.queries, here).entries[here.entry as usize];
+        let Progress::Waiting { previous, next } = entry.progress else { return };
+        let row = entry.row;
+        if !next.is_none() {
+            set_previous(&mut self.queries, next, previous);
+        }
+        if previous.is_none() {
+            // The row of an ended query may be gone before its entry.
+            if let Some(waiting) = definitions.waiting_mut(row)
+                && waiting.queries == here
+            {
+                waiting.queries = if weakened("withdraw::takes_others_along") { Lodging::NONE } else { next };
+            }
+        } else {
+            set_next(&mut self.queries, previous, next);
+        }
+    }
+}
+
+fn lodged_at<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging) -> &mut Lodged {
+    match &mut queries.at_mut(at.query).phase {
+        Phase::Lodged(lodged) => lodged,
+        Phase::Suspended(_) => panic!("a suspended query is in no row's list"),
+    }
+}
+
+fn set_previous<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, new: Lodging) {
+    lodged_at(queries, at).entries[at.entry as usize].set_previous(new);
+}
+
+fn set_next<H>(queries: &mut Slab<QueryId, Query<H>>, at: Lodging, new: Lodging) {
+    if let Progress::Waiting { next, .. } = &mut lodged_at(queries, at).entries[at.entry as usize].progress {
+        *next = new;
     }
 }

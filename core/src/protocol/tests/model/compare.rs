@@ -282,7 +282,7 @@ impl Harness {
             let mut depth_first = Vec::new();
             self.world.depth_first(*number, &mut depth_first);
             let expected: Vec<_> = depth_first.into_iter().map(|dylib| self.dylib_name(dylib)).collect();
-            let order = self.state.dfs_link_order(&[id]).expect("it is there");
+            let order = self.state.definitions.dfs_link_order(&[id]).expect("it is there");
             assert_eq!(order.into_iter().map(|(_, name)| name).collect::<Vec<_>>(), expected);
             let initializers = numbers_in(&self.state.definitions.initializers(id));
             let expected =

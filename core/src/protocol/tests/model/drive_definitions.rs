@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::lookups::lookup_one::Sought;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::search::Search;
+use crate::protocol::state::lookups::query::Search;
 use crate::protocol::storage::ids::QueryId;
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;

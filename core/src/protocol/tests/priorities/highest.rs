@@ -4,8 +4,8 @@ use super::History;
 use super::step::NAMES;
 use crate::TaskPriority;
 use crate::protocol::state::definitions::row::RowState;
-use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::ids::{ClaimId, QueryId};
+use crate::protocol::urgency::followers::RisingPriority;
 
 /// What the model knows of a lookup.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use super::step::NAMES;
 use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Asker;
-use crate::protocol::state::search::Search;
+use crate::protocol::state::lookups::query::Search;
 use crate::protocol::storage::ids::QueryId;
 use crate::protocol::tests::numbers::{Numbers, definition, exported};
 use crate::{SymbolName, SymbolStringPool, TaskPriority};
