@@ -6,10 +6,8 @@
 
 use crate::sync::weakened;
 
-use super::{
-    Settled, WaitingForest,
-    arena::{NONE, NodeStanding, TOLD},
-};
+use super::arena::{NONE, NodeStanding, TOLD};
+use super::{Settled, WaitingForest};
 
 impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// Marks one standing node and queues it, so that its dependants are told. A component whose last

@@ -2,10 +2,8 @@
 
 use crate::sync::weakened;
 
-use super::{
-    NodeId, Settled, WaitingForest,
-    arena::{NONE, NodeStanding, TOLD},
-};
+use super::arena::{NONE, NodeStanding, TOLD};
+use super::{NodeId, Settled, WaitingForest};
 
 /// So many steps up are always taken, and leave hints behind for those who come after: with a hint at a time a long way would be
 /// walked again from each node on it.

@@ -13,9 +13,7 @@ use crate::{
 };
 
 use crate::protocol::state::{
-    lookups::{end::Answer, query::Asker},
-    payload::Payload,
-    pending::ClaimedUnit,
+    lookups::end::Answer, lookups::query::Asker, payload::Payload, pending::ClaimedUnit,
 };
 use crate::protocol::storage::{DylibId, GeneratorId, Memory, QueryId, Takes};
 

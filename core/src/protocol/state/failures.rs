@@ -8,10 +8,8 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use crate::protocol::state::{
-    effects::{Effects, Leftover},
-    payload::Payload,
-};
+use crate::protocol::state::effects::{Effects, Leftover};
+use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{FailureId, Id, RowId, Slab, Takes};
 use crate::sync::Arc;
 use crate::{Failure, FailureCause, SymbolName};

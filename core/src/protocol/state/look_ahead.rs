@@ -12,12 +12,7 @@
 //!
 //! A third stands where it may be `unsafe`: `symbol/text.rs` has the line of a name fetched to be written.
 
-use crate::protocol::state::{
-    SessionState,
-    definitions::row::{RowState, Source},
-    lookups::query::Lodging,
-    payload::Payload,
-};
+use crate::protocol::state::{Lodging, Payload, RowState, SessionState, Source};
 use crate::protocol::storage::RowId;
 
 /// So many symbols are looked ahead at, that were asked for together.

@@ -6,20 +6,16 @@
 use smallvec::SmallVec;
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::state::{
-    payload::Payload,
-    pending::{Begun, PendingUnit},
-};
+use crate::protocol::state::payload::Payload;
+use crate::protocol::state::pending::{Begun, PendingUnit};
 use crate::protocol::storage::{ClaimId, DylibId, RowId, Takes, TrackerId};
 use crate::protocol::urgency::followers::{Followers, RisingPriority};
 use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
 use crate::{SymbolName, TaskPriority};
 
-use super::{
-    Definitions,
-    row::{Row, RowState, Source, Waiters},
-};
+use super::Definitions;
+use super::row::{Row, RowState, Source, Waiters};
 
 /// A responsibility's side of the state. A lookup makes as many as it finds units, so that it is small: the system gives memory
 /// page by page, and a page costs as much as a unit.

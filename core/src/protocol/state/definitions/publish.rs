@@ -10,10 +10,8 @@ use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{Id, NONE, RowId, Takes};
 use crate::record::RecordedDefinition;
 
-use super::{
-    Definitions,
-    row::{Row, RowState},
-};
+use super::Definitions;
+use super::row::{Row, RowState};
 
 impl<P: Payload> Definitions<P> {
     /// A row has become Ready: its name's record says so.

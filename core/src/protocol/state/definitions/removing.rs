@@ -24,12 +24,8 @@ use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{DylibId, Id, NONE, Pieces, RowId, Takes, TrackerId};
 use crate::sync::Arc;
 
-use super::{
-    Definitions,
-    product::Resources,
-    row::{Links, Row},
-    tracker::Tracker,
-};
+use super::row::{Links, Row};
+use super::{Definitions, product::Resources, tracker::Tracker};
 
 /// The trackers that are being removed, in the order in which they go.
 pub(super) struct RemovingTrackers<R> {

@@ -4,12 +4,9 @@
 //! all changes of a row is in `row.rs`; what leaves or joins a unit or a claim is in `claim.rs`.
 
 use crate::protocol::dependences::NodeId;
+use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::{
-    effects::{Effects, Leftover},
-    failures::Fallen,
-    lookups::query::Lodging,
-    payload::Payload,
-    pending::PendingUnit,
+    failures::Fallen, lookups::query::Lodging, payload::Payload, pending::PendingUnit,
 };
 use crate::protocol::storage::{ClaimId, NONE, RowId, TrackerId};
 use crate::protocol::urgency::followers::RisingPriority;
@@ -18,11 +15,8 @@ use crate::{
     ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority,
 };
 
-use super::{
-    Definitions,
-    row::{Links, Row, RowState, Source, Waiters},
-    tracker::Tracker,
-};
+use super::row::{Links, Row, RowState, Source, Waiters};
+use super::{Definitions, tracker::Tracker};
 
 impl<P: Payload> Definitions<P> {
     /// A unit comes into a tracker, and waits in a row for each of its symbols.

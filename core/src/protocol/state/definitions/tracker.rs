@@ -4,12 +4,8 @@ use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{DylibId, Id, NONE, RowId, Takes, TrackerId};
 use crate::sync::weakened;
 
-use super::{
-    Definitions,
-    dylib::Dylib,
-    product::Resources,
-    row::{Links, Row},
-};
+use super::row::{Links, Row};
+use super::{Definitions, dylib::Dylib, product::Resources};
 
 /// A group of rows and resources. A tracker that was removed or transferred is not in the slab.
 #[derive(Debug)]

@@ -5,11 +5,8 @@ use rustc_hash::FxHashSet;
 use crate::protocol::state::{definitions::Definitions, payload::Payload};
 use crate::protocol::storage::{Id, RowId};
 
-use super::{
-    Lookups,
-    generator::Generator,
-    query::{Lodging, Phase, Progress, Query},
-};
+use super::query::{Lodging, Phase, Progress, Query};
+use super::{Lookups, generator::Generator};
 
 impl<P: Payload> Lookups<P> {
     /// Panics where lookups are not what this folder promises.

@@ -1,17 +1,11 @@
 //! End: a query is answered, fails, or is withdrawn. It ends once.
 
-use crate::protocol::state::{
-    SessionState,
-    effects::{Effects, Leftover},
-    payload::Payload,
-};
+use crate::protocol::state::{Effects, Leftover, Payload, SessionState};
 use crate::protocol::storage::{QueryId, RowId};
 use crate::{EventKind, ExecutorSymbolDef, LookupError, RequiredState, SymbolFlags, SymbolName};
 
-use super::{
-    Answered, TakenOut,
-    query::{Entries, Entry, Lodging, Progress, Query},
-};
+use super::query::{Entries, Entry, Lodging, Progress, Query};
+use super::{Answered, TakenOut};
 
 impl<P: Payload> SessionState<P> {
     /// Ends a query without an answer, because nobody wants one any more. Says whether it had not ended before.

@@ -11,10 +11,8 @@ use crate::protocol::storage::{DylibId, GeneratorId, QueryId, Takes};
 use crate::sync::{Arc, weakened};
 use crate::{SymbolLookupFlags, SymbolName};
 
-use super::{
-    Lookups,
-    query::{Phase, Query, Search},
-};
+use super::Lookups;
+use super::query::{Phase, Query, Search};
 
 /// A generator that was added to a dylib.
 #[derive(Debug)]
