@@ -165,6 +165,14 @@ pub enum ResolveError {
         /// What came.
         given: SymbolFlags,
     },
+    /// Symbols were resolved before, with other addresses or flags.
+    #[error("unit `{unit}` answered otherwise than it had resolved: {}", NameList(symbols))]
+    Changed {
+        /// The unit.
+        unit: SymbolName,
+        /// The symbols in question.
+        symbols: Vec<SymbolName>,
+    },
     /// The symbols were removed together with their tracker.
     #[error("the resource tracker of unit `{unit}` was removed while the unit ran")]
     TrackerDefunct {

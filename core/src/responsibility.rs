@@ -166,6 +166,14 @@ impl MaterializationResponsibility {
         self,
         addresses: &SymbolMap,
     ) -> Result<ResolvedResponsibility, Refused<Self, ResolveError>> {
+        match self.resolve(addresses) {
+            Ok(()) => Ok(self.into_resolved()),
+            Err(error) => Err(Refused::new(self, *error)),
+        }
+    }
+
+    /// The first step, for those who keep the responsibility as it is: it can only become what is [resolved](Self::into_resolved) then.
+    pub(crate) fn resolve(&self, addresses: &SymbolMap) -> Result<(), Box<ResolveError>> {
         let (claim, covered) = (self.duty.claim, &self.duty.symbols);
         let unit = &self.duty.unit_name;
         let span = tracing::debug_span!("symbols.resolve", unit = %unit, symbols = covered.len());
@@ -173,10 +181,12 @@ impl MaterializationResponsibility {
         let resolve = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| {
             state.resolve(claim, unit, covered, addresses, effects).map_err(Box::new)
         };
-        match in_span(span, || self.duty.session().transact(resolve)) {
-            Ok(()) => Ok(ResolvedResponsibility { duty: self.duty, not_send: PhantomData }),
-            Err(error) => Err(Refused::new(self, *error)),
-        }
+        in_span(span, || self.duty.session().transact(resolve))
+    }
+
+    /// The second step's duty, after the first.
+    pub(crate) fn into_resolved(self) -> ResolvedResponsibility {
+        ResolvedResponsibility { duty: self.duty, not_send: PhantomData }
     }
 }
 

@@ -30,7 +30,7 @@ const CAUSES_MAX: usize = 256;
 impl<'a> WithCauses<'a> {
     /// The error, then each of its causes. It does not end if they go round in a circle.
     ///
-    /// Each can be asked what it is by [`downcast_ref`](Error::downcast_ref). A [`SharedError`] stands there as the error that it
+    /// Each can be asked what it is by `downcast_ref`. A [`SharedError`] stands there as the error that it
     /// shares.
     pub fn chain(self) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
         // A shared error is an error too, with the same sources: what it shares is what counts.

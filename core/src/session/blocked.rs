@@ -26,12 +26,13 @@ impl ExecutionSession {
         &self,
         order: &SearchOrder,
         symbols: LookupSet,
+        required_state: RequiredState,
         deadline: Option<Deadline>,
     ) -> Result<Answer, LookupError> {
         let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
         // An answer is large: in a closure it would be moved once more.
         let _inside = inside(span);
-        let search = self.search(LookupKind::Static, order, symbols, RequiredState::Ready)?;
+        let search = self.search(LookupKind::Static, order, symbols, required_state)?;
         self.wait_for_answer(order, search, deadline)
     }
 
@@ -42,7 +43,7 @@ impl ExecutionSession {
         name: &SymbolName,
     ) -> Result<Answer, LookupError> {
         if !order.is_of(self) || self.refuses_waits().is_some() {
-            return self.lookup_locked(order, LookupSet::one(name.clone()), None);
+            return self.lookup_locked(order, LookupSet::one(name.clone()), RequiredState::Ready, None);
         }
         let span = tracing::debug_span!("session.lookup", symbols = 1);
         let _inside = inside(span);

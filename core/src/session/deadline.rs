@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::sync::Arc;
-use crate::{LookupError, LookupResult, LookupSet, SearchOrder, Why};
+use crate::{LookupError, LookupResult, LookupSet, RequiredState, SearchOrder, Why};
 
 use super::ExecutionSession;
 use super::query::Completion;
@@ -49,7 +49,7 @@ impl ExecutionSession {
         match self.ready(order, symbols) {
             Ok(ready) => Ok(ready),
             Err(symbols) => {
-                let found = self.lookup_locked(order, symbols, Some(deadline))?;
+                let found = self.lookup_locked(order, symbols, RequiredState::Ready, Some(deadline))?;
                 Ok(LookupResult::new(found, self.tag()))
             }
         }

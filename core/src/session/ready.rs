@@ -5,8 +5,8 @@ use crate::lookup_result::ReadyDefinitions;
 use crate::record::RecordedDefinition;
 use crate::sync::Arc;
 use crate::{
-    ExecutorSymbolDef, LookupError, LookupRequest, LookupResult, LookupSet, SearchOrder, SymbolFuture,
-    SymbolName,
+    ExecutorSymbolDef, LookupError, LookupRequest, LookupResult, LookupSet, RequiredState, SearchOrder,
+    SymbolFuture, SymbolName,
 };
 
 use super::ExecutionSession;
@@ -37,7 +37,35 @@ impl ExecutionSession {
     pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<LookupResult, LookupError> {
         match self.ready(order, symbols) {
             Ok(ready) => Ok(ready),
-            Err(symbols) => Ok(LookupResult::new(self.lookup_locked(order, symbols, None)?, self.tag())),
+            Err(symbols) => {
+                let found = self.lookup_locked(order, symbols, RequiredState::Ready, None)?;
+                Ok(LookupResult::new(found, self.tag()))
+            }
+        }
+    }
+
+    /// The same until addresses are known, for code that refers to the symbols and does not run yet. What is there may not run before
+    /// the symbols are Ready: the caller emits code of its own that [depends](LookupResult::dependencies) on them.
+    ///
+    /// Functions that call each other ask for this, and each has [told](crate::MaterializationResponsibility::notify_resolved) its own
+    /// address before. Those who block until the others are Ready wait for each other.
+    ///
+    /// # Concurrency
+    /// As [`ExecutionSession::lookup`].
+    ///
+    /// # Errors
+    /// As [`ExecutionSession::lookup`].
+    pub fn lookup_resolved(
+        &self,
+        order: &SearchOrder,
+        symbols: LookupSet,
+    ) -> Result<LookupResult, LookupError> {
+        match self.ready(order, symbols) {
+            Ok(ready) => Ok(ready),
+            Err(symbols) => {
+                let found = self.lookup_locked(order, symbols, RequiredState::Resolved, None)?;
+                Ok(LookupResult::new(found, self.tag()))
+            }
         }
     }
 
@@ -118,7 +146,8 @@ impl ExecutionSession {
         if !names.is_empty() && self.read_records(order, names.iter(), found) {
             return Ok(ready);
         }
-        let found = self.lookup_locked(order, LookupSet::required(names.iter().cloned()), None)?;
+        let symbols = LookupSet::required(names.iter().cloned());
+        let found = self.lookup_locked(order, symbols, RequiredState::Ready, None)?;
         Ok(found.into_found().map(|found| found.definition).collect())
     }
 

@@ -12,9 +12,10 @@ use crate::{
 
 /// A unit that is a function: it is called when one of the symbols is first looked up, and says where they are.
 ///
-/// What it answers is resolved and emitted in one step, so code and data are in place when it returns. What it fails with, the symbols
-/// fail with. A unit that needs more than that implements [`MaterializationUnit`].
+/// Code and data are in place when it returns. What it fails with, the symbols fail with. A unit that needs more than that implements
+/// [`MaterializationUnit`].
 ///
+/// # Examples
 /// ```
 /// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit};
 ///
@@ -24,6 +25,28 @@ use crate::{
 /// let unit = FnUnit::new([answer.clone()], |request| request.addresses([("answer", ExecutorAddr::new(0x1000))]));
 /// main.define(Box::new(unit))?;
 /// assert_eq!(session.lookup_symbol(&main.link_order(), &answer)?.address, ExecutorAddr::new(0x1000));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Two functions that call each other. Each says where it will be before it asks where the other is:
+/// ```
+/// use std::error::Error;
+/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit};
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// for (name, callee, address) in [("even", "odd", 0x1000), ("odd", "even", 0x2000)] {
+///     let (symbol, callee) = (session.intern(name), session.intern(callee));
+///     let unit = FnUnit::new([symbol], move |request| -> Result<_, Box<dyn Error + Send + Sync>> {
+///         let here = request.addresses([(name, ExecutorAddr::new(address))])?; // Memory is reserved.
+///         request.resolve(&here)?;
+///         let _target = request.lookup([callee])?; // The code calls there, and is written now.
+///         Ok(here)
+///     });
+///     main.define(Box::new(unit))?;
+/// }
+/// let even = session.lookup_symbol(&main.link_order(), &session.intern("even"))?;
+/// assert_eq!(even.address, ExecutorAddr::new(0x1000));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct FnUnit<F> {
@@ -82,17 +105,19 @@ where
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
         let Self { symbols: _, discarded, function, name: _ } = *self;
-        let mut request =
-            FnRequest { responsibility: &responsibility, discarded: &discarded, dependencies: Vec::new() };
-        let outcome = function(&mut request);
+        let mut request = FnRequest {
+            responsibility: &responsibility,
+            discarded: &discarded,
+            resolved: None,
+            dependencies: Vec::new(),
+        };
+        let outcome = function(&mut request).map_err(shared_error);
+        let outcome = outcome.and_then(|addresses| request.resolve(&addresses).map_err(shared_error));
         let dependencies = request.dependencies;
         match outcome {
-            Ok(mut addresses) => {
-                addresses.retain(|name, _| !discarded.contains(name));
-                // What is refused has failed the symbols, and is told to those who wait for them.
-                let _ = responsibility.complete(&addresses, dependencies);
-            }
-            Err(error) => responsibility.fail(shared_error(error)),
+            // What is refused has failed the symbols, and is told to those who wait for them.
+            Ok(()) => drop(responsibility.into_resolved().complete(dependencies)),
+            Err(error) => responsibility.fail(error),
         }
     }
 
@@ -117,6 +142,8 @@ pub struct FnRequest<'a> {
     responsibility: &'a MaterializationResponsibility,
     /// What others define.
     discarded: &'a HashSet<SymbolName>,
+    /// What the session has been told.
+    resolved: Option<SymbolMap>,
     dependencies: Vec<Dependency>,
 }
 
@@ -136,14 +163,57 @@ impl FnRequest<'_> {
         self.responsibility.symbols()
     }
 
-    /// Looks symbols up as the dylib's code would see them, and lets the unit's symbols depend on them.
+    /// Says where the symbols will be, before code and data are in place there: others that refer to them need not wait for more.
+    ///
+    /// A function that never calls this is taken to do so as it returns. One that has called it answers the same addresses.
+    ///
+    /// # Errors
+    /// Those of [`notify_resolved`](MaterializationResponsibility::notify_resolved); [`ResolveError::Changed`] if other addresses were
+    /// told before.
+    pub fn resolve(&mut self, addresses: &SymbolMap) -> Result<(), ResolveError> {
+        let mut addresses = addresses.clone();
+        addresses.retain(|name, _| !self.discarded.contains(name));
+        let Some(resolved) = &self.resolved else {
+            self.responsibility.resolve(&addresses).map_err(|error| *error)?;
+            self.resolved = Some(addresses);
+            return Ok(());
+        };
+        let changed = |name: &&SymbolName| resolved.get(name) != addresses.get(name);
+        let mut symbols: Vec<_> = resolved.keys().filter(changed).cloned().collect();
+        symbols.extend(addresses.keys().filter(|name| resolved.get(name).is_none()).cloned());
+        match symbols.is_empty() {
+            true => Ok(()),
+            false => Err(ResolveError::Changed { unit: self.unit(), symbols }),
+        }
+    }
+
+    /// Where symbols are or will be, found as the dylib's code would see them. The unit's symbols depend on them.
+    ///
+    /// What is there may be called by the code of this unit, and not by this function: it may not run yet. Units that refer to each
+    /// other [resolve](Self::resolve) first.
+    ///
+    /// # Concurrency
+    /// Blocks until their addresses are known. The pool replaces the worker meanwhile.
+    ///
+    /// # Errors
+    /// Those of a lookup; [`LookupError::WouldDeadlock`] if one of the symbols cannot be resolved without this unit.
+    pub fn lookup(
+        &mut self,
+        names: impl IntoIterator<Item = SymbolName>,
+    ) -> Result<LookupResult, LookupError> {
+        let found = self.session().lookup_resolved(&self.dylib().link_order(), LookupSet::required(names))?;
+        self.dependencies.extend(found.dependencies());
+        Ok(found)
+    }
+
+    /// The same until the symbols are Ready: for code that this function itself calls.
     ///
     /// # Concurrency
     /// Blocks until they are Ready. The pool replaces the worker meanwhile.
     ///
     /// # Errors
     /// Those of a lookup; [`LookupError::WouldDeadlock`] if one of the symbols needs this unit.
-    pub fn lookup(
+    pub fn lookup_ready(
         &mut self,
         names: impl IntoIterator<Item = SymbolName>,
     ) -> Result<LookupResult, LookupError> {
@@ -179,11 +249,12 @@ impl FnRequest<'_> {
         }
         match unexpected.is_empty() {
             true => Ok(map),
-            false => {
-                let unit = self.session().intern(self.responsibility.unit_name());
-                Err(ResolveError::Unexpected { unit, symbols: unexpected })
-            }
+            false => Err(ResolveError::Unexpected { unit: self.unit(), symbols: unexpected }),
         }
+    }
+
+    fn unit(&self) -> SymbolName {
+        self.session().intern(self.responsibility.unit_name())
     }
 }
 

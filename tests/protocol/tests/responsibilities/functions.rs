@@ -4,7 +4,10 @@ use std::error::Error;
 use std::sync::Arc;
 
 use protocol_tests::*;
-use uruk_core::{CompleteError, ExecutorAddr, FnUnit, JitDylib, ResolveError, SymbolFlags};
+use uruk_core::{
+    CompleteError, ExecutionSession, ExecutorAddr, FnRequest, FnUnit, JitDylib, ResolveError, SymbolFlags,
+};
+use uruk_dispatch::WorkStealingTaskDispatcher;
 
 const HERE: ExecutorAddr = ExecutorAddr::new(0x10);
 
@@ -52,6 +55,96 @@ fn what_the_function_looks_up_the_symbols_depend_on() {
     main.define(Box::new(unit)).unwrap();
     let error = address_of(&main, "f").unwrap_err();
     assert!(error.ends_with("unit `f`: a dependency of `f` was removed after it was looked up"), "{error}");
+}
+
+/// Two functions that call each other, as units.
+fn define_even_and_odd(main: &JitDylib, resolves_first: bool) {
+    let session = main.session();
+    for (name, callee, address) in [("even", "odd", 0x10), ("odd", "even", 0x20)] {
+        let callee = session.intern(callee);
+        let function = move |request: &mut FnRequest<'_>| -> Result<_, Box<dyn Error + Send + Sync>> {
+            let here = request.addresses([(name, ExecutorAddr::new(address))])?;
+            if resolves_first {
+                request.resolve(&here)?;
+            }
+            request.lookup([callee])?;
+            Ok(here)
+        };
+        main.define(Box::new(FnUnit::new([session.intern(name)], function))).unwrap();
+    }
+}
+
+/// Lookups of a unit's function waited until what they asked for was Ready, and so for each other if the functions called each
+/// other. Only a unit with both steps of its responsibility could be written for that.
+#[test]
+fn functions_that_call_each_other_are_each_told_where_the_other_will_be() {
+    for workers in [0, 1, 2] {
+        let session = match workers {
+            0 => ExecutionSession::new(),
+            workers => {
+                let pool = WorkStealingTaskDispatcher::builder().workers(workers).build().unwrap();
+                ExecutionSession::builder().dispatcher(Arc::new(pool)).build()
+            }
+        };
+        let main = session.create_jit_dylib("main").unwrap();
+        define_even_and_odd(&main, true);
+        assert_eq!(address_of(&main, "even"), Ok(HERE), "{workers} workers");
+        assert_eq!(address_of(&main, "odd"), Ok(ExecutorAddr::new(0x20)));
+        session.close().unwrap();
+    }
+}
+
+#[test]
+fn functions_that_call_each_other_and_do_not_resolve_are_told_so() {
+    let (_session, main) = session();
+    define_even_and_odd(&main, false);
+    let error = address_of(&main, "even").unwrap_err();
+    assert!(error.contains("the lookup would never end"), "{error}");
+}
+
+#[test]
+fn what_was_resolved_is_not_answered_otherwise() {
+    let (session, main) = session();
+    let moves = FnUnit::new([session.intern("f")], |request| {
+        request.resolve(&request.addresses([("f", HERE)])?)?;
+        request.addresses([("f", ExecutorAddr::new(0x20))])
+    });
+    main.define(Box::new(moves)).unwrap();
+    let error = address_of(&main, "f").unwrap_err();
+    assert!(error.ends_with("unit `f` answered otherwise than it had resolved: `f`"), "{error}");
+}
+
+#[test]
+fn what_was_resolved_fails_if_the_function_does() {
+    let (session, main) = session();
+    let gives_up = FnUnit::new([session.intern("f")], |request| -> Result<_, Box<dyn Error + Send + Sync>> {
+        request.resolve(&request.addresses([("f", HERE)])?)?;
+        Err("the branch is too long".into())
+    });
+    main.define(Box::new(gives_up)).unwrap();
+    let error = address_of(&main, "f").unwrap_err();
+    assert!(error.ends_with("the branch is too long"), "{error}");
+}
+
+#[test]
+fn what_the_function_calls_itself_is_ready() {
+    let (session, main) = session();
+    define_absolute(&main, "helper", 0x30);
+    let [middle, helper] = ["middle", "helper"].map(|name| session.intern(name));
+    let needs = helper.clone();
+    let unit = FnUnit::new([middle.clone()], move |request| -> Result<_, Box<dyn Error + Send + Sync>> {
+        request.lookup([needs])?;
+        Ok(request.addresses([("middle", HERE)])?)
+    });
+    main.define(Box::new(unit)).unwrap();
+    let unit =
+        FnUnit::new([session.intern("top")], move |request| -> Result<_, Box<dyn Error + Send + Sync>> {
+            request.lookup_ready([middle.clone()])?;
+            let ready = request.session().ready_symbol(&request.dylib().link_order(), &middle);
+            Ok(request.addresses([("top", ready.ok_or("not Ready")?.address)])?)
+        });
+    main.define(Box::new(unit)).unwrap();
+    assert_eq!(address_of(&main, "top"), Ok(HERE));
 }
 
 #[test]
