@@ -195,3 +195,23 @@ fn function_sections_and_levels_reach_code_generation() {
     assert!(!String::from_utf8_lossy(&plain).contains(".text.add"));
     assert_ne!(plain, quick);
 }
+
+/// The pass `instcombine`, asked for by that name alone, has LLVM give up on code that a second run would improve further. That
+/// is for those who look for defects in it: staged pipelines once failed on SQLite.
+#[test]
+fn staged_pipelines_take_code_that_one_run_of_a_pass_does_not_finish() {
+    use OptimizationLevel::{O1, O2, O3};
+    let source = "
+        declare void @llvm.assume(i1)
+        define void @keep_ascii(i8 %byte, ptr %out) {
+          %wide = zext i8 %byte to i32
+          %is_ascii = icmp slt i32 %wide, 128
+          call void @llvm.assume(i1 %is_ascii)
+          store volatile i32 %wide, ptr %out
+          ret void
+        }";
+    for level in [O1, O2, O3] {
+        let compiled = compiler(OptimizationPipeline::staged(level)).compile(parse(source));
+        assert_eq!(defined(&compiled.unwrap_or_else(|error| panic!("{level}: {error}"))).len(), 1);
+    }
+}
