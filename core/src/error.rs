@@ -4,21 +4,22 @@
 //! caused it is its source and nowhere in that sentence, so that whoever prints the chain prints nothing twice.
 
 mod complete;
+mod cut;
 mod limit;
 mod lookup;
 mod wait;
-mod with_causes;
 
 use std::fmt;
 
 use crate::sync::Arc;
-use crate::{Failure, SharedError, SymbolFlags, SymbolName};
+use crate::{Failure, SharedError, SymbolFlags, SymbolName, WithCauses};
 
 pub use complete::CompleteError;
 pub use limit::{Limit, LimitReached};
 pub use lookup::{LookupError, SearchedDylib};
 pub use wait::{HeldResource, WaitError};
-pub use with_causes::WithCauses;
+
+pub(crate) use cut::cut_short;
 
 /// Why a dylib could not be created or its link order not changed.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -1,14 +1,10 @@
 //! Why symbols failed: one record per event, and the path along which it spread.
 
-mod cut;
-
 use std::error::Error;
 use std::fmt;
 
 use crate::sync::Arc;
 use crate::{SymbolName, WithCauses};
-
-pub(crate) use cut::cut_short;
 
 /// An error value of the embedder that many queries may share.
 pub type SharedError = Arc<dyn Error + Send + Sync>;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::failure::{cut_short, shared_error};
+use crate::error::cut_short;
+use crate::failure::shared_error;
 use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::ids::{self, QueryId};
 use crate::session::holding::{Held, Hold};

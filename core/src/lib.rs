@@ -44,7 +44,6 @@
 
 pub mod sync;
 
-mod address;
 mod deadlock;
 mod dylib;
 mod error;
@@ -59,6 +58,7 @@ mod lookup_result;
 mod owned_tracker;
 mod panics;
 mod platform;
+mod priority;
 mod protocol;
 mod record;
 mod resource;
@@ -73,14 +73,14 @@ mod transaction;
 mod unit;
 mod units;
 mod why;
+mod with_causes;
 
-pub use address::{ExecutorAddr, ExecutorSymbolDef};
 pub use deadlock::DeadlockStep;
 pub use dylib::JitDylib;
 pub use error::{
     CloseError, CompleteError, DefineError, DelegateError, DylibError, EmitError, HeldResource, Limit,
     LimitReached, LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError,
-    WaitError, WithCauses,
+    WaitError,
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, SharedError, shared_error};
@@ -90,18 +90,20 @@ pub use in_span::{Inside, in_span, inside};
 pub use lookup_result::LookupResult;
 pub use owned_tracker::OwnedTracker;
 pub use platform::{AddedUnit, Platform, UnitNumber};
+pub use priority::TaskPriority;
+pub use protocol::state::dependency::{DependenceGroup, Dependency};
+pub use protocol::state::stage::Shutdown;
 #[cfg(uruk_loom)]
 pub use record::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
 pub use resource::{RemovalNumber, Resource, ResourceTracker, WeakResourceTracker};
-pub use responsibility::{
-    DependenceGroup, Dependency, Detached, MaterializationResponsibility, Refused, ResolvedResponsibility,
-};
+pub use responsibility::{Detached, MaterializationResponsibility, Refused, ResolvedResponsibility};
 pub use search_order::SearchOrder;
 pub use serial_queue::SerialQueue;
 pub use session::{
     Deadline, DefinitionWatch, ExecutionSession, ExecutionSessionBuilder, LockHolds, LookupRequest,
-    SessionMetrics, Shutdown, SymbolFuture, thread_is_engaged,
+    SessionMetrics, SymbolFuture, thread_is_engaged,
 };
+pub use symbol::address::{ExecutorAddr, ExecutorSymbolDef};
 pub use symbol::flags::SymbolFlags;
 #[cfg(uruk_loom)]
 pub use symbol::follow_counts;
@@ -111,7 +113,7 @@ pub use symbol::set::{
     IntoSymbols, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap,
     SymbolLookupFlags, SymbolMap,
 };
-pub use task::{Task, TaskDispatcher, TaskLabel, TaskPriority, Waiting};
+pub use task::{Task, TaskDispatcher, TaskLabel, Waiting};
 pub use this_thread::refuse_wait_in_leaf;
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};
 pub use unit::{MaterializationInterface, MaterializationUnit};
@@ -120,3 +122,4 @@ pub use units::function::{FnRequest, FnUnit};
 pub use units::reexports::{AliasMap, AliasTarget, reexports, symbol_aliases};
 pub use units::reexports_generator::ReexportsGenerator;
 pub use why::{Demand, SymbolStage, WaitedFor, WaitedSymbol, Why, WhyGenerator, WhyState, Work};
+pub use with_causes::WithCauses;

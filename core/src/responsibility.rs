@@ -33,12 +33,11 @@ use std::marker::PhantomData;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::tracker::Defunct;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::storage::ids::RowId;
-use crate::protocol::storage::ids::SessionTag;
 use crate::session::Live;
 use crate::{
-    DefineError, DelegateError, EmitError, ExecutionSession, FailureCause, JitDylib, MaterializationUnit,
-    ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError, in_span,
+    DefineError, DelegateError, DependenceGroup, Dependency, EmitError, ExecutionSession, FailureCause,
+    JitDylib, MaterializationUnit, ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap,
+    SymbolName, TrackerError, in_span,
 };
 
 pub(crate) use duty::Duty;
@@ -390,33 +389,5 @@ impl<T: Step, E: Error + Clone + Send + Sync + 'static> Refused<T, E> {
 impl<T, E: fmt::Display> fmt::Display for Refused<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
-    }
-}
-
-/// Symbols that depend on the same others.
-///
-/// ORC: `SymbolDependenceGroup`.
-#[doc(alias = "SymbolDependenceGroup")]
-#[derive(Clone, Debug, Default)]
-pub struct DependenceGroup {
-    /// The dependent symbols, all of one responsibility.
-    pub symbols: Vec<SymbolName>,
-    /// What each of them depends on, as tokens from lookups.
-    pub dependencies: Vec<Dependency>,
-}
-
-/// A definition that may be depended on: not a name, but this very definition of it.
-///
-/// A later definition of the same name has another token.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Dependency {
-    pub(crate) row: RowId,
-    /// Tells tokens of different sessions apart.
-    pub(crate) session: SessionTag,
-}
-
-impl fmt::Debug for Dependency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Dependency({:?})", self.row)
     }
 }

@@ -56,7 +56,6 @@ use metrics::HoldMeter;
 use query::Completion;
 
 pub use builder::ExecutionSessionBuilder;
-pub use close::Shutdown;
 pub use deadline::Deadline;
 pub use holding::thread_is_engaged;
 pub use metrics::{LockHolds, SessionMetrics};

@@ -12,39 +12,11 @@ use crate::hints::Hints;
 use crate::serial_queue::Outside;
 use crate::sync::Latch;
 use crate::this_thread::{refuse_wait_in_leaf, run_in_leaf};
-use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, WaitError};
+use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, TaskPriority, WaitError};
 
 pub use label::TaskLabel;
 pub use waiting::Waiting;
 pub(crate) use work::{ClaimOfSession, TaskWork, Work};
-
-/// How urgently a task is wanted. Later variants go first.
-///
-/// Priority follows demand: that of a unit's task rises with the lookups that need the unit, also while it is queued. It never
-/// sinks. A unit that nobody needs any more when its turn comes goes back to where it was, and counts anew when it is needed again.
-/// What tells somebody an answer is always Demanded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TaskPriority {
-    /// When nothing else is left.
-    Idle,
-    /// Somebody may want it soon.
-    Speculative,
-    /// The first call of a lazy function waits for it.
-    Lazy,
-    /// A lookup waits for it.
-    Demanded,
-}
-
-impl fmt::Display for TaskPriority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Idle => "idle",
-            Self::Speculative => "speculative",
-            Self::Lazy => "lazy",
-            Self::Demanded => "demanded",
-        })
-    }
-}
 
 /// One piece of work: a unit to materialize, or user code to run after the lock is gone.
 ///

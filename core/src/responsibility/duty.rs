@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::failure::cut_short;
+use crate::error::cut_short;
 use crate::protocol::storage::ids::ClaimId;
 use crate::session::holding::{Held, Hold};
 use crate::sync::weakened;

@@ -1,22 +1,10 @@
 //! Closing a session: work drains or is cancelled, then everything that is left fails.
 
 use crate::sync::{Arc, weakened};
-use crate::{CloseError, JitDylib, RemovalNumber, RemoveError, SharedError};
+use crate::{CloseError, JitDylib, RemovalNumber, RemoveError, SharedError, Shutdown};
 
 use super::drain::{Left, Wait};
 use super::{ExecutionSession, frame};
-
-/// What becomes of the work of a session that closes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Shutdown {
-    /// What has been asked for is finished first.
-    #[default]
-    Drain,
-    /// What has not started never does: its symbols fail, and every lookup ends now. Units that run are waited for;
-    /// lookups that they make are refused.
-    Cancel,
-}
 
 impl ExecutionSession {
     /// Closes the session: lets the work in progress finish, then fails what is left and removes all

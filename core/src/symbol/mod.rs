@@ -1,5 +1,6 @@
 //! Vocabulary of symbols: their names, what they are, and sets of them.
 
+pub(crate) mod address;
 mod count;
 pub(crate) mod flags;
 mod hash;

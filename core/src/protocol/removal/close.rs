@@ -6,11 +6,11 @@
 //!
 //! Each arrow is a transaction of its own, so that no hold of the lock is as long as the session is large.
 
-use crate::session::Shutdown;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, LookupError};
 
 use crate::protocol::slices::agenda::SLICE_STEPS;
+use crate::protocol::state::stage::Shutdown;
 use crate::protocol::state::{Clearing, Effects, Payload, SessionState, Stage};
 use crate::protocol::storage::DylibId;
 

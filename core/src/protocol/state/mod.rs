@@ -2,6 +2,7 @@
 
 pub(crate) mod definitions;
 pub(crate) mod demand;
+pub(crate) mod dependency;
 pub(crate) mod effects;
 pub(crate) mod failures;
 pub(in crate::protocol) mod look_ahead;

@@ -36,6 +36,18 @@ impl EventOrder {
     }
 }
 
+/// What becomes of the work of a session that closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shutdown {
+    /// What has been asked for is finished first.
+    #[default]
+    Drain,
+    /// What has not started never does: its symbols fail, and every lookup ends now. Units that run are waited for;
+    /// lookups that they make are refused.
+    Cancel,
+}
+
 /// How far the session is on its way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {

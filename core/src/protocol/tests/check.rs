@@ -11,13 +11,13 @@ use crate::protocol::state::effects::Effects;
 use crate::protocol::state::failures::Fallen;
 use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
+use crate::protocol::state::stage::Shutdown;
 use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, RowId};
 use crate::protocol::symbols::define::Definition;
 use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
 use crate::protocol::urgency::followers::RisingPriority;
 use crate::serial_queue::SerialQueueId;
-use crate::session::Shutdown;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
     LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,

@@ -23,10 +23,10 @@ use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::lookups::query::{Order, Search};
 use crate::protocol::state::pending::ClaimedUnit;
+use crate::protocol::state::stage::Shutdown;
 use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;
-use crate::session::Shutdown;
 use crate::{
     ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupSet, RequiredState, SerialQueue, SymbolName,
     SymbolStringPool, TaskPriority, shared_error,

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::sync::Arc;
-use crate::{Failure, LookupError, SharedError, WithCauses};
+use crate::{Failure, LookupError, SharedError, WithCauses, shared_error};
 
 /// How many failures of others an error may have among its sources.
 const FAILURES_MAX: usize = 16;
@@ -50,7 +50,7 @@ pub(crate) fn cut_short(error: SharedError) -> SharedError {
         // Nobody but the embedder can keep such an error, so its text has to do.
         None => {
             let last = WithCauses(&*error).chain().take(SOURCES_SEEN_MAX).last().map(ToString::to_string);
-            let first = super::shared_error(last.unwrap_or_default());
+            let first = shared_error(last.unwrap_or_default());
             Arc::new(Cut { omitted: above.saturating_sub(1), first })
         }
     }
@@ -76,7 +76,7 @@ fn shared(error: &(dyn Error + 'static)) -> SharedError {
     }
     match error.downcast_ref::<LookupError>() {
         Some(lookup) => Arc::new(lookup.clone()),
-        None => super::shared_error(error.to_string()),
+        None => shared_error(error.to_string()),
     }
 }
 
