@@ -1,16 +1,16 @@
 //! [`Function`]: a function that can be called, and that keeps its code.
 //!
-//! A handle comes about in three steps: the symbol is looked up; the code at its address is held; the symbol is looked up again. If it
-//! is the same definition both times, it stood all the while, and what is held is its code. If not, somebody has removed it in
-//! between, and all is done again with what is there now.
+//! A handle comes about in three steps. The symbol is looked up. The code at its address is held. The session is asked whether the
+//! definition is still there, and what it is an alias of. If so, what is held is its code. If not, somebody has removed it in between,
+//! and all is done again with what is there now.
 
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 
 use uruk_core::{
-    ExecutionSession, ExecutorAddr, LookupError, LookupRequest, LookupResult, LookupSet, SymbolFlags,
-    SymbolName,
+    ExecutionSession, ExecutorAddr, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
+    SymbolFlags, SymbolName,
 };
 use uruk_pipeline::link::{HeldCode, ObjectLinkingLayer};
 
@@ -134,63 +134,59 @@ impl Scope<'_> {
     ) -> impl Future<Output = Result<Function<F>, JitError>> + use<F> {
         let (session, layer) = (self.jit.session.clone(), self.jit.object_layer().clone());
         let (dylib, symbol) = (self.dylib().clone(), session.intern(symbol));
-        let ask = move |symbol: &SymbolName| {
-            session.lookup_future(LookupRequest::new(dylib.link_order(), required(symbol)))
+        let starter = self.jit.starter();
+        let ask = |dylib: &JitDylib, symbol: &SymbolName| {
+            dylib.session().lookup_future(LookupRequest::new(dylib.link_order(), required(symbol)))
         };
-        let first = ask(&symbol);
+        let mut answer = ask(&dylib, &symbol);
         async move {
-            let mut found = first.await?;
             loop {
-                let (address, code) = hold(&layer, &symbol, &found)?;
-                let again = ask(&symbol).await?;
-                if is_same(&symbol, &found, &again) {
+                let found = answer.await?;
+                if let Some((address, code)) = hold(&session, &layer, &symbol, &found)? {
+                    starter.start_on_lookup(&dylib)?;
                     // SAFETY: as in `get`.
                     return Ok(Function { pointer: unsafe { F::from_address(address) }, code });
                 }
-                found = again;
+                answer = ask(&dylib, &symbol);
             }
         }
     }
 
     /// Where a function is, and what keeps it there.
-    fn held(&self, symbol: &str) -> Result<(ExecutorAddr, Option<HeldCode>), JitError> {
+    fn held(&self, symbol: &str) -> Result<Held, JitError> {
         let session: &ExecutionSession = &self.jit.session;
         let symbol = session.intern(symbol);
-        let ask = || session.lookup(&self.dylib().link_order(), required(&symbol));
-        let mut found = ask()?;
-        self.jit.initialize_on_lookup(self.dylib())?;
         loop {
-            let held = hold(self.jit.object_layer(), &symbol, &found)?;
-            let again = ask()?;
-            if is_same(&symbol, &found, &again) {
+            let found = session.lookup(&self.dylib().link_order(), required(&symbol))?;
+            if let Some(held) = hold(session, self.jit.object_layer(), &symbol, &found)? {
                 self.jit.initialize_on_lookup(self.dylib())?;
                 return Ok(held);
             }
-            found = again;
         }
     }
 }
+
+/// Where a function is, and what keeps it there: nothing if it is not of ours to keep.
+type Held = (ExecutorAddr, Option<HeldCode>);
 
 fn required(symbol: &SymbolName) -> LookupSet {
     LookupSet::required([symbol.clone()])
 }
 
-/// Holds the code of a function that was found.
+/// Holds the code of a function that was found. `None` if it was removed meanwhile.
 fn hold(
+    session: &ExecutionSession,
     layer: &ObjectLinkingLayer,
     symbol: &SymbolName,
     found: &LookupResult,
-) -> Result<(ExecutorAddr, Option<HeldCode>), JitError> {
-    let definition = found.get(symbol).ok_or(LookupError::Closed)?;
+) -> Result<Option<Held>, JitError> {
+    let found = found.get(symbol).zip(found.dependency(symbol));
+    let (definition, token) = found.ok_or(LookupError::Closed)?;
     if !definition.flags.contains(SymbolFlags::CALLABLE) {
         return Err(JitError::NotCallable { symbol: symbol.as_str().into() });
     }
-    Ok((definition.address, layer.hold(definition.address)))
-}
-
-/// Whether both answers are of one definition, which then was there between them.
-fn is_same(symbol: &SymbolName, found: &LookupResult, again: &LookupResult) -> bool {
-    found.dependency(symbol) == again.dependency(symbol)
+    let address = definition.address;
+    Ok(session.while_present(token, || (address, layer.hold(address)))?)
 }
 
 impl Jit {
@@ -229,10 +225,11 @@ impl Jit {
     /// As [`Jit::lookup`]. If others remove the function meanwhile, this finds what is there afterwards, or that nothing is.
     ///
     /// # Errors
-    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data.
+    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data. [`LookupError::AliasOfRemoved`] if it is an alias whose
+    /// source was removed: there is nothing to keep.
     ///
     /// # Cost
-    /// Two lookups, and a step for each piece of code and each reference that is held. A call through the handle costs what a
+    /// A lookup, the session's lock for a moment, and a step for each piece of code and each reference that is held. A call through the handle costs what a
     /// call through the pointer does. Code that was not linked here, such as the process's, is not held.
     pub unsafe fn get<F: FunctionPointer>(&self, symbol: &str) -> Result<Function<F>, JitError> {
         // SAFETY: as here.
@@ -266,7 +263,12 @@ impl Jit {
         unsafe { self.main().get_unchecked(symbol) }
     }
 
-    /// As [`Jit::get`], without blocking. The lookup has begun when this returns, and is withdrawn if the future is dropped.
+    /// As [`Jit::get`], without blocking for what is compiled. The lookup has begun when this returns, and is withdrawn if the future is
+    /// dropped.
+    ///
+    /// # Concurrency
+    /// With [`JitBuilder::initialize_on_lookup`](crate::JitBuilder::initialize_on_lookup) initialisers run inside the poll that ends the
+    /// future. That poll waits, like [`Jit::initialize`], if another thread is at it.
     ///
     /// # Safety
     /// As [`Jit::get`].

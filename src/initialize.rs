@@ -1,9 +1,57 @@
 //! How the code of a [`Jit`] begins and ends: initialisers run when somebody says so, and what has begun comes to its end
 //! before its code goes.
 
-use uruk_core::{JitDylib, LookupError, LookupSet};
+use uruk_core::sync::Arc;
+use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupSet};
+use uruk_pipeline::platform::Platform;
 
 use crate::{Jit, JitError};
+
+/// Starts dylibs, for the engine and for whoever awaits a lookup of it.
+pub(crate) struct Starter {
+    session: ExecutionSession,
+    platform: Arc<Platform>,
+    by_itself: bool,
+}
+
+impl Starter {
+    /// See [`Jit::initialize`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn start(&self, dylib: &JitDylib) -> Result<(), JitError> {
+        let order = self.session.reverse_dfs_link_order(std::slice::from_ref(dylib))?;
+        loop {
+            let unasked = order.iter().map(|dylib| (dylib.clone(), self.platform.unasked(dylib)));
+            let unasked: Vec<_> = unasked.filter(|(_, symbols)| !symbols.is_empty()).collect();
+            if unasked.is_empty() {
+                break;
+            }
+            // They have no addresses, so that none may be required. Linking them may bring in files of archives.
+            let wanted = unasked.iter().map(|(dylib, symbols)| {
+                (dylib.clone(), LookupSet::weakly_referenced(symbols.iter().cloned()))
+            });
+            let linked = self.session.lookup_init_symbols(wanted);
+            // Not before: another thread that initialises waits for them as well.
+            self.platform.note_asked(unasked.iter().flat_map(|(_, symbols)| symbols));
+            linked?;
+        }
+        for dylib in &order {
+            // SAFETY: the caller's obligation.
+            unsafe { self.platform.initialize(dylib) }.map_err(LookupError::Wait)?;
+        }
+        Ok(())
+    }
+
+    /// Initialises `dylib` if there is anything to run, and if that is to happen by itself.
+    pub(crate) fn start_on_lookup(&self, dylib: &JitDylib) -> Result<(), JitError> {
+        if !self.by_itself || !self.platform.has_uninitialized() {
+            return Ok(());
+        }
+        // SAFETY: whoever asked for it has said so (`JitBuilder::initialize_on_lookup`).
+        unsafe { self.start(dylib) }
+    }
+}
 
 impl Jit {
     /// Runs the initialisers of `dylib` and of all that its link order leads to, dependencies first: constructors of static objects,
@@ -39,28 +87,8 @@ impl Jit {
     ///
     /// ORC: `LLJIT::initialize`.
     pub unsafe fn initialize(&self, dylib: &JitDylib) -> Result<(), JitError> {
-        let order = self.session.reverse_dfs_link_order(std::slice::from_ref(dylib))?;
-        let platform = self.platform();
-        loop {
-            let unasked = order.iter().map(|dylib| (dylib.clone(), platform.unasked(dylib)));
-            let unasked: Vec<_> = unasked.filter(|(_, symbols)| !symbols.is_empty()).collect();
-            if unasked.is_empty() {
-                break;
-            }
-            // They have no addresses, so that none may be required. Linking them may bring in files of archives.
-            let wanted = unasked.iter().map(|(dylib, symbols)| {
-                (dylib.clone(), LookupSet::weakly_referenced(symbols.iter().cloned()))
-            });
-            let linked = self.session.lookup_init_symbols(wanted);
-            // Not before: another thread that initialises waits for them as well.
-            platform.note_asked(unasked.iter().flat_map(|(_, symbols)| symbols));
-            linked?;
-        }
-        for dylib in &order {
-            // SAFETY: the caller's obligation.
-            unsafe { platform.initialize(dylib) }.map_err(LookupError::Wait)?;
-        }
-        Ok(())
+        // SAFETY: the caller's obligation.
+        unsafe { self.starter().start(dylib) }
     }
 
     /// Ends what [`Jit::initialize`] and the code of `dylib` have begun: handlers of `atexit` and destructors of static objects run, newest
@@ -78,13 +106,21 @@ impl Jit {
         unsafe { self.platform().deinitialize(dylib) };
     }
 
+    pub(crate) fn starter(&self) -> Starter {
+        Starter {
+            session: self.session.clone(),
+            platform: self.files.platform.clone(),
+            by_itself: self.initializes_on_lookup,
+        }
+    }
+
     /// Initialises `dylib` if there is anything to run, and if that is to happen by itself.
     pub(crate) fn initialize_on_lookup(&self, dylib: &JitDylib) -> Result<(), JitError> {
+        // Asked first, so that lookups count no references for it.
         if !self.initializes_on_lookup || !self.platform().has_uninitialized() {
             return Ok(());
         }
-        // SAFETY: whoever asked for it has said so (`JitBuilder::initialize_on_lookup`).
-        unsafe { self.initialize(dylib) }
+        self.starter().start_on_lookup(dylib)
     }
 
     /// Runs what is left for the end while the session still answers.

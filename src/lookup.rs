@@ -28,10 +28,14 @@ impl Scope<'_> {
     ) -> impl Future<Output = Result<ExecutorSymbolDef, JitError>> + Send + use<> {
         let session = &self.jit.session;
         let symbol = session.intern(symbol);
-        let order = self.dylib().link_order();
-        let request = LookupRequest::new(order, LookupSet::required([symbol.clone()]));
+        let (dylib, starter) = (self.dylib().clone(), self.jit.starter());
+        let request = LookupRequest::new(dylib.link_order(), LookupSet::required([symbol.clone()]));
         let answer = session.lookup_future(request);
-        async move { Ok(answer.await?.get(&symbol).ok_or(LookupError::Closed)?) }
+        async move {
+            let found = answer.await?.get(&symbol).ok_or(LookupError::Closed)?;
+            starter.start_on_lookup(&dylib)?;
+            Ok(found)
+        }
     }
 }
 
@@ -52,10 +56,13 @@ impl Jit {
         self.main().lookup(symbol)
     }
 
-    /// Looks up `symbol` without blocking. The lookup has begun when this returns, and is withdrawn if the future is dropped. It
-    /// initialises nothing.
+    /// Looks up `symbol` without blocking for what is compiled. The lookup has begun when this returns, and is withdrawn if the future
+    /// is dropped.
     ///
     /// # Concurrency
+    /// With [`JitBuilder::initialize_on_lookup`](crate::JitBuilder::initialize_on_lookup) initialisers run inside the poll that ends the
+    /// future. That poll waits, like [`Jit::initialize`], if another thread is at it.
+    ///
     /// Needs no particular runtime. The engine may be dropped before the answer, which is an error then. Without compile threads what
     /// the symbol needs is compiled before this returns.
     ///

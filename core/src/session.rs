@@ -19,6 +19,7 @@ mod here;
 pub(crate) mod holding;
 pub(crate) mod lodge;
 mod metrics;
+mod presence;
 pub(crate) mod query;
 pub(crate) mod queued_unit;
 mod ready;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use uruk::core::sync::{Arc, Latch};
+use uruk::core::{AliasTarget, SymbolFlags, symbol_aliases};
 use uruk::{Function, Jit, JitError, OwnedTracker};
 
 use crate::support::{block_on, c, c_with, cpp, engine};
@@ -173,6 +174,35 @@ fn a_removal_that_does_not_wait_gives_the_memory_back() {
     let other = get(&jit, "answer");
     drop((next, handle));
     assert_eq!((other(), allocations(&jit)), (2, 1));
+}
+
+/// An alias has no code of its own. Its handle held nothing, or whatever had come to lie in the place.
+#[test]
+fn a_handle_of_an_alias_holds_its_source_or_is_refused() {
+    let jit = engine(1);
+    let source = add(&jit, "int answer(void) { return 42; }");
+    let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
+    let target = AliasTarget { source: jit.intern("answer"), flags };
+    let alias = symbol_aliases([(jit.intern("alias"), target)].into_iter().collect());
+    jit.main_dylib().define(alias).expect("a new name");
+    let handle = get(&jit, "alias");
+    source.remove().expect("nothing of it objects");
+    assert_eq!((handle(), allocations(&jit)), (42, 1));
+    drop(handle);
+    assert_eq!(allocations(&jit), 0);
+
+    let _other = add(&jit, "int other(void) { return 7; }");
+    jit.lookup("other").expect("it links, where the first one was");
+    // SAFETY: as in `get`.
+    let refused =
+        [unsafe { jit.get::<Answer>("alias") }, block_on(unsafe { jit.get_async::<Answer>("alias") })];
+    for refused in refused {
+        let error = refused.expect_err("its source is gone").to_string();
+        assert_eq!(
+            error,
+            "`alias` is an alias of a symbol that was removed; remove the alias as well, and define it anew"
+        );
+    }
 }
 
 /// Objects that are linked together share their memory, and each has a tracker.

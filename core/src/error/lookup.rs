@@ -48,6 +48,14 @@ pub enum LookupError {
         /// The aliases in the order in which each names the next; the first is repeated at the end.
         cycle: Vec<SymbolName>,
     },
+    /// A symbol is an alias, or a re-export, of one that was removed.
+    #[error(
+        "`{alias}` is an alias of a symbol that was removed; remove the alias as well, and define it anew"
+    )]
+    AliasOfRemoved {
+        /// The alias whose source is gone.
+        alias: SymbolName,
+    },
     /// A dylib of the search order was removed from its session.
     #[error("the search order names dylib `{dylib}`, which was removed from its session")]
     DylibRemoved {

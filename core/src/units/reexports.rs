@@ -240,6 +240,11 @@ fn finish(
         Ok(found) => found,
         Err(error) => return responsibility.fail(Arc::new(error)),
     };
+    // Before the alias is Ready: from then on it may be asked whether its source is there.
+    if let (Some(alias), Some(source)) = (responsibility.dependency(&alias), found.dependency(&target.source))
+    {
+        responsibility.session().transact(|state, _| state.note_alias(alias.row, source.row));
+    }
     let address = |definition: ExecutorSymbolDef| ExecutorSymbolDef::new(definition.address, target.flags);
     let addresses = found.get(&target.source).map(|definition| (alias.clone(), address(definition)));
     let group = DependenceGroup { symbols: vec![alias], dependencies: found.dependencies() };

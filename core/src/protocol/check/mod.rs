@@ -44,6 +44,7 @@ impl<P: Payload> SessionState<P> {
         self.lookups.check(&self.definitions);
         self.check_waiting();
         self.check_dependencies();
+        self.check_aliased();
         self.check_failures();
         self.waits.check();
         self.check_priorities();
@@ -108,6 +109,13 @@ impl<P: Payload> SessionState<P> {
                 outside += usize::from(self.component_of(needed) != Some(component));
             }
             assert!(outside > 0, "{id:?} needs nothing but itself and is not Ready");
+        }
+    }
+
+    /// What aliases stand for is known of aliases that are there, and of no other row.
+    fn check_aliased(&self) {
+        for alias in self.aliased.rows() {
+            assert!(self.definitions.row(alias).is_some(), "{alias:?} is gone, and its source is kept");
         }
     }
 }

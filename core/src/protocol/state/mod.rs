@@ -1,5 +1,6 @@
 //! Everything a session knows: the one value on which all operations act.
 
+pub(crate) mod aliased;
 pub(crate) mod definitions;
 pub(crate) mod demand;
 pub(crate) mod dependency;
@@ -42,6 +43,7 @@ pub(crate) use payload::Payload;
 pub(crate) use pending::{Begun, ClaimedUnit, PendingUnit};
 pub(crate) use stage::{EventOrder, Stage};
 
+use aliased::Aliased;
 use definitions::Definitions;
 use failures::Failures;
 use lookups::Lookups;
@@ -53,6 +55,8 @@ pub(crate) struct SessionState<P: Payload> {
     pub(crate) definitions: Definitions<P>,
     /// Memory for the list of all that one lookup claims.
     pub(crate) claimed: ClaimedRoom<ClaimedUnit<P::Unit>>,
+    /// What aliases stand for.
+    pub(in crate::protocol) aliased: Aliased,
     /// What is asked and not answered yet.
     pub(in crate::protocol) lookups: Lookups<P>,
     /// What broke, and what removed rows would say of it.
@@ -85,6 +89,7 @@ impl<P: Payload> SessionState<P> {
             stage: Stage::Open,
             definitions: Definitions::new(observed),
             claimed: ClaimedRoom::default(),
+            aliased: Aliased::default(),
             lookups: Lookups::new(),
             failures: Failures::new(),
             forest: WaitingForest::new(),

@@ -33,6 +33,7 @@ impl<P: Payload> SessionState<P> {
                 None => self.observe(effects, || kind),
             }
         }
+        self.aliased.forget(row);
         self.losses.note();
     }
 

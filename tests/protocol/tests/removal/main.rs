@@ -8,3 +8,4 @@ mod together;
 mod trackers;
 mod transfer;
 mod transfer_in_flight;
+mod while_present;
