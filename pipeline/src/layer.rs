@@ -7,10 +7,13 @@
 //! A layer owns what it was given: it hands the responsibility on, or fails it with the reason. It never
 //! waits for a symbol: layers run while somebody may be waiting for what they make.
 
+#[cfg(feature = "llvm")]
+use std::sync::Arc;
+
 use uruk_core::MaterializationResponsibility;
 
 #[cfg(feature = "llvm")]
-use crate::ir::ThreadSafeModule;
+use crate::ir::{IrCache, PendingModule, ThreadSafeModule};
 use crate::object::ObjectBuffer;
 
 /// Takes modules of LLVM IR.
@@ -24,6 +27,23 @@ pub trait IrLayer: Send + Sync {
     /// # Concurrency
     /// Called on whatever thread materializes, several at a time, with no context held.
     fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule);
+
+    /// Makes the symbols of `responsibility` from a module that may be unread yet. By default it is read and
+    /// [emitted](Self::emit).
+    ///
+    /// # Concurrency
+    /// As [`emit`](Self::emit).
+    fn emit_pending(&self, responsibility: MaterializationResponsibility, pending: PendingModule) {
+        match pending.prepare() {
+            Ok(module) => self.emit(responsibility, module),
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
+    }
+
+    /// Where interfaces of modules are looked up before LLVM reads them.
+    fn cache(&self) -> Option<&IrCache> {
+        None
+    }
 }
 
 /// Takes relocatable objects.

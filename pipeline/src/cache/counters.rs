@@ -4,15 +4,15 @@ use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts; nothing is decided by it.
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub(super) fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         // Relaxed, here and below: a figure.
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -105,6 +105,8 @@ pub struct ObjectIngredients<'a> {
     pub passes: &'a str,
     /// What identifies each hook that runs between passes, with its version, in the order in which they run.
     pub hooks: &'a [&'a str],
+    /// The definitions that are kept although nobody in the module uses them. Mostly the interface says which; a host may say so too.
+    pub kept: &'a [&'a str],
     /// The definitions that are left out because others count.
     pub discards: &'a [&'a str],
 }
@@ -116,7 +118,7 @@ impl ObjectIngredients<'_> {
     }
 
     fn key_in(&self, schema: u64) -> Key {
-        let Self { interface, options, passes, hooks, discards } = self;
+        let Self { interface, options, passes, hooks, kept, discards } = self;
         let mut builder = KeyBuilder::new("object");
         builder.number("schema", schema).bytes("interface", interface.as_bytes());
         let mut options = options.to_vec();
@@ -125,12 +127,17 @@ impl ObjectIngredients<'_> {
             builder.bytes("option", name).number("value", value);
         }
         builder.bytes("passes", passes).list("hooks", hooks.iter());
-        let mut discards = discards.to_vec();
-        discards.sort_unstable();
-        discards.dedup();
-        builder.list("discards", discards.iter());
+        builder.list("kept", as_set(kept).iter()).list("discards", as_set(discards).iter());
         builder.finish()
     }
+}
+
+/// Names whose order means nothing.
+fn as_set<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Hashes ingredients into a key, for compilers with others than LLVM's.
@@ -218,6 +225,7 @@ mod tests {
             options: &[("codegen level", 2), ("code model", 0)],
             passes: "default<O2>",
             hooks: &["lower-allocations 1", "safepoints 3"],
+            kept: &["inline", "template"],
             discards: &["yielding", "tentative"],
         }
     }
@@ -262,6 +270,9 @@ mod tests {
             ObjectIngredients { hooks: &["lower-allocations 2", "safepoints 3"], ..object },
             ObjectIngredients { hooks: &["safepoints 3", "lower-allocations 1"], ..object },
             ObjectIngredients { hooks: &["lower-allocations 1"], ..object },
+            ObjectIngredients { kept: &["inline"], ..object },
+            ObjectIngredients { kept: &[], ..object },
+            ObjectIngredients { kept: object.discards, discards: object.kept, ..object },
             ObjectIngredients { discards: &["yielding"], ..object },
             ObjectIngredients { discards: &["yieldingtentative"], ..object },
             ObjectIngredients { discards: &[], ..object },
@@ -276,6 +287,7 @@ mod tests {
         let object = object();
         let swapped = ObjectIngredients {
             options: &[("code model", 0), ("codegen level", 2)],
+            kept: &["template", "inline"],
             discards: &["tentative", "yielding", "tentative"],
             ..object
         };

@@ -52,6 +52,9 @@ pub enum Damage {
     /// Its bytes are not those that were written.
     #[error("its checksum is wrong")]
     Checksum,
+    /// Its bytes have another form than what is looked for.
+    #[error("it has another form than this version writes")]
+    Form,
     /// There is no memory for it.
     #[error("there is no memory for its {0} bytes")]
     NoMemory(u64),

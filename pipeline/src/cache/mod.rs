@@ -3,10 +3,12 @@
 mod compile;
 mod counters;
 mod disk;
+mod event;
 mod flights;
 mod key;
 mod memory;
 mod miss;
+mod mode;
 mod pack;
 mod range_lock;
 mod write_behind;
@@ -15,13 +17,17 @@ use std::fmt;
 
 pub use compile::{Blocking, CompileCache, CompileCacheStats, Obtained, Origin};
 pub use disk::DiskCache;
+pub use event::{CacheEvent, EntryKind};
 pub use key::{InterfaceIngredients, Key, KeyBuilder, ObjectIngredients};
 pub use memory::MemoryCache;
 pub use miss::{Damage, Miss};
+pub use mode::{CacheMode, ReadOnlyCache};
 pub use pack::{
     Access, BadSlot, CacheOpenError, Collected, GenerationStats, Pack, PackEntry, PackLimits, PackStats,
     Verified, WriteError, Written,
 };
+
+pub(crate) use counters::Counter;
 
 use crate::object::ObjectBuffer;
 

@@ -33,7 +33,7 @@ impl IrCompiler {
     /// Compiles for this machine at `level`, passes and code generation alike.
     ///
     /// # Errors
-    /// [`CompileError::Target`] if this LLVM cannot generate code for it.
+    /// As [`JitTargetMachineBuilder::host`].
     pub fn host(level: OptimizationLevel) -> Result<Self, CompileError> {
         let target = JitTargetMachineBuilder::host()?.with_codegen_level(level.into());
         Ok(Self::new(target, OptimizationPipeline::level(level)))

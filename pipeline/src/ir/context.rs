@@ -109,6 +109,11 @@ impl ThreadSafeContext {
         Some(HeldResource { what: "an LLVM context", taken_at: Some(taken_at) })
     }
 
+    /// Whether somebody else has the context too: another module, or a host.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// The queue of the tasks that use the context, in which they wait on no thread.
     ///
     /// A unit that uses modules of the context names it as its

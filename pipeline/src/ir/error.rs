@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::cache::{EntryKind, Miss};
+
 /// Reading, checking, optimizing or compiling a module failed. `message` is LLVM's wherever LLVM had one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -47,6 +49,18 @@ pub enum CompileError {
         subject: Arc<str>,
         /// What does not fit.
         message: String,
+    },
+    /// Nothing may be compiled, and the cache has not got what is needed of the module.
+    #[error(
+        "{module}: the cache has no {kind} of it, and nothing may be compiled (CacheMode::RequireHit): {why}"
+    )]
+    NotCached {
+        /// The file or module.
+        module: Arc<str>,
+        /// What is missing.
+        kind: EntryKind,
+        /// Why it is not there.
+        why: Miss,
     },
     /// LLVM gave up in the middle of a stage. The module and all else in its context are lost.
     #[error("{module}: LLVM gave up during {stage}: {message}")]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use uruk_core::{MaterializationResponsibility, SharedError};
 
-use super::{IrCompiler, ThreadSafeModule};
+use super::{CompileError, IrCache, IrCompiler, ModuleInterface, PendingModule, ThreadSafeModule};
 use crate::layer::{IrLayer, ObjectLayer};
+use crate::object::ObjectBuffer;
 
 /// Compiles modules and hands the objects to a layer that links them.
 ///
@@ -15,18 +16,54 @@ use crate::layer::{IrLayer, ObjectLayer};
 #[doc(alias = "IRCompileLayer")]
 pub struct IrCompileLayer {
     compiler: IrCompiler,
+    cache: Option<Arc<IrCache>>,
     below: Arc<dyn ObjectLayer>,
 }
 
 impl IrCompileLayer {
     /// Compiles with `compiler`, for `below`.
     pub fn new(compiler: IrCompiler, below: Arc<dyn ObjectLayer>) -> Self {
-        Self { compiler, below }
+        Self { compiler, cache: None, below }
+    }
+
+    /// The same, asking a cache made for its [compiler](Self::compiler) before it compiles.
+    #[must_use]
+    pub fn with_cache(mut self, cache: Arc<IrCache>) -> Self {
+        self.cache = Some(cache);
+        self
     }
 
     /// What modules are compiled with.
     pub fn compiler(&self) -> &IrCompiler {
         &self.compiler
+    }
+
+    /// The interface of a file of bitcode, from the cache if that has it.
+    ///
+    /// # Errors
+    /// As [`ModuleInterface::of_bitcode`], and [`CompileError::NotCached`].
+    pub fn interface_of(&self, bitcode: &ObjectBuffer) -> Result<ModuleInterface, CompileError> {
+        let read = || ModuleInterface::of_bitcode(bitcode, self.compiler.target());
+        match &self.cache {
+            Some(cache) => cache.interface_or(&cache.source_key(bitcode), bitcode.name(), read),
+            None => read(),
+        }
+    }
+
+    /// The cache that it asks.
+    pub fn ir_cache(&self) -> Option<&Arc<IrCache>> {
+        self.cache.as_ref()
+    }
+
+    fn hand_down(
+        &self,
+        responsibility: MaterializationResponsibility,
+        compiled: Result<ObjectBuffer, CompileError>,
+    ) {
+        match compiled {
+            Ok(object) => self.below.emit(responsibility, object),
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
     }
 }
 
@@ -36,10 +73,23 @@ impl IrLayer for IrCompileLayer {
         let compiled = self.compiler.compile(module);
         // Linking needs no context: the next unit of this one may compile meanwhile.
         context.serial_queue().leave();
-        match compiled {
-            Ok(object) => self.below.emit(responsibility, object),
-            Err(error) => responsibility.fail(Arc::new(error)),
+        self.hand_down(responsibility, compiled);
+    }
+
+    fn emit_pending(&self, responsibility: MaterializationResponsibility, pending: PendingModule) {
+        let queue = pending.serial_queue();
+        let compiled = match &self.cache {
+            Some(cache) => cache.object(&self.compiler, pending, responsibility.session()),
+            None => pending.prepare().and_then(|module| self.compiler.compile(module)),
+        };
+        if let Some(queue) = queue {
+            queue.leave();
         }
+        self.hand_down(responsibility, compiled);
+    }
+
+    fn cache(&self) -> Option<&IrCache> {
+        self.cache.as_deref()
     }
 }
 

@@ -12,16 +12,21 @@
 //! message. Bitcode made to harm LLVM can still crash the process: its reader is not built to withstand it.
 
 mod build;
+mod cached;
 mod canonical;
 mod compile;
 mod context;
 mod error;
 mod ffi;
+mod interface_bytes;
 mod layer;
+mod llvm_build;
 mod machines;
 mod module;
 mod normalize;
 mod optimize;
+mod pending;
+mod processor;
 mod read;
 mod source;
 mod symbols;
@@ -31,12 +36,15 @@ mod unit;
 /// The binding to LLVM with which modules are built, in the version that [`ThreadSafeModule::build`] takes them in.
 pub use inkwell;
 
+pub use cached::{CacheObserver, IrCache, IrCacheStats};
 pub use compile::IrCompiler;
 pub use context::ThreadSafeContext;
 pub use error::CompileError;
 pub use layer::{IrCompileLayer, IrTransform, IrTransformLayer};
+pub use llvm_build::llvm_build;
 pub use module::ThreadSafeModule;
 pub use optimize::{OptimizationLevel, OptimizationPipeline, Stage};
+pub use pending::PendingModule;
 pub use symbols::{ModuleInterface, ModuleSymbol};
 pub use target::{CodeModel, CodegenLevel, JitTargetMachineBuilder, TargetOptions};
 pub use unit::{IrMaterializationUnit, define_ir};

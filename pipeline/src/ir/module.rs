@@ -37,6 +37,7 @@ use crate::object::{CommonExtent, ObjectBuffer};
 pub struct ThreadSafeModule {
     raw: LLVMModuleRef,
     name: Arc<str>,
+    is_bound_to_process: bool,
     // After `raw`: fields are dropped in order, and `drop` disposes of `raw` before any of them.
     context: ThreadSafeContext,
 }
@@ -50,7 +51,7 @@ impl ThreadSafeModule {
         // SAFETY: the context is alive and held; the string lives for the call.
         let raw = unsafe { LLVMModuleCreateWithNameInContext(text.as_ptr(), guard.raw()) };
         drop(guard);
-        Self { raw, name, context: context.clone() }
+        Self { raw, name, is_bound_to_process: false, context: context.clone() }
     }
 
     /// Reads bitcode or textual IR, whichever it is, into a context of its own, and verifies it.
@@ -175,7 +176,22 @@ impl ThreadSafeModule {
     /// [`CompileError::ContextLost`], [`CompileError::Fatal`].
     pub fn clone_to_new_context(&self) -> Result<Self, CompileError> {
         let bitcode = self.to_bitcode()?;
-        read::bitcode(&ThreadSafeContext::new(), &bitcode)
+        let mut copy = read::bitcode(&ThreadSafeContext::new(), &bitcode)?;
+        copy.is_bound_to_process = self.is_bound_to_process;
+        Ok(copy)
+    }
+
+    /// Says that the module has addresses of this process in it, as constants: no other process can use what is compiled of it, so it
+    /// is neither looked up in a cache nor stored there.
+    #[must_use]
+    pub fn bound_to_process(mut self) -> Self {
+        self.is_bound_to_process = true;
+        self
+    }
+
+    /// Whether it has.
+    pub(super) fn is_bound_to_process(&self) -> bool {
+        self.is_bound_to_process
     }
 
     /// Takes over a module that was made in `context`.
@@ -183,7 +199,7 @@ impl ThreadSafeModule {
     /// # Safety
     /// `raw` is a module of that context and nobody else's.
     pub(super) unsafe fn adopt(raw: LLVMModuleRef, name: Arc<str>, context: ThreadSafeContext) -> Self {
-        Self { raw, name, context }
+        Self { raw, name, is_bound_to_process: false, context }
     }
 
     /// Takes the context to work on the module.

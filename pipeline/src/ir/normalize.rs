@@ -31,7 +31,7 @@ pub(super) fn normalize(
     } else if !same_machine(&triple, wanted) {
         return Err(refused(format!("compiled for {triple}, and this session runs {wanted}")));
     }
-    let (layout, wanted) = (module.data_layout(), target.data_layout());
+    let (layout, wanted) = (module.data_layout(), target.data_layout()?);
     if layout.is_empty() {
         module.set_data_layout(wanted);
     } else if layout != wanted {

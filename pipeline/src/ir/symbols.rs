@@ -89,6 +89,11 @@ impl ModuleInterface {
         with_lazy_bitcode(bitcode, |module| Self::of_locked(module, target))?
     }
 
+    /// The names of the definitions that optimization must be told to keep.
+    pub(super) fn kept_symbols(&self) -> impl Iterator<Item = &str> {
+        self.symbols.iter().filter(|symbol| symbol.linkonce).map(|symbol| &*symbol.name)
+    }
+
     /// The names alone, as [`ArchiveIndex::read_with`](crate::object::ArchiveIndex::read_with) asks for them.
     pub fn into_names(self) -> Vec<Box<str>> {
         self.symbols.into_iter().map(|symbol| symbol.name).collect()

@@ -107,39 +107,46 @@ pub struct TargetOptions {
 
 /// Decides on a target; hands out target machines for it, one per thread.
 ///
+/// What this machine is, LLVM says, and it is asked when something is compiled: a program that compiles nothing does without LLVM.
+///
 /// ORC: `JITTargetMachineBuilder`.
 #[derive(Clone, Debug)]
 #[doc(alias = "JITTargetMachineBuilder")]
 pub struct JitTargetMachineBuilder {
-    options: Arc<TargetOptions>,
-    data_layout: Arc<str>,
+    /// What was decided; without triple, processor and features, if they are this machine's.
+    decided: TargetOptions,
+    is_host: bool,
+    /// The same with this machine's names.
+    options: OnceLock<Arc<TargetOptions>>,
+    /// What decides it, is the same for all that were made of one builder.
+    data_layout: Arc<OnceLock<Box<str>>>,
 }
 
 impl JitTargetMachineBuilder {
     /// The processor this program runs on, with all that it can do.
     ///
     /// # Errors
-    /// [`CompileError::Target`] if this LLVM cannot generate code for it.
+    /// [`CompileError::Target`] on a processor that is no x86-64. If this LLVM cannot generate code for one that is, the
+    /// first module says so.
+    ///
+    /// # Cost
+    /// LLVM is not called.
     pub fn host() -> Result<Self, CompileError> {
-        initialize();
-        // SAFETY: the three functions have no obligations and answer with strings of our own.
-        let (triple, cpu, features) = unsafe {
-            (
-                take_message(LLVMGetDefaultTargetTriple()),
-                take_message(LLVMGetHostCPUName()),
-                take_message(LLVMGetHostCPUFeatures()),
-            )
-        };
-        Self::new(TargetOptions {
-            triple,
-            cpu,
-            features,
+        if !cfg!(target_arch = "x86_64") {
+            let message = "code is linked for x86-64 alone".to_owned();
+            return Err(CompileError::Target { subject: std::env::consts::ARCH.into(), message });
+        }
+        let decided = TargetOptions {
+            triple: String::new(),
+            cpu: String::new(),
+            features: String::new(),
             codegen_level: CodegenLevel::default(),
             code_model: CodeModel::default(),
             large_data_threshold_bytes: LARGE_DATA_THRESHOLD_BYTES,
             function_sections: false,
             data_sections: false,
-        })
+        };
+        Ok(Self { is_host: true, ..Self::unchecked(decided) })
     }
 
     /// Whatever `options` say.
@@ -147,46 +154,84 @@ impl JitTargetMachineBuilder {
     /// # Errors
     /// [`CompileError::Target`] if this LLVM cannot generate code for them.
     pub fn new(options: TargetOptions) -> Result<Self, CompileError> {
-        initialize();
-        let data_layout = with_machine(&options, |machine| machine.data_layout())?;
-        Ok(Self { options: Arc::new(options), data_layout: data_layout.into() })
+        let target = Self::unchecked(options);
+        target.data_layout()?;
+        Ok(target)
+    }
+
+    fn unchecked(decided: TargetOptions) -> Self {
+        Self { decided, is_host: false, options: OnceLock::new(), data_layout: Arc::default() }
     }
 
     /// The same target with another level of code generation.
     #[must_use]
-    pub fn with_codegen_level(mut self, level: CodegenLevel) -> Self {
-        Arc::make_mut(&mut self.options).codegen_level = level;
-        self
+    pub fn with_codegen_level(self, level: CodegenLevel) -> Self {
+        self.changed(|decided| decided.codegen_level = level)
     }
 
     /// The same target with, or without, a section for each function and each variable.
     #[must_use]
-    pub fn with_sections(mut self, function_sections: bool, data_sections: bool) -> Self {
-        let options = Arc::make_mut(&mut self.options);
-        options.function_sections = function_sections;
-        options.data_sections = data_sections;
+    pub fn with_sections(self, function_sections: bool, data_sections: bool) -> Self {
+        self.changed(|decided| {
+            decided.function_sections = function_sections;
+            decided.data_sections = data_sections;
+        })
+    }
+
+    fn changed(mut self, change: impl FnOnce(&mut TargetOptions)) -> Self {
+        change(&mut self.decided);
+        self.options = OnceLock::new();
         self
     }
 
     /// The same target in the code model that `module` was compiled for, if it was compiled for one.
     pub(super) fn for_module(&self, module: &LockedModule<'_>) -> Self {
-        let mut target = self.clone();
-        if let Some((code_model, large_data_threshold_bytes)) = module.code_model() {
-            let options = Arc::make_mut(&mut target.options);
-            options.code_model = code_model;
-            options.large_data_threshold_bytes = large_data_threshold_bytes;
-        }
-        target
+        let Some((code_model, large_data_threshold_bytes)) = module.code_model() else {
+            return self.clone();
+        };
+        self.clone().changed(|decided| {
+            decided.code_model = code_model;
+            decided.large_data_threshold_bytes = large_data_threshold_bytes;
+        })
     }
 
-    /// What was decided.
+    /// What was decided, complete.
+    ///
+    /// # Cost
+    /// LLVM is asked what this machine is, once in a process.
     pub fn options(&self) -> &TargetOptions {
-        &self.options
+        self.options.get_or_init(|| Arc::new(self.complete()))
+    }
+
+    fn complete(&self) -> TargetOptions {
+        let decided = self.decided.clone();
+        if !self.is_host {
+            return decided;
+        }
+        let [triple, cpu, features] = host_names().clone();
+        TargetOptions { triple, cpu, features, ..decided }
+    }
+
+    /// What was decided, without calling LLVM. Triple, processor and features are empty if they are [this machine's](Self::is_host).
+    pub(super) fn decided(&self) -> &TargetOptions {
+        &self.decided
+    }
+
+    /// Whether it is the machine that this program runs on.
+    pub(super) fn is_host(&self) -> bool {
+        self.is_host
     }
 
     /// How the target lays out data, as LLVM writes it.
-    pub fn data_layout(&self) -> &str {
-        &self.data_layout
+    ///
+    /// # Errors
+    /// [`CompileError::Target`] if this LLVM cannot generate code for it.
+    pub fn data_layout(&self) -> Result<&str, CompileError> {
+        if let Some(layout) = self.data_layout.get() {
+            return Ok(layout);
+        }
+        let layout = self.with_machine(TargetMachine::data_layout)?;
+        Ok(self.data_layout.get_or_init(|| layout.into()))
     }
 
     /// Lends this thread's target machine for these options.
@@ -194,8 +239,21 @@ impl JitTargetMachineBuilder {
         &self,
         use_machine: impl FnOnce(&TargetMachine) -> R,
     ) -> Result<R, CompileError> {
-        with_machine(&self.options, use_machine)
+        initialize();
+        with_machine(self.options(), use_machine)
     }
+}
+
+/// What LLVM calls this machine: triple, processor, features.
+fn host_names() -> &'static [String; 3] {
+    static NAMES: OnceLock<[String; 3]> = OnceLock::new();
+    NAMES.get_or_init(|| {
+        // SAFETY: the three functions have no obligations and answer with strings of our own.
+        unsafe {
+            [LLVMGetDefaultTargetTriple(), LLVMGetHostCPUName(), LLVMGetHostCPUFeatures()]
+                .map(|name| take_message(name))
+        }
+    })
 }
 
 /// A target machine of this thread's.

@@ -1,0 +1,56 @@
+//! [`CacheEvent`]: what a layer has asked a cache for, and what came of it, in one line.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Key, Miss};
+
+/// What an entry is of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EntryKind {
+    /// Its interface: what it defines and needs.
+    Interface,
+    /// Its object.
+    Object,
+}
+
+/// A layer has asked for an entry.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CacheEvent {
+    /// The module.
+    pub unit: Arc<str>,
+    /// What was asked for.
+    pub kind: EntryKind,
+    /// By which key, if it has one.
+    pub key: Option<Key>,
+    /// Why it was not found, unless it was.
+    pub found: Result<(), Miss>,
+}
+
+impl CacheEvent {
+    /// A lookup of an entry of `unit`.
+    pub fn new(unit: Arc<str>, kind: EntryKind, key: Option<Key>, found: Result<(), Miss>) -> Self {
+        Self { unit, kind, key, found }
+    }
+}
+
+impl fmt::Display for EntryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Interface => "interface",
+            Self::Object => "object",
+        })
+    }
+}
+
+impl fmt::Display for CacheEvent {
+    /// `a.ll: no object: not stored`, or `a.ll: object`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { unit, kind, .. } = self;
+        match &self.found {
+            Ok(()) => write!(f, "{unit}: {kind}"),
+            Err(miss) => write!(f, "{unit}: no {kind}: {miss}"),
+        }
+    }
+}

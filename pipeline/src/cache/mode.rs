@@ -1,0 +1,45 @@
+//! [`CacheMode`]: what may be done with a cache; [`ReadOnlyCache`], one that is only asked.
+
+use uruk_core::sync::Arc;
+
+use super::{Key, Miss, ObjectCache};
+use crate::object::ObjectBuffer;
+
+/// What may be done with a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CacheMode {
+    /// Entries are looked up. What is missing is compiled and stored.
+    #[default]
+    ReadWrite,
+    /// Entries are looked up. What is missing is compiled.
+    ReadOnly,
+    /// Entries are looked up. What is missing is an error, which names it: nothing is compiled.
+    RequireHit,
+}
+
+/// A cache that nothing is stored in.
+#[derive(Clone, Debug)]
+pub struct ReadOnlyCache(Arc<dyn ObjectCache>);
+
+impl ReadOnlyCache {
+    /// What is in `cache`.
+    pub fn new(cache: Arc<dyn ObjectCache>) -> Self {
+        Self(cache)
+    }
+}
+
+impl ObjectCache for ReadOnlyCache {
+    fn get(&self, key: &Key) -> Result<ObjectBuffer, Miss> {
+        self.0.get(key)
+    }
+
+    fn put(&self, _: &Key, _: &ObjectBuffer) {}
+
+    fn contains(&self, key: &Key) -> bool {
+        self.0.contains(key)
+    }
+
+    fn refresh(&self) {
+        self.0.refresh();
+    }
+}

@@ -1,0 +1,108 @@
+//! [`PendingModule`]: what a unit hands to its layer: a module, or the file that it is still to be read from.
+
+use std::sync::Arc;
+
+use uruk_core::{SerialQueue, SymbolName};
+
+use super::ThreadSafeModule;
+use super::cached::IrCache;
+use super::error::CompileError;
+use crate::cache::{Key, Miss};
+use crate::object::ObjectBuffer;
+
+/// A module to be compiled, and what is to be left out of it. It may be unread yet.
+///
+/// A layer that has the object already never reads it, so LLVM is not called.
+#[derive(Debug)]
+pub struct PendingModule {
+    pub(super) source: Source,
+    /// Whether LLVM's verifier runs when it is read.
+    pub(super) verified: bool,
+    /// Definitions that optimization must be told to keep.
+    pub(super) kept: Vec<SymbolName>,
+    /// Definitions to be left out, because others count.
+    pub(super) discarded: Vec<SymbolName>,
+    /// The key of its interface, if it was looked up by that.
+    pub(super) key: Option<Key>,
+}
+
+/// Where a module is.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// Bitcode or text, read when the unit is materialized.
+    Unread(ObjectBuffer),
+    Module(ThreadSafeModule),
+}
+
+impl PendingModule {
+    /// What to call it in messages.
+    pub fn name(&self) -> &Arc<str> {
+        self.source.name()
+    }
+
+    /// The module as it is to be compiled. Reads it, if that has not happened.
+    ///
+    /// # Errors
+    /// As [`ThreadSafeModule::parse`].
+    pub fn prepare(self) -> Result<ThreadSafeModule, CompileError> {
+        let module = match self.source {
+            Source::Unread(source) if self.verified => ThreadSafeModule::parse(&source)?,
+            Source::Unread(source) => ThreadSafeModule::parse_unverified(&source)?,
+            Source::Module(module) => module,
+        };
+        let locked = module.lock()?;
+        for symbol in &self.discarded {
+            locked.discard(symbol.as_str());
+        }
+        for symbol in &self.kept {
+            // What was discarded is no definition any more, and is left alone.
+            locked.keep(symbol.as_str());
+        }
+        drop(locked);
+        Ok(module)
+    }
+
+    /// The queue of the context that the module is in.
+    pub(super) fn serial_queue(&self) -> Option<SerialQueue> {
+        self.source.serial_queue()
+    }
+
+    /// The key of the module's interface in `cache`.
+    ///
+    /// A module in memory is known by its bitcode. Other modules of its context leave traces in that, so what shares a context
+    /// would not be found again.
+    pub(super) fn interface_key(&self, cache: &IrCache) -> Result<Key, Miss> {
+        let refused = |why: &'static str| Err(Miss::Uncacheable { why: why.into() });
+        match &self.source {
+            _ if let Some(key) = self.key => Ok(key),
+            Source::Unread(source) => Ok(cache.source_key(source)),
+            Source::Module(module) if module.is_bound_to_process() => {
+                refused("it has addresses of this process in it")
+            }
+            Source::Module(module) if module.context().is_shared() => {
+                refused("its LLVM context is shared, and what else is there changes its bitcode")
+            }
+            Source::Module(module) => match module.to_bitcode() {
+                Ok(bitcode) => Ok(cache.source_key(&bitcode)),
+                Err(error) => Err(Miss::Uncacheable { why: error.to_string().into() }),
+            },
+        }
+    }
+}
+
+impl Source {
+    pub(super) fn name(&self) -> &Arc<str> {
+        match self {
+            Self::Unread(source) => source.name(),
+            Self::Module(module) => module.name(),
+        }
+    }
+
+    /// That of the context of a module in memory; what is unread is read into a context that nobody else has.
+    pub(super) fn serial_queue(&self) -> Option<SerialQueue> {
+        match self {
+            Self::Module(module) => Some(module.context().serial_queue().clone()),
+            Self::Unread(_) => None,
+        }
+    }
+}

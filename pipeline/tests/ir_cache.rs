@@ -1,0 +1,372 @@
+//! What was compiled once is not compiled again: layers above a cache. Alone in its binary: a subscriber counts LLVM's stages.
+#![cfg(feature = "llvm")]
+
+#[path = "support/layers.rs"]
+#[expect(dead_code, reason = "what is linked is all that is asked here")]
+mod layers;
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, Once};
+
+use layers::RecordingLayer;
+use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupSet, SearchOrder, SharedError};
+use uruk_pipeline::cache::{
+    CacheMode, CompileCache, EntryKind, MemoryCache, Miss, ObjectCache, ReadOnlyCache,
+};
+use uruk_pipeline::ir::{
+    IrCache, IrCompileLayer, IrCompiler, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface,
+    OptimizationLevel, OptimizationPipeline, ThreadSafeContext, ThreadSafeModule,
+};
+use uruk_pipeline::layer::IrLayer;
+use uruk_pipeline::object::ObjectBuffer;
+
+const ANSWER: &str = "define i32 @answer() {\n  %r = call i32 @inline()\n  ret i32 %r\n}\n\
+     define linkonce_odr i32 @inline() noinline {\n  ret i32 42\n}\n";
+
+thread_local! {
+    /// How many stages of LLVM this thread has begun.
+    static STAGES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts the spans of LLVM's stages.
+struct Stages;
+
+impl tracing::Subscriber for Stages {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_span()
+    }
+
+    fn new_span(&self, attributes: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        if attributes.metadata().name().starts_with("ir.") {
+            STAGES.set(STAGES.get() + 1);
+        }
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+    fn event(&self, _event: &tracing::Event<'_>) {}
+    fn enter(&self, _span: &tracing::span::Id) {}
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
+
+/// How many stages of LLVM `act` runs on this thread.
+fn stages(act: impl FnOnce()) -> usize {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| tracing::subscriber::set_global_default(Stages).expect("the first one"));
+    let before = STAGES.get();
+    act();
+    STAGES.get() - before
+}
+
+/// A session that works in place, with a cache above what is stored.
+struct Program {
+    session: ExecutionSession,
+    dylib: JitDylib,
+    recording: Arc<RecordingLayer>,
+    ir: Arc<IrCompileLayer>,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl Program {
+    fn new(stored: &Arc<MemoryCache>, mode: CacheMode) -> Self {
+        Self::with(stored, mode, &host(OptimizationLevel::O1))
+    }
+
+    fn with(stored: &Arc<MemoryCache>, mode: CacheMode, compiler: &IrCompiler) -> Self {
+        let session = ExecutionSession::new();
+        let dylib = session.create_jit_dylib("main").expect("new");
+        let recording = Arc::new(RecordingLayer::default());
+        let below: Arc<dyn ObjectCache> = match mode {
+            CacheMode::ReadWrite => stored.clone(),
+            _ => Arc::new(ReadOnlyCache::new(stored.clone())),
+        };
+        let store = Arc::new(CompileCache::new(0, Some(below)));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let observer = told.clone();
+        let cache = IrCache::new(store, mode, compiler)
+            .observed(Arc::new(move |event| observer.lock().unwrap().push(event.to_string())));
+        let ir = IrCompileLayer::new(compiler.clone(), recording.clone()).with_cache(Arc::new(cache));
+        Self { session, dylib, recording, ir: Arc::new(ir), told }
+    }
+
+    fn layer(&self) -> Arc<dyn IrLayer> {
+        self.ir.clone()
+    }
+
+    fn target(&self) -> &JitTargetMachineBuilder {
+        self.ir.compiler().target()
+    }
+
+    fn add(&self, source: &ObjectBuffer) -> Result<(), SharedError> {
+        uruk_pipeline::ir::define_ir(&self.dylib, &self.layer(), self.target(), source.clone())
+    }
+
+    fn add_module(&self, module: ThreadSafeModule) {
+        let unit = IrMaterializationUnit::from_module(&self.session, self.layer(), self.target(), module);
+        self.dylib.define(Box::new(unit.expect("valid"))).expect("the names are new");
+    }
+
+    fn lookup(&self, name: &str) -> Result<(), LookupError> {
+        let order = SearchOrder::of(&self.dylib);
+        self.session.lookup(&order, LookupSet::required([self.session.intern(name)])).map(drop)
+    }
+
+    /// Adds a file and compiles it; answers the object.
+    fn compile(&self, source: &ObjectBuffer) -> Vec<u8> {
+        self.add(source).expect("valid");
+        self.object()
+    }
+
+    fn object(&self) -> Vec<u8> {
+        self.lookup("answer").expect("it compiles");
+        let linked = self.recording.take().pop().expect("one was linked");
+        assert_eq!(**linked.object.name(), linked.unit, "messages name the file");
+        linked.object.bytes().to_vec()
+    }
+
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+}
+
+fn host(level: OptimizationLevel) -> IrCompiler {
+    IrCompiler::host(level).expect("host target")
+}
+
+fn stored() -> Arc<MemoryCache> {
+    Arc::new(MemoryCache::new(1 << 24))
+}
+
+fn text(name: &str) -> ObjectBuffer {
+    ObjectBuffer::new(name, ANSWER.as_bytes().to_vec())
+}
+
+fn bitcode(name: &str) -> ObjectBuffer {
+    let bitcode = ThreadSafeModule::parse(&text("answer.ll")).and_then(|module| module.to_bitcode());
+    bitcode.expect("valid IR").renamed(name)
+}
+
+#[test]
+fn a_second_session_calls_no_stage_of_llvm() {
+    for source in [text("answer.ll"), bitcode("answer.bc")] {
+        let stored = stored();
+        let mut objects = Vec::new();
+        for is_warm in [false, true] {
+            let program = Program::new(&stored, CacheMode::ReadWrite);
+            let stages = stages(|| objects.push(program.compile(&source)));
+            assert_eq!(stages == 0, is_warm, "{stages} stages");
+            let stats = program.ir.ir_cache().expect("there is one").stats();
+            let hits = [stats.interface_hits, stats.object_hits];
+            let misses = [stats.interface_misses, stats.object_misses];
+            assert_eq!((hits, misses), if is_warm { ([1; 2], [0; 2]) } else { ([0; 2], [1; 2]) });
+        }
+        assert!(objects[0] == objects[1], "what is found is what was compiled");
+    }
+}
+
+#[test]
+fn a_file_of_text_is_known_by_its_name_too_and_bitcode_is_not() {
+    let stored = stored();
+    let compile = |source: &ObjectBuffer| {
+        let program = Program::new(&stored, CacheMode::ReadWrite);
+        stages(|| drop(program.compile(source))) > 0
+    };
+    assert!(compile(&text("one.ll")));
+    assert!(compile(&text("other.ll")), "its name is in its object");
+    assert!(compile(&bitcode("one.bc")));
+    assert!(!compile(&bitcode("other.bc")), "its object is the same");
+}
+
+#[test]
+fn each_miss_says_its_cause_in_a_line() {
+    let stored = stored();
+    let program = Program::new(&stored, CacheMode::ReadWrite);
+    program.compile(&text("answer.ll"));
+    assert_eq!(program.told(), ["answer.ll: no interface: not stored", "answer.ll: no object: not stored"]);
+    let program = Program::new(&stored, CacheMode::ReadWrite);
+    program.compile(&text("answer.ll"));
+    assert_eq!(program.told(), ["answer.ll: interface", "answer.ll: object"]);
+}
+
+#[test]
+fn what_must_be_found_is_an_error_otherwise_and_nothing_is_compiled() {
+    let stored = stored();
+    let source = text("answer.ll");
+    let required = || Program::new(&stored, CacheMode::RequireHit);
+    let missing = |error: &(dyn std::error::Error + 'static)| {
+        let message = layers::chain(error);
+        assert!(message.contains("answer.ll") && message.contains("not stored"), "{message}");
+        message
+    };
+    let ran = stages(|| {
+        let error = required().add(&source).expect_err("its interface is unknown");
+        assert!(missing(&*error).contains("interface"));
+    });
+    assert_eq!(ran, 0);
+
+    // Another level compiles it: the interface is the same, and the object is not.
+    Program::with(&stored, CacheMode::ReadWrite, &host(OptimizationLevel::O2)).compile(&source);
+    let program = required();
+    let ran = stages(|| {
+        program.add(&source).expect("its interface is known");
+        let error = program.lookup("answer").expect_err("its object is unknown");
+        assert!(missing(&error).contains("object"));
+    });
+    assert_eq!(ran, 0);
+
+    Program::new(&stored, CacheMode::ReadWrite).compile(&source);
+    assert_eq!(stages(|| drop(required().compile(&source))), 0);
+}
+
+#[test]
+fn what_is_only_read_stores_nothing() {
+    let stored = stored();
+    Program::new(&stored, CacheMode::ReadOnly).compile(&text("answer.ll"));
+    assert_eq!(stored.size(), (0, 0));
+}
+
+#[test]
+fn a_module_in_memory_is_known_by_its_bitcode() {
+    let stored = stored();
+    let module = || ThreadSafeModule::parse(&text("answer.ll")).expect("valid IR");
+    let compiled = |module: ThreadSafeModule| {
+        let program = Program::new(&stored, CacheMode::ReadWrite);
+        program.add_module(module);
+        let mut object = Vec::new();
+        let stages = stages(|| object = program.object());
+        (stages > 0, object, program.told())
+    };
+    let (is_compiled, first, _) = compiled(module());
+    assert!(is_compiled);
+    let (is_compiled, again, told) = compiled(module());
+    assert!(!is_compiled && first == again, "{told:?}");
+
+    let (is_compiled, _, told) = compiled(module().bound_to_process());
+    assert!(is_compiled);
+    assert_eq!(told, ["answer.ll: no object: not cacheable: it has addresses of this process in it"]);
+
+    let context = ThreadSafeContext::new();
+    let shared = ThreadSafeModule::parse_in(&context, &text("answer.ll")).expect("valid IR");
+    let (is_compiled, _, told) = compiled(shared);
+    assert!(is_compiled && told[0].contains("its LLVM context is shared"), "{told:?}");
+}
+
+#[test]
+fn definitions_left_out_have_another_object() {
+    let stored = stored();
+    let compile = |discards: &[&str]| {
+        let program = Program::new(&stored, CacheMode::ReadWrite);
+        let unit = IrMaterializationUnit::from_source(
+            &program.session,
+            program.layer(),
+            program.target(),
+            text("answer.ll"),
+        );
+        let mut unit = unit.expect("valid");
+        for name in discards {
+            use uruk_core::MaterializationUnit as _;
+            unit.discard(&program.dylib, &program.session.intern(name));
+        }
+        program.dylib.define(Box::new(unit)).expect("the names are new");
+        let mut object = Vec::new();
+        (stages(|| object = program.object()) > 0, object)
+    };
+    let (_, whole) = compile(&[]);
+    let (is_compiled, part) = compile(&["inline"]);
+    assert!(is_compiled && whole != part);
+    assert_eq!(compile(&["inline"]), (false, part));
+    assert_eq!(compile(&[]), (false, whole));
+}
+
+#[test]
+fn a_known_interface_that_says_to_keep_less_has_another_object() {
+    let stored = stored();
+    let compile = |interface: &ModuleInterface| {
+        let program = Program::new(&stored, CacheMode::ReadWrite);
+        let unit = IrMaterializationUnit::from_interface(
+            &program.session,
+            program.layer(),
+            interface,
+            bitcode("answer.bc"),
+        );
+        program.dylib.define(Box::new(unit)).expect("the names are new");
+        stages(|| drop(program.object())) > 0
+    };
+    let target = JitTargetMachineBuilder::host().expect("host target");
+    let mut interface = ModuleInterface::of_bitcode(&bitcode("answer.bc"), &target).expect("valid");
+    assert!(compile(&interface) && !compile(&interface));
+    interface.symbols.retain(|symbol| &*symbol.name == "answer");
+    assert!(compile(&interface) && !compile(&interface));
+}
+
+#[test]
+fn a_bad_interface_is_read_again_and_replaced() {
+    let stored = stored();
+    let source = text("answer.ll");
+    let program = Program::new(&stored, CacheMode::ReadWrite);
+    let key = program.ir.ir_cache().expect("there is one").source_key(&source);
+    stored.put(&key, &ObjectBuffer::new("bad", b"urukifc\n and so on".to_vec()));
+    program.compile(&source);
+    let told = program.told();
+    assert!(told[0].contains("the stored entry is damaged"), "{told:?}");
+    let program = Program::new(&stored, CacheMode::ReadWrite);
+    assert_eq!(stages(|| drop(program.compile(&source))), 0);
+}
+
+#[test]
+fn what_does_not_compile_is_not_stored() {
+    let stored = stored();
+    let source = "define i32 @answer() {\n  call void asm sideeffect \"no such instruction\", \"\"()\n  ret i32 1\n}\n";
+    for _ in 0..2 {
+        let program = Program::new(&stored, CacheMode::ReadWrite);
+        program
+            .add(&ObjectBuffer::new("bad.ll", source.as_bytes().to_vec()))
+            .expect("its symbols can be read");
+        program.lookup("answer").expect_err("it cannot be assembled");
+    }
+    assert_eq!(stored.size().0, 1, "the interface alone");
+}
+
+#[test]
+fn whether_a_file_would_be_found_is_told_before() {
+    let stored = stored();
+    let source = text("answer.ll");
+    let would_hit = |level: OptimizationLevel| {
+        let compiler = host(level);
+        let program = Program::with(&stored, CacheMode::ReadWrite, &compiler);
+        program.ir.ir_cache().expect("there is one").would_hit(&compiler, true, &source, |_| Vec::new())
+    };
+    assert_eq!(would_hit(OptimizationLevel::O1), Err(Miss::NotStored));
+    Program::new(&stored, CacheMode::ReadWrite).compile(&source);
+    assert_eq!(would_hit(OptimizationLevel::O1), Ok(()));
+    assert_eq!(would_hit(OptimizationLevel::O2), Err(Miss::NotStored));
+}
+
+#[test]
+fn other_passes_another_target_and_another_salt_have_other_objects() {
+    let stored = stored();
+    let source = bitcode("answer.bc");
+    let target = || JitTargetMachineBuilder::host().expect("host target");
+    let named = JitTargetMachineBuilder::new(target().options().clone()).expect("it is this machine");
+    let none = OptimizationPipeline::none;
+    let compilers = [
+        IrCompiler::new(target(), none()),
+        IrCompiler::new(target(), OptimizationPipeline::passes("mem2reg")),
+        IrCompiler::new(target().with_sections(true, false), none()),
+        IrCompiler::new(target().with_sections(false, true), none()),
+        IrCompiler::new(target().with_codegen_level(OptimizationLevel::O0.into()), none()),
+        IrCompiler::new(named, none()),
+    ];
+    for compiler in &compilers {
+        let compile = || Program::with(&stored, CacheMode::ReadWrite, compiler).compile(&source);
+        assert!(stages(|| drop(compile())) > 0, "{compiler:?}");
+        assert_eq!(stages(|| drop(compile())), 0, "{compiler:?}");
+    }
+    let cache = |salt: &[u8]| {
+        let store = Arc::new(CompileCache::new(0, None));
+        IrCache::new(store, CacheMode::ReadWrite, &compilers[0]).salted(salt).source_key(&source)
+    };
+    assert_ne!(cache(b"one"), cache(b"other"));
+    assert_eq!(EntryKind::Object.to_string(), "object");
+}
