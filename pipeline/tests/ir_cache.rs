@@ -6,9 +6,10 @@
 mod layers;
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Once};
 
 use layers::RecordingLayer;
+use uruk_core::sync::Mutex;
 use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupSet, SearchOrder, SharedError};
 use uruk_pipeline::cache::{
     CacheMode, CompileCache, EntryKind, MemoryCache, Miss, ObjectCache, ReadOnlyCache,
@@ -85,7 +86,7 @@ impl Program {
         let told = Arc::new(Mutex::new(Vec::new()));
         let observer = told.clone();
         let cache = IrCache::new(store, mode, compiler)
-            .observed(Arc::new(move |event| observer.lock().unwrap().push(event.to_string())));
+            .observed(Arc::new(move |event| observer.lock().push(event.to_string())));
         let ir = IrCompileLayer::new(compiler.clone(), recording.clone()).with_cache(Arc::new(cache));
         Self { session, dylib, recording, ir: Arc::new(ir), told }
     }
@@ -126,7 +127,7 @@ impl Program {
     }
 
     fn told(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.lock().unwrap())
+        std::mem::take(&mut *self.told.lock())
     }
 }
 
@@ -245,11 +246,38 @@ fn a_module_in_memory_is_known_by_its_bitcode() {
     let (is_compiled, _, told) = compiled(module().bound_to_process());
     assert!(is_compiled);
     assert_eq!(told, ["answer.ll: no object: not cacheable: it has addresses of this process in it"]);
+}
 
-    let context = ThreadSafeContext::new();
-    let shared = ThreadSafeModule::parse_in(&context, &text("answer.ll")).expect("valid IR");
-    let (is_compiled, _, told) = compiled(shared);
-    assert!(is_compiled && told[0].contains("its LLVM context is shared"), "{told:?}");
+#[test]
+fn a_module_is_known_again_whatever_shares_its_context() {
+    let stored = stored();
+    let structure = |field: &str| {
+        format!(
+            "%struct.S = type {{ {field} }}\ndefine ptr @other(ptr %p) {{\n  %q = getelementptr %struct.S, ptr %p, i32 1\n  ret ptr %q\n}}\n"
+        )
+    };
+    let source = |name: &str, text: String| ObjectBuffer::new(name, text.into_bytes());
+    let answer = source("answer.ll", structure("i32").replace("@other", "@answer"));
+    let compile = |is_disturbed: bool| {
+        let context = ThreadSafeContext::new();
+        let parse = |source: &ObjectBuffer| ThreadSafeModule::parse_in(&context, source).expect("valid IR");
+        // The second structure of a name has another name in the context.
+        let other = is_disturbed.then(|| parse(&source("other.ll", structure("i64, i64"))));
+        let program = Program::new(&stored, CacheMode::ReadWrite);
+        program.add_module(parse(&answer));
+        let mut object = Vec::new();
+        let told = {
+            let _ = stages(|| object = program.object());
+            program.told()
+        };
+        drop(other);
+        (told, object)
+    };
+    let (told, first) = compile(true);
+    assert_eq!(told, ["answer.ll: no object: not stored"]);
+    let (told, again) = compile(false);
+    assert_eq!(told, ["answer.ll: object"]);
+    assert!(first == again);
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl IrCache {
     pub(super) fn object(
         &self,
         compiler: &IrCompiler,
-        pending: PendingModule,
+        mut pending: PendingModule,
         session: &ExecutionSession,
     ) -> Result<ObjectBuffer, CompileError> {
         let name = pending.name().clone();
@@ -233,7 +233,7 @@ impl IrCache {
             }
             self.tell(CacheEvent::new(name.clone(), EntryKind::Object, key, outcome));
         };
-        let key = match pending.interface_key(self) {
+        let key = match pending.interface_key(self, compiler) {
             Ok(interface) => pending.object_key(compiler, interface),
             Err(why) => {
                 self.counts.uncacheable.add(1);

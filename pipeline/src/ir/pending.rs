@@ -1,11 +1,13 @@
 //! [`PendingModule`]: what a unit hands to its layer: a module, or the file that it is still to be read from.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use uruk_core::{SerialQueue, SymbolName};
 
 use super::ThreadSafeModule;
 use super::cached::IrCache;
+use super::compile::IrCompiler;
 use super::error::CompileError;
 use crate::cache::{Key, Miss};
 use crate::object::ObjectBuffer;
@@ -69,25 +71,30 @@ impl PendingModule {
 
     /// The key of the module's interface in `cache`.
     ///
-    /// A module in memory is known by its bitcode. Other modules of its context leave traces in that, so what shares a context
-    /// would not be found again.
-    pub(super) fn interface_key(&self, cache: &IrCache) -> Result<Key, Miss> {
-        let refused = |why: &'static str| Err(Miss::Uncacheable { why: why.into() });
-        match &self.source {
+    /// A module in memory is known by its bitcode. If its context is shared, others leave traces in that: it becomes a copy without them.
+    pub(super) fn interface_key(&mut self, cache: &IrCache, compiler: &IrCompiler) -> Result<Key, Miss> {
+        let uncacheable = |why: Cow<'static, str>| Miss::Uncacheable { why };
+        match &mut self.source {
             _ if let Some(key) = self.key => Ok(key),
             Source::Unread(source) => Ok(cache.source_key(source)),
             Source::Module(module) if module.is_bound_to_process() => {
-                refused("it has addresses of this process in it")
+                Err(uncacheable("it has addresses of this process in it".into()))
             }
-            Source::Module(module) if module.context().is_shared() => {
-                refused("its LLVM context is shared, and what else is there changes its bitcode")
+            Source::Module(module) => {
+                let bitcode = apart(module, compiler).and_then(|()| module.to_bitcode());
+                let bitcode = bitcode.map_err(|error| uncacheable(error.to_string().into()))?;
+                Ok(cache.source_key(&bitcode))
             }
-            Source::Module(module) => match module.to_bitcode() {
-                Ok(bitcode) => Ok(cache.source_key(&bitcode)),
-                Err(error) => Err(Miss::Uncacheable { why: error.to_string().into() }),
-            },
         }
     }
+}
+
+/// Makes a module one that has a context of its own.
+fn apart(module: &mut ThreadSafeModule, compiler: &IrCompiler) -> Result<(), CompileError> {
+    if module.context().is_shared() {
+        *module = compiler.canonical(module)?;
+    }
+    Ok(())
 }
 
 impl Source {
