@@ -14,6 +14,8 @@ use uruk_pipeline::object::CommonSymbols;
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 
+#[cfg(feature = "llvm")]
+use crate::CacheOptions;
 use crate::compiler_runtime::CompilerRuntime;
 use crate::files::Files;
 use crate::ready::Ready;
@@ -39,6 +41,8 @@ pub struct JitBuilder {
     pipeline: OptimizationPipeline,
     #[cfg(feature = "llvm")]
     verifies_ir: bool,
+    #[cfg(feature = "llvm")]
+    cache: Option<CacheOptions>,
 }
 
 impl JitBuilder {
@@ -58,6 +62,8 @@ impl JitBuilder {
             pipeline: OptimizationPipeline::level(OptimizationLevel::O2),
             #[cfg(feature = "llvm")]
             verifies_ir: true,
+            #[cfg(feature = "llvm")]
+            cache: None,
         }
     }
 
@@ -108,6 +114,17 @@ impl JitBuilder {
         self
     }
 
+    /// Where to look for what was compiled before: a directory, or a store of the host's. What is found there is linked, and LLVM is not
+    /// called for it; what is not there is compiled and put there.
+    ///
+    /// A pipeline that LLVM does not understand is then found out when something is compiled.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn cache(mut self, cache: impl Into<CacheOptions>) -> Self {
+        self.cache = Some(cache.into());
+        self
+    }
+
     /// Which symbols of the process programs may use.
     #[must_use]
     pub fn process_symbols(mut self, process: ProcessSymbols) -> Self {
@@ -154,7 +171,8 @@ impl JitBuilder {
     ///
     /// # Errors
     /// [`JitError::Memory`] if no address range for code can be had, [`JitError::Threads`] if the pool cannot
-    /// be made, [`JitError::Compile`] if LLVM has no code generator for this machine.
+    /// be made, [`JitError::Compile`] if LLVM does not understand the pipeline, [`JitError::Cache`] if the cache's directory cannot be
+    /// used.
     pub fn build(self) -> Result<Jit, JitError> {
         let memory = match self.memory {
             Some(memory) => memory,
@@ -163,11 +181,15 @@ impl JitBuilder {
         let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
         let object_layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
         #[cfg(feature = "llvm")]
-        let (ir_layer, target) = {
+        let (ir_layer, target, disk_cache) = {
             let target = JitTargetMachineBuilder::host()?.with_codegen_level(self.codegen_level);
             let compiler = IrCompiler::new(target.clone(), self.pipeline);
-            compiler.check_pipeline()?;
-            (Arc::new(IrCompileLayer::new(compiler, object_layer.clone())), target)
+            let (cache, disk_cache) = match self.cache {
+                Some(cache) => cache.open(&compiler).map(|opened| (Some(opened.modules), opened.disk))?,
+                None => compiler.check_pipeline().map(|()| (None, None))?,
+            };
+            let layer = IrCompileLayer::new(compiler, object_layer.clone());
+            (Arc::new(cache.into_iter().fold(layer, IrCompileLayer::with_cache)), target, disk_cache)
         };
 
         let dispatcher = match self.dispatcher {
@@ -202,6 +224,8 @@ impl JitBuilder {
             target,
             #[cfg(feature = "llvm")]
             verifies_ir: self.verifies_ir,
+            #[cfg(feature = "llvm")]
+            disk_cache,
         };
         let files = Arc::new(files);
         if let Some(runtime) = CompilerRuntime::find(files.clone()) {

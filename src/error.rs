@@ -6,6 +6,8 @@ use uruk_core::sync::Arc;
 use uruk_core::{DefineError, DylibError, LookupError, SymbolName, WithCauses};
 use uruk_dispatch::BuildError;
 #[cfg(feature = "llvm")]
+use uruk_pipeline::cache::CacheOpenError;
+#[cfg(feature = "llvm")]
 use uruk_pipeline::ir::CompileError;
 use uruk_pipeline::memory::MemoryError;
 use uruk_pipeline::object::{CommonError, ObjectError};
@@ -65,6 +67,10 @@ pub enum JitError {
     /// The compile threads could not be started.
     #[error("cannot start the compile threads")]
     Threads(#[from] BuildError),
+    /// The directory of a cache cannot be used.
+    #[cfg(feature = "llvm")]
+    #[error(transparent)]
+    Cache(#[from] Arc<CacheOpenError>),
     /// A dylib could not be made.
     #[error(transparent)]
     Dylib(#[from] DylibError),

@@ -9,6 +9,8 @@ use uruk_core::{
     WeakResourceTracker,
 };
 #[cfg(feature = "llvm")]
+use uruk_pipeline::cache::DiskCache;
+#[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
     IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface, ThreadSafeModule,
 };
@@ -42,6 +44,9 @@ pub(crate) struct Files {
     /// Whether LLVM's verifier runs over what is read.
     #[cfg(feature = "llvm")]
     pub(crate) verifies_ir: bool,
+    /// What lies below the layer's cache.
+    #[cfg(feature = "llvm")]
+    pub(crate) disk_cache: Option<Arc<DiskCache>>,
 }
 
 /// How many members of an archive are announced to the linker.
@@ -198,7 +203,7 @@ impl Files {
         };
         #[cfg(feature = "llvm")]
         if FileKind::of(member.bytes()) == FileKind::Bitcode {
-            let module = ModuleInterface::of_bitcode(member, &self.target);
+            let module = self.ir_layer.interface_of(member);
             return module.map_or_else(|_| HashSet::new(), |module| module.names_where(is_value).collect());
         }
         let Ok(object) = ObjectInterface::read(member) else { return HashSet::new() };
@@ -216,7 +221,7 @@ impl Files {
 
     #[cfg(feature = "llvm")]
     fn bitcode_symbols(&self, member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
-        Ok(ModuleInterface::of_bitcode(member, &self.target)?.into_names())
+        Ok(self.ir_layer.interface_of(member)?.into_names())
     }
 
     /// Without LLVM a member of bitcode defines nothing.

@@ -210,12 +210,14 @@ impl Jit {
 
 impl Drop for Jit {
     /// Runs what is left for the end ([`Jit::initialize`]) and closes the session: work in flight ends, what is queued fails, code is
-    /// unmapped.
+    /// unmapped. What was compiled goes to the cache.
     fn drop(&mut self) {
         self.end();
         // What resources had to say has been reported to the session's error reporter already. A thread that may not wait (it holds a
         // context, or runs a leaf) leaves the session open: its work ends by itself, and the last handle frees all of it.
         let _ = self.session.close();
+        #[cfg(feature = "llvm")]
+        self.flush_cache();
     }
 }
 

@@ -56,6 +56,8 @@ struct ReadmeIsTrue;
 mod adding;
 mod archive;
 mod builder;
+#[cfg(feature = "llvm")]
+mod cache;
 mod compiler_runtime;
 mod dylibs;
 mod error;
@@ -73,6 +75,8 @@ mod unit;
 mod unmapping;
 
 pub use builder::JitBuilder;
+#[cfg(feature = "llvm")]
+pub use cache::CacheOptions;
 pub use error::JitError;
 pub use function::FunctionPointer;
 pub use handle::Function;

@@ -32,23 +32,20 @@ impl LinkedUnit {
     /// the program and its libraries agree on one instance at load time; libraries that are loaded already
     /// use theirs, so the program has to.
     pub(crate) fn yield_to_libraries(&mut self, dylib: &JitDylib, process: &ProcessSymbols) {
-        let vague = SymbolFlags::WEAK | SymbolFlags::EXPORTED;
-        let not_vague = SymbolFlags::CALLABLE | SymbolFlags::COMMON | SymbolFlags::THREAD_LOCAL;
-        let yielded: Vec<SymbolName> = self
-            .interface
-            .symbols
-            .iter()
-            .filter(|(name, flags)| {
-                flags.contains(vague)
-                    && !flags.intersects(not_vague)
-                    && process.lookup(name.as_str()).is_some()
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
+        let symbols = self.interface.symbols.iter();
+        let yielded = symbols.filter(|(name, flags)| yields_to_libraries(name.as_str(), **flags, process));
+        let yielded: Vec<SymbolName> = yielded.map(|(name, _)| name.clone()).collect();
         for name in yielded {
             self.discard(dylib, &name);
         }
     }
+}
+
+/// Whether a definition is one that a loaded library has too, and that both must agree on.
+pub(crate) fn yields_to_libraries(name: &str, flags: SymbolFlags, process: &ProcessSymbols) -> bool {
+    let vague = SymbolFlags::WEAK | SymbolFlags::EXPORTED;
+    let not_vague = SymbolFlags::CALLABLE | SymbolFlags::COMMON | SymbolFlags::THREAD_LOCAL;
+    flags.contains(vague) && !flags.intersects(not_vague) && process.lookup(name).is_some()
 }
 
 impl MaterializationUnit for LinkedUnit {

@@ -1,5 +1,7 @@
 //! Programs that embed the engine, as their authors would write them: a module a theme.
 
+#[cfg(feature = "llvm")]
+mod cache;
 mod dylibs;
 mod endings;
 #[cfg(feature = "llvm")]

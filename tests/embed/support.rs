@@ -58,7 +58,7 @@ pub(crate) fn archive(name: &str, members: &[ObjectBuffer]) -> ObjectBuffer {
 }
 
 /// A path in the temporary directory that nobody else uses.
-fn temporary() -> PathBuf {
+pub(crate) fn temporary() -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     // Relaxed: only the numbers must differ.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -99,7 +99,13 @@ pub(crate) fn is_alone() -> bool {
 
 /// Runs the test `name` of this binary again, in a process of its own; answers how that ended.
 pub(crate) fn alone(name: &str) -> Output {
+    alone_with(name, &[])
+}
+
+/// The same, with variables in its environment.
+pub(crate) fn alone_with(name: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", name, "--test-threads=1", "--nocapture"]).env(ALONE, "1");
+    command.envs(variables.iter().copied());
     command.output().expect("this test starts")
 }

@@ -1,0 +1,226 @@
+//! A cache of a [`Jit`]: what was compiled once is found again, also by other processes.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use uruk_core::SymbolFlags;
+use uruk_core::sync::Arc;
+use uruk_pipeline::cache::{
+    Access, CacheEvent, CacheMode, CompileCache, DiskCache, Miss, ObjectCache, PackLimits, ReadOnlyCache,
+};
+use uruk_pipeline::ir::{CacheObserver, IrCache, IrCacheStats, IrCompileLayer, IrCompiler, ModuleInterface};
+use uruk_pipeline::object::ObjectBuffer;
+
+use crate::files::Files;
+use crate::unit::yields_to_libraries;
+use crate::{Jit, JitError};
+
+/// Where a [`Jit`] looks for what was compiled before, and what it may do there. A path is a directory with all defaults.
+///
+/// ```no_run
+/// use uruk::{CacheOptions, Jit};
+/// use uruk::pipeline::cache::CacheMode;
+///
+/// # fn main() -> Result<(), uruk::JitError> {
+/// let jit = Jit::builder().cache("/home/me/.cache/my-language").build()?;
+/// // Only what a build step has compiled.
+/// let shipped = CacheOptions::directory("/usr/lib/my-language/cache").mode(CacheMode::RequireHit);
+/// let jit = Jit::builder().cache(shipped).build()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct CacheOptions {
+    place: Place,
+    mode: CacheMode,
+    limits: PackLimits,
+    memory_bytes: usize,
+    salt: Box<[u8]>,
+    observer: Option<Arc<CacheObserver>>,
+}
+
+enum Place {
+    Directory(PathBuf),
+    Store(Arc<dyn ObjectCache>),
+}
+
+/// What is kept in memory unless it is told otherwise: entries on their way to the disk, and those that are wanted often.
+const MEMORY_BYTES: usize = 16 << 20;
+
+impl CacheOptions {
+    /// What is in a directory, which is made if it is not there. It has to be this user's, and nobody else may write to it.
+    pub fn directory(path: impl Into<PathBuf>) -> Self {
+        Self::of(Place::Directory(path.into()))
+    }
+
+    /// What is in a store, of the host's own or of the engine's.
+    pub fn store(store: Arc<dyn ObjectCache>) -> Self {
+        Self::of(Place::Store(store))
+    }
+
+    fn of(place: Place) -> Self {
+        Self {
+            place,
+            mode: CacheMode::default(),
+            limits: PackLimits::default(),
+            memory_bytes: MEMORY_BYTES,
+            salt: Box::default(),
+            observer: None,
+        }
+    }
+
+    /// What may be done there. By default what is missing is compiled and stored.
+    #[must_use]
+    pub fn mode(mut self, mode: CacheMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// How much a directory keeps, for how long. A gigabyte and a month unless it is told otherwise.
+    #[must_use]
+    pub fn limits(mut self, limits: PackLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How many bytes of entries are kept in memory too. 16 MiB unless it is told otherwise.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: usize) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// Has entries of its own: those made with another salt are not found. For hosts whose compilers add what no key knows.
+    #[must_use]
+    pub fn salt(mut self, salt: impl Into<Box<[u8]>>) -> Self {
+        self.salt = salt.into();
+        self
+    }
+
+    /// Is told of each entry that was asked for, with the cause if it was not there. On the thread that asks, and without a lock.
+    #[must_use]
+    pub fn observer(mut self, observer: impl Fn(&CacheEvent) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Opens it for what `compiler` compiles.
+    pub(crate) fn open(self, compiler: &IrCompiler) -> Result<OpenCache, JitError> {
+        let Self { place, mode, limits, memory_bytes, salt, observer } = self;
+        let access = match mode {
+            CacheMode::ReadWrite => Access::ReadWrite,
+            CacheMode::ReadOnly | CacheMode::RequireHit => Access::ReadOnly,
+        };
+        let (below, disk): (Arc<dyn ObjectCache>, _) = match place {
+            Place::Directory(path) => {
+                let disk = DiskCache::open(&path, access, limits).map_err(Arc::new)?;
+                let disk = Arc::new(disk);
+                (disk.clone(), Some(disk))
+            }
+            Place::Store(store) if access == Access::ReadOnly => (Arc::new(ReadOnlyCache::new(store)), None),
+            Place::Store(store) => (store, None),
+        };
+        let store = Arc::new(CompileCache::new(memory_bytes, Some(below)));
+        let mut cache = IrCache::new(store, mode, compiler).salted(salt);
+        if let Some(observer) = observer {
+            cache = cache.observed(observer);
+        }
+        Ok(OpenCache { modules: Arc::new(cache), disk })
+    }
+}
+
+/// A cache in use.
+pub(crate) struct OpenCache {
+    pub(crate) modules: Arc<IrCache>,
+    pub(crate) disk: Option<Arc<DiskCache>>,
+}
+
+impl From<&str> for CacheOptions {
+    fn from(path: &str) -> Self {
+        Self::directory(path)
+    }
+}
+
+impl From<&Path> for CacheOptions {
+    fn from(path: &Path) -> Self {
+        Self::directory(path)
+    }
+}
+
+impl From<PathBuf> for CacheOptions {
+    fn from(path: PathBuf) -> Self {
+        Self::directory(path)
+    }
+}
+
+impl From<Arc<dyn ObjectCache>> for CacheOptions {
+    fn from(store: Arc<dyn ObjectCache>) -> Self {
+        Self::store(store)
+    }
+}
+
+impl<S: ObjectCache + 'static> From<Arc<S>> for CacheOptions {
+    fn from(store: Arc<S>) -> Self {
+        Self::store(store)
+    }
+}
+
+impl fmt::Debug for CacheOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("CacheOptions");
+        match &self.place {
+            Place::Directory(path) => debug.field("directory", path),
+            Place::Store(store) => debug.field("store", store),
+        };
+        debug.field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl Jit {
+    /// What the cache has been asked for by now; nothing if there is none.
+    pub fn cache_stats(&self) -> Option<IrCacheStats> {
+        Some(self.ir_cache()?.stats())
+    }
+
+    /// The cache in a directory, if that is what was asked for: its figures, and why it could not be written.
+    pub fn disk_cache(&self) -> Option<&Arc<DiskCache>> {
+        self.files.disk_cache.as_ref()
+    }
+
+    /// Whether a file of bitcode or text would be compiled, or found, if it was added to the main dylib now and wanted, as the first of
+    /// its symbols. Nothing is counted, and LLVM is not called.
+    ///
+    /// # Errors
+    /// [`Miss`]: what is in the way of a hit.
+    pub fn would_hit(&self, source: &ObjectBuffer) -> Result<(), Miss> {
+        let cache = self.ir_cache().ok_or(Miss::Disabled)?;
+        let Files { ir_layer, verifies_ir, process, .. } = &*self.files;
+        let discards = |interface: &ModuleInterface| {
+            let is_left_out = |name: &str, flags: SymbolFlags| {
+                flags.contains(SymbolFlags::COMMON) || yields_to_libraries(name, flags, process)
+            };
+            let symbols = interface.symbols.iter();
+            let left_out = symbols.filter(|symbol| is_left_out(&symbol.name, symbol.flags));
+            left_out.map(|symbol| symbol.name.clone()).collect()
+        };
+        cache.would_hit(ir_layer.compiler(), *verifies_ir, source, discards)
+    }
+
+    /// Returns when everything that was compiled by now is stored, or cannot be. Dropping the engine does so too.
+    pub fn flush_cache(&self) {
+        if let Some(cache) = self.ir_cache() {
+            cache.store().flush();
+        }
+    }
+
+    /// Flushes the cache, and ends its thread: for hosts that are about to fork, or to let code run that does. The cache can still be
+    /// used; who compiles then writes too.
+    pub fn retire_cache(&self) {
+        if let Some(cache) = self.ir_cache() {
+            cache.store().retire();
+        }
+    }
+
+    fn ir_cache(&self) -> Option<&Arc<IrCache>> {
+        IrCompileLayer::ir_cache(&self.files.ir_layer)
+    }
+}
