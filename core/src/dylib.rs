@@ -334,6 +334,25 @@ impl ExecutionSession {
         Ok(dylib)
     }
 
+    /// As [`create_jit_dylib`](Self::create_jit_dylib); the dylib keeps who depends on its symbols, so that
+    /// [`ResourceTracker::remove`] does not remove what others need, and [`ResourceTracker::remove_with`] may remove them too.
+    ///
+    /// Trackers ask. Removals by name, transactions, and a dylib that is cleared or removed ask nobody: they leave dependants as they are.
+    ///
+    /// # Errors
+    /// As [`create_jit_dylib`](Self::create_jit_dylib).
+    ///
+    /// # Cost
+    /// About 100 bytes for a unit of one symbol that needs one of the dylib, and 40 for each further one that it needs; a few steps for
+    /// each at the emission and at the removal. A unit that needs nothing costs nothing.
+    pub fn create_jit_dylib_keeping_dependants(&self, name: &str) -> Result<JitDylib, DylibError> {
+        let name: Arc<str> = name.into();
+        let id = self.transact(|state, _| state.create_dylib_keeping_dependants(name.clone()))?;
+        let dylib = JitDylib::new(self.clone(), id, name);
+        self.set_up(&dylib)?;
+        Ok(dylib)
+    }
+
     /// Creates an empty dylib that searches itself, without telling the platform.
     ///
     /// # Concurrency

@@ -273,6 +273,29 @@ pub enum RemoveError {
         /// The symbols.
         symbols: Vec<SymbolName>,
     },
+    /// Symbols that would stay need some that would go. Nothing was removed.
+    #[error(
+        "cannot remove symbols of dylib `{dylib}` that others need, such as `{symbol}`; needed by {}: remove those first, or all together with `RemovalPolicy::Cascade`",
+        FirstNames(dependants, *count)
+    )]
+    Needed {
+        /// The dylib.
+        dylib: Arc<str>,
+        /// One that is needed.
+        symbol: SymbolName,
+        /// The first of those that need what would be removed, directly.
+        dependants: Vec<SymbolName>,
+        /// How many there are.
+        count: usize,
+    },
+    /// A removal asks what depends on symbols of a dylib that does not keep it. Nothing was removed.
+    #[error(
+        "dylib `{dylib}` does not keep what depends on its symbols, so a removal cannot ask: create it with `create_jit_dylib_keeping_dependants`"
+    )]
+    DependantsNotKept {
+        /// The dylib.
+        dylib: Arc<str>,
+    },
     /// Resources refused to go. The symbols are gone all the same.
     #[error("resources of dylib `{dylib}` could not be removed: {}", Joined(sources))]
     Resources {
@@ -356,10 +379,20 @@ struct NameList<'a, T>(&'a [T]);
 
 impl<T: fmt::Display> fmt::Display for NameList<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, name) in self.0.iter().take(NAMES_MAX).enumerate() {
+        FirstNames(self.0, self.0.len()).fmt(f)
+    }
+}
+
+/// The first of so many names.
+struct FirstNames<'a, T>(&'a [T], usize);
+
+impl<T: fmt::Display> fmt::Display for FirstNames<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = &self.0[..self.0.len().min(NAMES_MAX)];
+        for (index, name) in names.iter().enumerate() {
             write!(f, "{}`{name}`", if index == 0 { "" } else { ", " })?;
         }
-        match self.0.len().checked_sub(NAMES_MAX) {
+        match self.1.checked_sub(names.len()) {
             Some(more) if more > 0 => write!(f, " and {more} more"),
             _ => Ok(()),
         }

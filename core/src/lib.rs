@@ -61,6 +61,7 @@ mod platform;
 mod priority;
 mod protocol;
 mod record;
+mod removal_policy;
 mod resource;
 mod responsibility;
 mod search_order;
@@ -95,6 +96,7 @@ pub use protocol::state::dependency::{DependenceGroup, Dependency};
 pub use protocol::state::stage::Shutdown;
 #[cfg(uruk_loom)]
 pub use record::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
+pub use removal_policy::RemovalPolicy;
 pub use resource::{RemovalNumber, Resource, ResourceTracker, WeakResourceTracker};
 pub use responsibility::{Detached, MaterializationResponsibility, Refused, ResolvedResponsibility};
 pub use search_order::SearchOrder;

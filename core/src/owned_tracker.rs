@@ -10,6 +10,10 @@ use crate::{RemoveError, ResourceTracker, SessionError};
 /// For what comes and goes: a query, a plugin, a cell of a notebook. Dropping a plain [`ResourceTracker`] leaves what it has to
 /// the dylib instead; [`OwnedTracker::into_inner`] makes that of this one.
 ///
+/// A removal may be refused, because others need the symbols of a dylib that
+/// [keeps dependants](crate::ExecutionSession::create_jit_dylib_keeping_dependants). What the tracker has is the dylib's then. Who wants to
+/// keep the tracker asks with [`ResourceTracker::remove_with`] first, which does not consume it.
+///
 /// # Examples
 /// ```
 /// # use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, OwnedTracker, SymbolFlags, absolute_symbols};
@@ -63,7 +67,7 @@ impl From<ResourceTracker> for OwnedTracker {
 }
 
 impl Drop for OwnedTracker {
-    /// Removes the tracker. What resources had to say goes to the session's error reporter.
+    /// Removes the tracker. Why it was refused, or what resources had to say, goes to the session's error reporter.
     fn drop(&mut self) {
         if let Some(tracker) = self.0.take()
             && let Err(error) = tracker.remove()

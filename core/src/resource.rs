@@ -5,12 +5,13 @@ use std::error::Error;
 use std::fmt;
 
 use crate::failure::shared_error;
+use crate::protocol::removal::policy::OnDependants;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::tracker::Defunct;
 use crate::protocol::storage::ids::TrackerId;
 use crate::session::Live;
-use crate::sync::{Arc, Weak, unique};
-use crate::{JitDylib, RemoveError, SharedError, TrackerError};
+use crate::sync::{Arc, Weak, unique, weakened};
+use crate::{JitDylib, RemovalPolicy, RemoveError, SharedError, TrackerError};
 
 /// Something that lives as long as the symbols of a tracker: memory, unwind registrations, files.
 ///
@@ -112,6 +113,10 @@ impl ResourceTracker {
 
     /// Removes the tracker's symbols, whatever their state, and then its resources, newest first.
     ///
+    /// In a dylib that [keeps dependants](crate::ExecutionSession::create_jit_dylib_keeping_dependants) this is
+    /// [`RemovalPolicy::Refuse`]: nothing is removed if symbols that would stay need some of the tracker. In any other, they are not
+    /// known, and are left to need what is gone; the caller makes sure that nobody runs them.
+    ///
     /// Symbols being materialized fail for whoever waits on them; their unit learns of it when it next
     /// uses its responsibility. Removing a defunct tracker does nothing.
     ///
@@ -120,13 +125,14 @@ impl ResourceTracker {
     /// of the removed symbols is the caller's affair.
     ///
     /// # Errors
-    /// [`RemoveError::Resources`] joins what the resources said; symbols and resources are gone all the same.
+    /// [`RemoveError::Needed`] names who needs the symbols. [`RemoveError::Resources`] joins what the resources said; symbols and
+    /// resources are gone all the same.
     ///
     /// # Cost
     /// Linear in the symbols; more than a few go in slices, between which others have the session's lock. Nobody finds any of them
-    /// meanwhile.
+    /// meanwhile. Where dependants are kept, one hold of the lock looks at the symbols and at those who need them first.
     ///
-    /// ORC: `ResourceTracker::remove`.
+    /// ORC: `ResourceTracker::remove`, which asks nobody.
     pub fn remove(&self) -> Result<(), RemoveError> {
         self.remove_by(Resource::remove)
     }
@@ -140,13 +146,73 @@ impl ResourceTracker {
     /// # Errors
     /// As [`ResourceTracker::remove`].
     pub fn remove_by(&self, remove: impl FnMut(Box<dyn Resource>) -> Removed) -> Result<(), RemoveError> {
-        let remove_rows = |state: &mut SessionState<Live>, effects: &mut _| {
-            state.remove_tracker(self.id_in(state), effects)
+        self.remove_tracker(OnDependants::AsKept, remove)
+    }
+
+    /// As [`ResourceTracker::remove`], with a choice of what becomes of dependants.
+    ///
+    /// With [`RemovalPolicy::Cascade`] they go at the same moment. The resources that serve none but them are removed first, those of
+    /// dependants before those of what they need.
+    ///
+    /// # Errors
+    /// As [`ResourceTracker::remove`], and [`RemoveError::DependantsNotKept`] if the dylib does not keep them.
+    ///
+    /// # Cost
+    /// That of [`ResourceTracker::remove`]. What goes with the tracker goes in one hold of the lock.
+    pub fn remove_with(&self, policy: RemovalPolicy) -> Result<(), RemoveError> {
+        self.remove_with_by(policy, Resource::remove)
+    }
+
+    /// As [`ResourceTracker::remove_with`], with `remove` in the place of [`Resource::remove`], as in
+    /// [`ResourceTracker::remove_by`].
+    ///
+    /// # Errors
+    /// As [`ResourceTracker::remove_with`].
+    pub fn remove_with_by(
+        &self,
+        policy: RemovalPolicy,
+        remove: impl FnMut(Box<dyn Resource>) -> Removed,
+    ) -> Result<(), RemoveError> {
+        self.remove_tracker(OnDependants::Policy(policy), remove)
+    }
+
+    /// As [`ResourceTracker::remove_by`], whoever needs the symbols: dependants stay as they are, as everywhere in ORC.
+    ///
+    /// Nothing here runs code, so nothing here is unsafe. Who runs that of dependants from now on says why it is sound.
+    ///
+    /// # Errors
+    /// [`RemoveError::Resources`], as [`ResourceTracker::remove`].
+    pub fn remove_leaving_dependants_by(
+        &self,
+        remove: impl FnMut(Box<dyn Resource>) -> Removed,
+    ) -> Result<(), RemoveError> {
+        self.remove_tracker(OnDependants::Leave, remove)
+    }
+
+    fn remove_tracker(
+        &self,
+        on_dependants: OnDependants,
+        remove: impl FnMut(Box<dyn Resource>) -> Removed,
+    ) -> Result<(), RemoveError> {
+        let dylib = || self.0.dylib.shared_name();
+        let on_dependants = match weakened("dependants::asks_before_it_removes") {
+            true => {
+                let asked = |state: &mut SessionState<Live>, _: &mut _| {
+                    state.ask_dependants(self.id_in(state), dylib)
+                };
+                self.0.dylib.session().transact(asked)?;
+                OnDependants::Leave
+            }
+            false => on_dependants,
         };
-        let (resources, removal) =
-            self.0.dylib.session().transact_removal(remove_rows, |resources| !resources.is_empty());
-        let Some(removal) = removal else { return Ok(()) };
-        removal.remove_by(self.0.dylib.shared_name(), resources.into_vec(), remove)
+        let remove_rows = |state: &mut SessionState<Live>, effects: &mut _| {
+            state.remove_tracker_with(self.id_in(state), on_dependants, dylib, effects)
+        };
+        let (removed, removal) = self.0.dylib.session().transact_removal(remove_rows, |removed| {
+            removed.as_ref().is_ok_and(|resources| !resources.is_empty())
+        });
+        let resources = removed?;
+        removal.map_or(Ok(()), |removal| removal.remove_by(dylib(), resources.into_vec(), remove))
     }
 
     /// A handle that keeps neither the tracker nor its session: for what lies in the session itself.

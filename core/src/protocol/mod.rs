@@ -12,6 +12,7 @@
 //! | emit | `symbols/emit.rs` | rows become Ready, or wait in the forest |
 //! | fail | `symbols/fail.rs` | rows fail, and everything that waits on them |
 //! | remove | `symbols/remove.rs`, `removal/remove.rs` | rows disappear, at one moment for everybody |
+//! | depend | `dependants/`, `removal/policy.rs` | who needs what is Ready is kept, and asked by a removal |
 //! | settle | `slices/settle.rs` | long consequences are worked off in slices |
 //! | begin_wait, look, end_wait | `deadlock/` | threads block; a cycle that never ends is an error |
 //! | rise | `urgency/` | priority follows demand upwards |
@@ -40,6 +41,7 @@
 #[cfg(any(test, debug_assertions))]
 mod check;
 pub(crate) mod deadlock;
+mod dependants;
 mod dependences;
 pub(crate) mod lookups;
 pub(crate) mod removal;

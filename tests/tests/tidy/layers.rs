@@ -6,9 +6,10 @@ use super::demand_none;
 use super::source::{Source, sources};
 
 /// The folders of the protocol, lowest first. A file may know its own folder and those before it.
-const PROTOCOL: [&str; 10] = [
+const PROTOCOL: [&str; 11] = [
     "storage",     // ids, slabs, memory: knows no symbol
     "dependences", // the forest, generic
+    "dependants",  // who needs what is Ready
     "state",       // what there is, and small functions that keep it
     "urgency",     // priorities rise
     "symbols",     // one symbol, or one unit: defined, claimed, resolved, emitted, failed, gone

@@ -8,7 +8,7 @@
 //! | I8: certain cycles are errors | `BlockedThreads::check`: what blocked threads hold is known as theirs, so that their looks find all edges |
 //! | I12: nobody waits for ever | `check_claims`, `check_suspended`, `check_generators`, `check_failures`: whatever is waited for has a claim, a generator at work, or somebody before it in a queue; nothing that failed is waited for |
 //! | I13: the ready path agrees | `check_records`, `check_gate` |
-//! | I15: memory | `check_tables`, `check_trackers`, `check_products`, `check_failures`, `check_initializers`: each table holds what lives, once |
+//! | I15: memory | `check_tables`, `check_trackers`, `check_products`, `check_failures`, `check_initializers`, `Dependants::check`: each table holds what lives, once |
 //!
 //! Not here: I3 and I14 are of what has left the state (`session/`); I5 is of two states, one after the other (`row.rs`); I6,
 //! I7 and I9 to I11 are of what this state does not know: pages, addresses, contexts, objects.
@@ -46,6 +46,7 @@ impl<P: Payload> SessionState<P> {
         self.check_dependencies();
         self.check_aliased();
         self.check_failures();
+        self.dependants.check(|row| self.definitions.row(row).is_some());
         self.waits.check();
         self.check_priorities();
     }

@@ -118,6 +118,7 @@ impl<P: Payload> SessionState<P> {
             self.drop_generator(generator, effects);
         }
         self.definitions.delete_dylib(dylib, effects);
+        self.dependants.keep_no_more(dylib);
         clearing
     }
 

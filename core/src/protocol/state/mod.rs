@@ -15,6 +15,7 @@ pub(crate) mod stage;
 use std::fmt;
 
 use crate::protocol::deadlock::threads::BlockedThreads;
+use crate::protocol::dependants::Dependants;
 use crate::protocol::dependences::WaitingForest;
 use crate::protocol::slices::agenda::Agenda;
 use crate::protocol::storage::{ClaimedRoom, RowId};
@@ -63,6 +64,8 @@ pub(crate) struct SessionState<P: Payload> {
     pub(in crate::protocol) failures: Failures,
     /// Who waits for whom among the rows that are emitted or depended on.
     pub(in crate::protocol) forest: WaitingForest<RowId>,
+    /// Who needs what is Ready, where a dylib keeps that.
+    pub(in crate::protocol) dependants: Dependants,
     /// What is left to do.
     pub(in crate::protocol) agenda: Agenda,
     /// How often something was lost that may have kept a claimed unit wanted.
@@ -94,6 +97,7 @@ impl<P: Payload> SessionState<P> {
             failures: Failures::new(),
             forest: WaitingForest::new(),
             agenda: Agenda::new(),
+            dependants: Dependants::default(),
             losses: Arc::default(),
             waits: BlockedThreads::new(),
             urgency: Urgency::default(),

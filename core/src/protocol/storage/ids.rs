@@ -73,6 +73,10 @@ ids! {
     pub(crate) WaitId, "w";
     /// What the rows of one claim are made of.
     pub(crate) ProductId, "o";
+    /// What was emitted together, and needs what keeps its dependants.
+    pub(crate) EmissionId, "e";
+    /// Rows of an emission need a row.
+    pub(crate) NeedId, "n";
     /// The record of a failure.
     pub(crate) FailureId, "f";
 }

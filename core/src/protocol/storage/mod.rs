@@ -9,7 +9,8 @@ pub(crate) mod slab;
 
 pub(crate) use claimed_room::ClaimedRoom;
 pub(crate) use ids::{
-    ClaimId, DylibId, FailureId, GeneratorId, Id, ProductId, QueryId, RowId, TrackerId, UnitId, WaitId,
+    ClaimId, DylibId, EmissionId, FailureId, GeneratorId, Id, NeedId, ProductId, QueryId, RowId, TrackerId,
+    UnitId, WaitId,
 };
 pub(crate) use memory::{Memory, Takes};
 pub(crate) use pieces::Pieces;

@@ -262,6 +262,12 @@ impl<I: Id, T, A> Slab<I, T, A> {
         (self.chunks.len() * CHUNK) as u32
     }
 
+    /// How many bytes its slots take, for tests.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(crate) fn bytes(&self) -> usize {
+        self.capacity() * size_of::<SlabSlot<T, A>>()
+    }
+
     /// How many entities there is memory for, for tests.
     #[cfg(all(test, not(uruk_loom)))]
     pub(crate) fn capacity(&self) -> usize {

@@ -300,6 +300,13 @@ impl<P: Payload> SessionState<P> {
         }
         self.definitions.create_dylib(name.clone()).ok_or(DylibError::Duplicate { name })
     }
+
+    /// See [`crate::ExecutionSession::create_jit_dylib_keeping_dependants`].
+    pub(crate) fn create_dylib_keeping_dependants(&mut self, name: Arc<str>) -> Result<DylibId, DylibError> {
+        let dylib = self.create_dylib(name)?;
+        self.dependants.keep(dylib);
+        Ok(dylib)
+    }
 }
 
 /// Each symbol with its flags.

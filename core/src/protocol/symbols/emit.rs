@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 use crate::sync::weakened;
 use crate::{DependenceGroup, Dependency, EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
 
+use crate::protocol::dependants::NeedyRows;
 use crate::protocol::dependences::{NodeId, NodeState};
 use crate::protocol::state::{
-    Claim, Effects, Payload, RisingPriority, RowState, Rows, SessionState, Waiters,
+    Claim, Effects, Payload, RisingPriority, Row, RowState, Rows, SessionState, Waiters,
 };
 use crate::protocol::storage::{ClaimId, RowId};
 
@@ -50,6 +51,9 @@ impl<P: Payload> SessionState<P> {
             checked.push(self.check_group(claim, unit, group)?);
         }
         self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
+        if self.dependants.are_kept() {
+            self.note_dependants(claim, groups, &checked);
+        }
         // Dependencies first: a claim they cause must find the rows as they are.
         let nodes: SmallVec<[Nodes; 1]> =
             checked.iter().map(|group| self.dependency_nodes(group, priority, effects)).collect();
@@ -94,6 +98,21 @@ impl<P: Payload> SessionState<P> {
             }
         }
         Ok(Checked { rows, dependencies })
+    }
+
+    /// Notes what the groups need of dylibs that keep their dependants. What needs its own unit goes with that anyway.
+    #[inline(never)]
+    fn note_dependants(&mut self, claim: ClaimId, groups: &[DependenceGroup], checked: &[Checked]) {
+        let is_kept = |row: &RowId| {
+            let keeps = |row: &Row| row.claim() != Some(claim) && self.dependants.keeps(row.dylib);
+            self.definitions.row(*row).is_some_and(keeps) && !weakened("dependants::notes_nothing")
+        };
+        let noted = groups.iter().zip(checked).map(|(group, Checked { rows, .. })| {
+            let needs = group.dependencies.iter().map(|needed| needed.row).filter(is_kept).collect();
+            NeedyRows { rows, needs }
+        });
+        let noted: SmallVec<[NeedyRows<'_>; 1]> = noted.collect();
+        self.dependants.note(&noted, &self.definitions.rows_of_claim(claim));
     }
 
     /// The forest's nodes of the group's dependencies, made where missing. What nobody has searched is

@@ -26,6 +26,7 @@ impl<P: Payload> SessionState<P> {
 
     /// Removes a row on which nobody waits.
     pub(crate) fn delete_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+        self.dependants.forget(row, effects);
         if let Some(RemovedRow { dylib, symbol, place }) = self.definitions.delete_row(row, tell, effects) {
             let kind = EventKind::Removed { dylib, symbol };
             match place {

@@ -7,6 +7,7 @@
 //! | `slices.rs`, `between_slices.rs` | what is done in slices, against what is done at once; what others see in between |
 //! | `twins.rs` | lookups of one symbol, against those of sets |
 //! | `dependences.rs` | the forest alone, against a naive one; families of graphs with bounds on steps |
+//! | `dependants.rs` | who needs what is Ready, alone, against plain lists; what that costs |
 //! | `deadlock.rs` | who is told of a cycle when it looks, and who is not |
 //! | `check.rs` | each check, against a state that breaks what it checks |
 //! | `holds.rs` | how much one hold of the lock moves and frees |
@@ -14,6 +15,7 @@
 mod between_slices;
 mod check;
 mod deadlock;
+mod dependants;
 mod dependences;
 mod holds;
 pub(in crate::protocol) mod model;

@@ -88,6 +88,12 @@ impl<P: Payload> Definitions<P> {
         self.rows.id_at(self.trackers.get(tracker)?.first_row)
     }
 
+    /// The rows of a tracker, newest first.
+    pub(in crate::protocol) fn rows_of_tracker(&self, tracker: TrackerId) -> impl Iterator<Item = RowId> {
+        let next = |row: &RowId| self.rows.id_at(self.rows[*row].links.next);
+        std::iter::successors(self.first_row_of(tracker), next)
+    }
+
     /// Closes the gap in a dylib's list between the neighbours of a tracker.
     fn close_gap(&mut self, Links { previous, next }: Links, dylib: DylibId) {
         if next != NONE {

@@ -21,6 +21,7 @@ impl Harness {
         let mut news = std::mem::take(&mut self.world.news);
         self.compare_dylibs();
         self.compare_definitions();
+        self.compare_dependants();
         self.compare_outcomes(effects.completed.into_vec(), std::mem::take(&mut news.ended));
         self.compare_claimed(effects.claimed.into_vec(), std::mem::take(&mut news.claimed));
         self.compare_asked(more.generations, std::mem::take(&mut news.asked));

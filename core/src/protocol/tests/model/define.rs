@@ -248,6 +248,8 @@ impl World {
             standing: Standing::NeverSearched,
             address: 0,
             needs: BTreeSet::new(),
+            kept_needs: BTreeSet::new(),
+            emission: None,
             initializer: None,
             product: None,
             causes: BTreeSet::new(),

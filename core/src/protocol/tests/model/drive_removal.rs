@@ -11,6 +11,7 @@ use crate::protocol::storage::ids::DylibId;
 use crate::{JitDylibLookupFlags, RemoveError};
 
 use super::define::Arrival;
+use super::dependants::keeps_dependants;
 use super::drive_definitions::numbers_in;
 use super::driver::{Harness, dylib_name, pick};
 use super::operation::{self, Order};
@@ -47,19 +48,6 @@ impl Harness {
         self.ids.trackers.insert(number, id);
         self.ids.handles.push((number, dylib));
         self.follow(Effects::default());
-    }
-
-    /// One that somebody has a handle of, or a default one.
-    pub(super) fn remove_tracker(&mut self, choice: usize) {
-        let Some(tracker) = self.any_tracker(choice) else { return };
-        let mut effects = Effects::default();
-        let resources = self.state.remove_tracker(self.ids.trackers[&tracker], &mut effects);
-        assert_eq!(
-            resources.into_vec(),
-            self.world.remove_tracker(tracker),
-            "resources of a removed tracker"
-        );
-        self.follow(effects);
     }
 
     /// Of one dylib: no tracker takes what another dylib has.
@@ -129,7 +117,10 @@ impl Harness {
     }
 
     pub(super) fn create_dylib(&mut self, slot: usize) {
-        let outcome = self.state.create_dylib(dylib_name(slot));
+        let outcome = match keeps_dependants(slot) {
+            true => self.state.create_dylib_keeping_dependants(dylib_name(slot)),
+            false => self.state.create_dylib(dylib_name(slot)),
+        };
         let created = self.world.create_dylib(slot);
         assert_eq!(outcome.is_ok(), created.is_some(), "{outcome:?}");
         if let (Ok(id), Some(number)) = (outcome, created) {
@@ -227,7 +218,7 @@ impl Harness {
         self.follow(effects);
     }
 
-    fn any_tracker(&self, choice: usize) -> Option<usize> {
+    pub(super) fn any_tracker(&self, choice: usize) -> Option<usize> {
         let handles = self.ids.handles.iter().map(|(tracker, _)| *tracker);
         let defaults = self.world.dylibs.values().map(|dylib| dylib.default_tracker);
         pick(&handles.chain(defaults).collect::<Vec<_>>(), choice)

@@ -160,7 +160,9 @@ impl Harness {
             Operation::Replace { duty, queue, fault } => self.replace_one(*duty, *queue, *fault),
             Operation::RemoveNames { definition, names } => self.remove_names(*definition, names),
             Operation::CreateTracker { dylib } => self.create_tracker(*dylib),
-            Operation::RemoveTracker { tracker } => self.remove_tracker(*tracker),
+            Operation::RemoveTracker { tracker, on_dependants } => {
+                self.remove_tracker(*tracker, *on_dependants)
+            }
             Operation::Transfer { source, destination } => self.transfer(*source, *destination),
             Operation::Release { tracker } => self.release(*tracker),
             Operation::AddResource { tracker } => self.add_resource(*tracker),

@@ -105,8 +105,11 @@ impl World {
                 groups[group].needs.iter().for_each(|&need| self.search(need));
             }
         }
+        let emission = self.number();
+        let kept: Vec<_> = groups.iter().map(|group| self.kept_of(number, &group.needs)).collect();
         for definition in own {
-            let needs = group_of(self, definition).map_or_else(BTreeSet::new, |group| {
+            let group = group_of(self, definition);
+            let needs = group.map_or_else(BTreeSet::new, |group| {
                 let unready = |need: &&usize| self.stands(**need) != Some(Standing::Ready);
                 groups[group].needs.iter().filter(unready).copied().collect()
             });
@@ -115,6 +118,8 @@ impl World {
             }
             let definition = self.definition(definition);
             definition.needs = needs;
+            definition.kept_needs = group.map_or_else(BTreeSet::new, |group| kept[group].clone());
+            definition.emission = Some(emission);
             definition.standing = Standing::Emitted;
             definition.provider = Provider::Nobody;
         }

@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `world.rs` | the naive model: plain maps |
-//! | `define.rs`, `search.rs`, `materialize.rs`, `remove.rs`, `waits.rs` | its rules, each stated once, derived from what ORC documents and DESIGN adds |
+//! | `define.rs`, `search.rs`, `materialize.rs`, `remove.rs`, `dependants.rs`, `waits.rs` | its rules, each stated once, derived from what ORC documents and DESIGN adds |
 //! | `follow.rs` | what follows: Ready, failed, answered, claimed, gone; computed from scratch after every operation |
 //! | `operation.rs`, `blocking.rs` | what histories are made of |
 //! | `driver.rs`, `drive_*.rs` | each operation, done to the state and to the model |
@@ -17,8 +17,10 @@
 mod blocking;
 mod compare;
 mod define;
+mod dependants;
 mod drive_aliases;
 mod drive_definitions;
+mod drive_dependants;
 mod drive_removal;
 mod drive_responsibilities;
 mod drive_waits;
@@ -63,6 +65,8 @@ fn histories() -> impl Strategy<Value = History> {
         operations(Theme::Dylibs),
         operations(Theme::Trackers),
         operations(Theme::Products),
+        // What is needed, and by whom, takes a while to come about.
+        prop::collection::vec(operation(Theme::Dependants), 60..240),
         operations(Theme::BlockedThreads),
         operations(Theme::WaitsForAliases),
         operations(Theme::WaitsForGenerators),

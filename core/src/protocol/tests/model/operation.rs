@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use crate::SymbolFlags;
+use crate::protocol::removal::policy::OnDependants;
+use crate::{RemovalPolicy, SymbolFlags};
 
 use super::blocking::{Blocking, blocking};
 
@@ -161,6 +162,7 @@ pub(super) enum Operation {
     },
     RemoveTracker {
         tracker: usize,
+        on_dependants: OnDependants,
     },
     Transfer {
         source: usize,
@@ -331,18 +333,28 @@ fn responsibility(resources: u32) -> impl Strategy<Value = Operation> {
 }
 
 /// What is removed, and by what.
-fn removal(by_name: u32) -> impl Strategy<Value = Operation> {
+fn removal(by_name: u32, by_tracker: u32) -> impl Strategy<Value = Operation> {
     let (dylib, tracker) = (0..DYLIBS, 0usize..8);
     prop_oneof![
         by_name => (0usize..12, prop::collection::vec(0..NAMES, 0..2))
             .prop_map(|(definition, names)| Operation::RemoveNames { definition, names }),
         4 => dylib.clone().prop_map(|dylib| Operation::CreateTracker { dylib }),
-        2 => tracker.clone().prop_map(|tracker| Operation::RemoveTracker { tracker }),
+        by_tracker => (tracker.clone(), on_dependants())
+            .prop_map(|(tracker, on_dependants)| Operation::RemoveTracker { tracker, on_dependants }),
         2 => (tracker.clone(), tracker.clone())
             .prop_map(|(source, destination)| Operation::Transfer { source, destination }),
         1 => tracker.clone().prop_map(|tracker| Operation::Release { tracker }),
         4 => tracker.prop_map(|tracker| Operation::AddResource { tracker }),
         1 => dylib.prop_map(|dylib| Operation::Clear { dylib }),
+    ]
+}
+
+fn on_dependants() -> impl Strategy<Value = OnDependants> {
+    prop_oneof![
+        2 => Just(OnDependants::AsKept),
+        1 => Just(OnDependants::Policy(RemovalPolicy::Refuse)),
+        3 => Just(OnDependants::Policy(RemovalPolicy::Cascade)),
+        2 => Just(OnDependants::Leave),
     ]
 }
 
@@ -402,6 +414,7 @@ pub(super) enum Theme {
     Dylibs,
     Trackers,
     Products,
+    Dependants,
     BlockedThreads,
     WaitsForAliases,
     WaitsForGenerators,
@@ -418,18 +431,23 @@ pub(super) fn operation(theme: Theme) -> impl Strategy<Value = Operation> {
         Theme::Dylibs => (120, 15, 80, 5, 30, 15),
         Theme::Trackers => (150, 10, 10, 3, 180, 30),
         Theme::Products => (240, 5, 5, 3, 70, 5),
+        Theme::Dependants => (300, 2, 1, 10, 30, 2),
         Theme::BlockedThreads => (140, 45, 5, 20, 5, 120),
         Theme::WaitsForAliases => (160, 5, 5, 60, 5, 80),
         Theme::WaitsForGenerators => (60, 140, 5, 5, 5, 120),
     };
-    let (resources, by_name) = if let Theme::Products = theme { (12, 12) } else { (1, 3) };
+    let (resources, by_name) = match theme {
+        Theme::Products => (12, 12),
+        Theme::Dependants => (6, 3),
+        _ => (1, 3),
+    };
     prop_oneof![
         60 => define(alias),
         80 => look_up(),
         8 => (0usize..8).prop_map(|query| Operation::Withdraw { query }),
         work => responsibility(resources),
         waits => blocking(),
-        removing => removal(by_name),
+        removing => removal(by_name, if let Theme::Dependants = theme { 20 } else { 2 }),
         dylib => dylibs(),
         generating => generators(),
         12 => commit,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::define::Arrival;
+use super::dependants::keeps_dependants;
 use super::world::*;
 
 /// One step of a transaction.
@@ -50,7 +51,16 @@ impl World {
         let (number, default_tracker) = (self.number(), self.number());
         self.trackers.insert(default_tracker, Tracker { dylib: number, resources: Vec::new() });
         let order = vec![(number, true)];
-        self.dylibs.insert(number, Dylib { slot, order, generators: Vec::new(), default_tracker });
+        self.dylibs.insert(
+            number,
+            Dylib {
+                slot,
+                order,
+                generators: Vec::new(),
+                default_tracker,
+                keeps_dependants: keeps_dependants(slot),
+            },
+        );
         Some(number)
     }
 
@@ -92,7 +102,7 @@ impl World {
     }
 
     /// The end of an operation that removes by name: an initializer that is left alone goes, and then resources without any symbol.
-    fn sweep(&mut self) -> BTreeSet<usize> {
+    pub(super) fn sweep(&mut self) -> BTreeSet<usize> {
         let shrunk = std::mem::take(&mut self.shrunk);
         for &of in &shrunk {
             let left = self.numbers(|definition| match of {
@@ -339,7 +349,7 @@ impl World {
     }
 
     /// Definitions go: whoever waits on one that is not Ready falls.
-    fn forget(&mut self, numbers: &[usize], tells: bool) {
+    pub(super) fn forget(&mut self, numbers: &[usize], tells: bool) {
         let mut broken = Vec::new();
         for &number in numbers {
             let Definition { dylib, name, unit, standing, .. } = self.definitions[&number];

@@ -60,6 +60,8 @@ pub(super) struct Dylib {
     pub(super) order: Vec<Searched>,
     pub(super) generators: Vec<usize>,
     pub(super) default_tracker: usize,
+    /// It keeps who depends on its symbols.
+    pub(super) keeps_dependants: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +112,10 @@ pub(super) struct Definition {
     pub(super) address: u64,
     /// What it depends on, of what was not Ready when it was emitted.
     pub(super) needs: BTreeSet<usize>,
+    /// What it depends on, of what is kept: of other units, in dylibs that keep it.
+    pub(super) kept_needs: BTreeSet<usize>,
+    /// What it was emitted with.
+    pub(super) emission: Option<usize>,
     /// The number of its initializer.
     pub(super) initializer: Option<usize>,
     /// What it is made of, with others: a responsibility for it has registered a resource.
@@ -303,6 +309,9 @@ pub(super) enum Refusal {
     Flags(BTreeSet<usize>),
     NotFound(BTreeSet<usize>),
     InUse(BTreeSet<usize>),
+    /// By these definitions, which stay.
+    Needed(BTreeSet<usize>),
+    DependantsNotKept,
 }
 
 impl World {
