@@ -58,6 +58,13 @@ impl Stage {
         Arc::new(Self { session, dylib })
     }
 
+    /// An empty stage whose dylib keeps who depends on its symbols.
+    pub fn keeping_dependants() -> Arc<Self> {
+        let session = ExecutionSession::new();
+        let dylib = session.create_jit_dylib_keeping_dependants("main").expect("the first dylib");
+        Arc::new(Self { session, dylib })
+    }
+
     /// The dylib, and all its symbols.
     pub fn order(&self) -> SearchOrder {
         SearchOrder::of(&self.dylib)

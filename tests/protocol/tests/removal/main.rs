@@ -2,6 +2,7 @@
 
 mod by_name;
 mod clearing;
+mod dependants;
 mod owned_trackers;
 mod resources_by_name;
 mod together;
