@@ -2,6 +2,7 @@
 
 mod label;
 pub(crate) mod ticket;
+pub(crate) mod unit;
 mod waiting;
 mod work;
 
@@ -15,8 +16,9 @@ use crate::this_thread::{refuse_wait_in_leaf, run_in_leaf};
 use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, TaskPriority, WaitError};
 
 pub use label::TaskLabel;
+pub(crate) use unit::ClaimOfSession;
 pub use waiting::Waiting;
-pub(crate) use work::{ClaimOfSession, TaskWork, Work};
+pub(crate) use work::{TaskWork, Work};
 
 /// One piece of work: a unit to materialize, or user code to run after the lock is gone.
 ///

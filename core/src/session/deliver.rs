@@ -42,7 +42,7 @@ impl ExecutionSession {
         match delivery {
             // Nothing was enqueued.
             Delivery::Answer(waiter, outcome) => self.0.answers.give(waiter, outcome),
-            Delivery::Unit(unit, mut coming) => self.start_unit(unit.into_task(coming.next())),
+            Delivery::Unit(unit, mut coming) => self.start_unit(unit.into_task(coming.next_unit())),
             Delivery::All(..) => {
                 self.deliver(delivery);
                 self.run_ready();
@@ -113,7 +113,7 @@ impl ExecutionSession {
         let (_held_back, _delivering) = (crate::in_place::hold_back(), Delivering::begin());
         let (mut effects, mut coming) = match delivery {
             Delivery::Answer(waiter, outcome) => return self.0.answers.give(waiter, outcome),
-            Delivery::Unit(unit, mut coming) => return self.enqueue(unit.into_task(coming.next())),
+            Delivery::Unit(unit, mut coming) => return self.enqueue(unit.into_task(coming.next_unit())),
             Delivery::All(effects, coming) => (effects, coming),
         };
         let mut more = effects.take_more();
@@ -232,13 +232,13 @@ impl ExecutionSession {
     /// The same for claimed units, a batch at a time.
     pub(super) fn enqueue_units(&self, claimed: SmallVec<[ClaimedUnit<Unit>; 1]>, coming: &mut Coming<'_>) {
         if let [_] = claimed[..] {
-            return claimed.into_iter().for_each(|unit| self.enqueue(unit.into_task(coming.next())));
+            return claimed.into_iter().for_each(|unit| self.enqueue(unit.into_task(coming.next_unit())));
         }
         let Some(claimed) = self.enqueue_lazily(claimed.into_vec(), coming) else { return };
         let mut left = claimed.len();
         let mut tasks = Vec::with_capacity(left.min(BATCH_MAX));
         for unit in claimed {
-            let task = unit.into_task(coming.next());
+            let task = unit.into_task(coming.next_unit());
             match task.serial_queue() {
                 // Its turn may not have come.
                 Some(_) => self.enqueue(task),

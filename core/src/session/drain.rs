@@ -155,7 +155,7 @@ impl Drain {
     }
 
     /// A task begins to wait in a strand, or does so no more.
-    fn count_in_strand(&self, waits: bool) {
+    pub(super) fn count_in_strand(&self, waits: bool) {
         let mut waiting = self.waiting.lock();
         match waits {
             true => waiting.in_strands += 1,
@@ -203,10 +203,14 @@ impl Drain {
 impl ExecutionSession {
     /// Counts a task in, until the guard is dropped.
     pub(super) fn outstanding(&self) -> Outstanding {
+        Outstanding::of(self.count_task())
+    }
+
+    fn count_task(&self) -> TaskCount {
         // Relaxed: nothing is read on the strength of the count but the count itself. A task that counts
         // itself in while another closes comes from a task that is counted already.
         self.0.drain.word.fetch_add(ONE_TASK, Ordering::Relaxed);
-        Outstanding(self.clone())
+        TaskCount(self.clone())
     }
 
     /// Counts tasks in before they are made. Under the session lock, so that a close that begins after the transaction
@@ -242,12 +246,18 @@ impl<S: Borrow<ExecutionSession>> Counted<S> {
     /// One more has been made.
     #[inline]
     pub(super) fn next(&mut self) -> Outstanding {
+        Outstanding::of(self.next_unit())
+    }
+
+    /// One more has been made, a unit's.
+    #[inline]
+    pub(super) fn next_unit(&mut self) -> TaskCount {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
-                Outstanding(self.session().clone())
+                TaskCount(self.session().clone())
             }
-            None => self.session().outstanding(),
+            None => self.session().count_task(),
         }
     }
 
@@ -267,10 +277,19 @@ impl<S: Borrow<ExecutionSession>> Drop for Counted<S> {
     }
 }
 
+/// The session of a task that is counted. Whoever has this is to make it [`Outstanding`] again, or nobody counts the task out.
+#[must_use = "a close waits for the task"]
+pub(super) struct TaskCount(pub(super) ExecutionSession);
+
 /// A task that has not ended. Dropping it counts the task out.
 pub(super) struct Outstanding(ExecutionSession);
 
 impl Outstanding {
+    #[inline]
+    pub(super) fn of(counted: TaskCount) -> Self {
+        Self(counted.0)
+    }
+
     #[inline]
     pub(super) fn session(&self) -> &ExecutionSession {
         &self.0

@@ -1,34 +1,32 @@
 //! Queued units: handed to the dispatcher, not begun.
 
+use std::any::Any;
+
 use crate::in_place::LateTasks;
 use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::pending::{ClaimedUnit, Extras, PendingUnit};
+use crate::protocol::storage::ids::SessionTag;
 use crate::responsibility::Duty;
 use crate::sync::{Arc, weakened};
-use crate::task::{ClaimOfSession, Work};
+use crate::task::ClaimOfSession;
+use crate::task::unit::{A_UNIT, UnitClaim, UnitInBox, UnitSession, UnitTask};
 use crate::this_thread::run_in_leaf;
 use crate::{
-    FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskDispatcher, TaskLabel,
-    in_span,
+    FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskDispatcher, in_span,
 };
 
-use super::drain::{ComingLater, Outstanding};
+use super::drain::{ComingLater, Outstanding, TaskCount};
 use super::user_tasks::{A_DISCARD, run_soon};
-use super::{ClaimedUnits, Unit, frame};
-
-/// A claimed unit on its way to run. Dropping it unrun fails its symbols.
-pub(crate) struct QueuedUnit {
-    /// Taken when it runs. The count tells of the task until the unit has run, or its symbols have failed.
-    unit: Option<(ClaimedUnit<Unit>, Outstanding)>,
-}
+use super::{ClaimedUnits, ExecutionSession, Inner, Unit, frame};
 
 impl ClaimedUnit<Unit> {
     /// What the dispatcher is given: the unit itself, or a ticket for it.
     #[inline]
-    pub(super) fn into_task(self, outstanding: Outstanding) -> Task {
+    pub(super) fn into_task(self, task: TaskCount) -> Task {
         let (hints, queue) = (self.pending.hints, self.pending.serial_queue().cloned());
         let (priority, ticketed) = (self.priority(), self.ticketed.clone());
-        let work = QueuedUnit { unit: Some((self, outstanding)) };
+        let Self { pending, claim, losses, ticketed: kept } = self;
+        let work = UnitTask::new(pending, UnitClaim { claim, losses, ticketed: kept, session: task.0.0 });
         match ticketed {
             None => queue.iter().fold(Task::of(priority, work).with_hints(hints), Task::in_queue),
             Some(ticketed) => ticketed.hold(work),
@@ -60,7 +58,7 @@ impl Iterator for QueuedUnits {
 
     #[inline]
     fn next(&mut self) -> Option<Task> {
-        Some(self.units.pop()?.into_task(self.coming.next()))
+        Some(self.units.pop()?.into_task(self.coming.next_unit()))
     }
 }
 
@@ -68,7 +66,7 @@ impl LateTasks for QueuedUnits {
     fn make_needed(&mut self, is_needed: &dyn Fn(ClaimOfSession) -> bool) -> Vec<Task> {
         let session = self.coming.session().tag();
         let needed: Vec<_> = self.units.extract_if(.., |unit| is_needed((session, unit.claim))).collect();
-        needed.into_iter().rev().map(|unit| unit.into_task(self.coming.next())).collect()
+        needed.into_iter().rev().map(|unit| unit.into_task(self.coming.next_unit())).collect()
     }
 }
 
@@ -82,45 +80,22 @@ impl Drop for QueuedUnits {
 /// Whose code runs when a unit goes that was to begin.
 const A_UNITS_DROP: &str = "the drop of a unit";
 
-/// What a unit's task is called where its unit is not named: see [`Task::keep_label`].
-const A_UNIT: &str = "unit.materialize";
-
-impl Work for QueuedUnit {
+/// The count tells of the task until the unit has run, or its symbols have failed.
+impl UnitInBox for PendingUnit<Unit> {
     fn label(&self) -> &str {
-        self.unit.as_ref().map_or("", |(unit, _)| unit.pending.name.as_str())
-    }
-
-    fn keep_label(&self) -> TaskLabel {
-        A_UNIT.into()
-    }
-
-    fn marks_leaf(&self) -> bool {
-        true
-    }
-
-    fn claim(&self) -> Option<ClaimOfSession> {
-        self.unit.as_ref().map(|(unit, outstanding)| (outstanding.session().tag(), unit.claim))
-    }
-
-    fn dispatcher(&self) -> Option<Arc<dyn TaskDispatcher>> {
-        self.unit.as_ref().map(|(_, outstanding)| outstanding.session().dispatcher().clone())
-    }
-
-    fn waits_for_turn(&self, waits: bool) {
-        self.unit.iter().for_each(|(_, outstanding)| outstanding.waits_for_turn(waits));
+        self.name.as_str()
     }
 
     /// Runs the unit, and then, when it is counted no more, what was left to this thread meanwhile.
-    fn run(&mut self) {
-        let Some((unit, outstanding)) = self.unit.take() else { return };
+    fn run(self: Box<Self>, claim: UnitClaim) {
+        let (unit, outstanding) = claimed(self, claim);
         materialize(unit, outstanding);
         crate::in_place::run_ready();
     }
-}
 
-impl Drop for QueuedUnit {
-    fn drop(&mut self) {
-        let Some((unit, outstanding)) = self.unit.take() else { return };
+    /// Fails the unit's symbols.
+    fn drop_unrun(self: Box<Self>, claim: UnitClaim) {
+        let (unit, outstanding) = claimed(self, claim);
         run_soon(A_UNIT, move || {
             let (session, ClaimedUnit { pending, claim, .. }) = (outstanding.session(), unit);
             session.transact(|state, effects| state.fail(claim, FailureCause::NotDispatched, effects));
@@ -128,6 +103,29 @@ impl Drop for QueuedUnit {
                 session.report_from_task(SessionError::Panicked { place: A_UNITS_DROP, message });
             }
         });
+    }
+}
+
+/// The unit as it was before it became a task.
+fn claimed(pending: Box<PendingUnit<Unit>>, claim: UnitClaim) -> (ClaimedUnit<Unit>, Outstanding) {
+    let UnitClaim { claim, losses, ticketed, session } = claim;
+    let session: Arc<dyn Any + Send + Sync> = session;
+    let session = session.downcast().expect("a session makes its units' tasks itself");
+    let outstanding = Outstanding::of(TaskCount(ExecutionSession(session)));
+    (ClaimedUnit { pending, claim, losses, ticketed }, outstanding)
+}
+
+impl UnitSession for Inner {
+    fn tag(&self) -> SessionTag {
+        self.tag
+    }
+
+    fn dispatcher(&self) -> &Arc<dyn TaskDispatcher> {
+        &self.dispatcher
+    }
+
+    fn waits_for_turn(&self, waits: bool) {
+        self.drain.count_in_strand(waits);
     }
 }
 

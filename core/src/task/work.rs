@@ -2,12 +2,11 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::protocol::storage::ids::ClaimId;
-use crate::protocol::storage::ids::SessionTag;
 use crate::serial_queue::TurnTicket;
-use crate::session::queued_unit::QueuedUnit;
 use crate::sync::Arc;
 use crate::{TaskDispatcher, TaskLabel};
+
+use super::unit::{ClaimOfSession, UnitTask};
 
 /// What a task does. It knows what to call itself, so that a label is made only for those who ask.
 pub(crate) trait Work: Send {
@@ -44,18 +43,14 @@ pub(crate) trait Work: Send {
     }
 }
 
-/// Names a claimed unit: its session, and the claim there.
-pub(crate) type ClaimOfSession = (SessionTag, ClaimId);
-
-/// What does the work of a task. A unit lies in the task itself: an allocation for each would be 4 % of the instructions of a unit that
-/// does nothing in place, and 7 % on a pool.
+/// What does the work of a task.
 pub(crate) enum TaskWork {
-    Unit(QueuedUnit),
+    Unit(UnitTask),
     Other(Box<dyn Work>),
 }
 
-impl From<QueuedUnit> for TaskWork {
-    fn from(unit: QueuedUnit) -> Self {
+impl From<UnitTask> for TaskWork {
+    fn from(unit: UnitTask) -> Self {
         Self::Unit(unit)
     }
 }
