@@ -58,20 +58,17 @@ fn sorted(written: &Written) -> Vec<u32> {
     written
 }
 
-/// ```text
-///  main: push 1 ─ flush                   another: push 2
-/// ```
-#[test]
-fn what_was_pushed_is_written_when_a_flush_returns() {
-    model_within(PREEMPTIONS, || {
+/// Pushes 1 here and 2 on another thread. What was pushed here is written when `written_by` returns, both are in the end.
+fn push_beside_another(written_by: fn(&WriteBehind<Entry>)) {
+    model_within(PREEMPTIONS, move || {
         let (queue, written) = queue();
         let other = thread::spawn({
             let queue = queue.clone();
             move || queue.push(Entry(2))
         });
         queue.push(Entry(1));
-        queue.flush();
-        assert!(written.lock().contains(&1), "it was pushed before the flush");
+        written_by(&queue);
+        assert!(written.lock().contains(&1), "it was pushed before");
         other.join().expect("no panic");
         queue.retire();
         assert_eq!(sorted(&written), [1, 2]);
@@ -79,22 +76,19 @@ fn what_was_pushed_is_written_when_a_flush_returns() {
 }
 
 /// ```text
+///  main: push 1 ─ flush                   another: push 2
+/// ```
+#[test]
+fn what_was_pushed_is_written_when_a_flush_returns() {
+    push_beside_another(WriteBehind::flush);
+}
+
+/// ```text
 ///  main: push 1 ─ retire                  another: push 2
 /// ```
 #[test]
 fn what_is_pushed_beside_a_retirement_is_written() {
-    model_within(PREEMPTIONS, || {
-        let (queue, written) = queue();
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || queue.push(Entry(2))
-        });
-        queue.push(Entry(1));
-        queue.retire();
-        assert!(written.lock().contains(&1), "it was pushed before");
-        other.join().expect("no panic");
-        assert_eq!(sorted(&written), [1, 2]);
-    });
+    push_beside_another(WriteBehind::retire);
 }
 
 loom_tests::catches_its_weakenings!();

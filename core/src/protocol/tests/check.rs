@@ -12,39 +12,16 @@ use crate::protocol::state::failures::Fallen;
 use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
 use crate::protocol::state::stage::Shutdown;
-use crate::protocol::storage::ids::SessionTag;
-use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, RowId};
+use crate::protocol::storage::ids::{GeneratorId, QueryId};
 use crate::protocol::symbols::define::Definition;
-use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
+use crate::protocol::tests::numbers::{Numbers, definition, exported};
+use crate::protocol::tests::scene::Scene;
 use crate::protocol::urgency::followers::RisingPriority;
 use crate::serial_queue::SerialQueueId;
-use crate::{
-    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, JitDylibLookupFlags,
-    LookupSet, RequiredState, SymbolFlags, SymbolName, SymbolStringPool, TaskPriority,
-};
-
-struct Scene {
-    state: SessionState<Numbers>,
-    pool: SymbolStringPool,
-    dylib: DylibId,
-    effects: Effects<Numbers>,
-}
+use crate::{ExecutorAddr, FailureCause, JitDylibLookupFlags, SymbolFlags, TaskPriority};
 
 impl Scene {
-    fn new() -> Self {
-        let (state, pool, dylib) = with_main(false);
-        Self { state, pool, dylib, effects: Effects::default() }
-    }
-
-    fn name(&self, name: &str) -> SymbolName {
-        self.pool.intern(name)
-    }
-
-    fn row(&self, name: &str) -> RowId {
-        self.state.definitions.find(self.dylib, &self.name(name)).expect("it was defined")
-    }
-
-    fn define(&mut self, name: &str) {
+    fn defines(&mut self, name: &str) {
         let number = self.state.definitions.counts().rows as u64;
         let name = self.name(name);
         let definition = Definition {
@@ -55,54 +32,38 @@ impl Scene {
         self.state.define(self.dylib, None, definition, 0, &mut self.effects).unwrap();
     }
 
-    fn look_up(&mut self, name: &str) -> QueryId {
-        let search = search(self.dylib, LookupSet::one(self.name(name)), RequiredState::Ready);
-        self.state.lookup(search, 0, |_| "main".into(), &mut self.effects).expect("it waits")
+    fn asks_for(&mut self, name: &str) -> QueryId {
+        self.look_up(0, &[name]).expect("it waits")
     }
 
     /// Defines a symbol that somebody waits for; it is materializing.
-    fn claim(&mut self, name: &str) -> (ClaimedUnit<u32>, QueryId) {
-        self.define(name);
-        let query = self.look_up(name);
+    fn has_claimed(&mut self, name: &str) -> (ClaimedUnit<u32>, QueryId) {
+        self.defines(name);
+        let query = self.asks_for(name);
         (self.effects.claimed.pop().expect("it was claimed"), query)
-    }
-
-    /// Resolves and emits a claimed symbol that depends on these.
-    fn emit(&mut self, claimed: &ClaimedUnit<u32>, dependencies: &[&str]) {
-        let (claim, unit, covered) = (claimed.claim, &claimed.pending.name, &claimed.pending.symbols);
-        let at = |(name, flags): (&SymbolName, &SymbolFlags)| {
-            (name.clone(), ExecutorSymbolDef::new(ExecutorAddr::new(1), *flags))
-        };
-        let addresses = covered.iter().map(at).collect();
-        self.state.resolve(claim, unit, covered, &addresses, &mut self.effects).unwrap();
-        let token = |name: &&str| Dependency { row: self.row(name), session: SessionTag::default() };
-        let group = DependenceGroup {
-            symbols: covered.keys().cloned().collect(),
-            dependencies: dependencies.iter().map(token).collect(),
-        };
-        self.state.emit(claim, unit, covered, &[group], &mut self.effects).unwrap();
-        self.state.settle_all(&mut self.effects);
     }
 
     fn ready(name: &str) -> Self {
         let mut scene = Self::new();
-        let (claimed, _) = scene.claim(name);
-        scene.emit(&claimed, &[]);
+        let (claimed, _) = scene.has_claimed(name);
+        scene.emit(claimed.claim, name, &[]);
+        scene.state.settle_all(&mut scene.effects);
         scene
     }
 
     /// `a` is emitted and waits for `b`, which materializes.
     fn waiting() -> Self {
         let mut scene = Self::new();
-        let (claimed, _) = scene.claim("a");
-        scene.define("b");
-        scene.emit(&claimed, &["b"]);
+        let (claimed, _) = scene.has_claimed("a");
+        scene.defines("b");
+        scene.emit(claimed.claim, "a", &["b"]);
+        scene.state.settle_all(&mut scene.effects);
         scene
     }
 
     fn failed(name: &str) -> Self {
         let mut scene = Self::new();
-        let (claimed, _) = scene.claim(name);
+        let (claimed, _) = scene.has_claimed(name);
         scene.state.fail(claimed.claim, FailureCause::Abandoned, &mut scene.effects);
         scene
     }
@@ -111,7 +72,7 @@ impl Scene {
     fn generating() -> (Self, GeneratorId, [QueryId; 2]) {
         let mut scene = Self::new();
         let generator = scene.state.add_generator(scene.dylib, "busy".into(), 0, &mut scene.effects);
-        let queries = ["a", "b"].map(|name| scene.look_up(name));
+        let queries = ["a", "b"].map(|name| scene.asks_for(name));
         (scene, generator.expect("the dylib is there"), queries)
     }
 
@@ -145,7 +106,7 @@ fn a_table_that_names_what_is_gone() {
 #[test]
 fn a_unit_that_does_not_know_its_rows() {
     let mut scene = Scene::new();
-    scene.define("a");
+    scene.defines("a");
     let name = scene.name("a");
     scene.refuses("a unit knows the rows that hold it", |state| {
         let (unit, _) = state.definitions.parts().units.iter().next().expect("it waits");
@@ -157,7 +118,7 @@ fn a_unit_that_does_not_know_its_rows() {
 #[test]
 fn a_unit_that_no_row_holds() {
     let mut scene = Scene::new();
-    scene.define("a");
+    scene.defines("a");
     scene.refuses("a unit waits in at least one row", |state| {
         let waiting = state
             .definitions
@@ -183,7 +144,7 @@ fn a_unit_that_no_row_holds() {
 #[test]
 fn a_claim_that_counts_wrong() {
     let mut scene = Scene::new();
-    let (claimed, _) = scene.claim("a");
+    let (claimed, _) = scene.has_claimed("a");
     scene.refuses("a claim counts its rows", |state| {
         state.definitions.parts().claims[claimed.claim].break_count()
     });
@@ -192,7 +153,7 @@ fn a_claim_that_counts_wrong() {
 #[test]
 fn a_row_whose_claim_is_gone() {
     let mut scene = Scene::new();
-    let (claimed, _) = scene.claim("a");
+    let (claimed, _) = scene.has_claimed("a");
     scene.refuses("has lost its claim", |state| {
         drop(state.definitions.end_claim(claimed.claim, &mut Vec::new()))
     });
@@ -201,7 +162,7 @@ fn a_row_whose_claim_is_gone() {
 #[test]
 fn a_claim_elsewhere_than_its_rows() {
     let mut scene = Scene::new();
-    let (claimed, _) = scene.claim("a");
+    let (claimed, _) = scene.has_claimed("a");
     let tracker = scene.state.definitions.create_tracker(scene.dylib);
     scene.refuses("a claim is where its rows are", |state| {
         state.definitions.parts().claims[claimed.claim].break_tracker(tracker)
@@ -211,7 +172,7 @@ fn a_claim_elsewhere_than_its_rows() {
 #[test]
 fn a_tracker_that_counts_wrong() {
     let mut scene = Scene::new();
-    scene.define("a");
+    scene.defines("a");
     let tracker = scene.state.definitions.default_tracker(scene.dylib);
     scene.refuses("a tracker counts its rows", |state| state.definitions.parts().trackers[tracker].rows += 1);
 }
@@ -221,7 +182,7 @@ fn a_dylib_that_counts_wrong_for_observers() {
     let mut scene = Scene::new();
     scene.state.events.begin_to_observe();
     *scene.state.definitions.parts().is_observed = true;
-    scene.define("a");
+    scene.defines("a");
     let dylib = scene.dylib;
     scene.refuses("a dylib counts its rows", |state| state.definitions.parts().dylibs[dylib].rows += 1);
 }
@@ -238,7 +199,7 @@ fn a_tracker_that_was_removed_and_is_there() {
 #[test]
 fn an_initializer_that_is_noted_twice() {
     let mut scene = Scene::new();
-    scene.define("a");
+    scene.defines("a");
     let (dylib, name) = (scene.dylib, scene.name("a"));
     scene.refuses("each initializer is noted once", |state| {
         state.definitions.note_initializer(dylib, u64::MAX, Some(&name), &mut Effects::default());
@@ -248,7 +209,7 @@ fn an_initializer_that_is_noted_twice() {
 #[test]
 fn a_query_that_has_everything_and_is_there() {
     let mut scene = Scene::new();
-    let (_, query) = scene.claim("a");
+    let (_, query) = scene.has_claimed("a");
     scene.refuses("counts what it waits for", |state| {
         if let Phase::Lodged(lodged) = &mut state.lookups.queries_mut()[query].phase {
             lodged.outstanding = 0;
@@ -259,14 +220,14 @@ fn a_query_that_has_everything_and_is_there() {
 #[test]
 fn a_query_that_has_ended_and_is_there() {
     let mut scene = Scene::new();
-    let (_, query) = scene.claim("a");
+    let (_, query) = scene.has_claimed("a");
     scene.refuses("has ended and is still there", |state| state.lookups.queries_mut()[query].handler = None);
 }
 
 #[test]
 fn a_query_that_its_row_has_forgotten() {
     let mut scene = Scene::new();
-    scene.claim("a");
+    scene.has_claimed("a");
     let row = scene.row("a");
     scene.refuses("is in the list of its row", |state| {
         *state.definitions.waiting_mut(row).expect("it materializes") = Waiters::NOBODY;
@@ -298,7 +259,7 @@ fn a_lookup_that_its_generator_has_forgotten() {
 #[test]
 fn an_emitted_row_that_waits_for_nothing() {
     let mut scene = Scene::new();
-    let (_, query) = scene.claim("a");
+    let (_, query) = scene.has_claimed("a");
     scene.state.withdraw(query, &mut scene.effects);
     let row = scene.row("a");
     let address = ExecutorAddr::new(1);
@@ -322,8 +283,8 @@ fn an_emitted_row_that_needs_what_is_gone() {
     let row = scene.row("b");
     let node =
         scene.state.definitions[row].waiting().and_then(|waiting| waiting.node).expect("it is depended on");
-    scene.define("c");
-    scene.claim("d");
+    scene.defines("c");
+    scene.has_claimed("d");
     let other = scene.row("d");
     scene.refuses("which is gone", |state| {
         let claim = state.definitions[row].claim().expect("it was claimed");
@@ -341,7 +302,7 @@ fn an_emitted_row_that_needs_what_has_failed() {
     let row = scene.row("b");
     let node =
         scene.state.definitions[row].waiting().and_then(|waiting| waiting.node).expect("it is depended on");
-    scene.claim("d");
+    scene.has_claimed("d");
     let other = scene.row("d");
     scene.refuses("which is Failed", |state| {
         let failure = state.record_failure(row, FailureCause::Abandoned);
@@ -364,8 +325,8 @@ fn a_failure_that_counts_wrong() {
 #[test]
 fn a_turn_that_is_not_that_of_the_blocked_thread_that_has_told_of_it() {
     let mut scene = Scene::new();
-    scene.claim("a");
-    let query = scene.look_up("a");
+    scene.has_claimed("a");
+    let query = scene.asks_for("a");
     let holdings = Holdings { held: vec![Held::Strand(SerialQueueId(1))], ..Holdings::default() };
     scene.state.begin_wait(query, holdings, &mut scene.effects).expect("it waits");
     scene.refuses("what blocked threads hold", |state| state.waits.break_holders());

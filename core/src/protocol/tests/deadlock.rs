@@ -3,45 +3,27 @@
 
 use std::time::Duration;
 
-use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::{Completed, Effects};
 use crate::protocol::state::lookups::query::Search;
-use crate::protocol::storage::ids::SessionTag;
-use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId, WaitId};
+use crate::protocol::storage::ids::{ClaimId, QueryId, TrackerId, WaitId};
 use crate::protocol::symbols::define::Definition;
-use crate::protocol::tests::numbers::{Numbers, definition, exported, search, with_main};
+use crate::protocol::tests::numbers::{definition, exported, search};
+use crate::protocol::tests::scene::Scene;
 use crate::serial_queue::{SerialQueue, SerialQueueId};
-use crate::{
-    DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, LookupError, LookupSet, RequiredState,
-    SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool,
-};
+use crate::{LookupError, LookupSet, RequiredState};
 
 use crate::protocol::deadlock::FIRST_BUDGET;
 use crate::protocol::deadlock::threads::Held;
 use crate::protocol::deadlock::threads::Holdings;
 
-struct Scene {
-    state: SessionState<Numbers>,
-    pool: SymbolStringPool,
-    dylib: DylibId,
-    effects: Effects<Numbers>,
+/// A scene in which each slice takes one step.
+fn in_small_slices() -> Scene {
+    let mut scene = Scene::new();
+    scene.state.agenda.set_slice_steps(1);
+    scene
 }
 
 impl Scene {
-    fn new() -> Self {
-        let (mut state, pool, dylib) = with_main(false);
-        state.agenda.set_slice_steps(1);
-        Self { state, pool, dylib, effects: Effects::default() }
-    }
-
-    fn name(&self, name: &str) -> SymbolName {
-        self.pool.intern(name)
-    }
-
-    fn flags(&self, name: &str) -> SymbolFlagsMap {
-        exported([&self.name(name)])
-    }
-
     fn define(&mut self, tracker: Option<TrackerId>, name: &str) {
         self.define_in(None, tracker, name);
     }
@@ -69,16 +51,6 @@ impl Scene {
 
     fn add_generator(&mut self) {
         self.state.add_generator(self.dylib, "generator".into(), 0, &mut self.effects).unwrap();
-    }
-
-    fn search(&self, names: &[&str]) -> Search {
-        let symbols = LookupSet::required(names.iter().map(|name| self.name(name)));
-        search(self.dylib, symbols, RequiredState::Ready)
-    }
-
-    fn look_up(&mut self, handler: u32, names: &[&str]) -> Option<QueryId> {
-        let search = self.search(names);
-        self.state.lookup(search, handler, |_| "main".into(), &mut self.effects)
     }
 
     /// A thread that holds the claim blocks in a lookup of `names`, and looks.
@@ -109,23 +81,6 @@ impl Scene {
         self.state.lookup(search, handler, |_| "main".into(), &mut self.effects).expect("it waits");
     }
 
-    fn resolve(&mut self, claim: ClaimId, name: &str) {
-        let (unit, symbols) = (self.name(name), self.flags(name));
-        let address = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
-        let addresses = [(self.name(name), address)].into_iter().collect();
-        self.state.resolve(claim, &unit, &symbols, &addresses, &mut self.effects).unwrap();
-    }
-
-    fn emit(&mut self, claim: ClaimId, name: &str, needs: &[&str]) {
-        self.resolve(claim, name);
-        let (unit, symbols) = (self.name(name), self.flags(name));
-        let rows =
-            needs.iter().map(|needed| self.state.definitions.find(self.dylib, &self.name(needed)).unwrap());
-        let dependencies = rows.map(|row| Dependency { row, session: SessionTag::default() }).collect();
-        let group = DependenceGroup { symbols: vec![self.name(name)], dependencies };
-        self.state.emit(claim, &unit, &symbols, &[group], &mut self.effects).unwrap();
-    }
-
     /// Which lookups have ended with an error since, and whether that was a deadlock.
     fn told(&mut self) -> Vec<(u32, bool)> {
         let failed = |Completed { handler, outcome, .. }| Some((handler, outcome.err()?));
@@ -153,7 +108,7 @@ impl Holdings {
 
 #[test]
 fn a_thread_that_needs_what_another_holds_that_needs_what_it_holds_is_told() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, b) = (scene.claim(None, "a"), scene.claim(None, "b"));
     scene.block(1, a, &["b"]);
     assert_eq!(scene.told(), []);
@@ -164,7 +119,7 @@ fn a_thread_that_needs_what_another_holds_that_needs_what_it_holds_is_told() {
 
 #[test]
 fn only_one_of_a_cycle_is_told() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, b, r) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "r"));
     let waits = [scene.block(1, a, &["r"]), scene.block(2, b, &["a"])];
     scene.emit(r, "r", &["b"]);
@@ -178,7 +133,7 @@ fn only_one_of_a_cycle_is_told() {
 
 #[test]
 fn a_lookup_that_moves_on_from_a_generator_into_a_cycle_is_told_when_it_looks() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, b) = (scene.claim(None, "a"), scene.claim(None, "b"));
     scene.add_generator();
     let first = scene.block(1, a, &["b", "x"]);
@@ -196,7 +151,7 @@ fn a_lookup_that_moves_on_from_a_generator_into_a_cycle_is_told_when_it_looks() 
 /// It ends by itself, and the others with it. Its own thread can only be told: nothing but its own end breaks the cycle.
 #[test]
 fn a_lookup_with_a_deadline_counts_for_its_own_thread_alone() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, b) = (scene.claim(None, "a"), scene.claim(None, "b"));
     let holdings = Holdings { ends_by_itself: true, ..Holdings::of([Held::Claim(a)]) };
     let first = scene.block_with(1, holdings, &["b"]);
@@ -209,7 +164,7 @@ fn a_lookup_with_a_deadline_counts_for_its_own_thread_alone() {
 
 #[test]
 fn what_lies_beneath_on_the_stack_waits_for_what_lies_above() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, _x) = (scene.claim(None, "a"), scene.claim(None, "x"));
     let below = scene.block(1, a, &["x"]);
     let above = Holdings { below: Some(below), ..Holdings::default() };
@@ -226,7 +181,7 @@ fn what_lies_beneath_on_the_stack_waits_for_what_lies_above() {
 /// The thread is busy above it; the one above is in no cycle.
 #[test]
 fn a_thread_does_not_look_for_a_lookup_beneath_another() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, b, _y) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "y"));
     let r = scene.claim(None, "r");
     let below = scene.block(1, a, &["r"]);
@@ -244,7 +199,7 @@ fn a_thread_does_not_look_for_a_lookup_beneath_another() {
 
 #[test]
 fn a_unit_in_a_serial_queue_waits_for_the_thread_that_has_the_turn() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let queue = SerialQueue::new();
     let a = scene.claim(None, "a");
     scene.define_in(Some(queue.clone()), None, "b");
@@ -260,7 +215,7 @@ fn a_unit_in_a_serial_queue_waits_for_the_thread_that_has_the_turn() {
 
 #[test]
 fn nobody_is_told_over_what_a_blocked_thread_has_passed_on() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, b) = (scene.claim(None, "a"), scene.claim(None, "b"));
     let first = scene.block(1, a, &["b"]);
     scene.state.lose(first, Held::Claim(a));
@@ -281,7 +236,7 @@ fn nobody_is_told_over_what_a_blocked_thread_has_passed_on() {
 
 #[test]
 fn a_thread_that_has_gone_on_is_in_no_cycle() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, b, r) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "r"));
     let first = scene.block(1, a, &["r"]);
     let second = scene.block(2, b, &["a"]);
@@ -295,7 +250,7 @@ fn a_thread_that_has_gone_on_is_in_no_cycle() {
 
 #[test]
 fn nobody_is_told_of_a_cycle_that_a_removal_is_about_to_end() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let tracker = scene.state.definitions.create_tracker(scene.dylib);
     let (a, b, r) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "r"));
     scene.claim(Some(tracker), "gone");
@@ -319,7 +274,7 @@ fn nobody_is_told_of_a_cycle_that_a_removal_is_about_to_end() {
 
 #[test]
 fn a_cycle_that_appears_during_a_removal_is_told_after_it() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let tracker = scene.state.definitions.create_tracker(scene.dylib);
     let (a, b, r) = (scene.claim(None, "a"), scene.claim(None, "b"), scene.claim(None, "r"));
     for index in 0..8 {
@@ -339,7 +294,7 @@ fn a_cycle_that_appears_during_a_removal_is_told_after_it() {
 
 #[test]
 fn aliases_that_wait_at_a_generator_wait_for_whom_it_waits() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let alias = scene.claim(None, "alias");
     scene.add_generator();
     let query = scene.ask(1, Some("alias"), "x");
@@ -355,7 +310,7 @@ fn aliases_that_wait_at_a_generator_wait_for_whom_it_waits() {
 
 #[test]
 fn aliases_that_come_to_a_generator_later_wait_for_whom_it_waits() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let a = scene.claim(None, "a");
     scene.claim(None, "alias");
     scene.add_generator();
@@ -377,7 +332,7 @@ fn aliases_that_come_to_a_generator_later_wait_for_whom_it_waits() {
 /// ```
 #[test]
 fn a_lookup_that_is_served_apart_waits_for_what_is_asked_for_it() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let library = scene.state.create_dylib("library".into()).unwrap();
     scene.add_generator();
     scene.state.add_generator(library, "of library".into(), 0, &mut scene.effects).unwrap();
@@ -407,7 +362,7 @@ fn a_lookup_that_is_served_apart_waits_for_what_is_asked_for_it() {
 /// Each alias of a unit is finished by itself: whoever provides the source of one may need the alias beside it.
 #[test]
 fn an_alias_waits_for_its_source_and_not_for_those_of_others_beside_it() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     for alias in ["alias", "beside"] {
         scene.claim(None, alias);
     }
@@ -424,7 +379,7 @@ fn an_alias_waits_for_its_source_and_not_for_those_of_others_beside_it() {
 
 #[test]
 fn a_cycle_past_an_alias_of_an_alias_is_told() {
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     for name in ["alias", "inner"] {
         scene.claim(None, name);
     }
@@ -441,7 +396,7 @@ fn a_cycle_past_an_alias_of_an_alias_is_told() {
 #[test]
 fn a_chain_of_aliases_is_followed_only_where_it_may_lead_back() {
     const LENGTH: usize = 20_000;
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let name = |index: usize| format!("a{index}");
     for index in 0..=LENGTH {
         scene.claim(None, &name(index));
@@ -468,7 +423,7 @@ fn a_chain_of_aliases_is_followed_only_where_it_may_lead_back() {
 #[test]
 fn a_look_takes_at_most_its_budget_and_each_the_double() {
     const MANY: usize = 3 * FIRST_BUDGET;
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, b) = (scene.claim(None, "a"), scene.claim(None, "b"));
     let wanted: Vec<_> = (0..MANY).map(|index| format!("s{index}")).collect();
     for name in &wanted {
@@ -491,7 +446,7 @@ fn a_look_takes_at_most_its_budget_and_each_the_double() {
 fn pauses_grow_to_a_second_and_beyond_only_after_long_looks() {
     // With the step from the thread to its lookup.
     const MANY: usize = 120 * FIRST_BUDGET - 1;
-    let mut scene = Scene::new();
+    let mut scene = in_small_slices();
     let (a, b) = (scene.claim(None, "a"), scene.claim(None, "b"));
     scene.claim(None, "z");
     let short = scene.block(1, a, &["z"]);

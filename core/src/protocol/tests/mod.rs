@@ -21,5 +21,6 @@ mod holds;
 pub(in crate::protocol) mod model;
 pub(in crate::protocol) mod numbers;
 mod priorities;
+mod scene;
 mod slices;
 mod twins;
