@@ -14,7 +14,7 @@ use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
 use crate::sync::weakened;
 use crate::{
     ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupError, RequiredState, SearchedDylib,
-    SymbolFlags, SymbolLookupFlags, SymbolName, TaskPriority,
+    SymbolLookupFlags, SymbolName, TaskPriority,
 };
 
 /// What a dylib has for a name, as far as a lookup may see.
@@ -26,6 +26,7 @@ pub(crate) enum Visibility {
 }
 
 /// Where every symbol of a lookup was found.
+#[derive(Default)]
 struct Matches {
     /// In the order of the lookup set; none where nothing was found.
     rows: SmallVec<[Option<RowId>; 2]>,
@@ -178,8 +179,7 @@ impl<P: Payload> SessionState<P> {
     ) -> Visibility {
         match self.definitions.find(dylib, name) {
             None => Visibility::Undefined,
-            Some(_) if flags == JitDylibLookupFlags::MatchAllSymbols => Visibility::Visible,
-            Some(row) if self.definitions[row].flags.contains(SymbolFlags::EXPORTED) => Visibility::Visible,
+            Some(row) if self.definitions[row].is_seen_with(flags) => Visibility::Visible,
             Some(_) => Visibility::Hidden,
         }
     }
@@ -189,13 +189,8 @@ impl<P: Payload> SessionState<P> {
         let generates =
             |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.definitions[*dylib].generators.is_empty();
         let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
-        let mut matches = Matches {
-            rows: SmallVec::with_capacity(search.symbols.len()),
-            may_generate: false,
-            is_doubtful: false,
-            unready: 0,
-            addresses: 0,
-        };
+        let rows = SmallVec::with_capacity(search.symbols.len());
+        let mut matches = Matches { rows, ..Matches::default() };
         for (name, _) in &search.symbols.0 {
             let Some((position, row)) = self.first_visible(name, &search.order) else {
                 // Nothing comes after the end of the order.
@@ -225,9 +220,7 @@ impl<P: Payload> SessionState<P> {
         let first = self.definitions.first_named(name)?;
         order.iter().enumerate().find_map(|(position, &(dylib, flags))| {
             let (id, row) = self.definitions.named_in(first, dylib, name)?;
-            let sees =
-                flags == JitDylibLookupFlags::MatchAllSymbols || row.flags.contains(SymbolFlags::EXPORTED);
-            sees.then_some((position, id))
+            row.is_seen_with(flags).then_some((position, id))
         })
     }
 
@@ -308,14 +301,12 @@ impl<P: Payload> SessionState<P> {
     }
 
     pub(crate) fn not_found(&self, symbols: Vec<SymbolName>, search: &Search) -> LookupError {
-        let searched = search.order.iter().map(|(id, _)| self.searched(*id)).collect();
-        LookupError::NotFound { symbols, searched }
-    }
-
-    fn searched(&self, dylib: DylibId) -> SearchedDylib {
-        let row = &self.definitions[dylib];
-        let generators = row.generators.iter().map(|id| self.lookups[*id].name.clone()).collect();
-        SearchedDylib { dylib: row.name.clone(), generators }
+        let searched = search.order.iter().map(|(id, _)| {
+            let dylib = &self.definitions[*id];
+            let generators = dylib.generators.iter().map(|id| self.lookups[*id].name.clone()).collect();
+            SearchedDylib { dylib: dylib.name.clone(), generators }
+        });
+        LookupError::NotFound { symbols, searched: searched.collect() }
     }
 
     /// Whether a row is far enough for a query, before the query is lodged on it.

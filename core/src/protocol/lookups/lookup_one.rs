@@ -7,11 +7,11 @@
 //! One that is not as usual is left to that, and has changed nothing.
 
 use crate::sync::weakened;
-use crate::{JitDylibLookupFlags, LookupSet, RequiredState, SymbolFlags, SymbolName, TaskPriority};
+use crate::{JitDylibLookupFlags, LookupSet, RequiredState, SymbolName, TaskPriority};
 
 use crate::protocol::state::{
     Asker, Effects, Entries, Entry, Lodged, Lodging, Order, Payload, Phase, Progress, Query, RisingPriority,
-    Row, RowState, Search, SessionState, Source,
+    RowState, Search, SessionState, Source,
 };
 use crate::protocol::storage::{DylibId, QueryId, RowId};
 
@@ -85,10 +85,8 @@ impl<P: Payload> SessionState<P> {
             if seen.is_some() {
                 continue;
             }
-            let sees = |(_, row): &(RowId, &Row)| {
-                flags == JitDylibLookupFlags::MatchAllSymbols || row.flags.contains(SymbolFlags::EXPORTED)
-            };
-            seen = self.definitions.named_in(first, id, &sought.name).filter(sees);
+            let named = self.definitions.named_in(first, id, &sought.name);
+            seen = named.filter(|(_, row)| row.is_seen_with(flags));
             if seen.is_none()
                 && !dylib.generators.is_empty()
                 && !weakened("generate::at_sight_nobody_is_asked")

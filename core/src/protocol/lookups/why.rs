@@ -190,42 +190,44 @@ impl<P: Payload> SessionState<P> {
     fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {
         let begun = self.definitions[claim].begun();
         let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
-        let blocked_in = self.waits.blocked_with(claim).map(|query| self.symbols_of(query, detail));
-        let mut asked_for = WaitedFor::default();
+        let blocked_in =
+            self.waits.blocked_with(claim).map(|query| self.symbols_of(self.lookups.live(query), detail));
         let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim) && query.is_live();
-        if detail == Detail::Everything {
-            for query in self.lookups.queries().map(|(_, query)| query).filter(asked) {
-                self.add_symbols_of(query, detail, &mut asked_for);
+        let asked_for = match detail {
+            Detail::Everything => {
+                self.symbols_of(self.lookups.queries().map(|(_, query)| query).filter(asked), detail)
             }
-        }
+            Detail::AtHand => WaitedFor::default(),
+        };
         Work { unit, thread: begun.map(|begun| begun.thread.clone()), age, blocked_in, asked_for }
     }
 
-    fn symbols_of(&self, query: QueryId, detail: Detail) -> WaitedFor {
+    fn symbols_of<'s>(
+        &'s self,
+        queries: impl IntoIterator<Item = &'s Query<P::Handler>>,
+        detail: Detail,
+    ) -> WaitedFor
+    where
+        P: 's,
+    {
         let mut symbols = WaitedFor::default();
-        if let Some(query) = self.lookups.live(query) {
-            self.add_symbols_of(query, detail, &mut symbols);
+        for query in queries {
+            match &query.phase {
+                Phase::Lodged(lodged) => {
+                    let waits = lodged.entries.iter().filter(|entry| entry.waits());
+                    waits
+                        .take(detail.looked_at_max())
+                        .for_each(|entry| symbols.push(|| self.waited(entry.row)));
+                }
+                Phase::Suspended(suspended) => {
+                    for name in suspended.missing().take(detail.looked_at_max()) {
+                        let (symbol, stage) = (name.clone(), SymbolStage::Generating);
+                        symbols.push(|| WaitedSymbol { symbol, dylib: None, stage });
+                    }
+                }
+            }
         }
         symbols
-    }
-
-    fn add_symbols_of(&self, query: &Query<P::Handler>, detail: Detail, symbols: &mut WaitedFor) {
-        match &query.phase {
-            Phase::Lodged(lodged) => {
-                let waits = lodged.entries.iter().filter(|entry| entry.waits());
-                let waits = waits.take(detail.looked_at_max());
-                waits.for_each(|entry| symbols.push(|| self.waited(entry.row)));
-            }
-            Phase::Suspended(suspended) => {
-                suspended.missing().take(detail.looked_at_max()).for_each(|name| {
-                    symbols.push(|| WaitedSymbol {
-                        symbol: name.clone(),
-                        dylib: None,
-                        stage: SymbolStage::Generating,
-                    });
-                })
-            }
-        }
     }
 
     fn dependencies_of(&self, row: &Row, detail: Detail) -> WaitedFor {

@@ -102,7 +102,8 @@ impl<P: Payload> SessionState<P> {
             if let Some(number) = definition.number {
                 effects.more().initializers_gone.push(number);
             }
-            self.leave(unit, dylib, discarded, effects);
+            let dylib_name = self.definitions[dylib].name.clone();
+            effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });
             return Ok(());
         }
         self.observe_definition(dylib, &definition.unit_name, definition.symbols.keys(), effects);
@@ -210,12 +211,6 @@ impl<P: Payload> SessionState<P> {
             self.give_back(claim, waiting, effects);
         }
         Ok(())
-    }
-
-    /// Lets go of a unit that nothing is left of.
-    fn leave(&mut self, unit: P::Unit, dylib: DylibId, discarded: Vec<SymbolName>, effects: &mut Effects<P>) {
-        let dylib_name = self.definitions[dylib].name.clone();
-        effects.leave(Leftover::Unit { unit, dylib, dylib_name, discarded });
     }
 
     /// Where a definition of `symbols` would go and what it would do to others, without changing anything.

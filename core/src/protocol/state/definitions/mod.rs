@@ -186,41 +186,25 @@ impl<P: Payload> Definitions<P> {
     }
 }
 
-/// For ids that must be live: a stale one is a bug in the protocol.
-impl<P: Payload> Index<RowId> for Definitions<P> {
-    type Output = Row;
+/// Finds by ids that must be live: a stale one is a bug in the protocol.
+macro_rules! found_by {
+    ($($id:ty => $field:ident: $entity:ty;)*) => {$(
+        impl<P: Payload> Index<$id> for Definitions<P> {
+            type Output = $entity;
 
-    #[inline]
-    fn index(&self, row: RowId) -> &Row {
-        &self.rows[row]
-    }
+            #[inline]
+            fn index(&self, id: $id) -> &$entity {
+                &self.$field[id]
+            }
+        }
+    )*};
 }
 
-impl<P: Payload> Index<DylibId> for Definitions<P> {
-    type Output = Dylib;
-
-    #[inline]
-    fn index(&self, dylib: DylibId) -> &Dylib {
-        &self.dylibs[dylib]
-    }
-}
-
-impl<P: Payload> Index<TrackerId> for Definitions<P> {
-    type Output = Tracker<P::Resource>;
-
-    #[inline]
-    fn index(&self, tracker: TrackerId) -> &Tracker<P::Resource> {
-        &self.trackers[tracker]
-    }
-}
-
-impl<P: Payload> Index<ClaimId> for Definitions<P> {
-    type Output = Claim;
-
-    #[inline]
-    fn index(&self, claim: ClaimId) -> &Claim {
-        &self.claims[claim]
-    }
+found_by! {
+    RowId => rows: Row;
+    DylibId => dylibs: Dylib;
+    TrackerId => trackers: Tracker<P::Resource>;
+    ClaimId => claims: Claim;
 }
 
 impl<P: Payload> fmt::Debug for Definitions<P> {

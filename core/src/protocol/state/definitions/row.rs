@@ -17,7 +17,10 @@
 //! **Architecture Invariant:** states only move forward, `Returned` excepted: [`Row::advance`] is the only way to change
 //! one, and knows this table.
 
-use crate::{ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags, SymbolName, TaskPriority};
+use crate::{
+    ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, RequiredState, SymbolFlags, SymbolName,
+    TaskPriority,
+};
 
 use crate::protocol::dependences::NodeId;
 use crate::protocol::state::{failures::Fallen, lookups::query::Lodging};
@@ -224,6 +227,11 @@ impl Row {
             }
             _ => None,
         }
+    }
+
+    /// Whether a search that looks at a dylib in this way sees the definition.
+    pub(crate) fn is_seen_with(&self, flags: JitDylibLookupFlags) -> bool {
+        flags == JitDylibLookupFlags::MatchAllSymbols || self.flags.contains(SymbolFlags::EXPORTED)
     }
 
     /// Whether the symbol exists so that looking it up runs its unit, and never has an address.
