@@ -17,6 +17,7 @@ use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 #[cfg(feature = "llvm")]
 use crate::CacheOptions;
 use crate::compiler_runtime::CompilerRuntime;
+use crate::dylibs::create_dylib;
 use crate::files::Files;
 use crate::ready::Ready;
 use crate::{Jit, JitError};
@@ -34,6 +35,7 @@ pub struct JitBuilder {
     process: ProcessSymbols,
     observer: Option<Observer>,
     initializes_on_lookup: bool,
+    keeps_dependants: bool,
     owns_process: bool,
     #[cfg(feature = "llvm")]
     codegen_level: CodegenLevel,
@@ -55,6 +57,7 @@ impl JitBuilder {
             process: ProcessSymbols::new(),
             observer: None,
             initializes_on_lookup: false,
+            keeps_dependants: false,
             owns_process: false,
             #[cfg(feature = "llvm")]
             codegen_level: CodegenLevel::Default,
@@ -158,6 +161,21 @@ impl JitBuilder {
         self
     }
 
+    /// Whether it is kept which symbols depend on those of the main dylib, and of dylibs that [`Jit::create_dylib`] makes. Off unless
+    /// said otherwise.
+    ///
+    /// If it is, [`Jit::remove_tracker`] and a tracker's own `remove` refuse to remove what others need, and name them;
+    /// [`Jit::remove_tracker_with`] may remove them too. A whole dylib that is removed or cleared, a removal by name and a transaction
+    /// ask nobody.
+    ///
+    /// # Cost
+    /// As for [`ExecutionSession::create_jit_dylib_keeping_dependants`]. A call costs nothing.
+    #[must_use]
+    pub fn keep_dependants(mut self, keep: bool) -> Self {
+        self.keeps_dependants = keep;
+        self
+    }
+
     /// Whether the process is the program's alone, as for `uruk run`: what its code registers for the end goes to the C library, and
     /// runs when the process exits, in the order of a native program. None of its code may be removed before, and the [`Jit`] must not be
     /// dropped.
@@ -205,7 +223,8 @@ impl JitBuilder {
             session = session.observer(observer);
         }
         let session = session.build();
-        let main = session.create_jit_dylib("main")?;
+        let keeps_dependants = self.keeps_dependants;
+        let main = create_dylib(&session, "main", keeps_dependants)?;
         let libraries = session.create_jit_dylib("libraries")?;
         let process = Arc::new(self.process);
         let low = object_layer.low_addresses().clone();
@@ -239,7 +258,16 @@ impl JitBuilder {
             main.add_to_link_order(library, *flags)?;
         }
         let (ready, initializes_on_lookup) = (Ready::new(&main), self.initializes_on_lookup);
-        Ok(Jit { session, main, searched_last, memory, files, ready, initializes_on_lookup })
+        Ok(Jit {
+            session,
+            main,
+            searched_last,
+            memory,
+            files,
+            ready,
+            initializes_on_lookup,
+            keeps_dependants,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Dylibs beside the main one: plugins, libraries, tenants.
 
-use uruk_core::{DylibError, JitDylib, JitDylibLookupFlags, TransactionError};
+use uruk_core::{DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, TransactionError};
 
 use crate::{Jit, JitError, Scope};
 
@@ -19,11 +19,23 @@ impl Jit {
     /// ORC: `LLJIT::createJITDylib`.
     #[doc(alias = "createJITDylib")]
     pub fn create_dylib(&self, name: &str) -> Result<JitDylib, JitError> {
-        let dylib = self.session.create_jit_dylib(name)?;
+        let dylib = create_dylib(&self.session, name, self.keeps_dependants)?;
         for (library, flags) in &self.searched_last {
             dylib.add_to_link_order(library, *flags)?;
         }
         Ok(dylib)
+    }
+}
+
+/// Creates a dylib for files.
+pub(crate) fn create_dylib(
+    session: &ExecutionSession,
+    name: &str,
+    keeps_dependants: bool,
+) -> Result<JitDylib, DylibError> {
+    match keeps_dependants {
+        true => session.create_jit_dylib_keeping_dependants(name),
+        false => session.create_jit_dylib(name),
     }
 }
 

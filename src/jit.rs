@@ -38,6 +38,7 @@ pub struct Jit {
     pub(crate) files: Arc<Files>,
     pub(crate) ready: Ready,
     pub(crate) initializes_on_lookup: bool,
+    pub(crate) keeps_dependants: bool,
 }
 
 impl Jit {

@@ -29,7 +29,7 @@
 //! |---|---|
 //! | add IR, objects, archives, libraries | [`Jit::add_file`] and what stands beside it |
 //! | call what was compiled, and keep its code | [`Jit::get`], [`Function`] |
-//! | unload | [`Jit::create_tracker`], [`OwnedTracker`], [`Jit::remove_tracker`] |
+//! | unload | [`Jit::create_tracker`], [`OwnedTracker`], [`Jit::remove_tracker`]; what others need: [`JitBuilder::keep_dependants`] |
 //! | keep name spaces apart | [`Jit::create_dylib`], [`Jit::in_dylib`], [`Scope`] |
 //! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
 //! | bring a compiler of one's own | [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
@@ -83,7 +83,7 @@ pub use handle::Function;
 pub use jit::Jit;
 pub use scope::Scope;
 pub use unmapping::Unmapping;
-pub use uruk_core::OwnedTracker;
+pub use uruk_core::{OwnedTracker, RemovalPolicy};
 
 #[cfg(feature = "llvm")]
 pub use uruk_pipeline::ir::inkwell;

@@ -7,7 +7,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use uruk_core::sync::{Arc, Latch, Mutex};
-use uruk_core::{ExecutionSession, JitDylib, RemoveError, Resource, ResourceTracker, WaitError};
+use uruk_core::{
+    ExecutionSession, JitDylib, RemovalPolicy, RemoveError, Resource, ResourceTracker, WaitError,
+};
 use uruk_pipeline::link::{AfterCode, CodeRemoval, ObjectLinkingLayer};
 
 use crate::Jit;
@@ -102,8 +104,11 @@ impl Jit {
     ///
     /// Code that was linked together with that of other trackers goes with the last of those, which this does not wait for.
     ///
+    /// Code that others have linked against refers to what was unmapped, and nobody may run it. With
+    /// [`JitBuilder::keep_dependants`](crate::JitBuilder::keep_dependants) such a removal is refused.
+    ///
     /// # Errors
-    /// As [`ResourceTracker::remove`]. The tracker is removed then too.
+    /// As [`ResourceTracker::remove`]. Unless it was refused, the tracker is removed then too.
     ///
     /// # Examples
     /// ```
@@ -125,6 +130,59 @@ impl Jit {
     /// ```
     pub fn remove_tracker(&self, tracker: &ResourceTracker) -> Result<Unmapping, RemoveError> {
         self.removing(|remove| tracker.remove_by(remove))
+    }
+
+    /// Removes a tracker as [`Jit::remove_tracker`] does, with a choice of what becomes of code that refers to its symbols. The code of all
+    /// that goes is waited for.
+    ///
+    /// # Errors
+    /// As [`ResourceTracker::remove_with`]. Unless it was refused, the tracker is removed then too.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use uruk::{Jit, RemovalPolicy};
+    /// let jit = Jit::builder().threads(1).keep_dependants(true).build()?;
+    /// let (table, query) = (jit.create_tracker(), jit.create_tracker());
+    /// jit.in_tracker(&table).add_ir_text("table.ll", "define i64 @rows() { ret i64 42 }")?;
+    /// jit.in_tracker(&query).add_ir_text(
+    ///     "query.ll",
+    ///     "declare i64 @rows()
+    ///      define i64 @query() { %rows = call i64 @rows() ret i64 %rows }",
+    /// )?;
+    /// jit.lookup("query")?;
+    /// let refused = jit.remove_tracker(&table).unwrap_err();
+    /// assert!(refused.to_string().contains("needed by `query`"));
+    /// jit.remove_tracker_with(&table, RemovalPolicy::Cascade)?.wait()?;
+    /// assert!(jit.lookup("query").is_err());
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// ```
+    pub fn remove_tracker_with(
+        &self,
+        tracker: &ResourceTracker,
+        policy: RemovalPolicy,
+    ) -> Result<Unmapping, RemoveError> {
+        self.removing(|remove| tracker.remove_with_by(policy, remove))
+    }
+
+    /// Removes a tracker as [`Jit::remove_tracker`] does, whatever code refers to its symbols: that code stays, and refers to nothing.
+    ///
+    /// # Safety
+    /// Code that refers to the tracker's symbols, directly or through other code, does not run from now on, unless a
+    /// [`Function`](crate::Function) keeps what it refers to. With [`JitBuilder::keep_dependants`](crate::JitBuilder::keep_dependants) a
+    /// removal that is refused says which code that is.
+    ///
+    /// # Errors
+    /// [`RemoveError::Resources`], as [`ResourceTracker::remove`]. The tracker is removed then too.
+    pub unsafe fn remove_tracker_leaving_dependants(
+        &self,
+        tracker: &ResourceTracker,
+    ) -> Result<Unmapping, RemoveError> {
+        self.removing(|remove| tracker.remove_leaving_dependants_by(remove))
     }
 
     /// Removes a tracker as [`Jit::remove_tracker`] does, and unmaps its code at once, whoever holds it.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "llvm")]
 mod cache;
+mod dependants;
 mod dylibs;
 mod endings;
 #[cfg(feature = "llvm")]

@@ -109,3 +109,10 @@ pub(crate) fn alone_with(name: &str, variables: &[(&str, &str)]) -> Output {
     command.envs(variables.iter().copied());
     command.output().expect("this test starts")
 }
+
+/// How much memory the process has.
+pub(crate) fn resident_bytes() -> i64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("the system tells");
+    let pages = statm.split(' ').nth(1).expect("the second figure");
+    pages.parse::<i64>().expect("a number") * 4096
+}

@@ -4,7 +4,7 @@ use uruk::pipeline::ir::OptimizationLevel;
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::{Jit, JitError};
 
-use crate::support::{alone, c, is_alone};
+use crate::support::{alone, c, is_alone, resident_bytes};
 
 const QUERIES: i64 = 10_000;
 const COMPILED_EVERY: i64 = 10;
@@ -12,12 +12,6 @@ const COMPILED_EVERY: i64 = 10;
 const WARM: i64 = 1_000;
 /// A ninth of what stays if each query leaves a page.
 const GROWTH_MAX_BYTES: i64 = 4 << 20;
-
-fn resident_bytes() -> i64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("the system tells");
-    let pages = statm.split(' ').nth(1).expect("the second figure");
-    pages.parse::<i64>().expect("a number") * 4096
-}
 
 /// Adds a query as LLVM IR, or for the most part as an object of the same symbols, so that the test takes seconds. Gives what it answers.
 fn query(jit: &Jit, compiled: &ObjectBuffer, number: i64) -> Result<i64, JitError> {

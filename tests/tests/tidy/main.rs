@@ -39,7 +39,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("src/handle.rs", "makes functions of addresses whose code it holds"),
     ("src/initialize.rs", "runs what was linked"),
     ("src/jit.rs", "its tests call what was linked"),
-    ("src/unmapping.rs", "offers a removal that does not wait for handles"),
+    ("src/unmapping.rs", "offers removals that do not wait for handles, and that leave dependants"),
     ("src/cli/run.rs", "enters the program"),
     ("src/main.rs", "is entered by C"),
 ];
