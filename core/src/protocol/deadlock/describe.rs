@@ -24,8 +24,7 @@ impl<P: Payload> SessionState<P> {
                 queued |= matches!(between, WaitNode::Strand(_));
             }
             path.extend(match node {
-                WaitNode::Row(row, _) if queued => self.queued_step(row),
-                WaitNode::Row(row, _) => self.symbol_step(row, waits, together),
+                WaitNode::Row(row, _) => self.symbol_step(row, waits, together, queued),
                 WaitNode::Request(generator, _) => Some(self.generator_step(generator)),
                 WaitNode::Together(_) | WaitNode::Lookup(_) | WaitNode::Strand(_) | WaitNode::Wait(_) => None,
             });
@@ -33,23 +32,17 @@ impl<P: Payload> SessionState<P> {
         path.into()
     }
 
-    fn symbol_step(&self, row: RowId, waits: usize, together: bool) -> Option<DeadlockStep> {
+    fn symbol_step(&self, row: RowId, waits: usize, together: bool, queued: bool) -> Option<DeadlockStep> {
         let row = self.definitions.row(row)?;
         let (symbol, unit, dylib) =
             (row.name.clone(), row.unit_name.clone(), self.definitions.dylib_name_of(row));
         Some(match waits {
+            _ if queued => DeadlockStep::Queued { symbol, dylib, unit },
             0 if together => DeadlockStep::DependsOn { symbol, dylib, unit },
             0 => DeadlockStep::AliasOf { symbol, dylib, unit },
             1 => DeadlockStep::LooksUp { symbol, dylib, unit },
             _ => DeadlockStep::Beneath { symbol, dylib, unit },
         })
-    }
-
-    fn queued_step(&self, row: RowId) -> Option<DeadlockStep> {
-        let row = self.definitions.row(row)?;
-        let (symbol, unit, dylib) =
-            (row.name.clone(), row.unit_name.clone(), self.definitions.dylib_name_of(row));
-        Some(DeadlockStep::Queued { symbol, dylib, unit })
     }
 
     fn generator_step(&self, generator: GeneratorId) -> DeadlockStep {

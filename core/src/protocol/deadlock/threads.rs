@@ -81,12 +81,6 @@ impl BlockedThreads {
         }
     }
 
-    /// How many threads are blocked, and how much they hold.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn len(&self) -> (usize, usize) {
-        (self.waits.len(), self.holders.len())
-    }
-
     /// I8: what a blocked thread has told of is known as its own, and nothing else is; no stack has two innermost waits.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn check(&self) {
@@ -107,17 +101,29 @@ impl BlockedThreads {
             assert!(holdings.below.is_none_or(is_below), "{wait:?} lies above {:?}", holdings.below);
         }
     }
-
-    /// Forgets who holds what.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn break_holders(&mut self) {
-        self.holders.clear();
-    }
 }
 
 impl Holdings {
     /// Whether nobody can wait for this thread.
     pub(crate) fn is_empty(&self) -> bool {
         self.below.is_none() && self.held.is_empty()
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl BlockedThreads {
+        /// How many threads are blocked, and how much they hold.
+        pub(crate) fn len(&self) -> (usize, usize) {
+            (self.waits.len(), self.holders.len())
+        }
+
+        /// Forgets who holds what.
+        pub(crate) fn break_holders(&mut self) {
+            self.holders.clear();
+        }
     }
 }

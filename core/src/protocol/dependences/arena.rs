@@ -148,39 +148,31 @@ impl<P: Copy + Send + 'static> Arena<P> {
         self.ages.is_alive(id)
     }
 
-    /// The representative of a live node's component; none when the component is Ready and partly freed.
+    /// The representative of a live node's component; none when the component is Ready and partly freed. Shortens the way there.
     pub(super) fn find(&mut self, mut index: u32) -> Option<u32> {
         loop {
-            let Node { absorbed, up, .. } = self.nodes[index];
-            if !absorbed {
-                return Some(index);
-            }
-            if !self.is_alive(up) {
-                return None;
-            }
-            let Node { absorbed, up: above, .. } = self.nodes[up.index];
-            if !absorbed {
-                return Some(up.index);
-            }
-            self.nodes[index].up = above;
-            if !self.is_alive(above) {
-                return None;
-            }
-            index = above.index;
+            let Some(up) = self.one_up(index)? else { return Some(index) };
+            let Some(above) = self.one_up(up)? else { return Some(up) };
+            self.nodes[index].up = self.nodes[up].up;
+            index = above;
         }
     }
 
-    /// [`Arena::find`] without shortening the path.
+    /// The same without shortening the way.
     pub(super) fn find_unchanged(&self, mut index: u32) -> Option<u32> {
-        loop {
-            let Node { absorbed, up, .. } = self.nodes[index];
-            if !absorbed {
-                return Some(index);
-            }
-            if !self.is_alive(up) {
-                return None;
-            }
-            index = up.index;
+        while let Some(up) = self.one_up(index)? {
+            index = up;
+        }
+        Some(index)
+    }
+
+    /// The next node on the way to the representative, which has none. Nothing when the component is Ready and that node is freed.
+    #[inline]
+    fn one_up(&self, index: u32) -> Option<Option<u32>> {
+        let Node { absorbed, up, .. } = self.nodes[index];
+        match absorbed {
+            true => self.is_alive(up).then_some(Some(up.index)),
+            false => Some(None),
         }
     }
 

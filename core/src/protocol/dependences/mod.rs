@@ -309,34 +309,10 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
         members.map(|node| self.arena.nodes[node].payload)
     }
 
-    /// An empty forest whose slices go up so many steps at least.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn going_up(steps_up_min: usize) -> Self {
-        Self { steps_up_min, ..Self::new() }
-    }
-
-    /// How many edges there are.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn edges(&self) -> usize {
-        self.arena.edges.len()
-    }
-
-    /// For how many nodes and edges there is memory.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn capacity(&self) -> (usize, usize) {
-        (self.arena.nodes.capacity(), self.arena.edges.capacity())
-    }
-
     /// How many nodes exist.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
         self.arena.nodes.len()
-    }
-
-    /// Whether no node exists.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The work done so far.
@@ -416,5 +392,33 @@ struct Edges {
 impl<P: Copy + Send + 'static> Default for WaitingForest<P> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl<P: Copy + Send + 'static> WaitingForest<P> {
+        /// An empty forest whose slices go up so many steps at least.
+        pub(crate) fn going_up(steps_up_min: usize) -> Self {
+            Self { steps_up_min, ..Self::new() }
+        }
+
+        /// How many edges there are.
+        pub(crate) fn edges(&self) -> usize {
+            self.arena.edges.len()
+        }
+
+        /// For how many nodes and edges there is memory.
+        pub(crate) fn capacity(&self) -> (usize, usize) {
+            (self.arena.nodes.capacity(), self.arena.edges.capacity())
+        }
+
+        /// Whether no node exists.
+        pub(crate) fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
     }
 }

@@ -220,21 +220,6 @@ impl<T: Copy + Send + 'static> Pool<T> {
     pub(super) fn len(&self) -> usize {
         self.live
     }
-
-    /// How many places there is memory for.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(super) fn capacity(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.len()).sum()
-    }
-
-    /// The places that are in use.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(super) fn indices(&self) -> impl Iterator<Item = u32> {
-        self.chunks.iter().zip(&self.rooms).zip(0u32..).flat_map(|((chunk, room), number)| {
-            let is_used = |&offset: &usize| room.free[offset / 64] >> (offset % 64) & 1 == 0;
-            (0..chunk.len()).filter(is_used).map(move |offset| (number << OFFSET_BITS) + offset as u32)
-        })
-    }
 }
 
 impl<T> Index<u32> for Pool<T> {
@@ -300,5 +285,26 @@ impl Ages {
         let age = &mut self.0[number][offset];
         *age = age.checked_add(1).unwrap_or(WORN);
         (*age != WORN).then_some(*age)
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl<T: Copy + Send + 'static> Pool<T> {
+        /// How many places there is memory for.
+        pub(crate) fn capacity(&self) -> usize {
+            self.chunks.iter().map(|chunk| chunk.len()).sum()
+        }
+
+        /// The places that are in use.
+        pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
+            self.chunks.iter().zip(&self.rooms).zip(0u32..).flat_map(|((chunk, room), number)| {
+                let is_used = |&offset: &usize| room.free[offset / 64] >> (offset % 64) & 1 == 0;
+                (0..chunk.len()).filter(is_used).map(move |offset| (number << OFFSET_BITS) + offset as u32)
+            })
+        }
     }
 }

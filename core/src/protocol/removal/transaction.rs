@@ -19,7 +19,7 @@ use crate::{JitDylibLookupFlags, SymbolFlags, SymbolName};
 
 use crate::protocol::state::{Effects, Payload, Remnant, Resources, RowState, SessionState};
 use crate::protocol::storage::{DylibId, TrackerId};
-use crate::protocol::symbols::define::{Contest, Definition, contest};
+use crate::protocol::symbols::define::{Contest, Definition, DefinitionRefusal, contest};
 
 /// One step of a transaction.
 #[derive(Debug)]
@@ -57,6 +57,22 @@ pub(crate) enum Refusal {
     /// The dylib at this place of the link order given.
     LinkedDylibRemoved(usize),
 }
+
+impl From<DefinitionRefusal> for Refusal {
+    fn from(refusal: DefinitionRefusal) -> Self {
+        match refusal {
+            DefinitionRefusal::Closed => Self::Closed,
+            DefinitionRefusal::DylibRemoved => Self::DylibRemoved,
+            DefinitionRefusal::TrackerDefunct => Self::TrackerDefunct,
+            DefinitionRefusal::Duplicate { symbol, existing_unit } => {
+                Self::Duplicate { symbol, existing_unit }
+            }
+        }
+    }
+}
+
+/// What operations are held to.
+const ADMITTED: &str = "the plan has admitted it";
 
 /// A transaction that changed nothing: which of its steps was refused, why, and all that it was made of.
 #[derive(Debug)]
@@ -107,16 +123,14 @@ impl<P: Payload> SessionState<P> {
     ) {
         match change {
             Change::Define { dylib, tracker, definition, unit } => {
-                let defined = self.define(dylib, tracker, definition, unit, effects);
-                assert!(defined.is_ok(), "a definition that the plan admitted was refused: {defined:?}");
+                self.define(dylib, tracker, definition, unit, effects).expect(ADMITTED);
             }
             Change::Redefine { dylib, tracker, definition, unit } => {
                 let names = definition.symbols.keys();
                 let names: Vec<_> =
                     names.filter(|name| self.definitions.find(dylib, name).is_some()).cloned().collect();
                 self.remove_planned(dylib, &names, remnants, effects);
-                let defined = self.define(dylib, tracker, definition, unit, effects);
-                assert!(defined.is_ok(), "a definition that the plan admitted was refused: {defined:?}");
+                self.define(dylib, tracker, definition, unit, effects).expect(ADMITTED);
             }
             Change::Remove { dylib, names } => self.remove_planned(dylib, &names, remnants, effects),
             Change::RemoveTracker { dylib, tracker } => {
@@ -126,16 +140,13 @@ impl<P: Payload> SessionState<P> {
                 }
             }
             Change::SetLinkOrder { dylib, order } => {
-                let set = self.definitions.set_link_order(dylib, order);
-                assert!(set.is_ok(), "a link order that the plan admitted was refused: {set:?}");
+                self.definitions.set_link_order(dylib, order).expect(ADMITTED);
             }
             Change::AddToLinkOrder { dylib, added, flags } => {
-                let set = self.definitions.add_to_link_order(dylib, added, flags);
-                assert!(set.is_ok(), "a link order that the plan admitted was refused: {set:?}");
+                self.definitions.add_to_link_order(dylib, added, flags).expect(ADMITTED);
             }
             Change::ReplaceInLinkOrder { dylib, old, new, flags } => {
-                let set = self.definitions.replace_in_link_order(dylib, old, new, flags);
-                assert!(set.is_ok(), "a link order that the plan admitted was refused: {set:?}");
+                self.definitions.replace_in_link_order(dylib, old, new, flags).expect(ADMITTED);
             }
             Change::RemoveFromLinkOrder { dylib, removed } => {
                 self.definitions.remove_from_link_order(dylib, removed)
@@ -151,8 +162,7 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) {
         let name = self.definitions[dylib].name.clone();
-        let removed = self.remove_rows_named(dylib, names, || name, remnants, effects);
-        assert!(removed.is_ok(), "a removal that the plan admitted was refused: {removed:?}");
+        self.remove_rows_named(dylib, names, || name, remnants, effects).expect(ADMITTED);
         self.settle(effects);
     }
 }
@@ -245,15 +255,11 @@ impl<'s, P: Payload> Plan<'s, P> {
         tracker: Option<TrackerId>,
         definition: &Definition,
     ) -> Result<TrackerId, Refusal> {
-        if !self.state.admits(definition.by_task) {
-            return Err(Refusal::Closed);
+        let tracker = self.state.tracker_for(dylib, tracker, definition.by_task)?;
+        match self.defunct.contains(&tracker) {
+            true => Err(Refusal::TrackerDefunct),
+            false => Ok(tracker),
         }
-        let row = self.state.definitions.dylib(dylib).ok_or(Refusal::DylibRemoved)?;
-        let tracker = tracker.unwrap_or(row.default_tracker);
-        if self.defunct.contains(&tracker) || !self.state.definitions.tracker_lives(tracker) {
-            return Err(Refusal::TrackerDefunct);
-        }
-        Ok(tracker)
     }
 
     fn define(&mut self, dylib: DylibId, tracker: TrackerId, definition: &Definition) -> Result<(), Refusal> {

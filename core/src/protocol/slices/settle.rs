@@ -130,14 +130,6 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Does all that is left to do.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn settle_all(&mut self, effects: &mut Effects<P>) {
-        while self.has_work() {
-            self.help(effects);
-        }
-    }
-
     /// Whether nothing can be left to do, as far as that is seen at a glance.
     #[inline]
     pub(crate) fn is_at_rest(&self) -> bool {
@@ -184,5 +176,20 @@ impl<P: Payload> SessionState<P> {
         }
         self.definitions.end_change(effects);
         self.agenda.end_hold();
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl<P: Payload> SessionState<P> {
+        /// Does all that is left to do.
+        pub(crate) fn settle_all(&mut self, effects: &mut Effects<P>) {
+            while self.has_work() {
+                self.help(effects);
+            }
+        }
     }
 }

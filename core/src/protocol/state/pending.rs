@@ -17,6 +17,22 @@ use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 use crate::{SerialQueue, SymbolFlagsMap, SymbolName, TaskPriority};
 
+/// What a unit says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    pub(crate) unit_name: SymbolName,
+    pub(crate) symbols: SymbolFlagsMap,
+    pub(crate) initializer: Option<SymbolName>,
+    pub(crate) priority: TaskPriority,
+    /// Where its task waits for its turn.
+    pub(crate) serial_queue: Option<SerialQueue>,
+    pub(crate) hints: Hints,
+    /// The unit's number, if it has an initializer.
+    pub(crate) number: Option<u64>,
+    /// The work in progress of a closing session may still define.
+    pub(crate) by_task: bool,
+}
+
 /// A unit that waits in its rows, and what its responsibility will be made of.
 #[derive(Debug)]
 pub(crate) struct PendingUnit<U> {
@@ -54,29 +70,23 @@ pub(crate) struct Extras {
 }
 
 impl<U> PendingUnit<U> {
-    /// A unit that waits in its rows.
-    pub(crate) fn new(
+    /// A unit that waits in the rows of what is left of its definition.
+    pub(crate) fn of(
+        definition: Definition,
         unit: U,
-        name: SymbolName,
         (dylib, dylib_name): (DylibId, Arc<str>),
-        symbols: SymbolFlagsMap,
-        own_priority: TaskPriority,
-        hints: Hints,
-    ) -> Self {
-        Self { unit, name, dylib, dylib_name, symbols, own_priority, hints, extras: None }
+        discarded: Vec<SymbolName>,
+    ) -> Box<Self> {
+        let Definition { unit_name: name, symbols, initializer, serial_queue, hints, .. } = definition;
+        let initializer = initializer.filter(|name| symbols.contains_key(name));
+        let has_more = initializer.is_some() || serial_queue.is_some() || !discarded.is_empty();
+        let extras = has_more.then(|| Box::new(Extras { initializer, serial_queue, discarded }));
+        let own_priority = definition.priority;
+        Box::new(Self { unit, name, dylib, dylib_name, symbols, own_priority, hints, extras })
     }
 
-    /// The same with what few units have.
-    pub(crate) fn with(
-        mut self,
-        initializer: Option<SymbolName>,
-        serial_queue: Option<SerialQueue>,
-        discarded: Vec<SymbolName>,
-    ) -> Self {
-        if initializer.is_some() || serial_queue.is_some() || !discarded.is_empty() {
-            self.extras = Some(Box::new(Extras { initializer, serial_queue, discarded }));
-        }
-        self
+    pub(crate) fn initializer(&self) -> Option<&SymbolName> {
+        self.extras.as_ref()?.initializer.as_ref()
     }
 
     pub(crate) fn serial_queue(&self) -> Option<&SerialQueue> {
@@ -113,12 +123,19 @@ pub(crate) struct Begun {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod plain {
-    use super::PendingUnit;
-    use crate::SymbolName;
+    use super::*;
 
     impl<U> PendingUnit<U> {
-        pub(crate) fn initializer(&self) -> Option<&SymbolName> {
-            self.extras.as_ref()?.initializer.as_ref()
+        /// A unit that says nothing of itself.
+        pub(crate) fn new(
+            unit: U,
+            name: SymbolName,
+            (dylib, dylib_name): (DylibId, Arc<str>),
+            symbols: SymbolFlagsMap,
+            own_priority: TaskPriority,
+            hints: Hints,
+        ) -> Self {
+            Self { unit, name, dylib, dylib_name, symbols, own_priority, hints, extras: None }
         }
 
         pub(crate) fn discarded(&self) -> &[SymbolName] {

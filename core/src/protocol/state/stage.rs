@@ -29,11 +29,6 @@ impl EventOrder {
         }
         first
     }
-
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn begin_to_observe(&mut self) {
-        self.is_observed = true;
-    }
 }
 
 /// What becomes of the work of a session that closes.
@@ -96,5 +91,17 @@ impl<P: Payload> SessionState<P> {
     /// Whether the tracker was removed or transferred, or has been emptied for good by closing the session.
     pub(crate) fn tracker_is_defunct(&self, tracker: TrackerId) -> bool {
         self.is_closed() || !self.definitions.tracker_lives(tracker)
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl EventOrder {
+        pub(crate) fn begin_to_observe(&mut self) {
+            self.is_observed = true;
+        }
     }
 }

@@ -112,19 +112,6 @@ impl PlaceTable {
         self.places.iter().map(|place| place.row).filter(|&row| row != NONE)
     }
 
-    /// How many slots there are, for tests.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn capacity(&self) -> usize {
-        self.places.capacity()
-    }
-
-    /// How far each entry lies from its home, for tests.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn distances(&self) -> impl Iterator<Item = usize> {
-        let entries = self.places.iter().enumerate().filter(|(_, place)| place.row != NONE);
-        entries.map(|(slot, place)| slot - home(place.hash, self.homes))
-    }
-
     /// The slot of a row with this hash that `is_it`, or where one would be inserted.
     #[inline]
     fn slot_of(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Result<usize, usize> {
@@ -196,6 +183,25 @@ fn push(places: &mut Vec<TablePlace>, place: TablePlace) {
         places.reserve_exact((places.len() / 4).clamp(4, OVERFLOW));
     }
     places.push(place);
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl PlaceTable {
+        /// How many slots there are, for tests.
+        pub(crate) fn capacity(&self) -> usize {
+            self.places.capacity()
+        }
+
+        /// How far each entry lies from its home, for tests.
+        pub(crate) fn distances(&self) -> impl Iterator<Item = usize> {
+            let entries = self.places.iter().enumerate().filter(|(_, place)| place.row != NONE);
+            entries.map(|(slot, place)| slot - home(place.hash, self.homes))
+        }
+    }
 }
 
 #[cfg(all(test, not(uruk_loom)))]

@@ -84,6 +84,16 @@ fn place_of(index: u32) -> (usize, usize) {
     ((index >> OFFSET_BITS) as usize, index as usize % CHUNK)
 }
 
+impl<T, A> SlabSlot<T, A> {
+    #[inline]
+    fn live(&self) -> Option<&T> {
+        match &self.content {
+            Content::Live(value) => Some(value),
+            Content::Free { .. } => None,
+        }
+    }
+}
+
 impl SlabChunk {
     fn is_worn(&self) -> bool {
         self.generation == u32::MAX
@@ -178,15 +188,8 @@ impl<I: Id, T, A> Slab<I, T, A> {
     }
 
     pub(crate) fn get(&self, id: I) -> Option<&T> {
-        let (number, offset) = place_of(id.index());
-        match self.chunks.get(number)?.get(offset) {
-            Some(SlabSlot { generation, content: Content::Live(value), .. })
-                if *generation == id.generation() =>
-            {
-                Some(value)
-            }
-            _ => None,
-        }
+        let slot = self.slot(id.index())?;
+        slot.live().filter(|_| slot.generation == id.generation())
     }
 
     pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
@@ -207,22 +210,19 @@ impl<I: Id, T, A> Slab<I, T, A> {
 
     /// The id of what lives at `index`.
     pub(crate) fn id_at(&self, index: u32) -> Option<I> {
-        let (number, offset) = place_of(index);
-        match self.chunks.get(number)?.get(offset) {
-            Some(SlabSlot { generation, content: Content::Live(_), .. }) => Some(I::new(index, *generation)),
-            _ => None,
-        }
+        self.entry_at(index).map(|(id, _)| id)
     }
 
     /// What lives at `index`, with its id.
     pub(crate) fn entry_at(&self, index: u32) -> Option<(I, &T)> {
+        let slot = self.slot(index)?;
+        Some((I::new(index, slot.generation), slot.live()?))
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> Option<&SlabSlot<T, A>> {
         let (number, offset) = place_of(index);
-        match self.chunks.get(number)?.get(offset) {
-            Some(SlabSlot { generation, content: Content::Live(value), .. }) => {
-                Some((I::new(index, *generation), value))
-            }
-            _ => None,
-        }
+        self.chunks.get(number)?.get(offset)
     }
 
     /// What lives at `index`, whatever its generation: for lists whose links hold bare indices.
@@ -245,10 +245,8 @@ impl<I: Id, T, A> Slab<I, T, A> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
         self.chunks.iter().zip(0..).flat_map(|(slots, number)| {
-            slots.iter().zip(number << OFFSET_BITS..).filter_map(|(slot, index)| match &slot.content {
-                Content::Live(value) => Some((I::new(index, slot.generation), value)),
-                Content::Free { .. } => None,
-            })
+            let slots = slots.iter().zip(number << OFFSET_BITS..);
+            slots.filter_map(|(slot, index)| Some((I::new(index, slot.generation), slot.live()?)))
         })
     }
 
@@ -260,18 +258,6 @@ impl<I: Id, T, A> Slab<I, T, A> {
     pub(crate) fn end(&self) -> u32 {
         // Fits: `add_chunk` has checked it.
         (self.chunks.len() * CHUNK) as u32
-    }
-
-    /// How many bytes its slots take, for tests.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn bytes(&self) -> usize {
-        self.capacity() * size_of::<SlabSlot<T, A>>()
-    }
-
-    /// How many entities there is memory for, for tests.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn capacity(&self) -> usize {
-        self.chunks.iter().map(Vec::capacity).sum()
     }
 }
 
@@ -355,6 +341,24 @@ impl<I: Id + fmt::Debug, T, A> IndexMut<I> for Slab<I, T, A> {
 impl<I, T, A> fmt::Debug for Slab<I, T, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slab").field("live", &self.live).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl<I: Id, T, A> Slab<I, T, A> {
+        /// How many entities there is memory for, for tests.
+        pub(crate) fn capacity(&self) -> usize {
+            self.chunks.iter().map(Vec::capacity).sum()
+        }
+
+        /// How many bytes its slots take.
+        pub(crate) fn bytes(&self) -> usize {
+            self.capacity() * size_of::<SlabSlot<T, A>>()
+        }
     }
 }
 

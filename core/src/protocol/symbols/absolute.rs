@@ -31,10 +31,9 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<(), DefineError> {
         let Addresses { unit_name, mut symbols, by_task } = addresses;
         let flags = symbols.iter().map(|(name, definition)| (name, definition.flags));
-        let (tracker, competition) = match self.admit(dylib, tracker, flags, by_task) {
-            Ok(admitted) => admitted,
-            Err(refusal) => return Err(self.refusal_error(refusal, dylib, unit_name)),
-        };
+        let admitted = self.admit(dylib, tracker, flags, by_task);
+        let (tracker, competition) =
+            admitted.map_err(|refusal| self.refusal_error(refusal, dylib, unit_name.clone()))?;
         for name in &competition.yielding {
             symbols.remove(name);
         }

@@ -9,38 +9,21 @@
 //!
 //! A definition of many symbols is accepted whole or not at all.
 
-use crate::hints::Hints;
 use crate::protocol::state::{
     Effects, Leftover, Payload, PendingUnit, RisingPriority, RowState, SessionState, Tell,
 };
 use crate::protocol::storage::{ClaimId, DylibId, RowId, TrackerId};
 use crate::sync::{Arc, weakened};
-use crate::{
-    DefineError, DylibError, EventKind, SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority,
-};
+use crate::{DefineError, DylibError, EventKind, SymbolFlags, SymbolFlagsMap, SymbolName};
 
-/// What a unit says of itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Definition {
-    pub(crate) unit_name: SymbolName,
-    pub(crate) symbols: SymbolFlagsMap,
-    pub(crate) initializer: Option<SymbolName>,
-    pub(crate) priority: TaskPriority,
-    /// Where its task waits for its turn.
-    pub(crate) serial_queue: Option<SerialQueue>,
-    pub(crate) hints: Hints,
-    /// The unit's number, if it has an initializer.
-    pub(crate) number: Option<u64>,
-    /// The work in progress of a closing session may still define.
-    pub(crate) by_task: bool,
-}
+pub(crate) use crate::protocol::state::pending::Definition;
 
 /// Why a definition is refused, before it is an error for anybody.
 pub(crate) enum DefinitionRefusal {
     Closed,
     DylibRemoved,
     TrackerDefunct,
-    Duplicate { symbol: SymbolName, existing: RowId },
+    Duplicate { symbol: SymbolName, existing_unit: SymbolName },
 }
 
 /// What becomes of a definition that is accepted.
@@ -83,14 +66,14 @@ impl<P: Payload> SessionState<P> {
         unit: P::Unit,
         effects: &mut Effects<P>,
     ) -> Result<(), DefineError> {
-        let (tracker, competition) =
-            match self.admit(dylib, tracker, flags_of(&definition.symbols), definition.by_task) {
-                Ok(admitted) => admitted,
-                Err(refusal) => {
-                    effects.leave(Leftover::RefusedUnit(unit));
-                    return Err(self.refusal_error(refusal, dylib, definition.unit_name));
-                }
-            };
+        let symbols = flags_of(&definition.symbols);
+        let (tracker, competition) = match self.admit(dylib, tracker, symbols, definition.by_task) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                effects.leave(Leftover::RefusedUnit(unit));
+                return Err(self.refusal_error(refusal, dylib, definition.unit_name));
+            }
+        };
         for row in competition.overridden {
             self.delete_row(row, Tell::Discarded, effects);
         }
@@ -107,17 +90,12 @@ impl<P: Payload> SessionState<P> {
             return Ok(());
         }
         self.observe_definition(dylib, &definition.unit_name, definition.symbols.keys(), effects);
-        let Definition {
-            unit_name: name, symbols, initializer, priority, serial_queue, hints, number, ..
-        } = definition;
-        let initializer = initializer.filter(|name| symbols.contains_key(name));
-        let noted = initializer.clone();
-        let home = (dylib, self.definitions[dylib].name.clone());
-        let unit = PendingUnit::new(unit, name, home, symbols, priority, hints);
-        let unit = Box::new(unit.with(initializer, serial_queue, discarded));
+        let (number, home) = (definition.number, (dylib, self.definitions[dylib].name.clone()));
+        let unit = PendingUnit::of(definition, unit, home, discarded);
+        let initializer = unit.initializer().cloned();
         self.definitions.define(tracker, unit, effects);
         if let Some(number) = number {
-            self.definitions.note_initializer(dylib, number, noted.as_ref(), effects);
+            self.definitions.note_initializer(dylib, number, initializer.as_ref(), effects);
         }
         Ok(())
     }
@@ -143,10 +121,8 @@ impl<P: Payload> SessionState<P> {
             true => Err(DefinitionRefusal::TrackerDefunct),
             false => self.compete(dylib, flags_of(&symbols)),
         };
-        let competition = match competition {
-            Ok(competition) => competition,
-            Err(refusal) => return Err(self.refusal_error(refusal, dylib, unit_name.clone())),
-        };
+        let competition =
+            competition.map_err(|refusal| self.refusal_error(refusal, dylib, unit_name.clone()))?;
         for row in competition.overridden {
             self.delete_row(row, Tell::Discarded, effects);
         }
@@ -193,14 +169,12 @@ impl<P: Payload> SessionState<P> {
             effects.leave(Leftover::RefusedUnit(unit));
             return Ok(());
         }
-        let Definition { unit_name: name, symbols, initializer, priority, serial_queue, hints, .. } =
-            definition;
+        let priority = definition.priority;
         let rows = self.definitions.rows_of_claim(claim);
-        self.definitions.rename_unit(claim, &name, priority);
+        self.definitions.rename_unit(claim, &definition.unit_name, priority);
         let demanded = rows.iter().any(|&row| self.is_demanded(row));
         let home = (dylib, self.definitions[dylib].name.clone());
-        let waiting = PendingUnit::new(unit, name, home, symbols, priority, hints);
-        let waiting = Box::new(waiting.with(initializer, serial_queue, Vec::new()));
+        let waiting = PendingUnit::of(definition, unit, home, Vec::new());
         if demanded {
             // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
             if self.definitions[claim].is_wanted_as_it_says {
@@ -221,15 +195,26 @@ impl<P: Payload> SessionState<P> {
         symbols: impl Iterator<Item = (&'a SymbolName, SymbolFlags)>,
         by_task: bool,
     ) -> Result<(TrackerId, Competition), DefinitionRefusal> {
+        let tracker = self.tracker_for(dylib, tracker, by_task)?;
+        Ok((tracker, self.compete(dylib, symbols)?))
+    }
+
+    /// The tracker that a definition goes to.
+    pub(crate) fn tracker_for(
+        &self,
+        dylib: DylibId,
+        tracker: Option<TrackerId>,
+        by_task: bool,
+    ) -> Result<TrackerId, DefinitionRefusal> {
         if !self.admits(by_task) && !weakened("close::admits_definitions") {
             return Err(DefinitionRefusal::Closed);
         }
         let row = self.definitions.dylib(dylib).ok_or(DefinitionRefusal::DylibRemoved)?;
         let tracker = tracker.unwrap_or(row.default_tracker);
-        if !self.definitions.tracker_lives(tracker) {
-            return Err(DefinitionRefusal::TrackerDefunct);
+        match self.definitions.tracker_lives(tracker) {
+            true => Ok(tracker),
+            false => Err(DefinitionRefusal::TrackerDefunct),
         }
-        Ok((tracker, self.compete(dylib, symbols)?))
     }
 
     /// Decides each symbol by the table at the head of this file, without changing anything.
@@ -246,7 +231,8 @@ impl<P: Payload> SessionState<P> {
                 Contest::Yields => competition.yielding.push(name.clone()),
                 Contest::Overrides => competition.overridden.push(existing),
                 Contest::Duplicate => {
-                    return Err(DefinitionRefusal::Duplicate { symbol: name.clone(), existing });
+                    let (symbol, existing_unit) = (name.clone(), row.unit_name.clone());
+                    return Err(DefinitionRefusal::Duplicate { symbol, existing_unit });
                 }
             }
         }
@@ -265,12 +251,9 @@ impl<P: Payload> SessionState<P> {
             DefinitionRefusal::Closed => DefineError::Closed { unit },
             DefinitionRefusal::DylibRemoved => DefineError::DylibRemoved { unit, dylib },
             DefinitionRefusal::TrackerDefunct => DefineError::TrackerDefunct { unit, dylib },
-            DefinitionRefusal::Duplicate { symbol, existing } => DefineError::Duplicate {
-                symbol,
-                dylib,
-                unit,
-                existing_unit: self.definitions[existing].unit_name.clone(),
-            },
+            DefinitionRefusal::Duplicate { symbol, existing_unit } => {
+                DefineError::Duplicate { symbol, dylib, unit, existing_unit }
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Resolve: addresses are recorded, and lookups that wanted no more than that are answered.
 
+use smallvec::SmallVec;
+
 use crate::{
     EventKind, ExecutorAddr, ExecutorSymbolDef, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap,
     SymbolMap, SymbolName,
@@ -23,24 +25,19 @@ impl<P: Payload> SessionState<P> {
         let Some(live) = self.definitions.live_claim(claim) else {
             return Err(ResolveError::TrackerDefunct { unit: unit.clone() });
         };
-        let rows = live.rows();
         let mut tally = Tally::default();
-        // The usual unit has one symbol, which is no list.
-        if let [row] = rows[..] {
-            let resolved = self.resolution(row, claim, covered, addresses, &mut tally);
-            tally.check(unit, covered, addresses)?;
-            self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
-            if let Some(resolved) = resolved {
-                self.set_resolved(resolved, effects);
-            }
-            return Ok(());
-        }
         let resolution = |&row: &RowId| self.resolution(row, claim, covered, addresses, &mut tally);
-        let resolved: Vec<_> = rows.iter().filter_map(resolution).collect();
-        tally.check(unit, covered, addresses)?;
+        // The usual unit has one symbol.
+        let resolved: SmallVec<[Resolved; 1]> = live.rows().iter().filter_map(resolution).collect();
+        if tally.disagrees || tally.rows != covered.len() || tally.given != addresses.len() {
+            validate(unit, covered, addresses)?;
+        }
         self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
-        for resolved in resolved {
-            self.set_resolved(resolved, effects);
+        for Resolved { row, address, flags } in resolved {
+            if let Some(queries) = self.definitions.resolve(row, address, flags) {
+                let found = ExecutorSymbolDef::new(address, flags);
+                self.tell_lodged(queries, RequiredState::Resolved, found, effects);
+            }
         }
         Ok(())
     }
@@ -73,14 +70,6 @@ impl<P: Payload> SessionState<P> {
         };
         Some(Resolved { row: id, address, flags })
     }
-
-    #[inline]
-    fn set_resolved(&mut self, Resolved { row, address, flags }: Resolved, effects: &mut Effects<P>) {
-        if let Some(queries) = self.definitions.resolve(row, address, flags) {
-            let found = ExecutorSymbolDef::new(address, flags);
-            self.tell_lodged(queries, RequiredState::Resolved, found, effects);
-        }
-    }
 }
 
 /// What was found about the rows of a claim.
@@ -91,22 +80,6 @@ struct Tally {
     given: usize,
     /// One has an address that should have none, or the other way round, or other flags.
     disagrees: bool,
-}
-
-impl Tally {
-    /// Says what is wrong with the addresses if they are not what was promised.
-    #[inline]
-    fn check(
-        &self,
-        unit: &SymbolName,
-        covered: &SymbolFlagsMap,
-        addresses: &SymbolMap,
-    ) -> Result<(), ResolveError> {
-        match !self.disagrees && self.rows == covered.len() && self.given == addresses.len() {
-            true => Ok(()),
-            false => validate(unit, covered, addresses),
-        }
-    }
 }
 
 /// A row and what it is resolved with.

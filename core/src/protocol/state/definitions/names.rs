@@ -129,12 +129,6 @@ impl NameIndex {
     pub(crate) fn len(&self) -> usize {
         self.others.len() + self.first.iter().map(PlaceTable::len).sum::<usize>()
     }
-
-    /// How many rows there is room for, for tests.
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(crate) fn capacity(&self) -> usize {
-        self.others.capacity() + self.first.iter().map(PlaceTable::capacity).sum::<usize>()
-    }
 }
 
 /// The first row of the list of a name.
@@ -187,6 +181,19 @@ fn spread(hash: u64) -> u32 {
 
 fn hash_in(dylib: DylibId, name: &SymbolName) -> u32 {
     spread(FxBuildHasher.hash_one((name, dylib)))
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl NameIndex {
+        /// How many rows there is room for, for tests.
+        pub(crate) fn capacity(&self) -> usize {
+            self.others.capacity() + self.first.iter().map(PlaceTable::capacity).sum::<usize>()
+        }
+    }
 }
 
 #[cfg(all(test, not(uruk_loom)))]

@@ -129,12 +129,6 @@ impl<R> Resources<R> {
         }
         taken
     }
-
-    #[cfg(all(test, not(uruk_loom)))]
-    pub(in crate::protocol) fn iter(&self) -> impl Iterator<Item = &R> {
-        let list = self.0.as_ref().map(|list| &list.places);
-        list.into_iter().flatten().filter_map(|place| place.resource.as_ref())
-    }
 }
 
 impl<R> ResourcePlaces<R> {
@@ -310,5 +304,18 @@ impl<P: Payload> Definitions<P> {
             assert!(newest != NONE, "a product has a resource");
         }
         assert!(self.orphans.is_empty(), "what serves nobody has been taken out");
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl<R> Resources<R> {
+        pub(crate) fn iter(&self) -> impl Iterator<Item = &R> {
+            let list = self.0.as_ref().map(|list| &list.places);
+            list.into_iter().flatten().filter_map(|place| place.resource.as_ref())
+        }
     }
 }

@@ -32,13 +32,14 @@ pub(super) struct RemovingTrackers<R> {
     removals: VecDeque<RemovingList>,
     /// How many removals there have been.
     begun: u64,
-    /// The resources of dylibs that were cleared, until whoever has cleared them takes them along.
-    cleared: ClearedResources<R>,
+    /// The resources of dylibs that are being cleared, or were, until whoever has cleared them takes them along: by tracker, the
+    /// newest first.
+    cleared: Vec<(Clearing, Pieces<Resources<R>>)>,
 }
 
 impl<R> Default for RemovingTrackers<R> {
     fn default() -> Self {
-        Self { removals: VecDeque::new(), begun: 0, cleared: ClearedResources { gathered: Vec::new() } }
+        Self { removals: VecDeque::new(), begun: 0, cleared: Vec::new() }
     }
 }
 
@@ -65,31 +66,6 @@ impl<R: Send + 'static> Cleared<R> {
     /// Newest last.
     pub(crate) fn into_resources(self) -> Vec<R> {
         self.0.into_entries().rev().flat_map(Resources::into_vec).collect()
-    }
-}
-
-/// Those of dylibs that are being cleared, or were: the newest tracker's first.
-struct ClearedResources<R> {
-    gathered: Vec<(Clearing, Pieces<Resources<R>>)>,
-}
-
-impl<R: Send + 'static> ClearedResources<R> {
-    fn add(&mut self, clearing: Clearing, resources: Resources<R>) {
-        if resources.is_empty() {
-            return;
-        }
-        // One is at work at a time.
-        if self.gathered.last().is_none_or(|(last, _)| *last != clearing) {
-            self.gathered.push((clearing, Pieces::new()));
-        }
-        if let Some((_, lists)) = self.gathered.last_mut() {
-            lists.push_back(resources);
-        }
-    }
-
-    fn take(&mut self, clearing: Clearing) -> Cleared<R> {
-        let place = self.gathered.iter().position(|(of, _)| *of == clearing);
-        Cleared(place.map_or(Pieces::new(), |place| self.gathered.remove(place).1))
     }
 }
 
@@ -192,7 +168,7 @@ impl<P: Payload> Definitions<P> {
         let next = tracker.links.next;
         let id = self.trackers.id_at(std::mem::replace(&mut removing.tracker, next));
         let behind = self.removing.removals.len() as u64 - 1;
-        self.removing.cleared.add(Clearing(self.removing.begun - behind), resources);
+        self.gather(Clearing(self.removing.begun - behind), resources);
         if let Some(id) = id {
             self.discard_tracker(id, memory);
         }
@@ -215,6 +191,26 @@ impl<P: Payload> Definitions<P> {
 
     /// The resources of a dylib that was cleared, if its last row is gone.
     pub(crate) fn take_cleared(&mut self, clearing: Clearing) -> Option<Cleared<P::Resource>> {
-        self.is_removed(clearing.0).then(|| self.removing.cleared.take(clearing))
+        if !self.is_removed(clearing.0) {
+            return None;
+        }
+        let cleared = &mut self.removing.cleared;
+        let place = cleared.iter().position(|(of, _)| *of == clearing);
+        Some(Cleared(place.map_or(Pieces::new(), |place| cleared.remove(place).1)))
+    }
+
+    /// Keeps what a tracker of a dylib that is being cleared had.
+    fn gather(&mut self, clearing: Clearing, resources: Resources<P::Resource>) {
+        let cleared = &mut self.removing.cleared;
+        match cleared.last_mut() {
+            _ if resources.is_empty() => {}
+            // One is at work at a time.
+            Some((last, lists)) if *last == clearing => lists.push_back(resources),
+            _ => {
+                let mut lists = Pieces::new();
+                lists.push_back(resources);
+                cleared.push((clearing, lists));
+            }
+        }
     }
 }

@@ -26,16 +26,6 @@ pub(super) struct AliasEdges {
 }
 
 impl AliasEdges {
-    /// The row that an alias waits for, if that is known yet.
-    pub(super) fn source_of(&self, alias: RowId) -> Option<RowId> {
-        self.sources.get(&alias).copied()
-    }
-
-    /// The lookup that the alias waits for, as long as its source is not known.
-    pub(super) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
-        self.sought.get(&alias).copied()
-    }
-
     /// How many aliases wait for a source that is known; how many lookups they wait for.
     #[cfg(any(test, debug_assertions))]
     pub(super) fn len(&self) -> (usize, usize) {
@@ -46,11 +36,6 @@ impl AliasEdges {
     /// The lookup of the alias waits at a generator.
     pub(super) fn seek(&mut self, alias: Option<RowId>, query: QueryId) {
         self.sought.extend(alias.map(|alias| (alias, query)));
-    }
-
-    /// It does no longer.
-    pub(super) fn seek_no_more(&mut self, alias: Option<RowId>) {
-        alias.map(|alias| self.sought.remove(&alias));
     }
 
     /// The lookup of the alias has ended, or waits for nothing.
@@ -82,6 +67,21 @@ impl AliasEdges {
 }
 
 impl<P: Payload> Lookups<P> {
+    /// The row that an alias waits for, if that is known yet.
+    pub(crate) fn source_of(&self, alias: RowId) -> Option<RowId> {
+        self.aliases.sources.get(&alias).copied()
+    }
+
+    /// The lookup that the alias waits for, as long as its source is not known.
+    pub(crate) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
+        self.aliases.sought.get(&alias).copied()
+    }
+
+    /// The lookup of an alias waits at no generator any more.
+    pub(crate) fn seek_no_more(&mut self, alias: Option<RowId>) {
+        alias.map(|alias| self.aliases.sought.remove(&alias));
+    }
+
     /// Notes what the alias of a lookup waits for; gives the alias if it is one's lookup.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl<P: Payload> Lookups<P> {
         while let Some(row) = cursor
             && row != alias
         {
-            cursor = self.aliases.source_of(row);
+            cursor = self.source_of(row);
         }
         cursor?;
         let name = |row: RowId| definitions.row(row).map(|row| row.name.clone());
@@ -128,7 +128,7 @@ impl<P: Payload> Lookups<P> {
         let mut row = source;
         while row != alias {
             cycle.extend(name(row));
-            row = self.aliases.source_of(row)?;
+            row = self.source_of(row)?;
         }
         cycle.extend(name(alias));
         Some(cycle)

@@ -29,7 +29,7 @@ use std::fmt;
 use std::ops::Index;
 
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::{GeneratorId, QueryId, RowId, Slab, Takes};
+use crate::protocol::storage::{GeneratorId, QueryId, Slab, Takes};
 use crate::protocol::urgency::followers::RisingPriority;
 
 use alias::AliasEdges;
@@ -98,16 +98,6 @@ impl<P: Payload> Lookups<P> {
         self.generators.get(generator)
     }
 
-    /// The row that an alias waits for, if that is known yet.
-    pub(crate) fn source_of(&self, alias: RowId) -> Option<RowId> {
-        self.aliases.source_of(alias)
-    }
-
-    /// The lookup that the alias waits for, as long as its source is not known.
-    pub(crate) fn sought_by(&self, alias: RowId) -> Option<QueryId> {
-        self.aliases.sought_by(alias)
-    }
-
     /// A query begins, suspended or about to be lodged.
     #[inline]
     pub(crate) fn begin(&mut self, query: Query<P::Handler>) -> QueryId {
@@ -125,11 +115,6 @@ impl<P: Payload> Lookups<P> {
         if let Some(query) = self.queries.get_mut(query) {
             query.phase = phase;
         }
-    }
-
-    /// The lookup of an alias waits at no generator any more.
-    pub(crate) fn seek_no_more(&mut self, alias: Option<RowId>) {
-        self.aliases.seek_no_more(alias);
     }
 
     /// A query that has not ended rises. Says whether it was lower.
@@ -161,8 +146,8 @@ impl<P: Payload> Lookups<P> {
         let handler = query.handler.take()?;
         Some(match &mut query.phase {
             Phase::Suspended(suspended) => {
-                let symbols = suspended.search.symbols.len();
-                self.aliases.seek_no_more(suspended.search.alias);
+                let (symbols, alias) = (suspended.search.symbols.len(), suspended.search.alias);
+                self.seek_no_more(alias);
                 self.queries.discard(id, memory);
                 TakenOut { handler, symbols, is_lodged: false }
             }
@@ -172,40 +157,6 @@ impl<P: Payload> Lookups<P> {
                 TakenOut { handler, symbols: lodged.entries.len(), is_lodged: true }
             }
         })
-    }
-}
-
-/// What only tests may see and do.
-#[cfg(all(test, not(uruk_loom)))]
-impl<P: Payload> Lookups<P> {
-    /// To break queries.
-    pub(crate) fn queries_mut(&mut self) -> &mut Slab<QueryId, Query<P::Handler>> {
-        &mut self.queries
-    }
-
-    /// To break generators.
-    pub(crate) fn break_generator(&mut self, generator: GeneratorId, occupant: Option<QueryId>) {
-        self.generators[generator].occupant = occupant;
-    }
-
-    /// The same with their queues.
-    pub(crate) fn forget_queue(&mut self, generator: GeneratorId) {
-        self.generators[generator].queue.clear();
-    }
-
-    /// How many aliases wait for a source that is known; how many lookups they wait for.
-    pub(crate) fn aliases(&self) -> (usize, usize) {
-        self.aliases.len()
-    }
-
-    /// How many generators there are.
-    pub(crate) fn generators(&self) -> usize {
-        self.generators.len()
-    }
-
-    /// How many queries there is room for.
-    pub(crate) fn room(&self) -> usize {
-        self.queries.capacity()
     }
 }
 
@@ -221,5 +172,43 @@ impl<P: Payload> Index<GeneratorId> for Lookups<P> {
 impl<P: Payload> fmt::Debug for Lookups<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lookups").field("queries", &self.queries).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod parts {
+    //! What only tests may see and do.
+    use super::*;
+
+    impl<P: Payload> Lookups<P> {
+        /// To break queries.
+        pub(crate) fn queries_mut(&mut self) -> &mut Slab<QueryId, Query<P::Handler>> {
+            &mut self.queries
+        }
+
+        /// To break generators.
+        pub(crate) fn break_generator(&mut self, generator: GeneratorId, occupant: Option<QueryId>) {
+            self.generators[generator].occupant = occupant;
+        }
+
+        /// The same with their queues.
+        pub(crate) fn forget_queue(&mut self, generator: GeneratorId) {
+            self.generators[generator].queue.clear();
+        }
+
+        /// How many aliases wait for a source that is known; how many lookups they wait for.
+        pub(crate) fn aliases(&self) -> (usize, usize) {
+            self.aliases.len()
+        }
+
+        /// How many generators there are.
+        pub(crate) fn generators(&self) -> usize {
+            self.generators.len()
+        }
+
+        /// How many queries there is room for.
+        pub(crate) fn room(&self) -> usize {
+            self.queries.capacity()
+        }
     }
 }
