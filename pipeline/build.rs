@@ -1,9 +1,16 @@
 //! Compiles the small C++ files behind `ir/ffi.rs`, against the LLVM that `llvm-sys` found. Does nothing
 //! without feature `llvm`.
 
-const FILES: [&str; 2] = ["src/ir/shim.cpp", "src/ir/canonical.cpp"];
+const FILES: [&str; 5] = [
+    "src/ir/shim.cpp",
+    "src/ir/canonical.cpp",
+    "src/ir/divide.cpp",
+    "src/ir/part.cpp",
+    "src/ir/pipeline.cpp",
+];
 
 fn main() {
+    println!("cargo::rerun-if-changed=src/ir/parts.h");
     for file in FILES {
         println!("cargo::rerun-if-changed={file}");
     }

@@ -6,7 +6,7 @@ use uruk_dispatch::WorkStealingTaskDispatcher;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
     CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
-    OptimizationPipeline,
+    OptimizationPipeline, Partition,
 };
 use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
@@ -42,6 +42,8 @@ pub struct JitBuilder {
     #[cfg(feature = "llvm")]
     pipeline: OptimizationPipeline,
     #[cfg(feature = "llvm")]
+    partition: Partition,
+    #[cfg(feature = "llvm")]
     verifies_ir: bool,
     #[cfg(feature = "llvm")]
     cache: Option<CacheOptions>,
@@ -63,6 +65,8 @@ impl JitBuilder {
             codegen_level: CodegenLevel::Default,
             #[cfg(feature = "llvm")]
             pipeline: OptimizationPipeline::level(OptimizationLevel::O2),
+            #[cfg(feature = "llvm")]
+            partition: Partition::default(),
             #[cfg(feature = "llvm")]
             verifies_ir: true,
             #[cfg(feature = "llvm")]
@@ -103,6 +107,14 @@ impl JitBuilder {
     #[must_use]
     pub fn pipeline(mut self, pipeline: OptimizationPipeline) -> Self {
         self.pipeline = pipeline;
+        self
+    }
+
+    /// How large modules are divided, so that several threads compile one. They are not, unless told otherwise.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn partition(mut self, partition: Partition) -> Self {
+        self.partition = partition;
         self
     }
 
@@ -201,7 +213,7 @@ impl JitBuilder {
         #[cfg(feature = "llvm")]
         let (ir_layer, target, disk_cache) = {
             let target = JitTargetMachineBuilder::host()?.with_codegen_level(self.codegen_level);
-            let compiler = IrCompiler::new(target.clone(), self.pipeline);
+            let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
             let (cache, disk_cache) = match self.cache {
                 Some(cache) => cache.open(&compiler).map(|opened| (Some(opened.modules), opened.disk))?,
                 None => compiler.check_pipeline().map(|()| (None, None))?,

@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use uruk::pipeline::ir::PartitionPolicy;
 use uruk::pipeline::object;
 
 /// Compiles, links and runs programs inside one process.
@@ -60,6 +61,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "default|none|STRING", default_value = "default")]
     pub(crate) passes: String,
 
+    /// How large modules are divided, to be compiled on several threads: not at all; once functions are inlined; or before, which is
+    /// faster, and code may be slower.
+    #[arg(long, value_name = "whole|late|early", default_value = "whole", value_parser = policy)]
+    pub(crate) partition: PartitionPolicy,
+
+    /// Into how many parts modules are divided, of whatever size [default: one a thread, of large modules only].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) parts: Option<u16>,
+
     /// Load a shared library before the program and search it for symbols. Repeatable.
     #[arg(long, value_name = "LIB", action = ArgAction::Append)]
     pub(crate) load: Vec<PathBuf>,
@@ -75,6 +85,15 @@ pub(crate) struct RunArgs {
     /// Say on stderr what happens. Twice: every state a symbol goes through.
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+fn policy(text: &str) -> Result<PartitionPolicy, String> {
+    match text {
+        "whole" => Ok(PartitionPolicy::Whole),
+        "late" => Ok(PartitionPolicy::Late),
+        "early" => Ok(PartitionPolicy::Early),
+        _ => Err("it is `whole`, `late` or `early`".to_owned()),
+    }
 }
 
 impl Cli {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
-use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline};
+use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline, Partition};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
@@ -195,7 +195,7 @@ fn build(
         process.load_library(library).map_err(JitError::from)?;
     }
     let builder = Jit::builder().optimization(level).dispatcher(dispatcher).process_symbols(process);
-    let builder = builder.owns_process(true);
+    let builder = builder.owns_process(true).partition(partition(args));
     let builder = match args.passes.as_str() {
         "default" => builder,
         "none" => builder.pipeline(OptimizationPipeline::none()),
@@ -212,6 +212,13 @@ fn build(
         })),
     };
     builder.build()
+}
+
+fn partition(args: &RunArgs) -> Partition {
+    match args.parts {
+        Some(parts) => Partition::new(args.partition, parts.into()).of_all_modules(),
+        None => Partition::new(args.partition, args.jobs.map_or_else(cores, usize::from)),
+    }
 }
 
 fn cores() -> usize {

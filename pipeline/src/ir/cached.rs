@@ -239,7 +239,7 @@ impl IrCache {
                 self.counts.uncacheable.add(1);
                 tell(None, Err(why.clone()));
                 self.may_compile(&name, EntryKind::Object, &why)?;
-                return compiler.compile(pending.prepare()?);
+                return compiler.compile_in(session, pending.prepare()?);
             }
         };
         if self.mode == CacheMode::RequireHit {
@@ -254,7 +254,7 @@ impl IrCache {
         let blocking = |wait: &mut dyn FnMut()| session.blocking(&mut *wait).is_ok();
         let make = || {
             let module = pending.prepare()?;
-            compiler.compile(module)
+            compiler.compile_in(session, module)
         };
         let obtained = self.store.get_or_make(&key, &blocking, make)?;
         let outcome = match obtained.origin {
@@ -319,7 +319,7 @@ fn object_key(
         function_sections,
         data_sections,
     } = compiler.target().decided();
-    let options = [
+    let mut options = vec![
         ("codegen level", *codegen_level as u64),
         ("code model", *code_model as u64),
         ("large data from", *large_data_threshold_bytes),
@@ -328,6 +328,7 @@ fn object_key(
         // What was compiled without the verifier is not for those who want it.
         ("verified", u64::from(verified)),
     ];
+    options.extend(compiler.partition().ingredients());
     let passes = compiler.pipeline().text();
     let ingredients =
         ObjectIngredients { interface, options: &options, passes: &passes, hooks: &[], kept, discards };

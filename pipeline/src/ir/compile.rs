@@ -1,11 +1,14 @@
 //! [`IrCompiler`]: module in, object out: normalize, optimize, generate code.
 
+use uruk_core::ExecutionSession;
+
 use super::ThreadSafeContext;
 use super::error::CompileError;
 use super::machines::lose_machine;
 use super::module::{LockedModule, ThreadSafeModule};
 use super::normalize::normalize;
 use super::optimize::{OptimizationLevel, OptimizationPipeline};
+use super::partition::{Partition, PartitionPolicy, Parts};
 use super::target::JitTargetMachineBuilder;
 use crate::object::ObjectBuffer;
 
@@ -22,12 +25,13 @@ use crate::object::ObjectBuffer;
 pub struct IrCompiler {
     target: JitTargetMachineBuilder,
     pipeline: OptimizationPipeline,
+    partition: Partition,
 }
 
 impl IrCompiler {
     /// Compiles for `target` after running `pipeline`.
     pub fn new(target: JitTargetMachineBuilder, pipeline: OptimizationPipeline) -> Self {
-        Self { target, pipeline }
+        Self { target, pipeline, partition: Partition::default() }
     }
 
     /// Compiles for this machine at `level`, passes and code generation alike.
@@ -37,6 +41,17 @@ impl IrCompiler {
     pub fn host(level: OptimizationLevel) -> Result<Self, CompileError> {
         let target = JitTargetMachineBuilder::host()?.with_codegen_level(level.into());
         Ok(Self::new(target, OptimizationPipeline::level(level)))
+    }
+
+    /// The same compiler, which divides large modules.
+    #[must_use]
+    pub fn with_partition(self, partition: Partition) -> Self {
+        Self { partition, ..self }
+    }
+
+    /// How large modules are divided.
+    pub fn partition(&self) -> Partition {
+        self.partition
     }
 
     /// What code is generated for.
@@ -61,7 +76,7 @@ impl IrCompiler {
             return Ok(());
         }
         let empty = ThreadSafeModule::new(&ThreadSafeContext::new(), "the pipeline");
-        self.optimize(&empty.lock()?, &self.target)
+        run_passes(&empty.lock()?, &self.target, &self.pipeline.text())
     }
 
     /// Turns `module` into an object of the same name. The module is gone when this returns.
@@ -73,12 +88,39 @@ impl IrCompiler {
     /// # Cost
     /// Code generation dominates: 6 s for SQLite at the default level, 0.7 s without.
     pub fn compile(&self, module: ThreadSafeModule) -> Result<ObjectBuffer, CompileError> {
+        self.compile_beside(module, None)
+    }
+
+    /// The same, and the parts of a module that is [divided](Self::with_partition) are compiled on the session's other threads too. The
+    /// object is the same.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Concurrency
+    /// Waits for those who help, who wait for nobody.
+    pub fn compile_in(
+        &self,
+        session: &ExecutionSession,
+        module: ThreadSafeModule,
+    ) -> Result<ObjectBuffer, CompileError> {
+        self.compile_beside(module, Some(session))
+    }
+
+    fn compile_beside(
+        &self,
+        module: ThreadSafeModule,
+        session: Option<&ExecutionSession>,
+    ) -> Result<ObjectBuffer, CompileError> {
         let locked = module.lock()?;
-        let object = self.compile_locked(&locked);
+        let compiled = self.compile_locked(&locked);
         drop(locked);
         // Modules are large: this one goes before anybody looks at the object.
         drop(module);
-        object
+        match compiled? {
+            Compiled::Whole(object) => Ok(object),
+            Compiled::Divided(parts) => parts.compile(session),
+        }
     }
 
     /// A copy of `module` in a context of its own, as [`IrCompiler::compile`] has it before it optimizes. The copy's bitcode
@@ -95,30 +137,48 @@ impl IrCompiler {
         Ok(copy)
     }
 
-    fn compile_locked(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
+    fn compile_locked(&self, module: &LockedModule<'_>) -> Result<Compiled, CompileError> {
         normalize(module, &self.target)?;
         let target = self.target.for_module(module);
-        self.optimize(module, &target)?;
-        generate(module, &target)
-    }
-
-    fn optimize(
-        &self,
-        module: &LockedModule<'_>,
-        target: &JitTargetMachineBuilder,
-    ) -> Result<(), CompileError> {
-        let passes = self.pipeline.text();
-        if passes.is_empty() {
-            return Ok(());
+        let (before, after) = match self.partition.policy_for(module) {
+            PartitionPolicy::Whole => {
+                run_passes(module, &target, &self.pipeline.text())?;
+                return generate(module, &target).map(Compiled::Whole);
+            }
+            PartitionPolicy::Late => self.pipeline.halves(&target)?,
+            PartitionPolicy::Early => (String::new(), self.pipeline.text()),
+        };
+        run_passes(module, &target, &before)?;
+        if let Some(parts) = self.partition.divide(module, &after, &target)? {
+            return Ok(Compiled::Divided(parts));
         }
-        let span = tracing::debug_span!("ir.optimize", unit = %module.name(), level = %passes);
-        let _inside = uruk_core::inside(span);
-        let result = target.with_machine(|machine| machine.run_passes(module, &passes))?;
-        forget_machine_after(result, target)
+        run_passes(module, &target, &after)?;
+        generate(module, &target).map(Compiled::Whole)
     }
 }
 
-fn generate(
+/// How far a module has come when its context is let go.
+enum Compiled {
+    Whole(ObjectBuffer),
+    Divided(Parts),
+}
+
+/// Runs `passes` over `module`.
+pub(super) fn run_passes(
+    module: &LockedModule<'_>,
+    target: &JitTargetMachineBuilder,
+    passes: &str,
+) -> Result<(), CompileError> {
+    if passes.is_empty() {
+        return Ok(());
+    }
+    let span = tracing::debug_span!("ir.optimize", unit = %module.name(), level = %passes);
+    let _inside = uruk_core::inside(span);
+    let result = target.with_machine(|machine| machine.run_passes(module, passes))?;
+    forget_machine_after(result, target)
+}
+
+pub(super) fn generate(
     module: &LockedModule<'_>,
     target: &JitTargetMachineBuilder,
 ) -> Result<ObjectBuffer, CompileError> {

@@ -246,7 +246,7 @@ pub(super) mod module_bits {
     pub(crate) const THREAD_LOCALS: u32 = 8;
 }
 
-// The shim (`shim.cpp`, `canonical.cpp`), and those functions of LLVM's out of which a fatal error may unwind: `llvm-sys`
+// The shim (the C++ files of this folder), and those functions of LLVM's out of which a fatal error may unwind: `llvm-sys`
 // declares them as functions that cannot.
 unsafe extern "C-unwind" {
     fn uruk_llvm_guard(
@@ -273,6 +273,28 @@ unsafe extern "C-unwind" {
     ) -> u32;
     pub(super) fn uruk_llvm_keep(module: LLVMModuleRef, name: *const c_char, size: usize);
     pub(super) fn uruk_llvm_discard(module: LLVMModuleRef, name: *const c_char, size: usize) -> bool;
+    pub(super) fn uruk_llvm_divide(
+        module: LLVMModuleRef,
+        parts: u32,
+        by_name: bool,
+        sink: unsafe extern "C-unwind" fn(*mut c_void, *const u32, usize, *const u32, usize),
+        data: *mut c_void,
+    ) -> u32;
+    pub(super) fn uruk_llvm_read_part(
+        context: LLVMContextRef,
+        bitcode: LLVMMemoryBufferRef,
+        part_of: *const u32,
+        values: usize,
+        imports: *const u32,
+        imported: usize,
+        part: u32,
+        message: *mut *mut c_char,
+    ) -> LLVMModuleRef;
+    pub(super) fn uruk_llvm_pipeline_text(
+        machine: LLVMTargetMachineRef,
+        level: u32,
+        cut: *mut usize,
+    ) -> *mut c_char;
     pub(super) fn uruk_llvm_copy_canonical(
         module: LLVMModuleRef,
         into: LLVMContextRef,

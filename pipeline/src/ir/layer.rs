@@ -70,7 +70,7 @@ impl IrCompileLayer {
 impl IrLayer for IrCompileLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule) {
         let context = module.context().clone();
-        let compiled = self.compiler.compile(module);
+        let compiled = self.compiler.compile_in(responsibility.session(), module);
         // Linking needs no context: the next unit of this one may compile meanwhile.
         context.serial_queue().leave();
         self.hand_down(responsibility, compiled);
@@ -80,7 +80,9 @@ impl IrLayer for IrCompileLayer {
         let queue = pending.serial_queue();
         let compiled = match &self.cache {
             Some(cache) => cache.object(&self.compiler, pending, responsibility.session()),
-            None => pending.prepare().and_then(|module| self.compiler.compile(module)),
+            None => pending
+                .prepare()
+                .and_then(|module| self.compiler.compile_in(responsibility.session(), module)),
         };
         if let Some(queue) = queue {
             queue.leave();

@@ -7,6 +7,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use super::error::CompileError;
+use super::target::JitTargetMachineBuilder;
+
 /// How much a pipeline optimizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OptimizationLevel {
@@ -212,6 +215,24 @@ impl OptimizationPipeline {
         let end = self.at_end.iter().map(|passes| Cow::from(passes.as_str()));
         let parts: Vec<_> = start.chain(body).chain(end).filter(|part| !part.is_empty()).collect();
         parts.join(",")
+    }
+
+    /// The text in two halves: functions are simplified and inlined in the first, and the second changes each by itself. The first
+    /// half is everything where LLVM's own pipeline was changed, or nothing would be left to be cut.
+    pub(super) fn halves(&self, target: &JitTargetMachineBuilder) -> Result<(String, String), CompileError> {
+        let whole = || Ok((self.text(), String::new()));
+        let Body::Level(level) = self.body else { return whole() };
+        if level == OptimizationLevel::O0 || !self.at_end.is_empty() {
+            return whole();
+        }
+        let (mut text, cut) = target.with_machine(|machine| machine.pipeline_text(level as u32))?;
+        if cut == 0 {
+            return whole();
+        }
+        let second = text.split_off(cut);
+        text.truncate(cut - 1); // The comma between them.
+        let start = self.at_start.iter().map(String::as_str).filter(|passes| !passes.is_empty());
+        Ok((start.chain([text.as_str()]).collect::<Vec<_>>().join(","), second))
     }
 
     /// Whether every pass was chosen here, so that LLVM is known to understand them.

@@ -288,6 +288,14 @@ impl TargetMachine {
         })
     }
 
+    /// LLVM's own pipeline for a level from 1 to 3, and where its second half begins; see `pipeline.cpp`.
+    pub(super) fn pipeline_text(&self, level: u32) -> (String, usize) {
+        let mut cut = 0;
+        // SAFETY: the machine is alive and ours; the text is taken over at once.
+        let text = unsafe { take_message(ffi::uruk_llvm_pipeline_text(self.0, level, &raw mut cut)) };
+        (text, cut)
+    }
+
     /// Generates an object from `module`.
     pub(super) fn emit_object(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
         let emit = || {

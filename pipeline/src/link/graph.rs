@@ -328,6 +328,11 @@ impl Name {
         Self { start: self.start, len: len as u32 }
     }
 
+    /// The name without its first `len` bytes, of which it has as many.
+    pub(super) const fn without_first(self, len: usize) -> Self {
+        Self { start: self.start + len as u32, len: self.len - len as u32 }
+    }
+
     /// The same name in an arena that has `by` bytes in front of this one's.
     pub(super) fn moved(self, by: u32) -> Self {
         if self.len == 0 { self } else { Self { start: self.start + by, len: self.len } }

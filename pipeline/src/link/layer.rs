@@ -27,7 +27,7 @@ use super::placements::{PlacedTls, TlsPlacements};
 use super::publish::{Announced, Functions, announce, fail_all, publish};
 use super::section_groups::Part;
 use super::share::{LinkedCode, remove_resource};
-use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, elf};
+use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, parts};
 use crate::layer::ObjectLayer;
 use crate::memory::{MemoryError, MemoryManager};
 use crate::object::{CloseReferences, ObjectBuffer};
@@ -133,7 +133,7 @@ impl ObjectLinkingLayer {
     fn link_objects(&self, parts: Vec<Part<ObjectBuffer>>) {
         let (responsibilities, objects): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let graphs = responsibilities.iter().zip(&objects).map(|(responsibility, object)| {
-            elf::parse(object.name(), object.bytes()).and_then(|graph| self.rename(responsibility, graph))
+            parts::parse(object).and_then(|graph| self.rename(responsibility, graph))
         });
         let graph = one_graph(graphs.collect());
         self.link(responsibilities, graph);

@@ -35,6 +35,7 @@ mod layer;
 mod layout;
 mod low;
 mod merge;
+mod parts;
 mod phases;
 mod placed;
 mod placements;
