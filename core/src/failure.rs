@@ -4,15 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::sync::Arc;
-use crate::{SymbolName, WithCauses};
-
-/// An error value of the embedder that many queries may share.
-pub type SharedError = Arc<dyn Error + Send + Sync>;
-
-/// Makes a shared error of anything the standard library can make an error of: an error, or a message.
-pub fn shared_error(error: impl Into<Box<dyn Error + Send + Sync>>) -> SharedError {
-    Arc::from(error.into())
-}
+use crate::{SharedError, SymbolName, WithCauses};
 
 /// How many steps of the path from the symbol asked for to the failed one an error names.
 pub(crate) const PATH_STEPS_MAX: usize = 32;

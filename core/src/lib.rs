@@ -22,14 +22,14 @@
 //! | where the lock is taken and what happens after it | `session.rs`, `session/deliver.rs` |
 //! | the state machine, one file per verb | `protocol/` |
 //! | who waits for whom | `protocol/dependences/` |
-//! | lookups of Ready symbols without the lock | `record.rs`, `search_order.rs` |
-//! | what a unit is handed and must do with it | `unit.rs`, `responsibility.rs` |
+//! | lookups of Ready symbols without the lock | `record.rs`, `session/search_order.rs` |
+//! | what a unit is handed and must do with it | `session/unit.rs`, `session/responsibility.rs` |
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `session/lodge.rs`, `session/query.rs`, `lookup_result.rs` |
-//! | what is removed together | `resource.rs` |
+//! | what is removed together | `session/resource.rs` |
 //! | what is changed together | `transaction.rs` |
 //! | what a panic of the embedder, or of who watches, cannot do | `panics.rs`, `in_span.rs` |
-//! | who runs tasks, which not at the same time, what tasks say of themselves | `task.rs`, `in_place.rs`, `serial_queue.rs`, `hints.rs` |
-//! | what a thread knows of its own stack | `this_thread.rs` |
+//! | who runs tasks, which not at the same time, what tasks say of themselves | `task.rs` and its folder, `hints.rs` |
+//! | what a thread knows of its own stack | `task/this_thread.rs`, `session/here.rs` |
 //!
 //! # What holds
 //!
@@ -44,63 +44,54 @@
 
 pub mod sync;
 
+mod causes;
 mod deadlock;
-mod dylib;
 mod error;
 mod event;
 mod failure;
-mod generator;
 mod hints;
-mod in_place;
+mod ids;
 mod in_span;
 mod link_order;
 mod lookup_result;
 mod owned_tracker;
 mod panics;
-mod platform;
 mod priority;
 mod protocol;
 mod record;
 mod removal_policy;
-mod resource;
-mod responsibility;
-mod search_order;
-mod serial_queue;
 mod session;
 mod symbol;
 mod task;
-mod this_thread;
 mod transaction;
-mod unit;
 mod units;
 mod why;
-mod with_causes;
 
+pub use causes::{SharedError, WithCauses, shared_error};
 pub use deadlock::DeadlockStep;
-pub use dylib::JitDylib;
 pub use error::{
     CloseError, CompleteError, DefineError, DelegateError, DylibError, EmitError, HeldResource, Limit,
     LimitReached, LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError,
     WaitError,
 };
 pub use event::{EventKind, SessionEvent};
-pub use failure::{Failure, FailureCause, SharedError, shared_error};
-pub use generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};
-pub use in_place::InPlaceTaskDispatcher;
+pub use failure::{Failure, FailureCause};
 pub use in_span::{Inside, in_span, inside};
 pub use lookup_result::LookupResult;
 pub use owned_tracker::OwnedTracker;
-pub use platform::{AddedUnit, Platform, UnitNumber};
 pub use priority::TaskPriority;
 pub use protocol::state::dependency::{DependenceGroup, Dependency};
 pub use protocol::state::stage::Shutdown;
 #[cfg(uruk_loom)]
 pub use record::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
 pub use removal_policy::RemovalPolicy;
-pub use resource::{RemovalNumber, Resource, ResourceTracker, WeakResourceTracker};
-pub use responsibility::{Detached, MaterializationResponsibility, Refused, ResolvedResponsibility};
-pub use search_order::SearchOrder;
-pub use serial_queue::SerialQueue;
+pub use session::dylib::JitDylib;
+pub use session::generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};
+pub use session::platform::{AddedUnit, Platform, UnitNumber};
+pub use session::resource::{RemovalNumber, Resource, ResourceTracker, WeakResourceTracker};
+pub use session::responsibility::{Detached, MaterializationResponsibility, Refused, ResolvedResponsibility};
+pub use session::search_order::SearchOrder;
+pub use session::unit::{MaterializationInterface, MaterializationUnit};
 pub use session::{
     Deadline, DefinitionWatch, ExecutionSession, ExecutionSessionBuilder, LockHolds, LookupRequest,
     SessionMetrics, SymbolFuture, thread_is_engaged,
@@ -115,13 +106,13 @@ pub use symbol::set::{
     IntoSymbols, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap,
     SymbolLookupFlags, SymbolMap,
 };
+pub use task::in_place::InPlaceTaskDispatcher;
+pub use task::serial_queue::SerialQueue;
+pub use task::this_thread::refuse_wait_in_leaf;
 pub use task::{Task, TaskDispatcher, TaskLabel, Waiting};
-pub use this_thread::refuse_wait_in_leaf;
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};
-pub use unit::{MaterializationInterface, MaterializationUnit};
 pub use units::absolute::absolute_symbols;
 pub use units::function::{FnRequest, FnUnit};
 pub use units::reexports::{AliasMap, AliasTarget, reexports, symbol_aliases};
 pub use units::reexports_generator::ReexportsGenerator;
 pub use why::{Demand, SymbolStage, WaitedFor, WaitedSymbol, Why, WhyGenerator, WhyState, Work};
-pub use with_causes::WithCauses;

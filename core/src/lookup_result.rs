@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
+use crate::ids::RowId;
+use crate::ids::SessionTag;
 use crate::protocol::state::{Answer, FoundEntries};
-use crate::protocol::storage::ids::RowId;
-use crate::protocol::storage::ids::SessionTag;
 use crate::record::RecordedDefinition;
 use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolMap, SymbolName};
 

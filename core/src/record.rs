@@ -60,7 +60,7 @@ mod word;
 use std::ops::Deref;
 
 use crate::SymbolName;
-use crate::protocol::storage::ids::DylibId;
+use crate::ids::DylibId;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Arc, weakened};
 

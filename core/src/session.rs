@@ -13,17 +13,24 @@ mod close;
 pub(crate) mod deadline;
 mod deliver;
 mod drain;
+pub(crate) mod dylib;
 mod flags;
 pub(crate) mod frame;
+pub(crate) mod generator;
 mod here;
 pub(crate) mod holding;
 pub(crate) mod lodge;
 mod metrics;
+pub(crate) mod platform;
 mod presence;
 pub(crate) mod query;
 pub(crate) mod queued_unit;
 mod ready;
 pub(crate) mod removal;
+pub(crate) mod resource;
+pub(crate) mod responsibility;
+pub(crate) mod search_order;
+pub(crate) mod unit;
 mod user_tasks;
 mod watch;
 mod why;
@@ -34,12 +41,12 @@ use crossbeam_utils::CachePadded;
 use sync_wrapper::SyncWrapper;
 
 use crate::hints::Hints;
+use crate::ids::SessionTag;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::demand::Losses;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::ClaimedUnit;
-use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;
 use crate::record::Records;
@@ -232,7 +239,7 @@ impl ExecutionSession {
             return Ok(());
         }
         frame::fail_dropped();
-        crate::in_place::run_until(latch)?;
+        crate::task::in_place::run_until(latch)?;
         self.0.dispatcher.wait(latch)
     }
 

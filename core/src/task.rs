@@ -1,6 +1,9 @@
 //! Units of work, and who runs them.
 
+pub(crate) mod in_place;
 mod label;
+pub(crate) mod serial_queue;
+pub(crate) mod this_thread;
 pub(crate) mod ticket;
 pub(crate) mod unit;
 mod waiting;
@@ -10,9 +13,9 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::hints::Hints;
-use crate::serial_queue::Outside;
 use crate::sync::Latch;
-use crate::this_thread::{refuse_wait_in_leaf, run_in_leaf};
+use crate::task::serial_queue::Outside;
+use crate::task::this_thread::{refuse_wait_in_leaf, run_in_leaf};
 use crate::{InPlaceTaskDispatcher, LimitReached, SerialQueue, TaskPriority, WaitError};
 
 pub use label::TaskLabel;

@@ -21,11 +21,11 @@ mod refused;
 
 use std::fmt;
 
+use crate::ids::DylibId;
 use crate::protocol::removal::transaction::{Change, Refusal, RefusedChanges, RemovedResources};
-use crate::protocol::storage::ids::DylibId;
-use crate::resource::PreparedResources;
 use crate::session::Unit;
 use crate::session::removal::RemovalTask;
+use crate::session::resource::PreparedResources;
 use crate::sync::{Arc, unique, weakened};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, MaterializationUnit,

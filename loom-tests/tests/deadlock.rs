@@ -28,7 +28,7 @@
 //! | `deadlock::looks_only_once`: the same | `core/src/protocol/deadlock/look.rs` | `an_alias_may_close_the_circle` |
 //! | `deadlock::looks_only_once`: the same | `core/src/protocol/deadlock/look.rs` | `a_replacement_that_waits_for_its_turn_may_close_the_circle` |
 //! | `deadlock::looks_while_rows_fall`: it looks between two slices of a removal | `core/src/protocol/deadlock/look.rs` | `who_comes_during_a_removal_is_not_told_of_what_that_ends` |
-//! | `deadlock::detach_keeps_the_hold`: a thread goes on holding what it has detached | `core/src/responsibility/duty.rs` | `a_circle_through_what_was_detached_is_waited_for` |
+//! | `deadlock::detach_keeps_the_hold`: a thread goes on holding what it has detached | `core/src/session/responsibility/duty.rs` | `a_circle_through_what_was_detached_is_waited_for` |
 //!
 //! In no row: `what_another_thread_finishes_is_waited_for`, where the thread that has detached has ended its unit, and so holds
 //! nothing; `a_circle_through_what_was_detached_is_waited_for` is the one that could close the circle. All but the first row need an

@@ -16,7 +16,7 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `dependants::asks_before_it_removes`: who needs the symbols is asked in a transaction before that of the removal | `core/src/resource.rs` | `what_is_needed_is_not_removed` |
+//! | `dependants::asks_before_it_removes`: who needs the symbols is asked in a transaction before that of the removal | `core/src/session/resource.rs` | `what_is_needed_is_not_removed` |
 //! | `dependants::notes_nothing`: an emission does not note what it needs | `core/src/protocol/symbols/emit.rs` | `what_is_needed_is_not_removed` |
 //! | `dependants::refuses_nothing`: dependants are found, and the removal goes on | `core/src/protocol/removal/policy.rs` | `what_is_needed_is_not_removed` |
 //! | `dependants::nobody_goes_along`: dependants are found, and stay | `core/src/protocol/removal/policy.rs` | `who_needs_what_goes_goes_along` |

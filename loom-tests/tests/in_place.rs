@@ -15,9 +15,9 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `in_place::counts_without_acquire`: `in-place-drained` is Relaxed at its reading end | `core/src/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
-//! | `in_place::closes_one_word`: threads that count in another word are not told of the shutdown | `core/src/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
-//! | `in_place::last_task_tells_nobody`: the last task ends without a look at who waits for that | `core/src/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
+//! | `in_place::counts_without_acquire`: `in-place-drained` is Relaxed at its reading end | `core/src/task/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
+//! | `in_place::closes_one_word`: threads that count in another word are not told of the shutdown | `core/src/task/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
+//! | `in_place::last_task_tells_nobody`: the last task ends without a look at who waits for that | `core/src/task/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::model;

@@ -16,11 +16,11 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `serial_queue::looks_before_it_ends`: whether something waits is asked in another hold of the lock than the end | `core/src/serial_queue.rs` | `what_arrives_while_a_task_ends_is_run` |
-//! | `serial_queue::forgets_that_it_was_left`: a task that has left hands over again when it ends | `core/src/serial_queue/strand.rs` | `what_arrives_while_a_task_leaves_is_run_once` |
-//! | `serial_queue::dropped_ticket_hands_nothing_over`: the drop of a ticket does not choose the next task | `core/src/serial_queue.rs` | `what_arrives_while_a_ticket_is_refused_is_given_back` |
+//! | `serial_queue::looks_before_it_ends`: whether something waits is asked in another hold of the lock than the end | `core/src/task/serial_queue.rs` | `what_arrives_while_a_task_ends_is_run` |
+//! | `serial_queue::forgets_that_it_was_left`: a task that has left hands over again when it ends | `core/src/task/serial_queue/strand.rs` | `what_arrives_while_a_task_leaves_is_run_once` |
+//! | `serial_queue::dropped_ticket_hands_nothing_over`: the drop of a ticket does not choose the next task | `core/src/task/serial_queue.rs` | `what_arrives_while_a_ticket_is_refused_is_given_back` |
 //! | `serial_queue::close_takes_who_waits_for_a_turn_to_move`: a close waits for tasks that wait for their turns | `core/src/session/drain.rs` | `a_session_closes_while_a_task_waits_behind_a_blocked_one` |
-//! | `serial_queue::looks_before_it_ends`: the same, where a more urgent task arrives | `core/src/serial_queue.rs` | `a_more_urgent_task_arrives_while_a_ticket_starts` |
+//! | `serial_queue::looks_before_it_ends`: the same, where a more urgent task arrives | `core/src/task/serial_queue.rs` | `a_more_urgent_task_arrives_while_a_ticket_starts` |
 #![cfg(uruk_loom)]
 
 use loom_tests::queue::Queue;

@@ -1,6 +1,6 @@
 //! The records without a session around them, for models of what is inside: only model builds have this.
 
-use crate::protocol::storage::ids::{DylibId, Id, RowId};
+use crate::ids::{DylibId, Id, RowId};
 use crate::sync::Arc;
 use crate::{ExecutorAddr, JitDylibLookupFlags, SymbolFlags, SymbolName, SymbolStringPool};
 

@@ -149,7 +149,7 @@ impl fmt::Debug for Array {
 #[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
 mod tests {
     use super::*;
-    use crate::protocol::storage::ids::{DylibId, Id, RowId};
+    use crate::ids::{DylibId, Id, RowId};
     use crate::{ExecutorAddr, SymbolFlags};
 
     fn definition(address: u64) -> RecordedDefinition {

@@ -3,7 +3,7 @@
 //! A record is never changed, only replaced. One of many definitions shares most of them with its successor: a name that
 //! every dylib of a long session defines must not cost each of them a copy of all.
 
-use crate::protocol::storage::ids::{DylibId, RowId};
+use crate::ids::{DylibId, RowId};
 use crate::sync::weakened;
 use crate::{ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, SymbolFlags};
 

@@ -4,7 +4,7 @@
 //! all parts with the one before but the one that changed. A map of its own for each name would find a definition as
 //! fast, but would cost each name as much as thousands of definitions do.
 
-use crate::protocol::storage::ids::DylibId;
+use crate::ids::DylibId;
 use crate::sync::Arc;
 
 use super::definitions::RecordedDefinition;
@@ -95,7 +95,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::protocol::storage::ids::RowId;
+    use crate::ids::RowId;
     use crate::protocol::storage::slab::Slab;
     use crate::{ExecutorAddr, SymbolFlags};
 

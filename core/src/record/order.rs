@@ -1,6 +1,6 @@
 //! Orders of dylibs, as far as the records ask of them.
 
-use crate::protocol::storage::ids::DylibId;
+use crate::ids::DylibId;
 use crate::{JitDylibLookupFlags, SymbolFlags};
 
 /// The dylibs that a lookup searches, first to last: all of one session, the one of the records.

@@ -10,7 +10,7 @@
 //! A vacant slot is filled at any time, the name last. Whatever else changes in a slot changes within a closed gate, so
 //! that whoever has read a mixture of two definitions is told.
 
-use crate::protocol::storage::ids::{DylibId, Id, RowId};
+use crate::ids::{DylibId, Id, RowId};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::weakened;
 use crate::{ExecutorAddr, SymbolFlags, SymbolName};

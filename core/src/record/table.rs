@@ -216,7 +216,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::protocol::storage::ids::{DylibId, Id, RowId};
+    use crate::ids::{DylibId, Id, RowId};
     use crate::record::definitions::RecordedDefinition;
     use crate::{ExecutorAddr, SymbolFlags, SymbolName, SymbolStringPool};
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::in_place::Apart;
+use crate::ids::QueryId;
 use crate::in_span::{Watched, inside};
 use crate::protocol::state::Answer;
 use crate::protocol::state::Search;
-use crate::protocol::storage::ids::QueryId;
 use crate::sync::{Latch, weakened};
+use crate::task::in_place::Apart;
 use crate::{
     Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, SymbolName, TaskPriority,
     WaitError,
@@ -80,11 +80,11 @@ impl ExecutionSession {
     ) -> Outcome {
         // What is held back lies in this thread's queue until the end, however this ends.
         let _runs = deadline.map(|_| RunsReady);
-        let apart = self.lies_above_another_frame().then(crate::in_place::apart);
+        let apart = self.lies_above_another_frame().then(crate::task::in_place::apart);
         let asked = Asked::new();
         let (blocking, holdings) = holding::about_to_block(self).unzip();
         // In place nothing runs before the wait, which looks at the clock.
-        let held_back = deadline.map(|_| crate::in_place::hold_back());
+        let held_back = deadline.map(|_| crate::task::in_place::hold_back());
         let mut waiter =
             Waiter { session: self, number: asked.waiter(), query: None, stands: Stands::AtNothing };
         self.lodge(question, Completion::Blocked(asked.waiter()), |query, state, effects| {
@@ -109,7 +109,7 @@ impl ExecutionSession {
     /// Whether what this thread runs while it waits lies above code of the embedder that may be waited for.
     #[inline]
     fn lies_above_another_frame(&self) -> bool {
-        self.0.dispatcher.in_place().is_some() && crate::this_thread::is_inside_call()
+        self.0.dispatcher.in_place().is_some() && crate::task::this_thread::is_inside_call()
     }
 
     /// Waits for an answer that this thread has not given itself, running what only it can run meanwhile.
@@ -163,7 +163,7 @@ impl ExecutionSession {
         match deadline {
             None => self.wait_for(latch).map(|()| true),
             Some(deadline) => {
-                crate::in_place::run_while(|| !latch.is_open() && !is_over())?;
+                crate::task::in_place::run_while(|| !latch.is_open() && !is_over())?;
                 self.0.dispatcher.wait_until(latch, &|| self.left_until(deadline))
             }
         }
@@ -172,7 +172,7 @@ impl ExecutionSession {
     /// Runs what is queued on this thread, first what the lookup needs, if it needs to.
     fn run_needed(&self, goes_on: impl Fn() -> bool, needs: Option<QueryId>) -> Result<(), WaitError> {
         let Some(query) = needs else { return Ok(()) };
-        crate::in_place::run_needed(goes_on, || {
+        crate::task::in_place::run_needed(goes_on, || {
             let claims = self.locked(|Locked { state, .. }| state.claims_needed_by(query));
             claims.into_iter().map(|claim| (self.tag(), claim)).collect()
         })
@@ -202,7 +202,7 @@ struct RunsReady;
 
 impl Drop for RunsReady {
     fn drop(&mut self) {
-        crate::in_place::run_ready();
+        crate::task::in_place::run_ready();
     }
 }
 

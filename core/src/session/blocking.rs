@@ -22,7 +22,7 @@ impl ExecutionSession {
             return Err(refusal);
         }
         frame::fail_dropped();
-        crate::in_place::run_until(&Latch::new())?;
+        crate::task::in_place::run_until(&Latch::new())?;
         let (mut block, mut result) = (Some(block), None);
         let dispatcher: &dyn TaskDispatcher = &*self.0.dispatcher;
         dispatcher.blocking(&mut || {
@@ -68,7 +68,7 @@ impl ExecutionSession {
             return Ok(());
         }
         frame::fail_dropped();
-        crate::in_place::run_until(&Latch::new())?;
+        crate::task::in_place::run_until(&Latch::new())?;
         self.0.dispatcher.wait_for_room(priority, symbols)
     }
 

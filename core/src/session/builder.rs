@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Instant;
 
+use crate::ids::SessionTag;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::storage::ids::SessionTag;
 use crate::sync::{Arc, BusyMutex};
 use crate::{
     HeldResource, InPlaceTaskDispatcher, Platform, SessionError, SessionEvent, SymbolStringPool,

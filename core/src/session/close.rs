@@ -52,7 +52,7 @@ impl ExecutionSession {
         {
             return Err(CloseError::Wait(refusal));
         }
-        crate::serial_queue::strand::leave_all();
+        crate::task::serial_queue::strand::leave_all();
         let first = self.transact(|state, _| state.start_closing(shutdown));
         if shutdown == Shutdown::Cancel {
             self.end_queries();

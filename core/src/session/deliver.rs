@@ -8,11 +8,11 @@
 
 use smallvec::SmallVec;
 
-use crate::platform::UnitNumber;
 use crate::protocol::slices::agenda::Attendance;
 use crate::protocol::state::effects::{Completed, Effects, MoreEffects};
 use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::storage::claimed_room::ClaimedRoom;
+use crate::session::platform::UnitNumber;
 use crate::sync::{Arc, weakened};
 use crate::{LookupResult, SessionError, Task, TaskPriority};
 
@@ -57,7 +57,7 @@ impl ExecutionSession {
             _ => Err(task),
         };
         if let Err(task) = refused {
-            let held_back = crate::in_place::hold_back();
+            let held_back = crate::task::in_place::hold_back();
             self.enqueue(task);
             drop(held_back);
             self.run_ready();
@@ -98,11 +98,11 @@ impl ExecutionSession {
 
     /// Runs what was left to this thread, if nothing of ours lies beneath on its stack.
     pub(super) fn run_ready(&self) {
-        if crate::in_place::owes(&self.0.dispatcher) {
+        if crate::task::in_place::owes(&self.0.dispatcher) {
             return;
         }
         self.0.dispatcher.run_ready();
-        crate::in_place::run_ready();
+        crate::task::in_place::run_ready();
     }
 
     /// Enqueues tasks and wakes waiters. What falls to this thread waits for [`Self::run_ready`].
@@ -110,7 +110,7 @@ impl ExecutionSession {
     /// The dispatcher may panic over a task: the rest is enqueued all the same. It may drop a task: that runs no code of the embedder before
     /// the caller has finished.
     pub(super) fn deliver(&self, delivery: Delivery<'_>) {
-        let (_held_back, _delivering) = (crate::in_place::hold_back(), Delivering::begin());
+        let (_held_back, _delivering) = (crate::task::in_place::hold_back(), Delivering::begin());
         let (mut effects, mut coming) = match delivery {
             Delivery::Answer(waiter, outcome) => return self.0.answers.give(waiter, outcome),
             Delivery::Unit(unit, mut coming) => return self.enqueue(unit.into_task(coming.next_unit())),
@@ -212,7 +212,7 @@ impl ExecutionSession {
     /// what it owns, or runs it if it only tells somebody something.
     pub(super) fn enqueue(&self, task: Task) {
         if let Err(refused) = self.offer(task) {
-            crate::in_place::defer_refused(refused);
+            crate::task::in_place::defer_refused(refused);
         }
     }
 
@@ -247,7 +247,7 @@ impl ExecutionSession {
             left -= 1;
             if left == 0 || tasks.len() == BATCH_MAX {
                 match crate::panics::guard(|| self.0.dispatcher.dispatch_all(&mut tasks)) {
-                    Ok(()) => tasks.drain(..).for_each(crate::in_place::defer_refused),
+                    Ok(()) => tasks.drain(..).for_each(crate::task::in_place::defer_refused),
                     Err(message) => {
                         self.defer_report(message);
                         tasks.drain(..).for_each(|task| self.enqueue(task));
@@ -267,7 +267,7 @@ impl ExecutionSession {
         let count = claimed.len();
         let queued = QueuedUnits::new(claimed, coming.later(count));
         let refused = dispatcher.dispatch_lazily(count, queued).err()?;
-        refused.for_each(crate::in_place::defer_refused);
+        refused.for_each(crate::task::in_place::defer_refused);
         None
     }
 
@@ -282,7 +282,7 @@ impl ExecutionSession {
     /// Reports a panic of the dispatcher once nothing of ours is beneath.
     fn defer_report(&self, message: Arc<str>) {
         let session = self.clone();
-        crate::in_place::defer(Task::new("session.report", TaskPriority::Demanded, move || {
+        crate::task::in_place::defer(Task::new("session.report", TaskPriority::Demanded, move || {
             session.report(SessionError::Panicked { place: "the dispatcher", message });
         }));
     }

@@ -1,7 +1,7 @@
 //! Lookups of flags: what symbols are, along a search order and with its generators, without materializing them.
 
+use crate::ids::QueryId;
 use crate::protocol::state::Found;
-use crate::protocol::storage::ids::QueryId;
 use crate::{
     ExecutionSession, LookupError, LookupKind, LookupRequest, LookupSet, RequiredState, SearchOrder,
     SymbolFlagsMap,

@@ -4,11 +4,11 @@
 //! its symbols once the message is there.
 
 use crate::FailureCause;
+use crate::ids::SessionTag;
 use crate::protocol::state::lookups::query::Asker;
-use crate::protocol::storage::ids::SessionTag;
-use crate::responsibility::{Duty, MaterializationResponsibility, Step};
+use crate::session::responsibility::{Duty, MaterializationResponsibility, Step};
 use crate::sync::Arc;
-use crate::this_thread::EmbeddersCall;
+use crate::task::this_thread::EmbeddersCall;
 
 use super::drain::{Excuse, Outstanding, Wait};
 use super::{ExecutionSession, here};
@@ -146,7 +146,7 @@ fn run_in_frame<R>(
 fn fail_all<R>(dropped: Vec<(usize, Duty)>, result: &Result<R, Arc<str>>, began_unwinding: bool) -> usize {
     let failed = dropped.len();
     // The task is still counted, and in no frame: what this brings about runs after it.
-    let _held_back = (failed > 0).then(crate::in_place::hold_back_all);
+    let _held_back = (failed > 0).then(crate::task::in_place::hold_back_all);
     for (_, mut duty) in dropped {
         duty.fail(match result {
             Err(message) => FailureCause::Panicked(message.clone()),

@@ -1,4 +1,4 @@
-//! What a thread knows of the sessions that it works for: a record beside the one of its tasks (`this_thread.rs`).
+//! What a thread knows of the sessions that it works for: a record beside the one of its tasks (`task/this_thread.rs`).
 //!
 //! | what nests | guard | part of the record |
 //! |---|---|---|

@@ -1,7 +1,8 @@
 //! Holding: what only this thread can finish, and the lookups it is blocked in meanwhile.
 //!
 //! Three things cannot leave their thread: an attached responsibility, a generator's request that is not detached, and the start of a
-//! task in a strand. The thread's tasks know the strands (`serial_queue/strand.rs`). Nobody finishes them while the thread is blocked. The thread keeps the list for itself, without a lock, and tells the
+//! task in a strand. Nobody finishes them while the thread is blocked. The thread's tasks know the strands (`task/serial_queue/strand.rs`).
+//! The thread keeps the list of the rest for itself, without a lock, and tells the
 //! protocol when it blocks (`protocol/deadlock/`). What is detached leaves the list.
 //!
 //! The thread runs code while it is blocked, above the lookup. That code may give up what the protocol was told of:
@@ -16,13 +17,13 @@
 
 use std::time::Duration;
 
+use crate::ids::{QueryId, SessionTag, WaitId};
 use crate::protocol::deadlock::FIRST_PAUSE;
 use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::storage::ids::{QueryId, SessionTag, WaitId};
-use crate::serial_queue::{SerialQueueId, strand};
 use crate::sync::Latch;
+use crate::task::serial_queue::{SerialQueueId, strand};
 
 pub(crate) use crate::protocol::deadlock::threads::Held;
 

@@ -7,11 +7,11 @@
 //! **Architecture Invariant:** what a claim needs is never refused for want of room. That would fail symbols, and work in flight would
 //! wait for room that it has to make itself.
 
+use crate::ids::{QueryId, RowId};
 use crate::protocol::lookups::lookup_one::Sought;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::{Order, Search};
-use crate::protocol::storage::ids::{QueryId, RowId};
 use crate::sync::Arc;
 use crate::{
     Deadline, LookupError, LookupKind, LookupRequest, LookupSet, RequiredState, SearchOrder, SymbolName,

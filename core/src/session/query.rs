@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use crate::ids::QueryId;
 use crate::protocol::state::Answer;
-use crate::protocol::storage::ids::QueryId;
 use crate::sync::{Arc, Mutex, weakened};
 use crate::{
     Deadline, ExecutionSession, LookupError, LookupKind, LookupResult, LookupSet, RequiredState, SearchOrder,

@@ -2,15 +2,15 @@
 
 use std::any::Any;
 
-use crate::in_place::LateTasks;
+use crate::ids::SessionTag;
 use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::pending::{ClaimedUnit, Extras, PendingUnit};
-use crate::protocol::storage::ids::SessionTag;
-use crate::responsibility::Duty;
+use crate::session::responsibility::Duty;
 use crate::sync::{Arc, weakened};
 use crate::task::ClaimOfSession;
+use crate::task::in_place::LateTasks;
+use crate::task::this_thread::run_in_leaf;
 use crate::task::unit::{A_UNIT, UnitClaim, UnitInBox, UnitSession, UnitTask};
-use crate::this_thread::run_in_leaf;
 use crate::{
     FailureCause, JitDylib, MaterializationUnit, SessionError, SymbolName, Task, TaskDispatcher, in_span,
 };
@@ -90,7 +90,7 @@ impl UnitInBox for PendingUnit<Unit> {
     fn run(self: Box<Self>, claim: UnitClaim) {
         let (unit, outstanding) = claimed(self, claim);
         materialize(unit, outstanding);
-        crate::in_place::run_ready();
+        crate::task::in_place::run_ready();
     }
 
     /// Fails the unit's symbols.
@@ -145,7 +145,7 @@ fn materialize(unit: ClaimedUnit<Unit>, outstanding: Outstanding) {
         true => Some(unit),
         false => {
             // The task is counted, and in no frame yet.
-            let _held_back = crate::in_place::hold_back_all();
+            let _held_back = crate::task::in_place::hold_back_all();
             session.transact(|state, effects| state.begin(unit, here, effects))
         }
     };

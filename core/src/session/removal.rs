@@ -6,7 +6,7 @@
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::removing::Clearing;
 use crate::protocol::state::effects::Effects;
-use crate::resource::{PreparedResources, Removed};
+use crate::session::resource::{PreparedResources, Removed};
 use crate::sync::Arc;
 use crate::{RemovalNumber, RemoveError, Resource};
 
@@ -43,7 +43,7 @@ impl RemovalTask {
         let mut result = None;
         let ended = frame::run(self.0.session(), || result = Some(removal()));
         drop(self);
-        crate::in_place::run_ready();
+        crate::task::in_place::run_ready();
         match (result, ended) {
             (Some(result), _) => result,
             (None, Err(message)) => std::panic::resume_unwind(Box::new(message)),
@@ -125,7 +125,7 @@ impl ExecutionSession {
         before: impl FnOnce(&R),
     ) -> (R, Option<RemovalTask>) {
         // A handler that runs here may close the session: not between the count and the frame of the removal.
-        let held_back = crate::in_place::hold_back_all();
+        let held_back = crate::task::in_place::hold_back_all();
         let (result, removal) = self.transact(|state, effects| {
             let result = operation(state, effects);
             // Under the lock: a close that finds the resources gone knows that somebody has them.
@@ -136,7 +136,7 @@ impl ExecutionSession {
         drop(held_back);
         if removal.is_none() {
             // A delivery is owed to the dispatcher; mostly there was none.
-            crate::in_place::run_ready();
+            crate::task::in_place::run_ready();
         }
         (result, removal)
     }

@@ -3,9 +3,9 @@
 //! Each is a task of its own that the session counts, and each call runs in a frame, which catches its panic. Somebody waits to be told by
 //! most of them, and a dispatcher may drop any task. So [`Told`] runs on the thread that drops it.
 
-use crate::generator::{Asked, DetachedRequest};
 use crate::protocol::state::effects::{Generation, Leftover};
 use crate::protocol::state::lookups::query::Asker;
+use crate::session::generator::{Asked, DetachedRequest};
 use crate::sync::Arc;
 use crate::task::Work;
 use crate::{JitDylib, LookupError, LookupResult, SessionError, Task, TaskLabel, TaskPriority};
@@ -23,7 +23,7 @@ pub(super) const A_DISCARD: &str = "a unit's `discard`";
 impl ExecutionSession {
     /// Gives a handler the answer of a lookup that no transaction had to see, as if one had.
     pub(super) fn answer(&self, handler: Completion, ready: LookupResult) {
-        let held_back = crate::in_place::hold_back();
+        let held_back = crate::task::in_place::hold_back();
         let asker = frame::asks(self.tag());
         self.enqueue(answer_task(self.outstanding(), asker, handler, || Ok(ready)));
         drop(held_back);
@@ -33,7 +33,7 @@ impl ExecutionSession {
     /// Tells the error reporter in a task of its own: from a thread that is counted as a task and in no frame.
     #[cold]
     pub(super) fn report_later(&self, error: SessionError) {
-        let held_back = crate::in_place::hold_back_all();
+        let held_back = crate::task::in_place::hold_back_all();
         let tell = move |session: &ExecutionSession| session.report(error);
         self.enqueue(user_task(self.outstanding(), "session.report", "the session's error reporter", tell));
         drop(held_back);
@@ -222,12 +222,12 @@ fn run_embedders_until(
         session.report_from_task(SessionError::Panicked { place, message });
     }
     drop(outstanding);
-    crate::in_place::run_ready();
+    crate::task::in_place::run_ready();
 }
 
 /// What a dispatcher drops goes on from this thread's outermost loop: whoever gave it to the dispatcher may not have
 /// finished.
 pub(super) fn run_soon(label: impl Into<TaskLabel>, run: impl FnOnce() + Send + 'static) {
-    crate::in_place::defer(Task::new(label, TaskPriority::Demanded, run));
-    crate::in_place::run_ready();
+    crate::task::in_place::defer(Task::new(label, TaskPriority::Demanded, run));
+    crate::task::in_place::run_ready();
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::protocol::storage::ids::RowId;
+use crate::ids::RowId;
 use crate::sync::Weak;
 use crate::{ResolvedResponsibility, SymbolName};
 

@@ -4,7 +4,7 @@
 
 use std::any::Any;
 
-use crate::protocol::storage::ids::{ClaimId, SessionTag};
+use crate::ids::{ClaimId, SessionTag};
 use crate::sync::Arc;
 use crate::{TaskDispatcher, TaskLabel};
 

@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::serial_queue::TurnTicket;
 use crate::sync::Arc;
+use crate::task::serial_queue::TurnTicket;
 use crate::{TaskDispatcher, TaskLabel};
 
 use super::unit::{ClaimOfSession, UnitTask};

@@ -11,8 +11,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::protocol::storage::ids::DylibId;
-use crate::protocol::storage::ids::SessionTag;
+use crate::ids::DylibId;
+use crate::ids::SessionTag;
 use crate::session::lodge::Purpose;
 use crate::session::query::Completion;
 use crate::sync::Arc;

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::RequiredState;
 use crate::protocol::state::{Claim, Generator, Payload, Phase, RowState, SessionState};
 use crate::protocol::storage::{ClaimId, GeneratorId, QueryId, RowId, WaitId};
-use crate::serial_queue::SerialQueueId;
+use crate::task::serial_queue::SerialQueueId;
 
 use super::threads::{Blocked, Held};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::protocol::storage::{ClaimId, QueryId, Slab, WaitId};
-use crate::serial_queue::SerialQueueId;
+use crate::task::serial_queue::SerialQueueId;
 
 /// The blocked threads that hold something.
 #[derive(Debug)]

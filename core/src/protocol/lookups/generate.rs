@@ -11,7 +11,7 @@
 //! that *apart*, and is free for others meanwhile: two such generators that ask each other's dylibs would otherwise wait for each other.
 //! With the answer it comes back for the lookup alone, if it is free.
 
-use crate::failure::shared_error;
+use crate::shared_error;
 use crate::sync::{Arc, weakened};
 use crate::{
     EventKind, JitDylibLookupFlags, LookupError, LookupSet, SharedError, SymbolLookupFlags, SymbolName,

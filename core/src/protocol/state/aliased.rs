@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::SymbolName;
-use crate::protocol::storage::ids::RowId;
+use crate::ids::RowId;
 
 use super::SessionState;
 use super::payload::Payload;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::SymbolName;
-use crate::protocol::storage::ids::{RowId, SessionTag};
+use crate::ids::{RowId, SessionTag};
 
 /// Symbols that depend on the same others.
 ///

@@ -1,7 +1,7 @@
 //! Pending units: a unit from its definition until it begins.
 //!
 //! ```text
-//!   PendingUnit ──claim──▶ ClaimedUnit ──begin──▶ Duty (`responsibility/duty.rs`)
+//!   PendingUnit ──claim──▶ ClaimedUnit ──begin──▶ Duty (`session/responsibility/duty.rs`)
 //!        ▲                      │
 //!        └─────put back─────────┘
 //! ```

@@ -17,7 +17,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-use crate::protocol::storage::ids::Id;
+use crate::ids::Id;
 use crate::protocol::storage::memory::Takes;
 
 /// Holds entities of one kind. What it takes follows how many there are, up and down.
@@ -365,7 +365,7 @@ mod parts {
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::*;
-    use crate::protocol::storage::ids::RowId;
+    use crate::ids::RowId;
 
     #[test]
     fn a_stale_id_finds_nothing_after_its_place_is_reused() {

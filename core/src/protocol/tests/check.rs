@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::ids::{GeneratorId, QueryId};
 use crate::protocol::deadlock::threads::Held;
 use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::state::SessionState;
@@ -12,12 +13,11 @@ use crate::protocol::state::failures::Fallen;
 use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
 use crate::protocol::state::stage::Shutdown;
-use crate::protocol::storage::ids::{GeneratorId, QueryId};
 use crate::protocol::symbols::define::Definition;
 use crate::protocol::tests::numbers::{Numbers, definition, exported};
 use crate::protocol::tests::scene::Scene;
 use crate::protocol::urgency::followers::RisingPriority;
-use crate::serial_queue::SerialQueueId;
+use crate::task::serial_queue::SerialQueueId;
 use crate::{ExecutorAddr, FailureCause, JitDylibLookupFlags, SymbolFlags, TaskPriority};
 
 impl Scene {

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use crate::ids::{ClaimId, QueryId, TrackerId, WaitId};
 use crate::protocol::state::effects::{Completed, Effects};
 use crate::protocol::state::lookups::query::Search;
-use crate::protocol::storage::ids::{ClaimId, QueryId, TrackerId, WaitId};
 use crate::protocol::symbols::define::Definition;
 use crate::protocol::tests::numbers::{definition, exported, search};
 use crate::protocol::tests::scene::Scene;
-use crate::serial_queue::{SerialQueue, SerialQueueId};
+use crate::task::serial_queue::{SerialQueue, SerialQueueId};
 use crate::{LookupError, LookupSet, RequiredState};
 
 use crate::protocol::deadlock::FIRST_BUDGET;
@@ -302,7 +302,7 @@ fn aliases_that_wait_at_a_generator_wait_for_whom_it_waits() {
     assert_eq!(scene.told(), [(2, true)]);
     scene.settle();
     let asked = scene.effects.more().generations.pop().expect("x is not defined");
-    scene.state.generated(asked.id, asked.query, Err(crate::failure::shared_error("no")), &mut scene.effects);
+    scene.state.generated(asked.id, asked.query, Err(crate::shared_error("no")), &mut scene.effects);
     scene.state.fail(alias, crate::FailureCause::Abandoned, &mut scene.effects);
     scene.settle();
     assert_eq!(scene.state.lookups.aliases(), (0, 0));

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use crate::ids::{Id, RowId};
 use crate::protocol::dependants::{Dependants, NeedyRows};
-use crate::protocol::storage::ids::{Id, RowId};
 use crate::protocol::storage::memory::Memory;
 use crate::protocol::tests::model::seeds::try_histories;
 

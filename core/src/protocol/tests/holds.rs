@@ -1,13 +1,13 @@
 //! What one hold of the lock moves and frees, however much follows from one event: not how long it takes but how much it is.
 
 use super::numbers::{Numbers, definition, exported, search, with_main};
+use crate::ids::SessionTag;
+use crate::ids::{ClaimId, DylibId, QueryId, TrackerId};
 use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Entries;
 use crate::protocol::state::lookups::query::Search;
-use crate::protocol::storage::ids::SessionTag;
-use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, TrackerId};
 use crate::protocol::storage::memory::Memory;
 use crate::protocol::symbols::define::Definition;
 use crate::{

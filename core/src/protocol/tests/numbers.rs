@@ -1,10 +1,10 @@
 //! What tests of the state begin with: everything of the embedder is a number, there is one dylib, and units say nothing of
 //! themselves.
 
+use crate::ids::DylibId;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::lookups::query::Search;
 use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::ids::DylibId;
 use crate::protocol::symbols::define::Definition;
 use crate::{
     JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName,

@@ -15,14 +15,14 @@ use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::numbers::{Numbers, definition, exported, search, with_main};
+use crate::ids::SessionTag;
+use crate::ids::{ClaimId, DylibId, QueryId, RowId};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::lookups::query::Search;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
-use crate::protocol::storage::ids::SessionTag;
-use crate::protocol::storage::ids::{ClaimId, DylibId, QueryId, RowId};
 use crate::protocol::symbols::define::Definition;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,

@@ -1,7 +1,7 @@
 //! A scene: a state with one dylib, built step by step, in which symbols are called by their text.
 
+use crate::ids::SessionTag;
 use crate::protocol::state::{Effects, Search, SessionState};
-use crate::protocol::storage::ids::SessionTag;
 use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, LookupSet, RequiredState, SymbolFlags,

@@ -10,13 +10,13 @@ use proptest::prelude::*;
 
 use super::model::seeds::try_histories;
 use super::numbers::{Numbers, definition, search, with_main};
+use crate::ids::SessionTag;
+use crate::ids::{DylibId, QueryId, RowId, TrackerId};
 use crate::protocol::slices::agenda::{Attendance, FOREIGN_SLICES_MAX};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::pending::ClaimedUnit;
-use crate::protocol::storage::ids::SessionTag;
-use crate::protocol::storage::ids::{DylibId, QueryId, RowId, TrackerId};
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, LookupSet, RequiredState,
     SymbolFlags, SymbolFlagsMap, SymbolName,

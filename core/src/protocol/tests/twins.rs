@@ -14,6 +14,7 @@ use proptest::prelude::*;
 
 use super::model::seeds::try_histories;
 use super::numbers::{Numbers, definition};
+use crate::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
 use crate::protocol::deadlock::threads::Held;
 use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::lookups::lookup_one::Sought;
@@ -24,7 +25,6 @@ use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::lookups::query::{Order, Search};
 use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::state::stage::Shutdown;
-use crate::protocol::storage::ids::{DylibId, GeneratorId, QueryId, TrackerId, WaitId};
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;
 use crate::{

@@ -10,8 +10,8 @@ use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::{Begun, PendingUnit};
 use crate::protocol::storage::{ClaimId, DylibId, RowId, Takes, TrackerId};
 use crate::protocol::urgency::followers::{Followers, RisingPriority};
-use crate::serial_queue::SerialQueueId;
 use crate::sync::weakened;
+use crate::task::serial_queue::SerialQueueId;
 use crate::{SymbolName, TaskPriority};
 
 use super::Definitions;

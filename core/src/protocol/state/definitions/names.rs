@@ -198,9 +198,9 @@ mod parts {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
+    use crate::ids::DylibId;
     use crate::protocol::state::SessionState;
     use crate::protocol::state::effects::Effects;
-    use crate::protocol::storage::ids::DylibId;
     use crate::protocol::storage::places::PlaceTable;
     use crate::protocol::tests::numbers::{Numbers, definition, exported, with_main};
     use crate::{SymbolName, SymbolStringPool};

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::ids::{ClaimId, DylibId, TrackerId, UnitId};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::PendingUnit;
-use crate::protocol::storage::ids::{ClaimId, DylibId, TrackerId, UnitId};
 use crate::protocol::storage::slab::Slab;
 use crate::record::Recorder;
 use crate::sync::Arc;

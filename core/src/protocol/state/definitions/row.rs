@@ -243,7 +243,7 @@ impl Row {
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::*;
-    use crate::protocol::storage::ids::{FailureId, Id};
+    use crate::ids::{FailureId, Id};
 
     const ALL: [Standing; 7] = [
         Standing::NeverSearched,

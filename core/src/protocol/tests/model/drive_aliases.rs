@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::storage::ids::RowId;
+use crate::ids::RowId;
 
 use super::define::Arrival;
 use super::driver::{Chore, Harness};

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ids::QueryId;
 use crate::protocol::lookups::lookup_one::Sought;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Search;
-use crate::protocol::storage::ids::QueryId;
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;
 use crate::{

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ids::DylibId;
 use crate::protocol::removal::transaction;
 use crate::protocol::state::definitions::dylib::RemovedDylib;
 use crate::protocol::state::definitions::removing::Clearing;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::stage::Shutdown;
-use crate::protocol::storage::ids::DylibId;
 use crate::{JitDylibLookupFlags, RemoveError};
 
 use super::define::Arrival;

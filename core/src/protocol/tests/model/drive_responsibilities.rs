@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ids::SessionTag;
 use crate::protocol::state::effects::Effects;
-use crate::protocol::storage::ids::SessionTag;
 use crate::{
     DependenceGroup, Dependency, EmitError, ExecutorAddr, ExecutorSymbolDef, FailureCause, ResolveError,
     SymbolFlags, SymbolMap, SymbolName, shared_error,

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId, TrackerId, WaitId};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::ClaimedUnit;
-use crate::protocol::storage::ids::{ClaimId, DylibId, GeneratorId, QueryId, RowId, TrackerId, WaitId};
 use crate::{SerialQueue, SymbolFlags, SymbolFlagsMap, SymbolName, SymbolStringPool};
 
 use super::drive_aliases::{AliasAnswer, AliasUnit};

@@ -3,8 +3,8 @@
 use super::History;
 use super::step::NAMES;
 use crate::TaskPriority;
+use crate::ids::{ClaimId, QueryId};
 use crate::protocol::state::definitions::row::RowState;
-use crate::protocol::storage::ids::{ClaimId, QueryId};
 use crate::protocol::urgency::followers::RisingPriority;
 
 /// What the model knows of a lookup.

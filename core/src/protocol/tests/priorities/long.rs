@@ -2,11 +2,11 @@
 
 use super::History;
 use super::step::NAMES;
+use crate::ids::QueryId;
 use crate::protocol::slices::agenda::SLICE_STEPS;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::lookups::query::Search;
-use crate::protocol::storage::ids::QueryId;
 use crate::protocol::tests::numbers::{Numbers, definition, exported};
 use crate::{SymbolName, SymbolStringPool, TaskPriority};
 

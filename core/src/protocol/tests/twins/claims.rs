@@ -3,10 +3,10 @@
 use super::super::numbers::Numbers;
 use super::step::Step;
 use super::{Stage, Twin, pick};
+use crate::ids::SessionTag;
 use crate::protocol::deadlock::threads::Held;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
-use crate::protocol::storage::ids::SessionTag;
 use crate::{
     DependenceGroup, Dependency, ExecutorAddr, ExecutorSymbolDef, FailureCause, SymbolFlags, SymbolFlagsMap,
     SymbolName,

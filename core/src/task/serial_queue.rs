@@ -289,7 +289,7 @@ impl Chosen {
                 let ticket = refused.work_mut().as_turn().and_then(TurnTicket::take);
                 // It may be another task than was given.
                 if ticket.is_none() {
-                    crate::in_place::defer_refused(refused);
+                    crate::task::in_place::defer_refused(refused);
                 }
                 ticket
             }
@@ -411,8 +411,8 @@ impl Drop for TurnTicket {
             let refused = handed_over.finish(&entry.dispatcher);
             drop((entry, refused));
         });
-        crate::in_place::defer(goes);
-        crate::in_place::run_ready();
+        crate::task::in_place::defer(goes);
+        crate::task::in_place::run_ready();
     }
 }
 

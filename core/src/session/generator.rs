@@ -4,10 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::error::cut_short;
-use crate::failure::shared_error;
-use crate::protocol::storage::ids::SessionTag;
-use crate::protocol::storage::ids::{self, QueryId};
+use crate::ids::SessionTag;
+use crate::ids::{self, QueryId};
 use crate::session::holding::{Held, Hold};
+use crate::shared_error;
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SharedError};
 
 /// A generator that was added to a dylib of one session: no other session takes it for one of its own.

@@ -1,10 +1,18 @@
-//! An error and its causes, in one line.
+//! Errors of the embedder that many share, and an error with its causes.
 
 use std::error::Error;
 use std::fmt;
 use std::iter::successors;
 
-use crate::SharedError;
+use crate::sync::Arc;
+
+/// An error value of the embedder that many queries may share.
+pub type SharedError = Arc<dyn Error + Send + Sync>;
+
+/// Makes a shared error of anything the standard library can make an error of: an error, or a message.
+pub fn shared_error(error: impl Into<Box<dyn Error + Send + Sync>>) -> SharedError {
+    Arc::from(error.into())
+}
 
 /// Prints an error and its causes in one line: `what happened: why: why that`.
 ///

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::protocol::storage::ids::{DylibId, Id};
+use crate::ids::{DylibId, Id};
 use crate::record::DylibOrder;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, SymbolFlags};

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::error::cut_short;
-use crate::protocol::storage::ids::ClaimId;
+use crate::ids::ClaimId;
 use crate::session::holding::{Held, Hold};
 use crate::sync::weakened;
 use crate::{DelegateError, ExecutionSession, FailureCause, JitDylib, SymbolFlagsMap, SymbolName};

@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 
 use crate::sync::{Arc, Latch};
 use crate::task::ClaimOfSession;
-use crate::this_thread::{self, refuse_wait_in_leaf};
+use crate::task::this_thread::{self, refuse_wait_in_leaf};
 use crate::{Task, TaskDispatcher, WaitError};
 
 use queue::{Many, Queue, Queued, Queues};

@@ -6,7 +6,7 @@
 //! | what nests | guard | part of the record |
 //! |---|---|---|
 //! | a loop over the thread's tasks | `in_place::Level`, `HeldBack`, `Apart` | `tasks` |
-//! | a task of a strand; a task outside of it | `InStrand`, `Outside` (`serial_queue/strand.rs`) | `strands` |
+//! | a task of a strand; a task outside of it | `InStrand`, `Outside` (`task/serial_queue/strand.rs`) | `strands` |
 //! | a leaf | [`InLeaf`] | `leaf` |
 //! | a call of the embedder's code on behalf of a session | [`EmbeddersCall`] | `calls` |
 //!
@@ -20,9 +20,9 @@
 
 use std::cell::RefCell;
 
-use crate::in_place::ThreadTasks;
-use crate::serial_queue::Strands;
 use crate::sync::{Arc, thread_local};
+use crate::task::in_place::ThreadTasks;
+use crate::task::serial_queue::Strands;
 use crate::{TaskLabel, WaitError};
 
 /// The record of one thread.

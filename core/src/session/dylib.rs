@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use crate::ids::DylibId;
 use crate::protocol::state::definitions::dylib::RemovedDylib;
-use crate::protocol::storage::ids::DylibId;
-use crate::resource::Removed;
+use crate::session::resource::Removed;
 use crate::sync::Arc;
 use crate::{
     DefineError, DefinitionGenerator, DylibError, ExecutionSession, GeneratorId, JitDylibLookupFlags,

@@ -4,12 +4,12 @@ use std::any::Any;
 use std::error::Error;
 use std::fmt;
 
-use crate::failure::shared_error;
+use crate::ids::TrackerId;
 use crate::protocol::removal::policy::OnDependants;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::tracker::Defunct;
-use crate::protocol::storage::ids::TrackerId;
 use crate::session::Live;
+use crate::shared_error;
 use crate::sync::{Arc, Weak, unique, weakened};
 use crate::{JitDylib, RemovalPolicy, RemoveError, SharedError, TrackerError};
 

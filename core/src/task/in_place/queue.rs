@@ -220,10 +220,10 @@ impl Queues {
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::LateTasks;
-    use crate::in_place::{self, tasks::Beneath};
-    use crate::protocol::storage::ids::SessionTag;
-    use crate::protocol::storage::ids::{ClaimId, Id};
+    use crate::ids::SessionTag;
+    use crate::ids::{ClaimId, Id};
     use crate::sync::{Arc, Latch, Mutex, thread};
+    use crate::task::in_place::{self, tasks::Beneath};
     use crate::task::{ClaimOfSession, Work};
     use crate::{InPlaceTaskDispatcher, Task, TaskDispatcher, TaskLabel, TaskPriority};
 

@@ -4,7 +4,7 @@
 //! ([`SerialQueue::leave`]) or because its thread closes a session, which waits for the tasks behind it. Then the next task starts.
 
 use crate::sync::weakened;
-use crate::this_thread;
+use crate::task::this_thread;
 
 use super::{HandedOver, SerialQueue, SerialQueueId};
 
