@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 mod chosen;
 mod documents;
 mod layers;
+mod modules;
 mod names;
 mod source;
 

@@ -1,14 +1,11 @@
 //! Demand: what keeps a claimed unit wanted until it starts.
 //!
 //! A unit is claimed because a query or an emission needs it, and both may lose their interest before its task starts:
-//! [`SessionState::begin`] then puts the unit back. Mostly nothing is lost between the two moments, and a count of losses
+//! `SessionState::begin` then puts the unit back. Mostly nothing is lost between the two moments, and a count of losses
 //! says so without the lock.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::weakened;
-
-use crate::protocol::state::{SessionState, definitions::row::Waiters, payload::Payload};
-use crate::protocol::storage::RowId;
 
 /// Counts the events by which a claimed unit that has not started may cease to be wanted: a query ends without an
 /// answer, a row fails, a row is removed, the session is cancelled. Nothing else takes demand away before the unit has
@@ -33,19 +30,5 @@ impl Losses {
     /// How many there were.
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl<P: Payload> SessionState<P> {
-    /// Whether anybody waits on the row or depends on it: what keeps work wanted.
-    pub(crate) fn is_demanded(&self, row: RowId) -> bool {
-        let depended_on = |node| self.forest.has_dependants(node);
-        let demands = |waiting: &Waiters| !waiting.queries.is_none() || waiting.node.is_some_and(depended_on);
-        self.definitions[row].waiting().is_some_and(demands)
-    }
-
-    /// The component of the forest in which an emitted row waits.
-    pub(crate) fn component_of(&self, row: RowId) -> Option<u32> {
-        self.forest.component(self.definitions.row(row)?.waiting()?.node?)
     }
 }

@@ -18,7 +18,7 @@ use crate::protocol::deadlock::threads::BlockedThreads;
 use crate::protocol::dependants::Dependants;
 use crate::protocol::dependences::WaitingForest;
 use crate::protocol::slices::agenda::Agenda;
-use crate::protocol::storage::{ClaimedRoom, RowId};
+use crate::protocol::storage::{ClaimedRoom, RowId, TrackerId};
 pub(crate) use crate::protocol::urgency::followers::RisingPriority;
 use crate::protocol::urgency::followers::Urgency;
 use crate::record::Records;
@@ -117,6 +117,43 @@ impl<P: Payload> SessionState<P> {
     /// What units that are about to start look at instead of asking [`Self::begin`].
     pub(crate) fn losses(&self) -> Arc<Losses> {
         self.losses.clone()
+    }
+
+    /// Whether the session takes work from outside.
+    pub(crate) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    /// Whether nothing starts any more.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.stage.is_cancelled()
+    }
+
+    /// Whether everything has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stage == Stage::Closed
+    }
+
+    /// Whether the session takes work from where it comes.
+    pub(crate) fn admits(&self, by_task: bool) -> bool {
+        self.stage.admits(by_task)
+    }
+
+    /// Whether the tracker was removed or transferred, or has been emptied for good by closing the session.
+    pub(crate) fn tracker_is_defunct(&self, tracker: TrackerId) -> bool {
+        self.is_closed() || !self.definitions.tracker_lives(tracker)
+    }
+
+    /// Whether anybody waits on the row or depends on it: what keeps work wanted.
+    pub(crate) fn is_demanded(&self, row: RowId) -> bool {
+        let depended_on = |node| self.forest.has_dependants(node);
+        let demands = |waiting: &Waiters| !waiting.queries.is_none() || waiting.node.is_some_and(depended_on);
+        self.definitions[row].waiting().is_some_and(demands)
+    }
+
+    /// The component of the forest in which an emitted row waits.
+    pub(crate) fn component_of(&self, row: RowId) -> Option<u32> {
+        self.forest.component(self.definitions.row(row)?.waiting()?.node?)
     }
 
     /// Makes an event, with its place in the order of all events.

@@ -1,8 +1,5 @@
 //! How far the session is on its way to its end, and the order of its events.
 
-use crate::protocol::state::{SessionState, payload::Payload};
-use crate::protocol::storage::TrackerId;
-
 /// Gives each event its place.
 #[derive(Debug)]
 pub(crate) struct EventOrder {
@@ -61,36 +58,14 @@ impl Stage {
     pub(crate) fn is_cancelled(self) -> bool {
         matches!(self, Self::Cancelling | Self::Closed)
     }
-}
-
-impl<P: Payload> SessionState<P> {
-    /// Whether the session takes work from outside.
-    pub(crate) fn is_open(&self) -> bool {
-        self.stage == Stage::Open
-    }
-
-    /// Whether nothing starts any more.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.stage.is_cancelled()
-    }
-
-    /// Whether everything has ended.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.stage == Stage::Closed
-    }
 
     /// Whether the session takes work from where it comes.
-    pub(crate) fn admits(&self, by_task: bool) -> bool {
-        match self.stage {
-            Stage::Open => true,
-            Stage::Closing => by_task,
-            Stage::Cancelling | Stage::Closed => false,
+    pub(crate) fn admits(self, by_task: bool) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Closing => by_task,
+            Self::Cancelling | Self::Closed => false,
         }
-    }
-
-    /// Whether the tracker was removed or transferred, or has been emptied for good by closing the session.
-    pub(crate) fn tracker_is_defunct(&self, tracker: TrackerId) -> bool {
-        self.is_closed() || !self.definitions.tracker_lives(tracker)
     }
 }
 
