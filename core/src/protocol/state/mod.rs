@@ -10,6 +10,7 @@ pub(in crate::protocol) mod look_ahead;
 pub(crate) mod lookups;
 pub(crate) mod payload;
 pub(crate) mod pending;
+pub(crate) mod rising;
 pub(crate) mod stage;
 
 use std::fmt;
@@ -19,7 +20,6 @@ use crate::protocol::dependants::Dependants;
 use crate::protocol::dependences::WaitingForest;
 use crate::protocol::slices::agenda::Agenda;
 use crate::protocol::storage::{ClaimedRoom, RowId, TrackerId};
-pub(crate) use crate::protocol::urgency::followers::RisingPriority;
 use crate::protocol::urgency::followers::Urgency;
 use crate::record::Records;
 use crate::sync::Arc;
@@ -42,6 +42,7 @@ pub(crate) use lookups::query::{
 };
 pub(crate) use payload::Payload;
 pub(crate) use pending::{Begun, ClaimedUnit, PendingUnit};
+pub(crate) use rising::RisingPriority;
 pub(crate) use stage::{EventOrder, Stage};
 
 use aliased::Aliased;

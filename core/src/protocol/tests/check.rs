@@ -12,11 +12,11 @@ use crate::protocol::state::effects::Effects;
 use crate::protocol::state::failures::Fallen;
 use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
+use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::state::stage::Shutdown;
 use crate::protocol::symbols::define::Definition;
 use crate::protocol::tests::numbers::{Numbers, definition, exported};
 use crate::protocol::tests::scene::Scene;
-use crate::protocol::urgency::followers::RisingPriority;
 use crate::task::serial_queue::SerialQueueId;
 use crate::{ExecutorAddr, FailureCause, JitDylibLookupFlags, SymbolFlags, TaskPriority};
 

@@ -1,6 +1,6 @@
-//! A priority that rises, what rises with a claim, and what is about to rise.
+//! What rises with a claim, and what is about to rise.
 
-use crate::TaskPriority;
+use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::{ClaimId, Pieces, QueryId, RowId};
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
@@ -35,26 +35,4 @@ pub(super) enum Riser {
     Row(RowId),
     Claim(ClaimId),
     Query(QueryId),
-}
-
-/// A priority that rises and never sinks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RisingPriority(TaskPriority);
-
-impl RisingPriority {
-    /// Where it begins.
-    pub(crate) const fn at(priority: TaskPriority) -> Self {
-        Self(priority)
-    }
-
-    pub(crate) const fn get(self) -> TaskPriority {
-        self.0
-    }
-
-    /// Says whether it was lower.
-    pub(crate) fn rise(&mut self, to: Self) -> bool {
-        let rises = *self < to;
-        *self = to.max(*self);
-        rises
-    }
 }

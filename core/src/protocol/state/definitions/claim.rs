@@ -6,10 +6,10 @@
 use smallvec::SmallVec;
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::{Begun, PendingUnit};
+use crate::protocol::state::{payload::Payload, rising::RisingPriority};
 use crate::protocol::storage::{ClaimId, DylibId, RowId, Takes, TrackerId};
-use crate::protocol::urgency::followers::{Followers, RisingPriority};
+use crate::protocol::urgency::followers::Followers;
 use crate::sync::weakened;
 use crate::task::serial_queue::SerialQueueId;
 use crate::{SymbolName, TaskPriority};

@@ -23,9 +23,9 @@ use crate::{
 };
 
 use crate::protocol::dependences::NodeId;
+use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::state::{failures::Fallen, lookups::query::Lodging};
 use crate::protocol::storage::{ClaimId, DylibId, NONE, RowId, Slab, TrackerId, TwoLines, UnitId};
-use crate::protocol::urgency::followers::RisingPriority;
 
 /// The definitions of a session.
 pub(crate) type RowSlab = Slab<RowId, Row, TwoLines>;

@@ -5,11 +5,11 @@
 
 use crate::protocol::dependences::NodeId;
 use crate::protocol::state::effects::{Effects, Leftover};
+use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::state::{
     failures::Fallen, lookups::query::Lodging, payload::Payload, pending::PendingUnit,
 };
 use crate::protocol::storage::{ClaimId, NONE, RowId, TrackerId};
-use crate::protocol::urgency::followers::RisingPriority;
 use crate::sync::{Arc, weakened};
 use crate::{
     ExecutorAddr, ExecutorSymbolDef, RequiredState, SymbolFlags, SymbolFlagsMap, SymbolName, TaskPriority,

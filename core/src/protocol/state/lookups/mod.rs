@@ -29,8 +29,8 @@ use std::fmt;
 use std::ops::Index;
 
 use crate::protocol::state::payload::Payload;
+use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::{GeneratorId, QueryId, Slab, Takes};
-use crate::protocol::urgency::followers::RisingPriority;
 
 use alias::AliasEdges;
 use generator::Generator;

@@ -9,9 +9,9 @@
 use smallvec::SmallVec;
 
 use crate::protocol::slices::agenda::SLICE_STEPS;
+use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::state::{definitions::Definitions, payload::Payload};
 use crate::protocol::storage::{ClaimId, DylibId, Id, NONE, QueryId, RowId, Slab, Takes};
-use crate::protocol::urgency::followers::RisingPriority;
 use crate::sync::weakened;
 use crate::{
     ExecutorSymbolDef, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolName, TaskPriority,

@@ -5,7 +5,7 @@ use super::step::NAMES;
 use crate::TaskPriority;
 use crate::ids::{ClaimId, QueryId};
 use crate::protocol::state::definitions::row::RowState;
-use crate::protocol::urgency::followers::RisingPriority;
+use crate::protocol::state::rising::RisingPriority;
 
 /// What the model knows of a lookup.
 #[derive(Debug)]
