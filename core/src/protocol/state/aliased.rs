@@ -7,9 +7,8 @@ use rustc_hash::FxHashMap;
 
 use crate::SymbolName;
 use crate::ids::RowId;
-
-use super::SessionState;
-use super::payload::Payload;
+use crate::protocol::dependences::NodeState;
+use crate::protocol::state::{Payload, RowState, SessionState};
 
 /// Where a definition stands that was found Ready at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +41,24 @@ impl Aliased {
 }
 
 impl<P: Payload> SessionState<P> {
+    /// See [`crate::DefinitionWatch::is_ready`].
+    pub(crate) fn is_ready(&self, id: RowId) -> bool {
+        let Some(row) = self.definitions.row(id).filter(|row| !self.definitions.row_is_removing(row)) else {
+            return false;
+        };
+        match row.state {
+            RowState::Ready { .. } => true,
+            RowState::Emitted { .. } => self.is_ready_unknowingly(id),
+            _ => false,
+        }
+    }
+
+    /// Whether the forest has found an emitted row Ready, and a slice that is still to come would tell it.
+    pub(crate) fn is_ready_unknowingly(&self, row: RowId) -> bool {
+        let node = self.definitions[row].waiting().and_then(|waiting| waiting.node);
+        node.is_some_and(|node| self.forest.state(node) == NodeState::Gone)
+    }
+
     /// Notes what an alias stands for, before it has its address. Nothing is noted if the alias is gone.
     pub(crate) fn note_alias(&mut self, alias: RowId, source: RowId) {
         if self.definitions.row(alias).is_some() {

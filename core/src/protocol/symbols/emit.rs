@@ -213,18 +213,6 @@ impl<P: Payload> SessionState<P> {
         self.observe_ready(id, effects);
     }
 
-    /// See [`crate::DefinitionWatch::is_ready`].
-    pub(crate) fn is_ready(&self, id: RowId) -> bool {
-        let Some(row) = self.definitions.row(id).filter(|row| !self.definitions.row_is_removing(row)) else {
-            return false;
-        };
-        match row.state {
-            RowState::Ready { .. } => true,
-            RowState::Emitted { .. } => self.is_ready_unknowingly(id),
-            _ => false,
-        }
-    }
-
     pub(crate) fn observe_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         if self.events.is_observed() {
             let row = &self.definitions[id];

@@ -38,12 +38,6 @@ impl<P: Payload> SessionState<P> {
         self.losses.note();
     }
 
-    /// Whether the forest has found an emitted row Ready, and a slice that is still to come would tell it.
-    pub(crate) fn is_ready_unknowingly(&self, row: RowId) -> bool {
-        let node = self.definitions[row].waiting().and_then(|waiting| waiting.node);
-        node.is_some_and(|node| self.forest.state(node) == NodeState::Gone)
-    }
-
     /// Tells whoever waits on a row that is about to be removed that it has become Ready: who depends on it becomes so too.
     fn leave_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         if let Some(waiting) = self.definitions.waiting_mut(id) {
