@@ -162,11 +162,12 @@ impl JitBuilder {
         self
     }
 
-    /// Whether [`Jit::lookup`] and [`Jit::function`] initialise the dylib they look in before they answer, as [`Jit::initialize`] does:
-    /// for plugins in C++, whose static objects are then there. Asking for it is the promise that `initialize` asks for.
+    /// Whether [`Jit::lookup`], [`Jit::function`], [`Jit::get`] and their asynchronous forms initialise the dylib they look in before they
+    /// answer, as [`Jit::initialize`] does: for plugins in C++, whose static objects are then there. Asking for it is the promise that
+    /// `initialize` asks for.
     ///
     /// # Cost
-    /// A lock for a moment in each lookup.
+    /// One load in each lookup, once all is initialised that was linked.
     #[must_use]
     pub fn initialize_on_lookup(mut self, initialize: bool) -> Self {
         self.initializes_on_lookup = initialize;

@@ -49,9 +49,9 @@ impl Jit {
     /// [`JitError::Lookup`], which names what is missing or failed, and why.
     ///
     /// # Cost
-    /// For a symbol of the dylib that is Ready, about what [`ready_symbol`](uruk_core::ExecutionSession::ready_symbol) takes with a name
-    /// and an order that were kept, and a look into a table of the thread's own. Each thread remembers the names that it asks for, up to some thousands; another name costs an
-    /// [`intern`](Jit::intern) more.
+    /// For a symbol that is Ready, no lock and no reference count. The row `lookup_ready_by_text` of the benches (`benches/README.md`)
+    /// compares it with a kept name and order. Each thread remembers some thousands of the names that it asks for. Any other name
+    /// costs an [`intern`](Jit::intern) more.
     pub fn lookup(&self, symbol: &str) -> Result<ExecutorSymbolDef, JitError> {
         self.main().lookup(symbol)
     }

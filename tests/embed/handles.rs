@@ -284,25 +284,8 @@ fn every_form_of_pointer_is_handed_out() {
         sum.join(" + ")
     );
     jit.add_object(c_with("forms.o", &source, &["-fexceptions"])).expect("the names are free");
-    type Long = i64;
-    type Sum = unsafe extern "C-unwind" fn(
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-        Long,
-    ) -> Long;
+    type N = i64;
+    type Sum = unsafe extern "C-unwind" fn(N, N, N, N, N, N, N, N, N, N, N, N, N, N, N, N) -> N;
     // SAFETY: the functions have these signatures, and no pointer is copied out of its handle.
     let (sum, first, variable) = unsafe {
         (

@@ -1,6 +1,6 @@
 //! Presence: whether a definition that a lookup has found is still there, for who keeps what lies at its address.
 
-use crate::protocol::state::aliased::Presence;
+use crate::protocol::symbols::presence::Presence;
 use crate::sync::weakened;
 use crate::{Dependency, LookupError};
 

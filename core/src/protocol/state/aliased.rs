@@ -1,31 +1,27 @@
 //! Aliased: what each alias stands for, as long as the alias is there.
 //!
 //! A Ready symbol stays Ready when something it refers to is removed. For an alias that is all there is of it: its address leads nowhere
-//! then. Who wants to keep what lies there asks [`SessionState::presence`].
+//! then. Who wants to keep what lies there asks for its presence (`symbols/presence.rs`).
 
 use rustc_hash::FxHashMap;
 
-use crate::SymbolName;
 use crate::ids::RowId;
-use crate::protocol::dependences::NodeState;
-use crate::protocol::state::{Payload, RowState, SessionState};
-
-/// Where a definition stands that was found Ready at some time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Presence {
-    /// It is there, and so is all that it stands for.
-    Present,
-    /// It was removed.
-    Removed,
-    /// It is there, and it, or an alias that it stands for, is an alias of something that was removed: this is that alias.
-    AliasOfRemoved(SymbolName),
-}
 
 /// For each alias that has an address, the row that it stands for. No id comes twice, so that of a row that is gone is no row's.
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct Aliased(FxHashMap<RowId, RowId>);
 
 impl Aliased {
+    /// Notes what an alias stands for.
+    pub(in crate::protocol) fn note(&mut self, alias: RowId, source: RowId) {
+        self.0.insert(alias, source);
+    }
+
+    /// What an alias stands for. `None` for what is no alias.
+    pub(in crate::protocol) fn source_of(&self, alias: RowId) -> Option<RowId> {
+        self.0.get(&alias).copied()
+    }
+
     /// The alias goes, if it is one.
     pub(in crate::protocol) fn forget(&mut self, row: RowId) {
         if self.0.remove(&row).is_some() && self.0.capacity() > 4 * self.0.len() + 64 {
@@ -37,50 +33,5 @@ impl Aliased {
     #[cfg(any(test, debug_assertions))]
     pub(in crate::protocol) fn rows(&self) -> impl Iterator<Item = RowId> {
         self.0.keys().copied()
-    }
-}
-
-impl<P: Payload> SessionState<P> {
-    /// See [`crate::DefinitionWatch::is_ready`].
-    pub(crate) fn is_ready(&self, id: RowId) -> bool {
-        let Some(row) = self.definitions.row(id).filter(|row| !self.definitions.row_is_removing(row)) else {
-            return false;
-        };
-        match row.state {
-            RowState::Ready { .. } => true,
-            RowState::Emitted { .. } => self.is_ready_unknowingly(id),
-            _ => false,
-        }
-    }
-
-    /// Whether the forest has found an emitted row Ready, and a slice that is still to come would tell it.
-    pub(crate) fn is_ready_unknowingly(&self, row: RowId) -> bool {
-        let node = self.definitions[row].waiting().and_then(|waiting| waiting.node);
-        node.is_some_and(|node| self.forest.state(node) == NodeState::Gone)
-    }
-
-    /// Notes what an alias stands for, before it has its address. Nothing is noted if the alias is gone.
-    pub(crate) fn note_alias(&mut self, alias: RowId, source: RowId) {
-        if self.definitions.row(alias).is_some() {
-            self.aliased.0.insert(alias, source);
-        }
-    }
-
-    /// Whether a definition is Ready and not removed, and all that it is an alias of.
-    ///
-    /// # Cost
-    /// A step for each alias up to what is none.
-    pub(crate) fn presence(&self, definition: RowId) -> Presence {
-        let mut alias = None;
-        let mut row = definition;
-        loop {
-            if !self.is_ready(row) {
-                return alias.map_or(Presence::Removed, Presence::AliasOfRemoved);
-            }
-            // A source has its address before its alias has one, so that no cycle is among these.
-            let Some(&source) = self.aliased.0.get(&row) else { return Presence::Present };
-            alias = self.definitions.row(row).map(|row| row.name.clone());
-            row = source;
-        }
     }
 }

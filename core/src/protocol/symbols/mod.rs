@@ -5,5 +5,6 @@ pub(crate) mod claim;
 pub(crate) mod define;
 pub(crate) mod emit;
 pub(in crate::protocol) mod fail;
+pub(crate) mod presence;
 pub(in crate::protocol) mod remove;
 pub(in crate::protocol) mod resolve;

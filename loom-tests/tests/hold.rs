@@ -1,0 +1,119 @@
+//! Hold against removal: a thread takes hold of what lies at a symbol's address while another removes the symbol, or what it stands for.
+//!
+//! ```text
+//!  who wants a handle                            remover
+//!    look the symbol up: an address                transact: rows go
+//!    lock: what lies there? hold it                remove the resource: what lies there goes ...
+//!    transact: is the definition there,                                  ... and something else is put there
+//!              and all that it is an alias of?
+//!      no ─ let it go, and begin again
+//! ```
+//!
+//! The place is one slot behind a lock, as the linker's map of its code is (`pipeline/src/link/code.rs`).
+//!
+//! Proven, in every order with at most four preemptions: what is given as held is what lay there for the symbol that was found; a
+//! symbol whose source is gone gives nothing.
+//!
+//! **Fails if** one of these steps is changed:
+//!
+//! | weakening | in | caught by |
+//! |---|---|---|
+//! | `hold::looks_before_it_holds`: the session is asked before the place is looked at | `core/src/session/presence.rs` | `what_is_held_is_what_was_found` |
+//! | `hold::trusts_aliases`: nobody asks what became of an alias's source | `core/src/protocol/symbols/presence.rs` | `an_alias_is_held_with_its_source` |
+//!
+//! Both need an order of two threads: the removal comes between the lookup, or the question, and the hold.
+#![cfg(uruk_loom)]
+
+use std::error::Error;
+
+use loom_tests::stage::{Stage, model, resolve_and_emit, unit};
+use uruk_core::sync::{Arc, Mutex, thread};
+use uruk_core::{
+    AliasTarget, LookupError, LookupSet, Resource, ResourceTracker, SymbolFlags, SymbolName, symbol_aliases,
+};
+
+/// What lies at the address: the symbol's code until that is removed, then something else.
+type Place = Arc<Mutex<&'static str>>;
+
+struct Scene {
+    stage: Arc<Stage>,
+    place: Place,
+    tracker: ResourceTracker,
+    name: SymbolName,
+}
+
+struct Code(Place);
+
+impl Resource for Code {
+    fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        *self.0.lock() = "something else";
+        Ok(())
+    }
+}
+
+impl Scene {
+    /// A symbol that is Ready, and its code.
+    fn new() -> Self {
+        let stage = Stage::new();
+        let name = stage.session.intern("name");
+        let tracker = stage.dylib.create_tracker();
+        stage.dylib.define_with_tracker(unit(&[&name], resolve_and_emit), &tracker).expect("a new name");
+        let place: Place = Arc::new(Mutex::new("its code"));
+        tracker.add_resource(Box::new(Code(place.clone()))).expect("it is there");
+        stage.lookup(&name).expect("it emits");
+        Self { stage, place, tracker, name }
+    }
+
+    /// Removes the symbol on another thread.
+    fn remove(&self) -> thread::JoinHandle<()> {
+        let tracker = self.tracker.clone();
+        thread::spawn(move || tracker.remove().expect("the resource does not complain"))
+    }
+
+    /// Takes hold of what `name` stands for, as a handle does.
+    fn take(&self, name: &SymbolName) -> Result<&'static str, LookupError> {
+        let session = &self.stage.session;
+        loop {
+            let found = session.lookup(&self.stage.order(), LookupSet::one(name.clone()))?;
+            let definition = found.dependency(name).expect("it was found");
+            if let Some(held) = session.while_present(definition, || *self.place.lock())? {
+                return Ok(held);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_held_is_what_was_found() {
+    model(|| {
+        let scene = Scene::new();
+        let remover = scene.remove();
+        match scene.take(&scene.name) {
+            Ok(held) => assert_eq!(held, "its code"),
+            Err(LookupError::NotFound { .. }) => {}
+            Err(error) => panic!("neither held nor missing: {error}"),
+        }
+        remover.join().expect("no panic");
+    });
+}
+
+#[test]
+fn an_alias_is_held_with_its_source() {
+    model(|| {
+        let scene = Scene::new();
+        let alias = scene.stage.session.intern("alias");
+        let target = AliasTarget { source: scene.name.clone(), flags: SymbolFlags::EXPORTED };
+        let aliases = symbol_aliases([(alias.clone(), target)].into_iter().collect());
+        scene.stage.dylib.define(aliases).expect("a new name");
+        scene.stage.lookup(&alias).expect("its source is Ready");
+        let remover = scene.remove();
+        match scene.take(&alias) {
+            Ok(held) => assert_eq!(held, "its code"),
+            Err(LookupError::AliasOfRemoved { .. }) => {}
+            Err(error) => panic!("neither held nor refused: {error}"),
+        }
+        remover.join().expect("no panic");
+    });
+}
+
+loom_tests::catches_its_weakenings!();
