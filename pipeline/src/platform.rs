@@ -20,6 +20,7 @@
 
 mod discovery;
 mod initialize;
+mod starts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
@@ -37,7 +38,7 @@ use crate::runtime::startup::ArrayFunction;
 
 use discovery::{Discovery, Undiscovered};
 pub use discovery::{LatentUnit, References};
-use initialize::Starts;
+use starts::{Startable, Starts, Unstarted};
 
 /// The priority of what is in `.preinit_array`.
 const BEFORE_FRAGMENTS: i32 = FRAGMENT_PRIORITY - 1;
@@ -67,6 +68,7 @@ pub struct Platform {
     state: Arc<Mutex<State>>,
     section_groups: Arc<SectionGroups<ObjectBuffer>>,
     is_of_process: bool,
+    uninitialized: Unstarted,
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +86,7 @@ struct State {
     unasked: BTreeMap<u32, (Home, SymbolName)>,
     /// Records with initializers that nobody has taken.
     unstarted: BTreeSet<u64>,
-    starts: Starts,
+    starts: Starts<Home>,
 }
 
 /// What the code of one unit wants to be run, as far as nobody has taken it.
@@ -149,6 +151,7 @@ impl Platform {
         if runs_at_start {
             let home = state.home(dylib);
             state.unasked.insert(order, (home, symbol.clone()));
+            self.uninitialized.note();
         }
         let unit = Undiscovered { symbol: symbol.clone(), work_bytes, references };
         state.undiscovered.declare(order, unit, is_passive);
@@ -237,6 +240,7 @@ impl Platform {
         state.next_record += 1;
         if functions.has_initializers() {
             state.unstarted.insert(number);
+            self.uninitialized.note();
         }
         state.recorded.insert(number, functions);
         Some(Recorded { state: self.state.clone(), number })
@@ -296,6 +300,16 @@ impl Platform {
     /// The number of a dylib whose code may go before the process does.
     pub(crate) fn home(&self, dylib: &JitDylib) -> Option<Home> {
         (!self.is_of_process).then(|| self.state.lock().home(dylib))
+    }
+}
+
+impl Startable<Home> for State {
+    fn starts(&mut self) -> &mut Starts<Home> {
+        &mut self.starts
+    }
+
+    fn has_unstarted(&self) -> bool {
+        !self.unasked.is_empty() || !self.unstarted.is_empty()
     }
 }
 

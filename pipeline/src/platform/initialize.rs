@@ -1,78 +1,24 @@
 //! Initialising dylibs: who runs what has been linked and not been run, and who waits for it.
 //!
-//! ```text
-//!   initialize ─▶ another thread is at it? ──yes──▶ wait until it is done ─┐
-//!                      │ no  ◀──────────────────────────────────────────────┘
-//!                      ▼
-//!                 take what is Ready ──nothing──▶ done
-//!                      │ ▲
-//!                      ▼ │
-//!                  run it, without the lock
-//! ```
-//!
-//! A thread that is inside of an initialiser does not wait for itself, nor for a thread that waits for it: it finds what those run as
-//! it is, as code does that calls back into a static initialiser.
+//! `starts.rs` has the order of threads.
 
-use std::thread::ThreadId;
-
-use rustc_hash::FxHashMap;
-use uruk_core::sync::{Arc, Latch, thread};
 use uruk_core::{JitDylib, SymbolName, WaitError};
 
+use super::starts::start_all;
 use super::{DefinitionWatch, Platform, State, UnitFunctions, ready};
 use crate::runtime::endings::{self, Home, WeakHome};
 use crate::runtime::startup;
 
-/// The dylibs that are being initialised.
-#[derive(Debug, Default)]
-pub(super) struct Starts {
-    running: Vec<Start>,
-    /// For whom each thread waits.
-    waiting: FxHashMap<ThreadId, ThreadId>,
-}
-
-/// A thread that initialises a dylib.
-#[derive(Debug)]
-struct Start {
-    home: Home,
-    thread: ThreadId,
-    is_over: Arc<Latch>,
-}
-
-impl Starts {
-    /// Finds what `thread` has to wait for before it initialises `home`, and notes that it does.
-    fn wait_for(&mut self, home: &Home, thread: ThreadId) -> Option<Arc<Latch>> {
-        let mut others = self.running.iter().filter(|start| start.home == *home && start.thread != thread);
-        let other = others.find(|start| !self.leads_to(start.thread, thread))?;
-        let (whom, is_over) = (other.thread, other.is_over.clone());
-        self.waiting.insert(thread, whom);
-        Some(is_over)
-    }
-
-    /// Whether `from` waits for `thread`, itself or by others.
-    fn leads_to(&self, from: ThreadId, thread: ThreadId) -> bool {
-        std::iter::successors(Some(from), |at| self.waiting.get(at).copied()).any(|at| at == thread)
-    }
-
-    fn begin(&mut self, home: Home, thread: ThreadId) -> Arc<Latch> {
-        let is_over = Arc::new(Latch::new());
-        self.running.push(Start { home, thread, is_over: is_over.clone() });
-        is_over
-    }
-
-    fn end(&mut self, is_over: &Arc<Latch>) {
-        self.running.retain(|start| !Arc::ptr_eq(&start.is_over, is_over));
-    }
-}
-
 impl Platform {
     /// Whether there may be something to initialise. `false` says that all is run of what was linked before the call.
     ///
+    /// # Concurrency
+    /// What is linked is noted before it is Ready: who has found a symbol and sees `false` sees its objects constructed.
+    ///
     /// # Cost
-    /// Two loads and a comparison under an uncontended lock.
+    /// One load.
     pub fn has_uninitialized(&self) -> bool {
-        let state = self.state.lock();
-        !state.unasked.is_empty() || !state.unstarted.is_empty() || !state.starts.running.is_empty()
+        self.uninitialized.may_be_there()
     }
 
     /// The initializer symbols of the units of `dylib` that have initializers and have not been [asked for](Platform::note_asked).
@@ -108,30 +54,16 @@ impl Platform {
     /// # Safety
     /// The code was made by a compiler that puts functions there which can be called so. Its tracker is not removed by what they do.
     pub unsafe fn initialize(&self, dylib: &JitDylib) -> Result<(), WaitError> {
-        let thread = thread::current().id();
-        loop {
-            let Some((home, watched)) = self.unstarted(dylib) else { return Ok(()) };
-            let ready = ready(watched);
-            let mut state = self.state.lock();
-            if let Some(is_over) = state.starts.wait_for(&home, thread) {
-                drop(state);
-                let waited = dylib.session().blocking(|| is_over.wait());
-                self.state.lock().starts.waiting.remove(&thread);
-                waited?;
-                continue;
-            }
-            let units: Vec<_> = ready.into_iter().filter_map(|number| state.start(number)).collect();
-            if units.is_empty() {
-                return Ok(());
-            }
-            let is_over = state.starts.begin(home, thread);
-            drop(state);
+        start_all(
+            &self.state,
+            &self.uninitialized,
+            || self.unstarted(dylib).map(|(home, watched)| (home, ready(watched))),
+            |state, ready| ready.into_iter().filter_map(|number| state.start(number)).collect(),
+            |is_over| dylib.session().blocking(|| is_over.wait()),
             // SAFETY: the functions were found in the arrays that the compiler made for this purpose. Everything they depend on is
-            // Ready, and `units` keeps their code.
-            unsafe { run(&units) };
-            self.state.lock().starts.end(&is_over);
-            is_over.open();
-        }
+            // Ready, and the units keep their code.
+            |units| unsafe { run(&units) },
+        )
     }
 
     /// The records of a dylib whose initializers nobody has taken.

@@ -32,11 +32,14 @@ use uruk_core::{ExecutorAddr, RemovalNumber};
 
 use super::startup::ArrayFunction;
 use super::{entry, forks, loaded};
+use crate::memory::StaticForkLock;
 pub(crate) use owners::{Keeps, Kept};
-pub(in crate::runtime) use table::TABLE;
-use table::{Entry, Key, Scope};
+use table::{Entry, Key, Scope, Table, run_all};
 
 pub(in crate::runtime) use owners::Pin;
+
+/// Held for operations on the table; over a whole `fork`. Never while anything of the table runs.
+pub(in crate::runtime) static TABLE: StaticForkLock<Table> = StaticForkLock::new(Table::new());
 
 /// Tells pieces of linked code apart. None comes twice in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,7 +167,8 @@ pub(crate) unsafe fn add_finalizers(
     for (code, function) in functions {
         let call = Call::Finalizer(function.address);
         // Without room for a handler of ours with the C library these run when the code goes, and not at `exit`.
-        let _ = table.add(
+        let _ = add(
+            &mut table,
             Key::Finalizer { start, function },
             Entry { call, owners: code.into_iter().collect() },
             libraries,
@@ -231,10 +235,22 @@ pub(super) unsafe fn register(call: Call, dso: *mut c_void) -> Registration {
         return Registration::Unknown;
     }
     let place = table.next_number();
-    match table.add(Key::Handler { place }, Entry { call, owners }, libraries) {
+    match add(&mut table, Key::Handler { place }, Entry { call, owners }, libraries) {
         true => Registration::Kept,
         false => Registration::Refused,
     }
+}
+
+/// Adds a function; `libraries` have been loaded so far. `false` if the C library has no room for the handler that calls it at `exit`.
+fn add(table: &mut Table, key: Key, entry: Entry, libraries: u64) -> bool {
+    // Before it ends the libraries that are loaded by now, which our code may use.
+    // SAFETY: the function takes any argument, and may be called as often as is wanted.
+    let is_told =
+        table.tell_library(libraries, || unsafe { library_on_exit(run_at_exit, ptr::null_mut()) } == 0);
+    if is_told {
+        table.add(key, entry);
+    }
+    is_told
 }
 
 /// The name by which the C library is to know the owner of a function that it keeps itself, and forgets when the code goes.
@@ -277,16 +293,9 @@ fn pin_of(code: CodeNumber) -> Option<Arc<Pin>> {
 
 /// Runs what the scope has, newest first, and what is registered for it meanwhile.
 fn run(scope: Scope, status: c_int) {
-    let Some(runner) = TABLE.lock().begin(scope) else { return };
-    loop {
-        // Dropped without the lock: what they keep may go with them.
-        let mut kept = Vec::new();
-        let next = TABLE.lock().take_next(runner, &mut kept);
-        let Some(call) = next else { return };
-        // SAFETY: whoever registered it allows one call as long as the code is there, which `kept` sees to, or whoever drops the
-        // last of it, who is this thread.
-        unsafe { call.run(status) };
-    }
+    // SAFETY: whoever registered the call allows one as long as the code is there. `run_all` keeps that over the call, or its caller is the
+    // one who drops the last of it.
+    run_all(|| TABLE.lock(), scope, |call| unsafe { call.run(status) });
 }
 
 /// Runs everything: the process exits.

@@ -25,7 +25,7 @@ pub(crate) trait Keeps: Send + Sync {
 pub(crate) type Kept = Arc<dyn Keeps>;
 
 /// A piece of linked code that the process has.
-pub(in crate::runtime) struct Owner {
+pub(crate) struct Owner {
     pub(super) home: Home,
     ranges: Box<[Range<u64>]>,
     /// How many hold it and have not begun to let go.
@@ -50,7 +50,7 @@ impl Owner {
 }
 
 /// Keeps a piece of code, and all that it may call.
-pub(in crate::runtime) struct Pin {
+pub(crate) struct Pin {
     _code: Kept,
     _all_it_may_call: Box<dyn Any + Send + Sync>,
 }

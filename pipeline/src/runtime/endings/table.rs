@@ -2,20 +2,19 @@
 //!
 //! All handlers come before all finalizers, and the newest of each first. A *runner* is somebody who runs what one end has. Its
 //! list is in the table too, so that what is registered meanwhile joins it, and so that `exit` inside of a handler finds the rest.
+//!
+//! Model: `loom-tests/tests/endings.rs`.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use std::ptr;
+use std::ops::DerefMut;
 
 use uruk_core::RemovalNumber;
+use uruk_core::sync::weakened;
 
 use super::owners::{Kept, Owner, Owners};
-use super::{Call, CodeExtent, CodeNumber, Home, library_on_exit, run_at_exit};
-use crate::memory::StaticForkLock;
+use super::{Call, CodeExtent, CodeNumber, Home};
 use crate::runtime::startup::ArrayFunction;
-
-/// Held for operations on the table; over a whole `fork`. Never while anything of the table runs.
-pub(in crate::runtime) static TABLE: StaticForkLock<Table> = StaticForkLock::new(Table::new());
 
 /// Where a function stands: what is greater runs earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +54,7 @@ struct Runner {
     pending: BTreeSet<Key>,
 }
 
-pub(in crate::runtime) struct Table {
+pub(crate) struct Table {
     last_number: u64,
     owners: Owners,
     entries: BTreeMap<Key, Entry>,
@@ -66,8 +65,24 @@ pub(in crate::runtime) struct Table {
     told_library_at: Option<u64>,
 }
 
+/// Runs what `scope` has, newest first, and what is registered for it meanwhile: by `run`, without the lock, which `lock` takes.
+pub(super) fn run_all<G: DerefMut<Target = Table>>(
+    lock: impl Fn() -> G,
+    scope: Scope,
+    mut run: impl FnMut(Call),
+) {
+    let Some(runner) = lock().begin(scope) else { return };
+    loop {
+        // Dropped without the lock: what they keep may go with them.
+        let mut kept = Vec::new();
+        let next = lock().take_next(runner, &mut kept);
+        let Some(call) = next else { return };
+        run(call);
+    }
+}
+
 impl Table {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             last_number: 0,
             owners: Owners::new(),
@@ -134,14 +149,10 @@ impl Table {
         owners
     }
 
-    /// Adds a function; `libraries` have been loaded so far. `false` if the C library has no room for the handler that calls it at
-    /// `exit`.
-    pub(super) fn add(&mut self, key: Key, entry: Entry, libraries: u64) -> bool {
-        if !self.tell_library(libraries) {
-            return false;
-        }
+    /// Adds a function.
+    pub(super) fn add(&mut self, key: Key, entry: Entry) {
         for runner in self.runners.values_mut() {
-            if runner.scope.has(&entry, &self.owners) {
+            if runner.scope.has(&entry, &self.owners) && !weakened("endings::joins_no_runner") {
                 runner.pending.insert(key);
             }
         }
@@ -151,20 +162,14 @@ impl Table {
             }
         }
         self.entries.insert(key, entry);
-        true
     }
 
-    /// Has the C library call us at `exit`: before it ends the libraries that are loaded by now, which our code may use.
-    fn tell_library(&mut self, libraries: u64) -> bool {
-        if self.told_library_at == Some(libraries) {
-            return true;
-        }
-        // SAFETY: the function takes any argument, and may be called as often as is wanted.
-        let told = unsafe { library_on_exit(run_at_exit, ptr::null_mut()) } == 0;
-        if told {
+    /// Sees to it that the C library was told to call us at `exit` when as many `libraries` had been loaded. `false` if it cannot be.
+    pub(super) fn tell_library(&mut self, libraries: u64, tell: impl FnOnce() -> bool) -> bool {
+        if self.told_library_at != Some(libraries) && tell() {
             self.told_library_at = Some(libraries);
         }
-        told
+        self.told_library_at == Some(libraries)
     }
 
     /// Begins to run what `scope` has. `None` if there is nothing.
@@ -199,12 +204,18 @@ impl Table {
             let last = if let Scope::Last(code) = scope { Some(*code) } else { None };
             let mut holds = entry.owners.iter().filter(|code| Some(**code) != last).map(|code| {
                 let held = self.owners.get(*code).and_then(Owner::hold);
-                held.map(|code| kept.push(code)).is_some()
+                let is_held = held.is_some();
+                if !weakened("endings::keeps_no_code") {
+                    kept.extend(held);
+                }
+                is_held
             });
             // Where nobody holds the code any more, the one who drops it runs this.
             if holds.all(|held| held) {
                 let call = entry.call;
-                self.forget(key);
+                if !weakened("endings::leaves_what_runs") {
+                    self.forget(key);
+                }
                 return Some(call);
             }
         }
