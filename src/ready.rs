@@ -12,8 +12,12 @@
 //! Most symbols are the main dylib's own. Nothing can come before them where that dylib stands first, so its whole order is not asked
 //! for.
 //!
-//! Neither can be wrong. Who holds a name holds the only one of that text in its pool, and one of another engine is Ready nowhere in this.
-//! An order that was read after the count of changes is the dylib's as long as that count stands.
+//! None of the three can give a wrong answer:
+//!
+//! - A text has one name in the pool of its engine for as long as anybody holds that name, and the table holds it. Names carry the number of
+//!   their engine, so that a name of another engine is not taken for one of this.
+//! - The engine counts the changes of its link orders. An order that was read when the count was *n* is right as long as the count is *n*.
+//! - Whether the main dylib stands first is read and kept in the same way.
 
 use std::cell::RefCell;
 use std::hash::BuildHasher;

@@ -1,5 +1,6 @@
 //! Programs that embed the engine, as their authors would write them: a module a theme.
 
+mod beginnings;
 #[cfg(feature = "llvm")]
 mod cache;
 mod dependants;
@@ -8,6 +9,9 @@ mod endings;
 #[cfg(feature = "llvm")]
 mod errors;
 mod handles;
+mod plugins;
+mod reload;
 mod support;
+mod thread_locals;
 #[cfg(feature = "llvm")]
 mod unload;
