@@ -67,7 +67,7 @@ soak: ## Looks for rare defects for half an hour or more: random histories, rand
 	$(CHOSEN) URUK_HISTORIES=$(SOAK_HISTORIES) $(CARGO) test --release -p uruk-core --lib -- \
 	  protocol::tests::model protocol::tests::priorities protocol::tests::slices::whatever protocol::tests::dependences::forest
 	URUK_DOUBLE_COMPILE=all $(CARGO) test --release -p uruk --test double_compile
-	URUK_QUERIES=10000 $(CARGO) test --release -p uruk --test embed unload
+	$(CHOSEN) URUK_QUERIES=10000 $(CARGO) test --release -p uruk --test embed unload
 	URUK_SHUTTLE_SECONDS=$(SOAK_SHUTTLE_SECONDS) $(MAKE) shuttle
 	$(MAKE) stress
 	$(MAKE) stress-tsan STRESS_TSAN_SECONDS=$(STRESS_SECONDS)
