@@ -1,21 +1,22 @@
 //! Graphs of compilers that write no object files: blocks, symbols and edges as they come.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{
-    Binding, Block, BlockId, Edge, LinkGraph, Location, ObjectId, Section, SectionId, SectionRole, Symbol,
-    SymbolId, SymbolKind,
+    Binding, Block, BlockId, Edge, Frame, InitRole, LinkGraph, Location, ObjectId, Section, SectionId,
+    SectionRole, Symbol, SymbolId, SymbolKind,
 };
+use crate::link::eh_frame::{self, RecordKind};
 use crate::link::elf::{ALIGN_LOG2_MAX, SECTION_BYTES_MAX, null_symbol};
 use crate::link::error::{LinkError, Site};
+use crate::link::x86_64::EdgeKind;
 
 /// Builds a [`LinkGraph`] from bytes that a compiler has in memory.
 ///
 /// [`ObjectLinkingLayer::emit_graph`](crate::link::ObjectLinkingLayer::emit_graph) links the result.
 ///
 /// A *block* is a run of bytes that is kept as a whole: mostly one function or one variable. An *edge* is a field of a block that the
-/// linker computes from the address of a symbol. Unwind tables and initialiser arrays have no form here: code that needs them comes as
-/// an object file.
+/// linker computes from the address of a symbol. Exceptions pass through code that has an [unwind table](Self::unwind_table).
 ///
 /// ```
 /// use uruk_pipeline::link::graph::{Edge, LinkGraph, SectionRole};
@@ -69,6 +70,75 @@ impl<'a> LinkGraphBuilder<'a> {
         self.add(section, SectionRole::ZeroFill, &[], size_bytes, align)
     }
 
+    /// Adds call frame information of functions of this graph, as `.eh_frame` has it: common entries, and an entry for each function.
+    ///
+    /// `fields` are the fields that hold addresses, each at its offset in `content`: in each function's entry the one that begins at its
+    /// byte 8, and those of personality functions and of language-specific data, if there are some. The linker finds the distance from an
+    /// entry to its common entry in `content`, and writes it anew.
+    ///
+    /// What goes with a function goes in one call, its common entry included.
+    pub fn unwind_table(&mut self, content: &'a [u8], fields: &[Edge]) {
+        const NAME: &str = ".eh_frame";
+        let records = match eh_frame::split(content) {
+            Ok(records) => records,
+            Err((offset, what)) => return self.refuse(NAME, offset, what),
+        };
+        let first = BlockId::of(self.graph.blocks.len());
+        let section = self.add_section(NAME, SectionRole::EhFrame, content, content.len() as u64, 3, None);
+        self.graph.sections[section.index()].block_count = records.len() as u32;
+        let mut common: HashMap<u64, SymbolId> = HashMap::new();
+        for record in &records {
+            let block = self.add_block(section, record.offset, record.size, 0);
+            match record.kind {
+                RecordKind::Cie => {
+                    common.insert(record.offset, self.define_local("", block, 0));
+                }
+                RecordKind::Fde => self.graph.frames.push(Frame { block, function: u32::MAX }),
+            }
+        }
+        for (index, record) in records.iter().enumerate() {
+            let bytes = &content[record.offset as usize..(record.offset + record.size) as usize];
+            let Some(cie) = eh_frame::cie_of(bytes, record.offset) else { continue };
+            let Some(&target) = common.get(&cie) else {
+                let what = format!("the entry's common entry is said to be at {cie:#x}, and is not there");
+                return self.refuse(NAME, record.offset, &what);
+            };
+            let (offset, kind) = (eh_frame::CIE_POINTER_OFFSET, EdgeKind::NegativeDelta32);
+            self.edges[first.index() + index].push(Edge { offset, kind, target, addend: 0 });
+        }
+        for field in fields {
+            let record = records.partition_point(|record| record.offset <= field.offset).checked_sub(1);
+            match record.filter(|&index| field.offset < records[index].offset + records[index].size) {
+                Some(index) => {
+                    let offset = field.offset - records[index].offset;
+                    self.edges[first.index() + index].push(Edge { offset, ..*field });
+                }
+                None => self.refuse(NAME, field.offset, "a field that lies in no record"),
+            }
+        }
+    }
+
+    /// Has functions of this graph, of type `void (void)`, called when its dylib is initialised: by `priority`, lower first, 65535 being
+    /// that of most, then in the order of these calls.
+    ///
+    /// The graph's unit has a place among others only if it was declared to the platform as one that
+    /// [runs at start](crate::platform::UnitTraits::runs_at_start), and carries that initializer symbol. Otherwise nobody calls them.
+    pub fn init_array(&mut self, priority: u16, functions: &[SymbolId]) {
+        self.call_at(".init_array", InitRole::Init(priority), functions);
+    }
+
+    /// Has functions called at the end of what [`init_array`](Self::init_array) has begun: higher priorities first, and last to first.
+    pub fn fini_array(&mut self, priority: u16, functions: &[SymbolId]) {
+        self.call_at(".fini_array", InitRole::Fini(priority), functions);
+    }
+
+    fn call_at(&mut self, section: &str, role: InitRole, functions: &[SymbolId]) {
+        for &target in functions {
+            let block = self.add_as(section, SectionRole::ReadOnly, &[0; 8], 8, 8, Some(role));
+            self.edge(block, Edge { offset: 0, kind: EdgeKind::Pointer64, target, addend: 0 });
+        }
+    }
+
     /// Defines a name that others may look up: the place `offset` bytes into a block. What lies in code is a function.
     pub fn define(&mut self, name: &str, block: BlockId, offset: u64) -> SymbolId {
         self.define_as(name, block, offset, Binding::Strong)
@@ -101,7 +171,7 @@ impl<'a> LinkGraphBuilder<'a> {
     ///
     /// # Errors
     /// [`LinkError::Object`] if a field does not lie in its block's bytes, an edge or a symbol belongs to another graph, an alignment is
-    /// not a power of two up to 2^30, or the role is that of unwind tables; [`LinkError::Duplicate`] if a name is defined twice.
+    /// not a power of two up to 2^30, an unwind table is malformed, or its role was given to a block; [`LinkError::Duplicate`] if a name is defined twice.
     pub fn build(mut self) -> Result<LinkGraph<'a>, LinkError> {
         let symbols = self.graph.symbols.len();
         for (index, edges) in std::mem::take(&mut self.edges).into_iter().enumerate() {
@@ -124,6 +194,7 @@ impl<'a> LinkGraphBuilder<'a> {
             }
             self.graph.blocks[index].edges = (first as u32, self.graph.edges.len() as u32);
         }
+        self.find_functions_of_frames();
         self.check_names();
         match self.error {
             Some(error) => Err(error),
@@ -133,39 +204,71 @@ impl<'a> LinkGraphBuilder<'a> {
 
     fn add(&mut self, section: &str, role: SectionRole, content: &'a [u8], size: u64, align: u64) -> BlockId {
         if role == SectionRole::EhFrame {
-            self.refuse(section, 0, "unwind tables are taken from object files only");
+            self.refuse(section, 0, "an unwind table is no block: it is added by `unwind_table`");
         }
+        self.add_as(section, role, content, size, align, None)
+    }
+
+    fn add_as(
+        &mut self,
+        section: &str,
+        role: SectionRole,
+        content: &'a [u8],
+        size: u64,
+        align: u64,
+        init: Option<InitRole>,
+    ) -> BlockId {
         let is_aligned = align.is_power_of_two() && align.ilog2() <= ALIGN_LOG2_MAX;
         if !is_aligned || size > SECTION_BYTES_MAX {
             self.refuse(section, 0, &format!("a block of {size:#x} bytes, aligned to {align:#x}"));
         }
         let align_log2 = if is_aligned { align.ilog2() as u8 } else { 0 };
         // A section a block: the contents of a section are one slice, and nothing is copied before the block has its place.
-        let (id, block) = (SectionId::of(self.graph.sections.len()), BlockId::of(self.graph.blocks.len()));
-        let name = self.name(section);
-        self.graph.sections.push(Section {
-            name,
-            object: OBJECT,
-            role,
-            init: None,
-            size,
-            align_log2,
-            is_grouped: false,
-            first_block: block,
-            block_count: 1,
-        });
+        let id = self.add_section(section, role, content, size, align_log2, init);
+        self.add_block(id, 0, size, align_log2)
+    }
+
+    /// Adds a section for one block, which is to be added next.
+    fn add_section(
+        &mut self,
+        name: &str,
+        role: SectionRole,
+        content: &'a [u8],
+        size: u64,
+        align_log2: u8,
+        init: Option<InitRole>,
+    ) -> SectionId {
+        let (id, first_block) =
+            (SectionId::of(self.graph.sections.len()), BlockId::of(self.graph.blocks.len()));
+        let name = self.name(name);
+        let (object, is_grouped, block_count) = (OBJECT, false, 1);
+        let section =
+            Section { name, object, role, init, size, align_log2, is_grouped, first_block, block_count };
+        self.graph.sections.push(section);
         self.graph.contents.push(if role.is_zero_fill() { &[] } else { content });
-        self.graph.blocks.push(Block {
-            section: id,
-            offset: 0,
-            size,
-            align_log2,
-            discardable: false,
-            live: true,
-            edges: (0, 0),
-        });
+        id
+    }
+
+    fn add_block(&mut self, section: SectionId, offset: u64, size: u64, align_log2: u8) -> BlockId {
+        let id = BlockId::of(self.graph.blocks.len());
+        let block =
+            Block { section, offset, size, align_log2, discardable: false, live: true, edges: (0, 0) };
+        self.graph.blocks.push(block);
         self.edges.push(Vec::new());
-        block
+        id
+    }
+
+    /// Finds the edge to the function of each entry of an unwind table.
+    fn find_functions_of_frames(&mut self) {
+        for index in 0..self.graph.frames.len() {
+            let block = self.graph.blocks[self.graph.frames[index].block.index()];
+            let range = block.edge_range();
+            let edges = &self.graph.edges[range.clone()];
+            match edges.iter().position(|edge| edge.offset == eh_frame::FUNCTION_OFFSET) {
+                Some(edge) => self.graph.frames[index].function = (range.start + edge) as u32,
+                None => self.refuse(".eh_frame", block.offset, "an entry whose function no field names"),
+            }
+        }
     }
 
     fn define_as(&mut self, name: &str, block: BlockId, offset: u64, binding: Binding) -> SymbolId {
