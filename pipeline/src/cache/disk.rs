@@ -1,12 +1,16 @@
 //! [`DiskCache`]: a pack behind a queue, and who makes what among processes.
+//!
+//! The thread that writes may have anything locked when the process forks. So a child opens the files anew, and leaves what its
+//! parent has of them alone.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use uruk_core::sync::{Arc, Mutex};
 
 use super::pack::{Access, CacheOpenError, Pack, PackLimits, WriteError};
 use super::range_lock::RangeLock;
-use super::write_behind::{Job, WriteBehind};
+use super::write_behind::{Home, Job, WriteBehind};
 use super::{Claim, Key, Miss, ObjectCache};
 use crate::object::ObjectBuffer;
 
@@ -16,8 +20,17 @@ use crate::object::ObjectBuffer;
 /// Callable from any thread. Entries are written on a thread of the cache's own, which [`retire`](ObjectCache::retire) ends.
 #[derive(Debug)]
 pub struct DiskCache {
-    pack: Arc<Pack>,
+    own: Files,
     writer: WriteBehind<Write>,
+    home: Home,
+    /// Of a child of the process that opened it.
+    of_child: OnceLock<Files>,
+}
+
+/// The files as one process knows them.
+#[derive(Clone, Debug)]
+struct Files {
+    pack: Arc<Pack>,
     trouble: Arc<Trouble>,
 }
 
@@ -46,34 +59,46 @@ impl DiskCache {
 
     /// A cache of what is in `pack`.
     pub fn new(pack: Arc<Pack>) -> Self {
-        let trouble = Arc::new(Trouble::default());
-        let writer = WriteBehind::new({
-            let (pack, trouble) = (pack.clone(), trouble.clone());
-            move |jobs| write(&pack, &trouble, jobs)
-        });
-        Self { pack, writer, trouble }
+        let own = Files::of(pack);
+        let files = own.clone();
+        let writer = WriteBehind::new(move |jobs| files.write(jobs));
+        Self { own, writer, home: Home::here(), of_child: OnceLock::new() }
     }
 
     /// What it writes to and reads from.
     pub fn pack(&self) -> &Arc<Pack> {
-        &self.pack
+        &self.files().pack
     }
 
     /// Why the last write failed; nothing if it did not.
     pub fn failure(&self) -> Option<WriteError> {
-        self.trouble.failure.lock().clone()
+        self.files().trouble.failure.lock().clone()
     }
 
     fn push(&self, key: &Key, object: ObjectBuffer, claim: Claim) {
-        if self.pack.access() == Access::ReadWrite {
-            self.writer.push(Write { key: *key, object, claim });
+        let write = Write { key: *key, object, claim };
+        match self.own.pack.access() {
+            Access::ReadOnly => (),
+            Access::ReadWrite if self.is_at_home() => self.writer.push(write),
+            Access::ReadWrite => self.files().write(vec![write]),
         }
+    }
+
+    fn is_at_home(&self) -> bool {
+        self.home == Home::here()
+    }
+
+    fn files(&self) -> &Files {
+        if self.is_at_home() {
+            return &self.own;
+        }
+        self.of_child.get_or_init(|| Files::of(Arc::new(self.own.pack.reopened())))
     }
 }
 
 impl ObjectCache for DiskCache {
     fn get(&self, key: &Key) -> Result<ObjectBuffer, Miss> {
-        let entry = self.pack.get(key)?;
+        let entry = self.pack().get(key)?;
         if entry.is_ageing && self.failure().is_none() {
             // What is in use stays, where it can be written.
             self.push(key, entry.bytes.clone(), Claim::none());
@@ -90,25 +115,26 @@ impl ObjectCache for DiskCache {
     }
 
     fn contains(&self, key: &Key) -> bool {
-        self.pack.contains(key)
+        self.pack().contains(key)
     }
 
     fn try_claim(&self, key: &Key) -> Option<Claim> {
-        if self.pack.access() == Access::ReadOnly {
+        let pack = self.pack();
+        if pack.access() == Access::ReadOnly {
             return Some(Claim::none());
         }
-        match RangeLock::try_take(self.pack.directory(), key) {
+        match RangeLock::try_take(pack.directory(), key) {
             Ok(lock) => lock.map(Claim::new),
             // Twice is better than not at all.
             Err(error) => {
-                tracing::debug!(cache = %self.pack.path().display(), %error, "cannot tell who compiles");
+                tracing::debug!(cache = %pack.path().display(), %error, "cannot tell who compiles");
                 Some(Claim::none())
             }
         }
     }
 
     fn refresh(&self) {
-        self.pack.refresh();
+        self.pack().refresh();
     }
 
     fn flush(&self) {
@@ -126,17 +152,53 @@ impl Job for Write {
     }
 }
 
-/// Writes entries, and lets their claims go. The first failure after a success is told; the others are counted.
-fn write(pack: &Pack, trouble: &Trouble, jobs: Vec<Write>) {
-    let entries: Vec<_> = jobs.iter().map(|job| (job.key, job.object.bytes())).collect();
-    // Who holds the lock and does not go on has been waited for once.
-    let impatient = *trouble.failure.lock() == Some(WriteError::Busy);
-    let failure = pack.put_all(&entries, impatient).err();
-    let before = std::mem::replace(&mut *trouble.failure.lock(), failure.clone());
-    if let (None, Some(error)) = (before, failure) {
-        tracing::warn!(cache = %pack.path().display(), %error, "the cache could not be written");
+impl Files {
+    fn of(pack: Arc<Pack>) -> Self {
+        Self { pack, trouble: Arc::default() }
     }
-    for Write { claim, .. } in jobs {
-        drop(claim);
+
+    /// Writes entries, and lets their claims go. The first failure after a success is told; the others are counted.
+    fn write(&self, jobs: Vec<Write>) {
+        let Self { pack, trouble } = self;
+        let entries: Vec<_> = jobs.iter().map(|job| (job.key, job.object.bytes())).collect();
+        // Who holds the lock and does not go on has been waited for once.
+        let impatient = *trouble.failure.lock() == Some(WriteError::Busy);
+        let failure = pack.put_all(&entries, impatient).err();
+        let before = std::mem::replace(&mut *trouble.failure.lock(), failure.clone());
+        if let (None, Some(error)) = (before, failure) {
+            tracing::warn!(cache = %pack.path().display(), %error, "the cache could not be written");
+        }
+        for Write { claim, .. } in jobs {
+            drop(claim);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The thread that writes had the list of generations locked when the process forked: the child's next lookup hung.
+    #[test]
+    fn a_child_waits_for_nothing_that_a_thread_of_its_parent_has_locked() {
+        let path = std::env::temp_dir().join(format!("uruk-disk-{}-child", std::process::id()));
+        let (first, second) = (Key::from_bytes([1; 32]), Key::from_bytes([2; 32]));
+        let object = ObjectBuffer::new("object", vec![7; 100]);
+        let open = || DiskCache::open(&path, Access::ReadWrite, PackLimits::default()).expect("our own");
+        let mut cache = open();
+        cache.put(&first, &object);
+        cache.flush();
+        // As a child finds it.
+        cache.home = Home::of_another();
+        cache.own.pack.while_locked(|| {
+            assert_eq!(cache.get(&first).expect("it was flushed").bytes(), object.bytes());
+            cache.put(&second, &object);
+            assert!(cache.contains(&second) && cache.failure().is_none());
+            assert!(cache.try_claim(&first).is_some());
+        });
+        assert!(open().contains(&second));
+        cache.home = Home::here();
+        drop(cache);
+        std::fs::remove_dir_all(&path).expect("it is ours");
     }
 }

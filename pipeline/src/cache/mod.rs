@@ -27,6 +27,7 @@ pub use pack::{
     Verified, WriteError, Written,
 };
 
+#[cfg(feature = "llvm")]
 pub(crate) use counters::Counter;
 
 use crate::object::ObjectBuffer;

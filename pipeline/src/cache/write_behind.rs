@@ -29,7 +29,29 @@ pub(super) trait Job: Send + 'static {
 /// A queue with one thread behind it, which is started when there is something to write.
 pub(super) struct WriteBehind<J: Job> {
     shared: Arc<Shared<J>>,
-    home: Process,
+    home: Home,
+}
+
+/// The process in which something was made. Threads do not come along into the child of a fork, and what they had locked stays so there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Home {
+    /// Nobody tells us of forks, unless there is a memory manager.
+    id: u32,
+    /// The system gives an id again when its process is gone.
+    line: Process,
+}
+
+impl Home {
+    /// The process that asks.
+    pub(super) fn here() -> Self {
+        Self { id: std::process::id(), line: Process::current() }
+    }
+
+    /// Some other one.
+    #[cfg(all(test, not(uruk_loom)))]
+    pub(super) fn of_another() -> Self {
+        Self { id: 0, line: Process::current() }
+    }
 }
 
 struct Shared<J: Job> {
@@ -63,7 +85,7 @@ impl<J: Job> WriteBehind<J> {
             work: Condvar::new(),
             idle: Condvar::new(),
         };
-        Self { shared: Arc::new(shared), home: Process::current() }
+        Self { shared: Arc::new(shared), home: Home::here() }
     }
 
     /// Writes a job soon; at once, if the queue is full or there is no thread to do it.
@@ -131,7 +153,7 @@ impl<J: Job> WriteBehind<J> {
 
     /// Whether this is the child of a fork: the thread is in the parent, and so is what is queued.
     fn is_elsewhere(&self) -> bool {
-        self.home != Process::current()
+        self.home != Home::here()
     }
 }
 
@@ -179,8 +201,7 @@ impl<J: Job> Drop for WriteBehind<J> {
 
 impl<J: Job> fmt::Debug for WriteBehind<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteBehind")
-            .field("queued", &self.shared.queue.lock().jobs.len())
-            .finish_non_exhaustive()
+        let queued = (!self.is_elsewhere()).then(|| self.shared.queue.lock().jobs.len());
+        f.debug_struct("WriteBehind").field("queued", &queued).finish_non_exhaustive()
     }
 }

@@ -107,6 +107,7 @@ fn plays_its_role() {
         "filler" => fill(directory),
         "holder" => hold(directory, number),
         "maker" => make(directory, number),
+        "forks" => say(&super::queue::fork_while_it_writes(directory)),
         "retires" => say(&super::queue::retire(directory)),
         "refused" => write_where_it_is_refused(directory),
         _ => panic!("{role}?"),

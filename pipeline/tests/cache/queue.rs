@@ -67,3 +67,47 @@ pub(crate) fn retire(directory: &std::path::Path) -> String {
     cache.get(&key(0)).expect("it was written");
     format!("{before}, then {with}, then {after}")
 }
+
+/// A child of a fork waited for ever for the thread that writes, which its parent has: nothing had told it of the fork.
+#[test]
+fn a_child_of_a_fork_does_not_wait_for_its_parents_thread() {
+    // In a process of its own: it forks, and has no memory manager, which would note that.
+    let scratch = Scratch::new("queue-fork");
+    let mut child = super::child::Process::start(&[], "forks", &scratch.path("cache"), 0);
+    assert_eq!(child.hear().as_deref(), Some("the child ends with 0"));
+}
+
+/// What the process does: forks while its thread cannot write, and so has something to write.
+pub(crate) fn fork_while_it_writes(directory: &std::path::Path) -> String {
+    const CHILD_SECONDS_MAX: u32 = 60;
+    let open = || DiskCache::open(directory, Access::ReadWrite, PackLimits::default()).expect("our own");
+    let cache = open();
+    cache.put(&key(0), &object(0));
+    cache.flush();
+    let lock = fs::OpenOptions::new().write(true).open(directory.join("uruk1.lock")).expect("it has written");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("nobody has it");
+    cache.put(&key(1), &object(1));
+    // SAFETY: the child uses the cache alone, and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: concerns this process alone: it is ended if it hangs.
+        unsafe { libc::alarm(CHILD_SECONDS_MAX) };
+        cache.flush();
+        let has_first = cache.get(&key(0)).is_ok();
+        cache.put(&key(2), &object(2));
+        let has_own = cache.get(&key(2)).is_ok();
+        drop(cache);
+        // SAFETY: no destructor and no handler of the parent runs.
+        unsafe { libc::_exit(i32::from(!has_first) + 2 * i32::from(!has_own)) }
+    }
+    // The lock is the child's as well, as long as nobody says that it is let go.
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).expect("it is ours");
+    let mut status = 0;
+    // SAFETY: the status is ours to write.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert!(libc::WIFEXITED(status), "the child was ended by signal {}", libc::WTERMSIG(status));
+    cache.flush();
+    let other = open();
+    assert!([0, 1, 2].iter().all(|number| other.get(&key(*number)).is_ok()));
+    format!("the child ends with {}", libc::WEXITSTATUS(status))
+}

@@ -111,10 +111,19 @@ impl Pack {
         Ok(Self::in_directory(directory, access, limits))
     }
 
+    /// The same files, for a child of the process that has opened them.
+    pub(super) fn reopened(&self) -> Self {
+        Self::in_shared_directory(self.directory.clone(), self.access, self.limits)
+    }
+
     fn in_directory(directory: Directory, access: Access, limits: PackLimits) -> Self {
+        Self::in_shared_directory(Arc::new(directory), access, limits)
+    }
+
+    fn in_shared_directory(directory: Arc<Directory>, access: Access, limits: PackLimits) -> Self {
         let pack = Self {
             name: format!("the cache in {}", directory.path().display()).into(),
-            directory: Arc::new(directory),
+            directory,
             access,
             limits,
             view: Mutex::new(View::new()),
@@ -132,6 +141,13 @@ impl Pack {
     /// Whether this process writes to it.
     pub fn access(&self) -> Access {
         self.access
+    }
+
+    /// Does something while another thread would have to wait.
+    #[cfg(test)]
+    pub(super) fn while_locked(&self, act: impl FnOnce()) {
+        let _view = self.view.lock();
+        act();
     }
 
     pub(super) fn directory(&self) -> &Arc<Directory> {
