@@ -6,8 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-use uruk::Jit;
+use uruk::pipeline::cache::MemoryCache;
 use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder};
+use uruk::{CacheOptions, Jit};
+use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::harness::{Row, Sample, Scale, millis, on_threads, repeat};
@@ -15,6 +17,9 @@ use crate::modules::{Level, Module, load, parse};
 use crate::parts::{parts, with_machine_of_its_own};
 use crate::point::{Inputs, Point};
 use crate::support::{order, set};
+
+/// Room for what two hundred modules become, many times.
+const STORE_BYTES: usize = 256 << 20;
 
 /// How modules are handed over.
 #[derive(Clone, Copy)]
@@ -44,6 +49,14 @@ impl HandOver {
     }
 }
 
+/// What was compiled before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Cold,
+    /// All of it: an untimed run has filled a cache in memory.
+    Warm,
+}
+
 /// Whose target machine compiles a module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Machine {
@@ -63,7 +76,14 @@ pub(crate) fn points(inputs: &Inputs) -> Vec<Point> {
         for hand_over in [HandOver::Eager, HandOver::Deferred, HandOver::Bitcode] {
             for threads in [0, 1, 2] {
                 points.push(point(inputs, "e2e_ir", level, threads, move |scale, modules| {
-                    whole(scale, modules, level, threads, hand_over);
+                    whole(scale, modules, level, threads, hand_over, State::Cold);
+                }));
+            }
+        }
+        for hand_over in [HandOver::Bitcode, HandOver::Eager] {
+            for threads in [0, 2] {
+                points.push(point(inputs, "cache_warm", level, threads, move |scale, modules| {
+                    whole(scale, modules, level, threads, hand_over, State::Warm);
                 }));
             }
         }
@@ -87,12 +107,24 @@ fn point(
 }
 
 /// Modules go in, all functions are looked up.
-fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_over: HandOver) {
+fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_over: HandOver, state: State) {
+    let store = Arc::new(MemoryCache::new(STORE_BYTES));
+    let engine = || {
+        let builder = Jit::builder().threads(threads).optimization(level.optimization());
+        let mut builder = builder.pipeline(level.pipeline()).verify_ir(false);
+        if state == State::Warm {
+            builder = builder.cache(CacheOptions::store(store.clone()).memory_bytes(0));
+        }
+        builder.build().expect("an engine for this machine")
+    };
+    if state == State::Warm {
+        let jit = engine();
+        modules.iter().for_each(|module| hand_over.add(&jit, module));
+        run_all(&jit, modules);
+    }
     let mut checksum = None;
     let samples = repeat(scale, |_| {
-        let builder = Jit::builder().threads(threads).optimization(level.optimization());
-        let builder = builder.pipeline(level.pipeline()).verify_ir(false);
-        let jit = builder.build().expect("an engine for this machine");
+        let jit = engine();
         let order = order([jit.main_dylib()]);
         let mut sample = Sample::default();
         let begun = Instant::now();
@@ -106,12 +138,15 @@ fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_ov
         sample.extra("add_ms", millis(begun.elapsed()));
         let found = sample.time(|| jit.session().lookup(&order, set(&names)));
         assert_eq!(found.expect("every symbol compiles").len(), names.len());
+        if let Some(stats) = jit.cache_stats() {
+            assert_eq!((stats.object_hits, stats.object_misses), (modules.len() as u64, 0));
+        }
         let answer = run(&jit, modules);
         assert_eq!(answer, *checksum.get_or_insert(answer), "the same modules compute something else");
         sample
     });
     Row {
-        case: "e2e_ir",
+        case: if state == State::Warm { "cache_warm" } else { "e2e_ir" },
         parameters: vec![
             ("opt", level.json()),
             ("parse", format!("\"{}\"", hand_over.name())),
@@ -122,6 +157,13 @@ fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_ov
         operations: modules.len(),
     }
     .report(&samples);
+}
+
+/// Compiles all modules.
+fn run_all(jit: &Jit, modules: &[Module]) {
+    let symbols = modules.iter().flat_map(|module| &module.interface.symbols);
+    let names: Vec<_> = symbols.map(|symbol| jit.intern(&symbol.name)).collect();
+    jit.session().lookup(&order([jit.main_dylib()]), set(&names)).expect("every symbol compiles");
 }
 
 /// Calls a function of every seventh module; what they answer is the same whoever compiled them, and however.
