@@ -84,7 +84,7 @@ impl ThreadSafeModule {
         name: impl Into<Arc<str>>,
         build: impl for<'ctx> FnOnce(&'ctx Context) -> Result<Module<'ctx>, E>,
     ) -> Result<Self, E> {
-        let (name, context) = (name.into(), ThreadSafeContext::new());
+        let (name, context) = (name.into(), ThreadSafeContext::try_new()?);
         let guard = context.lock();
         // SAFETY: the context is alive and held for the closure, whose type lets nothing out that borrows from it but the module;
         // `ManuallyDrop` leaves the ownership here.

@@ -75,7 +75,7 @@ impl IrCompiler {
         if self.pipeline.is_known_good() {
             return Ok(());
         }
-        let empty = ThreadSafeModule::new(&ThreadSafeContext::new(), "the pipeline");
+        let empty = ThreadSafeModule::new(&ThreadSafeContext::try_new()?, "the pipeline");
         run_passes(&empty.lock()?, &self.target, &self.pipeline.text())
     }
 

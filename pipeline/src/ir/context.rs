@@ -34,6 +34,7 @@ use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::sync::{Mutex, MutexGuard};
 use uruk_core::{HeldResource, SerialQueue};
 
+use super::error::CompileError;
 use super::ffi::take_message;
 
 /// An LLVM context that several threads may own and one at a time may use.
@@ -78,8 +79,20 @@ const DIAGNOSTICS_MAX: usize = 16;
 
 impl ThreadSafeContext {
     /// Creates a context nobody else uses.
+    ///
+    /// # Panics
+    /// If LLVM is loaded when it is first needed (feature `lazy-llvm`), this is the first need, and it cannot be loaded.
+    #[track_caller]
     pub fn new() -> Self {
-        super::target::initialize();
+        Self::try_new().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// [`CompileError::Library`].
+    pub(super) fn try_new() -> Result<Self, CompileError> {
+        super::target::initialize()?;
         // SAFETY: creating a context has no obligations; `Inner` takes the ownership.
         let raw = unsafe { LLVMContextCreate() };
         let context = Self(Arc::new(Inner {
@@ -93,7 +106,7 @@ impl ThreadSafeContext {
             diagnostics: Mutex::default(),
         }));
         context.0.install_handler();
-        context
+        Ok(context)
     }
 
     /// Whether the calling thread holds any context right now. Such a thread must not wait for a symbol:

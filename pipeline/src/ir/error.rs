@@ -1,5 +1,6 @@
 //! Why a module could not be turned into an object.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cache::{EntryKind, Miss};
@@ -61,6 +62,17 @@ pub enum CompileError {
         kind: EntryKind,
         /// Why it is not there.
         why: Miss,
+    },
+    /// LLVM is to be loaded when it is first needed, and is not where it was when the program was built.
+    #[error(
+        "{}: LLVM cannot be loaded: {message}; install LLVM 22 there (Debian: libllvm22), or build this program again where LLVM is",
+        path.display()
+    )]
+    Library {
+        /// The library.
+        path: PathBuf,
+        /// What the system says.
+        message: String,
     },
     /// LLVM gave up in the middle of a stage. The module and all else in its context are lost.
     #[error("{module}: LLVM gave up during {stage}: {message}")]

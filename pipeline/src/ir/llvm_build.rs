@@ -9,6 +9,8 @@ use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
+use super::library::library_path;
+
 /// What tells this build of LLVM from others: the build id of its file, which linkers make from all of its contents. A file
 /// without one is known by its size and the time of its last change.
 ///
@@ -17,7 +19,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 pub fn llvm_build() -> &'static str {
     static BUILD: OnceLock<String> = OnceLock::new();
     BUILD.get_or_init(|| {
-        let path = loaded_library().unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
+        let path = library_path().or_else(loaded_library).unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
         build_id(&path).unwrap_or_else(|| size_and_time(&path))
     })
 }
@@ -64,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_build_of_the_library_is_told_by_its_id() {
-        let library = loaded_library().expect("LLVM is a library here");
+        let library = library_path().or_else(loaded_library).expect("LLVM is a library here");
         let id = build_id(&library).expect("distributions give libraries one");
         assert_eq!(id, llvm_build());
         assert!(id.len() >= 16, "{id}");

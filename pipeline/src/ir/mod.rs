@@ -20,6 +20,7 @@ mod error;
 mod ffi;
 mod interface_bytes;
 mod layer;
+mod library;
 mod llvm_build;
 mod machines;
 mod module;

@@ -63,7 +63,7 @@ impl ThreadSafeModule {
     /// # Cost
     /// Everything in the module is read: 170 ms, and 90 more to verify it, for SQLite (2 MB of bitcode).
     pub fn parse(source: &ObjectBuffer) -> Result<Self, CompileError> {
-        Self::parse_in(&ThreadSafeContext::new(), source)
+        Self::parse_in(&ThreadSafeContext::try_new()?, source)
     }
 
     /// Like [`ThreadSafeModule::parse`], into `context`.
@@ -82,7 +82,7 @@ impl ThreadSafeModule {
     /// # Errors
     /// As there, except for [`CompileError::Verify`].
     pub fn parse_unverified(source: &ObjectBuffer) -> Result<Self, CompileError> {
-        Self::parse_unverified_in(&ThreadSafeContext::new(), source)
+        Self::parse_unverified_in(&ThreadSafeContext::try_new()?, source)
     }
 
     fn parse_unverified_in(context: &ThreadSafeContext, source: &ObjectBuffer) -> Result<Self, CompileError> {

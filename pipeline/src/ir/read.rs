@@ -35,7 +35,7 @@ pub(super) fn with_lazy_bitcode<R>(
     source: &ObjectBuffer,
     use_module: impl FnOnce(&LockedModule<'_>) -> R,
 ) -> Result<R, CompileError> {
-    let context = ThreadSafeContext::new();
+    let context = ThreadSafeContext::try_new()?;
     // `module` borrows the bytes of `source` until it is dropped at the end of this function.
     let module = read(&context, source, "reading bitcode", read_lazy_bitcode)?;
     let locked = module.lock()?;

@@ -26,6 +26,7 @@ use llvm_sys::transforms::pass_builder::{
 
 use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, c_string, copy_text, take_message, uruk_llvm_configure_target_machine};
+use super::library;
 use super::machines::with_machine;
 use super::module::LockedModule;
 use super::optimize::OptimizationLevel;
@@ -199,6 +200,9 @@ impl JitTargetMachineBuilder {
     ///
     /// # Cost
     /// LLVM is asked what this machine is, once in a process.
+    ///
+    /// # Panics
+    /// If the machine is this one, and LLVM is loaded late (feature `lazy-llvm`) and cannot be. Who has compiled something knows that it can.
     pub fn options(&self) -> &TargetOptions {
         self.options.get_or_init(|| Arc::new(self.complete()))
     }
@@ -239,7 +243,7 @@ impl JitTargetMachineBuilder {
         &self,
         use_machine: impl FnOnce(&TargetMachine) -> R,
     ) -> Result<R, CompileError> {
-        initialize();
+        initialize()?;
         with_machine(self.options(), use_machine)
     }
 }
@@ -248,6 +252,7 @@ impl JitTargetMachineBuilder {
 fn host_names() -> &'static [String; 3] {
     static NAMES: OnceLock<[String; 3]> = OnceLock::new();
     NAMES.get_or_init(|| {
+        library::load().unwrap_or_else(|error| panic!("{error}"));
         // SAFETY: the three functions have no obligations and answer with strings of our own.
         unsafe {
             [LLVMGetDefaultTargetTriple(), LLVMGetHostCPUName(), LLVMGetHostCPUFeatures()]
@@ -385,8 +390,12 @@ impl fmt::Debug for TargetMachine {
 }
 
 /// Makes LLVM ready to generate code for the host. Once is enough, and it may be called again.
-pub(super) fn initialize() {
+///
+/// # Errors
+/// [`CompileError::Library`].
+pub(super) fn initialize() -> Result<(), CompileError> {
     static DONE: OnceLock<()> = OnceLock::new();
+    library::load()?;
     DONE.get_or_init(|| {
         // SAFETY: registering a target has no obligations besides not doing it twice at once. It fails only
         // where LLVM has no target for the host, which `TargetMachine::create` then reports.
@@ -396,6 +405,7 @@ pub(super) fn initialize() {
             let _ = LLVM_InitializeNativeAsmParser();
         }
     });
+    Ok(())
 }
 
 fn raw_level(level: CodegenLevel) -> LLVMCodeGenOptLevel {

@@ -59,6 +59,16 @@ macro_rules! export_allocation_functions {
         #[unsafe(link_section = ".preinit_array")]
         static FIND_ALLOCATION_FUNCTIONS: extern "C" fn() = $crate::runtime::allocation::find_functions;
 
+        #[link(name = "stdc++")]
+        // SAFETY: that is how the library declares it; it is not called.
+        unsafe extern "C" {
+            fn __cxa_pure_virtual();
+        }
+
+        /// Has the C++ library loaded before the functions are looked for: half of them are in it.
+        #[used]
+        static NEEDS_CXX_LIBRARY: unsafe extern "C" fn() = __cxa_pure_virtual;
+
         #[global_allocator]
         static ENGINE_ALLOCATOR: $crate::runtime::allocation::EngineAllocator =
             $crate::runtime::allocation::EngineAllocator;

@@ -1,0 +1,291 @@
+//! Where LLVM is: linked, or loaded when it is first needed.
+//!
+//! Loading libLLVM takes 11 ms and 55 MiB, and a program made of objects, or of what a cache has, needs none of it. With feature
+//! `lazy-llvm` the build script writes a function in place of each of LLVM's that is called:
+//!
+//! ```text
+//! LLVMFoo:  jump to where the slot says      slot: at first the line below; afterwards LLVM's function
+//!           r11 = the slot, with the name      "LLVMFoo"
+//!           jump to uruk_llvm_bind           loads the library, fills the slot, jumps there with all arguments as they were
+//! ```
+//!
+//! The shim uses variables of LLVM's as well, which no such function can stand for. So it is a library of its own, which needs LLVM's. It is part
+//! of the program as bytes, and is loaded from a file in memory, right behind LLVM.
+//!
+//! Holds: whoever calls LLVM through this crate has asked [`load`] before, and got an error if the library is not there. So only
+//! code that calls inkwell's functions before any of ours meets a library that is gone inside a call.
+
+pub(super) use place::{library_path, load};
+
+/// LLVM is linked: the system loads it before the program starts.
+#[cfg(not(uruk_lazy_llvm))]
+mod place {
+    use std::path::PathBuf;
+
+    use crate::ir::CompileError;
+
+    #[expect(clippy::unnecessary_wraps, reason = "loaded late, LLVM may not be there")]
+    pub(in crate::ir) fn load() -> Result<(), CompileError> {
+        Ok(())
+    }
+
+    /// The file from which LLVM is loaded when it is first needed; nothing if the system loads it, or it is part of the program.
+    pub(in crate::ir) fn library_path() -> Option<PathBuf> {
+        None
+    }
+}
+
+/// LLVM is loaded when it is first needed.
+#[cfg(uruk_lazy_llvm)]
+mod place {
+    use std::ffi::{CStr, CString, c_char, c_void};
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+
+    use rustix::fs::{MemfdFlags, memfd_create};
+    use uruk_core::sync::atomic::{AtomicPtr, Ordering};
+
+    use crate::ir::CompileError;
+
+    /// What the build script found.
+    const LIBRARY: &str = env!("URUK_LIBLLVM");
+
+    /// What is built of the C++ files behind `ffi.rs`.
+    const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/uruk_llvm_shim.so"));
+    const SHIM_NAME: &str = "uruk_llvm_shim";
+
+    /// The shim with LLVM in its scope, or why there is none. Neither is ever closed.
+    static LOADED: OnceLock<Result<Handle, CompileError>> = OnceLock::new();
+
+    #[derive(Clone, Copy, Debug)]
+    struct Handle(*mut c_void);
+
+    // SAFETY: what `dlopen` answers may be used by any thread.
+    unsafe impl Send for Handle {}
+    // SAFETY: as above.
+    unsafe impl Sync for Handle {}
+
+    /// Sees to it that LLVM can be called.
+    ///
+    /// # Errors
+    /// [`CompileError::Library`].
+    ///
+    /// # Cost
+    /// 11 ms at the first call, a load afterwards.
+    pub(in crate::ir) fn load() -> Result<(), CompileError> {
+        handle().map(drop)
+    }
+
+    /// The file from which LLVM is loaded when it is first needed; nothing if the system loads it, or it is part of the program.
+    pub(in crate::ir) fn library_path() -> Option<PathBuf> {
+        Some(LIBRARY.into())
+    }
+
+    fn handle() -> Result<Handle, CompileError> {
+        let load = || {
+            open(LIBRARY, LIBRARY)?;
+            open_shim()
+        };
+        LOADED.get_or_init(load).clone()
+    }
+
+    /// The library that LLVM's functions are found through: it needs LLVM, so they are in its scope.
+    fn open_shim() -> Result<Handle, CompileError> {
+        let failed = |error: std::io::Error| CompileError::Library {
+            path: SHIM_NAME.into(),
+            message: format!("a file in memory is needed for it: {error}"),
+        };
+        let file = memfd_create(SHIM_NAME, MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+        let mut file = File::from(file);
+        file.write_all(SHIM).map_err(failed)?;
+        open(&format!("/proc/self/fd/{}", file.as_raw_fd()), SHIM_NAME)
+    }
+
+    fn open(path: &str, called: &str) -> Result<Handle, CompileError> {
+        let name = CString::new(path).unwrap_or_default();
+        // SAFETY: the library's constructors only fill tables of its own; its symbols are seen by nobody who does not ask for them.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        if handle.is_null() { Err(failure(called)) } else { Ok(Handle(handle)) }
+    }
+
+    /// What the dynamic linker says about the last failure on this thread.
+    fn failure(called: &str) -> CompileError {
+        // SAFETY: the answer is null or a terminated string that stays until the next call on this thread.
+        let message = unsafe {
+            let message = libc::dlerror();
+            if message.is_null() {
+                "no reason is given".into()
+            } else {
+                CStr::from_ptr(message).to_string_lossy()
+            }
+        };
+        CompileError::Library { path: called.into(), message: message.into_owned() }
+    }
+
+    /// What a stub jumps through, with the function's name behind it, up to a zero byte.
+    #[repr(C)]
+    struct Slot {
+        target: AtomicPtr<c_void>,
+        name: [c_char; 1],
+    }
+
+    /// Fills a slot; answers with what is in it now.
+    ///
+    /// # Safety
+    /// The slot is one that the build script has written.
+    unsafe extern "C" fn fill(slot: *const Slot) -> *mut c_void {
+        // SAFETY: the caller's obligation; slots are never freed, and only the name's beginning is named by its type.
+        let (target, name) = unsafe { (&(*slot).target, &raw const (*slot).name) };
+        let handle = handle().unwrap_or_else(|error| give_up(&error));
+        // SAFETY: the library stays, and the name ends with a zero byte.
+        let function = unsafe { libc::dlsym(handle.0, name.cast()) };
+        if function.is_null() {
+            give_up(&failure(LIBRARY));
+        }
+        // Relaxed: threads that meet here store the same. A jump of an x86-64 that sees it comes after the library was loaded.
+        target.store(function, Ordering::Relaxed);
+        function
+    }
+
+    /// Ends the process, as the system does where a program's library is missing when it starts.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a function of LLVM's was called that is not there, by code that has not asked for it before"
+    )]
+    fn give_up(error: &CompileError) -> ! {
+        // Nothing is left to say if nobody listens.
+        let _ = writeln!(std::io::stderr(), "error: {error}");
+        std::process::abort();
+    }
+
+    // Every register in which an argument may lie is the same before and after. The stack is too, so that LLVM's function finds
+    // its other arguments and the address of whoever called.
+    std::arch::global_asm!(
+        ".pushsection .text.uruk_llvm_bind,\"ax\",@progbits",
+        ".p2align 4",
+        ".globl uruk_llvm_bind",
+        ".hidden uruk_llvm_bind",
+        ".type uruk_llvm_bind,@function",
+        "uruk_llvm_bind:",
+        ".cfi_startproc",
+        "pushq %rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset %rbp, -16",
+        "movq %rsp, %rbp",
+        ".cfi_def_cfa_register %rbp",
+        "subq $192, %rsp",
+        "movq %rdi, 0(%rsp)",
+        "movq %rsi, 8(%rsp)",
+        "movq %rdx, 16(%rsp)",
+        "movq %rcx, 24(%rsp)",
+        "movq %r8, 32(%rsp)",
+        "movq %r9, 40(%rsp)",
+        "movq %rax, 48(%rsp)",
+        "movq %r10, 56(%rsp)",
+        "movaps %xmm0, 64(%rsp)",
+        "movaps %xmm1, 80(%rsp)",
+        "movaps %xmm2, 96(%rsp)",
+        "movaps %xmm3, 112(%rsp)",
+        "movaps %xmm4, 128(%rsp)",
+        "movaps %xmm5, 144(%rsp)",
+        "movaps %xmm6, 160(%rsp)",
+        "movaps %xmm7, 176(%rsp)",
+        "movq %r11, %rdi",
+        "callq {fill}",
+        "movq %rax, %r11",
+        "movaps 176(%rsp), %xmm7",
+        "movaps 160(%rsp), %xmm6",
+        "movaps 144(%rsp), %xmm5",
+        "movaps 128(%rsp), %xmm4",
+        "movaps 112(%rsp), %xmm3",
+        "movaps 96(%rsp), %xmm2",
+        "movaps 80(%rsp), %xmm1",
+        "movaps 64(%rsp), %xmm0",
+        "movq 56(%rsp), %r10",
+        "movq 48(%rsp), %rax",
+        "movq 40(%rsp), %r9",
+        "movq 32(%rsp), %r8",
+        "movq 24(%rsp), %rcx",
+        "movq 16(%rsp), %rdx",
+        "movq 8(%rsp), %rsi",
+        "movq 0(%rsp), %rdi",
+        "leave",
+        ".cfi_def_cfa %rsp, 8",
+        "jmpq *%r11",
+        ".cfi_endproc",
+        ".size uruk_llvm_bind, .-uruk_llvm_bind",
+        ".popsection",
+        include_str!(concat!(env!("OUT_DIR"), "/llvm_stubs.s")),
+        fill = sym fill,
+        options(att_syntax)
+    );
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_library_that_is_gone_is_named_with_what_to_do() {
+            let error = open("/nowhere/libLLVM.so.22.1", "/nowhere/libLLVM.so.22.1")
+                .expect_err("there is no such directory")
+                .to_string();
+            assert!(error.starts_with("/nowhere/libLLVM.so.22.1: LLVM cannot be loaded: "), "{error}");
+            assert!(error.contains("No such file") && error.contains("libllvm22"), "{error}");
+        }
+
+        // As the build script writes them, for a function of a library that LLVM needs.
+        std::arch::global_asm!(
+            ".pushsection .data.uruk_test_slot,\"aw\",@progbits",
+            ".p2align 3",
+            "uruk_test_slot: .quad uruk_test_first",
+            ".asciz \"snprintf\"",
+            ".popsection",
+            ".pushsection .text.uruk_test_snprintf,\"ax\",@progbits",
+            "uruk_test_snprintf: jmpq *uruk_test_slot(%rip)",
+            "uruk_test_first: leaq uruk_test_slot(%rip), %r11",
+            "jmp uruk_llvm_bind",
+            ".globl uruk_test_snprintf",
+            ".popsection",
+            options(att_syntax)
+        );
+
+        unsafe extern "C" {
+            fn uruk_test_snprintf(text: *mut c_char, size: usize, format: *const c_char, ...) -> i32;
+        }
+
+        #[test]
+        fn a_first_call_has_all_its_arguments_and_so_has_a_second() {
+            let mut text = [0_u8; 200];
+            for round in 1..=2 {
+                // SAFETY: as for the C library's function; there is room for 25 numbers of a few digits.
+                let written = unsafe {
+                    uruk_test_snprintf(
+                        text.as_mut_ptr().cast(),
+                        text.len(),
+                        c"%d %d %d %d %d %.1f %.1f %.1f %.1f %.1f %.1f %.1f %.1f %.1f %d".as_ptr(),
+                        round,
+                        12,
+                        13,
+                        14,
+                        15,
+                        0.5,
+                        1.5,
+                        2.5,
+                        3.5,
+                        4.5,
+                        5.5,
+                        6.5,
+                        7.5,
+                        8.5,
+                        16,
+                    )
+                };
+                let expected = format!("{round} 12 13 14 15 0.5 1.5 2.5 3.5 4.5 5.5 6.5 7.5 8.5 16");
+                assert_eq!(str::from_utf8(&text[..written as usize]), Ok(&*expected));
+            }
+        }
+    }
+}
