@@ -9,6 +9,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use uruk::pipeline::ir::PartitionPolicy;
 use uruk::pipeline::object;
 
+use super::units::{Age, Size};
+
 /// Compiles, links and runs programs inside one process.
 #[derive(Debug, Parser)]
 #[command(name = "uruk", version, propagate_version = true, after_help = EXAMPLES)]
@@ -28,6 +30,47 @@ pub(crate) enum Command {
     /// One that does nothing by being there is compiled when the program needs a symbol of it, and not otherwise.
     #[command(after_help = EXAMPLES)]
     Run(RunArgs),
+    /// Look after a cache of what was compiled: figures, a check of every entry, making room.
+    #[command(after_help = CACHE_EXAMPLES)]
+    Cache(CacheArgs),
+}
+
+/// `uruk cache`.
+#[derive(Debug, Args)]
+pub(crate) struct CacheArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: CacheCommand,
+
+    /// The directory of the cache [default: what URUK_CACHE says in the environment].
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) cache: Option<PathBuf>,
+}
+
+/// The verbs of `uruk cache`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Say how many entries there are, how large and how old.
+    #[command(after_help = CACHE_EXAMPLES)]
+    Stats,
+    /// Read every entry and check that it is as it was written. Exit code 1 if one is not.
+    #[command(after_help = CACHE_EXAMPLES)]
+    Verify,
+    /// Remove what is too old or takes too much room, and what killed processes have left.
+    ///
+    /// Entries go many at a time, the oldest first: those of the files that were begun together.
+    #[command(after_help = CACHE_EXAMPLES)]
+    Gc {
+        /// How much the files may take together: a number of bytes, or with K, M, G or T.
+        #[arg(long, value_name = "SIZE", default_value = "1G")]
+        max_size: Size,
+        /// How old entries may become: a number with s, m, h, d or w.
+        #[arg(long, value_name = "TIME", default_value = "30d")]
+        max_age: Age,
+    },
+    /// Remove all entries.
+    #[command(after_help = CACHE_EXAMPLES)]
+    Clear,
 }
 
 /// `uruk run`.
@@ -101,8 +144,9 @@ impl Cli {
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let line = run_what_is_a_file(std::env::args_os().collect());
         let mut cli = Self::try_parse_from(end_files_at_script(line))?;
-        let Command::Run(run) = &mut cli.command;
-        run.take_files_behind_dashes();
+        if let Command::Run(run) = &mut cli.command {
+            run.take_files_behind_dashes();
+        }
         Ok(cli)
     }
 }
@@ -164,3 +208,12 @@ Examples:
   clang -c -emit-llvm -o - a.c | uruk run - from standard input
 
 Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";
+
+const CACHE_EXAMPLES: &str = "\
+Examples:
+  uruk cache stats --cache ~/.cache/uruk                  what is in it
+  uruk cache verify                                       the one that URUK_CACHE names
+  uruk cache gc --max-size 512M --max-age 2w              keep it small
+  uruk cache clear                                        begin anew; running programs are not disturbed
+
+Exit codes: 0; 1 if an entry is damaged (verify), or the cache cannot be opened or written; 2 for wrong usage.";

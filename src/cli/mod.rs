@@ -1,6 +1,7 @@
 //! The `uruk` command: arguments in, a running program out.
 
 mod args;
+mod cache;
 mod clang;
 mod dispatcher;
 mod observe;
@@ -8,6 +9,7 @@ mod progress;
 mod report;
 mod run;
 mod stats;
+mod units;
 mod verbose;
 
 use std::ffi::c_int;
@@ -28,12 +30,15 @@ pub(crate) fn main() -> c_int {
             return error.exit_code();
         }
     };
-    let Command::Run(args) = cli.command;
-    match run::run(&args) {
-        Ok(never) => match never {},
-        Err(error) => {
-            report::error(&error);
-            FAILURE
-        }
+    let failure = |error: &dyn std::error::Error| {
+        report::error(error);
+        FAILURE
+    };
+    match cli.command {
+        Command::Run(args) => match run::run(&args) {
+            Ok(never) => match never {},
+            Err(error) => failure(&error),
+        },
+        Command::Cache(args) => cache::cache(&args).unwrap_or_else(|error| failure(&error)),
     }
 }
