@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Runs a SQL session in SQLite, which the engine compiles from LLVM IR and links by itself, on two workers.
 #
+# What it compiles is kept: a second run finds it, and starts at once.
+#
 #   scripts/demo.sh [SQL...]     the built-in session, or the statements given
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,7 +37,11 @@ for file in "${files[@]}" tests/programs/sqlite/session.c; do
   du -h "$module"
 done
 
-command=(target/release/uruk run -j2 --stats "${modules[@]}")
+command=(target/release/uruk run -j2 --cache "$out/cache" --stats "${modules[@]}")
 [[ $# -eq 0 ]] || command+=(-- "$@")
 step "${command[*]}"
-exec "${command[@]}"
+"${command[@]}"
+
+step "The second start: what was compiled is in $out/cache"
+"${command[@]}" >/dev/null
+target/release/uruk cache stats --cache "$out/cache"

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use uruk::pipeline::ir::PartitionPolicy;
 use uruk::pipeline::object;
 
@@ -113,6 +113,16 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) parts: Option<u16>,
 
+    /// Find what was compiled before in this directory, and store what is compiled [default: what URUK_CACHE says in the environment].
+    ///
+    /// It is made if it is not there, for this user alone. Objects of one compiler, processor, level and source are found again.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+
+    /// What may be done with the cache.
+    #[arg(long, value_name = "MODE", value_enum)]
+    pub(crate) cache_mode: Option<CacheModeArg>,
+
     /// Load a shared library before the program and search it for symbols. Repeatable.
     #[arg(long, value_name = "LIB", action = ArgAction::Append)]
     pub(crate) load: Vec<PathBuf>,
@@ -137,6 +147,17 @@ fn policy(text: &str) -> Result<PartitionPolicy, String> {
         "early" => Ok(PartitionPolicy::Early),
         _ => Err("it is `whole`, `late` or `early`".to_owned()),
     }
+}
+
+/// `--cache-mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheModeArg {
+    /// What is missing is compiled and stored; the default.
+    ReadWrite,
+    /// What is missing is compiled.
+    ReadOnly,
+    /// What is missing is an error: nothing is compiled.
+    RequireHit,
 }
 
 impl Cli {
@@ -205,6 +226,7 @@ Examples:
   uruk run -j2 --stats db.bc                compile on two threads, show the stage table
   uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
+  uruk run --cache ~/.cache/uruk --stats db.bc   compile once; the second start finds it, and says so
   clang -c -emit-llvm -o - a.c | uruk run - from standard input
 
 Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
+use uruk::pipeline::cache::CacheEvent;
 use uruk::pipeline::runtime::exit::flush_streams;
 use uruk::trace::{TraceFile, TraceLayer};
 use uruk_core::SessionEvent;
@@ -14,6 +15,7 @@ use uruk_core::sync::Arc;
 
 use super::progress::Progress;
 use super::stats::{Stats, StatsLayer};
+use super::verbose;
 
 /// Everything that watches this process.
 #[derive(Debug)]
@@ -78,6 +80,32 @@ impl Observers {
                 progress.observe(event);
             }
         }))
+    }
+
+    /// What a cache is to report to, if anybody wants it.
+    pub(crate) fn cache_observer(
+        self: &Arc<Self>,
+        verbosity: u8,
+    ) -> Option<impl Fn(&CacheEvent) + Send + Sync + 'static> {
+        if self.stats.is_none() && verbosity == 0 {
+            return None;
+        }
+        let observers = self.clone();
+        Some(move |event: &CacheEvent| {
+            if verbosity > 0 {
+                verbose::say(&format!("cache: {event}"));
+            }
+            if let Some(stats) = &observers.stats {
+                stats.observe_cache(event);
+            }
+        })
+    }
+
+    /// Notes for the statistics that entries could not be stored.
+    pub(crate) fn note_unstored(&self, what: String) {
+        if let Some(stats) = &self.stats {
+            stats.note_unstored(what);
+        }
     }
 
     /// Leaves the terminal to the program, or to an error message.

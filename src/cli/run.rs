@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
+use uruk::pipeline::cache::CacheMode;
 use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline, Partition};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
@@ -17,9 +18,10 @@ use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::{Program, give_back_free_memory};
 use uruk::pipeline::runtime::tls;
-use uruk::{Jit, JitError};
+use uruk::{CacheOptions, Jit, JitError};
 
-use super::args::RunArgs;
+use super::args::{CacheModeArg, RunArgs};
+use super::cache;
 use super::clang::{self, ClangError};
 use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
@@ -51,6 +53,10 @@ pub(crate) enum RunError {
     Allocation(#[from] ReplaceError),
     #[error(transparent)]
     Trace(#[from] TraceError),
+    #[error(
+        "--cache-mode says what to do with a cache, and none is named: --cache DIR, or URUK_CACHE=DIR in the environment"
+    )]
+    NoCache,
 }
 
 /// Links the files and becomes the program.
@@ -64,6 +70,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     observers.leave_terminal();
     let (jit, entry) = linked?;
     dispatcher.retire();
+    store_what_was_compiled(jit, &observers, args);
     give_back_free_memory();
 
     let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end, as the code is
@@ -119,6 +126,38 @@ fn take_over_allocation(jit: &Jit) -> Result<(), RunError> {
     // too; it is Ready, and nothing is ever unmapped. The compile threads are gone, and the program does not run yet.
     unsafe { allocation::replace(|name| replaced.get(name).copied())? };
     Ok(())
+}
+
+/// Ends the cache's thread: what is compiled from here on is stored at once. That something could not be stored is no error.
+fn store_what_was_compiled(jit: &Jit, observers: &Observers, args: &RunArgs) {
+    jit.retire_cache();
+    let Some(disk) = jit.disk_cache() else { return };
+    if let Some(failure) = disk.failure() {
+        let failed = disk.pack().stats().failed_writes;
+        let what =
+            format!("{failed} entries could not be stored in {}: {failure}", disk.pack().path().display());
+        if args.verbose > 0 {
+            verbose::say(&what);
+        }
+        observers.note_unstored(what);
+    }
+}
+
+/// What the builder is told of the cache, if one is wanted.
+fn cache_options(args: &RunArgs, observers: &Arc<Observers>) -> Result<Option<CacheOptions>, RunError> {
+    let Some(directory) = cache::directory(args.cache.as_deref()) else {
+        return if args.cache_mode.is_some() { Err(RunError::NoCache) } else { Ok(None) };
+    };
+    let mode = match args.cache_mode {
+        None | Some(CacheModeArg::ReadWrite) => CacheMode::ReadWrite,
+        Some(CacheModeArg::ReadOnly) => CacheMode::ReadOnly,
+        Some(CacheModeArg::RequireHit) => CacheMode::RequireHit,
+    };
+    let options = CacheOptions::directory(directory).mode(mode);
+    Ok(Some(match observers.cache_observer(args.verbose) {
+        Some(observe) => options.observer(observe),
+        None => options,
+    }))
 }
 
 /// Begins to watch. The report is due at `exit`, after everything that the program registers.
@@ -182,7 +221,7 @@ fn build(
     args: &RunArgs,
     observers: &Arc<Observers>,
     dispatcher: Arc<RetiringDispatcher>,
-) -> Result<Jit, JitError> {
+) -> Result<Jit, RunError> {
     let level = match args.optimize {
         0 => OptimizationLevel::O0,
         1 => OptimizationLevel::O1,
@@ -195,7 +234,10 @@ fn build(
         process.load_library(library).map_err(JitError::from)?;
     }
     let builder = Jit::builder().optimization(level).dispatcher(dispatcher).process_symbols(process);
-    let builder = builder.owns_process(true).partition(partition(args));
+    let mut builder = builder.owns_process(true).partition(partition(args));
+    if let Some(options) = cache_options(args, observers)? {
+        builder = builder.cache(options);
+    }
     let builder = match args.passes.as_str() {
         "default" => builder,
         "none" => builder.pipeline(OptimizationPipeline::none()),
@@ -211,7 +253,7 @@ fn build(
             }
         })),
     };
-    builder.build()
+    Ok(builder.build()?)
 }
 
 fn partition(args: &RunArgs) -> Partition {

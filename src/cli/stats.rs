@@ -16,6 +16,7 @@ use tracing::span::Id;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
+use uruk::pipeline::cache::{CacheEvent, EntryKind};
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{EventKind, SessionEvent};
@@ -33,6 +34,19 @@ pub(crate) struct Stats {
     units_emitted: AtomicU64,
     symbols_ready: AtomicU64,
     symbols_failed: AtomicU64,
+    cache: Mutex<Lookups>,
+}
+
+/// What a cache was asked for.
+#[derive(Debug, Default)]
+struct Lookups {
+    /// How many modules' objects were wanted.
+    objects: u64,
+    hits: u64,
+    /// What was missing of which module, and why; of each module once.
+    misses: Vec<(std::sync::Arc<str>, EntryKind, String)>,
+    /// That entries could not be stored, and why.
+    unstored: Option<String>,
 }
 
 /// What is known of one stage.
@@ -78,6 +92,7 @@ impl StatsLayer {
             units_emitted: AtomicU64::new(0),
             symbols_ready: AtomicU64::new(0),
             symbols_failed: AtomicU64::new(0),
+            cache: Mutex::default(),
         });
         (Self(stats.clone()), stats)
     }
@@ -87,6 +102,27 @@ impl Stats {
     /// Counts what a session reports.
     pub(crate) fn observe(&self, event: &SessionEvent) {
         self.count(&event.kind);
+    }
+
+    /// Counts what a layer has asked a cache for.
+    pub(crate) fn observe_cache(&self, event: &CacheEvent) {
+        let mut lookups = self.cache.lock();
+        lookups.objects += u64::from(event.kind == EntryKind::Object);
+        if event.found.is_ok() {
+            lookups.hits += u64::from(event.kind == EntryKind::Object);
+            return;
+        }
+        let miss = (event.unit.clone(), event.kind, event.to_string());
+        // That a module's object is missing says more than that its interface is, which comes first.
+        match lookups.misses.iter_mut().find(|(unit, kind, _)| *unit == event.unit && *kind != event.kind) {
+            Some(known) => *known = miss,
+            None => lookups.misses.push(miss),
+        }
+    }
+
+    /// Notes that entries could not be stored.
+    pub(crate) fn note_unstored(&self, what: String) {
+        self.cache.lock().unstored = Some(what);
     }
 
     fn count(&self, kind: &EventKind) {
@@ -105,6 +141,7 @@ impl Stats {
     pub(crate) fn report(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(move |f| {
             self.write_materialized(f)?;
+            write!(f, "{}", self.cache.lock())?;
             write_table(f, &self.stages.lock().clone())?;
             match Resident::of_this_process() {
                 Some(resident) => writeln!(f, "{resident}"),
@@ -136,6 +173,20 @@ impl Stats {
         stage.total += total;
         stage.own += own;
         stage.max = stage.max.max(total);
+    }
+}
+
+impl fmt::Display for Lookups {
+    /// `cache hits: 260/261 (99 %)`, and a line for each miss; nothing if nobody asked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { objects, hits, misses, unstored } = self;
+        if *objects > 0 || !misses.is_empty() {
+            // Rounded down: all is all.
+            let percent = if *objects == 0 { 100 } else { hits * 100 / objects };
+            writeln!(f, "cache hits: {hits}/{objects} ({percent} %)")?;
+        }
+        misses.iter().try_for_each(|(_, _, line)| writeln!(f, "  {line}"))?;
+        unstored.iter().try_for_each(|line| writeln!(f, "  {line}"))
     }
 }
 

@@ -18,6 +18,11 @@ pub(crate) fn print(event: &SessionEvent, verbosity: u8) {
         }
         _ => return,
     };
+    say(&line);
+}
+
+/// Prints a line.
+pub(crate) fn say(line: &str) {
     // Nothing is left to say if stderr is gone.
     let _ = writeln!(std::io::stderr(), "uruk: {line}");
 }

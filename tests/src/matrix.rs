@@ -21,7 +21,7 @@
 //! A run is right if it ends as the native one, with the same bytes on standard output and standard error.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cache::BuildError;
@@ -129,14 +129,45 @@ impl Program {
             return self.build(variant.form).map(|_| None);
         }
         let files = self.build(variant.form)?;
-        let outcome = self.run_in_engine(variant, &files)?;
+        let outcome = self.run_in_engine(variant, &files, &[])?;
         let wrong = self.difference(native, &outcome);
         Ok(wrong.map(|text| Wrong { text, hung: outcome.end == End::TimedOut }))
     }
 
-    fn run_in_engine(&self, variant: Variant, files: &[PathBuf]) -> Result<Outcome, BuildError> {
+    /// Checks the program twice with a cache in `directory`. What the first start compiles is all that the second one has.
+    ///
+    /// # Panics
+    /// With a report, if one of the starts does something else than the native program.
+    pub fn check_cached(&self, variant: Variant, directory: &Path) {
+        let wrong = self.check_starts(variant, directory);
+        let wrong = wrong.unwrap_or_else(|error| Some(format!("not built: {error}")));
+        assert!(wrong.is_none(), "\n== {} {variant} ==\n{}", self.name, wrong.unwrap_or_default());
+    }
+
+    fn check_starts(&self, variant: Variant, directory: &Path) -> Result<Option<String>, BuildError> {
+        let mut natives = Natives::default();
+        let executable = self.build_native(variant.form)?;
+        let (native, _) = natives.run(self, executable)?;
+        let files = self.build(variant.form)?;
+        let cache = format!("--cache={}", directory.display());
+        for mode in ["--cache-mode=read-write", "--cache-mode=require-hit"] {
+            let outcome = self.run_in_engine(variant, &files, &[&cache, mode])?;
+            if let Some(wrong) = self.difference(native, &outcome) {
+                return Ok(Some(wrong));
+            }
+        }
+        Ok(None)
+    }
+
+    fn run_in_engine(
+        &self,
+        variant: Variant,
+        files: &[PathBuf],
+        options: &[&str],
+    ) -> Result<Outcome, BuildError> {
         let mut command = Command::new(uruk());
         command.arg("run").arg(format!("-O{}", variant.level)).arg(format!("-j{}", variant.jobs));
+        command.args(options);
         if let Some(entry) = &self.entry {
             command.args(["--entry", entry]);
         }
