@@ -26,6 +26,20 @@ type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 
 /// Decides how a [`Jit`] compiles, where, and what it finds in the process.
 ///
+/// # Examples
+/// ```
+/// use uruk::prelude::*;
+///
+/// # fn main() -> Result<(), JitError> {
+/// let jit = Jit::builder().threads(2);
+/// # #[cfg(feature = "llvm")]
+/// let jit = jit.optimization(uruk::pipeline::ir::OptimizationLevel::O1);
+/// let jit = jit.initialize_on_lookup(true).build()?;
+/// assert!(jit.lookup("getpid").is_ok());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// ORC: `LLJITBuilder`.
 #[doc(alias = "LLJITBuilder")]
 pub struct JitBuilder {

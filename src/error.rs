@@ -17,6 +17,23 @@ use uruk_pipeline::runtime::process::LoadLibraryError;
 const CAUSES_MAX: usize = 256;
 
 /// Why [`crate::Jit`] could not do what it was asked.
+///
+/// # Examples
+/// ```
+/// use uruk::prelude::*;
+/// use uruk::core::WithCauses;
+///
+/// # fn main() -> Result<(), JitError> {
+/// let jit = Jit::builder().threads(1).build()?;
+/// let error = jit.add_file("/nonexistent/a.o").unwrap_err();
+/// assert!(matches!(error, JitError::Read { .. }));
+/// assert_eq!(
+///     WithCauses(&error).to_string(),
+///     "/nonexistent/a.o: cannot be read: No such file or directory (os error 2)"
+/// );
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JitError {

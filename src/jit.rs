@@ -27,6 +27,22 @@ use crate::{JitBuilder, JitError, Scope};
 /// # Concurrency
 /// Every method may be called from any thread.
 ///
+/// # Examples
+/// ```
+/// use uruk::prelude::*;
+///
+/// # fn main() -> Result<(), JitError> {
+/// let jit = Jit::new()?;
+/// # #[cfg(feature = "llvm")] {
+/// jit.add_ir_text("twice.ll", "define i64 @twice(i64 %x) { %y = add i64 %x, %x ret i64 %y }")?;
+/// // SAFETY: that is the function's signature.
+/// let twice = unsafe { jit.get::<extern "C" fn(i64) -> i64>("twice")? };
+/// assert_eq!(twice(21), 42);
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+///
 /// ORC: `LLJIT`.
 #[doc(alias = "LLJIT")]
 pub struct Jit {

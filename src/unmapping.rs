@@ -17,6 +17,27 @@ use crate::Jit;
 /// The end of a removal: ready when the code that was removed is unmapped, because no [`Function`](crate::Function) holds it any more.
 ///
 /// Dropping it changes nothing. A future, for any runtime; [`wait`](Unmapping::wait) is for those who have none.
+///
+/// # Examples
+/// ```
+/// use uruk::prelude::*;
+///
+/// # #[cfg(feature = "llvm")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let jit = Jit::builder().threads(1).build()?;
+/// let tracker = jit.create_tracker();
+/// jit.in_tracker(&tracker).add_ir_text("query.ll", "define i64 @query() { ret i64 42 }")?;
+/// // SAFETY: that is the function's signature.
+/// let query = unsafe { jit.get::<extern "C" fn() -> i64>("query")? };
+/// let unmapping = jit.remove_tracker(&tracker)?; // The name is free now.
+/// assert_eq!(query(), 42); // The code is held.
+/// drop(query);
+/// unmapping.wait(); // Nothing is left of it.
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "llvm"))]
+/// # fn main() {}
+/// ```
 pub struct Unmapping {
     session: ExecutionSession,
     gone: Arc<Gone>,

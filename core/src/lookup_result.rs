@@ -20,6 +20,23 @@ use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolMap, SymbolName};
 /// # Cost
 /// The names are those of the lookup set; a large answer is indexed the first time that a symbol is asked of it
 /// by name.
+///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit, LookupSet};
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let (f, g) = (session.intern("f"), session.intern("g"));
+/// let unit = FnUnit::new([f.clone(), g.clone()], |request| {
+///     request.addresses([("f", ExecutorAddr::new(0x1000)), ("g", ExecutorAddr::new(0x2000))])
+/// });
+/// main.define(Box::new(unit))?;
+/// let found = main.lookup(LookupSet::required([g.clone(), f]))?;
+/// assert_eq!(found.iter().next().map(|(name, _)| name), Some(&g));
+/// assert_eq!(found.get(&g).map(|definition| definition.address), Some(ExecutorAddr::new(0x2000)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct LookupResult {
     symbols: Symbols,

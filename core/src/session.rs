@@ -85,6 +85,21 @@ pub use watch::DefinitionWatch;
 /// and holds a handle itself keeps all of it: a unit, generator, resource or platform of the embedder that does, and lookups that
 /// nothing answers. [`close`](Self::close) what shall surely be gone. Units and generators of this crate hold none.
 ///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit};
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let answer = session.intern("answer");
+/// let unit = FnUnit::new([answer.clone()], |request| request.addresses([("answer", ExecutorAddr::new(0x1000))]));
+/// main.define(Box::new(unit))?; // Nothing has run.
+/// let found = session.lookup_symbol(&main.link_order(), &answer)?; // Now it has, once.
+/// assert_eq!(found.address, ExecutorAddr::new(0x1000));
+/// session.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// ORC: `ExecutionSession`.
 #[derive(Clone)]
 pub struct ExecutionSession(Arc<Inner>);

@@ -27,6 +27,17 @@ pub(crate) use work::{TaskWork, Work};
 ///
 /// Dropping a task without running it is allowed at any time: what it owns fails on its way out, and a lookup's handler
 /// runs on the thread that drops it, so no lock of the dispatcher may be held.
+///
+/// # Examples
+/// ```
+/// use std::sync::mpsc;
+/// use uruk_core::{Task, TaskPriority};
+///
+/// let (done, told) = mpsc::channel();
+/// let task = Task::new("indexing", TaskPriority::Idle, move || drop(done.send(42)));
+/// task.run(); // A dispatcher does so, on a thread of its choice.
+/// assert_eq!(told.recv(), Ok(42));
+/// ```
 pub struct Task {
     priority: TaskPriority,
     /// It tells somebody something that must be told even when no dispatcher takes it.

@@ -45,6 +45,22 @@ type RemovedInStep = Vec<RemovedResources<Box<dyn Resource>>>;
 ///
 /// # Concurrency
 /// A list of steps until it is committed: nothing else takes a lock.
+///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit};
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let f = session.intern("f");
+/// let version = |address| {
+///     Box::new(FnUnit::new([f.clone()], move |request| request.addresses([("f", ExecutorAddr::new(address))])))
+/// };
+/// main.define(version(0x1000))?;
+/// session.transaction().remove(&main, [f.clone()]).define(&main, version(0x2000)).commit()?;
+/// assert_eq!(session.lookup_symbol(&main.link_order(), &f)?.address, ExecutorAddr::new(0x2000));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a transaction that is not committed changes nothing"]
 pub struct Transaction {
     session: ExecutionSession,

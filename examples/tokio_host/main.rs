@@ -12,53 +12,24 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use uruk::core::sync::Arc;
-use uruk::core::{
-    ExecutorAddr, ExecutorSymbolDef, LookupRequest, LookupSet, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, SearchOrder, SymbolFlags, SymbolName,
-};
+use uruk::core::{FnUnit, LookupRequest, LookupSet, MaterializationUnit, SearchOrder};
 use uruk::prelude::*;
 
 use dispatcher::TokioTaskDispatcher;
 
-const FLAGS: SymbolFlags = SymbolFlags::EXPORTED.union(SymbolFlags::CALLABLE);
-
 /// Takes its time: as long as the heart needs for three more beats. If the reactor stood still, it would never end.
-struct SlowUnit {
+fn slow_unit(
     name: SymbolName,
     address: u64,
-    heart: watch::Receiver<u64>,
-}
-
-impl MaterializationUnit for SlowUnit {
-    fn name(&self) -> &str {
-        "slow unit"
-    }
-
-    fn interface(&self) -> MaterializationInterface {
-        MaterializationInterface::new([(self.name.clone(), FLAGS)].into_iter().collect())
-    }
-
-    fn materialize(mut self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let until = *self.heart.borrow() + 3;
+    mut heart: watch::Receiver<u64>,
+) -> Box<dyn MaterializationUnit> {
+    let symbol = name.clone();
+    Box::new(FnUnit::new([name], move |request| -> Result<_, Box<dyn Error + Send + Sync>> {
+        let until = *heart.borrow() + 3;
         // This thread is one of the runtime's for work that blocks.
-        let beats = self.heart.wait_for(|beats| *beats >= until);
-        if tokio::runtime::Handle::current().block_on(beats).is_err() {
-            return responsibility.fail(Arc::new(std::io::Error::other("the heart has stopped")));
-        }
-        let definition = ExecutorSymbolDef::new(ExecutorAddr::new(self.address), FLAGS);
-        match responsibility.notify_resolved(&[(self.name, definition)].into_iter().collect()) {
-            Ok(resolved) => {
-                if let Err(refused) = resolved.notify_emitted(Vec::new()) {
-                    refused.fail();
-                }
-            }
-            Err(refused) => {
-                refused.fail();
-            }
-        }
-    }
-
-    fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
+        tokio::runtime::Handle::current().block_on(heart.wait_for(|beats| *beats >= until))?;
+        Ok(request.addresses([(symbol.as_str(), ExecutorAddr::new(address))])?)
+    }))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -82,7 +53,7 @@ async fn host() -> Result<(), Box<dyn Error>> {
     let main = session.create_jit_dylib("main")?;
     let names: Vec<_> = (0..20).map(|index| session.intern(&format!("function{index}"))).collect();
     for (name, address) in names.iter().zip((0x1000..).step_by(16)) {
-        main.define(Box::new(SlowUnit { name: name.clone(), address, heart: beats.clone() }))?;
+        main.define(slow_unit(name.clone(), address, beats.clone()))?;
     }
 
     // Twenty awaited at once, on a reactor of one thread.

@@ -18,6 +18,24 @@ pub struct SearchedDylib {
 }
 
 /// Why a lookup failed. Nothing it asked for is answered.
+///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, FnUnit, LookupError, SymbolMap, WithCauses};
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let f = session.intern("f");
+/// main.define(Box::new(FnUnit::new([f.clone()], |_| Err::<SymbolMap, _>("line 3: no such opcode"))))?;
+/// let error = session.lookup_symbol(&main.link_order(), &f).unwrap_err();
+/// let LookupError::Failed(failure) = &error else { panic!("{error}") };
+/// assert_eq!(*failure.symbol(), f);
+/// assert_eq!(
+///     WithCauses(&error).to_string(),
+///     "`f` (dylib `main`, unit `f`) failed: line 3: no such opcode"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {

@@ -23,6 +23,24 @@ pub(super) type Held = fn() -> Option<HeldResource>;
 pub(super) type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// Choices a session is made with.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use uruk_core::{ExecutionSession, SessionError};
+///
+/// let reported = Arc::new(AtomicUsize::new(0));
+/// let count = reported.clone();
+/// let session = ExecutionSession::builder()
+///     .error_reporter(Arc::new(move |_: &SessionError| {
+///         count.fetch_add(1, Ordering::Relaxed);
+///     }))
+///     .build();
+/// session.create_jit_dylib("main")?;
+/// assert_eq!(reported.load(Ordering::Relaxed), 0);
+/// # Ok::<(), uruk_core::DylibError>(())
+/// ```
 #[derive(Default)]
 pub struct ExecutionSessionBuilder {
     dispatcher: Option<Arc<dyn TaskDispatcher>>,

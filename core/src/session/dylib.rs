@@ -25,6 +25,20 @@ use crate::{
 /// # Cost
 /// Changes of a link order are linear in the order, all else in what it names, during one hold of the lock, where nothing else is said.
 ///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit, JitDylibLookupFlags, LookupSet};
+///
+/// let session = ExecutionSession::new();
+/// let (main, library) = (session.create_jit_dylib("main")?, session.create_jit_dylib("library")?);
+/// main.add_to_link_order(&library, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
+/// let helper = session.intern("helper");
+/// let unit = FnUnit::new([helper.clone()], |request| request.addresses([("helper", ExecutorAddr::new(0x1000))]));
+/// library.define(Box::new(unit))?;
+/// assert!(main.lookup(LookupSet::one(helper)).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// ORC: `JITDylib`.
 #[doc(alias = "JITDylib")]
 #[derive(Clone)]

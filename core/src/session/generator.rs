@@ -25,6 +25,41 @@ pub struct GeneratorId {
 /// thread. A lookup inside `generate` that waits for symbols this generator would have to provide is told
 /// [`WouldDeadlock`](crate::LookupError::WouldDeadlock).
 ///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use uruk_core::{DefinitionGenerator, ExecutionSession, ExecutorAddr, FnUnit, GenerateRequest, LookupSet, shared_error};
+///
+/// /// Defines whatever begins with `make_`.
+/// struct Maker;
+///
+/// impl DefinitionGenerator for Maker {
+///     fn name(&self) -> &str {
+///         "maker"
+///     }
+///
+///     fn generate(&self, request: GenerateRequest) {
+///         let names = request.symbols().iter().map(|(name, _)| name.clone());
+///         let mut defined = Ok(());
+///         for name in names.filter(|name| name.as_str().starts_with("make_")) {
+///             let symbol = name.clone();
+///             let unit = FnUnit::new([name], move |request| {
+///                 request.addresses([(symbol.as_str(), ExecutorAddr::new(0x1000))])
+///             });
+///             defined = defined.and(request.dylib().define(Box::new(unit)));
+///         }
+///         request.finish(defined.map_err(shared_error));
+///     }
+/// }
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// main.add_generator(Arc::new(Maker));
+/// assert!(main.lookup(LookupSet::one(session.intern("make_tea"))).is_ok());
+/// assert!(main.lookup(LookupSet::one(session.intern("tea"))).is_err());
+/// # Ok::<(), uruk_core::DylibError>(())
+/// ```
+///
 /// ORC: `DefinitionGenerator::tryToGenerate`.
 pub trait DefinitionGenerator: Send + Sync {
     /// What to call the generator in errors and traces.

@@ -17,6 +17,21 @@ use super::answers::WaiterId;
 use super::deadline::too_late;
 
 /// What a lookup asks for.
+///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit, LookupRequest, LookupSet, TaskPriority};
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let next = session.intern("next");
+/// let unit = FnUnit::new([next.clone()], |request| request.addresses([("next", ExecutorAddr::new(0x1000))]));
+/// main.define(Box::new(unit))?;
+/// // Compiled ahead of time, when there is nothing better to do.
+/// let request = LookupRequest::new(main.link_order(), LookupSet::one(next)).at(TaskPriority::Speculative);
+/// session.lookup_async(request, |answer| assert!(answer.is_ok()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct LookupRequest {
     /// On whose behalf.

@@ -63,6 +63,25 @@ impl fmt::Debug for dyn Resource {
 /// Every method may be called from any thread, and takes the session's lock for a moment; so does dropping the last handle. None waits
 /// for others.
 ///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit};
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let query = session.intern("query");
+/// for address in [0x1000, 0x2000] {
+///     let tracker = main.create_tracker();
+///     let unit = FnUnit::new([query.clone()], move |request| {
+///         request.addresses([("query", ExecutorAddr::new(address))])
+///     });
+///     main.define_with_tracker(Box::new(unit), &tracker)?;
+///     assert_eq!(session.lookup_symbol(&main.link_order(), &query)?.address, ExecutorAddr::new(address));
+///     tracker.remove()?; // The name is free again, and what the unit kept is gone.
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// ORC: `ResourceTracker`.
 #[derive(Clone)]
 pub struct ResourceTracker(Arc<TrackerHandle>);

@@ -58,6 +58,21 @@ pub(crate) use duty::Duty;
 /// Linear in the symbols, during one hold of the lock, where nothing else is said. What spreads from them, as a failure does, goes in slices
 /// of about a thousand steps.
 ///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, LookupSet, MaterializationResponsibility, SymbolMap, shared_error};
+///
+/// /// What a compiler does whose code refers to `needs`: address first, so that others can refer to it, then the code.
+/// fn compile(duty: MaterializationResponsibility, here: SymbolMap, needs: LookupSet) {
+///     let Ok(duty) = duty.notify_resolved(&here).map_err(|refused| refused.fail()) else { return };
+///     match duty.session().lookup_resolved(&duty.dylib().link_order(), needs) {
+///         // The code is written and in place now. What is refused has failed the symbols.
+///         Ok(found) => drop(duty.complete(found.dependencies())),
+///         Err(error) => duty.fail(shared_error(error)),
+///     }
+/// }
+/// ```
+///
 /// ORC: `MaterializationResponsibility`, its first half.
 #[derive(Debug)]
 pub struct MaterializationResponsibility {

@@ -11,6 +11,43 @@ use crate::{
 /// A unit is owned by one place at a time: its dylib until it is claimed, then the task that
 /// materializes it. `materialize` starts at most once. No lock is held around any of these methods.
 ///
+/// # Examples
+/// [`FnUnit`](crate::FnUnit) is shorter where a function will do.
+/// ```
+/// use uruk_core::{
+///     ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, MaterializationInterface,
+///     MaterializationResponsibility, MaterializationUnit, SymbolFlags, SymbolName,
+/// };
+///
+/// struct Constant(SymbolName);
+///
+/// impl MaterializationUnit for Constant {
+///     fn name(&self) -> &str {
+///         "constant"
+///     }
+///
+///     fn interface(&self) -> MaterializationInterface {
+///         MaterializationInterface::new([(self.0.clone(), SymbolFlags::EXPORTED)].into_iter().collect())
+///     }
+///
+///     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+///         let here = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
+///         let addresses = [(self.0, here)].into_iter().collect();
+///         // What is refused has failed the symbol, and whoever waits for it is told.
+///         let _ = responsibility.complete(&addresses, Vec::new());
+///     }
+///
+///     fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
+/// }
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let pi = session.intern("pi");
+/// main.define(Box::new(Constant(pi.clone())))?;
+/// assert!(session.lookup_symbol(&main.link_order(), &pi).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// ORC: `MaterializationUnit`.
 #[doc(alias = "MU")]
 pub trait MaterializationUnit: Send {

@@ -148,6 +148,15 @@ impl fmt::Display for SymbolName {
 /// # Cost
 /// A 33-character name takes one 64-byte heap block and 15 to 16 bytes of table; a pool without names takes 16 KiB.
 ///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, SymbolStringPool};
+///
+/// let pool = SymbolStringPool::new();
+/// let [first, second] = [0, 1].map(|_| ExecutionSession::builder().symbol_string_pool(pool.clone()).build());
+/// assert_eq!(first.intern("main"), second.intern("main"));
+/// ```
+///
 /// ORC: `SymbolStringPool`.
 #[derive(Clone)]
 pub struct SymbolStringPool(Arc<PoolState>);

@@ -65,6 +65,20 @@ pub enum RequiredState {
 
 /// The symbols a lookup asks for, each required or weakly referenced.
 ///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, LookupSet, SymbolLookupFlags};
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let mut symbols = LookupSet::default();
+/// symbols.add(session.intern("hook"), SymbolLookupFlags::WeaklyReferencedSymbol);
+/// assert_eq!(main.lookup(symbols.clone()).map(|found| found.len()).ok(), Some(0));
+/// symbols.add(session.intern("main"), SymbolLookupFlags::RequiredSymbol);
+/// assert!(main.lookup(symbols).is_err());
+/// # Ok::<(), uruk_core::DylibError>(())
+/// ```
+///
 /// ORC: `SymbolLookupSet`.
 #[doc(alias = "SymbolLookupSet")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

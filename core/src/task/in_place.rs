@@ -34,6 +34,17 @@ pub(crate) use queue::LateTasks;
 /// A task that had to wait in a [`SerialQueue`](crate::SerialQueue) runs on the thread whose task handed over to it. That may be another
 /// thread. It may then lie above a blocked unit that it needs, and is told so.
 ///
+/// # Examples
+/// ```
+/// use uruk_core::{ExecutionSession, InPlaceTaskDispatcher};
+/// use std::sync::Arc;
+///
+/// // What a session has unless it is told otherwise: whoever looks a symbol up makes it.
+/// let session = ExecutionSession::builder().dispatcher(Arc::new(InPlaceTaskDispatcher::default())).build();
+/// # session.close()?;
+/// # Ok::<(), uruk_core::CloseError>(())
+/// ```
+///
 /// ORC: `InPlaceTaskDispatcher`, which recurses.
 #[derive(Debug, Default)]
 pub struct InPlaceTaskDispatcher {

@@ -44,6 +44,16 @@ use super::ffi::take_message;
 /// context's [queue](Self::serial_queue). Give each module a context of its own, which is what reading one does by default,
 /// to work on them at the same time.
 ///
+/// # Examples
+/// ```
+/// use uruk_pipeline::ir::{ThreadSafeContext, ThreadSafeModule};
+///
+/// // Two modules of one context are compiled one after another.
+/// let context = ThreadSafeContext::new();
+/// let modules = ["first", "second"].map(|name| ThreadSafeModule::new(&context, name));
+/// std::thread::spawn(move || drop(modules)).join().unwrap();
+/// ```
+///
 /// ORC: `ThreadSafeContext`.
 #[derive(Clone)]
 pub struct ThreadSafeContext(Arc<Inner>);

@@ -11,6 +11,31 @@ use crate::object::ObjectBuffer;
 
 /// Compiles modules and hands the objects to a layer that links them.
 ///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use uruk_core::{ExecutionSession, LookupSet};
+/// use uruk_pipeline::ir::{IrCompileLayer, IrCompiler, OptimizationLevel, define_ir};
+/// use uruk_pipeline::layer::IrLayer;
+/// use uruk_pipeline::link::ObjectLinkingLayer;
+/// use uruk_pipeline::memory::InProcessMemoryManager;
+/// use uruk_pipeline::object::ObjectBuffer;
+/// use uruk_pipeline::platform::Platform;
+///
+/// let objects = ObjectLinkingLayer::new(Arc::new(InProcessMemoryManager::new()?), Arc::new(Platform::new()));
+/// let compiler = IrCompiler::host(OptimizationLevel::O2)?;
+/// let target = compiler.target().clone();
+/// let layer: Arc<dyn IrLayer> = Arc::new(IrCompileLayer::new(compiler, Arc::new(objects)));
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let source = ObjectBuffer::new("answer.ll", "define i64 @answer() { ret i64 42 }".as_bytes());
+/// define_ir(&main, &layer, &target, source)?;
+/// assert!(main.lookup(LookupSet::one(session.intern("answer"))).is_ok());
+/// session.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// ORC: `IRCompileLayer`.
 #[derive(Clone)]
 #[doc(alias = "IRCompileLayer")]
@@ -107,6 +132,25 @@ pub type IrTransform = dyn Fn(ThreadSafeModule, &MaterializationResponsibility) 
     + Sync;
 
 /// Changes modules on their way to another layer. A transform that fails, fails the module's symbols.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use uruk_core::shared_error;
+/// use uruk_pipeline::ir::IrTransformLayer;
+/// use uruk_pipeline::layer::IrLayer;
+///
+/// /// Refuses modules of more than a hundred functions.
+/// fn small_ones(below: Arc<dyn IrLayer>) -> IrTransformLayer {
+///     IrTransformLayer::new(below, |module, responsibility| {
+///         let functions = module.with_module(|module| module.get_functions().count()).map_err(shared_error)?;
+///         match functions {
+///             ..=100 => Ok(module),
+///             many => Err(shared_error(format!("{} has {many} functions", responsibility.unit_name()))),
+///         }
+///     })
+/// }
+/// ```
 ///
 /// ORC: `IRTransformLayer`.
 #[derive(Clone)]

@@ -33,6 +33,22 @@ use crate::object::{CommonExtent, ObjectBuffer};
 /// Every method waits for the module's context, dropping it does not. None may be called inside [`ThreadSafeModule::with_module`]
 /// on a module of the same context; that is an assertion.
 ///
+/// # Examples
+/// ```
+/// use uruk_pipeline::ir::ThreadSafeModule;
+///
+/// let module = ThreadSafeModule::build("answer", |context| {
+///     let (module, builder) = (context.create_module("answer"), context.create_builder());
+///     let i64 = context.i64_type();
+///     let answer = module.add_function("answer", i64.fn_type(&[], false), None);
+///     builder.position_at_end(context.append_basic_block(answer, "entry"));
+///     builder.build_return(Some(&i64.const_int(42, false)))?;
+///     Ok::<_, Box<dyn std::error::Error>>(module)
+/// })?;
+/// assert!(module.with_module(|module| module.get_function("answer").is_some())?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// ORC: `ThreadSafeModule`.
 pub struct ThreadSafeModule {
     raw: LLVMModuleRef,

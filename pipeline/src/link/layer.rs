@@ -43,6 +43,34 @@ use crate::runtime::{ifunc, unwind};
 /// [`ObjectLayer::emit`] may be called from any number of threads at once; objects are linked
 /// independently of one another.
 ///
+/// # Examples
+/// ```
+/// # #[cfg(not(feature = "llvm"))]
+/// # fn main() {}
+/// # #[cfg(feature = "llvm")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use uruk_core::{ExecutionSession, LookupSet};
+/// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
+/// use uruk_pipeline::layer::ObjectLayer;
+/// use uruk_pipeline::link::ObjectLinkingLayer;
+/// use uruk_pipeline::memory::InProcessMemoryManager;
+/// use uruk_pipeline::object::{ObjectBuffer, define_object};
+/// use uruk_pipeline::platform::Platform;
+///
+/// # let source = ObjectBuffer::new("answer.o", "define i64 @answer() { ret i64 42 }".as_bytes());
+/// # let object = IrCompiler::host(OptimizationLevel::O2)?.compile(ThreadSafeModule::parse(&source)?)?;
+/// let memory = Arc::new(InProcessMemoryManager::new()?);
+/// let layer: Arc<dyn ObjectLayer> = Arc::new(ObjectLinkingLayer::new(memory, Arc::new(Platform::new())));
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// define_object(&main, &layer, object)?; // Of any compiler; here it defines `answer`.
+/// assert!(main.lookup(LookupSet::one(session.intern("answer"))).is_ok());
+/// session.close()?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// ORC: `ObjectLinkingLayer`.
 #[derive(Clone)]
 pub struct ObjectLinkingLayer {

@@ -76,6 +76,22 @@ pub struct MemoryOptions {
 /// Any thread may allocate and give back. The range stays reserved until the manager and every allocation
 /// are gone.
 ///
+/// # Examples
+/// ```
+/// use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, SegmentKind, SegmentRequest};
+///
+/// let memory = InProcessMemoryManager::new()?;
+/// let code = [0xb8, 42, 0, 0, 0, 0xc3]; // mov eax, 42; ret
+/// let request = SegmentRequest { kind: SegmentKind::Code, content_bytes: code.len(), zero_fill_bytes: 0, align: 16 };
+/// let mut allocation = memory.allocate("answer", &[request])?;
+/// allocation.working(0).copy_from_slice(&code);
+/// let code = allocation.finalize()?; // From here on it can run, and not be written.
+/// // SAFETY: the bytes above are a function of this type, and `code` lives.
+/// let answer: extern "C" fn() -> i32 = unsafe { std::mem::transmute(code.address(0).value() as usize) };
+/// assert_eq!(answer(), 42);
+/// # Ok::<(), uruk_pipeline::memory::MemoryError>(())
+/// ```
+///
 /// ORC: `MapperJITLinkMemoryManager`, `InProcessMemoryMapper`.
 #[doc(alias = "InProcessMemoryMapper")]
 pub struct InProcessMemoryManager {

@@ -16,6 +16,27 @@ use super::proportion::{NameBudget, NamesTooLong};
 use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface, default_version};
 
 /// The members of a static archive, by position and by the symbols they define.
+///
+/// # Examples
+/// ```
+/// # #[cfg(not(feature = "llvm"))]
+/// # fn main() {}
+/// # #[cfg(feature = "llvm")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
+/// use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer};
+///
+/// # let source = ObjectBuffer::new("answer.o", "define i64 @answer() { ret i64 42 }".as_bytes());
+/// # let object = IrCompiler::host(OptimizationLevel::O2)?.compile(ThreadSafeModule::parse(&source)?)?;
+/// # let size = object.bytes().len();
+/// # let header = format!("!<arch>\n{:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", "answer.o/", 0, 0, 0, 644);
+/// # let archive = ObjectBuffer::new("libanswer.a", [header.as_bytes(), object.bytes()].concat());
+/// let index = ArchiveIndex::read(&archive)?; // `ar rc libanswer.a answer.o`
+/// assert_eq!(&**index.members()[0].contents().name(), "libanswer.a(answer.o)");
+/// assert_eq!(index.member_defining("answer"), Some(0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ArchiveIndex {
     name: Arc<str>,

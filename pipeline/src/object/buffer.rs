@@ -13,6 +13,15 @@ use super::mapping::Mapping;
 ///
 /// The owner of the bytes may be anything: a vector, a mapped file, a buffer of LLVM's. It is dropped with
 /// the last clone or slice. The name says where the bytes came from and appears in every message about them.
+///
+/// # Examples
+/// ```
+/// use uruk_pipeline::object::ObjectBuffer;
+///
+/// let file = ObjectBuffer::new("answer.o", b"\x7fELF and so on".to_vec());
+/// assert_eq!(&**file.name(), "answer.o");
+/// assert!(file.bytes().starts_with(b"\x7fELF"));
+/// ```
 #[derive(Clone)]
 pub struct ObjectBuffer {
     name: Arc<str>,

@@ -23,6 +23,39 @@ type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> +
 /// A member is there once. The dylib says whether it still is: when all symbols that it brought have been removed, it can be
 /// added again. A member of which the dylib took nothing stays added.
 ///
+/// # Examples
+/// ```
+/// # #[cfg(not(feature = "llvm"))]
+/// # fn main() {}
+/// # #[cfg(feature = "llvm")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use uruk_core::{ExecutionSession, LookupSet};
+/// # use uruk_pipeline::link::ObjectLinkingLayer;
+/// # use uruk_pipeline::memory::InProcessMemoryManager;
+/// # use uruk_pipeline::platform::Platform;
+/// use uruk_pipeline::layer::ObjectLayer;
+/// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
+/// use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer, StaticArchiveGenerator, define_object};
+///
+/// # let source = ObjectBuffer::new("answer.o", "define i64 @answer() { ret i64 42 }".as_bytes());
+/// # let object = IrCompiler::host(OptimizationLevel::O2)?.compile(ThreadSafeModule::parse(&source)?)?;
+/// # let size = object.bytes().len();
+/// # let header = format!("!<arch>\n{:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", "answer.o/", 0, 0, 0, 644);
+/// # let archive = ObjectBuffer::new("libanswer.a", [header.as_bytes(), object.bytes()].concat());
+/// # let memory = Arc::new(InProcessMemoryManager::new()?);
+/// # let layer: Arc<dyn ObjectLayer> = Arc::new(ObjectLinkingLayer::new(memory, Arc::new(Platform::new())));
+/// # let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?;
+/// let index = ArchiveIndex::read(&archive)?; // `answer.o` is in it.
+/// let generator = StaticArchiveGenerator::new(index, move |dylib, member| define_object(dylib, &layer, member));
+/// main.add_generator(Arc::new(generator));
+/// assert!(main.lookup(LookupSet::one(session.intern("answer"))).is_ok());
+/// # session.close()?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// ORC: `StaticLibraryDefinitionGenerator`.
 #[doc(alias = "StaticLibraryDefinitionGenerator")]
 pub struct StaticArchiveGenerator {

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 mod chosen;
 mod documents;
+mod examples;
 mod layers;
 mod modules;
 mod names;

@@ -17,6 +17,19 @@ use super::{ProcessSymbols, jit_overrides};
 ///
 /// Over [`ProcessSymbols::of_library`] it makes a dylib stand for one shared library, without the overrides.
 ///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use uruk_core::{ExecutionSession, LookupSet};
+/// use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
+///
+/// let session = ExecutionSession::new();
+/// let libc = session.create_jit_dylib("libc")?;
+/// libc.add_generator(Arc::new(ProcessSymbolsGenerator::new(Arc::new(ProcessSymbols::new()))));
+/// assert!(libc.lookup(LookupSet::one(session.intern("getpid"))).is_ok());
+/// # Ok::<(), uruk_core::DylibError>(())
+/// ```
+///
 /// ORC: `EPCDynamicLibrarySearchGenerator`.
 #[doc(alias = "EPCDynamicLibrarySearchGenerator")]
 pub struct ProcessSymbolsGenerator {
