@@ -14,4 +14,6 @@ mod reload;
 mod support;
 mod thread_locals;
 #[cfg(feature = "llvm")]
+mod tasks;
+#[cfg(feature = "llvm")]
 mod unload;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::demand_none;
-use crate::source::{sources, workspace};
+use crate::source::{read, sources, workspace};
 
 /// The types that embedders meet first.
 const CENTRAL: &[&str] = &[
@@ -95,4 +95,35 @@ fn the_programs_in_examples_are_short() {
         (lines >= PROGRAM_LINES_MAX && !is_listed).then(|| format!("{}: {lines} lines", path.display()))
     });
     demand_none(long, "an example takes less than 100 lines");
+}
+
+/// Where the tasks are that the README counts, in the order of its columns.
+const TASKS: [&str; 4] = [
+    "tests/embed/tasks.rs",
+    "tests/programs/lines/lljit.cpp",
+    "tests/programs/lines/foreign/src/bin/inkwell.rs",
+    "tests/programs/lines/foreign/src/bin/cranelift.rs",
+];
+
+/// What counts are the lines between `// task: NAME` and `// end` that are neither empty nor comments.
+#[test]
+fn the_readme_counts_the_lines_of_tasks_as_they_are() {
+    let Some(readme) = read("README.md") else { return };
+    let texts = TASKS.map(|path| read(path).expect("the tasks have programs"));
+    let rows = ["hello", "typed call", "own unit", "async", "unload", "plugin"].map(|task| {
+        let counts: Vec<String> = texts.iter().map(|text| lines_of(text, task)).collect();
+        format!("| {task} | {} |", counts.join(" | "))
+    });
+    let missing = rows.into_iter().filter(|row| !readme.lines().any(|line| line == row));
+    demand_none(missing, "let the table of tasks in README.md have these rows");
+}
+
+fn lines_of(text: &str, task: &str) -> String {
+    let lines = text.lines().map(str::trim);
+    let begin = format!("// task: {task}");
+    let inside = lines.skip_while(|line| *line != begin).skip(1).take_while(|line| *line != "// end");
+    match inside.filter(|line| !line.is_empty() && !line.starts_with("//")).count() {
+        0 => "cannot".to_owned(),
+        lines => lines.to_string(),
+    }
 }
