@@ -13,6 +13,8 @@
 //! | large | `-j2` | 64-bit relocations |
 //! | archive | `-j1` | members on demand |
 //! | mixed | `-O2 -j2` | identity across the border between bitcode and objects; programs of several files |
+//! | bitcode-O2 | `-O2 -j2 --partition late` | modules in parts, divided behind the inliner |
+//! | bitcode-O0 | `-O2 -j2 --partition early` | modules in parts, divided before all passes |
 //!
 //! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
 //! files need no flags, the sources. `URUK_NATIVE_ONLY=1` checks the native executables against the expectations and runs
@@ -39,17 +41,21 @@ pub struct Variant {
     pub level: u8,
     /// The engine's threads.
     pub jobs: u8,
+    /// How the engine divides modules, each into three parts.
+    pub partition: Option<&'static str>,
 }
 
-const DEFAULT: [Variant; 8] = [
-    Variant { form: Form::BitcodeO0, level: 0, jobs: 2 },
-    Variant { form: Form::BitcodeO2, level: 2, jobs: 1 },
-    Variant { form: Form::Pic, level: 2, jobs: 2 },
-    Variant { form: Form::Pie, level: 2, jobs: 1 },
-    Variant { form: Form::Fixed, level: 2, jobs: 2 },
-    Variant { form: Form::Large, level: 2, jobs: 2 },
-    Variant { form: Form::Archive, level: 2, jobs: 1 },
-    Variant { form: Form::Mixed, level: 2, jobs: 2 },
+const DEFAULT: [Variant; 10] = [
+    Variant { form: Form::BitcodeO0, level: 0, jobs: 2, partition: None },
+    Variant { form: Form::BitcodeO2, level: 2, jobs: 1, partition: None },
+    Variant { form: Form::Pic, level: 2, jobs: 2, partition: None },
+    Variant { form: Form::Pie, level: 2, jobs: 1, partition: None },
+    Variant { form: Form::Fixed, level: 2, jobs: 2, partition: None },
+    Variant { form: Form::Large, level: 2, jobs: 2, partition: None },
+    Variant { form: Form::Archive, level: 2, jobs: 1, partition: None },
+    Variant { form: Form::Mixed, level: 2, jobs: 2, partition: None },
+    Variant { form: Form::BitcodeO2, level: 2, jobs: 2, partition: Some("late") },
+    Variant { form: Form::BitcodeO0, level: 2, jobs: 2, partition: Some("early") },
 ];
 
 impl Program {
@@ -168,6 +174,9 @@ impl Program {
         let mut command = Command::new(uruk());
         command.arg("run").arg(format!("-O{}", variant.level)).arg(format!("-j{}", variant.jobs));
         command.args(options);
+        if let Some(partition) = variant.partition {
+            command.args(["--partition", partition, "--parts", "3"]);
+        }
         if let Some(entry) = &self.entry {
             command.args(["--entry", entry]);
         }
@@ -247,7 +256,8 @@ impl Natives {
 
 impl std::fmt::Display for Variant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} -O{} -j{}", self.form.name(), self.level, self.jobs)
+        write!(f, "{} -O{} -j{}", self.form.name(), self.level, self.jobs)?;
+        self.partition.map_or(Ok(()), |partition| write!(f, " --partition {partition}"))
     }
 }
 
@@ -257,10 +267,17 @@ fn full_matrix() -> Vec<Variant> {
     let mut variants = Vec::new();
     for jobs in [1, 2] {
         for level in [0, 2] {
-            variants.extend(bitcode.map(|form| Variant { form, level, jobs }));
+            variants.extend(bitcode.map(|form| Variant { form, level, jobs, partition: None }));
+            let divided = ["late", "early"].map(Some);
+            variants.extend(divided.map(|partition| Variant {
+                form: Form::BitcodeO2,
+                level,
+                jobs,
+                partition,
+            }));
         }
         // Objects are not compiled, so the level changes nothing about them.
-        variants.extend(objects.map(|form| Variant { form, level: 2, jobs }));
+        variants.extend(objects.map(|form| Variant { form, level: 2, jobs, partition: None }));
     }
     variants
 }

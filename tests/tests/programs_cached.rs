@@ -213,7 +213,7 @@ fn stress_five_hundred_rounds_of_two_killed_commands() {
 /// All programs of a language, one after another in one cache.
 fn start_all_twice(language: &str) {
     let scratch = Scratch::new(language);
-    let variant = Variant { form: Form::BitcodeO2, level: 2, jobs: 2 };
+    let variant = Variant { form: Form::BitcodeO2, level: 2, jobs: 2, partition: None };
     for name in names_in(language).expect("the programs are there") {
         let program = Program::load(&name).expect("the program is there");
         if program.variants().contains(&Variant { jobs: 1, ..variant }) {

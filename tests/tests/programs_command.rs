@@ -32,8 +32,8 @@ fn sources_and_text_are_input_too() {
     let names =
         ["c/unflushed", "c/switches", "c/function_identity", "c/thread_locals", "cxx/exceptions", "cxx/rtti"];
     for name in names {
-        let source = Variant { form: Form::Source, level: 0, jobs: 2 };
-        let text = Variant { form: Form::Text, level: 2, jobs: 1 };
+        let source = Variant { form: Form::Source, level: 0, jobs: 2, partition: None };
+        let text = Variant { form: Form::Text, level: 2, jobs: 1, partition: None };
         Program::load(name).expect("the program is there").check_variants(&[source, text]);
     }
 }

@@ -13,14 +13,16 @@
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/Operator.h>
 #include <llvm/Support/xxhash.h>
 
 using namespace llvm;
 
 namespace {
 
-// Constants up to this size are copied to each part that uses them.
+// Constants up to this size are copied to each part that reads them.
 const uint64_t CopiedBytesMax = 256;
 // Functions up to this size are looked into by other parts, so many calls away.
 const uint64_t ImportedInstructionsMax = 60;
@@ -77,14 +79,14 @@ public:
   // Small functions that a part calls and does not have.
   void import() {
     for (unsigned Part = 0; Part != Parts; ++Part) {
-      std::vector<unsigned> Wave, Next;
+      std::vector<unsigned> Wave, Next; // So many calls away.
       std::vector<bool> Seen(Values.size());
       for (unsigned I = 0; I != Values.size(); ++I)
         if (isa<Function>(Values[I]) && PartOf[I] == Part && !Values[I]->isDeclaration()) Wave.push_back(I);
-      for (unsigned Depth = 0; Depth != ImportedDepthMax; ++Depth, Wave = std::move(Next), Next.clear())
+      for (unsigned Depth = 0; !Wave.empty(); ++Depth, Wave = std::move(Next), Next.clear())
         for (unsigned User : Wave)
           for (unsigned Used : References[User])
-            if (!Seen[Used] && PartOf[Used] != Part && isImportable(Used)) {
+            if (!Seen[Used] && PartOf[Used] != Part && (isInlinedAlways(Used) || (Depth < ImportedDepthMax && isImportable(Used)))) {
               Seen[Used] = true;
               Next.push_back(Used);
               Imports.push_back({Used, Part});
@@ -109,7 +111,7 @@ public:
   unsigned partsInUse() const {
     std::vector<bool> InUse(Parts);
     for (unsigned I = 0; I != Values.size(); ++I)
-      if (isa<Function>(Values[I]) && !Values[I]->isDeclaration()) InUse[PartOf[I]] = true;
+      if (isa<Function>(Values[I]) && !Values[I]->isDeclaration() && PartOf[I] != Everywhere) InUse[PartOf[I]] = true;
     return count(InUse, true);
   }
 
@@ -202,11 +204,21 @@ private:
     return Leaders;
   }
 
+  // Whether nobody can tell one copy from another: what it holds is read, and its address goes nowhere.
+  static bool isOnlyRead(const Value &Pointer) {
+    return all_of(Pointer.uses(), [](const Use &U) {
+      const User *By = U.getUser();
+      if (isa<LoadInst>(By)) return true;
+      if (auto *Transfer = dyn_cast<MemTransferInst>(By)) return U.getOperandNo() == 1 && !Transfer->isVolatile();
+      return isa<GEPOperator>(By) && U.getOperandNo() == 0 && isOnlyRead(*By);
+    });
+  }
+
   bool isCopied(unsigned I) {
     auto *V = dyn_cast<GlobalVariable>(Values[I]);
     return V && V->hasLocalLinkage() && V->isConstant() && V->hasGlobalUnnamedAddr() && V->hasInitializer() &&
            !V->isThreadLocal() && !V->hasSection() && !V->hasComdat() && References[I].empty() && !Mentioned.count(I) &&
-           !V->hasMetadata(LLVMContext::MD_associated) &&
+           !V->hasMetadata(LLVMContext::MD_associated) && isOnlyRead(*V) &&
            M.getDataLayout().getTypeAllocSize(V->getValueType()) <= CopiedBytesMax;
   }
 
@@ -232,16 +244,37 @@ private:
     }
   }
 
-  bool isImportable(unsigned I) {
+  // Whether another part may have a copy of the function.
+  const Function *copied(unsigned I) {
     auto *F = dyn_cast<Function>(Values[I]);
-    return F && !F->isDeclaration() && !F->isInterposable() && !F->hasFnAttribute(Attribute::NoInline) &&
-           !F->hasOptNone() && !F->isVarArg() && !F->isPresplitCoroutine() && !HasBlockAddresses.count(I) &&
-           !Mentioned.count(I) && F->getInstructionCount() <= ImportedInstructionsMax;
+    bool IsCopied = F && !F->isDeclaration() && !F->isInterposable() && !F->isPresplitCoroutine() &&
+                    !HasBlockAddresses.count(I) && !Mentioned.count(I);
+    return IsCopied ? F : nullptr;
+  }
+
+  // No other module need have such a function, so whoever calls it has a copy.
+  bool isInlinedAlways(unsigned I) {
+    const Function *F = copied(I);
+    return F && (F->hasFnAttribute(Attribute::AlwaysInline) || F->hasAvailableExternallyLinkage());
+  }
+
+  bool isImportable(unsigned I) {
+    const Function *F = copied(I);
+    return F && !F->hasFnAttribute(Attribute::NoInline) && !F->hasOptNone() && !F->isVarArg() &&
+           F->getInstructionCount() <= ImportedInstructionsMax;
+  }
+
+  // Texts are numbered in the order of the source, and an edit of one function would give others' texts other names.
+  static std::string nameOf(const GlobalValue &G, unsigned Number) {
+    auto *V = dyn_cast<GlobalVariable>(&G);
+    auto *Text = V && V->hasPrivateLinkage() && V->isConstant() ? dyn_cast<ConstantDataSequential>(V->getInitializer()) : nullptr;
+    if (Text) return utohexstr(xxh3_64bits(Text->getRawDataValues()));
+    return G.hasName() ? G.getName().str() : std::to_string(Number);
   }
 
   static void publish(GlobalValue &G, unsigned Number) {
     if (G.hasLocalLinkage() || !G.hasName()) {
-      G.setName(LocalPrefix + (G.hasName() ? G.getName().str() : std::to_string(Number)));
+      G.setName(LocalPrefix + nameOf(G, Number));
       G.setLinkage(GlobalValue::ExternalLinkage);
       G.setVisibility(GlobalValue::HiddenVisibility);
       G.setDSOLocal(true);

@@ -119,7 +119,11 @@ impl Partition {
             return Ok(None);
         }
         let (bitcode, parts) = (module.to_bitcode()?, self.parts());
-        let target = target.clone();
+        // Optimization may leave nothing of a function that others could have called. Without a section of its own it would stay.
+        let target = match self.policy {
+            PartitionPolicy::Early => target.clone().with_sections(true, true),
+            _ => target.clone(),
+        };
         let passes = passes.into();
         let (next, left) = (AtomicUsize::new(0), AtomicUsize::new(parts));
         let objects = Mutex::new(std::iter::repeat_with(|| None).take(parts).collect());

@@ -6,7 +6,7 @@
 
 use super::elf;
 use super::error::{LinkError, Site};
-use super::graph::{Binding, LinkGraph, ObjectId};
+use super::graph::{Binding, LinkGraph, Location, ObjectId};
 use crate::object::{self, ObjectBuffer};
 
 /// `ir/parts.h` has the same.
@@ -27,7 +27,7 @@ pub(super) fn parse(object: &ObjectBuffer) -> Result<LinkGraph<'_>, LinkError> {
 }
 
 impl LinkGraph<'_> {
-    /// Makes the merged objects one, with what is local to it.
+    /// Makes the merged objects one, with what is local to it. What nothing refers to of that is to be pruned.
     fn make_one_object(&mut self, name: &str) {
         const ONLY: ObjectId = ObjectId::of(0);
         self.objects = vec![name.into()];
@@ -39,6 +39,10 @@ impl LinkGraph<'_> {
             if is_local && !symbol.exported {
                 symbol.binding = Binding::Local;
                 symbol.name = symbol.name.without_first(LOCAL_PREFIX.len());
+                // The optimizer drops what is local and unused, and could not know that of this.
+                if let Location::Block(block, _) = symbol.location {
+                    self.blocks[block.index()].discardable = true;
+                }
             }
         }
     }
