@@ -12,8 +12,8 @@ mod handles;
 mod plugins;
 mod reload;
 mod support;
-mod thread_locals;
 #[cfg(feature = "llvm")]
 mod tasks;
+mod thread_locals;
 #[cfg(feature = "llvm")]
 mod unload;
