@@ -125,20 +125,10 @@ impl Partition {
             _ => target.clone(),
         };
         let passes = passes.into();
-        let (next, left) = (AtomicUsize::new(0), AtomicUsize::new(parts));
-        let objects = Mutex::new(std::iter::repeat_with(|| None).take(parts).collect());
-        let done = Latch::new();
-        Ok(Some(Parts(Arc::new(Work {
-            division,
-            bitcode,
-            passes,
-            target,
-            parts,
-            next,
-            left,
-            objects,
-            done,
-        }))))
+        let objects = std::iter::repeat_with(|| None).take(parts).collect();
+        let compiled = Mutex::new(Compiled { objects, left: parts });
+        let (next, done) = (AtomicUsize::new(0), Latch::new());
+        Ok(Some(Parts(Arc::new(Work { division, bitcode, passes, target, parts, next, compiled, done }))))
     }
 }
 
@@ -206,10 +196,16 @@ struct Work {
     parts: usize,
     /// The next part that nobody compiles.
     next: AtomicUsize,
-    /// How many are not compiled yet.
-    left: AtomicUsize,
-    objects: Mutex<Vec<Option<Result<ObjectBuffer, CompileError>>>>,
+    compiled: Mutex<Compiled>,
+    /// Opened when no part is left.
     done: Latch,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    objects: Vec<Option<Result<ObjectBuffer, CompileError>>>,
+    /// How many are not compiled yet.
+    left: usize,
 }
 
 impl Parts {
@@ -225,7 +221,7 @@ impl Parts {
         }
         work.run();
         work.wait(session);
-        let objects = std::mem::take(&mut *work.objects.lock());
+        let objects = std::mem::take(&mut work.compiled.lock().objects);
         let lost = || CompileError::Fatal {
             module: work.bitcode.name().clone(),
             stage: "compiling a part",
@@ -247,7 +243,7 @@ impl Work {
             }
             let counted = Counted(self);
             let object = self.compile(part);
-            self.objects.lock()[part] = Some(object);
+            self.compiled.lock().objects[part] = Some(object);
             drop(counted);
         }
     }
@@ -312,8 +308,12 @@ struct Counted<'a>(&'a Work);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        // AcqRel: whoever opens the latch has seen all others end; the objects are under a lock of their own.
-        if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let left = {
+            let mut compiled = self.0.compiled.lock();
+            compiled.left -= 1;
+            compiled.left
+        };
+        if left == 0 {
             self.0.done.open();
         }
     }
