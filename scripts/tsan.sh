@@ -30,6 +30,8 @@ export RUSTC_BOOTSTRAP=1
 # itself; what comes before a publication is ordered for the sanitizer by the map's own stores and loads.
 export RUSTFLAGS="-Zsanitizer=thread --cfg crossbeam_sanitize_thread"
 export CARGO_TARGET_DIR=target-tsan
+# Optimised a little, the tests take half the time.
+export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_TEST_OPT_LEVEL=1
 # Tests that panic on purpose would spend half a minute each on names for their frames.
 export RUST_BACKTRACE=0
 suppressions="$PWD/$CARGO_TARGET_DIR/suppressions"
@@ -66,5 +68,6 @@ exec cargo --config "paths=[\"$copy\"]" test -Zbuild-std --target "$(rustc -vV |
   -- --skip protocol:: --skip symbol::map:: --skip symbol::window:: \
   --skip the_ready_path_answers_as_the_locked_path --skip transactions_are_all_or_none \
   --skip a_million_symbols_that_came_and_went_leave_nothing --skip units_that_came_and_went_leave_nothing \
+  --skip a_dependant_takes_as_many_bytes_as_documented \
   --skip one_worker_completes_a_chain_of_a_thousand_units --skip a_scenario_that_does_nothing_any_more_fails "$@"
 
