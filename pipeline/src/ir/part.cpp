@@ -33,8 +33,13 @@ void declare(GlobalValue &G) {
   if (G.isDeclaration()) return;
   if (isa<GlobalAlias, GlobalIFunc>(G)) return declareInPlaceOf(G);
   auto &Object = cast<GlobalObject>(G);
-  if (auto *F = dyn_cast<Function>(&Object)) F->deleteBody();
-  else cast<GlobalVariable>(Object).setInitializer(nullptr);
+  if (auto *F = dyn_cast<Function>(&Object)) {
+    F->deleteBody();
+    // Of a mere name like `strdup` the optimizer would believe that it is the library's.
+    F->addFnAttr(Attribute::NoBuiltin);
+  } else {
+    cast<GlobalVariable>(Object).setInitializer(nullptr);
+  }
   // A name that was local is not used here.
   Object.setComdat(nullptr);
   Object.setLinkage(GlobalValue::ExternalLinkage);
