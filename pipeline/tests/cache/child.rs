@@ -1,10 +1,12 @@
 //! What tests have processes of their own do: this binary again, told by its environment what it is.
 
 use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use uruk_pipeline::cache::{
     Access, CompileCache, DiskCache, ObjectCache, Origin, Pack, PackLimits, WriteError,
 };
@@ -40,7 +42,8 @@ pub(crate) fn command(wrapper: &[&str], role: &str, directory: &Path, number: u6
 
 impl Process {
     pub(crate) fn start(wrapper: &[&str], role: &str, directory: &Path, number: u64) -> Self {
-        let mut child = command(wrapper, role, directory, number).spawn().expect("this binary again");
+        let mut command = command(wrapper, role, directory, number);
+        let mut child = command.process_group(0).spawn().expect("this binary again");
         let says = BufReader::new(child.stdout.take().expect("it is piped"));
         Self { child, says }
     }
@@ -60,13 +63,16 @@ impl Process {
         }
     }
 
+    /// With all that it has started: a wrapper may be killed before it has said that its child is to go with it.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("it is ours");
+        if self.child.try_wait().expect("it is ours").is_none() {
+            kill_process_group(self.id(), Signal::KILL).expect("it is ours");
+        }
         self.child.wait().expect("it is ours");
     }
 
-    pub(crate) fn id(&self) -> rustix::process::Pid {
-        rustix::process::Pid::from_child(&self.child)
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 }
 
