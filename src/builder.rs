@@ -106,12 +106,7 @@ impl JitBuilder {
     #[cfg(feature = "llvm")]
     #[must_use]
     pub fn optimization(mut self, level: OptimizationLevel) -> Self {
-        self.codegen_level = match level {
-            OptimizationLevel::O0 => CodegenLevel::None,
-            OptimizationLevel::O1 => CodegenLevel::Less,
-            OptimizationLevel::O2 => CodegenLevel::Default,
-            OptimizationLevel::O3 => CodegenLevel::Aggressive,
-        };
+        self.codegen_level = level.into();
         self.pipeline = OptimizationPipeline::level(level);
         self
     }

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use uruk::pipeline::ir::PartitionPolicy;
+use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy, Stage};
 use uruk::pipeline::object;
 
 use super::units::{Age, Size};
@@ -30,9 +30,48 @@ pub(crate) enum Command {
     /// One that does nothing by being there is compiled when the program needs a symbol of it, and not otherwise.
     #[command(after_help = EXAMPLES)]
     Run(RunArgs),
+    /// Optimize IR as the engine does, and write it: LLVM's pipeline of a level, stage by stage.
+    #[command(after_help = OPT_EXAMPLES)]
+    Opt(OptArgs),
     /// Look after a cache of what was compiled: figures, a check of every entry, making room.
     #[command(after_help = CACHE_EXAMPLES)]
     Cache(CacheArgs),
+}
+
+/// `uruk opt`.
+#[derive(Debug, Args)]
+pub(crate) struct OptArgs {
+    /// .ll or .bc; .c .cc .cpp .cxx where clang is found. `-` is standard input.
+    #[arg(value_name = "FILE", required_unless_present = "print_stages")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// The level whose pipeline runs.
+    #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
+    pub(crate) optimize: OptimizationLevel,
+
+    /// Print what each stage runs, and optimize nothing.
+    #[arg(long, conflicts_with_all = ["file", "stop_after", "before", "after", "replace", "output"])]
+    pub(crate) print_stages: bool,
+
+    /// Leave out the stages behind this one.
+    #[arg(long, value_name = "STAGE", value_parser = stage)]
+    pub(crate) stop_after: Option<Stage>,
+
+    /// Run other passes in a stage's place; none, if nothing stands behind the `=`. Repeatable.
+    #[arg(long, value_name = "STAGE=PASSES", value_parser = stage_passes)]
+    pub(crate) replace: Vec<(Stage, String)>,
+
+    /// Run passes before a stage. Repeatable.
+    #[arg(long, value_name = "STAGE=PASSES", value_parser = stage_passes)]
+    pub(crate) before: Vec<(Stage, String)>,
+
+    /// Run passes after a stage. Repeatable.
+    #[arg(long, value_name = "STAGE=PASSES", value_parser = stage_passes)]
+    pub(crate) after: Vec<(Stage, String)>,
+
+    /// Where the module goes: bitcode if the name ends in .bc, text otherwise [default: text, to standard output].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// `uruk cache`.
@@ -96,9 +135,9 @@ pub(crate) struct RunArgs {
     #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
 
-    /// Optimization level, of the passes and of code generation.
-    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=3))]
-    pub(crate) optimize: u8,
+    /// Optimization level, of the passes and of code generation: fast code (1, 2, 3), small code (s, z), or neither (0).
+    #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
+    pub(crate) optimize: OptimizationLevel,
 
     /// Which IR passes run: those of the level, none, or a pass pipeline in LLVM's own syntax.
     #[arg(long, value_name = "default|none|STRING", default_value = "default")]
@@ -138,6 +177,21 @@ pub(crate) struct RunArgs {
     /// Say on stderr what happens. Twice: every state a symbol goes through.
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+fn level(text: &str) -> Result<OptimizationLevel, String> {
+    let named = |level: &OptimizationLevel| level.to_string().strip_prefix('O') == Some(text);
+    OptimizationLevel::ALL.into_iter().find(named).ok_or_else(|| "it is 0, 1, 2, 3, s or z".to_owned())
+}
+
+fn stage(text: &str) -> Result<Stage, String> {
+    let names = || Stage::ALL.map(Stage::name).join(", ");
+    Stage::by_name(text).ok_or_else(|| format!("the stages are {}", names()))
+}
+
+fn stage_passes(text: &str) -> Result<(Stage, String), String> {
+    let (name, passes) = text.split_once('=').ok_or("it is STAGE=PASSES: scalar=sroa,gvn")?;
+    Ok((stage(name)?, passes.to_owned()))
 }
 
 fn policy(text: &str) -> Result<PartitionPolicy, String> {
@@ -230,6 +284,18 @@ Examples:
   clang -c -emit-llvm -o - a.c | uruk run - from standard input
 
 Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";
+
+const OPT_EXAMPLES: &str = "\
+Examples:
+  uruk opt app.ll                                   as `uruk run` would optimize it, to standard output
+  uruk opt -O1 --print-stages                       what each of the seven stages runs at O1
+  uruk opt -O2 --stop-after loop app.bc -o half.ll  what the passes over loops have made of it
+  uruk opt --replace vectorization= app.ll          everything but vectorization
+  uruk opt --after scalar=gvn,instcombine app.ll    two passes more, over each function
+
+Stages: early-simplification and cleanup take passes over modules; early-optimization, loop, scalar, vectorization and
+intrinsic-lowering take passes over functions.
+Exit codes: 0; 1 if the module cannot be read, optimized or written; 2 for wrong usage.";
 
 const CACHE_EXAMPLES: &str = "\
 Examples:

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use uruk::pipeline::ir::OptimizationLevel;
 use uruk::pipeline::object::is_script;
 
 /// The names clang goes by, newest first. Bitcode of a newer clang than the engine's LLVM may not parse,
@@ -38,7 +39,11 @@ pub(crate) enum ClangError {
 ///
 /// Clang's own IR passes are left out: the engine runs its pipeline on the module anyway. The module is
 /// made position independent, which is what the linker places anywhere.
-pub(crate) fn compile_to_bitcode(path: &Path, language: &str, optimize: u8) -> Result<Vec<u8>, ClangError> {
+pub(crate) fn compile_to_bitcode(
+    path: &Path,
+    language: &str,
+    optimize: OptimizationLevel,
+) -> Result<Vec<u8>, ClangError> {
     let clang = CLANGS
         .iter()
         .find(|name| on_path(name))
@@ -46,7 +51,7 @@ pub(crate) fn compile_to_bitcode(path: &Path, language: &str, optimize: u8) -> R
     let failed = |source| ClangError::Start { path: path.to_owned(), source };
     let mut command = Command::new(clang);
     command.args(["-x", language, "-fPIC", "-emit-llvm", "-c", "-o", "-"]).args([
-        &format!("-O{optimize}"),
+        &format!("-{optimize}"),
         "-Xclang",
         "-disable-llvm-passes",
     ]);

@@ -5,6 +5,8 @@ mod cache;
 mod clang;
 mod dispatcher;
 mod observe;
+mod opt;
+mod passes;
 mod progress;
 mod report;
 mod run;
@@ -37,6 +39,10 @@ pub(crate) fn main() -> c_int {
     match cli.command {
         Command::Run(args) => match run::run(&args) {
             Ok(never) => match never {},
+            Err(error) => failure(&error),
+        },
+        Command::Opt(args) => match opt::opt(&args) {
+            Ok(()) => 0,
             Err(error) => failure(&error),
         },
         Command::Cache(args) => cache::cache(&args).unwrap_or_else(|error| failure(&error)),

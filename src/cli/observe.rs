@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use uruk::pipeline::cache::CacheEvent;
 use uruk::pipeline::runtime::exit::flush_streams;
@@ -13,6 +14,7 @@ use uruk::trace::{TraceFile, TraceLayer};
 use uruk_core::SessionEvent;
 use uruk_core::sync::Arc;
 
+use super::passes;
 use super::progress::Progress;
 use super::stats::{Stats, StatsLayer};
 use super::verbose;
@@ -55,8 +57,11 @@ impl Observers {
         let (stats_layer, stats) = stats.then(StatsLayer::new).unzip();
         let (progress_layer, progress) = Progress::on_terminal().unzip();
         if trace.is_some() || stats.is_some() || progress.is_some() {
+            // What is measured between LLVM's passes costs them time.
+            let passes = if stats.is_some() { LevelFilter::TRACE } else { LevelFilter::OFF };
+            let watched = Targets::new().with_default(LevelFilter::DEBUG).with_target(passes::TARGET, passes);
             let subscriber = tracing_subscriber::registry()
-                .with(LevelFilter::DEBUG)
+                .with(watched)
                 .with(stats_layer)
                 .with(trace_layer)
                 .with(progress_layer);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::cache::CacheMode;
-use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline, Partition};
+use uruk::pipeline::ir::{OptimizationPipeline, Partition};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
@@ -222,18 +222,12 @@ fn build(
     observers: &Arc<Observers>,
     dispatcher: Arc<RetiringDispatcher>,
 ) -> Result<Jit, RunError> {
-    let level = match args.optimize {
-        0 => OptimizationLevel::O0,
-        1 => OptimizationLevel::O1,
-        2 => OptimizationLevel::O2,
-        _ => OptimizationLevel::O3,
-    };
     // Loaded before memory for code is reserved, which then lies next to them and within reach.
     let process = ProcessSymbols::new();
     for library in &args.load {
         process.load_library(library).map_err(JitError::from)?;
     }
-    let builder = Jit::builder().optimization(level).dispatcher(dispatcher).process_symbols(process);
+    let builder = Jit::builder().optimization(args.optimize).dispatcher(dispatcher).process_symbols(process);
     let mut builder = builder.owns_process(true).partition(partition(args));
     if let Some(options) = cache_options(args, observers)? {
         builder = builder.cache(options);

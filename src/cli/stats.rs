@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use tracing::Subscriber;
 use tracing::span::Id;
+use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -20,6 +20,8 @@ use uruk::pipeline::cache::{CacheEvent, EntryKind};
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{EventKind, SessionEvent};
+
+use super::passes::{self, PassSums};
 
 /// Adds up the spans of a subscriber in [`Stats`].
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub(crate) struct Stats {
     symbols_ready: AtomicU64,
     symbols_failed: AtomicU64,
     cache: Mutex<Lookups>,
+    passes: Mutex<PassSums>,
 }
 
 /// What a cache was asked for.
@@ -93,6 +96,7 @@ impl StatsLayer {
             symbols_ready: AtomicU64::new(0),
             symbols_failed: AtomicU64::new(0),
             cache: Mutex::default(),
+            passes: Mutex::default(),
         });
         (Self(stats.clone()), stats)
     }
@@ -143,6 +147,7 @@ impl Stats {
             self.write_materialized(f)?;
             write!(f, "{}", self.cache.lock())?;
             write_table(f, &self.stages.lock().clone())?;
+            write!(f, "{}", self.passes.lock())?;
             match Resident::of_this_process() {
                 Some(resident) => writeln!(f, "{resident}"),
                 None => writeln!(f, "resident: unknown, /proc/self/status cannot be read"),
@@ -195,6 +200,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StatsLayer {
         if let Some(span) = context.span(id) {
             let nested_before = NESTED.replace(Duration::ZERO);
             span.extensions_mut().replace(Entered { at: Instant::now(), nested_before });
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() == passes::TARGET {
+            self.0.passes.lock().add(event);
         }
     }
 

@@ -329,9 +329,9 @@ fn object_key(
         ("verified", u64::from(verified)),
     ];
     options.extend(compiler.partition().ingredients());
-    let passes = compiler.pipeline().text();
+    let (passes, hooks) = (compiler.pipeline().text(), compiler.pipeline().hook_ids());
     let ingredients =
-        ObjectIngredients { interface, options: &options, passes: &passes, hooks: &[], kept, discards };
+        ObjectIngredients { interface, options: &options, passes: &passes, hooks: &hooks, kept, discards };
     ingredients.key()
 }
 

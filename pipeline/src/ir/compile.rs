@@ -7,8 +7,9 @@ use super::error::CompileError;
 use super::machines::lose_machine;
 use super::module::{LockedModule, ThreadSafeModule};
 use super::normalize::normalize;
-use super::optimize::{OptimizationLevel, OptimizationPipeline};
+use super::optimize::{OptimizationLevel, OptimizationPipeline, Passes};
 use super::partition::{Partition, PartitionPolicy, Parts};
+use super::stages::Stage;
 use super::target::JitTargetMachineBuilder;
 use crate::object::ObjectBuffer;
 
@@ -75,8 +76,41 @@ impl IrCompiler {
         if self.pipeline.is_known_good() {
             return Ok(());
         }
+        for (place, passes) in self.pipeline.foreign() {
+            if let Some(message) = self.target.with_machine(|machine| machine.check_passes(&passes))? {
+                let module = place.into();
+                return Err(CompileError::Optimize { module, passes, message });
+            }
+        }
         let empty = ThreadSafeModule::new(&ThreadSafeContext::try_new()?, "the pipeline");
-        run_passes(&empty.lock()?, &self.target, &self.pipeline.text())
+        // Without hooks, which have nothing to look at here.
+        let passes = Passes { hooks: [].into(), ..self.pipeline.expanded(&self.target, false)? };
+        run_passes(&empty.lock()?, &self.target, &passes)
+    }
+
+    /// What each stage of the pipeline's level runs, as LLVM has it. A stage that is empty runs nothing.
+    ///
+    /// # Errors
+    /// [`CompileError::Optimize`] if the pipeline is no level.
+    pub fn stages(&self) -> Result<Vec<(Stage, String)>, CompileError> {
+        let level = self.pipeline.optimization_level().ok_or_else(|| CompileError::Optimize {
+            module: "the pipeline".into(),
+            passes: self.pipeline.text(),
+            message: "a pipeline that is no level has no stages".to_owned(),
+        })?;
+        let stages = self.pipeline.cut(level, &self.target)?;
+        Ok(Stage::ALL.map(|stage| (stage, stages.passes(stage).to_owned())).into())
+    }
+
+    /// Runs the pipeline over `module`, and generates no code.
+    ///
+    /// # Errors
+    /// As [`Self::compile`].
+    pub fn optimize(&self, module: &ThreadSafeModule) -> Result<(), CompileError> {
+        let locked = module.lock()?;
+        normalize(&locked, &self.target)?;
+        let target = self.target.for_module(&locked);
+        run_passes(&locked, &target, &self.pipeline.expanded(&target, are_passes_watched())?)
     }
 
     /// Turns `module` into an object of the same name. The module is gone when this returns.
@@ -142,14 +176,14 @@ impl IrCompiler {
         let target = self.target.for_module(module);
         let (before, after) = match self.partition.policy_for(module) {
             PartitionPolicy::Whole => {
-                run_passes(module, &target, &self.pipeline.text())?;
+                run_passes(module, &target, &self.pipeline.expanded(&target, are_passes_watched())?)?;
                 return generate(module, &target).map(Compiled::Whole);
             }
             PartitionPolicy::Late => self.pipeline.halves(&target)?,
-            PartitionPolicy::Early => (String::new(), self.pipeline.text()),
+            PartitionPolicy::Early => (Passes::none(), self.pipeline.expanded(&target, false)?),
         };
         run_passes(module, &target, &before)?;
-        if let Some(parts) = self.partition.divide(module, &after, &target)? {
+        if let Some(parts) = self.partition.divide(module, after.clone(), &target)? {
             return Ok(Compiled::Divided(parts));
         }
         run_passes(module, &target, &after)?;
@@ -163,19 +197,32 @@ enum Compiled {
     Divided(Parts),
 }
 
+/// Whether somebody wants to hear how long passes take.
+fn are_passes_watched() -> bool {
+    tracing::enabled!(target: PASS_TIMES, tracing::Level::TRACE)
+}
+
+/// The target of events that say how long a pass took.
+const PASS_TIMES: &str = "uruk::passes";
+
 /// Runs `passes` over `module`.
 pub(super) fn run_passes(
     module: &LockedModule<'_>,
     target: &JitTargetMachineBuilder,
-    passes: &str,
+    passes: &Passes,
 ) -> Result<(), CompileError> {
-    if passes.is_empty() {
+    if passes.text.is_empty() {
         return Ok(());
     }
-    let span = tracing::debug_span!("ir.optimize", unit = %module.name(), level = %passes);
+    let span = tracing::debug_span!("ir.optimize", unit = %module.name(), level = %passes.text);
     let _inside = uruk_core::inside(span);
-    let result = target.with_machine(|machine| machine.run_passes(module, passes))?;
-    forget_machine_after(result, target)
+    let measured = are_passes_watched();
+    let result = target.with_machine(|machine| machine.run_passes(module, passes, measured))?;
+    for (stage, pass, nanoseconds, runs) in forget_machine_after(result, target)? {
+        let stage = Stage::ALL.get(stage as usize).map_or("", |stage| stage.name());
+        tracing::trace!(target: PASS_TIMES, unit = %module.name(), stage, pass, nanoseconds, runs, "pass");
+    }
+    Ok(())
 }
 
 pub(super) fn generate(

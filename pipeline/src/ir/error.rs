@@ -35,6 +35,16 @@ pub enum CompileError {
         /// What LLVM says about it.
         message: String,
     },
+    /// A [hook](super::PassHook) between the passes failed or panicked.
+    #[error("{module}: the hook `{hook}` failed: {message}")]
+    Hook {
+        /// The file or module.
+        module: Arc<str>,
+        /// The hook's id.
+        hook: Arc<str>,
+        /// What it says.
+        message: String,
+    },
     /// Code generation reported an error, for instance about inline assembly.
     #[error("{module}: cannot generate code: {message}")]
     Codegen {

@@ -15,9 +15,8 @@ use std::slice;
 use std::sync::OnceLock;
 
 use llvm_sys::error_handling::{LLVMFatalErrorHandler, LLVMInstallFatalErrorHandler};
-use llvm_sys::prelude::{LLVMBool, LLVMContextRef, LLVMMemoryBufferRef, LLVMModuleRef};
+use llvm_sys::prelude::{LLVMBool, LLVMContextRef, LLVMMemoryBufferRef, LLVMModuleRef, LLVMValueRef};
 use llvm_sys::target_machine::{LLVMCodeGenFileType, LLVMTargetMachineRef};
-use llvm_sys::transforms::pass_builder::LLVMPassBuilderOptionsRef;
 
 use crate::object::ObjectBuffer;
 
@@ -293,7 +292,17 @@ unsafe extern "C-unwind" {
     pub(super) fn uruk_llvm_pipeline_text(
         machine: LLVMTargetMachineRef,
         level: u32,
+        points: u32,
         cut: *mut usize,
+    ) -> *mut c_char;
+    pub(super) fn uruk_llvm_run_pipeline(
+        module: LLVMModuleRef,
+        machine: LLVMTargetMachineRef,
+        text: *const c_char,
+        size: usize,
+        host: unsafe extern "C" fn(*mut c_void, u32, LLVMValueRef) -> bool,
+        data: *mut c_void,
+        hear: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, u64, u64)>,
     ) -> *mut c_char;
     pub(super) fn uruk_llvm_copy_canonical(
         module: LLVMModuleRef,
@@ -323,12 +332,6 @@ unsafe extern "C-unwind" {
         message: *mut *mut c_char,
     ) -> LLVMBool;
     pub(super) fn LLVMWriteBitcodeToMemoryBuffer(module: LLVMModuleRef) -> LLVMMemoryBufferRef;
-    pub(super) fn LLVMRunPasses(
-        module: LLVMModuleRef,
-        passes: *const c_char,
-        machine: LLVMTargetMachineRef,
-        options: LLVMPassBuilderOptionsRef,
-    ) -> llvm_sys::error::LLVMErrorRef;
     pub(super) fn LLVMTargetMachineEmitToMemoryBuffer(
         machine: LLVMTargetMachineRef,
         module: LLVMModuleRef,

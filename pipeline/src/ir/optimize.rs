@@ -1,13 +1,14 @@
-//! [`OptimizationPipeline`]: which passes run over a module, written as LLVM's new pass manager reads them.
+//! [`OptimizationPipeline`]: which passes run over a module, and what of the host's runs between them.
 //!
-//! Two ways to say it. A *level* is LLVM's own pipeline for it, the one compilers run; LLVM's C interface
-//! allows additions only before and after it. A *staged* pipeline is made of seven named stages in order,
-//! each with an extension point before and after it.
+//! A *level* is LLVM's own pipeline for it, the one compilers run. It has seven [stages](Stage), which can be replaced and added to one by
+//! one, and LLVM's own [extension points](ExtensionPoint). Any other pipeline is a text, as LLVM's `opt` takes it.
 
-use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use super::error::CompileError;
+use super::hooks::{ExtensionPoint, PassHook};
+use super::stages::{Piece, Stage, Stages};
 use super::target::JitTargetMachineBuilder;
 
 /// How much a pipeline optimizes.
@@ -22,15 +23,29 @@ pub enum OptimizationLevel {
     O2,
     /// More inlining and vectorization.
     O3,
+    /// As O2, where that grows no code.
+    Os,
+    /// The smallest code, also where that is slower.
+    Oz,
 }
 
 impl OptimizationLevel {
+    /// All levels. The shim has the same order.
+    pub const ALL: [Self; 6] = [Self::O0, Self::O1, Self::O2, Self::O3, Self::Os, Self::Oz];
+
+    /// Whether the pipeline has an inliner that walks the call graph and runs [some stages](Stage::is_in_walk) as it goes.
+    pub const fn has_walk(self) -> bool {
+        !matches!(self, Self::O0)
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::O0 => "O0",
             Self::O1 => "O1",
             Self::O2 => "O2",
             Self::O3 => "O3",
+            Self::Os => "Os",
+            Self::Oz => "Oz",
         }
     }
 }
@@ -41,111 +56,69 @@ impl fmt::Display for OptimizationLevel {
     }
 }
 
-/// A stage of a staged pipeline, in running order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// Gets rid of what front ends leave behind, so that the rest sees less.
-    EarlySimplification,
-    /// Inlining and what it lays open.
-    EarlyOptimization,
-    /// Rotation, invariant code, induction variables, unrolling.
-    Loop,
-    /// Redundancies across blocks, dead stores, jump threading.
-    Scalar,
-    /// Loop and straight-line vectorization.
-    Vectorization,
-    /// Lowers what only optimization understood.
-    IntrinsicLowering,
-    /// Drops what nobody uses any more.
-    Cleanup,
-}
-
-impl Stage {
-    /// All stages, in running order.
-    pub const ALL: [Self; 7] = [
-        Self::EarlySimplification,
-        Self::EarlyOptimization,
-        Self::Loop,
-        Self::Scalar,
-        Self::Vectorization,
-        Self::IntrinsicLowering,
-        Self::Cleanup,
-    ];
-
-    /// What the stage runs at `level`; empty when that is nothing.
-    const fn passes(self, level: OptimizationLevel) -> &'static str {
-        use OptimizationLevel::{O0, O1, O2, O3};
-        match (self, level) {
-            (Self::EarlySimplification, O0) => {
-                "always-inline,coro-cond(coro-early,cgscc(coro-split),coro-cleanup)"
-            }
-            (Self::EarlySimplification, _) => {
-                "inferattrs,coro-early,function(lower-expect,simplifycfg,sroa<modify-cfg>,early-cse),ipsccp,\
-                 called-value-propagation,globalopt,function(mem2reg,instcombine,simplifycfg)"
-            }
-            (Self::EarlyOptimization, O1) => {
-                "always-inline,cgscc(devirt<1>(inline,function-attrs,coro-split,\
-                 function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,instcombine)))"
-            }
-            (Self::EarlyOptimization, O2 | O3) => {
-                "always-inline,cgscc(devirt<4>(inline,function-attrs,argpromotion,coro-split,\
-                 function(sroa<modify-cfg>,early-cse<memssa>,jump-threading,correlated-propagation,simplifycfg,\
-                 instcombine,reassociate)))"
-            }
-            (Self::Loop, O1 | O2 | O3) => {
-                "function(loop-simplify,lcssa,loop-mssa(loop-rotate,licm,simple-loop-unswitch),instcombine,\
-                 loop(loop-idiom,indvars,loop-deletion,loop-unroll-full))"
-            }
-            (Self::Scalar, O1) => {
-                "function(sroa<modify-cfg>,memcpyopt,sccp,bdce,instcombine,adce,simplifycfg)"
-            }
-            (Self::Scalar, O2 | O3) => {
-                "function(sroa<modify-cfg>,mldst-motion,gvn,memcpyopt,sccp,bdce,instcombine,jump-threading,\
-                 correlated-propagation,adce,dse,loop-mssa(licm),simplifycfg,instcombine)"
-            }
-            (Self::Vectorization, O2 | O3) => {
-                "function(float2int,loop-simplify,lcssa,loop(loop-rotate),loop-distribute,inject-tli-mappings,\
-                 loop-vectorize,loop-load-elim,instcombine,simplifycfg,slp-vectorizer,vector-combine,instcombine,\
-                 loop-unroll,transform-warning,sroa<preserve-cfg>,instcombine)"
-            }
-            (Self::IntrinsicLowering, O0) => "",
-            (Self::IntrinsicLowering, _) => {
-                "coro-cleanup,function(lower-constant-intrinsics,alignment-from-assumptions,loop-sink,instsimplify,\
-                 div-rem-pairs,tailcallelim,simplifycfg)"
-            }
-            (Self::Cleanup, O0) => "",
-            (Self::Cleanup, _) => "elim-avail-extern,globaldce,constmerge",
-            (Self::Loop | Self::Scalar | Self::Vectorization, O0)
-            | (Self::EarlyOptimization, O0)
-            | (Self::Vectorization, O1) => "",
-        }
-    }
-}
-
 /// The passes to run over a module.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct OptimizationPipeline {
     body: Body,
     /// What runs before everything else.
     at_start: Vec<String>,
     /// What runs after everything else.
     at_end: Vec<String>,
+    changes: Vec<Change>,
+    /// The last stage that runs.
+    last: Stage,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 enum Body {
     None,
     Level(OptimizationLevel),
-    Staged { level: OptimizationLevel, around: Vec<Extension> },
     Passes(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Extension {
-    stage: Stage,
-    after: bool,
-    passes: String,
+/// What is different from LLVM's own pipeline.
+#[derive(Clone, Debug)]
+enum Change {
+    Passes { stage: Stage, side: Side, passes: String },
+    Hook { stage: Stage, side: Side, hook: PassHook },
+    Point { point: ExtensionPoint, hook: PassHook },
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Before,
+    Instead,
+    After,
+}
+
+impl Change {
+    fn hook(&self) -> Option<&PassHook> {
+        match self {
+            Self::Passes { .. } => None,
+            Self::Hook { hook, .. } | Self::Point { hook, .. } => Some(hook),
+        }
+    }
+}
+
+/// What LLVM is given to run, and the hooks that stand in it by number.
+#[derive(Clone, Debug)]
+pub(super) struct Passes {
+    pub(super) text: Arc<str>,
+    pub(super) hooks: Arc<[PassHook]>,
+}
+
+impl Passes {
+    pub(super) fn none() -> Self {
+        Self::of(String::new())
+    }
+
+    fn of(text: String) -> Self {
+        Self { text: text.into(), hooks: Arc::default() }
+    }
+}
+
+/// The number of the first extension point in a text. Hooks have numbers below it.
+pub(super) const FIRST_POINT: u32 = 1 << 20;
 
 impl OptimizationPipeline {
     /// No passes at all: code is generated from the IR as it is.
@@ -158,13 +131,8 @@ impl OptimizationPipeline {
         Self::of(Body::Level(level))
     }
 
-    /// The seven stages at `level`, open for extension between each two.
-    pub fn staged(level: OptimizationLevel) -> Self {
-        Self::of(Body::Staged { level, around: Vec::new() })
-    }
-
     /// Any pipeline, as `opt -passes=` takes it. Whether LLVM understands it is found out when it runs; see
-    /// [`IrCompiler::check_pipeline`](super::IrCompiler::check_pipeline).
+    /// [`IrCompiler::check_pipeline`](super::IrCompiler::check_pipeline). It has no stages.
     pub fn passes(passes: impl Into<String>) -> Self {
         Self::of(Body::Passes(passes.into()))
     }
@@ -183,101 +151,236 @@ impl OptimizationPipeline {
         self
     }
 
-    /// Runs `passes` before `stage` of a staged pipeline; before everything else in others.
+    /// Runs `passes` before `stage` of a level.
     #[must_use]
     pub fn before(self, stage: Stage, passes: impl Into<String>) -> Self {
-        self.around(stage, false, passes.into())
+        self.changed(Change::Passes { stage, side: Side::Before, passes: passes.into() })
     }
 
-    /// Runs `passes` after `stage` of a staged pipeline; after everything else in others.
+    /// Runs `passes` after `stage` of a level.
     #[must_use]
     pub fn after(self, stage: Stage, passes: impl Into<String>) -> Self {
-        self.around(stage, true, passes.into())
+        self.changed(Change::Passes { stage, side: Side::After, passes: passes.into() })
+    }
+
+    /// Runs `passes` in place of those that `stage` of a level has; an empty text leaves them out. The last replacement counts.
+    #[must_use]
+    pub fn replace(self, stage: Stage, passes: impl Into<String>) -> Self {
+        self.changed(Change::Passes { stage, side: Side::Instead, passes: passes.into() })
+    }
+
+    /// Runs `hook` before `stage` of a level: on each function by itself if the stage [is in the walk](Stage::is_in_walk), otherwise once,
+    /// on the module.
+    #[must_use]
+    pub fn hook_before(self, stage: Stage, hook: PassHook) -> Self {
+        self.changed(Change::Hook { stage, side: Side::Before, hook })
+    }
+
+    /// Runs `hook` after `stage` of a level, as [`Self::hook_before`] before it.
+    #[must_use]
+    pub fn hook_after(self, stage: Stage, hook: PassHook) -> Self {
+        self.changed(Change::Hook { stage, side: Side::After, hook })
+    }
+
+    /// Runs `hook` at one of LLVM's own extension points of a level.
+    #[must_use]
+    #[doc(alias = "registerPipelineStartEPCallback")]
+    pub fn hook_at(self, point: ExtensionPoint, hook: PassHook) -> Self {
+        self.changed(Change::Point { point, hook })
+    }
+
+    /// Leaves out the stages of a level behind `stage`.
+    #[must_use]
+    pub fn up_to(mut self, stage: Stage) -> Self {
+        self.last = stage;
+        self
     }
 
     /// The level, where the pipeline has one.
     pub fn optimization_level(&self) -> Option<OptimizationLevel> {
         match self.body {
-            Body::Level(level) | Body::Staged { level, .. } => Some(level),
+            Body::Level(level) => Some(level),
             Body::None | Body::Passes(_) => None,
         }
     }
 
-    /// The pipeline as LLVM reads it; empty when there is nothing to run. Part of a cache key.
+    /// Which pipeline it is, for people and for cache keys; empty when there is nothing to run. LLVM reads it as it stands if no stage was
+    /// changed. A hook is there by its id.
     pub fn text(&self) -> String {
-        let body = match &self.body {
-            Body::None => Vec::new(),
-            Body::Level(level) => vec![Cow::from(format!("default<{level}>"))],
-            Body::Staged { level, around } => staged_text(*level, around),
-            Body::Passes(passes) => vec![Cow::from(passes.as_str())],
+        let mut body = match &self.body {
+            Body::None => String::new(),
+            Body::Level(level) => format!("default<{level}>"),
+            Body::Passes(passes) => passes.clone(),
         };
-        let start = self.at_start.iter().map(|passes| Cow::from(passes.as_str()));
-        let end = self.at_end.iter().map(|passes| Cow::from(passes.as_str()));
-        let parts: Vec<_> = start.chain(body).chain(end).filter(|part| !part.is_empty()).collect();
-        parts.join(",")
+        for change in &self.changes {
+            _ = match change {
+                Change::Passes { stage, side, passes } => write!(body, " ({side:?} {stage}: {passes})"),
+                Change::Hook { stage, side, hook } => write!(body, " ({side:?} {stage}: hook {})", hook.id()),
+                Change::Point { point, hook } => write!(body, " ({point:?}: hook {})", hook.id()),
+            };
+        }
+        if self.last != Stage::Cleanup {
+            _ = write!(body, " (up to {})", self.last);
+        }
+        self.surrounded(body)
     }
 
-    /// The text in two halves: functions are simplified and inlined in the first, and the second changes each by itself. The first
+    /// The hooks' ids, in the order in which they were added.
+    pub(super) fn hook_ids(&self) -> Vec<&str> {
+        self.changes.iter().filter_map(Change::hook).map(PassHook::id).collect()
+    }
+
+    fn surrounded(&self, body: String) -> String {
+        let (start, end) = (self.at_start.iter(), self.at_end.iter());
+        let parts = start.cloned().chain([body]).chain(end.cloned());
+        parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",")
+    }
+
+    /// What LLVM is to run. With `measured`, the text also says where each stage begins.
+    pub(super) fn expanded(
+        &self,
+        target: &JitTargetMachineBuilder,
+        measured: bool,
+    ) -> Result<Passes, CompileError> {
+        let is_changed = self.is_changed();
+        match self.body {
+            Body::Level(level) if is_changed || measured => {
+                let hooks: Arc<[PassHook]> = self.changes.iter().filter_map(Change::hook).cloned().collect();
+                let stages = self.cut(level, target)?;
+                let text = stages.text(self.last, |stage| self.pieces(&stages, stage, measured));
+                Ok(Passes { text: self.surrounded(text).into(), hooks })
+            }
+            _ if is_changed => Err(self.refused("a pipeline that is no level has no stages".to_owned())),
+            _ => Ok(Passes::of(self.text())),
+        }
+    }
+
+    fn is_changed(&self) -> bool {
+        !self.changes.is_empty() || self.last != Stage::Cleanup
+    }
+
+    fn refused(&self, message: String) -> CompileError {
+        CompileError::Optimize { module: "the pipeline".into(), passes: self.text(), message }
+    }
+
+    /// The stages of a level as LLVM has them, with the hooks at LLVM's extension points.
+    pub(super) fn cut(
+        &self,
+        level: OptimizationLevel,
+        target: &JitTargetMachineBuilder,
+    ) -> Result<Stages, CompileError> {
+        let has_points = self.changes.iter().any(|change| matches!(change, Change::Point { .. }));
+        let first = if has_points { FIRST_POINT } else { 0 };
+        let (text, _) = target.with_machine(|machine| machine.pipeline_text(level, first))?;
+        let text = if has_points { self.with_points(&text) } else { text };
+        let refused = || self.refused(format!("this LLVM's pipeline for {level} cannot be cut into stages"));
+        Stages::cut(&text, level).ok_or_else(refused)
+    }
+
+    /// The text with the hooks of each point in its place, and without points that have none.
+    fn with_points(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (number, point) in (FIRST_POINT..).zip(ExtensionPoint::ALL) {
+            let hooks = self.numbered().filter_map(|(number, change)| match change {
+                Change::Point { point: at, .. } if *at == point => Some(host(number)),
+                _ => None,
+            });
+            let (hooks, place) = (hooks.collect::<Vec<_>>().join(","), host(number));
+            text = if hooks.is_empty() {
+                text.replace(&format!(",{place}"), "").replace(&format!("{place},"), "")
+            } else {
+                text.replace(&place, &hooks)
+            };
+        }
+        text
+    }
+
+    /// The changes that are hooks, with their numbers.
+    fn numbered(&self) -> impl Iterator<Item = (u32, &Change)> {
+        (0..).zip(self.changes.iter().filter(|change| change.hook().is_some()))
+    }
+
+    /// What runs in the place of `stage`.
+    fn pieces(&self, stages: &Stages, stage: Stage, measured: bool) -> Vec<Piece> {
+        let mut hooks = 0;
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let mut own = stages.passes(stage);
+        for change in &self.changes {
+            let number = hooks;
+            hooks += u32::from(change.hook().is_some());
+            let (side, piece) = match change {
+                Change::Passes { stage: of, side: Side::Instead, passes } if *of == stage => {
+                    own = passes;
+                    continue;
+                }
+                Change::Passes { stage: of, side, passes } if *of == stage => {
+                    (side, Piece::Passes(passes.clone()))
+                }
+                Change::Hook { stage: of, side, .. } if *of == stage => (side, Piece::Host(host(number))),
+                _ => continue,
+            };
+            if *side == Side::Before { before.push(piece) } else { after.push(piece) }
+        }
+        let mark = measured.then(|| Piece::Passes(format!("uruk-stage<{}>", stage as u32)));
+        let own = Piece::Passes(own.to_owned());
+        mark.into_iter().chain(before).chain([own]).chain(after).collect()
+    }
+
+    /// What was written by somebody else than LLVM, each as a list of its own that LLVM can read, with what it belongs to.
+    pub(super) fn foreign(&self) -> Vec<(String, String)> {
+        let around = self.at_start.iter().chain(&self.at_end);
+        let around = around.map(|passes| ("before or after everything".to_owned(), passes.clone()));
+        let stages = self.changes.iter().filter_map(|change| match change {
+            Change::Passes { stage, passes, .. } if stage.is_of_functions() => {
+                Some((format!("stage {stage}"), format!("function({passes})")))
+            }
+            Change::Passes { stage, passes, .. } => Some((format!("stage {stage}"), passes.clone())),
+            Change::Hook { .. } | Change::Point { .. } => None,
+        });
+        around.chain(stages).filter(|(_, passes)| !matches!(&**passes, "" | "function()")).collect()
+    }
+
+    /// What runs in two halves: functions are simplified and inlined in the first, and the second changes each by itself. The first
     /// half is everything where LLVM's own pipeline was changed, or nothing would be left to be cut.
-    pub(super) fn halves(&self, target: &JitTargetMachineBuilder) -> Result<(String, String), CompileError> {
-        let whole = || Ok((self.text(), String::new()));
+    pub(super) fn halves(&self, target: &JitTargetMachineBuilder) -> Result<(Passes, Passes), CompileError> {
+        let whole = || Ok((self.expanded(target, false)?, Passes::none()));
         let Body::Level(level) = self.body else { return whole() };
-        if level == OptimizationLevel::O0 || !self.at_end.is_empty() {
+        if level == OptimizationLevel::O0 || !self.at_end.is_empty() || self.is_changed() {
             return whole();
         }
-        let (mut text, cut) = target.with_machine(|machine| machine.pipeline_text(level as u32))?;
+        let (mut text, cut) = target.with_machine(|machine| machine.pipeline_text(level, 0))?;
         if cut == 0 {
             return whole();
         }
         let second = text.split_off(cut);
         text.truncate(cut - 1); // The comma between them.
-        let start = self.at_start.iter().map(String::as_str).filter(|passes| !passes.is_empty());
-        Ok((start.chain([text.as_str()]).collect::<Vec<_>>().join(","), second))
+        Ok((Passes::of(self.surrounded(text)), Passes::of(second)))
     }
 
     /// Whether every pass was chosen here, so that LLVM is known to understand them.
     pub(super) fn is_known_good(&self) -> bool {
-        let body = match &self.body {
-            Body::None | Body::Level(_) => true,
-            Body::Staged { around, .. } => around.is_empty(),
-            Body::Passes(_) => false,
-        };
-        body && self.at_start.is_empty() && self.at_end.is_empty()
+        let is_ours = !matches!(self.body, Body::Passes(_));
+        is_ours && !self.is_changed() && self.at_start.is_empty() && self.at_end.is_empty()
     }
 
     fn of(body: Body) -> Self {
-        Self { body, at_start: Vec::new(), at_end: Vec::new() }
+        let (at_start, at_end, changes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { body, at_start, at_end, changes, last: Stage::Cleanup }
     }
 
-    fn around(mut self, stage: Stage, after: bool, passes: String) -> Self {
-        match &mut self.body {
-            Body::Staged { around, .. } => around.push(Extension { stage, after, passes }),
-            _ if after => self.at_end.push(passes),
-            _ => self.at_start.push(passes),
-        }
+    fn changed(mut self, change: Change) -> Self {
+        self.changes.push(change);
         self
     }
+}
+
+/// The host's pass of that number, as the shim reads it.
+fn host(number: u32) -> String {
+    format!("uruk-host<{number}>")
 }
 
 impl Default for OptimizationPipeline {
     fn default() -> Self {
         Self::level(OptimizationLevel::default())
     }
-}
-
-fn staged_text(level: OptimizationLevel, around: &[Extension]) -> Vec<Cow<'_, str>> {
-    let at = |stage, after| {
-        around
-            .iter()
-            .filter(move |extension| extension.stage == stage && extension.after == after)
-            .map(|extension| Cow::from(extension.passes.as_str()))
-    };
-    let mut parts = Vec::new();
-    for stage in Stage::ALL {
-        parts.extend(at(stage, false));
-        // In a text, the bare name has LLVM give up on code that a second run would improve further.
-        parts.push(Cow::from(stage.passes(level).replace("instcombine", "instcombine<no-verify-fixpoint>")));
-        parts.extend(at(stage, true));
-    }
-    parts
 }

@@ -26,6 +26,7 @@ use super::context::ThreadSafeContext;
 use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, take_message};
 use super::module::{LockedModule, ThreadSafeModule, enter};
+use super::optimize::Passes;
 use super::source::parse_error;
 use super::target::JitTargetMachineBuilder;
 use crate::object::{ObjectBuffer, join_parts};
@@ -109,7 +110,7 @@ impl Partition {
     pub(super) fn divide(
         &self,
         module: &LockedModule<'_>,
-        passes: &str,
+        passes: Passes,
         target: &JitTargetMachineBuilder,
     ) -> Result<Option<Parts>, CompileError> {
         let span = tracing::debug_span!("ir.divide", unit = %module.name(), parts = self.parts);
@@ -124,7 +125,6 @@ impl Partition {
             PartitionPolicy::Early => target.clone().with_sections(true, true),
             _ => target.clone(),
         };
-        let passes = passes.into();
         let objects = std::iter::repeat_with(|| None).take(parts).collect();
         let compiled = Mutex::new(Compiled { objects, left: parts });
         let (next, done) = (AtomicUsize::new(0), Latch::new());
@@ -191,7 +191,7 @@ struct Work {
     division: Division,
     /// Of the whole module, written once.
     bitcode: ObjectBuffer,
-    passes: Box<str>,
+    passes: Passes,
     target: JitTargetMachineBuilder,
     parts: usize,
     /// The next part that nobody compiles.

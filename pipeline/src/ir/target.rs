@@ -7,7 +7,6 @@ use std::fmt;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use llvm_sys::error::{LLVMDisposeErrorMessage, LLVMGetErrorMessage};
 use llvm_sys::target::{
     LLVM_InitializeNativeAsmParser, LLVM_InitializeNativeAsmPrinter, LLVM_InitializeNativeTarget,
     LLVMCopyStringRepOfTargetData, LLVMDisposeTargetData,
@@ -20,16 +19,14 @@ use llvm_sys::target_machine::{
     LLVMTargetMachineOptionsSetCodeGenOptLevel, LLVMTargetMachineOptionsSetCodeModel,
     LLVMTargetMachineOptionsSetFeatures, LLVMTargetMachineOptionsSetRelocMode, LLVMTargetMachineRef,
 };
-use llvm_sys::transforms::pass_builder::{
-    LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMPassBuilderOptionsSetSLPVectorization,
-};
 
 use super::error::CompileError;
-use super::ffi::{self, MemoryBuffer, c_string, copy_text, take_message, uruk_llvm_configure_target_machine};
+use super::ffi::{self, MemoryBuffer, c_string, take_message, uruk_llvm_configure_target_machine};
+use super::hooks::{self, HostRun, PassTimes};
 use super::library;
 use super::machines::with_machine;
 use super::module::LockedModule;
-use super::optimize::OptimizationLevel;
+use super::optimize::{OptimizationLevel, Passes};
 use crate::object::ObjectBuffer;
 
 /// How hard code generation tries, apart from the passes over the IR.
@@ -52,7 +49,7 @@ impl From<OptimizationLevel> for CodegenLevel {
         match level {
             OptimizationLevel::O0 => Self::None,
             OptimizationLevel::O1 => Self::Less,
-            OptimizationLevel::O2 => Self::Default,
+            OptimizationLevel::O2 | OptimizationLevel::Os | OptimizationLevel::Oz => Self::Default,
             OptimizationLevel::O3 => Self::Aggressive,
         }
     }
@@ -266,38 +263,59 @@ pub(super) struct TargetMachine(LLVMTargetMachineRef);
 
 impl TargetMachine {
     /// Runs the pipeline `passes` over `module`.
-    pub(super) fn run_passes(&self, module: &LockedModule<'_>, passes: &str) -> Result<(), CompileError> {
-        let text = c_string(passes);
+    /// Runs `passes` over `module`. With `measured`, answers how long each pass took.
+    pub(super) fn run_passes(
+        &self,
+        module: &LockedModule<'_>,
+        passes: &Passes,
+        measured: bool,
+    ) -> Result<PassTimes, CompileError> {
+        let mut host = HostRun::new(module, &passes.hooks);
+        let text = &*passes.text;
+        let hear = measured.then_some(hooks::hear as _);
         let run = || {
-            // SAFETY: module and machine are alive and ours; the options are disposed of after their one
-            // use, or leaked with the rest if LLVM gives up; a non-null error is taken over at once.
-            unsafe {
-                let options = LLVMCreatePassBuilderOptions();
-                // As compilers set it; the default pipelines consult it only where they vectorize at all.
-                LLVMPassBuilderOptionsSetSLPVectorization(options, 1);
-                let error = ffi::LLVMRunPasses(module.raw(), text.as_ptr(), self.0, options);
-                LLVMDisposePassBuilderOptions(options);
-                if error.is_null() {
-                    return Ok(());
-                }
-                let message = LLVMGetErrorMessage(error);
-                let text = copy_text(message);
-                LLVMDisposeErrorMessage(message);
-                Err(text)
-            }
+            // SAFETY: module and machine are alive and ours; `host` is what both functions take, and nobody else's for the call. The
+            // message is taken over at once.
+            let message = unsafe {
+                let data = (&raw mut host).cast();
+                let (start, size) = (text.as_ptr().cast(), text.len());
+                take_message(ffi::uruk_llvm_run_pipeline(
+                    module.raw(),
+                    self.0,
+                    start,
+                    size,
+                    hooks::host,
+                    data,
+                    hear,
+                ))
+            };
+            if message.is_empty() { Ok(()) } else { Err(message) }
         };
         module.enter("optimization", run, |message| CompileError::Optimize {
             module: module.name().clone(),
-            passes: passes.to_owned(),
+            passes: text.to_owned(),
             message,
-        })
+        })?;
+        host.into_times()
     }
 
-    /// LLVM's own pipeline for a level from 1 to 3, and where its second half begins; see `pipeline.cpp`.
-    pub(super) fn pipeline_text(&self, level: u32) -> (String, usize) {
+    /// What is wrong with a list of passes, if LLVM cannot read it.
+    pub(super) fn check_passes(&self, text: &str) -> Option<String> {
+        let (start, size) = (text.as_ptr().cast(), text.len());
+        // SAFETY: the machine is alive and ours. Without a module nothing runs, so that `host` is not called.
+        let message = unsafe {
+            let (module, data) = (ptr::null_mut(), ptr::null_mut());
+            take_message(ffi::uruk_llvm_run_pipeline(module, self.0, start, size, hooks::host, data, None))
+        };
+        (!message.is_empty()).then_some(message)
+    }
+
+    /// LLVM's own pipeline for a level, and where its second half begins; see `pipeline.cpp`.
+    pub(super) fn pipeline_text(&self, level: OptimizationLevel, points: u32) -> (String, usize) {
         let mut cut = 0;
         // SAFETY: the machine is alive and ours; the text is taken over at once.
-        let text = unsafe { take_message(ffi::uruk_llvm_pipeline_text(self.0, level, &raw mut cut)) };
+        let text =
+            unsafe { take_message(ffi::uruk_llvm_pipeline_text(self.0, level as u32, points, &raw mut cut)) };
         (text, cut)
     }
 

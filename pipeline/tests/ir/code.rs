@@ -3,7 +3,7 @@
 use uruk_core::SymbolFlags;
 use uruk_pipeline::ir::{
     CodegenLevel, IrCompiler, JitTargetMachineBuilder, ModuleInterface, OptimizationLevel,
-    OptimizationPipeline, Stage, ThreadSafeContext, ThreadSafeModule,
+    OptimizationPipeline, ThreadSafeContext, ThreadSafeModule,
 };
 use uruk_pipeline::object::{ObjectBuffer, ObjectInterface};
 
@@ -57,45 +57,6 @@ fn modules_of_one_context_are_dropped_in_any_order() {
     drop(context);
     drop(first);
     second.verify().expect("still valid");
-}
-
-#[test]
-fn every_level_and_every_staged_pipeline_is_understood_and_compiles() {
-    use OptimizationLevel::{O0, O1, O2, O3};
-    let scratch = Scratch::new("levels");
-    let source = "#include <stddef.h>\nstatic int sq(int x) { return x * x; }\n\
-                  int dot(const int *a, const int *b, size_t n) { int s = 0; for (size_t i = 0; i < n; i++) s += sq(a[i]) * b[i]; return s; }";
-    let bitcode = bitcode(&scratch, "dot.c", source, &["-O2", "-Xclang", "-disable-llvm-passes"]);
-    let mut sizes = Vec::new();
-    for level in [O0, O1, O2, O3] {
-        for pipeline in [OptimizationPipeline::level(level), OptimizationPipeline::staged(level)] {
-            let compiler = compiler(pipeline);
-            compiler.check_pipeline().unwrap_or_else(|error| panic!("{error}"));
-            let module = ThreadSafeModule::parse(&bitcode).expect("valid IR");
-            let object = compiler.compile(module).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(defined(&object).len(), 1, "{:?}", compiler.pipeline());
-            sizes.push(object.size_bytes());
-        }
-    }
-    assert_ne!(sizes[0], sizes[4], "levels make a difference");
-}
-
-#[test]
-fn extensions_stand_where_they_were_asked_for() {
-    let pipeline = OptimizationPipeline::staged(OptimizationLevel::O2)
-        .before(Stage::Loop, "function(instsimplify)")
-        .after(Stage::Loop, "globalopt")
-        .at_start("verify")
-        .at_end("globaldce");
-    let text = pipeline.text();
-    assert!(text.starts_with("verify,") && text.ends_with(",globaldce"), "{text}");
-    let order = ["function(instsimplify)", "function(loop-simplify", "globalopt,function(sroa"];
-    let positions: Vec<_> = order.iter().map(|part| text.find(part).expect(part)).collect();
-    assert!(positions.is_sorted(), "{text}");
-    compiler(pipeline).check_pipeline().expect("understood");
-    let level = OptimizationPipeline::level(OptimizationLevel::O1).before(Stage::Scalar, "globalopt");
-    assert_eq!(level.text(), "globalopt,default<O1>");
-    assert_eq!(OptimizationPipeline::none().text(), "");
 }
 
 #[test]
@@ -194,24 +155,4 @@ fn function_sections_and_levels_reach_code_generation() {
     assert!(String::from_utf8_lossy(&sections).contains(".text.add"));
     assert!(!String::from_utf8_lossy(&plain).contains(".text.add"));
     assert_ne!(plain, quick);
-}
-
-/// The pass `instcombine`, asked for by that name alone, has LLVM give up on code that a second run would improve further. That
-/// is for those who look for defects in it: staged pipelines once failed on SQLite.
-#[test]
-fn staged_pipelines_take_code_that_one_run_of_a_pass_does_not_finish() {
-    use OptimizationLevel::{O1, O2, O3};
-    let source = "
-        declare void @llvm.assume(i1)
-        define void @keep_ascii(i8 %byte, ptr %out) {
-          %wide = zext i8 %byte to i32
-          %is_ascii = icmp slt i32 %wide, 128
-          call void @llvm.assume(i1 %is_ascii)
-          store volatile i32 %wide, ptr %out
-          ret void
-        }";
-    for level in [O1, O2, O3] {
-        let compiled = compiler(OptimizationPipeline::staged(level)).compile(parse(source));
-        assert_eq!(defined(&compiled.unwrap_or_else(|error| panic!("{level}: {error}"))).len(), 1);
-    }
 }

@@ -6,6 +6,7 @@ mod canonical;
 mod code;
 mod promises;
 mod refusals;
+mod stages;
 
 #[path = "../support/mod.rs"]
 mod support;
