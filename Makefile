@@ -10,7 +10,7 @@ CHOSEN = scripts/chosen-tests.sh env
 # One file of shuttle-tests, or all of them.
 TEST ?= *
 # What `make test` runs of `examples`.
-EXAMPLES = hello custom_unit no_llvm generator inkwell query_engine plugin_host redefine tokio_host
+EXAMPLES = hello custom_unit no_llvm generator inkwell lowering query_engine plugin_host redefine tokio_host
 # How long `make stress` hammers.
 STRESS_SECONDS ?= 60
 # How long `make stress-tsan` does.
@@ -67,6 +67,7 @@ soak: ## Looks for rare defects for half an hour or more: random histories, rand
 	$(CHOSEN) URUK_HISTORIES=$(SOAK_HISTORIES) $(CARGO) test --release -p uruk-core --lib -- \
 	  protocol::tests::model protocol::tests::priorities protocol::tests::slices::whatever protocol::tests::dependences::forest
 	URUK_DOUBLE_COMPILE=all $(CARGO) test --release -p uruk --test double_compile
+	URUK_STAGED=all $(CARGO) test --release -p uruk --test staged
 	$(CHOSEN) URUK_QUERIES=10000 $(CARGO) test --release -p uruk --test embed unload
 	URUK_SHUTTLE_SECONDS=$(SOAK_SHUTTLE_SECONDS) $(MAKE) shuttle
 	$(MAKE) stress

@@ -2,8 +2,8 @@
 
 use uruk_core::SymbolFlags;
 use uruk_pipeline::ir::{
-    CodegenLevel, IrCompiler, JitTargetMachineBuilder, ModuleInterface, OptimizationLevel,
-    OptimizationPipeline, ThreadSafeContext, ThreadSafeModule,
+    CodegenLevel, IrCompiler, JitTargetMachineBuilder, ModuleInterface, OptimizationPipeline,
+    ThreadSafeContext, ThreadSafeModule,
 };
 use uruk_pipeline::object::{ObjectBuffer, ObjectInterface};
 

@@ -1,7 +1,7 @@
 //! LLVM's own pipelines in seven stages: what they are, what replaces them, and what of the host's runs between them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
+use uruk_core::sync::{Arc, Mutex};
 
 use uruk_pipeline::ir::inkwell::builder::BuilderError;
 use uruk_pipeline::ir::{
@@ -96,7 +96,7 @@ fn hooks_run_in_their_places() {
                 assert!(site.module().get_function("two").is_some());
                 let function =
                     site.function().map(|function| function.get_name().to_string_lossy().into_owned());
-                said.lock().expect("no panic").push((place.clone(), function));
+                said.lock().push((place.clone(), function));
                 Ok::<_, String>(())
             })
         };
@@ -107,7 +107,7 @@ fn hooks_run_in_their_places() {
             .into_iter()
             .fold(pipeline, |pipeline, point| pipeline.hook_at(point, says(format!("{point:?}"))));
         object(pipeline, &bitcode);
-        std::mem::take(&mut *said.lock().expect("no panic"))
+        std::mem::take(&mut *said.lock())
     };
     let places = |level| -> Vec<String> {
         let mut places: Vec<_> = seen(level).into_iter().map(|(place, _)| place).collect();
