@@ -12,6 +12,7 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/LoopUnrollPass.h>
 #include <map>
 
 using namespace llvm;
@@ -23,7 +24,8 @@ const OptimizationLevel Levels[] = {OptimizationLevel::O0, OptimizationLevel::O1
                                     OptimizationLevel::O3, OptimizationLevel::Os, OptimizationLevel::Oz};
 
 // What stands in a text beside LLVM's passes.
-const StringRef HostName = "uruk-host<", StageName = "uruk-stage<", InlinerName = "uruk-inliner<";
+const StringRef HostName = "uruk-host<", StageName = "uruk-stage<", InlinerName = "uruk-inliner<",
+                UnrollName = "uruk-loop-unroll-full<";
 
 // The function is null where the host sees the whole module. Answers whether to go on.
 using HostPasses = bool (*)(void *Data, uint32_t Number, LLVMValueRef Function);
@@ -95,7 +97,11 @@ template <typename Manager> bool addOurs(Run *R, StringRef Name, Manager &Passes
   uint32_t Number;
   if (numberOf(Name, HostName, Number)) Passes.addPass(HostPass(R, Number));
   else if (numberOf(Name, StageName, Number)) Passes.addPass(StagePass(R, Number));
-  else if constexpr (std::is_same_v<Manager, ModulePassManager>) {
+  else if constexpr (std::is_same_v<Manager, LoopPassManager>) {
+    // LLVM's text does not say that more is unrolled at O3.
+    if (!numberOf(Name, UnrollName, Number)) return false;
+    Passes.addPass(LoopFullUnrollPass(Number));
+  } else if constexpr (std::is_same_v<Manager, ModulePassManager>) {
     if (!numberOf(Name, InlinerName, Number) || Number >= std::size(Levels)) return false;
     Passes.addPass(InlineParamsPass(Levels[Number]));
   } else return false;
@@ -226,6 +232,12 @@ char *uruk_llvm_pipeline_text(LLVMTargetMachineRef T, uint32_t Level, uint32_t P
   std::string Whole = text(Builder.buildPerModuleDefaultPipeline(Levels[Level]));
   if (size_t Inliner = Whole.find("cgscc(devirt<"); Inliner != std::string::npos)
     Whole.insert(Inliner, (InlinerName + std::to_string(Level) + ">,").str());
+  auto unrolled = [&](std::string Text) {
+    const std::string Name = "loop-unroll-full", Ours = (UnrollName + std::to_string(Levels[Level].getSpeedupLevel()) + ">").str();
+    for (size_t At = 0; (At = Text.find(Name, At)) != std::string::npos; At += Ours.size()) Text.replace(At, Name.size(), Ours);
+    return Text;
+  };
+  Whole = unrolled(std::move(Whole));
   *Cut = 0;
   if (Level != 0) {
     std::string Last = text(Builder.buildModuleOptimizationPipeline(Levels[Level], ThinOrFullLTOPhase::None));
