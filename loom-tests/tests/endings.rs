@@ -105,8 +105,10 @@ impl Scene {
             ran: Default::default(),
         };
         let scene = Arc::new(scene);
-        let number =
-            scene.table.lock().add_code(CodeExtent { home: Home, ranges: std::iter::once(0x1000..0x2000).collect() });
+        let number = scene
+            .table
+            .lock()
+            .add_code(CodeExtent { home: Home, ranges: std::iter::once(0x1000..0x2000).collect() });
         let code = Arc::new(Code { scene: scene.clone(), number });
         let keeper: std::sync::Weak<Code> = Arc::downgrade(&code);
         let keeper: std::sync::Weak<dyn Keeps> = keeper;

@@ -1,7 +1,8 @@
 //! [`Key`]: what an entry of a cache is found by. It covers everything that changes the entry.
 //!
 //! Ingredients are structs that are written out in full, and taken apart in full where they are hashed: whoever adds an
-//! ingredient and forgets it in one of the two places gets an error from the compiler.
+//! ingredient and forgets it in one of the two places gets an error from the compiler. So does who forgets it in the tests, which
+//! change each ingredient in turn.
 //!
 //! **Architecture Invariant:** no counter, address, time or order of events enters a key.
 
@@ -203,6 +204,20 @@ impl KeyBuilder {
     }
 }
 
+/// Changes one field of a struct at a time: the field's name and the changed struct, for each value of the field. A field without a
+/// line does not compile.
+#[cfg(test)]
+macro_rules! changed_one_at_a_time {
+    ($whole:expr, $type:ident { $($field:ident: [$($value:expr),+ $(,)?]),+ $(,)? }) => {{
+        let whole = &$whole;
+        // Without `..`: all fields are here.
+        let $type { $($field: _),+ } = &whole;
+        [$($((stringify!($field), $type { $field: $value, ..Clone::clone(whole) })),+),+]
+    }};
+}
+#[cfg(test)]
+pub(crate) use changed_one_at_a_time;
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -239,46 +254,48 @@ mod tests {
 
     #[test]
     fn every_ingredient_of_an_interface_changes_its_key() {
-        let changed = [
+        let changed = changed_one_at_a_time!(
             INTERFACE,
-            InterfaceIngredients { source: b"define void @g() { ret void }", ..INTERFACE },
-            InterfaceIngredients { text_name: Some("g.ll"), ..INTERFACE },
-            InterfaceIngredients { text_name: Some(""), ..INTERFACE },
-            InterfaceIngredients { text_name: None, ..INTERFACE },
-            InterfaceIngredients { triple: "aarch64-unknown-linux-gnu", ..INTERFACE },
-            InterfaceIngredients { cpu: "x86-64", ..INTERFACE },
-            InterfaceIngredients { features: "-avx512f,+avx2", ..INTERFACE },
-            InterfaceIngredients { compiler_build: "LLVM 22.1.9", ..INTERFACE },
-            InterfaceIngredients { salt: b"", ..INTERFACE },
-        ];
-        let mut keys: Vec<Key> = changed.iter().map(InterfaceIngredients::key).collect();
-        keys.push(INTERFACE.key_in(ENGINE_SCHEMA + 1));
+            InterfaceIngredients {
+                source: [b"define void @g() { ret void }", b""],
+                text_name: [Some("g.ll"), Some(""), None],
+                triple: ["aarch64-unknown-linux-gnu"],
+                cpu: ["x86-64"],
+                features: ["-avx512f,+avx2", "+avx2"],
+                compiler_build: ["LLVM 22.1.9"],
+                salt: [b"other", b""],
+            }
+        );
+        let mut keys: Vec<Key> = changed.iter().map(|(_, ingredients)| ingredients.key()).collect();
+        keys.extend([INTERFACE.key(), INTERFACE.key_in(ENGINE_SCHEMA + 1)]);
         assert_apart(&keys);
     }
 
     #[test]
     fn every_ingredient_of_an_object_changes_its_key() {
         let object = object();
-        let other = InterfaceIngredients { source: b"", ..INTERFACE }.key();
-        let changed = [
+        let changed = changed_one_at_a_time!(
             object,
-            ObjectIngredients { interface: other, ..object },
-            ObjectIngredients { options: &[("codegen level", 3), ("code model", 0)], ..object },
-            ObjectIngredients { options: &[("codegen level", 0), ("code model", 2)], ..object },
-            ObjectIngredients { options: &[("codegen level", 2)], ..object },
-            ObjectIngredients { passes: "default<O3>", ..object },
-            ObjectIngredients { hooks: &["lower-allocations 2", "safepoints 3"], ..object },
-            ObjectIngredients { hooks: &["safepoints 3", "lower-allocations 1"], ..object },
-            ObjectIngredients { hooks: &["lower-allocations 1"], ..object },
-            ObjectIngredients { kept: &["inline"], ..object },
-            ObjectIngredients { kept: &[], ..object },
-            ObjectIngredients { kept: object.discards, discards: object.kept, ..object },
-            ObjectIngredients { discards: &["yielding"], ..object },
-            ObjectIngredients { discards: &["yieldingtentative"], ..object },
-            ObjectIngredients { discards: &[], ..object },
-        ];
-        let mut keys: Vec<Key> = changed.iter().map(ObjectIngredients::key).collect();
-        keys.extend([object.key_in(ENGINE_SCHEMA + 1), INTERFACE.key()]);
+            ObjectIngredients {
+                interface: [InterfaceIngredients { source: b"", ..INTERFACE }.key()],
+                options: [
+                    &[("codegen level", 3), ("code model", 0)],
+                    &[("codegen level", 0), ("code model", 2)],
+                    &[("codegen level", 2)],
+                ],
+                passes: ["default<O3>", ""],
+                hooks: [
+                    &["lower-allocations 2", "safepoints 3"],
+                    &["safepoints 3", "lower-allocations 1"],
+                    &["lower-allocations 1"],
+                ],
+                kept: [&["inline"], &[]],
+                discards: [&["yielding"], &["yieldingtentative"], &[]],
+            }
+        );
+        let mut keys: Vec<Key> = changed.iter().map(|(_, ingredients)| ingredients.key()).collect();
+        let swapped = ObjectIngredients { kept: object.discards, discards: object.kept, ..object };
+        keys.extend([object.key(), swapped.key(), object.key_in(ENGINE_SCHEMA + 1), INTERFACE.key()]);
         assert_apart(&keys);
     }
 

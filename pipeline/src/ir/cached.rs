@@ -294,10 +294,11 @@ impl PendingModule {
         let names = |symbols: &'_ [SymbolName]| -> Vec<String> {
             symbols.iter().map(|symbol| symbol.as_str().to_owned()).collect()
         };
-        let (kept, discarded) = (names(&self.kept), names(&self.discarded));
+        let Self { source: _, verified, kept, discarded, key: _ } = self;
+        let (kept, discarded) = (names(kept), names(discarded));
         let mut kept: Vec<&str> = kept.iter().map(|name| &**name).collect();
         let mut discarded: Vec<&str> = discarded.iter().map(|name| &**name).collect();
-        object_key(compiler, self.verified, interface, &mut kept, &mut discarded)
+        object_key(compiler, *verified, interface, &mut kept, &mut discarded)
     }
 }
 
@@ -309,6 +310,7 @@ fn object_key(
     kept: &mut [&str],
     discards: &mut [&str],
 ) -> Key {
+    let IrCompiler { target, pipeline, partition } = compiler;
     let TargetOptions {
         triple: _,
         cpu: _,
@@ -318,7 +320,7 @@ fn object_key(
         large_data_threshold_bytes,
         function_sections,
         data_sections,
-    } = compiler.target().decided();
+    } = target.decided();
     let mut options = vec![
         ("codegen level", *codegen_level as u64),
         ("code model", *code_model as u64),
@@ -328,8 +330,8 @@ fn object_key(
         // What was compiled without the verifier is not for those who want it.
         ("verified", u64::from(verified)),
     ];
-    options.extend(compiler.partition().ingredients());
-    let (passes, hooks) = (compiler.pipeline().text(), compiler.pipeline().hook_ids());
+    options.extend(partition.ingredients());
+    let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
     let ingredients =
         ObjectIngredients { interface, options: &options, passes: &passes, hooks: &hooks, kept, discards };
     ingredients.key()
@@ -341,5 +343,148 @@ impl fmt::Debug for IrCache {
             .field("mode", &self.mode)
             .field("store", &self.store)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::cache::changed_one_at_a_time;
+    use crate::ir::{
+        CodeModel, CodegenLevel, ExtensionPoint, JitTargetMachineBuilder, OptimizationLevel,
+        OptimizationPipeline, Partition, PartitionPolicy, PassHook, Stage,
+    };
+
+    /// The keys that a compiler has for a file; what is not said is the same for all.
+    fn keys(compiler: &IrCompiler) -> [Key; 2] {
+        let store = Arc::new(CompileCache::new(0, None));
+        let source = ObjectBuffer::new("answer.ll", b"define void @answer() { ret void }".to_vec());
+        let interface = IrCache::new(store, CacheMode::ReadWrite, compiler).source_key(&source);
+        [interface, object_key(compiler, true, interface, &mut [], &mut [])]
+    }
+
+    /// Holds that no two objects have one key.
+    #[track_caller]
+    fn assert_apart(changed: impl IntoIterator<Item = (String, Key)>) {
+        let mut seen = HashMap::new();
+        for (what, key) in changed {
+            if let Some(other) = seen.insert(key, what.clone()) {
+                panic!("`{what}` and `{other}` have one key");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_of_a_target_changes_the_key() {
+        let host = JitTargetMachineBuilder::host().expect("host target").options().clone();
+        let changed = changed_one_at_a_time!(
+            host,
+            TargetOptions {
+                triple: ["x86_64-unknown-none-elf".to_owned()],
+                cpu: ["x86-64".to_owned(), "x86-64-v2".to_owned()],
+                features: ["+sse4.2".to_owned(), "-sse4.2".to_owned()],
+                codegen_level: [CodegenLevel::None, CodegenLevel::Less, CodegenLevel::Aggressive],
+                code_model: [CodeModel::Medium, CodeModel::Large],
+                large_data_threshold_bytes: [1],
+                function_sections: [true],
+                data_sections: [true],
+            }
+        );
+        let object_of = |options: &TargetOptions| {
+            let target = JitTargetMachineBuilder::new(options.clone()).expect("LLVM knows it");
+            keys(&IrCompiler::new(target, OptimizationPipeline::none()))[1]
+        };
+        let described =
+            changed.iter().map(|(field, options)| (format!("{field}: {options:?}"), object_of(options)));
+        assert_apart(described.chain([("the host's".to_owned(), object_of(&host))]));
+    }
+
+    #[test]
+    fn every_part_of_a_compiler_changes_the_key() {
+        use OptimizationLevel::{O0, O1, O2, O3, Os, Oz};
+        use PartitionPolicy::{Early, Late};
+        let whole = IrCompiler::host(O2).expect("host target");
+        let named = JitTargetMachineBuilder::new(whole.target().options().clone()).expect("this machine");
+        let (none, level) = (OptimizationPipeline::none, OptimizationPipeline::level);
+        let hook = |id: &str| PassHook::new(id, |_| Ok::<_, String>(()));
+        let (early, passes) = (Stage::EarlySimplification, OptimizationPipeline::passes("mem2reg"));
+        let changed = changed_one_at_a_time!(
+            whole,
+            IrCompiler {
+                target: [named],
+                pipeline: [
+                    none(),
+                    level(O0),
+                    level(O1),
+                    level(O3),
+                    level(Os),
+                    level(Oz),
+                    passes,
+                    level(O2).at_start("sroa"),
+                    level(O2).at_end("sroa"),
+                    level(O2).at_end("gvn"),
+                    level(O2).before(early, "sroa"),
+                    level(O2).after(early, "sroa"),
+                    level(O2).replace(early, "sroa"),
+                    level(O2).up_to(early),
+                    level(O2).hook_before(early, hook("1")),
+                    level(O2).hook_before(early, hook("2")),
+                    level(O2).hook_at(ExtensionPoint::Peephole, hook("1")),
+                ],
+                partition: [
+                    Partition::new(Late, 2),
+                    Partition::new(Early, 2),
+                    Partition::new(Late, 3),
+                    Partition::new(Late, 2).of_all_modules(),
+                ],
+            }
+        );
+        let described = changed.iter().map(|(field, compiler)| {
+            let IrCompiler { target: _, pipeline, partition } = compiler;
+            (format!("{field}: {pipeline:?} {partition:?}"), keys(compiler)[1])
+        });
+        assert_apart(described.chain([("unchanged".to_owned(), keys(&whole)[1])]));
+    }
+
+    #[test]
+    fn what_is_done_to_a_module_changes_the_key() {
+        let compiler = IrCompiler::host(OptimizationLevel::O1).expect("host target");
+        let [interface, whole] = keys(&compiler);
+        let key = |verified, kept: &mut [&str], discards: &mut [&str]| {
+            object_key(&compiler, verified, interface, kept, discards)
+        };
+        let other = Key::from_bytes([1; Key::SIZE_BYTES]);
+        let changed = [
+            ("unchanged", whole),
+            ("another interface", object_key(&compiler, true, other, &mut [], &mut [])),
+            ("not verified", key(false, &mut [], &mut [])),
+            ("a definition is kept", key(true, &mut ["answer"], &mut [])),
+            ("a definition is left out", key(true, &mut [], &mut ["answer"])),
+        ];
+        assert_apart(changed.map(|(what, key)| (what.to_owned(), key)));
+        // One module on every thread, in every order: one key.
+        assert_eq!(keys(&compiler), [interface, whole]);
+    }
+
+    #[test]
+    fn source_name_and_salt_change_the_key() {
+        let compiler = IrCompiler::host(OptimizationLevel::O1).expect("host target");
+        let key = |name: &str, source: &[u8], salt: &[u8]| {
+            let store = Arc::new(CompileCache::new(0, None));
+            let cache = IrCache::new(store, CacheMode::ReadWrite, &compiler).salted(salt);
+            cache.source_key(&ObjectBuffer::new(name, source.to_vec()))
+        };
+        let (text, bitcode) = (b"define void @f() { ret void }", b"BC\xc0\xde and so on");
+        let changed = [
+            ("text", key("f.ll", text, b"")),
+            ("other text", key("f.ll", b"", b"")),
+            ("another name", key("g.ll", text, b"")),
+            ("another salt", key("f.ll", text, b"salt")),
+            ("bitcode", key("f.bc", bitcode, b"")),
+        ];
+        assert_apart(changed.map(|(what, key)| (what.to_owned(), key)));
+        assert_eq!(key("f.bc", bitcode, b""), key("g.bc", bitcode, b""), "bitcode has its own name");
     }
 }

@@ -24,9 +24,9 @@ use crate::object::ObjectBuffer;
 #[derive(Clone, Debug)]
 #[doc(alias = "ConcurrentIRCompiler")]
 pub struct IrCompiler {
-    target: JitTargetMachineBuilder,
-    pipeline: OptimizationPipeline,
-    partition: Partition,
+    pub(super) target: JitTargetMachineBuilder,
+    pub(super) pipeline: OptimizationPipeline,
+    pub(super) partition: Partition,
 }
 
 impl IrCompiler {

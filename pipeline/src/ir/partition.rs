@@ -89,12 +89,10 @@ impl Partition {
 
     /// What a cache's key says of it: of modules that stay whole, nothing.
     pub(super) fn ingredients(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let divides = self.policy != PartitionPolicy::Whole && self.parts > 1;
-        let ingredients = [
-            ("divided", self.policy as u64),
-            ("parts", self.parts.into()),
-            ("divided from", self.instructions_min),
-        ];
+        let Self { policy, parts, instructions_min } = *self;
+        let divides = policy != PartitionPolicy::Whole && parts > 1;
+        let ingredients =
+            [("divided", policy as u64), ("parts", parts.into()), ("divided from", instructions_min)];
         ingredients.into_iter().filter(move |_| divides)
     }
 
