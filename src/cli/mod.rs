@@ -21,6 +21,9 @@ use args::{Cli, Command};
 /// Exit code when a program cannot be made to run.
 const FAILURE: c_int = 1;
 
+/// Exit code when the command line is wrong, as the parser has it.
+const WRONG_USAGE: c_int = 2;
+
 /// Does what the command line says. Returns only when there is no program to run: a program that runs
 /// ends the process itself.
 pub(crate) fn main() -> c_int {
@@ -39,6 +42,10 @@ pub(crate) fn main() -> c_int {
     match cli.command {
         Command::Run(args) => match run::run(&args) {
             Ok(never) => match never {},
+            Err(error) if error.is_wrong_usage() => {
+                report::error(&error);
+                WRONG_USAGE
+            }
             Err(error) => failure(&error),
         },
         Command::Opt(args) => match opt::opt(&args) {

@@ -57,6 +57,17 @@ pub(crate) enum RunError {
         "--cache-mode says what to do with a cache, and none is named: --cache DIR, or URUK_CACHE=DIR in the environment"
     )]
     NoCache,
+    #[error(
+        "--cache-mode require-hit compiles nothing, and the cache lacks something; run once with --cache-mode read-write and the same options, which stores it"
+    )]
+    NotCached { source: Box<Self> },
+}
+
+impl RunError {
+    /// Whether the command line itself is wrong, whatever there is in its files.
+    pub(crate) fn is_wrong_usage(&self) -> bool {
+        matches!(self, Self::NoCache)
+    }
 }
 
 /// Links the files and becomes the program.
@@ -182,12 +193,25 @@ fn link(
     let jit: &'static Jit = Box::leak(Box::new(build(args, observers, dispatcher)?)); // never dropped: its code runs to the end
     // Nothing of the program has run, so nobody has a pointer to a variable that moves.
     jit.low_addresses().allow_copies(true);
+    let linked = add_and_link(jit, args);
+    let entry = linked.map_err(|error| with_what_is_missing(error, jit, args))?;
+    jit.low_addresses().allow_copies(false);
+    Ok((jit, entry))
+}
+
+fn add_and_link(jit: &Jit, args: &RunArgs) -> Result<ExecutorSymbolDef, RunError> {
     for file in &args.files {
         add_file(jit, file, args).map_err(|error| stray(error, file, args))?;
     }
-    let entry = jit.link(&args.entry).map_err(|source| without_entry(source, args))?;
-    jit.low_addresses().allow_copies(false);
-    Ok((jit, entry))
+    jit.link(&args.entry).map_err(|source| without_entry(source, args))
+}
+
+/// What to do where something had to be in the cache and was not. The error says what it was.
+fn with_what_is_missing(error: RunError, jit: &Jit, args: &RunArgs) -> RunError {
+    let is_required = args.cache_mode == Some(CacheModeArg::RequireHit);
+    let has_missed =
+        || jit.cache_stats().is_some_and(|stats| stats.interface_misses + stats.object_misses > 0);
+    if is_required && has_missed() { RunError::NotCached { source: Box::new(error) } } else { error }
 }
 
 /// What is no file, or none for us, and follows one that is, was mostly meant for the program.

@@ -91,7 +91,9 @@ fn a_second_start_finds_everything_and_needs_no_llvm() {
     // Another level is another object, and nothing is compiled or stored where that is not wanted.
     let [out, error] = run(&["--cache-mode=require-hit", "-O1"]);
     assert_eq!(out, "");
-    assert!(error.contains("the cache has no object of it"), "{error}");
+    let what = format!("{}: the cache has no object of it: not stored", file.display());
+    assert!(error.contains(&what) && error.contains("--cache-mode read-write"), "{error}");
+    assert!(!error.contains("CacheMode"), "the command has options: {error}");
     assert_eq!(run(&["--cache-mode=read-only", "-O1"])[0], "with LLVM\n");
     let (out, _, end) = cache(&directory, &["stats"]);
     assert_eq!(end, End::Exited(0));
@@ -112,7 +114,7 @@ fn a_mode_without_a_cache_is_refused() {
     let mut command = Command::new(uruk());
     command.args(["run", "--cache-mode", "require-hit", "a.bc"]).env_remove("URUK_CACHE");
     let outcome = finish(&mut command);
-    assert_eq!(outcome.end, End::Exited(1));
+    assert_eq!(outcome.end, End::Exited(2), "wrong usage");
     assert!(texts(&outcome)[1].contains("none is named: --cache DIR"), "{:?}", texts(&outcome));
 }
 

@@ -63,7 +63,7 @@ pub enum CompileError {
     },
     /// Nothing may be compiled, and the cache has not got what is needed of the module.
     #[error(
-        "{module}: the cache has no {kind} of it, and nothing may be compiled (CacheMode::RequireHit): {why}"
+        "{module}: the cache has no {kind} of it: {why}; nothing may be compiled here, so compile it once with the same options and a cache that may be written to"
     )]
     NotCached {
         /// The file or module.
