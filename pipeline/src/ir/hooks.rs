@@ -25,8 +25,7 @@ pub enum ExtensionPoint {
     PipelineEarlySimplification,
     /// Behind each run of the instruction combiner. Sees a function.
     Peephole,
-    /// Among the last passes over loops. Sees a function, and must keep its loops as they are. At O0, where nothing else runs over loops,
-    /// LLVM brings them into their normal form first.
+    /// Among the last passes over loops. Sees a function, and must keep its loops as they are.
     LateLoopOptimizations,
     /// Behind the passes over loops. As [`Self::LateLoopOptimizations`].
     LoopOptimizerEnd,

@@ -11,6 +11,7 @@
 #include <llvm/Passes/StandardInstrumentations.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/LoopUnrollPass.h>
 #include <map>
@@ -25,7 +26,7 @@ const OptimizationLevel Levels[] = {OptimizationLevel::O0, OptimizationLevel::O1
 
 // What stands in a text beside LLVM's passes.
 const StringRef HostName = "uruk-host<", StageName = "uruk-stage<", InlinerName = "uruk-inliner<",
-                UnrollName = "uruk-loop-unroll-full<";
+                UnrollName = "uruk-loop-unroll-full<", AlwaysName = "uruk-always-inline<";
 
 // The function is null where the host sees the whole module. Answers whether to go on.
 using HostPasses = bool (*)(void *Data, uint32_t Number, LLVMValueRef Function);
@@ -102,8 +103,9 @@ template <typename Manager> bool addOurs(Run *R, StringRef Name, Manager &Passes
     if (!numberOf(Name, UnrollName, Number)) return false;
     Passes.addPass(LoopFullUnrollPass(Number));
   } else if constexpr (std::is_same_v<Manager, ModulePassManager>) {
-    if (!numberOf(Name, InlinerName, Number) || Number >= std::size(Levels)) return false;
-    Passes.addPass(InlineParamsPass(Levels[Number]));
+    if (numberOf(Name, InlinerName, Number) && Number < std::size(Levels)) Passes.addPass(InlineParamsPass(Levels[Number]));
+    else if (numberOf(Name, AlwaysName, Number)) Passes.addPass(AlwaysInlinerPass(/*InsertLifetime=*/Number != 0));
+    else return false;
   } else return false;
   return true;
 }
@@ -229,15 +231,19 @@ char *uruk_llvm_pipeline_text(LLVMTargetMachineRef T, uint32_t Level, uint32_t P
     });
     return Text;
   };
-  std::string Whole = text(Builder.buildPerModuleDefaultPipeline(Levels[Level]));
-  if (size_t Inliner = Whole.find("cgscc(devirt<"); Inliner != std::string::npos)
-    Whole.insert(Inliner, (InlinerName + std::to_string(Level) + ">,").str());
-  auto unrolled = [&](std::string Text) {
-    const std::string Name = "loop-unroll-full", Ours = (UnrollName + std::to_string(Levels[Level].getSpeedupLevel()) + ">").str();
-    for (size_t At = 0; (At = Text.find(Name, At)) != std::string::npos; At += Ours.size()) Text.replace(At, Name.size(), Ours);
+  // What LLVM does differently at one level and does not say in its text.
+  auto own = [&](std::string Text, StringRef LLVMs, StringRef Ours, unsigned Number) {
+    std::string New = (Ours + std::to_string(Number) + ">").str();
+    for (size_t At = 0; (At = Text.find(LLVMs, At)) != std::string::npos; At += New.size()) Text.replace(At, LLVMs.size(), New);
     return Text;
   };
-  Whole = unrolled(std::move(Whole));
+  auto exact = [&](std::string Text) {
+    if (Level == 0) return own(std::move(Text), "always-inline", AlwaysName, 0);
+    return own(std::move(Text), "loop-unroll-full", UnrollName, Levels[Level].getSpeedupLevel());
+  };
+  std::string Whole = exact(text(Builder.buildPerModuleDefaultPipeline(Levels[Level])));
+  if (size_t Inliner = Whole.find("cgscc(devirt<"); Inliner != std::string::npos)
+    Whole.insert(Inliner, (InlinerName + std::to_string(Level) + ">,").str());
   *Cut = 0;
   if (Level != 0) {
     std::string Last = text(Builder.buildModuleOptimizationPipeline(Levels[Level], ThinOrFullLTOPhase::None));
