@@ -4,15 +4,20 @@
 #[path = "support/layers.rs"]
 #[expect(dead_code, reason = "what is linked is all that is asked here")]
 mod layers;
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "directories are all that is asked here")]
+mod support;
 
 use std::cell::Cell;
 use std::sync::{Arc, Once};
 
 use layers::RecordingLayer;
+use support::Scratch;
 use uruk_core::sync::Mutex;
 use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupSet, SearchOrder, SharedError};
 use uruk_pipeline::cache::{
-    CacheMode, CompileCache, EntryKind, MemoryCache, Miss, ObjectCache, ReadOnlyCache,
+    Access, CacheMode, CompileCache, DiskCache, EntryKind, MemoryCache, Miss, ObjectCache, PackLimits,
+    ReadOnlyCache,
 };
 use uruk_pipeline::ir::{
     IrCache, IrCompileLayer, IrCompiler, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface,
@@ -75,14 +80,17 @@ impl Program {
     }
 
     fn with(stored: &Arc<MemoryCache>, mode: CacheMode, compiler: &IrCompiler) -> Self {
-        let session = ExecutionSession::new();
-        let dylib = session.create_jit_dylib("main").expect("new");
-        let recording = Arc::new(RecordingLayer::default());
         let below: Arc<dyn ObjectCache> = match mode {
             CacheMode::ReadWrite => stored.clone(),
             _ => Arc::new(ReadOnlyCache::new(stored.clone())),
         };
-        let store = Arc::new(CompileCache::new(0, Some(below)));
+        Self::above(Arc::new(CompileCache::new(0, Some(below))), mode, compiler)
+    }
+
+    fn above(store: Arc<CompileCache>, mode: CacheMode, compiler: &IrCompiler) -> Self {
+        let session = ExecutionSession::new();
+        let dylib = session.create_jit_dylib("main").expect("new");
+        let recording = Arc::new(RecordingLayer::default());
         let told = Arc::new(Mutex::new(Vec::new()));
         let observer = told.clone();
         let cache = IrCache::new(store, mode, compiler)
@@ -397,4 +405,45 @@ fn other_passes_another_target_and_another_salt_have_other_objects() {
     };
     assert_ne!(cache(b"one"), cache(b"other"));
     assert_eq!(EntryKind::Object.to_string(), "object");
+}
+
+/// Bytes that this process has allocated and not freed, LLVM's among them.
+fn allocated_bytes() -> usize {
+    // SAFETY: it only looks.
+    unsafe { libc::mallinfo2() }.uordblks
+}
+
+/// Nine of ten compiles find one of a few modules; each tenth module is new. Memory and disk are small, so that both evict.
+///
+/// Alone in its process: all that is allocated counts. What is allocated at a tenth of the way has to be what is allocated at the end. A byte a compile would be seen.
+fn compile_many(count: usize) {
+    let scratch = Scratch::new("memory-level");
+    let limits = PackLimits { size_bytes: 1 << 20, ..PackLimits::default() };
+    let disk =
+        DiskCache::open(&scratch.path("cache"), Access::ReadWrite, limits).expect("a directory of ours");
+    let store = Arc::new(CompileCache::new(1 << 16, Some(Arc::new(disk))));
+    let compiler = host(OptimizationLevel::O0);
+    let (mut hits, mut at_first) = (0, 0);
+    for number in 0..count {
+        let module = if number % 10 == 0 { number } else { number / 1000 * 1000 + number % 7 * 10 };
+        let answer = format!("define i32 @answer() {{\n  ret i32 {module:09}\n}}\n");
+        let source = ObjectBuffer::new("answer.ll", answer.into_bytes());
+        let program = Program::above(store.clone(), CacheMode::ReadWrite, &compiler);
+        program.compile(&source);
+        hits += program.ir.ir_cache().expect("there is one").stats().object_hits;
+        if number == count / 10 {
+            store.flush();
+            at_first = allocated_bytes();
+        }
+    }
+    store.flush();
+    let more = allocated_bytes().saturating_sub(at_first);
+    assert!(hits >= count as u64 * 8 / 10, "{hits} hits of {count}");
+    assert!(more < 64 << 10, "{count} compiles: {at_first} bytes at first, and {more} more at the end");
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn stress_a_hundred_thousand_compiles_take_no_more_memory_than_ten_thousand() {
+    compile_many(100_000);
 }
