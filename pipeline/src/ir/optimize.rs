@@ -207,20 +207,21 @@ impl OptimizationPipeline {
     /// Which pipeline it is, for people and for cache keys; empty when there is nothing to run. LLVM reads it as it stands if no stage was
     /// changed. A hook is there by its id.
     pub fn text(&self) -> String {
-        let mut body = match &self.body {
+        let Self { body, at_start: _, at_end: _, changes, last } = self; // Two are said by `surrounded`.
+        let mut body = match body {
             Body::None => String::new(),
             Body::Level(level) => format!("default<{level}>"),
             Body::Passes(passes) => passes.clone(),
         };
-        for change in &self.changes {
+        for change in changes {
             _ = match change {
                 Change::Passes { stage, side, passes } => write!(body, " ({side:?} {stage}: {passes})"),
                 Change::Hook { stage, side, hook } => write!(body, " ({side:?} {stage}: hook {})", hook.id()),
                 Change::Point { point, hook } => write!(body, " ({point:?}: hook {})", hook.id()),
             };
         }
-        if self.last != Stage::Cleanup {
-            _ = write!(body, " (up to {})", self.last);
+        if *last != Stage::Cleanup {
+            _ = write!(body, " (up to {last})");
         }
         self.surrounded(body)
     }
