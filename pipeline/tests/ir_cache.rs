@@ -21,7 +21,7 @@ use uruk_pipeline::cache::{
 };
 use uruk_pipeline::ir::{
     IrCache, IrCompileLayer, IrCompiler, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface,
-    OptimizationLevel, OptimizationPipeline, ThreadSafeContext, ThreadSafeModule,
+    OptimizationLevel, OptimizationPipeline, Partition, PartitionPolicy, ThreadSafeContext, ThreadSafeModule,
 };
 use uruk_pipeline::layer::IrLayer;
 use uruk_pipeline::object::ObjectBuffer;
@@ -446,4 +446,38 @@ fn compile_many(count: usize) {
 #[ignore = "takes a minute"]
 fn stress_a_hundred_thousand_compiles_take_no_more_memory_than_ten_thousand() {
     compile_many(100_000);
+}
+
+/// An edit of one function once compiled all parts of its module again: the module's own key was the only one.
+#[test]
+fn an_edit_of_one_function_compiles_one_part() {
+    const PARTS: u64 = 8;
+    let source = |edited: u32| {
+        let mut source = String::from("define i32 @answer() {\n  ret i32 42\n}\n");
+        for number in 0..24 {
+            let factor = if number == 7 { edited } else { number };
+            source += &format!(
+                "define i32 @f_{number}(i32 %x) noinline {{\n  %y = mul i32 %x, {factor}\n  ret i32 %y\n}}\n"
+            );
+        }
+        ObjectBuffer::new("parts.ll", source.into_bytes())
+    };
+    let early = Partition::new(PartitionPolicy::Early, PARTS as usize).of_all_modules();
+    let compiler = host(OptimizationLevel::O1).with_partition(early);
+    let run = |stored: &Arc<MemoryCache>, source: &ObjectBuffer| {
+        let program = Program::with(stored, CacheMode::ReadWrite, &compiler);
+        let object = program.compile(source);
+        let stats = program.ir.ir_cache().expect("it has one").stats();
+        (object, [stats.object_hits, stats.part_hits, stats.part_misses])
+    };
+    let stored = stored();
+    let (first, counts) = run(&stored, &source(7));
+    assert_eq!(counts, [0, 0, PARTS]);
+    let (again, counts) = run(&stored, &source(7));
+    assert_eq!(counts, [1, 0, 0], "the module's own entry is the first that is looked for");
+    assert!(first == again);
+    let (edited, counts) = run(&stored, &source(1000));
+    assert_eq!(counts, [0, PARTS - 1, 1]);
+    let (cold, _) = run(&self::stored(), &source(1000));
+    assert!(edited == cold && edited != first, "parts that were found are those that would be made");
 }

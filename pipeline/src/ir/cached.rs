@@ -17,6 +17,8 @@ use uruk_core::{ExecutionSession, SymbolName};
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::llvm_build::llvm_build;
+use super::part_cache::{PartCache, PartCounts};
+use super::partition::PartitionPolicy;
 use super::pending::PendingModule;
 use super::processor::fingerprint;
 use super::symbols::ModuleInterface;
@@ -51,6 +53,7 @@ struct Counts {
     object_hits: Counter,
     object_misses: Counter,
     uncacheable: Counter,
+    parts: Arc<PartCounts>,
 }
 
 /// What a cache has been asked for.
@@ -67,6 +70,10 @@ pub struct IrCacheStats {
     pub object_misses: u64,
     /// Those of them that have no key.
     pub uncacheable: u64,
+    /// Parts of modules that were found, of modules that were not.
+    pub part_hits: u64,
+    /// Parts that were not, and were compiled.
+    pub part_misses: u64,
     /// Where the entries came from.
     pub entries: CompileCacheStats,
 }
@@ -111,7 +118,7 @@ impl IrCache {
 
     /// What it has been asked for by now.
     pub fn stats(&self) -> IrCacheStats {
-        let Counts { interface_hits, interface_misses, object_hits, object_misses, uncacheable } =
+        let Counts { interface_hits, interface_misses, object_hits, object_misses, uncacheable, parts } =
             &self.counts;
         IrCacheStats {
             interface_hits: interface_hits.get(),
@@ -119,6 +126,8 @@ impl IrCache {
             object_hits: object_hits.get(),
             object_misses: object_misses.get(),
             uncacheable: uncacheable.get(),
+            part_hits: parts.hits.get(),
+            part_misses: parts.misses.get(),
             entries: self.store.stats(),
         }
     }
@@ -251,10 +260,11 @@ impl IrCache {
                 why,
             });
         }
+        let verified = pending.verified;
         let blocking = |wait: &mut dyn FnMut()| session.blocking(&mut *wait).is_ok();
         let make = || {
             let module = pending.prepare()?;
-            compiler.compile_in(session, module)
+            compiler.compile_cached(session, module, self.parts(compiler, verified))
         };
         let obtained = self.store.get_or_make(&key, &blocking, make)?;
         let outcome = match obtained.origin {
@@ -264,6 +274,16 @@ impl IrCache {
         tell(Some(key), outcome);
         // It may have been made under another name, and errors of the linker say whose object it is.
         Ok(obtained.object.renamed(name.clone()))
+    }
+
+    /// Where parts are looked for that a change elsewhere in their module leaves as they were.
+    fn parts(&self, compiler: &IrCompiler, verified: bool) -> Option<PartCache> {
+        let is_early = compiler.partition().policy() == PartitionPolicy::Early;
+        is_early.then(|| {
+            let nothing = self.source_key(&ObjectBuffer::new("nothing", Vec::new()));
+            let options = object_key(compiler, verified, nothing, &mut [], &mut []);
+            PartCache { store: self.store.clone(), options, counts: self.counts.parts.clone() }
+        })
     }
 
     fn may_compile(&self, module: &Arc<str>, kind: EntryKind, why: &Miss) -> Result<(), CompileError> {

@@ -8,6 +8,7 @@ use super::machines::lose_machine;
 use super::module::{LockedModule, ThreadSafeModule};
 use super::normalize::normalize;
 use super::optimize::{OptimizationLevel, OptimizationPipeline, Passes};
+use super::part_cache::PartCache;
 use super::partition::{Partition, PartitionPolicy, Parts};
 use super::stages::Stage;
 use super::target::JitTargetMachineBuilder;
@@ -122,7 +123,7 @@ impl IrCompiler {
     /// # Cost
     /// Code generation dominates: 6 s for SQLite at the default level, 0.7 s without.
     pub fn compile(&self, module: ThreadSafeModule) -> Result<ObjectBuffer, CompileError> {
-        self.compile_beside(module, None)
+        self.compile_beside(module, None, None)
     }
 
     /// The same, and the parts of a module that is [divided](Self::with_partition) are compiled on the session's other threads too. The
@@ -138,13 +139,24 @@ impl IrCompiler {
         session: &ExecutionSession,
         module: ThreadSafeModule,
     ) -> Result<ObjectBuffer, CompileError> {
-        self.compile_beside(module, Some(session))
+        self.compile_beside(module, Some(session), None)
+    }
+
+    /// The same, and parts that `cache` knows are not compiled.
+    pub(super) fn compile_cached(
+        &self,
+        session: &ExecutionSession,
+        module: ThreadSafeModule,
+        cache: Option<PartCache>,
+    ) -> Result<ObjectBuffer, CompileError> {
+        self.compile_beside(module, Some(session), cache)
     }
 
     fn compile_beside(
         &self,
         module: ThreadSafeModule,
         session: Option<&ExecutionSession>,
+        cache: Option<PartCache>,
     ) -> Result<ObjectBuffer, CompileError> {
         let locked = module.lock()?;
         let compiled = self.compile_locked(&locked);
@@ -153,7 +165,7 @@ impl IrCompiler {
         drop(module);
         match compiled? {
             Compiled::Whole(object) => Ok(object),
-            Compiled::Divided(parts) => parts.compile(session),
+            Compiled::Divided(parts) => parts.compile(session, cache),
         }
     }
 

@@ -27,6 +27,7 @@ mod machines;
 mod module;
 mod normalize;
 mod optimize;
+mod part_cache;
 mod partition;
 mod pending;
 mod processor;

@@ -27,6 +27,7 @@ use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, take_message};
 use super::module::{LockedModule, ThreadSafeModule, enter};
 use super::optimize::Passes;
+use super::part_cache::PartCache;
 use super::source::parse_error;
 use super::target::JitTargetMachineBuilder;
 use crate::object::{ObjectBuffer, join_parts};
@@ -126,7 +127,9 @@ impl Partition {
         let objects = std::iter::repeat_with(|| None).take(parts).collect();
         let compiled = Mutex::new(Compiled { objects, left: parts });
         let (next, done) = (AtomicUsize::new(0), Latch::new());
-        Ok(Some(Parts(Arc::new(Work { division, bitcode, passes, target, parts, next, compiled, done }))))
+        let cache = None;
+        let work = Work { division, bitcode, passes, target, parts, cache, next, compiled, done };
+        Ok(Some(Parts(Box::new(work))))
     }
 }
 
@@ -182,7 +185,7 @@ unsafe fn numbers<'a>(start: *const u32, count: usize) -> &'a [u32] {
 
 /// The parts of a module, to be compiled.
 #[derive(Debug)]
-pub(super) struct Parts(Arc<Work>);
+pub(super) struct Parts(Box<Work>);
 
 #[derive(Debug)]
 struct Work {
@@ -192,6 +195,7 @@ struct Work {
     passes: Passes,
     target: JitTargetMachineBuilder,
     parts: usize,
+    cache: Option<PartCache>,
     /// The next part that nobody compiles.
     next: AtomicUsize,
     compiled: Mutex<Compiled>,
@@ -207,9 +211,13 @@ struct Compiled {
 }
 
 impl Parts {
-    /// Compiles all, with the help of whoever `session` can spare.
-    pub(super) fn compile(self, session: Option<&ExecutionSession>) -> Result<ObjectBuffer, CompileError> {
-        let work = self.0;
+    /// Compiles all that `cache` does not know, with the help of whoever `session` can spare.
+    pub(super) fn compile(
+        self,
+        session: Option<&ExecutionSession>,
+        cache: Option<PartCache>,
+    ) -> Result<ObjectBuffer, CompileError> {
+        let work = Arc::new(Work { cache, ..*self.0 });
         if let Some(session) = session {
             for _ in 1..work.parts {
                 let helper = work.clone();
@@ -264,8 +272,14 @@ impl Work {
         if cfg!(debug_assertions) {
             module.verify()?;
         }
-        run_passes(&module, &self.target, &self.passes)?;
-        generate(&module, &self.target)
+        let make = || {
+            run_passes(&module, &self.target, &self.passes)?;
+            generate(&module, &self.target)
+        };
+        match &self.cache {
+            Some(cache) => cache.object(&module, make),
+            None => make(),
+        }
     }
 
     fn read(&self, context: &ThreadSafeContext, part: usize) -> Result<ThreadSafeModule, CompileError> {
