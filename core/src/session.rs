@@ -21,6 +21,7 @@ mod here;
 pub(crate) mod holding;
 pub(crate) mod lodge;
 mod metrics;
+mod on_caller;
 pub(crate) mod platform;
 mod presence;
 pub(crate) mod query;

@@ -17,6 +17,7 @@ use super::answers::{Asked, WaiterId};
 use super::drain::Wait;
 use super::holding::Blocking;
 use super::lodge::Question;
+use super::on_caller::Claims;
 use super::query::{Completion, Outcome};
 use super::{ExecutionSession, Locked, frame, holding};
 
@@ -48,7 +49,7 @@ impl ExecutionSession {
         let span = tracing::debug_span!("session.lookup", symbols = 1);
         let _inside = inside(span);
         let wait_span = || Watched::new(tracing::debug_span!("lookup.wait", of = %name));
-        self.block(self.question_of_one(order, name), wait_span, None)
+        self.block(self.question_of_one(order, name), wait_span, None, Claims::ForTheDispatcher)
     }
 
     /// Lodges a search and waits for its answer.
@@ -60,6 +61,17 @@ impl ExecutionSession {
     ) -> Result<Answer, LookupError> {
         // Whoever asks: what a thread blocks for is what it needs to go on.
         search.priority = Some(TaskPriority::Demanded);
+        self.wait_for_answer_at(order, search, deadline, Claims::ForTheDispatcher)
+    }
+
+    /// The same, as urgent as the search says.
+    pub(super) fn wait_for_answer_at(
+        &self,
+        order: &SearchOrder,
+        search: Search,
+        deadline: Option<Deadline>,
+        claims: Claims,
+    ) -> Result<Answer, LookupError> {
         let refusal = self.refuses_waits();
         // Without a look at what there is: a thread that does not exist here may hold the lock.
         if let Some(WaitError::Forked) = refusal {
@@ -67,7 +79,7 @@ impl ExecutionSession {
         }
         let wait_span = Watched::new(tracing::debug_span!("lookup.wait", of = %Few(&search)));
         let question = Question::new(order, search, self.is_over(deadline)).refused(refusal);
-        self.block(question, || wait_span, deadline)
+        self.block(question, || wait_span, deadline, claims)
     }
 
     /// Lodges a question and waits for its answer.
@@ -77,7 +89,9 @@ impl ExecutionSession {
         question: Question<'_>,
         wait_span: impl FnOnce() -> Watched,
         deadline: Option<Deadline>,
+        claims: Claims,
     ) -> Outcome {
+        let runs_here = (claims == Claims::ForThisThread).then(crate::task::in_place::run_here);
         // What is held back lies in this thread's queue until the end, however this ends.
         let _runs = deadline.map(|_| RunsReady);
         let apart = self.lies_above_another_frame().then(crate::task::in_place::apart);
@@ -87,13 +101,16 @@ impl ExecutionSession {
         let held_back = deadline.map(|_| crate::task::in_place::hold_back());
         let mut waiter =
             Waiter { session: self, number: asked.waiter(), query: None, stands: Stands::AtNothing };
+        let mut units = None;
         self.lodge(question, Completion::Blocked(asked.waiter()), |query, state, effects| {
+            units = runs_here.as_ref().and_then(|_| self.keep_for_this_thread(effects));
             (waiter.query, waiter.stands) = (query, Stands::HasAsked);
             if let (Some(query), Some(mut holdings)) = (query, holdings) {
                 holdings.ends_by_itself = deadline.is_some();
                 holding::tell(query, holdings, state, effects);
             }
         });
+        units.into_iter().for_each(crate::task::in_place::queue_here);
         drop(held_back);
         match asked.answer() {
             // In place this thread has mostly run what it asks for.
@@ -109,7 +126,8 @@ impl ExecutionSession {
     /// Whether what this thread runs while it waits lies above code of the embedder that may be waited for.
     #[inline]
     fn lies_above_another_frame(&self) -> bool {
-        self.0.dispatcher.in_place().is_some() && crate::task::this_thread::is_inside_call()
+        let runs_tasks = self.0.dispatcher.in_place().is_some() || crate::task::in_place::runs_here();
+        runs_tasks && crate::task::this_thread::is_inside_call()
     }
 
     /// Waits for an answer that this thread has not given itself, running what only it can run meanwhile.

@@ -216,7 +216,7 @@ impl ExecutionSession {
     /// - one on behalf of a unit, and one for flags, which claims nothing;
     /// - one that would wait for nothing;
     /// - one from a thread that would not be kept waiting for room ([`Self::wait_for_room`]): it would ask in vain.
-    fn overloaded_by(&self, search: &mut Search) -> Option<LookupError> {
+    pub(super) fn overloaded_by(&self, search: &mut Search) -> Option<LookupError> {
         if search.asked_by.is_some() || search.alias.is_some() || search.flags_only {
             return None;
         }

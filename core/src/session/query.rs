@@ -48,7 +48,7 @@ pub struct LookupRequest {
     /// How urgent it is. Without one it is as urgent as the unit on whose behalf this thread asks: the one whose
     /// `materialize` it runs, or one of whose lookups it is answering; and it rises with that unit's priority. A lookup on
     /// nobody's behalf leaves each unit it needs at [its own](crate::MaterializationUnit::priority). A thread that
-    /// blocks in a lookup always demands.
+    /// blocks in a lookup demands, unless it says otherwise in [`ExecutionSession::lookup_blocking`].
     ///
     /// Speculative and idle lookups on no unit's behalf, and those that say nothing of it and would start only such units, are refused with
     /// [`LookupError::Overloaded`] while the dispatcher has as much of such work as it may;

@@ -189,7 +189,7 @@ impl ExecutionSession {
     }
 
     /// The answer of a request whose symbols are all Ready, or the request.
-    fn ready_request(&self, mut request: LookupRequest) -> Result<LookupResult, LookupRequest> {
+    pub(super) fn ready_request(&self, mut request: LookupRequest) -> Result<LookupResult, LookupRequest> {
         // A symbol that is Ready is Resolved too, and no generator is asked for it: state and kind do not matter.
         self.ready(&request.order, std::mem::take(&mut request.symbols)).map_err(|symbols| {
             request.symbols = symbols;

@@ -5,6 +5,7 @@
 //! A blocking lookup inside a task is the exception: it starts a nested loop until its answer is there. That loop runs first what the
 //! lookup needs.
 
+mod here;
 mod queue;
 mod tasks;
 
@@ -20,6 +21,7 @@ use crate::{Task, TaskDispatcher, WaitError};
 use queue::{Many, Queue, Queued, Queues};
 use tasks::{Beneath, Counted, CountedMany, Tasks};
 
+pub(crate) use here::{defer_refused, queue_here, run_here, runs_here};
 pub(crate) use queue::LateTasks;
 
 /// Runs every task on the thread that dispatched it.
@@ -62,6 +64,8 @@ pub(crate) struct ThreadTasks {
     /// What the thread deferred by itself: tasks that dispatchers have refused or dropped. After the queue, and not inside a
     /// task.
     deferred: Queue,
+    /// Guards of [`run_here`]: what a dispatcher refuses meanwhile runs on this thread.
+    here: usize,
     /// Guards of [`hold_back_all`].
     held_back: usize,
     /// Dispatchers that were not told to run their tasks meanwhile.
@@ -211,15 +215,6 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
 /// Queues `task` on this thread, for its outermost loop, without a dispatcher.
 pub(crate) fn defer(task: Task) {
     enqueue(Queued::new(task, None));
-}
-
-/// Queues the end of a task that a dispatcher has refused: it runs if it tells somebody something, and is dropped otherwise.
-pub(crate) fn defer_refused(refused: Task) {
-    let (label, priority) = (refused.keep_label(), refused.priority());
-    defer(match refused.runs_when_refused() {
-        true => refused,
-        false => Task::new(label, priority, move || drop(refused)),
-    });
 }
 
 /// Runs the thread's queue, unless a loop further out does so anyway.

@@ -7,6 +7,7 @@ mod generators;
 mod holding;
 mod lock_holds;
 mod lookup;
+mod on_caller;
 mod ready;
 mod ready_agrees;
 mod ready_faces;

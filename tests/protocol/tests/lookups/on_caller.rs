@@ -1,0 +1,262 @@
+//! Lookups whose units run on the thread that asks, and lookups that block without being demanded.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread::{self, ThreadId};
+
+use protocol_tests::*;
+use uruk_core::sync::{Latch, Mutex};
+use uruk_core::{
+    ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupError, LookupRequest, Task, TaskDispatcher,
+    TaskPriority, WaitError,
+};
+
+/// Defines a unit that says on which thread it ran.
+fn define_telling_thread(dylib: &JitDylib, name: &str, symbols: &[&str]) -> mpsc::Receiver<ThreadId> {
+    let (tell, told) = mpsc::channel();
+    let unit = TestUnit::new(name, exported(dylib.session(), symbols), move |responsibility| {
+        tell.send(thread::current().id()).unwrap();
+        finish(responsibility);
+    });
+    dylib.define(unit.boxed()).unwrap();
+    told
+}
+
+/// Defines a unit that blocks in a lookup of `needs` before it finishes, and says on which thread it ran.
+fn define_needing(
+    dylib: &JitDylib,
+    symbol: &str,
+    needs: impl Fn(&ExecutionSession, &JitDylib) -> Result<(), LookupError> + Send + 'static,
+) -> mpsc::Receiver<ThreadId> {
+    let (tell, told) = mpsc::channel();
+    let unit = TestUnit::new(symbol, exported(dylib.session(), &[symbol]), move |responsibility| {
+        tell.send(thread::current().id()).unwrap();
+        needs(responsibility.session(), responsibility.dylib()).unwrap();
+        finish(responsibility);
+    });
+    dylib.define(unit.boxed()).unwrap();
+    told
+}
+
+fn here() -> ThreadId {
+    thread::current().id()
+}
+
+/// A session on a pool that has retired.
+fn retired() -> (ExecutionSession, JitDylib) {
+    let pool = pool(1);
+    let (session, main) = session_on(pool.clone());
+    pool.shutdown();
+    (session, main)
+}
+
+#[test]
+fn what_a_lookup_claims_runs_on_its_thread() {
+    for (session, main) in [session(), session_of(1), session_of(2), retired()] {
+        let one = define_telling_thread(&main, "one", &["a"]);
+        let another = define_telling_thread(&main, "another", &["b", "c"]);
+        let found = session.lookup_here(request(&main, &["a", "b"])).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!((one.try_recv(), another.try_recv()), (Ok(here()), Ok(here())));
+        session.lookup_here(request(&main, &["c"])).unwrap();
+        session.close().unwrap();
+    }
+}
+
+#[test]
+fn units_of_one_lookup_may_wait_for_each_other() {
+    // In both orders: a queue holds the second one when the first one blocks.
+    for (first, second) in [("a", "b"), ("b", "a")] {
+        for (session, main) in [session(), session_of(1), retired()] {
+            let a = define_needing(&main, "a", |session, main| {
+                session.lookup_symbol(&order(main), &session.intern("b")).map(drop)
+            });
+            let b = define_telling_thread(&main, "b", &["b"]);
+            session.lookup_here(request(&main, &[first, second])).unwrap();
+            assert_eq!((a.try_recv(), b.try_recv()), (Ok(here()), Ok(here())));
+            session.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_unit_on_its_caller_may_look_up_in_the_same_way() {
+    for (session, main) in [session(), session_of(1), retired()] {
+        let outer = define_needing(&main, "outer", |session, main| {
+            session.lookup_here(request(main, &["inner"])).map(drop)
+        });
+        let inner = define_telling_thread(&main, "inner", &["inner"]);
+        session.lookup_here(request(&main, &["outer"])).unwrap();
+        assert_eq!((outer.try_recv(), inner.try_recv()), (Ok(here()), Ok(here())));
+        session.close().unwrap();
+    }
+}
+
+#[test]
+fn a_worker_runs_what_it_looks_up_itself() {
+    let (session, main) = session_of(1);
+    let outer = define_needing(&main, "outer", |session, main| {
+        session.lookup_here(request(main, &["inner"])).map(drop)
+    });
+    let inner = define_telling_thread(&main, "inner", &["inner"]);
+    session.lookup_symbol(&order(&main), &session.intern("outer")).unwrap();
+    let worker = outer.try_recv().unwrap();
+    assert_ne!(worker, here());
+    assert_eq!(inner.try_recv(), Ok(worker));
+}
+
+#[test]
+fn on_a_retired_pool_everything_that_is_needed_runs_on_the_caller() {
+    let (session, main) = retired();
+    // Needed without a wait, by an emission that depends on it, as a linker does.
+    let unit = TestUnit::new("linked", exported(&session, &["linked"]), |responsibility| {
+        let needs = request(responsibility.dylib(), &["callee"]);
+        emit_depending_on(resolve(responsibility), needs);
+    });
+    main.define(unit.boxed()).unwrap();
+    let callee = define_needing(&main, "callee", |session, main| {
+        session.lookup_symbol(&order(main), &session.intern("leaf")).map(drop)
+    });
+    let leaf = define_telling_thread(&main, "leaf", &["leaf"]);
+    session.lookup_here(request(&main, &["linked"])).unwrap();
+    assert_eq!((callee.try_recv(), leaf.try_recv()), (Ok(here()), Ok(here())));
+    // An ordinary lookup has nobody to run anything, as ever.
+    define_simple(&main, "other", &["other"]);
+    let refused = session.lookup_symbol(&order(&main), &session.intern("other")).unwrap_err();
+    assert!(matches!(refused, LookupError::Failed(_)), "{refused}");
+}
+
+#[test]
+fn of_many_threads_that_ask_one_runs_the_unit() {
+    const THREADS: usize = 16;
+    let (session, main) = session_of(2);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let unit = TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        finish(responsibility);
+    });
+    main.define(unit.boxed()).unwrap();
+    let start = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                start.wait();
+                session.lookup_here(request(&main, &["a"])).unwrap();
+            });
+        }
+    });
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_unit_that_waits_for_its_own_symbol_on_its_caller_is_a_deadlock() {
+    for (session, main) in [session(), session_of(1), retired()] {
+        let (tell, told) = mpsc::channel();
+        let unit = TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+            let session = responsibility.session().clone();
+            let error = session.lookup_here(request(responsibility.dylib(), &["a"])).unwrap_err();
+            tell.send(matches!(error, LookupError::WouldDeadlock { .. })).unwrap();
+            finish(responsibility);
+        });
+        main.define(unit.boxed()).unwrap();
+        session.lookup_here(request(&main, &["a"])).unwrap();
+        assert_eq!(told.try_recv(), Ok(true));
+    }
+}
+
+#[test]
+fn a_panic_on_the_caller_fails_the_symbols_and_the_caller_goes_on() {
+    for (session, main) in [session(), session_of(1), retired()] {
+        let unit = TestUnit::new("unit", exported(&session, &["a"]), |_responsibility| panic!("on purpose"));
+        main.define(unit.boxed()).unwrap();
+        define_simple(&main, "beside", &["b"]);
+        let error = session.lookup_here(request(&main, &["a", "b"])).unwrap_err();
+        assert!(error.in_full().contains("on purpose"), "{error}");
+        // What was claimed beside it is neither lost nor left on this thread.
+        session.lookup_here(request(&main, &["b"])).unwrap();
+        session.close().unwrap();
+    }
+}
+
+#[test]
+fn a_tracker_that_is_removed_meanwhile_ends_the_lookup() {
+    let (session, main) = session_of(1);
+    let tracker = main.create_tracker();
+    let removed = tracker.clone();
+    let unit = TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
+        removed.remove().unwrap();
+        drop(responsibility);
+    });
+    main.define_with_tracker(unit.boxed(), &tracker).unwrap();
+    session.lookup_here(request(&main, &["a"])).unwrap_err();
+    define_simple(&main, "again", &["a"]);
+    session.lookup_here(request(&main, &["a"])).unwrap();
+}
+
+#[test]
+fn what_another_has_claimed_is_waited_for() {
+    let (session, main) = session_of(1);
+    let parked = define_parked(&main, "parked", &["a"]);
+    session.lookup_async(request(&main, &["a"]), |_| {});
+    let responsibility = parked.recv().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| session.lookup_here(request(&main, &["a"])).map(drop));
+        finish(responsibility.attach());
+        waits.join().unwrap().unwrap();
+    });
+}
+
+/// Runs tasks in place and notes how urgent they were.
+#[derive(Debug, Default)]
+struct Noting {
+    place: InPlaceTaskDispatcher,
+    seen: Mutex<Vec<TaskPriority>>,
+}
+
+impl TaskDispatcher for Noting {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        self.seen.lock().push(task.priority());
+        self.place.dispatch(task)
+    }
+
+    fn run_ready(&self) {
+        self.place.run_ready();
+    }
+
+    fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
+        self.place.wait(latch)
+    }
+
+    fn shutdown(&self) {
+        self.place.shutdown();
+    }
+}
+
+#[test]
+fn a_lookup_that_blocks_is_as_urgent_as_it_says() {
+    let noting = Arc::new(Noting::default());
+    let (session, main) = session_on(noting.clone());
+    for (name, said, is) in [
+        ("idle", Some(TaskPriority::Idle), TaskPriority::Idle),
+        ("speculative", Some(TaskPriority::Speculative), TaskPriority::Speculative),
+        ("lazy", Some(TaskPriority::Lazy), TaskPriority::Lazy),
+        ("nothing", None, TaskPriority::Demanded),
+    ] {
+        define_simple(&main, name, &[name]);
+        let asked = LookupRequest { priority: said, ..request(&main, &[name]) };
+        session.lookup_blocking(asked).unwrap();
+        assert_eq!(*std::mem::take(&mut *noting.seen.lock()), [is], "{name}");
+    }
+}
+
+#[test]
+fn what_runs_on_its_caller_is_not_dispatched() {
+    let noting = Arc::new(Noting::default());
+    let (session, main) = session_on(noting.clone());
+    define_simple(&main, "demanded", &["a"]);
+    define_simple(&main, "speculative", &["b"]);
+    session.lookup_here(request(&main, &["a"])).unwrap();
+    session.lookup_here(request(&main, &["b"]).at(TaskPriority::Speculative)).unwrap();
+    assert_eq!(*noting.seen.lock(), []);
+}
