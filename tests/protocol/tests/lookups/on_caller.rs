@@ -1,7 +1,7 @@
 //! Lookups whose units run on the thread that asks, and lookups that block without being demanded.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, ThreadId};
 
 use protocol_tests::*;
@@ -137,7 +137,7 @@ fn of_many_threads_that_ask_one_runs_the_unit() {
         finish(responsibility);
     });
     main.define(unit.boxed()).unwrap();
-    let start = Barrier::new(THREADS);
+    let start = Latch::new();
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -145,6 +145,7 @@ fn of_many_threads_that_ask_one_runs_the_unit() {
                 session.lookup_here(request(&main, &["a"])).unwrap();
             });
         }
+        start.open();
     });
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
