@@ -28,6 +28,7 @@
 //! | `close::task_that_waits_tells_nobody`: a task that comes to wait in a lookup is not looked at | `core/src/session/drain.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
 //! | `close::round_ends_no_queries`: tasks that wait in lookups are left there | `core/src/session/close.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
 //! | `close::takes_what_was_idle_for_idle`: a close goes on when all tasks were excused a moment ago, and one has moved on since | `core/src/session/drain.rs` | `a_task_that_has_its_answer_is_waited_for` |
+//! | `close::excuses_who_runs_what_it_waits_for`: a task is excused while it runs others itself | `core/src/session/blocked.rs` | `a_task_that_runs_what_it_waits_for_is_waited_for` |
 //! | `close::overtakes_what_is_handed_on`: what a thread has claimed is counted when it is enqueued | `core/src/session/drain.rs` | `what_another_thread_hands_on_is_waited_for` |
 //! | `close::overtakes_removals`: a close ends without a look at who removes resources | `core/src/session/close.rs` | `a_close_waits_for_who_removes_resources` |
 //! | `close::second_call_does_not_wait`: a call that finds the session closing returns at once | `core/src/session/close.rs` | `whoever_has_closed_finds_it_closed` |
@@ -208,26 +209,64 @@ fn a_task_that_waits_for_what_is_parked_goes_on() {
 ///  main: lookup ─ outer unit: lookup ─ inner unit ─ goes on with the answer ─ emit          another: close
 /// ```
 ///
-/// When the inner task ends, the outer one is excused: it still waits. With its answer there, it does not.
+/// The outer task runs the inner one itself: it moves all the time, so that the lookup that waits for it is answered.
 #[test]
-fn a_task_that_has_its_answer_is_waited_for() {
+fn a_task_that_runs_what_it_waits_for_is_waited_for() {
     model_within(PREEMPTIONS_MAX, || {
         let stage = Stage::new();
         let [outer, inner] = ["outer", "inner"].map(|name| stage.session.intern(name));
         stage.define(&[&inner], resolve_and_emit);
+        let closer = Arc::new(Mutex::new(None));
         stage.define(&[&outer], {
-            let stage = stage.clone();
+            let (stage, closer) = (stage.clone(), closer.clone());
             move |responsibility| {
+                let session = stage.session.clone();
+                // From here on the lookup of `outer` was accepted before the close.
+                let close = move || session.close().expect("there is no resource");
+                *closer.lock() = Some(thread::spawn(close));
                 stage.lookup(&inner).expect("what a task asks for is served");
                 resolve_and_emit(responsibility);
             }
         });
-        let closer = thread::spawn({
-            let stage = stage.clone();
-            move || stage.session.close().expect("there is no resource")
-        });
-        found_or_closed(stage.lookup(&outer));
+        stage.lookup(&outer).expect("it was accepted, and somebody works on it");
+        let closer = closer.lock().take().expect("the outer unit has run");
         closer.join().expect("no panic");
+    });
+}
+
+/// ```text
+///  main: hands over a task ─ close          worker: the task looks up what is parked ─ goes on ─ looks up more       another: emits it
+/// ```
+///
+/// The task sleeps, and is excused. With its answer it moves on, when the close may have seen that all are excused.
+#[test]
+fn a_task_that_has_its_answer_is_waited_for() {
+    model_within(PREEMPTIONS_MAX, || {
+        let queue = Arc::new(Queue::default());
+        let stage = Stage::on(queue.clone());
+        let name = stage.session.intern("name");
+        let parked = Arc::new(Mutex::new(None));
+        stage.define(&[&name], {
+            let parked = parked.clone();
+            move |responsibility| *parked.lock() = Some(responsibility.detach())
+        });
+        let future = stage.session.lookup_future(stage.request(&name));
+        queue.next().expect("the unit is claimed").run();
+        drop(future);
+        let parked = parked.lock().take().expect("the unit has run");
+        stage.session.dispatch(Task::new("waits", TaskPriority::Demanded, {
+            let stage = stage.clone();
+            move || {
+                if stage.lookup(&name).is_ok() {
+                    stage.lookup(&name).expect("a task that goes on is served");
+                }
+            }
+        }));
+        let worker = thread::spawn(move || queue.work());
+        let emitter = thread::spawn(move || finish_if_allowed(parked.attach()));
+        stage.session.close().expect("there is no resource");
+        worker.join().expect("no panic");
+        emitter.join().expect("no panic");
     });
 }
 

@@ -174,16 +174,22 @@ impl ExecutionSession {
         if latch.is_open() {
             return Ok(true);
         }
-        let _waits = frame::waits(self, Wait::Lookup);
         let is_over = || self.is_over(deadline);
         frame::fail_dropped();
+        let _too_early =
+            weakened("close::excuses_who_runs_what_it_waits_for").then(|| frame::waits(self, Wait::Lookup));
         self.run_needed(|| !latch.is_open() && !is_over(), needs)?;
+        if deadline.is_some() {
+            crate::task::in_place::run_while(|| !latch.is_open() && !is_over())?;
+        }
+        if latch.is_open() {
+            return Ok(true);
+        }
+        // Only now. A thread that runs what it waits for moves, and its last task may end before it hears of that.
+        let _waits = frame::waits(self, Wait::Lookup);
         match deadline {
             None => self.wait_for(latch).map(|()| true),
-            Some(deadline) => {
-                crate::task::in_place::run_while(|| !latch.is_open() && !is_over())?;
-                self.0.dispatcher.wait_until(latch, &|| self.left_until(deadline))
-            }
+            Some(deadline) => self.0.dispatcher.wait_until(latch, &|| self.left_until(deadline)),
         }
     }
 
