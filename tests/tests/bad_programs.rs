@@ -137,7 +137,7 @@ fn wrong_usage() {
         &["run", "-j", "many", good],
         &["run", "-j", "-1", good],
         &["run", "-O4", good],
-        &["run", "-Os", good],
+        &["run", "-Ofast", good],
         &["run", good, "--entry"],
         &["run", "--trace"],
     ];
