@@ -37,7 +37,7 @@ for file in "${files[@]}" tests/programs/sqlite/session.c; do
   du -h "$module"
 done
 
-command=(target/release/uruk run -j2 --cache "$out/cache" --stats "${modules[@]}")
+command=(target/release/uruk run -j2 --partition early --cache "$out/cache" --stats "${modules[@]}")
 [[ $# -eq 0 ]] || command+=(-- "$@")
 step "${command[*]}"
 "${command[@]}"

@@ -46,6 +46,9 @@ struct Lookups {
     /// How many modules' objects were wanted.
     objects: u64,
     hits: u64,
+    /// The same of parts of modules whose objects were missing.
+    parts: u64,
+    part_hits: u64,
     /// What was missing of which module, and why; of each module once.
     misses: Vec<(std::sync::Arc<str>, EntryKind, String)>,
     /// That entries could not be stored, and why.
@@ -111,6 +114,11 @@ impl Stats {
     /// Counts what a layer has asked a cache for.
     pub(crate) fn observe_cache(&self, event: &CacheEvent) {
         let mut lookups = self.cache.lock();
+        if event.kind == EntryKind::Part {
+            lookups.parts += 1;
+            lookups.part_hits += u64::from(event.found.is_ok());
+            return;
+        }
         lookups.objects += u64::from(event.kind == EntryKind::Object);
         if event.found.is_ok() {
             lookups.hits += u64::from(event.kind == EntryKind::Object);
@@ -184,11 +192,14 @@ impl Stats {
 impl fmt::Display for Lookups {
     /// `cache hits: 260/261 (99 %)`, and a line for each miss; nothing if nobody asked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { objects, hits, misses, unstored } = self;
+        let Self { objects, hits, parts, part_hits, misses, unstored } = self;
         if *objects > 0 || !misses.is_empty() {
             // Rounded down: all is all.
             let percent = if *objects == 0 { 100 } else { hits * 100 / objects };
             writeln!(f, "cache hits: {hits}/{objects} ({percent} %)")?;
+        }
+        if *parts > 0 {
+            writeln!(f, "  parts of divided modules: {part_hits}/{parts} ({} %)", part_hits * 100 / parts)?;
         }
         misses.iter().try_for_each(|(_, _, line)| writeln!(f, "  {line}"))?;
         unstored.iter().try_for_each(|line| writeln!(f, "  {line}"))

@@ -12,6 +12,8 @@ pub enum EntryKind {
     Interface,
     /// Its object.
     Object,
+    /// The object of a part of it, if it was divided early.
+    Part,
 }
 
 /// A layer has asked for an entry.
@@ -40,6 +42,7 @@ impl fmt::Display for EntryKind {
         f.write_str(match self {
             Self::Interface => "interface",
             Self::Object => "object",
+            Self::Part => "object of a part",
         })
     }
 }

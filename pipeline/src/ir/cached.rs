@@ -206,7 +206,7 @@ impl IrCache {
             misses.add(1)
         }
         let outcome = found.as_ref().map(|_| ()).map_err(Miss::clone);
-        self.tell(CacheEvent::new(name.clone(), EntryKind::Interface, Some(*key), outcome));
+        self.tell(&CacheEvent::new(name.clone(), EntryKind::Interface, Some(*key), outcome));
         match found {
             Ok(interface) => Ok(Some(interface)),
             Err(why) => self.may_compile(name, EntryKind::Interface, &why).map(|()| None),
@@ -240,7 +240,7 @@ impl IrCache {
             } else {
                 misses.add(1)
             }
-            self.tell(CacheEvent::new(name.clone(), EntryKind::Object, key, outcome));
+            self.tell(&CacheEvent::new(name.clone(), EntryKind::Object, key, outcome));
         };
         let key = match pending.interface_key(self, compiler) {
             Ok(interface) => pending.object_key(compiler, interface),
@@ -282,7 +282,8 @@ impl IrCache {
         is_early.then(|| {
             let nothing = self.source_key(&ObjectBuffer::new("nothing", Vec::new()));
             let options = object_key(compiler, verified, nothing, &mut [], &mut []);
-            PartCache { store: self.store.clone(), options, counts: self.counts.parts.clone() }
+            let (store, counts) = (self.store.clone(), self.counts.parts.clone());
+            PartCache { store, options, counts, observer: self.observer.clone() }
         })
     }
 
@@ -295,17 +296,20 @@ impl IrCache {
         }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "an event is made for this one call")]
-    fn tell(&self, event: CacheEvent) {
-        let CacheEvent { unit, kind, key, found } = &event;
-        let key = key.map(tracing::field::display);
-        match found {
-            Ok(()) => tracing::debug!(%unit, entry = %kind, key, "cache hit"),
-            Err(cause) => tracing::debug!(%unit, entry = %kind, key, %cause, "cache miss"),
-        }
-        if let Some(observer) = &self.observer {
-            observer(&event);
-        }
+    fn tell(&self, event: &CacheEvent) {
+        tell(self.observer.as_deref(), event);
+    }
+}
+
+pub(super) fn tell(observer: Option<&CacheObserver>, event: &CacheEvent) {
+    let CacheEvent { unit, kind, key, found } = event;
+    let key = key.map(tracing::field::display);
+    match found {
+        Ok(()) => tracing::debug!(%unit, entry = %kind, key, "cache hit"),
+        Err(cause) => tracing::debug!(%unit, entry = %kind, key, %cause, "cache miss"),
+    }
+    if let Some(observer) = observer {
+        observer(event);
     }
 }
 

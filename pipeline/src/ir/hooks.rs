@@ -83,6 +83,9 @@ type Code = dyn for<'a, 'ctx> Fn(HookSite<'a, 'ctx>) -> Result<(), String> + Sen
 
 /// Code of the host's that runs between LLVM's passes, on each module that is compiled.
 ///
+/// A module that is [divided early](crate::ir::PartitionPolicy::Early) is optimized part by part: the hook runs for each part, and sees
+/// what that part holds alone.
+///
 /// # Errors
 /// What the code answers, or panics with, is [`CompileError::Hook`]. Passes that may be left out do not run after it.
 ///

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::error::CompileError;
 use super::hooks::{ExtensionPoint, PassHook};
-use super::stages::{Piece, Stage, Stages};
+use super::stages::{Piece, Stage, Stages, says_its_level};
 use super::target::JitTargetMachineBuilder;
 
 /// How much a pipeline optimizes.
@@ -215,9 +215,11 @@ impl OptimizationPipeline {
         };
         for change in changes {
             _ = match change {
-                Change::Passes { stage, side, passes } => write!(body, " ({side:?} {stage}: {passes})"),
-                Change::Hook { stage, side, hook } => write!(body, " ({side:?} {stage}: hook {})", hook.id()),
-                Change::Point { point, hook } => write!(body, " ({point:?}: hook {})", hook.id()),
+                Change::Passes { stage, side, passes } => write!(body, " ({side:?} {stage}: {passes:?})"),
+                Change::Hook { stage, side, hook } => {
+                    write!(body, " ({side:?} {stage}: hook {:?})", hook.id())
+                }
+                Change::Point { point, hook } => write!(body, " ({point:?}: hook {:?})", hook.id()),
             };
         }
         if *last != Stage::Cleanup {
@@ -350,7 +352,7 @@ impl OptimizationPipeline {
             return whole();
         }
         let (mut text, cut) = target.with_machine(|machine| machine.pipeline_text(level, 0))?;
-        if cut == 0 {
+        if cut == 0 || !says_its_level(&text) {
             return whole();
         }
         let second = text.split_off(cut);

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use super::cached::{CacheObserver, tell};
 use super::error::CompileError;
 use super::module::LockedModule;
-use crate::cache::{CompileCache, Counter, Key, KeyBuilder, ObjectCache as _};
+use crate::cache::{CacheEvent, CompileCache, Counter, EntryKind, Key, KeyBuilder, Miss, ObjectCache as _};
 use crate::object::ObjectBuffer;
 
 /// How many parts were found, and how many not.
@@ -17,12 +18,12 @@ pub(super) struct PartCounts {
 }
 
 /// Where those who compile parts look before they do.
-#[derive(Debug)]
 pub(super) struct PartCache {
     pub(super) store: Arc<CompileCache>,
     /// The key of an object that is made of nothing: of machine, compiler, options and passes.
     pub(super) options: Key,
     pub(super) counts: Arc<PartCounts>,
+    pub(super) observer: Option<Arc<CacheObserver>>,
 }
 
 impl PartCache {
@@ -35,7 +36,13 @@ impl PartCache {
         compile: impl FnOnce() -> Result<ObjectBuffer, CompileError>,
     ) -> Result<ObjectBuffer, CompileError> {
         let key = self.key(part)?;
-        if let Ok(object) = self.store.get(&key) {
+        let found = self.store.get(&key);
+        let outcome = found.as_ref().map(|_| ()).map_err(Miss::clone);
+        tell(
+            self.observer.as_deref(),
+            &CacheEvent::new(part.name().clone(), EntryKind::Part, Some(key), outcome),
+        );
+        if let Ok(object) = found {
             self.counts.hits.add(1);
             return Ok(object.renamed(part.name().clone()));
         }

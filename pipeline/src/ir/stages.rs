@@ -136,6 +136,9 @@ impl Stages {
                 functions: "function(".to_owned(),
             });
         }
+        if !says_its_level(text) {
+            return None;
+        }
         let walk = place(0, &|element| is(element, "require<globals-aa>"))?;
         let inliner = place(walk, &|element| begins(element, "cgscc("))?;
         let (before, within, after) = opened(all[inliner], "function<eager-inv;no-rerun>(")?;
@@ -210,6 +213,11 @@ impl Stages {
         }
         text
     }
+}
+
+/// Whether the shim found LLVM's inliner and put in front of it how eager it is at this level, which LLVM's text does not say.
+pub(super) fn says_its_level(text: &str) -> bool {
+    text.contains("uruk-inliner<")
 }
 
 /// The elements of a list of passes, each with what stands in its parentheses.

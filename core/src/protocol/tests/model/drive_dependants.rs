@@ -35,9 +35,9 @@ impl Harness {
                 let effects_only = SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY;
                 let tells = |number: &&usize| !before[number].flags.contains(effects_only);
                 let telling: BTreeSet<_> = staying.iter().filter(tells).copied().collect();
-                let staying = if telling.is_empty() { staying } else { telling };
-                assert_eq!(count, staying.len(), "how many dependants stay");
-                assert_eq!(numbers_in(&dependants), staying.iter().map(name_of).collect(), "who stays");
+                let told = if telling.is_empty() { &staying } else { &telling };
+                assert_eq!(count, told.len(), "how many dependants stay");
+                assert_eq!(numbers_in(&dependants), told.iter().map(name_of).collect(), "who stays");
                 // What they need besides may be gone: it was removed without them.
                 let goes = |need: &&usize| before.get(need).is_some_and(|need| need.tracker == tracker);
                 let mut needed = staying.iter().flat_map(|it| before[it].kept_needs.iter().filter(goes));
