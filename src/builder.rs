@@ -1,13 +1,16 @@
 //! How a [`Jit`] is set up.
 
 use uruk_core::sync::Arc;
-use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, JitDylibLookupFlags, SessionEvent, TaskDispatcher};
+use uruk_core::{
+    ExecutionSession, ExecutorAddr, InPlaceTaskDispatcher, JitDylibLookupFlags, SessionEvent, TaskDispatcher,
+};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
     CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
     OptimizationPipeline, Partition,
 };
+use uruk_pipeline::lazy::{LazyCallFailure, LazyCallThroughManager};
 use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::CommonSymbols;
@@ -22,6 +25,7 @@ use crate::files::Files;
 use crate::ready::Ready;
 use crate::{Jit, JitError};
 
+type OnLazyFailure = Box<dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync>;
 type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 
 /// Decides how a [`Jit`] compiles, where, and what it finds in the process.
@@ -50,6 +54,7 @@ pub struct JitBuilder {
     observer: Option<Observer>,
     initializes_on_lookup: bool,
     keeps_dependants: bool,
+    on_lazy_failure: Option<OnLazyFailure>,
     owns_process: bool,
     #[cfg(feature = "llvm")]
     codegen_level: CodegenLevel,
@@ -74,6 +79,7 @@ impl JitBuilder {
             observer: None,
             initializes_on_lookup: false,
             keeps_dependants: false,
+            on_lazy_failure: None,
             owns_process: false,
             #[cfg(feature = "llvm")]
             codegen_level: CodegenLevel::Default,
@@ -198,6 +204,17 @@ impl JitBuilder {
         self
     }
 
+    /// Has calls of [lazy](Jit::add_lazy) functions that cannot be had go on at the address that `handler` gives; see
+    /// [`LazyCallThroughManager::on_failure`]. Otherwise such a call says what is wrong on stderr and ends the process.
+    #[must_use]
+    pub fn on_lazy_failure(
+        mut self,
+        handler: impl Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync + 'static,
+    ) -> Self {
+        self.on_lazy_failure = Some(Box::new(handler));
+        self
+    }
+
     /// Whether the process is the program's alone, as for `uruk run`: what its code registers for the end goes to the C library, and
     /// runs when the process exits, in the order of a native program. None of its code may be removed before, and the [`Jit`] must not be
     /// dropped.
@@ -220,6 +237,10 @@ impl JitBuilder {
         };
         let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
         let object_layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
+        let mut lazy = LazyCallThroughManager::new(ObjectLinkingLayer::clone(&object_layer));
+        if let Some(handler) = self.on_lazy_failure {
+            lazy = lazy.on_failure(handler);
+        }
         #[cfg(feature = "llvm")]
         let (ir_layer, target, disk_cache) = {
             let target = JitTargetMachineBuilder::host()?.with_codegen_level(self.codegen_level);
@@ -289,6 +310,7 @@ impl JitBuilder {
             ready,
             initializes_on_lookup,
             keeps_dependants,
+            lazy,
         })
     }
 }

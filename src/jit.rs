@@ -10,6 +10,7 @@ use uruk_core::{
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::IrCompileLayer;
+use uruk_pipeline::lazy::LazyCallThroughManager;
 use uruk_pipeline::link::{LowAddresses, ObjectLinkingLayer};
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::platform::{LatentUnit, Platform};
@@ -55,6 +56,7 @@ pub struct Jit {
     pub(crate) ready: Ready,
     pub(crate) initializes_on_lookup: bool,
     pub(crate) keeps_dependants: bool,
+    pub(crate) lazy: LazyCallThroughManager,
 }
 
 impl Jit {

@@ -34,6 +34,7 @@
 //! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
 //! | bring a compiler of one's own | [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
+//! | compile functions when they are first called | [`Jit::add_lazy`] |
 //! | make definitions when they are missed | [`DefinitionGenerator`](core::DefinitionGenerator) |
 //! | choose where compilation runs | [`JitBuilder::dispatcher`], [`dispatch`] |
 //! | print an error with its causes | [`WithCauses`](core::WithCauses), or `anyhow` |
@@ -66,6 +67,7 @@ mod function;
 mod handle;
 mod initialize;
 mod jit;
+mod lazy;
 mod lookup;
 mod ready;
 mod scope;

@@ -92,6 +92,7 @@ pub use session::resource::{RemovalNumber, Resource, ResourceTracker, WeakResour
 pub use session::responsibility::{Detached, MaterializationResponsibility, Refused, ResolvedResponsibility};
 pub use session::search_order::SearchOrder;
 pub use session::unit::{MaterializationInterface, MaterializationUnit};
+pub use session::weak_dylib::WeakJitDylib;
 pub use session::{
     Deadline, DefinitionWatch, ExecutionSession, ExecutionSessionBuilder, LockHolds, LookupRequest,
     SessionMetrics, SymbolFuture, thread_is_engaged,

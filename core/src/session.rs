@@ -34,6 +34,7 @@ pub(crate) mod search_order;
 pub(crate) mod unit;
 mod user_tasks;
 mod watch;
+pub(crate) mod weak_dylib;
 mod why;
 
 use std::fmt;

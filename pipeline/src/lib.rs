@@ -4,6 +4,7 @@ pub mod cache;
 #[cfg(feature = "llvm")]
 pub mod ir;
 pub mod layer;
+pub mod lazy;
 pub mod link;
 pub mod memory;
 pub mod object;

@@ -9,6 +9,7 @@ mod endings;
 #[cfg(feature = "llvm")]
 mod errors;
 mod handles;
+mod lazy;
 mod plugins;
 mod reload;
 mod support;

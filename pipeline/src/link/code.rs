@@ -6,6 +6,9 @@
 //!                       ranges: which code is where
 //! ```
 //!
+//! Stubs that are bound when they are first called refer to nothing before that. Who holds them holds what they lead on to from then on
+//! too: [`LeadsOn`] knows its holders, without keeping them.
+//!
 //! Code is unmapped when nobody keeps it any more, on the thread that was the last to do so. Its trackers let it go when they are
 //! removed. Who holds a function holds all code that the function may reach by references, its own or through others: which addresses
 //! code refers to is noted when it is linked. What is reached in another way, by a pointer that was handed over while it ran, is not
@@ -37,6 +40,7 @@ pub(super) struct Code {
     /// What it refers to that it has not itself, in memory of ours or not.
     refers_to: Box<[ExecutorAddr]>,
     known: Arc<CodeMap>,
+    leads_on: Option<Arc<LeadsOn>>,
     mapped: Mutex<Option<LinkedCode>>,
     after: Mutex<Vec<AfterCode>>, // Last: these go when all else has gone.
 }
@@ -52,7 +56,27 @@ pub(super) struct CodeMap(Mutex<BTreeMap<u64, (u64, Weak<Code>)>>);
 ///
 /// Cloning it is cheap. It outlives trackers, dylibs and sessions.
 #[derive(Clone)]
-pub struct HeldCode(Arc<[Arc<Code>]>);
+pub struct HeldCode(Arc<Holder>);
+
+/// What one holder keeps.
+struct Holder {
+    known: Arc<CodeMap>,
+    code: Mutex<Vec<Arc<Code>>>,
+}
+
+/// Where stubs lead on to, as far as they have been called.
+///
+/// # Concurrency
+/// Who begins to hold the stubs and who binds one of them meet under one lock: either the one finds what is bound, or the other whoever
+/// holds.
+#[derive(Default)]
+pub(crate) struct LeadsOn(Mutex<Bound>);
+
+#[derive(Default)]
+struct Bound {
+    addresses: Vec<ExecutorAddr>,
+    holders: Vec<Weak<Holder>>,
+}
 
 /// How a removal treats code that somebody holds.
 #[derive(Clone, Copy, Debug)]
@@ -69,11 +93,13 @@ impl Code {
         mapped: LinkedCode,
         ranges: Box<[Range<u64>]>,
         refers_to: Box<[ExecutorAddr]>,
+        leads_on: Option<Arc<LeadsOn>>,
         known: &Arc<CodeMap>,
     ) -> Arc<Self> {
         let number = mapped.ending.as_ref().map(Ending::number);
         let (mapped, after) = (Mutex::new(Some(mapped)), Mutex::default());
-        let code = Arc::new(Self { number, ranges, refers_to, known: known.clone(), mapped, after });
+        let code =
+            Arc::new(Self { number, ranges, refers_to, known: known.clone(), leads_on, mapped, after });
         let mut map = known.0.lock();
         for range in &code.ranges {
             map.insert(range.start, (range.end, Arc::downgrade(&code)));
@@ -89,10 +115,15 @@ impl Code {
         self.number
     }
 
+    /// Drops a clone of `what` after the code.
+    pub(super) fn keep(&self, what: &AfterCode) {
+        self.after.lock().push(what.clone());
+    }
+
     /// The last of its trackers lets it go.
     pub(super) fn let_go(self: Arc<Self>, removal: CodeRemoval<'_>) {
         match removal {
-            CodeRemoval::WhenReleased(after) => self.after.lock().push(after.clone()),
+            CodeRemoval::WhenReleased(after) => self.keep(after),
             CodeRemoval::AtOnce => self.unmap(),
         }
     }
@@ -129,15 +160,11 @@ impl CodeMap {
     ///
     /// # Cost
     /// Linear in what is held: a step for each piece of code, and for each of its references.
-    pub(super) fn hold(&self, address: ExecutorAddr) -> Option<HeldCode> {
-        let mut seen = FxHashSet::default();
-        let mut held = self.find(&[address], &mut seen);
-        let mut next = 0;
-        while let Some(code) = held.get(next).cloned() {
-            held.extend(self.find(&code.refers_to, &mut seen));
-            next += 1;
-        }
-        (!held.is_empty()).then(|| HeldCode(held.into()))
+    pub(super) fn hold(self: &Arc<Self>, address: ExecutorAddr) -> Option<HeldCode> {
+        let holder = Arc::new(Holder { known: self.clone(), code: Mutex::default() });
+        holder.add(&[address]);
+        let is_empty = holder.code.lock().is_empty();
+        (!is_empty).then_some(HeldCode(holder))
     }
 
     /// The code at those of `addresses` whose code has not been `seen`.
@@ -153,9 +180,44 @@ impl CodeMap {
     }
 }
 
+impl Holder {
+    /// Holds the code at `addresses` too, and all that it refers to.
+    fn add(self: &Arc<Self>, addresses: &[ExecutorAddr]) {
+        let mut code = self.code.lock();
+        let mut seen = code.iter().map(Arc::as_ptr).collect();
+        let mut next = code.len();
+        code.extend(self.known.find(addresses, &mut seen));
+        while let Some(found) = code.get(next).cloned() {
+            code.extend(self.known.find(&found.refers_to, &mut seen));
+            if let Some(stubs) = &found.leads_on {
+                code.extend(self.known.find(&stubs.held_by(self), &mut seen));
+            }
+            next += 1;
+        }
+    }
+}
+
+impl LeadsOn {
+    /// Whoever holds the stubs, and whoever will, holds the code at `address` too. It must not go before this returns.
+    pub(crate) fn lead_on_to(&self, address: ExecutorAddr) {
+        let mut bound = self.0.lock();
+        bound.addresses.push(address);
+        bound.holders.retain(|holder| holder.strong_count() > 0);
+        let holders: Vec<_> = bound.holders.iter().filter_map(Weak::upgrade).collect();
+        drop(bound);
+        holders.iter().for_each(|holder| holder.add(&[address]));
+    }
+
+    fn held_by(&self, holder: &Arc<Holder>) -> Vec<ExecutorAddr> {
+        let mut bound = self.0.lock();
+        bound.holders.push(Arc::downgrade(holder));
+        bound.addresses.clone()
+    }
+}
+
 impl fmt::Debug for HeldCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldCode").field("pieces", &self.0.len()).finish()
+        f.debug_struct("HeldCode").field("pieces", &self.0.code.lock().len()).finish()
     }
 }
 
@@ -168,11 +230,11 @@ mod tests {
         let refers_to = refers_to.iter().map(|&address| ExecutorAddr::new(address)).collect();
         let nothing =
             LinkedCode { ending: None, _unwind: None, _tls: None, _memory: None, _low_entries: Vec::new() };
-        Code::new(nothing, ranges, refers_to, known)
+        Code::new(nothing, ranges, refers_to, None, known)
     }
 
-    fn held(known: &CodeMap, address: u64) -> usize {
-        known.hold(ExecutorAddr::new(address)).map_or(0, |held| held.0.len())
+    fn held(known: &Arc<CodeMap>, address: u64) -> usize {
+        known.hold(ExecutorAddr::new(address)).map_or(0, |held| held.0.code.lock().len())
     }
 
     #[test]
@@ -204,5 +266,29 @@ mod tests {
         let _next = code(&known, &[(0x1000, 0x1100)], &[]);
         drop(holder);
         assert_eq!(held(&known, 0x1000), 1);
+    }
+
+    #[test]
+    fn who_holds_stubs_holds_what_they_come_to_lead_to() {
+        let known = Arc::new(CodeMap::default());
+        let leads_on = Arc::new(LeadsOn::default());
+        let stubs = code(&known, &[(0x1000, 0x1100)], &[]);
+        let mut stubs = Arc::into_inner(stubs).expect("nobody holds it");
+        stubs.leads_on = Some(leads_on.clone());
+        let stubs = Arc::new(stubs);
+        known.0.lock().insert(0x1000, (0x1100, Arc::downgrade(&stubs)));
+        let (body, helper) =
+            (code(&known, &[(0x2000, 0x2010)], &[0x3000]), code(&known, &[(0x3000, 0x3010)], &[0x1000]));
+        let gone = [&body, &helper].map(Arc::downgrade);
+        let are_there = || gone.iter().filter(|code| code.strong_count() > 0).count();
+
+        let before = known.hold(ExecutorAddr::new(0x1000));
+        leads_on.lead_on_to(ExecutorAddr::new(0x2000));
+        let after = known.hold(ExecutorAddr::new(0x1000));
+        drop((body, helper));
+        drop(after);
+        assert_eq!(are_there(), 2, "the one that began before the call holds them");
+        drop(before);
+        assert_eq!(are_there(), 0, "and nobody else does, though they refer to each other");
     }
 }

@@ -20,7 +20,7 @@ use uruk_core::{
     MaterializationResponsibility, Resource, SymbolLookupFlags, SymbolName,
 };
 
-use super::code::{Code, CodeMap, CodeRemoval, HeldCode};
+use super::code::{AfterCode, Code, CodeMap, CodeRemoval, HeldCode, LeadsOn};
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
 use super::low::LowAddresses;
 use super::placements::{PlacedTls, TlsPlacements};
@@ -89,6 +89,14 @@ type RenameOfUnit = dyn Fn(&MaterializationResponsibility, &str) -> Option<Box<s
 struct Placed {
     tls: Option<PlacedTls>, // Before the memory that it describes.
     link: Link<Allocated>,
+    stubs: Option<Stubs>,
+}
+
+/// What stubs have besides their code.
+pub(crate) struct Stubs {
+    pub(crate) leads_on: Arc<LeadsOn>,
+    /// Dropped after the code.
+    pub(crate) cells: AfterCode,
 }
 
 impl ObjectLinkingLayer {
@@ -128,7 +136,17 @@ impl ObjectLinkingLayer {
     /// One copy of the contents.
     pub fn emit_graph(&self, responsibility: MaterializationResponsibility, graph: LinkGraph<'_>) {
         let graph = self.rename(&responsibility, graph);
-        self.link(vec![responsibility], graph);
+        self.link(vec![responsibility], graph, None);
+    }
+
+    /// The same for a graph of stubs, which lead on to other code when they are called.
+    pub(crate) fn emit_stubs(
+        &self,
+        responsibility: MaterializationResponsibility,
+        graph: LinkGraph<'_>,
+        stubs: Stubs,
+    ) {
+        self.link(vec![responsibility], Ok(graph), Some(stubs));
     }
 
     /// Keeps the code at `address` mapped, and all that it refers to, directly or through other code. Nothing if the address is not in
@@ -164,7 +182,7 @@ impl ObjectLinkingLayer {
             parts::parse(object).and_then(|graph| self.rename(responsibility, graph))
         });
         let graph = one_graph(graphs.collect());
-        self.link(responsibilities, graph);
+        self.link(responsibilities, graph, None);
     }
 
     fn rename<'a>(
@@ -182,9 +200,10 @@ impl ObjectLinkingLayer {
         &self,
         responsibilities: Vec<MaterializationResponsibility>,
         graph: Result<LinkGraph<'_>, LinkError>,
+        stubs: Option<Stubs>,
     ) {
         let graph = graph.map_err(Failed::from);
-        let placed = match graph.and_then(|graph| self.begin(&responsibilities, graph)) {
+        let placed = match graph.and_then(|graph| self.begin(&responsibilities, graph, stubs)) {
             Ok(placed) => placed,
             Err(error) => return fail_all(responsibilities, error),
         };
@@ -214,6 +233,7 @@ impl ObjectLinkingLayer {
         &self,
         responsibilities: &[MaterializationResponsibility],
         graph: LinkGraph<'_>,
+        stubs: Option<Stubs>,
     ) -> Result<Placed, Failed> {
         let discarded = discarded_definitions(responsibilities, &graph);
         let is_wanted_low = |name: &str| self.low.is_wanted(name);
@@ -224,7 +244,7 @@ impl ObjectLinkingLayer {
         };
         let mut link = Link::new(graph, &options)?.allocate(&*self.memory)?;
         let tls = self.placements.place(&mut link)?;
-        Ok(Placed { tls, link })
+        Ok(Placed { tls, link, stubs })
     }
 
     /// Resolves, fixes up, finalizes, and makes the code known to the unwinder; it can run afterwards, once what it needs can.
@@ -241,7 +261,7 @@ impl ObjectLinkingLayer {
             tls_resolvers: TlsResolvers::of_process(),
             ifunc_thunk: ifunc::lazy_thunk(),
         };
-        let Placed { tls, link } = placed;
+        let Placed { tls, link, stubs } = placed;
         let definition = |name: &str| found.get(&dylib.session().intern(name));
         let mut low_entries = HashMap::new();
         for name in link.low_externals() {
@@ -287,7 +307,12 @@ impl ObjectLinkingLayer {
             _memory: Some(linked.alloc),
             _low_entries: low_entries.into_values().collect(),
         };
-        Ok((Code::new(code, linked.ranges, refers_to.into(), &self.code), functions))
+        let (leads_on, cells) = stubs.map(|stubs| (stubs.leads_on, stubs.cells)).unzip();
+        let code = Code::new(code, linked.ranges, refers_to.into(), leads_on, &self.code);
+        if let Some(cells) = &cells {
+            code.keep(cells);
+        }
+        Ok((code, functions))
     }
 }
 

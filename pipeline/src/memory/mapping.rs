@@ -77,6 +77,16 @@ impl ReservedRange {
         if mapped.start == start { Ok(mapped) } else { Err(reserve_error(len)(rustix::io::Errno::EXIST)) }
     }
 
+    /// Makes all but the first `guard_bytes` readable and writable.
+    pub(super) fn make_writable(&self, guard_bytes: usize) -> Result<(), MemoryError> {
+        let (start, len) = (self.start + guard_bytes, self.len - guard_bytes);
+        // SAFETY: private pages of this range, which nobody else has.
+        unsafe {
+            rustix::mm::mprotect(pointer(start).cast(), len, MprotectFlags::READ | MprotectFlags::WRITE)
+        }
+        .map_err(protect_error(start, len, "a stack"))
+    }
+
     /// Gives back what lies beyond the first `len` bytes, in which nothing is mapped.
     pub(super) fn shrink(&mut self, len: usize) {
         unmap(self.start + len, self.len - len);

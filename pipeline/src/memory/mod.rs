@@ -24,6 +24,7 @@ mod piece;
 mod ranges;
 mod reserve;
 mod slab;
+mod stack;
 
 use std::fmt;
 use std::io;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use uruk_core::ExecutorAddr;
 
 pub(crate) use fork_lock::{HeldOverForks, StaticForkLock};
+pub(crate) use stack::StackMapping;
 
 pub use account::{KindUsage, MemoryUsage, SegmentBytes};
 pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};

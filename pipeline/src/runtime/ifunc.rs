@@ -18,7 +18,7 @@ use super::registers::{self, uruk_call_keeping_vectors};
 pub struct IfuncDescriptor {
     /// The slot that the PLT entry jumps through.
     pub slot: *mut u64,
-    /// The resolver: takes nothing, answers the address of the implementation.
+    /// The resolver: called with the address of this descriptor, answers the address of the implementation.
     pub resolver: extern "C" fn() -> u64,
 }
 
@@ -79,6 +79,7 @@ std::arch::global_asm!(
     ".cfi_offset r12, -88",
     "mov r12, r11",
     "mov r11, [r12 + 8]",
+    "mov rdi, r12", // for `call_through.rs`; other resolvers take nothing
     "call {call}",
     "mov r11, rax",
     "mov rax, [r12]",

@@ -1,0 +1,58 @@
+//! Dylibs known by what lies in their own session.
+
+use std::fmt;
+
+use crate::JitDylib;
+use crate::ids::DylibId;
+use crate::sync::{Arc, Weak};
+
+use super::{ExecutionSession, Inner};
+
+/// A [`JitDylib`] that does not keep its session: for code, units and resources that lie in that session themselves.
+///
+/// A handle would keep the session that it lies in, which then nobody could drop.
+///
+/// # Examples
+/// ```
+/// use uruk_core::ExecutionSession;
+///
+/// let session = ExecutionSession::new();
+/// let main = session.create_jit_dylib("main")?.downgrade();
+/// assert_eq!(main.upgrade().expect("the session is there").name(), "main");
+/// drop(session);
+/// assert!(main.upgrade().is_none());
+/// # Ok::<(), uruk_core::DylibError>(())
+/// ```
+#[derive(Clone)]
+pub struct WeakJitDylib {
+    session: Weak<Inner>,
+    id: DylibId,
+    name: Arc<str>,
+}
+
+impl JitDylib {
+    /// The same dylib, without keeping its session.
+    pub fn downgrade(&self) -> WeakJitDylib {
+        let session = Arc::downgrade(&self.session().0);
+        WeakJitDylib { session, id: self.id(), name: self.shared_name() }
+    }
+}
+
+impl WeakJitDylib {
+    /// The handle. Nothing once the last handle of the session was dropped.
+    pub fn upgrade(&self) -> Option<JitDylib> {
+        let session = ExecutionSession(self.session.upgrade()?);
+        Some(JitDylib::new(session, self.id, self.name.clone()))
+    }
+
+    /// The dylib's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for WeakJitDylib {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakJitDylib").field(&self.name).finish()
+    }
+}

@@ -1,0 +1,310 @@
+//! Lazy functions: each has an address at once, and is compiled and linked when it is first called.
+//!
+//! ```text
+//!   stub f: jmp *slot ─┬─▶ (before) cold part ─▶ first call: look f's body up, bind the slot
+//!                      └─▶ (after)  body of f
+//! ```
+//!
+//! The stub *is* the function's address, so two pointers to a function are equal whenever they were taken. Stubs, slots and cold parts
+//! are an ordinary graph that the linker places; nothing executable is ever written again. The first call is
+//! `runtime/call_through.rs`.
+//!
+//! **Who runs what.** The body is looked up, and unless somebody has begun with it, compiled and linked on the thread that calls
+//! ([`lookup_here`](uruk_core::ExecutionSession::lookup_here)): no other thread has to wake. Threads that call it meanwhile wait in the same lookup.
+//!
+//! **Holds.** A slot leads to code that was present after it was found, and whoever holds the stub holds that code. A stub whose body is
+//! removed later leads to what was there, as every call that is linked directly does.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use uruk_core::sync::Arc;
+use uruk_core::{
+    AliasMap, AliasTarget, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest,
+    LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SearchOrder,
+    SharedError, SymbolFlags, SymbolName, WeakJitDylib, WithCauses,
+};
+
+use crate::link::graph::{Edge, SectionRole};
+use crate::link::x86_64::EdgeKind;
+use crate::link::{LeadsOn, LinkError, LinkGraph, ObjectLinkingLayer, Stubs};
+use crate::runtime::call_through::{CallThroughDescriptor, Destination};
+use crate::runtime::ifunc;
+
+/// Why a function could not be had when it was first called.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LazyCallError {
+    /// It could not be found, compiled or linked.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// What was found is data.
+    #[error("what was found is not a function")]
+    NotCallable,
+    /// The session is gone.
+    #[error("the session that would compile it is gone")]
+    SessionGone,
+    /// The engine's own code has panicked.
+    #[error("the engine panicked")]
+    Panicked,
+}
+
+/// A first call that found no function: which one, and why.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LazyCallFailure<'a> {
+    /// What was called.
+    pub function: &'a SymbolName,
+    /// Why it cannot go on there.
+    pub error: LazyCallError,
+}
+
+impl fmt::Display for LazyCallFailure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot call `{}`: {}", self.function, WithCauses(&self.error))
+    }
+}
+
+/// Where a call goes on that has failed.
+type OnFailure = dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync;
+
+/// Makes functions that are compiled when they are first called.
+///
+/// # Examples
+/// ```
+/// # #[cfg(not(feature = "llvm"))]
+/// # fn main() {}
+/// # #[cfg(feature = "llvm")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use uruk_core::{AliasMap, AliasTarget, ExecutionSession, LookupSet, SymbolFlags};
+/// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
+/// # use uruk_pipeline::layer::ObjectLayer;
+/// use uruk_pipeline::lazy::LazyCallThroughManager;
+/// use uruk_pipeline::link::ObjectLinkingLayer;
+/// use uruk_pipeline::memory::InProcessMemoryManager;
+/// # use uruk_pipeline::object::{ObjectBuffer, define_object};
+/// use uruk_pipeline::platform::Platform;
+///
+/// let memory = Arc::new(InProcessMemoryManager::new()?);
+/// let layer = ObjectLinkingLayer::new(memory, Arc::new(Platform::new()));
+/// let session = ExecutionSession::new();
+/// let (main, bodies) = (session.create_jit_dylib("main")?, session.create_jit_dylib("bodies")?);
+/// # let source = ObjectBuffer::new("answer.ll", "define i64 @answer() { ret i64 42 }".as_bytes());
+/// # let object = IrCompiler::host(OptimizationLevel::O2)?.compile(ThreadSafeModule::parse(&source)?)?;
+/// # let objects: Arc<dyn ObjectLayer> = Arc::new(layer.clone());
+/// # define_object(&bodies, &objects, object)?; // It defines `answer`.
+/// let answer = session.intern("answer");
+/// let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
+/// let lazy: AliasMap = [(answer.clone(), AliasTarget { source: answer.clone(), flags })].into_iter().collect();
+/// main.define(LazyCallThroughManager::new(layer).lazy_reexports(&bodies, lazy))?;
+///
+/// let stub = main.lookup(LookupSet::one(answer.clone()))?; // Nothing is linked yet but the stub.
+/// // SAFETY: that is its signature.
+/// let call: extern "C" fn() -> i64 = unsafe { std::mem::transmute(stub.get(&answer).unwrap().address.to_ptr::<()>()) };
+/// assert_eq!(call(), 42);
+/// # session.close()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// ORC: `LazyCallThroughManager`.
+#[derive(Clone)]
+pub struct LazyCallThroughManager {
+    layer: ObjectLinkingLayer,
+    on_failure: Arc<OnFailure>,
+}
+
+impl LazyCallThroughManager {
+    /// Stubs are linked by `layer`, which must be the one that links the bodies too.
+    pub fn new(layer: ObjectLinkingLayer) -> Self {
+        Self { layer, on_failure: Arc::new(say_and_abort) }
+    }
+
+    /// Has calls that fail go on at the address that `handler` gives: of a function that may be called as the one that is missing, or that
+    /// does not return. Without a handler such a call says what is wrong on stderr and ends the process: it has nowhere to return to.
+    ///
+    /// The handler runs on a stack of the engine's and must not unwind. The next call of the function tries again.
+    ///
+    /// ORC: the `ErrorHandlerAddr` of a `LazyCallThroughManager`.
+    #[must_use]
+    pub fn on_failure(
+        self,
+        handler: impl Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync + 'static,
+    ) -> Self {
+        Self { on_failure: Arc::new(handler), ..self }
+    }
+
+    /// A unit of functions whose bodies are functions of `bodies`: the names of the program, and what each stands for there.
+    ///
+    /// Looking one of them up links all stubs of the unit and no body. Calls among bodies go by what the link order of `bodies` says:
+    /// with the dylib of the stubs ahead of it they are lazy too.
+    ///
+    /// # Concurrency
+    /// Functions may be called on any thread, on small stacks too. A first call blocks until the body is Ready. Signals that are not faults
+    /// wait meanwhile.
+    ///
+    /// # Errors
+    /// The unit fails with [`LazyCallError::NotCallable`] if the flags of an alias say that it is data.
+    ///
+    /// # Cost
+    /// About 100 bytes a function, and one link for all of them. The first call costs a lookup and its work, later ones a jump.
+    ///
+    /// ORC: `lazyReexports`.
+    #[doc(alias = "lazyReexports")]
+    pub fn lazy_reexports(&self, bodies: &JitDylib, functions: AliasMap) -> Box<dyn MaterializationUnit> {
+        Box::new(LazyReexports { manager: self.clone(), bodies: bodies.downgrade(), functions })
+    }
+}
+
+fn say_and_abort(failure: &LazyCallFailure<'_>) -> ExecutorAddr {
+    use std::io::Write as _;
+    // Nobody is left to be told if that fails.
+    _ = writeln!(std::io::stderr(), "uruk: {failure}");
+    ExecutorAddr::from_ptr(libc::abort as unsafe extern "C" fn() -> ! as *const u8)
+}
+
+impl fmt::Debug for LazyCallThroughManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LazyCallThroughManager").field("layer", &self.layer).finish_non_exhaustive()
+    }
+}
+
+/// The unit of stubs.
+struct LazyReexports {
+    manager: LazyCallThroughManager,
+    bodies: WeakJitDylib,
+    functions: AliasMap,
+}
+
+impl MaterializationUnit for LazyReexports {
+    fn name(&self) -> &str {
+        "<lazy reexports>"
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        let flags = |(name, function): (&SymbolName, &AliasTarget)| (name.clone(), function.flags);
+        MaterializationInterface::new(self.functions.iter().map(flags).collect())
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        let Self { manager, bodies, functions } = *self;
+        if functions.values().any(|function| !function.flags.contains(SymbolFlags::CALLABLE)) {
+            let error: SharedError = Arc::new(LazyCallError::NotCallable);
+            return responsibility.fail(error);
+        }
+        let leads_on = Arc::new(LeadsOn::default());
+        let cell = |function: &AliasTarget| -> Box<dyn Destination> {
+            let (manager, bodies, leads_on) = (manager.clone(), bodies.clone(), leads_on.clone());
+            Box::new(Cell { manager, bodies, leads_on, body: function.source.clone() })
+        };
+        let cells: Arc<[Box<dyn Destination>]> = functions.values().map(cell).collect();
+        let contents = Contents::new(&cells);
+        let graph = contents.graph(functions.keys());
+        let cells: Arc<dyn Any + Send + Sync> = Arc::new(cells);
+        match graph {
+            Ok(graph) => manager.layer.emit_stubs(responsibility, graph, Stubs { leads_on, cells }),
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
+    }
+
+    fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
+        self.functions.remove(symbol);
+    }
+}
+
+/// One function: where its body is found.
+struct Cell {
+    manager: LazyCallThroughManager,
+    bodies: WeakJitDylib,
+    leads_on: Arc<LeadsOn>,
+    body: SymbolName,
+}
+
+impl Cell {
+    fn body(&self) -> Result<ExecutorAddr, LazyCallError> {
+        let bodies = self.bodies.upgrade().ok_or(LazyCallError::SessionGone)?;
+        let session = bodies.session();
+        let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
+        loop {
+            let wanted = LookupSet::required([self.body.clone()]);
+            let found = session.lookup_here(LookupRequest::new(order.clone(), wanted))?;
+            let definition = found.get(&self.body).zip(found.dependency(&self.body));
+            let (definition, token) = definition.ok_or(LookupError::Closed)?;
+            if !definition.flags.contains(SymbolFlags::CALLABLE) {
+                return Err(LazyCallError::NotCallable);
+            }
+            let address = definition.address;
+            // Removed in between: what is there now is looked up.
+            if let Some(held) = session.while_present(token, || self.manager.layer.hold(address))? {
+                self.leads_on.lead_on_to(address);
+                drop(held);
+                return Ok(address);
+            }
+        }
+    }
+}
+
+impl Destination for Cell {
+    fn find(&self) -> Result<ExecutorAddr, ExecutorAddr> {
+        let found = catch_unwind(AssertUnwindSafe(|| self.body()));
+        found
+            .unwrap_or(Err(LazyCallError::Panicked))
+            .map_err(|error| (self.manager.on_failure)(&LazyCallFailure { function: &self.body, error }))
+    }
+}
+
+/// What the sections of stubs contain, before it is linked.
+struct Contents {
+    stubs: Vec<u8>,
+    cold: Vec<u8>,
+    slots: Vec<u8>,
+    descriptors: Vec<u8>,
+    thunk: [u8; 8],
+}
+
+/// `jmp *slot(%rip)`, and two bytes that nobody reaches.
+const STUB: [u8; 8] = [0xff, 0x25, 0, 0, 0, 0, 0x66, 0x90];
+/// `lea descriptor(%rip), %r11; jmp *thunk(%rip)`, and three bytes that nobody reaches.
+const COLD: [u8; 16] = [0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc];
+
+impl Contents {
+    fn new(cells: &[Box<dyn Destination>]) -> Self {
+        Self {
+            stubs: STUB.repeat(cells.len()),
+            cold: COLD.repeat(cells.len()),
+            slots: vec![0; 8 * cells.len()],
+            descriptors: cells.iter().flat_map(CallThroughDescriptor::bytes).collect(),
+            thunk: ifunc::lazy_thunk().value().to_le_bytes(),
+        }
+    }
+
+    /// The graph of stubs of these `names`, in the order of the cells.
+    fn graph<'n>(&self, names: impl Iterator<Item = &'n SymbolName>) -> Result<LinkGraph<'_>, LinkError> {
+        let mut graph = LinkGraph::builder("<lazy reexports>");
+        let stubs = graph.block(".text", SectionRole::Code, &self.stubs, 8);
+        let cold = graph.block(".text.unlikely", SectionRole::Code, &self.cold, 16);
+        let slots = graph.block(".data.slots", SectionRole::Data, &self.slots, 8);
+        let descriptors = graph.block(".data.descriptors", SectionRole::Data, &self.descriptors, 8);
+        let thunk = graph.block(".rodata", SectionRole::ReadOnly, &self.thunk, 8);
+        let thunk = graph.define_local("thunk", thunk, 0);
+        let near = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: -4 };
+        let pointer = |offset, target| Edge { offset, kind: EdgeKind::Pointer64, target, addend: 0 };
+        for (index, name) in (0..).zip(names) {
+            let at = index * CallThroughDescriptor::BYTES;
+            graph.define(name.as_str(), stubs, index * STUB.len() as u64);
+            let slot = graph.define_local("slot", slots, index * 8);
+            let unbound = graph.define_local("unbound", cold, index * COLD.len() as u64);
+            let descriptor = graph.define_local("descriptor", descriptors, at);
+            let ignored = graph.define_local("ignored", descriptors, at + CallThroughDescriptor::IGNORED);
+            graph.edge(stubs, near(index * STUB.len() as u64 + 2, slot));
+            graph.edge(cold, near(index * COLD.len() as u64 + 3, descriptor));
+            graph.edge(cold, near(index * COLD.len() as u64 + 9, thunk));
+            graph.edge(slots, pointer(index * 8, unbound));
+            graph.edge(descriptors, pointer(at + CallThroughDescriptor::IGNORED_SLOT, ignored));
+            graph.edge(descriptors, pointer(at + CallThroughDescriptor::SLOT, slot));
+        }
+        graph.build()
+    }
+}

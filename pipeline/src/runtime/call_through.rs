@@ -1,0 +1,216 @@
+//! First calls: what a stub does that is bound when it is called.
+//!
+//! ```text
+//!  stub ─▶ cold part ─▶ thunk ─▶ first_call ─▶ destination      the function's address, or where to go instead
+//!    ▲                  (`ifunc.rs`)  │   on a stack of ours, signals blocked
+//!    └──────────── slot ◀─────────────┘
+//! ```
+//!
+//! The cold part and the thunk are those of functions that choose their implementation: every register that may carry an argument is
+//! kept, in full width. What differs is that the way is found by a lookup, which may compile and link. The caller may be a coroutine with
+//! a few kilobytes of stack, so that runs on another one.
+//!
+//! Nothing unwinds out of a first call. What fails gives an address to go on at.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr;
+
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::Mutex;
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::memory::StackMapping;
+
+/// Where a stub leads on to.
+pub(crate) trait Destination: Send + Sync {
+    /// The address of the function, to be called directly from now on; or an address to go on at this time alone.
+    fn find(&self) -> Result<ExecutorAddr, ExecutorAddr>;
+}
+
+/// What the cold part of a stub hands to the thunk, with an [`IfuncDescriptor`](super::ifunc::IfuncDescriptor) first. The linker writes it
+/// into data beside the stubs.
+#[repr(C)]
+pub(crate) struct CallThroughDescriptor {
+    /// Where the thunk notes its answer: the last field, which nobody reads. A failed call must not bind the slot.
+    ignored_slot: *mut u64,
+    resolver: extern "C" fn(&CallThroughDescriptor) -> u64,
+    /// The slot that the stub jumps through.
+    slot: *mut u64,
+    cell: *const Box<dyn Destination>,
+    ignored: u64,
+}
+
+impl CallThroughDescriptor {
+    pub(crate) const BYTES: u64 = size_of::<Self>() as u64;
+    pub(crate) const IGNORED_SLOT: u64 = std::mem::offset_of!(Self, ignored_slot) as u64;
+    pub(crate) const SLOT: u64 = std::mem::offset_of!(Self, slot) as u64;
+    pub(crate) const IGNORED: u64 = std::mem::offset_of!(Self, ignored) as u64;
+
+    /// The bytes of one whose slots the linker fills in. `cell` has to stay where it is for as long as the stub can be called.
+    #[expect(clippy::borrowed_box, reason = "what is written is the box's own address, which is thin")]
+    pub(crate) fn bytes(cell: &Box<dyn Destination>) -> [u8; Self::BYTES as usize] {
+        let mut bytes = [0; Self::BYTES as usize];
+        let resolver = first_call as extern "C" fn(&Self) -> u64 as *const () as u64;
+        let cell = ptr::from_ref(cell) as u64;
+        for (offset, value) in
+            [(std::mem::offset_of!(Self, resolver), resolver), (std::mem::offset_of!(Self, cell), cell)]
+        {
+            bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// What the thunk calls.
+extern "C" fn first_call(descriptor: &CallThroughDescriptor) -> u64 {
+    // SAFETY: the C library's place of this thread.
+    let errno = unsafe { *libc::__errno_location() };
+    let blocked = BlockedSignals::begin();
+    // SAFETY: whoever made the stub keeps the cell at its place for as long as the stub may be called.
+    let cell = unsafe { &*descriptor.cell };
+    let mut found = None;
+    on_spare_stack(&mut || found = Some(cell.find()));
+    let found = found.expect("what runs on the other stack has come back");
+    if let Ok(address) = found {
+        // SAFETY: the stub's slot, a word of its own that calls read in one piece.
+        let slot = unsafe { AtomicU64::from_ptr(descriptor.slot) };
+        slot.store(address.value(), Ordering::Relaxed); // one word, the same from every thread
+    }
+    drop(blocked);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+    found.unwrap_or_else(|instead| instead).value()
+}
+
+/// Signals that come later, until this is dropped: a handler that makes a first call itself would find the engine's locks taken beneath it.
+struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    fn begin() -> Self {
+        // SAFETY: both sets are written before they are read; blocking signals on this thread harms nobody.
+        unsafe {
+            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&raw mut all);
+            // What the thread does itself is not blocked: the process would end without a word.
+            for fault in
+                [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT]
+            {
+                libc::sigdelset(&raw mut all, fault);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+            Self(before)
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the mask was written by `begin`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
+}
+
+/// How much address space a stack takes; memory only as far as it was used. As much as a compiler's threads are given elsewhere.
+const STACK_BYTES: usize = 64 << 20;
+/// How many wait for their next use.
+const SPARE_MAX: usize = 8;
+
+/// Tried, never waited for: somebody may have had it when the process forked.
+static SPARE: Mutex<Vec<StackMapping>> = Mutex::new(Vec::new());
+
+/// Runs `work` on a large stack; on this one, if the system grants none.
+fn on_spare_stack(work: &mut dyn FnMut()) {
+    let spare = SPARE.try_lock().and_then(|mut spare| spare.pop());
+    let Some(stack) = spare.or_else(|| StackMapping::reserve(STACK_BYTES).ok()) else { return work() };
+    let Range { end, .. } = stack.range();
+    let mut work: &mut dyn FnMut() = work;
+    // SAFETY: `end` is the aligned end of a stack that nobody else uses; `run` gets what it expects, and does not unwind: it is
+    // `extern "C"`.
+    unsafe { call_on(run, (&raw mut work).cast(), end) };
+    if let Some(mut spare) = SPARE.try_lock()
+        && spare.len() < SPARE_MAX
+    {
+        spare.push(stack);
+    }
+}
+
+extern "C" fn run(work: *mut c_void) {
+    // SAFETY: what `on_spare_stack` has handed over.
+    let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
+    work();
+}
+
+/// Calls `function` with `data` on the stack that ends at `top`. Backtraces go on through it.
+///
+/// # Safety
+/// `top` is the end, aligned to 16 bytes, of memory that is large enough and used by nobody. `function` may be called with `data`.
+#[unsafe(naked)]
+unsafe extern "C" fn call_on(function: extern "C" fn(*mut c_void), data: *mut c_void, top: usize) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdx",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "call rax",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_runs_on_another_stack_and_stacks_are_used_again() {
+        let here = 0_u8;
+        let place = || {
+            let mut place = 0;
+            on_spare_stack(&mut || {
+                let there = 0_u8;
+                place = (&raw const there).addr();
+            });
+            place
+        };
+        let first = place();
+        assert!(first.abs_diff((&raw const here).addr()) > 1 << 20);
+        assert!(first != 0 && place() != 0);
+    }
+
+    #[test]
+    fn a_deep_recursion_has_room() {
+        fn depth(left: usize) -> usize {
+            let frame = std::hint::black_box([left; 64]);
+            if left == 0 { 0 } else { 1 + depth(left - 1) + frame[0] - left }
+        }
+        let mut reached = 0;
+        on_spare_stack(&mut || reached = depth(50_000));
+        assert_eq!(reached, 50_000);
+    }
+
+    #[test]
+    fn signals_wait_and_faults_do_not() {
+        let is_blocked = |signal| {
+            // SAFETY: the set is written before it is read.
+            unsafe {
+                let mut now = std::mem::zeroed();
+                libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut now);
+                libc::sigismember(&raw const now, signal) == 1
+            }
+        };
+        let blocked = BlockedSignals::begin();
+        assert_eq!([libc::SIGUSR1, libc::SIGALRM, libc::SIGSEGV].map(is_blocked), [true, true, false]);
+        drop(blocked);
+        assert!(!is_blocked(libc::SIGUSR1));
+    }
+}
