@@ -55,6 +55,8 @@ pub struct JitBuilder {
     initializes_on_lookup: bool,
     keeps_dependants: bool,
     on_lazy_failure: Option<OnLazyFailure>,
+    #[cfg(feature = "llvm")]
+    compiles_on_call: bool,
     owns_process: bool,
     #[cfg(feature = "llvm")]
     codegen_level: CodegenLevel,
@@ -80,6 +82,8 @@ impl JitBuilder {
             initializes_on_lookup: false,
             keeps_dependants: false,
             on_lazy_failure: None,
+            #[cfg(feature = "llvm")]
+            compiles_on_call: false,
             owns_process: false,
             #[cfg(feature = "llvm")]
             codegen_level: CodegenLevel::Default,
@@ -215,6 +219,25 @@ impl JitBuilder {
         self
     }
 
+    /// Has functions of LLVM IR compiled when they are first called, each by itself, on the thread that calls it.
+    ///
+    /// What is looked up is a function's stub, which is there at once. Variables of a file are compiled together when something
+    /// refers to one of them. Functions are optimized by themselves: none is inlined into another one, unless it says that it must be.
+    /// Files with assembly of their own, or with sections that lie beside those of other files, are compiled as a whole. A function
+    /// that cannot be compiled goes where [`on_lazy_failure`](Self::on_lazy_failure) says, when it is called.
+    ///
+    /// A module that was [built in memory](Jit::add_module), and one added with its [interface](Jit::add_ir_with_interface), is compiled as a
+    /// whole.
+    ///
+    /// ORC: `CompileOnDemandLayer`, `LLLazyJIT`.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    #[doc(alias = "CompileOnDemandLayer")]
+    pub fn compile_on_call(mut self, compiles_on_call: bool) -> Self {
+        self.compiles_on_call = compiles_on_call;
+        self
+    }
+
     /// Whether the process is the program's alone, as for `uruk run`: what its code registers for the end goes to the C library, and
     /// runs when the process exits, in the order of a native program. None of its code may be removed before, and the [`Jit`] must not be
     /// dropped.
@@ -280,6 +303,9 @@ impl JitBuilder {
             process,
             commons: CommonSymbols::new(object_layer.clone()),
             object_layer,
+            lazy,
+            #[cfg(feature = "llvm")]
+            compiles_on_call: self.compiles_on_call,
             #[cfg(feature = "llvm")]
             ir_layer,
             #[cfg(feature = "llvm")]
@@ -310,7 +336,6 @@ impl JitBuilder {
             ready,
             initializes_on_lookup,
             keeps_dependants,
-            lazy,
         })
     }
 }

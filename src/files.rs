@@ -12,11 +12,13 @@ use uruk_core::{
 use uruk_pipeline::cache::DiskCache;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
-    IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface, ThreadSafeModule,
+    IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule, LazyUnits, ModuleInterface,
+    ThreadSafeModule,
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::layer::IrLayer;
 use uruk_pipeline::layer::ObjectLayer as _;
+use uruk_pipeline::lazy::LazyCallThroughManager;
 use uruk_pipeline::link::ObjectLinkingLayer;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::object::FileKind;
@@ -37,6 +39,10 @@ pub(crate) struct Files {
     pub(crate) process: Arc<ProcessSymbols>,
     pub(crate) commons: CommonSymbols,
     pub(crate) object_layer: Arc<ObjectLinkingLayer>,
+    pub(crate) lazy: LazyCallThroughManager,
+    /// Whether functions of modules are compiled when they are called.
+    #[cfg(feature = "llvm")]
+    pub(crate) compiles_on_call: bool,
     #[cfg(feature = "llvm")]
     pub(crate) ir_layer: Arc<IrCompileLayer>,
     #[cfg(feature = "llvm")]
@@ -56,11 +62,44 @@ impl Files {
     /// Defines what a module of LLVM IR promises.
     #[cfg(feature = "llvm")]
     pub(crate) fn add_ir(&self, tracker: &ResourceTracker, source: ObjectBuffer) -> Result<(), JitError> {
+        if self.compiles_on_call
+            && let Some(module) = self.lazy_module(&source)?
+        {
+            return self.define_lazily(tracker, &module);
+        }
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let work_bytes = source.size_bytes();
         let unit =
             IrMaterializationUnit::from_source(tracker.dylib().session(), layer, &self.target, source)?;
         self.define_ir(tracker, unit, work_bytes)
+    }
+
+    /// The module of a file if its functions can be compiled one at a time.
+    #[cfg(feature = "llvm")]
+    fn lazy_module(&self, source: &ObjectBuffer) -> Result<Option<LazyModule>, JitError> {
+        let written;
+        let bitcode = if FileKind::of(source.bytes()) == FileKind::Bitcode {
+            source
+        } else {
+            written = ThreadSafeModule::parse_assembly(source)?.to_bitcode()?;
+            &written
+        };
+        let (compiler, layer) = (self.ir_layer.compiler(), ObjectLinkingLayer::clone(&self.object_layer));
+        Ok(LazyModule::read(bitcode, compiler, layer, self.verifies_ir)?)
+    }
+
+    /// Defines stubs for the functions of a module, and its variables.
+    #[cfg(feature = "llvm")]
+    fn define_lazily(&self, tracker: &ResourceTracker, module: &LazyModule) -> Result<(), JitError> {
+        let dylib = tracker.dylib();
+        let LazyUnits { mut data, stubs, bodies } = module.units(dylib, &self.lazy);
+        data.share_commons(tracker, &self.commons)?;
+        let traits = data.take_traits();
+        dylib.define_with_tracker(stubs, tracker)?;
+        for body in bodies {
+            dylib.define_with_tracker(body, tracker)?;
+        }
+        self.define(tracker, Box::new(data), traits)
     }
 
     /// Defines what `interface` says that a module of LLVM IR promises.

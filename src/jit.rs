@@ -10,7 +10,6 @@ use uruk_core::{
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::IrCompileLayer;
-use uruk_pipeline::lazy::LazyCallThroughManager;
 use uruk_pipeline::link::{LowAddresses, ObjectLinkingLayer};
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::platform::{LatentUnit, Platform};
@@ -56,7 +55,6 @@ pub struct Jit {
     pub(crate) ready: Ready,
     pub(crate) initializes_on_lookup: bool,
     pub(crate) keeps_dependants: bool,
-    pub(crate) lazy: LazyCallThroughManager,
 }
 
 impl Jit {
@@ -138,10 +136,14 @@ impl Jit {
         loop {
             let mut needed = self.files.platform.take_needed(Some(&entry));
             if needed.is_empty() && found.is_some() {
-                let latent = self.files.platform.take_latent();
-                if latent.is_empty() {
+                let (called, latent) =
+                    (self.files.platform.take_called(), self.files.platform.take_latent());
+                if called.is_empty() && latent.is_empty() {
                     break;
                 }
+                // Nobody links them now, who would say so.
+                let undefined = called.iter().flat_map(|unit| unit.undefined.iter().cloned());
+                self.session.lookup_flags(LookupKind::Static, &order, LookupSet::required(undefined))?;
                 // What is missing may have come out of archives, and brings files with it.
                 needed = self.incomplete(&order, latent);
             }

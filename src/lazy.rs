@@ -74,7 +74,7 @@ impl Scope<'_> {
             (name, AliasTarget { source, flags })
         };
         let functions: AliasMap = flags.into_iter().map(function).collect();
-        let unit = self.jit.lazy.lazy_reexports(bodies, functions);
+        let unit = self.jit.files.lazy.lazy_reexports(bodies, functions);
         self.dylib().define_with_tracker(unit, &self.tracker())?;
         self.let_bodies_call(bodies)
     }

@@ -16,6 +16,7 @@
 //! removed later leads to what was there, as every call that is linked directly does.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -154,7 +155,17 @@ impl LazyCallThroughManager {
     /// ORC: `lazyReexports`.
     #[doc(alias = "lazyReexports")]
     pub fn lazy_reexports(&self, bodies: &JitDylib, functions: AliasMap) -> Box<dyn MaterializationUnit> {
-        Box::new(LazyReexports { manager: self.clone(), bodies: bodies.downgrade(), functions })
+        self.lazy_functions("<lazy reexports>".into(), bodies, functions)
+    }
+
+    /// The same under a name for messages.
+    pub(crate) fn lazy_functions(
+        &self,
+        name: Arc<str>,
+        bodies: &JitDylib,
+        functions: AliasMap,
+    ) -> Box<dyn MaterializationUnit> {
+        Box::new(LazyReexports { name, manager: self.clone(), bodies: bodies.downgrade(), functions })
     }
 }
 
@@ -173,6 +184,7 @@ impl fmt::Debug for LazyCallThroughManager {
 
 /// The unit of stubs.
 struct LazyReexports {
+    name: Arc<str>,
     manager: LazyCallThroughManager,
     bodies: WeakJitDylib,
     functions: AliasMap,
@@ -180,7 +192,7 @@ struct LazyReexports {
 
 impl MaterializationUnit for LazyReexports {
     fn name(&self) -> &str {
-        "<lazy reexports>"
+        &self.name
     }
 
     fn interface(&self) -> MaterializationInterface {
@@ -189,19 +201,24 @@ impl MaterializationUnit for LazyReexports {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let Self { manager, bodies, functions } = *self;
+        let Self { name: _, manager, bodies, functions } = *self;
         if functions.values().any(|function| !function.flags.contains(SymbolFlags::CALLABLE)) {
             let error: SharedError = Arc::new(LazyCallError::NotCallable);
             return responsibility.fail(error);
         }
         let leads_on = Arc::new(LeadsOn::default());
-        let cell = |function: &AliasTarget| -> Box<dyn Destination> {
+        // Names of one body share a stub, which is the address of each.
+        let mut names = BTreeMap::<SymbolName, Vec<SymbolName>>::new();
+        for (name, function) in functions {
+            names.entry(function.source).or_default().push(name);
+        }
+        let cell = |body: &SymbolName| -> Box<dyn Destination> {
             let (manager, bodies, leads_on) = (manager.clone(), bodies.clone(), leads_on.clone());
-            Box::new(Cell { manager, bodies, leads_on, body: function.source.clone() })
+            Box::new(Cell { manager, bodies, leads_on, body: body.clone() })
         };
-        let cells: Arc<[Box<dyn Destination>]> = functions.values().map(cell).collect();
+        let cells: Arc<[Box<dyn Destination>]> = names.keys().map(cell).collect();
         let contents = Contents::new(&cells);
-        let graph = contents.graph(functions.keys());
+        let graph = contents.graph(names.values());
         let cells: Arc<dyn Any + Send + Sync> = Arc::new(cells);
         match graph {
             Ok(graph) => manager.layer.emit_stubs(responsibility, graph, Stubs { leads_on, cells }),
@@ -280,8 +297,8 @@ impl Contents {
         }
     }
 
-    /// The graph of stubs of these `names`, in the order of the cells.
-    fn graph<'n>(&self, names: impl Iterator<Item = &'n SymbolName>) -> Result<LinkGraph<'_>, LinkError> {
+    /// The graph of stubs, each of which has these `names`, in the order of the cells.
+    fn graph<'n>(&self, names: impl Iterator<Item = &'n Vec<SymbolName>>) -> Result<LinkGraph<'_>, LinkError> {
         let mut graph = LinkGraph::builder("<lazy reexports>");
         let stubs = graph.block(".text", SectionRole::Code, &self.stubs, 8);
         let cold = graph.block(".text.unlikely", SectionRole::Code, &self.cold, 16);
@@ -291,9 +308,11 @@ impl Contents {
         let thunk = graph.define_local("thunk", thunk, 0);
         let near = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: -4 };
         let pointer = |offset, target| Edge { offset, kind: EdgeKind::Pointer64, target, addend: 0 };
-        for (index, name) in (0..).zip(names) {
+        for (index, names) in (0..).zip(names) {
             let at = index * CallThroughDescriptor::BYTES;
-            graph.define(name.as_str(), stubs, index * STUB.len() as u64);
+            for name in names {
+                graph.define(name.as_str(), stubs, index * STUB.len() as u64);
+            }
             let slot = graph.define_local("slot", slots, index * 8);
             let unbound = graph.define_local("unbound", cold, index * COLD.len() as u64);
             let descriptor = graph.define_local("descriptor", descriptors, at);

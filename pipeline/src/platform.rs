@@ -54,6 +54,8 @@ pub struct UnitTraits {
     pub is_passive: bool,
     /// Whether it has initializers.
     pub runs_at_start: bool,
+    /// Whether its functions are compiled when they are called: linking it does not say what they miss.
+    pub compiles_on_call: bool,
     /// What it defines and refers to, as far as that is known.
     pub references: References,
 }
@@ -77,6 +79,8 @@ struct State {
     /// The place in link order of each unit that was declared and not withdrawn, by initializer symbol.
     declared: FxHashMap<SymbolName, u32>,
     undiscovered: Discovery,
+    /// Units that a program takes, whose functions are compiled when they are called.
+    called: Vec<LatentUnit>,
     next_record: u64,
     recorded: BTreeMap<u64, UnitFunctions>,
     /// The dylibs that have code, by name; and how many there have to be for those that have none any more to be forgotten.
@@ -147,13 +151,20 @@ impl Platform {
         state.next_order += 1;
         let symbol = dylib.session().intern(&format!("<file {order}: {unit}>"));
         state.declared.insert(symbol.clone(), order);
-        let UnitTraits { shares_sections, work_bytes, is_passive, runs_at_start, references } = traits;
+        let UnitTraits {
+            shares_sections,
+            work_bytes,
+            is_passive,
+            runs_at_start,
+            compiles_on_call,
+            references,
+        } = traits;
         if runs_at_start {
             let home = state.home(dylib);
             state.unasked.insert(order, (home, symbol.clone()));
             self.uninitialized.note();
         }
-        let unit = Undiscovered { symbol: symbol.clone(), work_bytes, references };
+        let unit = Undiscovered { symbol: symbol.clone(), work_bytes, compiles_on_call, references };
         state.undiscovered.declare(order, unit, is_passive);
         drop(state);
         if shares_sections {
@@ -182,10 +193,23 @@ impl Platform {
     /// that have been materialized, and those that `entry` and these lead to. Looking them up materializes their units, which
     /// may declare more. The largest come first: a pool that is given the longest work first ends sooner.
     pub fn take_needed(&self, entry: Option<&SymbolName>) -> Vec<SymbolName> {
-        let needed = self.state.lock().undiscovered.take_needed(entry);
+        let mut state = self.state.lock();
+        let needed = state.undiscovered.take_needed(entry);
         let mut needed: Vec<_> = needed.into_values().collect();
+        let called = needed.iter_mut().filter(|unit| unit.compiles_on_call).map(|unit| LatentUnit {
+            symbol: unit.symbol.clone(),
+            undefined: mem::take(&mut unit.references.undefined),
+        });
+        state.called.extend(called);
+        drop(state);
         needed.sort_by_key(|unit| std::cmp::Reverse(unit.work_bytes));
         needed.into_iter().map(|unit| unit.symbol).collect()
+    }
+
+    /// Those of the needed units, taken since the last call, whose functions are compiled when they are called. Nobody has seen yet
+    /// whether what they refer to is there.
+    pub fn take_called(&self) -> Vec<LatentUnit> {
+        mem::take(&mut self.state.lock().called)
     }
 
     /// The passive units declared since the last call that nothing has referred to so far. From now on they are materialized when

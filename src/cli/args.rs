@@ -143,6 +143,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "default|none|STRING", default_value = "default")]
     pub(crate) passes: String,
 
+    /// Compile each function when it is first called, by itself, on the thread that calls it.
+    ///
+    /// The program starts sooner, and what is never called is never compiled. Without inlining between functions it runs more slowly. A
+    /// function that cannot be compiled ends the program when it is called. Undefined symbols are refused at start, as ever. Objects and
+    /// archives of objects are linked as ever.
+    #[arg(long, conflicts_with_all = ["partition", "parts"])]
+    pub(crate) lazy: bool,
+
     /// How large modules are divided, to be compiled on several threads: not at all; once functions are inlined; or before, which is
     /// faster, and code may be slower.
     #[arg(long, value_name = "whole|late|early", default_value = "whole", value_parser = policy)]

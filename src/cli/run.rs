@@ -252,7 +252,7 @@ fn build(
         process.load_library(library).map_err(JitError::from)?;
     }
     let builder = Jit::builder().optimization(args.optimize).dispatcher(dispatcher).process_symbols(process);
-    let mut builder = builder.owns_process(true).partition(partition(args));
+    let mut builder = builder.owns_process(true).partition(partition(args)).compile_on_call(args.lazy);
     if let Some(options) = cache_options(args, observers)? {
         builder = builder.cache(options);
     }

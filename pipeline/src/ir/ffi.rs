@@ -289,6 +289,22 @@ unsafe extern "C-unwind" {
         part: u32,
         message: *mut *mut c_char,
     ) -> LLVMModuleRef;
+    pub(super) fn uruk_llvm_shell(module: LLVMModuleRef) -> *mut c_void;
+    pub(super) fn uruk_llvm_dispose_shell(shell: *mut c_void);
+    pub(super) fn uruk_llvm_outline(
+        shell: *mut c_void,
+        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32, u32, u32),
+        data: *mut c_void,
+    );
+    pub(super) fn uruk_llvm_take_function(
+        shell: *mut c_void,
+        number: u32,
+        copies: bool,
+        name: *const c_char,
+        size: usize,
+        message: *mut *mut c_char,
+    ) -> LLVMModuleRef;
+    pub(super) fn uruk_llvm_keep_data(shell: *mut c_void) -> *mut c_char;
     pub(super) fn uruk_llvm_pipeline_text(
         machine: LLVMTargetMachineRef,
         level: u32,

@@ -6,73 +6,11 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/Support/Error.h>
 #include <llvm/Support/MemoryBuffer.h>
-#include <llvm/Transforms/Utils/ModuleUtils.h>
 #include <set>
 
 using namespace llvm;
 
 namespace {
-
-void declareInPlaceOf(GlobalValue &G) {
-  Module &M = *G.getParent();
-  GlobalValue *Declaration;
-  if (auto *Type = dyn_cast<FunctionType>(G.getValueType()))
-    Declaration = Function::Create(Type, GlobalValue::ExternalLinkage, G.getAddressSpace(), "", &M);
-  else
-    Declaration = new GlobalVariable(M, G.getValueType(), false, GlobalValue::ExternalLinkage, nullptr, "", nullptr,
-                                     G.getThreadLocalMode(), G.getAddressSpace());
-  Declaration->setVisibility(G.getVisibility());
-  Declaration->setDSOLocal(G.isDSOLocal());
-  Declaration->takeName(&G);
-  G.replaceAllUsesWith(Declaration);
-  G.eraseFromParent();
-}
-
-// Leaves the name and nothing else.
-void declare(GlobalValue &G) {
-  if (G.isDeclaration()) return;
-  if (isa<GlobalAlias, GlobalIFunc>(G)) return declareInPlaceOf(G);
-  auto &Object = cast<GlobalObject>(G);
-  if (auto *F = dyn_cast<Function>(&Object)) {
-    F->deleteBody();
-    // Of a mere name like `strdup` the optimizer would believe that it is the library's.
-    F->addFnAttr(Attribute::NoBuiltin);
-  } else {
-    cast<GlobalVariable>(Object).setInitializer(nullptr);
-  }
-  // A name that was local is not used here.
-  Object.setComdat(nullptr);
-  Object.setLinkage(GlobalValue::ExternalLinkage);
-  Object.clearMetadata();
-}
-
-// Leaves what this part has in a list of what optimization must keep.
-void takeUsed(Module &M, StringRef List, const std::set<const GlobalValue *> &Own) {
-  GlobalVariable *V = M.getGlobalVariable(List);
-  if (!V || !V->hasInitializer()) return;
-  SmallVector<GlobalValue *, 16> Kept;
-  for (Value *Element : V->getInitializer()->operand_values())
-    if (auto *G = dyn_cast<GlobalValue>(Element->stripPointerCasts()); G && Own.count(G)) Kept.push_back(G);
-  V->eraseFromParent();
-  if (Kept.empty()) return;
-  if (List == "llvm.used") appendToUsed(M, Kept);
-  else appendToCompilerUsed(M, Kept);
-}
-
-// Erases what nothing of this part uses. Constants of its own may go with what used them.
-void dropUnused(Module &M) {
-  for (bool Changed = true; Changed;) {
-    Changed = false;
-    auto drop = [&](GlobalObject &G) {
-      G.removeDeadConstantUsers();
-      if (!G.use_empty() || !(G.isDeclaration() || G.hasPrivateLinkage()) || G.hasSection()) return;
-      G.eraseFromParent();
-      Changed = true;
-    };
-    for (Function &F : make_early_inc_range(M)) drop(F);
-    for (GlobalVariable &V : make_early_inc_range(M.globals())) drop(V);
-  }
-}
 
 Error takePart(Module &M, ArrayRef<uint32_t> PartOf, ArrayRef<uint32_t> Imports, uint32_t Part) {
   std::vector<GlobalValue *> Values = valuesInOrder(M);

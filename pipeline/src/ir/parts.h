@@ -1,9 +1,13 @@
-// What `divide.cpp` and `part.cpp` agree on.
+// What `divide.cpp`, `part.cpp` and `functions.cpp` agree on.
 
 #pragma once
 
 #include <llvm/IR/Module.h>
+#include <llvm/Transforms/Utils/ModuleUtils.h>
+#include <set>
 #include <vector>
+
+using namespace llvm;
 
 namespace {
 
@@ -14,18 +18,81 @@ const uint32_t Everywhere = ~0u;
 const char *const LocalPrefix = "uruk.local.";
 
 // The order of bitcode, which the parts are read from.
-inline std::vector<llvm::GlobalValue *> valuesInOrder(llvm::Module &M) {
-  std::vector<llvm::GlobalValue *> Values;
-  for (llvm::Function &F : M) Values.push_back(&F);
-  for (llvm::GlobalVariable &V : M.globals()) Values.push_back(&V);
-  for (llvm::GlobalAlias &A : M.aliases()) Values.push_back(&A);
-  for (llvm::GlobalIFunc &I : M.ifuncs()) Values.push_back(&I);
+inline std::vector<GlobalValue *> valuesInOrder(Module &M) {
+  std::vector<GlobalValue *> Values;
+  for (Function &F : M) Values.push_back(&F);
+  for (GlobalVariable &V : M.globals()) Values.push_back(&V);
+  for (GlobalAlias &A : M.aliases()) Values.push_back(&A);
+  for (GlobalIFunc &I : M.ifuncs()) Values.push_back(&I);
   return Values;
 }
 
 // Lists of what optimization must keep: each part has its own.
-inline bool isUsedList(const llvm::GlobalValue &G) {
+inline bool isUsedList(const GlobalValue &G) {
   return G.getName() == "llvm.used" || G.getName() == "llvm.compiler.used";
+}
+
+// The functions below change a part that is being taken out.
+
+inline void declareInPlaceOf(GlobalValue &G) {
+  Module &M = *G.getParent();
+  GlobalValue *Declaration;
+  if (auto *Type = dyn_cast<FunctionType>(G.getValueType()))
+    Declaration = Function::Create(Type, GlobalValue::ExternalLinkage, G.getAddressSpace(), "", &M);
+  else
+    Declaration = new GlobalVariable(M, G.getValueType(), false, GlobalValue::ExternalLinkage, nullptr, "", nullptr,
+                                     G.getThreadLocalMode(), G.getAddressSpace());
+  Declaration->setVisibility(G.getVisibility());
+  Declaration->setDSOLocal(G.isDSOLocal());
+  Declaration->takeName(&G);
+  G.replaceAllUsesWith(Declaration);
+  G.eraseFromParent();
+}
+
+// Leaves the name and nothing else.
+inline void declare(GlobalValue &G) {
+  if (G.isDeclaration()) return;
+  if (isa<GlobalAlias, GlobalIFunc>(G)) return declareInPlaceOf(G);
+  auto &Object = cast<GlobalObject>(G);
+  if (auto *F = dyn_cast<Function>(&Object)) {
+    F->deleteBody();
+    // Of a mere name like `strdup` the optimizer would believe that it is the library's.
+    F->addFnAttr(Attribute::NoBuiltin);
+  } else {
+    cast<GlobalVariable>(Object).setInitializer(nullptr);
+  }
+  // A name that was local is not used here.
+  Object.setComdat(nullptr);
+  Object.setLinkage(GlobalValue::ExternalLinkage);
+  Object.clearMetadata();
+}
+
+// Leaves what this part has in a list of what optimization must keep.
+inline void takeUsed(Module &M, StringRef List, const std::set<const GlobalValue *> &Own) {
+  GlobalVariable *V = M.getGlobalVariable(List);
+  if (!V || !V->hasInitializer()) return;
+  SmallVector<GlobalValue *, 16> Kept;
+  for (Value *Element : V->getInitializer()->operand_values())
+    if (auto *G = dyn_cast<GlobalValue>(Element->stripPointerCasts()); G && Own.count(G)) Kept.push_back(G);
+  V->eraseFromParent();
+  if (Kept.empty()) return;
+  if (List == "llvm.used") appendToUsed(M, Kept);
+  else appendToCompilerUsed(M, Kept);
+}
+
+// Erases what nothing of this part uses. Constants of its own may go with what used them.
+inline void dropUnused(Module &M) {
+  for (bool Changed = true; Changed;) {
+    Changed = false;
+    auto drop = [&](GlobalObject &G) {
+      G.removeDeadConstantUsers();
+      if (!G.use_empty() || !(G.isDeclaration() || G.hasPrivateLinkage()) || G.hasSection()) return;
+      G.eraseFromParent();
+      Changed = true;
+    };
+    for (Function &F : make_early_inc_range(M)) drop(F);
+    for (GlobalVariable &V : make_early_inc_range(M.globals())) drop(V);
+  }
 }
 
 } // namespace

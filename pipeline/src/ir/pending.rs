@@ -9,6 +9,7 @@ use super::ThreadSafeModule;
 use super::cached::IrCache;
 use super::compile::IrCompiler;
 use super::error::CompileError;
+use super::lazy_module::LazyModule;
 use crate::cache::{Key, Miss};
 use crate::object::ObjectBuffer;
 
@@ -34,6 +35,8 @@ pub(super) enum Source {
     /// Bitcode or text, read when the unit is materialized.
     Unread(ObjectBuffer),
     Module(ThreadSafeModule),
+    /// The variables of a module whose functions are compiled when they are called.
+    Data(LazyModule),
 }
 
 impl PendingModule {
@@ -51,6 +54,13 @@ impl PendingModule {
             Source::Unread(source) if self.verified => ThreadSafeModule::parse(&source)?,
             Source::Unread(source) => ThreadSafeModule::parse_unverified(&source)?,
             Source::Module(module) => module,
+            Source::Data(module) => {
+                let data = module.data()?;
+                if self.verified {
+                    data.verify()?;
+                }
+                data
+            }
         };
         let locked = module.lock()?;
         for symbol in &self.discarded {
@@ -77,6 +87,7 @@ impl PendingModule {
         match &mut self.source {
             _ if let Some(key) = self.key => Ok(key),
             Source::Unread(source) => Ok(cache.source_key(source)),
+            Source::Data(_) => Err(uncacheable("its functions are compiled when they are called".into())),
             Source::Module(module) if module.is_bound_to_process() => {
                 Err(uncacheable("it has addresses of this process in it".into()))
             }
@@ -102,6 +113,7 @@ impl Source {
         match self {
             Self::Unread(source) => source.name(),
             Self::Module(module) => module.name(),
+            Self::Data(module) => module.name(),
         }
     }
 
@@ -109,7 +121,7 @@ impl Source {
     pub(super) fn serial_queue(&self) -> Option<SerialQueue> {
         match self {
             Self::Module(module) => Some(module.context().serial_queue().clone()),
-            Self::Unread(_) => None,
+            Self::Unread(_) | Self::Data(_) => None,
         }
     }
 }

@@ -35,11 +35,16 @@ pub(super) fn with_lazy_bitcode<R>(
     source: &ObjectBuffer,
     use_module: impl FnOnce(&LockedModule<'_>) -> R,
 ) -> Result<R, CompileError> {
-    let context = ThreadSafeContext::try_new()?;
     // `module` borrows the bytes of `source` until it is dropped at the end of this function.
-    let module = read(&context, source, "reading bitcode", read_lazy_bitcode)?;
+    let module = unread_bitcode(source)?;
     let locked = module.lock()?;
     Ok(use_module(&locked))
+}
+
+/// Reads bitcode without bodies of functions, into a context of its own. What is unread refers to the bytes of `source`: whoever reads
+/// more keeps them until then.
+pub(super) fn unread_bitcode(source: &ObjectBuffer) -> Result<ThreadSafeModule, CompileError> {
+    read(&ThreadSafeContext::try_new()?, source, "reading bitcode", read_lazy_bitcode)
 }
 
 type Reader = fn(&ContextGuard<'_>, &ObjectBuffer) -> Result<LLVMModuleRef, String>;
@@ -85,8 +90,8 @@ fn read_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMM
 /// The module refers to the bytes of `source` until it is dropped.
 fn read_lazy_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
     let mut module = ptr::null_mut();
-    // SAFETY: the context is held; the callee takes over the buffer, and `with_lazy_bitcode`, the one user
-    // of this reader, drops the module before it gives back the bytes.
+    // SAFETY: the context is held; the callee takes over the buffer, and the users of `unread_bitcode` keep the bytes for as long as
+    // anything is read.
     let failed = unsafe {
         let buffer = MemoryBuffer::borrowing(source).into_raw();
         ffi::LLVMGetBitcodeModuleInContext2(guard.raw(), buffer, &raw mut module)

@@ -157,6 +157,13 @@ impl ModuleInterface {
 }
 
 impl ModuleSymbol {
+    /// Something local that several parts of a module know by this name.
+    pub(super) fn local(name: &str, bits: u32) -> Self {
+        let symbol = Self::new(name, bits, CommonExtent::default());
+        let flags = symbol.flags & (SymbolFlags::CALLABLE | SymbolFlags::THREAD_LOCAL);
+        Self { flags, ..symbol }
+    }
+
     fn new(name: &str, bits: u32, extent: CommonExtent) -> Self {
         let mut flags = SymbolFlags::empty();
         flags.set(SymbolFlags::EXPORTED, bits & symbol_bits::EXPORTED != 0);

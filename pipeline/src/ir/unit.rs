@@ -13,6 +13,7 @@ use uruk_core::{
 };
 
 use super::error::CompileError;
+use super::lazy_module::LazyModule;
 use super::pending::{PendingModule, Source};
 use super::source::SourceKind;
 use super::symbols::ModuleInterface;
@@ -171,6 +172,22 @@ impl IrMaterializationUnit {
         }
     }
 
+    /// Promises what `own` says: the data of `module`, which as a whole has the interface `whole`.
+    pub(super) fn data_of(
+        session: &ExecutionSession,
+        layer: Arc<dyn IrLayer>,
+        own: &ModuleInterface,
+        whole: &ModuleInterface,
+        module: LazyModule,
+    ) -> Self {
+        let symbols = whole.symbols.iter().map(|symbol| (session.intern(&symbol.name), symbol.flags));
+        let defined = MaterializationInterface::new(symbols.collect());
+        let undefined = whole.undefined.iter().map(|name| &**name);
+        let references = references(session, &defined, undefined);
+        let unit = Self::promise(session, layer, own, Source::Data(module));
+        Self { traits: UnitTraits { references, compiles_on_call: true, ..unit.traits }, ..unit }
+    }
+
     /// What a platform is told of the unit. Its references are told once.
     pub fn take_traits(&mut self) -> UnitTraits {
         let references = std::mem::take(&mut self.traits.references);
@@ -212,7 +229,7 @@ impl MaterializationUnit for IrMaterializationUnit {
     /// What the module takes once it is read whole.
     fn memory_bytes(&self) -> usize {
         match &self.source {
-            Source::Module(_) => self.module_bytes,
+            Source::Module(_) | Source::Data(_) => self.module_bytes,
             Source::Unread(source) => {
                 // By its first bytes alone: the rest is not looked at yet.
                 let is_bitcode = FileKind::of(source.bytes()) == FileKind::Bitcode;

@@ -139,6 +139,18 @@ impl ObjectLinkingLayer {
         self.link(vec![responsibility], graph, None);
     }
 
+    /// Links an object whose names `names` knows better: what they are called in the program.
+    pub(crate) fn emit_named(
+        &self,
+        responsibility: MaterializationResponsibility,
+        object: &ObjectBuffer,
+        names: &dyn Fn(&str) -> Option<Box<str>>,
+    ) {
+        let graph = parts::parse(object).and_then(|graph| graph.rename(names));
+        let graph = graph.and_then(|graph| self.rename(&responsibility, graph));
+        self.link(vec![responsibility], graph, None);
+    }
+
     /// The same for a graph of stubs, which lead on to other code when they are called.
     pub(crate) fn emit_stubs(
         &self,

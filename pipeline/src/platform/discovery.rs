@@ -33,10 +33,11 @@ pub struct References {
 pub(super) struct Undiscovered {
     pub(super) symbol: SymbolName,
     pub(super) work_bytes: usize,
+    pub(super) compiles_on_call: bool,
     pub(super) references: References,
 }
 
-/// A unit that nothing refers to.
+/// A unit that may not be linked before the program runs.
 #[derive(Debug)]
 pub struct LatentUnit {
     /// Its initializer symbol.

@@ -1,0 +1,400 @@
+// Takes single functions out of a module whose bodies are read when they are wanted. Called from `ffi.rs` alone.
+//
+// A function that is compiled by itself has two names: its own, which is the stub that everybody calls, and `uruk.body.` before it. What
+// was local to the module is external in its parts, under its own name; `lazy_module.rs` has the linker tell it from that of others.
+
+#include "parts.h"
+#include <llvm-c/Core.h>
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DebugInfo.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Instructions.h>
+#include <llvm/Support/Error.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+#include <llvm/Transforms/Utils/ValueMapper.h>
+
+namespace {
+
+// `lazy_module.rs` has the same.
+const char *const BodyPrefix = "uruk.body.";
+
+// What becomes of a value; `lazy_module.rs` has the same list.
+enum Kind : uint32_t {
+  Elsewhere,    // Not defined here, or only in order to be inlined.
+  OnCall,       // A function that is compiled by itself.
+  InData,       // What is compiled together, with all variables.
+  WithFunction, // A table of a function's blocks.
+  Copied,       // A constant that each part has for itself.
+  OtherName,    // Of a function that is compiled by itself.
+};
+
+// `ffi.rs` has the same, with others.
+enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64 };
+
+// Constants up to this size are copied to each part that reads them.
+const uint64_t CopiedBytesMax = 256;
+
+// Whatever `G` is made of, without looking into other globals.
+template <typename Each> void forEachConstant(const GlobalValue &G, Each Look) {
+  SmallPtrSet<const Constant *, 16> Seen;
+  SmallVector<const Constant *, 16> Work;
+  auto Take = [&](const Value *Operand) {
+    auto *C = dyn_cast<Constant>(Operand);
+    if (C && !isa<ConstantData>(C) && Seen.insert(C).second) Work.push_back(C);
+  };
+  for (const Value *Operand : cast<User>(G).operand_values()) Take(Operand);
+  while (!Work.empty()) {
+    const Constant *C = Work.pop_back_val();
+    Look(*C);
+    if (!isa<GlobalValue, BlockAddress>(C))
+      for (const Value *Operand : C->operand_values()) Take(Operand);
+  }
+}
+
+// A module whose functions leave it one after another. Values keep their numbers, by which all readings of one bitcode agree.
+class Shell {
+public:
+  explicit Shell(Module &M) : M(M), Values(valuesInOrder(M)), Kinds(Values.size(), InData), Of(Values.size()) {
+    for (uint32_t I = 0; I != Values.size(); ++I) {
+      Index[Values[I]] = I;
+      if (!Values[I]->hasName()) Values[I]->setName("uruk.unnamed." + Twine(I));
+    }
+    for (uint32_t I = 0; I != Values.size(); ++I)
+      if (isa<Function>(Values[I])) Kinds[I] = kindOf(cast<Function>(*Values[I]));
+    for (GlobalIFunc &G : M.ifuncs())
+      if (const Function *Resolver = G.getResolverFunction()) toData(Resolver);
+    for (uint32_t I = 0; I != Values.size(); ++I)
+      if (auto *V = dyn_cast<GlobalVariable>(Values[I])) Kinds[I] = kindOf(*V, I);
+    for (uint32_t I = 0; I != Values.size(); ++I)
+      if (auto *A = dyn_cast<GlobalAlias>(Values[I])) Kinds[I] = kindOf(*A, I);
+    for (uint32_t I = 0; I != Values.size(); ++I)
+      if (Kinds[I] == WithFunction && Kinds[Of[I]] != OnCall) Kinds[I] = InData;
+  }
+
+  Module &M;
+  std::vector<GlobalValue *> Values;
+  std::vector<Kind> Kinds;
+  std::vector<uint32_t> Of; // The function of `WithFunction` and `OtherName`.
+  std::vector<uint32_t> Tables; // `WithFunction`, at first.
+  DenseMap<const GlobalValue *, uint32_t> Index;
+
+  // Whether nothing but inlining is right: no other module need have it, or its compiler relies on that.
+  bool isInlinedAlways(const Function &F) const {
+    return F.hasFnAttribute(Attribute::AlwaysInline) && !F.isDeclaration() && !F.isInterposable();
+  }
+
+  // Replaces a definition that leaves by a declaration under its name, here.
+  template <typename T> T *leave(uint32_t I, T *Definition, T *Declaration) {
+    Declaration->takeName(Definition);
+    if (Definition->hasLocalLinkage()) Declaration->setVisibility(GlobalValue::HiddenVisibility), Declaration->setDSOLocal(true);
+    Definition->replaceAllUsesWith(Declaration);
+    Definition->removeFromParent();
+    Values[I] = Declaration, Index[Declaration] = I;
+    return Declaration;
+  }
+
+private:
+  static Kind kindOf(const Function &F) {
+    if (F.isDeclarationForLinker() || F.isIntrinsic()) return Elsewhere;
+    return F.hasSection() ? InData : OnCall;
+  }
+
+  Kind kindOf(const GlobalVariable &V, uint32_t I) {
+    if (V.isDeclarationForLinker() || V.getSection() == "llvm.metadata") return Elsewhere;
+    if (V.hasAppendingLinkage() || isUsedList(V)) return InData;
+    const Function *With = nullptr;
+    bool RefersToOthers = false, IsTable = true;
+    forEachConstant(V, [&](const Constant &C) {
+      RefersToOthers |= isa<GlobalValue>(C);
+      auto *Address = dyn_cast<BlockAddress>(&C);
+      if (!Address) return;
+      IsTable &= !With || With == Address->getFunction();
+      With = Address->getFunction();
+      // Until the table turns out to be one function's alone.
+      if (!IsTable || !V.hasLocalLinkage() || V.hasSection() || V.isThreadLocal()) IsTable = false, toData(With);
+    });
+    if (With && !IsTable) {
+      forEachConstant(V, [&](const Constant &C) {
+        if (auto *Address = dyn_cast<BlockAddress>(&C)) toData(Address->getFunction());
+      });
+      return InData;
+    }
+    if (With) return Tables.push_back(I), Of[I] = Index.lookup(With), WithFunction;
+    bool IsCopied = V.hasPrivateLinkage() && V.isConstant() && V.hasGlobalUnnamedAddr() && !RefersToOthers && !V.isThreadLocal() &&
+                    !V.hasSection() && !V.hasComdat() && !V.hasMetadata(LLVMContext::MD_associated) &&
+                    M.getDataLayout().getTypeAllocSize(V.getValueType()) <= CopiedBytesMax;
+    return IsCopied ? Copied : InData;
+  }
+
+  Kind kindOf(const GlobalAlias &A, uint32_t I) {
+    const auto *F = dyn_cast_or_null<Function>(A.getAliaseeObject());
+    if (!F) return InData;
+    uint32_t Function = Index.lookup(F);
+    // Resolved through other aliases too.
+    bool IsSame = A.getAliasee()->stripPointerCastsAndAliases() == F;
+    if (IsSame && Kinds[Function] == OnCall) return Of[I] = Function, OtherName;
+    toData(F);
+    return InData;
+  }
+
+  void toData(const Function *F) {
+    if (auto Found = Index.find(F); Found != Index.end() && Kinds[Found->second] == OnCall) Kinds[Found->second] = InData;
+  }
+};
+
+void hide(GlobalValue &G) {
+  G.setLinkage(GlobalValue::ExternalLinkage);
+  G.setVisibility(GlobalValue::HiddenVisibility);
+  G.setDSOLocal(true);
+}
+
+void becomeExternal(GlobalValue &G) {
+  if (!G.hasLocalLinkage()) return;
+  if (auto *Object = dyn_cast<GlobalObject>(&G)) Object->setComdat(nullptr);
+  hide(G);
+}
+
+// Makes a part of what leaves the shell, and of declarations of what stays there.
+class Part : public ValueMaterializer {
+public:
+  Part(Shell &From, StringRef Name) : From(From), To(std::make_unique<Module>(Name, From.M.getContext())) {
+    To->setDataLayout(From.M.getDataLayout());
+    To->setTargetTriple(From.M.getTargetTriple());
+    if (const NamedMDNode *Flags = From.M.getModuleFlagsMetadata())
+      for (const MDNode *Flag : Flags->operands()) To->getOrInsertModuleFlagsMetadata()->addOperand(const_cast<MDNode *>(Flag));
+  }
+
+  // With `Copies` the shell keeps the function, for parts that inline it.
+  Error take(uint32_t I, bool Copies) {
+    auto &F = *cast<Function>(From.Values[I]);
+    if (Error Failed = read(F)) return Failed;
+    bool IsOwn = !F.isInterposable();
+    Function &Body = Copies || From.isInlinedAlways(F) ? copy(I, F) : move(I, F);
+    Body.setName(BodyPrefix + plainName(*From.Values[I]));
+    Body.setComdat(nullptr);
+    hide(Body);
+    while (!ToCopy.empty() && !Failed)
+      fill(ToCopy.pop_back_val());
+    if (Failed) return createStringError(*Failed);
+    if (IsOwn) callDirectly(I, Body);
+    return Error::success();
+  }
+
+  std::unique_ptr<Module> release() { return std::move(To); }
+
+  Value *materialize(Value *V) override {
+    auto *G = dyn_cast<GlobalValue>(V);
+    if (!G || G->getParent() != &From.M) return nullptr;
+    Value *&Here = InPart[G];
+    if (!Here) Here = represent(*G);
+    return Here;
+  }
+
+private:
+  static StringRef plainName(const GlobalValue &G) {
+    StringRef Name = G.getName();
+    Name.consume_front("\1");
+    return Name;
+  }
+
+  Error read(Function &F) {
+    if (Error Failed = F.materialize()) return Failed;
+    stripDebugInfo(F);
+    for (const Instruction &I : instructions(F))
+      for (const Value *Operand : I.operand_values())
+        if (auto *Address = dyn_cast<BlockAddress>(Operand); Address && Address->getFunction() != &F)
+          return createStringError("`" + F.getName() + "` takes the address of a block of another function");
+    return Error::success();
+  }
+
+  Function &move(uint32_t I, Function &F) {
+    auto *Left = Function::Create(F.getFunctionType(), GlobalValue::ExternalLinkage, F.getAddressSpace(), "", &From.M);
+    Left->copyAttributesFrom(&F);
+    From.leave(I, &F, Left);
+    To->getFunctionList().push_back(&F);
+    ValueToValueMapTy Map;
+    Map[&F] = &F;
+    for (uint32_t T : From.Tables)
+      if (From.Kinds[T] == WithFunction && From.Of[T] == I) moveTable(T, Map);
+    RemapFunction(F, Map, RF_IgnoreMissingLocals | RF_ReuseAndMutateDistinctMDs, nullptr, this);
+    return F;
+  }
+
+  void moveTable(uint32_t T, ValueToValueMapTy &Map) {
+    auto &Table = *cast<GlobalVariable>(From.Values[T]);
+    auto *Left = new GlobalVariable(From.M, Table.getValueType(), Table.isConstant(), GlobalValue::ExternalLinkage, nullptr);
+    std::string Name = Table.getName().str();
+    From.leave(T, &Table, Left);
+    To->insertGlobalVariable(&Table);
+    Table.setName(Name);
+    becomeExternal(Table);
+    Table.setMetadata(LLVMContext::MD_dbg, nullptr);
+    InPart[Left] = &Table;
+    Table.setInitializer(MapValue(Table.getInitializer(), Map, RF_None, nullptr, this));
+  }
+
+  Function &copy(uint32_t, Function &F) {
+    auto *Copy = Function::Create(F.getFunctionType(), GlobalValue::ExternalLinkage, F.getAddressSpace(), "", To.get());
+    fill({&F, Copy});
+    return *Copy;
+  }
+
+  // Copies the body of the first to the second.
+  void fill(std::pair<Function *, Function *> Pair) {
+    auto [Source, Copy] = Pair;
+    if (Error Unread = read(*Source)) {
+      Failed = toString(std::move(Unread));
+      return;
+    }
+    ValueToValueMapTy Map;
+    auto Here = Copy->arg_begin();
+    for (const Argument &A : Source->args()) Map[&A] = &*Here++;
+    SmallVector<ReturnInst *, 8> Returns;
+    auto Linkage = Copy->getLinkage();
+    CloneFunctionInto(Copy, Source, Map, CloneFunctionChangeType::DifferentModule, Returns, "", nullptr, nullptr, this);
+    Copy->setLinkage(Linkage);
+    Copy->setComdat(nullptr);
+  }
+
+  // What stands for `G` in this part.
+  Value *represent(GlobalValue &G) {
+    uint32_t I = From.Index.lookup(&G);
+    auto *Called = dyn_cast<Function>(&G);
+    if (From.Kinds[I] == Copied) return copyOf(cast<GlobalVariable>(G));
+    GlobalValue &Declaration = Called ? declared(*Called, I) : declared(G);
+    Declaration.setVisibility(G.getVisibility());
+    Declaration.setDSOLocal(G.isDSOLocal() && !G.hasDefaultVisibility());
+    if (G.hasExternalWeakLinkage()) Declaration.setLinkage(GlobalValue::ExternalWeakLinkage);
+    if (G.hasLocalLinkage()) hide(Declaration);
+    if (Called && From.isInlinedAlways(*Called)) {
+      Declaration.setLinkage(GlobalValue::AvailableExternallyLinkage);
+      ToCopy.push_back({Called, cast<Function>(&Declaration)});
+    }
+    return &Declaration;
+  }
+
+  Function &declared(const Function &F, uint32_t I) {
+    auto *D = Function::Create(F.getFunctionType(), GlobalValue::ExternalLinkage, F.getAddressSpace(), F.getName(), To.get());
+    D->setAttributes(F.getAttributes());
+    D->setCallingConv(F.getCallingConv());
+    // Of a mere name like `strdup` the optimizer would believe that it is the library's.
+    if (From.Kinds[I] != Elsewhere) D->addFnAttr(Attribute::NoBuiltin);
+    return *D;
+  }
+
+  // A variable, or what stands for an alias or ifunc.
+  GlobalValue &declared(const GlobalValue &G) {
+    if (auto *Type = dyn_cast<FunctionType>(G.getValueType()))
+      return *Function::Create(Type, GlobalValue::ExternalLinkage, G.getAddressSpace(), G.getName(), To.get());
+    auto *V = dyn_cast<GlobalVariable>(&G);
+    auto *D = new GlobalVariable(*To, G.getValueType(), V && V->isConstant(), GlobalValue::ExternalLinkage, nullptr, G.getName(), nullptr,
+                                 G.getThreadLocalMode(), G.getAddressSpace(), V && V->isExternallyInitialized());
+    if (V) D->setAlignment(V->getAlign());
+    if (V && V->getCodeModel()) D->setCodeModel(*V->getCodeModel());
+    return *D;
+  }
+
+  GlobalVariable *copyOf(const GlobalVariable &V) {
+    auto *Copy = new GlobalVariable(*To, V.getValueType(), true, V.getLinkage(), const_cast<Constant *>(V.getInitializer()), V.getName(),
+                                    nullptr, V.getThreadLocalMode(), V.getAddressSpace());
+    Copy->copyAttributesFrom(&V);
+    return Copy;
+  }
+
+  // A function that calls itself need not go through its stub. Its address is the stub's all the same.
+  void callDirectly(uint32_t I, Function &Body) {
+    auto *Stub = dyn_cast_or_null<Function>(InPart.lookup(From.Values[I]));
+    if (!Stub || Stub == &Body) return;
+    Stub->replaceUsesWithIf(&Body, [&](Use &U) {
+      auto *Call = dyn_cast<CallBase>(U.getUser());
+      return Call && Call->isCallee(&U) && Call->getFunctionType() == Body.getFunctionType() && Call->getFunction() == &Body;
+    });
+    if (Stub->use_empty()) Stub->eraseFromParent();
+  }
+
+  Shell &From;
+  std::unique_ptr<Module> To;
+  DenseMap<const GlobalValue *, Value *> InPart;
+  SmallVector<std::pair<Function *, Function *>, 4> ToCopy;
+  std::optional<std::string> Failed;
+};
+
+// Leaves the variables, and the functions that go with them.
+Error keepData(Shell &From) {
+  Module &M = From.M;
+  for (uint32_t I = 0; I != From.Values.size(); ++I)
+    if (auto *F = dyn_cast<Function>(From.Values[I]); F && From.Kinds[I] == InData)
+      if (Error Failed = F->materialize()) return Failed;
+  std::set<const GlobalValue *> Own;
+  for (uint32_t I = 0; I != From.Values.size(); ++I)
+    if (From.Kinds[I] == InData) Own.insert(From.Values[I]);
+  GlobalVariable *Annotations = M.getGlobalVariable("llvm.global.annotations");
+  for (uint32_t I = 0; I != From.Values.size(); ++I)
+    if (isUsedList(*From.Values[I]) || From.Values[I] == Annotations) From.Kinds[I] = Elsewhere;
+  for (StringRef List : {"llvm.used", "llvm.compiler.used"}) takeUsed(M, List, Own);
+  if (Annotations) Annotations->eraseFromParent(); // No code is made of them.
+  for (uint32_t I = 0; I != From.Values.size(); ++I) {
+    GlobalValue &G = *From.Values[I];
+    switch (From.Kinds[I]) {
+    case OnCall: case WithFunction: case OtherName: {
+      bool IsLocal = G.hasLocalLinkage();
+      std::string Name = G.getName().str();
+      declare(G);
+      if (IsLocal) hide(*M.getNamedValue(Name));
+      break;
+    }
+    case InData: becomeExternal(G); break;
+    case Elsewhere: case Copied: break;
+    }
+  }
+  if (Error Failed = M.materializeAll()) return Failed;
+  StripDebugInfo(M);
+  dropUnused(M);
+  return Error::success();
+}
+
+char *messageOf(Error Failed) { return LLVMCreateMessage(toString(std::move(Failed)).c_str()); }
+
+} // namespace
+
+extern "C" {
+
+// What becomes of the values of a module that was read lazily. Refers to the module, and is to be disposed of before that.
+void *uruk_llvm_shell(LLVMModuleRef Handle) { return new Shell(*unwrap(Handle)); }
+
+void uruk_llvm_dispose_shell(void *Handle) { delete static_cast<Shell *>(Handle); }
+
+// Tells `Sink` of each value, by number: name, kind, the number of the function it goes with, and its `ValueBits`.
+void uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, uint32_t, uint32_t, uint32_t), void *Data) {
+  Shell &S = *static_cast<Shell *>(Handle);
+  for (uint32_t I = 0; I != S.Values.size(); ++I) {
+    StringRef Name = S.Values[I]->getName();
+    Name.consume_front("\1");
+    const GlobalValue &G = *S.Values[I];
+    uint32_t Bits = 0;
+    if (G.hasLocalLinkage()) Bits |= Local;
+    if (G.getValueType()->isFunctionTy()) Bits |= Callable;
+    if (G.isThreadLocal()) Bits |= ThreadLocal;
+    Sink(Data, Name.data(), Name.size(), S.Kinds[I], S.Of[I], Bits);
+  }
+}
+
+// A module of the function with this number, in the shell's context, called `Name`. With `Copies` the shell keeps the function. Answers
+// null with a message if it cannot be read.
+LLVMModuleRef uruk_llvm_take_function(void *Handle, uint32_t Number, bool Copies, const char *Name, size_t Size, char **Message) {
+  Part Taken(*static_cast<Shell *>(Handle), StringRef(Name, Size));
+  if (Error Failed = Taken.take(Number, Copies)) {
+    *Message = messageOf(std::move(Failed));
+    return nullptr;
+  }
+  return wrap(Taken.release().release());
+}
+
+// Makes the shell's module the one of its variables. Answers a message if it cannot be read.
+char *uruk_llvm_keep_data(void *Handle) {
+  Error Failed = keepData(*static_cast<Shell *>(Handle));
+  return Failed ? messageOf(std::move(Failed)) : nullptr;
+}
+
+} // extern "C"

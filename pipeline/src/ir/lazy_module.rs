@@ -1,0 +1,440 @@
+//! [`LazyModule`]: a module whose functions are compiled one at a time, each when it is first called.
+//!
+//! ```text
+//!   bitcode ─read without bodies─▶ shell ─┬─ take f ─▶ part: f ─optimize, codegen─▶ object: uruk.body.f ─link─▶ body of f
+//!                                         └─ take g ─▶ …                       (its stub is f)
+//!   bitcode ─read without bodies─▶ its variables ─optimize, codegen─▶ object ─link─▶ the module's data
+//! ```
+//!
+//! | of a module | becomes |
+//! |---|---|
+//! | a function | a stub under its name, and a unit of its body |
+//! | an alias of a function | another name of its stub |
+//! | a variable, an ifunc with its resolver, functions in sections of their own | part of one unit of data |
+//! | a table of a function's blocks | part of the function's unit |
+//! | a small constant text | copied into each part that reads it |
+//!
+//! What is local to the module keeps its name in objects, so that a part does not depend on what else a program has. The linker is told what it
+//! is called in the program ([`LazyModule::name_in_program`]).
+//!
+//! A shell is used by one thread at a time. Several threads that call first have a shell each. `functions.cpp` does the taking.
+//!
+//! **Holds.** All readings of one bitcode number its values alike. A function leaves a shell once; who needs it again takes it from another
+//! one.
+
+use std::ffi::{c_char, c_void};
+use std::fmt;
+use std::ptr;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{
+    AliasMap, AliasTarget, ExecutionSession, JitDylib, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, SymbolFlags, SymbolName,
+};
+
+use super::compile::IrCompiler;
+use super::error::CompileError;
+use super::ffi::{self, bytes, symbol_bits, take_message};
+use super::module::ThreadSafeModule;
+use super::normalize::normalize;
+use super::partition::Partition;
+use super::read;
+use super::symbols::{ModuleInterface, ModuleSymbol};
+use super::unit::IrMaterializationUnit;
+use crate::layer::IrLayer;
+use crate::lazy::LazyCallThroughManager;
+use crate::link::ObjectLinkingLayer;
+use crate::object::ObjectBuffer;
+
+/// `functions.cpp` has the same.
+const BODY_PREFIX: &str = "uruk.body.";
+
+/// A shell keeps what LLVM has read of types, constants and metadata. After so many functions it is given up.
+const TAKEN_MAX: usize = 2_000;
+
+/// What becomes of a value of a module; `functions.cpp` has the same list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Elsewhere,
+    OnCall,
+    InData,
+    WithFunction,
+    Copied,
+    OtherName,
+}
+
+/// A module of bitcode, of which functions are compiled when they are first called.
+///
+/// # Concurrency
+/// Cloning it is cheap. Functions are compiled on whatever thread materializes their units, several at a time.
+#[derive(Clone)]
+pub struct LazyModule(Arc<Inner>);
+
+struct Inner {
+    source: ObjectBuffer,
+    compiler: IrCompiler,
+    layer: ObjectLinkingLayer,
+    verified: bool,
+    interface: ModuleInterface,
+    outline: Outline,
+    /// Tells it from other modules of the process.
+    title: Box<str>,
+    /// Tried, never waited for: somebody may have had it when the process forked.
+    shells: Mutex<Vec<Shell>>,
+}
+
+/// What a module's values become.
+#[derive(Debug, Default)]
+struct Outline {
+    values: Vec<OutlinedValue>,
+    /// What is local to the module and known to several parts of it.
+    locals: FxHashSet<Box<str>>,
+}
+
+#[derive(Debug)]
+struct OutlinedValue {
+    name: Box<str>,
+    kind: Kind,
+    /// The number of the function that it belongs to.
+    of: u32,
+    bits: u32,
+}
+
+/// The units of a module, to be defined together.
+#[expect(missing_debug_implementations, reason = "units have none")]
+pub struct LazyUnits {
+    /// Of its variables, and of what runs at start and end.
+    pub data: IrMaterializationUnit,
+    /// Of what is called.
+    pub stubs: Box<dyn MaterializationUnit>,
+    /// Of what the stubs lead to.
+    pub bodies: Vec<Box<dyn MaterializationUnit>>,
+}
+
+impl LazyModule {
+    /// Reads `source`, bitcode, without its functions' bodies. Nothing if the module has to be compiled as a whole: it has assembly of its
+    /// own, or sections that lie beside those of other files.
+    ///
+    /// # Errors
+    /// As [`ModuleInterface::of_bitcode`]. Damage in the body of a function fails that function when it is called.
+    ///
+    /// # Cost
+    /// 10 ms for SQLite, 3,364 functions in 2 MB.
+    pub fn read(
+        source: &ObjectBuffer,
+        compiler: &IrCompiler,
+        layer: ObjectLinkingLayer,
+        verified: bool,
+    ) -> Result<Option<Self>, CompileError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let shell = Shell::read(source, compiler)?;
+        let interface = ModuleInterface::of_locked(&shell.module.lock()?, compiler.target())?;
+        if interface.has_assembly || interface.shares_sections {
+            return Ok(None);
+        }
+        // Relaxed: the numbers only have to differ.
+        let title = format!("{} #{}", source.name(), NEXT.fetch_add(1, Ordering::Relaxed)).into();
+        let outline = shell.outline()?;
+        let (source, compiler) = (source.clone(), compiler.clone().with_partition(Partition::default()));
+        let shells = Mutex::new(vec![shell]);
+        Ok(Some(Self(Arc::new(Inner { source, compiler, layer, verified, interface, outline, title, shells }))))
+    }
+
+    /// What the module calls itself in messages.
+    pub fn name(&self) -> &Arc<str> {
+        self.0.source.name()
+    }
+
+    /// What the module as a whole defines and refers to.
+    pub fn interface(&self) -> &ModuleInterface {
+        &self.0.interface
+    }
+
+    /// How many functions are compiled when they are called.
+    pub fn functions(&self) -> usize {
+        self.0.outline.values.iter().filter(|value| value.kind == Kind::OnCall).count()
+    }
+
+    /// What something of an object of this module is called in the program; nothing if that is its name already.
+    pub fn name_in_program(&self, name: &str) -> Option<Box<str>> {
+        let Inner { outline, title, .. } = &*self.0;
+        if let Some(function) = name.strip_prefix(BODY_PREFIX) {
+            return Some(format!("body of {function} in {title}").into());
+        }
+        outline.locals.contains(name).then(|| format!("{name} in {title}").into())
+    }
+
+    /// The units of the module for `dylib`, with stubs of `manager`.
+    pub fn units(&self, dylib: &JitDylib, manager: &LazyCallThroughManager) -> LazyUnits {
+        let session = dylib.session();
+        let flags = self.0.interface.symbols.iter().map(|symbol| (&*symbol.name, symbol.flags)).collect();
+        let stubs = manager.lazy_functions(self.name().clone(), dylib, self.functions_of(session, &flags));
+        let mut bodies: FxHashMap<u32, Body> = FxHashMap::default();
+        for (number, value) in (0..).zip(&self.0.outline.values) {
+            let (of, flags) = match value.kind {
+                Kind::OnCall => (number, SymbolFlags::CALLABLE),
+                Kind::WithFunction => (value.of, SymbolFlags::empty()),
+                _ => continue,
+            };
+            let body = bodies.entry(of).or_insert_with(|| Body::new(self.clone(), of));
+            let name = if of == number { self.body_of(number) } else { self.called(value) };
+            body.interface.symbols.insert(session.intern(&name), flags);
+        }
+        let mut bodies: Vec<_> = bodies.into_values().collect();
+        bodies.sort_unstable_by_key(|body| body.function); // of one module they are compiled alike every time
+        let bodies = bodies.into_iter().map(|body| Box::new(body) as Box<dyn MaterializationUnit>).collect();
+        LazyUnits { data: self.data_unit(session), stubs, bodies }
+    }
+
+    /// What is called, and the body that each stands for.
+    fn functions_of(&self, session: &ExecutionSession, flags: &FxHashMap<&str, SymbolFlags>) -> AliasMap {
+        let mut functions = AliasMap::default();
+        for (number, value) in (0..).zip(&self.0.outline.values) {
+            let of = match value.kind {
+                Kind::OnCall => number,
+                Kind::OtherName => value.of,
+                _ => continue,
+            };
+            let source = session.intern(&self.body_of(of));
+            let flags = flags.get(&*value.name).copied().filter(|_| !value.is_local());
+            let flags = flags.unwrap_or(SymbolFlags::CALLABLE);
+            functions.insert(session.intern(&self.called(value)), AliasTarget { source, flags });
+        }
+        functions
+    }
+
+    fn data_unit(&self, session: &ExecutionSession) -> IrMaterializationUnit {
+        let Inner { interface, outline, .. } = &*self.0;
+        let elsewhere = outline.values.iter().filter(|value| value.kind != Kind::InData && !value.is_local());
+        let elsewhere: FxHashSet<&str> = elsewhere.map(|value| &*value.name).collect();
+        let mut own = interface.clone();
+        own.symbols.retain(|symbol| !elsewhere.contains(&*symbol.name));
+        let locals = outline.values.iter().filter(|value| value.kind == Kind::InData && value.is_local());
+        own.symbols.extend(locals.map(|value| ModuleSymbol::local(&self.called(value), value.bits)));
+        let layer: Arc<dyn IrLayer> = Arc::new(LazyLayer(self.clone()));
+        let mut unit = IrMaterializationUnit::data_of(session, layer, &own, interface, self.clone());
+        if !self.0.verified {
+            unit.skip_verifier();
+        }
+        unit
+    }
+
+    fn body_of(&self, function: u32) -> String {
+        format!("body of {} in {}", self.0.outline.values[function as usize].name, self.0.title)
+    }
+
+    /// What a value is called in the program.
+    fn called(&self, value: &OutlinedValue) -> String {
+        if value.is_local() { format!("{} in {}", value.name, self.0.title) } else { (*value.name).to_owned() }
+    }
+
+    /// A module of the variables.
+    pub(super) fn data(&self) -> Result<ThreadSafeModule, CompileError> {
+        Shell::read(&self.0.source, &self.0.compiler)?.into_data()
+    }
+
+    fn compile(&self, function: u32) -> Result<ObjectBuffer, CompileError> {
+        let inner = &*self.0;
+        let ready = inner.shells.try_lock().and_then(|mut shells| {
+            let position = shells.iter().rposition(|shell| !shell.taken.contains(&function))?;
+            Some(shells.swap_remove(position))
+        });
+        let mut shell = ready.map_or_else(|| Shell::read(&inner.source, &inner.compiler), Ok)?;
+        let name = &inner.outline.values[function as usize].name;
+        let module = shell.take(function, &format!("{}: {name}", self.name()))?;
+        if inner.verified {
+            module.verify()?;
+        }
+        let object = inner.compiler.compile(module)?;
+        if shell.taken.len() < TAKEN_MAX
+            && let Some(mut shells) = inner.shells.try_lock()
+        {
+            shells.push(shell);
+        }
+        Ok(object)
+    }
+
+    fn emit(
+        &self,
+        responsibility: MaterializationResponsibility,
+        compiled: Result<ObjectBuffer, CompileError>,
+    ) {
+        match compiled {
+            Ok(object) => {
+                self.0.layer.emit_named(responsibility, &object, &|name| self.name_in_program(name));
+            }
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
+    }
+}
+
+impl fmt::Debug for LazyModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LazyModule").field(&self.0.title).finish()
+    }
+}
+
+impl OutlinedValue {
+    fn is_local(&self) -> bool {
+        self.bits & symbol_bits::LOCAL != 0
+    }
+}
+
+/// The body of one function.
+#[derive(Debug)]
+struct Body {
+    module: LazyModule,
+    function: u32,
+    interface: MaterializationInterface,
+}
+
+impl Body {
+    fn new(module: LazyModule, function: u32) -> Self {
+        Self { module, function, interface: MaterializationInterface::default() }
+    }
+}
+
+impl MaterializationUnit for Body {
+    fn name(&self) -> &str {
+        self.module.name()
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        self.interface.clone()
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        let object = self.module.compile(self.function);
+        self.module.emit(responsibility, object);
+    }
+
+    fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
+        self.interface.symbols.remove(symbol);
+    }
+}
+
+/// Compiles the data of a module.
+struct LazyLayer(LazyModule);
+
+impl IrLayer for LazyLayer {
+    fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule) {
+        self.0.emit(responsibility, self.0.0.compiler.compile(module));
+    }
+}
+
+/// A module that was read without bodies, and what has left it.
+struct Shell {
+    raw: *mut c_void, // Refers to the module, and is disposed of before it.
+    module: ThreadSafeModule,
+    taken: FxHashSet<u32>,
+    /// What is unread refers to it.
+    _source: ObjectBuffer,
+}
+
+// SAFETY: what `raw` refers to is used while the module's context is held, as the module is.
+unsafe impl Send for Shell {}
+
+impl Shell {
+    fn read(source: &ObjectBuffer, compiler: &IrCompiler) -> Result<Self, CompileError> {
+        let span = tracing::debug_span!("ir.shell", unit = %source.name());
+        let _inside = uruk_core::inside(span);
+        let module = read::unread_bitcode(source)?;
+        let locked = module.lock()?;
+        normalize(&locked, compiler.target())?;
+        // SAFETY: the module is alive and held, and outlives what is made of it, which goes with `Self`.
+        let outline = || Ok(unsafe { ffi::uruk_llvm_shell(locked.raw()) });
+        let raw = locked.enter("outlining", outline, |message| diagnosed(source.name(), message))?;
+        drop(locked);
+        Ok(Self { raw, module, taken: FxHashSet::default(), _source: source.clone() })
+    }
+
+    fn outline(&self) -> Result<Outline, CompileError> {
+        unsafe extern "C-unwind" fn sink(
+            data: *mut c_void,
+            name: *const c_char,
+            size: usize,
+            kind: u32,
+            of: u32,
+            bits: u32,
+        ) {
+            // SAFETY: the shim hands on the pointer it got below, and a name that lives for the call.
+            let (outline, name) = unsafe { (&mut *data.cast::<Outline>(), bytes(name, size)) };
+            let kind = match kind {
+                1 => Kind::OnCall,
+                2 => Kind::InData,
+                3 => Kind::WithFunction,
+                4 => Kind::Copied,
+                5 => Kind::OtherName,
+                _ => Kind::Elsewhere,
+            };
+            let name: Box<str> = String::from_utf8_lossy(name).into();
+            let is_known = !matches!(kind, Kind::Elsewhere | Kind::Copied);
+            if is_known && bits & symbol_bits::LOCAL != 0 {
+                outline.locals.insert(name.clone());
+            }
+            outline.values.push(OutlinedValue { name, kind, of, bits });
+        }
+        let mut outline = Outline::default();
+        let _held = self.module.lock()?;
+        // SAFETY: the shell is alive and held; `sink` takes an `Outline`.
+        unsafe { ffi::uruk_llvm_outline(self.raw, sink, (&raw mut outline).cast()) };
+        Ok(outline)
+    }
+
+    /// A module of one function.
+    fn take(&mut self, function: u32, name: &str) -> Result<ThreadSafeModule, CompileError> {
+        self.taken.insert(function);
+        let locked = self.module.lock()?;
+        let take = || {
+            let mut message = ptr::null_mut();
+            // SAFETY: the shell is alive and held; the name lives for the call; the message is taken over at once.
+            unsafe {
+                let (text, size) = (name.as_ptr().cast(), name.len());
+                let raw =
+                    ffi::uruk_llvm_take_function(self.raw, function, false, text, size, &raw mut message);
+                let message = take_message(message);
+                if raw.is_null() { Err(message) } else { Ok(raw) }
+            }
+        };
+        let raw = locked.enter("taking a function", take, |message| diagnosed(self.module.name(), message))?;
+        drop(locked);
+        // SAFETY: the module was made in this context a moment ago, and nobody else knows of it.
+        Ok(unsafe { ThreadSafeModule::adopt(raw, name.into(), self.module.context().clone()) })
+    }
+
+    /// The module of the variables.
+    fn into_data(self) -> Result<ThreadSafeModule, CompileError> {
+        let locked = self.module.lock()?;
+        let keep = || {
+            // SAFETY: the shell is alive and held; the message is taken over at once.
+            let message = unsafe { take_message(ffi::uruk_llvm_keep_data(self.raw)) };
+            if message.is_empty() { Ok(()) } else { Err(message) }
+        };
+        locked.enter("keeping data", keep, |message| diagnosed(self.module.name(), message))?;
+        drop(locked);
+        Ok(self.into_module())
+    }
+
+    fn into_module(self) -> ThreadSafeModule {
+        let shell = std::mem::ManuallyDrop::new(self);
+        // SAFETY: each field is taken out once, and the shell is not dropped.
+        unsafe {
+            ffi::uruk_llvm_dispose_shell(shell.raw);
+            drop((ptr::read(&raw const shell.taken), ptr::read(&raw const shell._source)));
+            ptr::read(&raw const shell.module)
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // SAFETY: `read` has made it, and nobody else disposes of it. It has tables of its own and touches nothing of LLVM's.
+        unsafe { ffi::uruk_llvm_dispose_shell(self.raw) }
+    }
+}
+
+fn diagnosed(module: &Arc<str>, message: String) -> CompileError {
+    CompileError::Diagnosed { module: module.clone(), message }
+}
