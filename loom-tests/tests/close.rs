@@ -28,7 +28,8 @@
 //! | `close::task_that_waits_tells_nobody`: a task that comes to wait in a lookup is not looked at | `core/src/session/drain.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
 //! | `close::round_ends_no_queries`: tasks that wait in lookups are left there | `core/src/session/close.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
 //! | `close::takes_what_was_idle_for_idle`: a close goes on when all tasks were excused a moment ago, and one has moved on since | `core/src/session/drain.rs` | `a_task_that_has_its_answer_is_waited_for` |
-//! | `close::excuses_who_runs_what_it_waits_for`: a task is excused while it runs others itself | `core/src/session/blocked.rs` | `a_task_that_runs_what_it_waits_for_is_waited_for` |
+//! | `close::excuses_who_has_its_answer`: a task that has its answer is excused until it wakes | `core/src/session/drain.rs` | `a_task_that_is_about_to_wake_is_waited_for` |
+//! | `close::excuses_who_was_answered_before`: a task is excused though its answer came before it sleeps | `core/src/session/drain.rs` | `a_task_that_is_about_to_wake_is_waited_for` |
 //! | `close::overtakes_what_is_handed_on`: what a thread has claimed is counted when it is enqueued | `core/src/session/drain.rs` | `what_another_thread_hands_on_is_waited_for` |
 //! | `close::overtakes_removals`: a close ends without a look at who removes resources | `core/src/session/close.rs` | `a_close_waits_for_who_removes_resources` |
 //! | `close::second_call_does_not_wait`: a call that finds the session closing returns at once | `core/src/session/close.rs` | `whoever_has_closed_finds_it_closed` |
@@ -36,6 +37,9 @@
 //! | `close::last_task_tells_nobody`: the same, where it answers who waits for what was parked | `core/src/session/drain.rs` | `a_parked_responsibility_is_finished_or_refused` |
 //! | `close::last_task_tells_nobody`: the same, where a unit starts, or does not, and the close cancels | `core/src/session/drain.rs` | `a_lookup_beside_a_cancelling_close_is_answered_or_refused` |
 //! | `close::keeps_its_generators`: a session that is closed keeps its generators | `core/src/protocol/removal/close.rs` | `a_lookup_suspended_at_a_generator_is_told_and_the_generator_goes` |
+//!
+//! `a_task_that_runs_what_it_waits_for_is_waited_for` is in no row. Two steps keep such a task from being excused when it has its answer, and
+//! each suffices: it is excused when it sleeps at the earliest, and until its answer is given at the latest.
 #![cfg(uruk_loom)]
 
 use std::error::Error;
@@ -267,6 +271,44 @@ fn a_task_that_has_its_answer_is_waited_for() {
         stage.session.close().expect("there is no resource");
         worker.join().expect("no panic");
         emitter.join().expect("no panic");
+    });
+}
+
+/// ```text
+///  main: close          worker: outer unit: lookup ─ sleeps ─ emit          another worker: inner unit: emit
+/// ```
+///
+/// The inner task ends when the outer one has its answer and does not know it yet.
+#[test]
+fn a_task_that_is_about_to_wake_is_waited_for() {
+    model_within(PREEMPTIONS_MAX, || {
+        let queue = Arc::new(Queue::default());
+        let stage = Stage::on(queue.clone());
+        let [outer, inner] = ["outer", "inner"].map(|name| stage.session.intern(name));
+        stage.define(&[&inner], resolve_and_emit);
+        stage.define(&[&outer], {
+            let (stage, inner) = (stage.clone(), inner.clone());
+            move |responsibility| {
+                stage.lookup(&inner).expect("what a task asks for is served");
+                resolve_and_emit(responsibility);
+            }
+        });
+        let answer = Arc::new(Mutex::new(None));
+        let told = answer.clone();
+        stage.session.lookup_async(stage.request(&outer), move |found| *told.lock() = Some(found));
+        let outer_task = queue.next().expect("the unit is claimed");
+        let inner_worker = thread::spawn({
+            let queue = queue.clone();
+            move || queue.next().expect("the outer unit asks for it").run()
+        });
+        let outer_worker = thread::spawn(move || {
+            outer_task.run();
+            queue.work();
+        });
+        stage.session.close().expect("there is no resource");
+        outer_worker.join().expect("no panic");
+        inner_worker.join().expect("no panic");
+        assert!(matches!(*answer.lock(), Some(Ok(_))), "it was accepted, and somebody works on it");
     });
 }
 

@@ -7,6 +7,7 @@
 //! | `storm.rs` | three units that depend on each other, a generator, removal and failure together: each lookup ends once, with nothing that was never emitted |
 //! | `pool.rs` | units that block on each other, in random graphs without cycles, on a pool of few workers |
 //! | `blocking.rs` | units that wait in every way, with random priorities, on pools of any size and any limits: the same answers, always |
+//! | `on_caller.rs` | units and threads that run on themselves what they look up, beside a close: what was accepted is answered, and nothing runs after it |
 //! | `priorities.rs` | units in random graphs, asked for at every priority, by lookups some of which are given up: the most urgent starts first |
 //!
 //! `make shuttle` runs them. A run is as long as `URUK_SHUTTLE_SECONDS` says, for each test; without it each test runs a fixed

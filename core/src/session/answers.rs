@@ -123,19 +123,21 @@ impl Drop for Asked {
 }
 
 impl Answers {
-    /// Gives a blocked lookup its answer, and wakes its thread if that sleeps already.
-    pub(super) fn give(&self, waiter: WaiterId, outcome: Outcome) {
+    /// Gives a blocked lookup its answer. If its thread sleeps already, `wake` opens the latch that it sleeps at.
+    pub(super) fn give(&self, waiter: WaiterId, outcome: Outcome, wake: impl FnOnce(&Latch)) {
         let mut outcome = Some(outcome);
         with(|thread| {
             if let Some(place) = thread.place_of(waiter) {
                 thread.asked[place].1 = outcome.take();
             }
         });
-        outcome.into_iter().for_each(|outcome| self.send(waiter, outcome));
+        if let Some(outcome) = outcome {
+            self.send(waiter, outcome, wake);
+        }
     }
 
     /// The same for one that another thread waits for.
-    fn send(&self, waiter: WaiterId, outcome: Outcome) {
+    fn send(&self, waiter: WaiterId, outcome: Outcome, wake: impl FnOnce(&Latch)) {
         let mut places = self.places.lock();
         if weakened("lookup::wakes_before_it_answers")
             && let Some(Place::Waits(latch)) = places.get(&waiter)
@@ -155,7 +157,7 @@ impl Answers {
         };
         drop(places);
         if let Some(Place::Waits(latch)) = latch {
-            latch.open();
+            wake(&latch);
         }
     }
 
@@ -235,9 +237,9 @@ mod tests {
     fn what_a_thread_answers_itself_nobody_else_hears_of() {
         let answers = Answers::default();
         let (outer, inner) = (Asked::new(), Asked::new());
-        answers.give(outer.waiter(), closed());
+        answers.give(outer.waiter(), closed(), Latch::open);
         let inner = inner.answer().expect_err("it was not answered");
-        answers.give(inner.waiter(), closed());
+        answers.give(inner.waiter(), closed(), Latch::open);
         assert!(answers.places.lock().is_empty());
         assert!(is_closed(&inner.answer().expect("it was answered")));
         assert!(is_closed(&outer.answer().expect("it was answered")));
@@ -248,7 +250,7 @@ mod tests {
         let answers = Arc::new(Answers::default());
         let answered = |waiter| {
             let answers = answers.clone();
-            thread::spawn(move || answers.give(waiter, closed())).join().expect("no panic");
+            thread::spawn(move || answers.give(waiter, closed(), Latch::open)).join().expect("no panic");
         };
         let asked = Asked::new();
         answered(asked.waiter());
@@ -275,28 +277,28 @@ mod tests {
             waiter
         };
         let before = waiter();
-        answers.give(before, closed());
+        answers.give(before, closed(), Latch::open);
         answers.give_up(before, true, true);
         let after = waiter();
         answers.give_up(after, true, true);
-        answers.give(after, closed());
+        answers.give(after, closed(), Latch::open);
         answers.give_up(waiter(), false, true);
         // One that is given up with the answer in its hands.
         let asked = Asked::new();
         let heard = asked.waiter();
-        answers.send(heard, closed());
+        answers.send(heard, closed(), Latch::open);
         assert!(is_closed(&answers.meet(asked, Latch::new).expect("it is there")));
         answers.give_up(heard, true, true);
 
         let answers = Arc::new(answers);
         let elsewhere = |waiter| {
             let answers = answers.clone();
-            thread::spawn(move || answers.give(waiter, closed())).join().expect("no panic");
+            thread::spawn(move || answers.give(waiter, closed(), Latch::open)).join().expect("no panic");
         };
         for (here, before) in [(true, true), (false, true), (false, false)] {
             let asked = Asked::new();
             match here {
-                true => answers.give(asked.waiter(), closed()),
+                true => answers.give(asked.waiter(), closed(), Latch::open),
                 false if before => elsewhere(asked.waiter()),
                 false => {}
             }

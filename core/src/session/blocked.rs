@@ -6,7 +6,7 @@ use crate::ids::QueryId;
 use crate::in_span::{Watched, inside};
 use crate::protocol::state::Answer;
 use crate::protocol::state::Search;
-use crate::sync::{Latch, weakened};
+use crate::sync::{Arc, Latch, weakened};
 use crate::task::in_place::Apart;
 use crate::{
     Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, SymbolName, TaskPriority,
@@ -146,7 +146,8 @@ impl ExecutionSession {
             let latch = if blocking.is_some() { Blocking::latch } else { Latch::new };
             let met = answers.meet(asked, latch);
             waiter.stands = Stands::HasMet;
-            let waited = met.as_ref().err().map_or(Ok(true), |latch| self.sleep(latch, deadline, needs));
+            let sleep = |latch: &Arc<Latch>| self.sleep((waiter.number, latch), deadline, needs);
+            let waited = met.as_ref().err().map_or(Ok(true), sleep);
             (met, waited)
         });
         drop((blocking, apart));
@@ -167,7 +168,7 @@ impl ExecutionSession {
     /// sooner or later. In place, above another frame, `needs` is the lookup.
     fn sleep(
         &self,
-        latch: &Latch,
+        (waiter, latch): (WaiterId, &Latch),
         deadline: Option<Deadline>,
         needs: Option<QueryId>,
     ) -> Result<bool, WaitError> {
@@ -176,8 +177,6 @@ impl ExecutionSession {
         }
         let is_over = || self.is_over(deadline);
         frame::fail_dropped();
-        let _too_early =
-            weakened("close::excuses_who_runs_what_it_waits_for").then(|| frame::waits(self, Wait::Lookup));
         self.run_needed(|| !latch.is_open() && !is_over(), needs)?;
         if deadline.is_some() {
             crate::task::in_place::run_while(|| !latch.is_open() && !is_over())?;
@@ -185,8 +184,8 @@ impl ExecutionSession {
         if latch.is_open() {
             return Ok(true);
         }
-        // Only now. A thread that runs what it waits for moves, and its last task may end before it hears of that.
-        let _waits = frame::waits(self, Wait::Lookup);
+        // Only now: a thread that runs what it waits for moves. It is excused until the answer is given, not until it wakes.
+        let _waits = frame::waits(self, Wait::Lookup(waiter, latch));
         match deadline {
             None => self.wait_for(latch).map(|()| true),
             Some(deadline) => self.0.dispatcher.wait_until(latch, &|| self.left_until(deadline)),

@@ -41,7 +41,7 @@ impl ExecutionSession {
     pub(super) fn deliver_and_run(&self, delivery: Delivery<'_>) {
         match delivery {
             // Nothing was enqueued.
-            Delivery::Answer(waiter, outcome) => self.0.answers.give(waiter, outcome),
+            Delivery::Answer(waiter, outcome) => self.give_answer(waiter, outcome),
             Delivery::Unit(unit, mut coming) => self.start_unit(unit.into_task(coming.next_unit())),
             Delivery::All(..) => {
                 self.deliver(delivery);
@@ -112,7 +112,7 @@ impl ExecutionSession {
     pub(super) fn deliver(&self, delivery: Delivery<'_>) {
         let (_held_back, _delivering) = (crate::task::in_place::hold_back(), Delivering::begin());
         let (mut effects, mut coming) = match delivery {
-            Delivery::Answer(waiter, outcome) => return self.0.answers.give(waiter, outcome),
+            Delivery::Answer(waiter, outcome) => return self.give_answer(waiter, outcome),
             Delivery::Unit(unit, mut coming) => return self.enqueue(unit.into_task(coming.next_unit())),
             Delivery::All(effects, coming) => (effects, coming),
         };
@@ -173,7 +173,7 @@ impl ExecutionSession {
         let mut told = Vec::new();
         for completed in completed {
             match completed.handler {
-                Completion::Blocked(waiter) => self.0.answers.give(waiter, completed.outcome),
+                Completion::Blocked(waiter) => self.give_answer(waiter, completed.outcome),
                 _ => told.push(completed),
             }
         }
@@ -182,6 +182,12 @@ impl ExecutionSession {
             let outcome = move || outcome.map(|answer| LookupResult::new(answer, tag));
             self.enqueue(answer_task(coming.next(), asker, handler, outcome));
         }
+    }
+
+    /// Gives a blocked lookup its answer, before the task that brought it can end.
+    #[inline]
+    fn give_answer(&self, waiter: WaiterId, outcome: Outcome) {
+        self.0.answers.give(waiter, outcome, |latch| self.0.drain.answer(waiter, latch));
     }
 
     /// Attends to slices until none is left or another thread takes over. `first` is what the transaction itself left to do.

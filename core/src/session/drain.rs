@@ -18,15 +18,20 @@
 //! What a transaction brings about is counted before its lock is free: between that and the last task of it, a thread that
 //! is no task of the session may stop at any place. So is a thread that attends to the slices of what follows.
 //!
-//! A frame's excuse says in which round its lookup began to wait. A round forgets all such excuses, because it ends their
-//! queries: the tasks count as moving again before they know it.
+//! A frame's excuse says in which round its lookup began to wait, and which lookup that is. A round forgets all such excuses, because
+//! it ends their queries: the tasks count as moving again before they know it. The answer of a lookup forgets the excuses of that
+//! lookup, in one step with the waking of its thread. The thread that brings the answer is mostly in a task itself, and does so before
+//! that task ends. So no task that has its answer, and sleeps still, is taken for one that waits.
 
 use std::borrow::Borrow;
+
+use rustc_hash::FxHashMap;
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Latch, Mutex, weakened};
 
 use super::ExecutionSession;
+use super::answers::WaiterId;
 
 /// Counts the tasks of a session that have not ended, in one word:
 ///
@@ -48,8 +53,9 @@ pub(super) struct Drain {
 /// Who waits, under the lock.
 #[derive(Debug, Default)]
 struct Excused {
-    /// Tasks that wait in lookups of this session since the last round.
-    in_lookups: usize,
+    /// Lookups of this session in which tasks wait since the last round, and that have no answer. Each with how many tasks it
+    /// excuses: those of its thread that do not wait in something else above it.
+    lookups: FxHashMap<WaiterId, usize>,
     /// Tasks that wait in closes.
     in_closes: usize,
     /// Tasks that wait in strands: serial queues.
@@ -74,9 +80,10 @@ pub(super) enum Left {
 }
 
 /// What a thread waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
-    Lookup,
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wait<'a> {
+    /// The answer of a lookup, which opens the latch.
+    Lookup(WaiterId, &'a Latch),
     Close,
 }
 
@@ -85,8 +92,8 @@ pub(super) enum Wait {
 pub(super) enum Excuse {
     /// It moves.
     None,
-    /// It waits in a lookup since that round.
-    Lookup { round: u64 },
+    /// It waits in that lookup since that round.
+    Lookup { round: u64, of: WaiterId },
     /// It waits in a close.
     Close,
 }
@@ -114,44 +121,53 @@ impl Drain {
             return Left::Moving;
         }
         waiting.round += 1;
-        match std::mem::take(&mut waiting.in_lookups) {
-            0 => Left::Nothing,
-            _ => Left::InLookups,
-        }
+        let left = if waiting.in_lookups() > 0 { Left::InLookups } else { Left::Nothing };
+        waiting.lookups.clear();
+        left
     }
 
     /// A task with the excuse `before` begins to wait; gives its new one.
-    pub(super) fn excuse(&self, before: Excuse, wait: Wait) -> Excuse {
-        self.change(before, |round| match wait {
-            Wait::Lookup => Excuse::Lookup { round },
-            Wait::Close => Excuse::Close,
-        })
-    }
-
-    /// A wait that began with the excuse `before` is over; gives the excuse that is left, which may be one of a round that
-    /// is over: its task moves, or is about to.
-    pub(super) fn restore(&self, now: Excuse, before: Excuse) -> Excuse {
-        self.change(now, |_| before)
-    }
-
-    fn change(&self, before: Excuse, after: impl FnOnce(u64) -> Excuse) -> Excuse {
+    pub(super) fn excuse(&self, before: Excuse, wait: Wait<'_>) -> Excuse {
         let mut waiting = self.waiting.lock();
-        let round = waiting.round;
-        let after = after(round);
-        match before {
-            Excuse::Lookup { round: since } if since == round => waiting.in_lookups -= 1,
-            Excuse::Close => waiting.in_closes -= 1,
-            Excuse::None | Excuse::Lookup { .. } => {}
-        }
-        match after {
-            Excuse::Lookup { round: since } if since == round => waiting.in_lookups += 1,
-            Excuse::Close => waiting.in_closes += 1,
-            Excuse::None | Excuse::Lookup { .. } => {}
-        }
+        let now = match wait {
+            Wait::Close => Excuse::Close,
+            Wait::Lookup(of, answered) => {
+                // `answer` opens the latch under this lock. A lookup that has its answer excuses nobody.
+                if !answered.is_open() || weakened("close::excuses_who_was_answered_before") {
+                    waiting.lookups.entry(of).or_default();
+                }
+                Excuse::Lookup { round: waiting.round, of }
+            }
+        };
+        waiting.forget(before);
+        waiting.note(now);
         if !weakened("close::task_that_waits_tells_nobody") {
             self.open_if_idle(&mut waiting);
         }
-        after
+        now
+    }
+
+    /// A wait that began with the excuse `before` is over; gives the excuse that is left. The lookup of that may be answered, or its
+    /// round over: then the task moves, or is about to.
+    pub(super) fn restore(&self, now: Excuse, before: Excuse) -> Excuse {
+        let mut waiting = self.waiting.lock();
+        waiting.forget(now);
+        if let Excuse::Lookup { of, .. } = now {
+            waiting.lookups.remove(&of);
+        }
+        waiting.note(before);
+        self.open_if_idle(&mut waiting);
+        before
+    }
+
+    /// Wakes the thread that waits for a lookup, whose answer is there. The tasks of that thread count as moving from now on, before it
+    /// knows of the answer.
+    pub(super) fn answer(&self, waiter: WaiterId, latch: &Latch) {
+        let mut waiting = self.waiting.lock();
+        if !weakened("close::excuses_who_has_its_answer") {
+            waiting.lookups.remove(&waiter);
+        }
+        latch.open();
     }
 
     /// A task begins to wait in a strand, or does so no more.
@@ -190,13 +206,38 @@ impl Drain {
             true => 0,
             false => waiting.in_strands,
         };
-        let excused = waiting.in_lookups + waiting.in_closes + in_strands;
-        let round_helps = waiting.in_lookups > 0 || in_strands == 0;
+        let in_lookups = waiting.in_lookups();
+        let excused = in_lookups + waiting.in_closes + in_strands;
+        let round_helps = in_lookups > 0 || in_strands == 0;
         // ordering[session-drained]: Acquire. Pairs with the Release in `Drain::count_out`; whoever sees that the
         // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
         let acquire =
             if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         round_helps && self.word.load(acquire) / ONE_TASK <= excused
+    }
+}
+
+impl Excused {
+    /// How many tasks wait in lookups of this session, of those that began since the last round and have no answer.
+    fn in_lookups(&self) -> usize {
+        self.lookups.values().sum()
+    }
+
+    /// Where a task with that excuse is counted. Nowhere if its lookup is answered or its round over.
+    fn count_of(&mut self, excuse: Excuse) -> Option<&mut usize> {
+        match excuse {
+            Excuse::Lookup { round, of } if round == self.round => self.lookups.get_mut(&of),
+            Excuse::Close => Some(&mut self.in_closes),
+            Excuse::None | Excuse::Lookup { .. } => None,
+        }
+    }
+
+    fn note(&mut self, excuse: Excuse) {
+        self.count_of(excuse).into_iter().for_each(|count| *count += 1);
+    }
+
+    fn forget(&mut self, excuse: Excuse) {
+        self.count_of(excuse).into_iter().for_each(|count| *count -= 1);
     }
 }
 

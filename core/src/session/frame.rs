@@ -216,11 +216,11 @@ pub(super) fn attach(duty: Box<Duty>) -> MaterializationResponsibility {
 
 /// Says that this thread waits, until the guard is dropped: in a lookup of `session`, which ends when that session
 /// closes, or in a close, which is no session's work.
-pub(super) fn waits(session: &ExecutionSession, wait: Wait) -> Waits {
+pub(super) fn waits(session: &ExecutionSession, wait: Wait<'_>) -> Waits {
     here::assert_delivered();
     let concerns = |frame: &Frame| match wait {
         // One that lies beneath and waits in a lookup as well: that excuse may be of a round that is over.
-        Wait::Lookup => frame.on_behalf_of.session() == session && frame.excuse != Excuse::Close,
+        Wait::Lookup(..) => frame.on_behalf_of.session() == session && frame.excuse != Excuse::Close,
         Wait::Close => frame.excuse != Excuse::Close,
     };
     let excused = here::with(|thread| {

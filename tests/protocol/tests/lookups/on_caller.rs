@@ -7,8 +7,8 @@ use std::thread::{self, ThreadId};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
-    ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupError, LookupRequest, Task, TaskDispatcher,
-    TaskPriority, WaitError,
+    Deadline, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupError, LookupRequest, Shutdown, Task,
+    TaskDispatcher, TaskPriority, WaitError, Why, WhyState,
 };
 
 /// Defines a unit that says on which thread it ran.
@@ -260,4 +260,119 @@ fn what_runs_on_its_caller_is_not_dispatched() {
     session.lookup_here(request(&main, &["a"])).unwrap();
     session.lookup_here(request(&main, &["b"]).at(TaskPriority::Speculative)).unwrap();
     assert_eq!(*noting.seen.lock(), []);
+}
+
+fn why(main: &JitDylib, name: &str) -> Why {
+    main.session().why(main, &main.session().intern(name))
+}
+
+#[test]
+fn why_names_the_caller_and_what_is_queued_there() {
+    let session = ExecutionSession::builder().dispatcher(pool(1)).time_units(true).build();
+    let main = session.create_jit_dylib("main").unwrap();
+    let (tell, told) = mpsc::channel();
+    for (own, other) in [("a", "b"), ("b", "a")] {
+        let tell = tell.clone();
+        let unit = TestUnit::new(own, exported(&session, &[own]), move |responsibility| {
+            let main = responsibility.dylib();
+            tell.send((why(main, own), why(main, other))).unwrap();
+            finish(responsibility);
+        });
+        main.define(unit.boxed()).unwrap();
+    }
+    session.lookup_here(request(&main, &["a", "b"])).unwrap();
+    let (first, second) = (told.recv().unwrap(), told.recv().unwrap());
+    for runs in [first.0, second.0] {
+        let WhyState::Materializing(work) = &runs.state else { panic!("{runs}") };
+        assert_eq!(work.thread.as_deref(), thread::current().name());
+        assert_eq!(runs.demand.lookups, 1, "{runs}");
+    }
+    assert!(matches!(first.1.state, WhyState::Queued { .. }), "{}", first.1);
+    assert!(matches!(second.1.state, WhyState::Ready { .. }), "{}", second.1);
+}
+
+#[test]
+fn why_says_what_a_unit_on_its_caller_is_blocked_in() {
+    let session = ExecutionSession::builder().dispatcher(pool(1)).time_units(true).build();
+    let main = session.create_jit_dylib("main").unwrap();
+    let x = define_parked(&main, "X", &["x"]);
+    let a = define_needing(&main, "a", |session, main| {
+        session.lookup_symbol(&order(main), &session.intern("x")).map(drop)
+    });
+    // The dispatcher runs X, for what a unit looks up is not its caller's. So the unit is about to wait when X runs.
+    let (tell, told) = mpsc::channel();
+    let looks_on = thread::spawn({
+        let main = main.clone();
+        move || {
+            let parked = x.recv().unwrap();
+            tell.send((why(&main, "a"), why(&main, "x"))).unwrap();
+            finish(parked.attach());
+        }
+    });
+    session.lookup_here(request(&main, &["a"])).unwrap();
+    looks_on.join().unwrap();
+    assert_eq!(a.try_recv(), Ok(here()));
+    let (a, x) = told.recv().unwrap();
+    let WhyState::Materializing(work) = &a.state else { panic!("{a}") };
+    assert_eq!(work.thread.as_deref(), thread::current().name());
+    let blocked_in = work.blocked_in.as_ref().expect("it asked before X ran");
+    assert_eq!(blocked_in.symbols[0].symbol.as_str(), "x");
+    assert_eq!(x.demand.symbols.symbols[0].symbol.as_str(), "a", "{x}");
+}
+
+/// Both units are queued on the caller. The one that begins closes the session, which lets the other go on the same stack.
+#[test]
+fn a_close_that_cancels_ends_the_lookup_and_what_has_not_begun() {
+    for (session, main) in [session(), session_of(1), retired()] {
+        let (tell, told) = mpsc::channel();
+        for name in ["a", "b"] {
+            let tell = tell.clone();
+            let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
+                tell.send(thread::current().id()).unwrap();
+                responsibility.session().close_with(Shutdown::Cancel).unwrap();
+                responsibility.notify_resolved(&Default::default()).unwrap_err();
+            });
+            main.define(unit.boxed()).unwrap();
+        }
+        drop(tell);
+        let error = session.lookup_here(request(&main, &["a", "b"])).unwrap_err();
+        assert!(matches!(error, LookupError::Closed), "{error}");
+        assert_eq!(told.iter().collect::<Vec<_>>(), [here()]);
+    }
+}
+
+/// The first unit turns the clock on.
+#[test]
+fn a_deadline_ends_the_lookup_and_gives_back_what_has_not_begun() {
+    let hour = std::time::Duration::from_secs(3600);
+    for dispatcher in [None, Some(pool(1))] {
+        let hand = Arc::new(Mutex::new(std::time::Instant::now()));
+        let deadline = Deadline::at(*hand.lock() + hour);
+        let clock = hand.clone();
+        let builder = ExecutionSession::builder().clock(Arc::new(move || *clock.lock()));
+        let session = match dispatcher {
+            Some(pool) => builder.dispatcher(pool).build(),
+            None => builder.build(),
+        };
+        let main = session.create_jit_dylib("main").unwrap();
+        let (tell, told) = mpsc::channel();
+        for name in ["a", "b"] {
+            let (tell, hand) = (tell.clone(), hand.clone());
+            let unit = TestUnit::new(name, exported(&session, &[name]), move |responsibility| {
+                tell.send((name, thread::current().id())).unwrap();
+                *hand.lock() += hour;
+                finish(responsibility);
+            });
+            main.define(unit.boxed()).unwrap();
+        }
+        let error = session.lookup_here(request(&main, &["a", "b"]).until(deadline)).unwrap_err();
+        assert!(matches!(error, LookupError::DeadlineExceeded { .. }), "{error}");
+        let (begun, thread) = told.try_recv().unwrap();
+        assert_eq!((thread, told.try_recv().is_err()), (here(), true));
+        let other = if begun == "a" { "b" } else { "a" };
+        assert!(matches!(why(&main, begun).state, WhyState::Ready { .. }));
+        assert!(matches!(why(&main, other).state, WhyState::Returned { .. }), "{}", why(&main, other));
+        session.lookup_here(request(&main, &[other])).unwrap();
+        assert_eq!(told.try_recv(), Ok((other, here())));
+    }
 }
