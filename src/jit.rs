@@ -136,8 +136,7 @@ impl Jit {
         loop {
             let mut needed = self.files.platform.take_needed(Some(&entry));
             if needed.is_empty() && found.is_some() {
-                let (called, latent) =
-                    (self.files.platform.take_called(), self.files.platform.take_latent());
+                let (called, latent) = (self.files.platform.take_called(), self.files.platform.take_latent());
                 if called.is_empty() && latent.is_empty() {
                     break;
                 }

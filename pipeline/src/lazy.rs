@@ -298,7 +298,10 @@ impl Contents {
     }
 
     /// The graph of stubs, each of which has these `names`, in the order of the cells.
-    fn graph<'n>(&self, names: impl Iterator<Item = &'n Vec<SymbolName>>) -> Result<LinkGraph<'_>, LinkError> {
+    fn graph<'n>(
+        &self,
+        names: impl Iterator<Item = &'n Vec<SymbolName>>,
+    ) -> Result<LinkGraph<'_>, LinkError> {
         let mut graph = LinkGraph::builder("<lazy reexports>");
         let stubs = graph.block(".text", SectionRole::Code, &self.stubs, 8);
         let cold = graph.block(".text.unlikely", SectionRole::Code, &self.cold, 16);

@@ -15,9 +15,12 @@
 //! | mixed | `-O2 -j2` | identity across the border between bitcode and objects; programs of several files |
 //! | bitcode-O2 | `-O2 -j2 --partition late` | modules in parts, divided behind the inliner |
 //! | bitcode-O0 | `-O2 -j2 --partition early` | modules in parts, divided before all passes |
+//! | bitcode-O0 | `-O0 -j2 --lazy` | functions, each when it is called |
+//! | bitcode-O2 | `-O2 -j1 --lazy` | the same, optimized by themselves |
 //!
 //! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
-//! files need no flags, the sources. `URUK_NATIVE_ONLY=1` checks the native executables against the expectations and runs
+//! files need no flags, the sources. `URUK_VARIANTS=lazy` runs those alone that have
+//! this in their names. `URUK_NATIVE_ONLY=1` checks the native executables against the expectations and runs
 //! nothing else: that is for whoever writes a program.
 //!
 //! A run is right if it ends as the native one, with the same bytes on standard output and standard error.
@@ -41,21 +44,47 @@ pub struct Variant {
     pub level: u8,
     /// The engine's threads.
     pub jobs: u8,
-    /// How the engine divides modules, each into three parts.
-    pub partition: Option<&'static str>,
+    /// What the engine compiles at a time.
+    pub compiles: Compiles,
 }
 
-const DEFAULT: [Variant; 10] = [
-    Variant { form: Form::BitcodeO0, level: 0, jobs: 2, partition: None },
-    Variant { form: Form::BitcodeO2, level: 2, jobs: 1, partition: None },
-    Variant { form: Form::Pic, level: 2, jobs: 2, partition: None },
-    Variant { form: Form::Pie, level: 2, jobs: 1, partition: None },
-    Variant { form: Form::Fixed, level: 2, jobs: 2, partition: None },
-    Variant { form: Form::Large, level: 2, jobs: 2, partition: None },
-    Variant { form: Form::Archive, level: 2, jobs: 1, partition: None },
-    Variant { form: Form::Mixed, level: 2, jobs: 2, partition: None },
-    Variant { form: Form::BitcodeO2, level: 2, jobs: 2, partition: Some("late") },
-    Variant { form: Form::BitcodeO0, level: 2, jobs: 2, partition: Some("early") },
+/// What the engine compiles at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compiles {
+    /// Modules.
+    Whole,
+    /// Modules, in three parts behind the inliner.
+    Late,
+    /// Modules, in three parts.
+    Early,
+    /// Functions, when they are called.
+    Lazy,
+}
+
+impl Compiles {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Whole => &[],
+            Self::Late => &["--partition=late", "--parts=3"],
+            Self::Early => &["--partition=early", "--parts=3"],
+            Self::Lazy => &["--lazy"],
+        }
+    }
+}
+
+const DEFAULT: [Variant; 12] = [
+    Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Whole },
+    Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Whole },
+    Variant { form: Form::Pic, level: 2, jobs: 2, compiles: Compiles::Whole },
+    Variant { form: Form::Pie, level: 2, jobs: 1, compiles: Compiles::Whole },
+    Variant { form: Form::Fixed, level: 2, jobs: 2, compiles: Compiles::Whole },
+    Variant { form: Form::Large, level: 2, jobs: 2, compiles: Compiles::Whole },
+    Variant { form: Form::Archive, level: 2, jobs: 1, compiles: Compiles::Whole },
+    Variant { form: Form::Mixed, level: 2, jobs: 2, compiles: Compiles::Whole },
+    Variant { form: Form::BitcodeO2, level: 2, jobs: 2, compiles: Compiles::Late },
+    Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Early },
+    Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Lazy },
+    Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Lazy },
 ];
 
 impl Program {
@@ -107,7 +136,9 @@ impl Program {
         for (name, _) in &self.skipped {
             assert!(Form::by_name(name).is_some(), "{}: `skip {name}` names no form", self.name);
         }
-        all.into_iter().filter(|variant| self.can_be(variant.form)).collect()
+        let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
+        let is_wanted = |variant: &Variant| variant.to_string().contains(&wanted);
+        all.into_iter().filter(|variant| self.can_be(variant.form) && is_wanted(variant)).collect()
     }
 
     fn can_be(&self, form: Form) -> bool {
@@ -174,9 +205,7 @@ impl Program {
         let mut command = Command::new(uruk());
         command.arg("run").arg(format!("-O{}", variant.level)).arg(format!("-j{}", variant.jobs));
         command.args(options);
-        if let Some(partition) = variant.partition {
-            command.args(["--partition", partition, "--parts", "3"]);
-        }
+        command.args(variant.compiles.options());
         if let Some(entry) = &self.entry {
             command.args(["--entry", entry]);
         }
@@ -257,7 +286,7 @@ impl Natives {
 impl std::fmt::Display for Variant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} -O{} -j{}", self.form.name(), self.level, self.jobs)?;
-        self.partition.map_or(Ok(()), |partition| write!(f, " --partition {partition}"))
+        self.compiles.options().iter().try_for_each(|option| write!(f, " {option}"))
     }
 }
 
@@ -267,17 +296,13 @@ fn full_matrix() -> Vec<Variant> {
     let mut variants = Vec::new();
     for jobs in [1, 2] {
         for level in [0, 2] {
-            variants.extend(bitcode.map(|form| Variant { form, level, jobs, partition: None }));
-            let divided = ["late", "early"].map(Some);
-            variants.extend(divided.map(|partition| Variant {
-                form: Form::BitcodeO2,
-                level,
-                jobs,
-                partition,
-            }));
+            variants.extend(bitcode.map(|form| Variant { form, level, jobs, compiles: Compiles::Whole }));
+            let other = [Compiles::Late, Compiles::Early, Compiles::Lazy];
+            let form = Form::BitcodeO2;
+            variants.extend(other.map(|compiles| Variant { form, level, jobs, compiles }));
         }
         // Objects are not compiled, so the level changes nothing about them.
-        variants.extend(objects.map(|form| Variant { form, level: 2, jobs, partition: None }));
+        variants.extend(objects.map(|form| Variant { form, level: 2, jobs, compiles: Compiles::Whole }));
     }
     variants
 }

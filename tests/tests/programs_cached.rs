@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use uruk_tests::forms::Form;
 use uruk_tests::inputs::bitcode;
-use uruk_tests::matrix::Variant;
+use uruk_tests::matrix::{Compiles, Variant};
 use uruk_tests::process::{End, Input, Outcome, run};
 use uruk_tests::program::{Program, names_in};
 use uruk_tests::uruk::uruk;
@@ -215,7 +215,7 @@ fn stress_five_hundred_rounds_of_two_killed_commands() {
 /// All programs of a language, one after another in one cache.
 fn start_all_twice(language: &str) {
     let scratch = Scratch::new(language);
-    let variant = Variant { form: Form::BitcodeO2, level: 2, jobs: 2, partition: None };
+    let variant = Variant { form: Form::BitcodeO2, level: 2, jobs: 2, compiles: Compiles::Whole };
     for name in names_in(language).expect("the programs are there") {
         let program = Program::load(&name).expect("the program is there");
         if program.variants().contains(&Variant { jobs: 1, ..variant }) {

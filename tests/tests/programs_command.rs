@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use uruk_tests::forms::Form;
 use uruk_tests::inputs::{archive, bitcode, compile, file, object, shared_library};
-use uruk_tests::matrix::Variant;
+use uruk_tests::matrix::{Compiles, Variant};
 use uruk_tests::process::{End, Input, Outcome, run};
 use uruk_tests::program::Program;
 use uruk_tests::uruk::uruk;
@@ -32,8 +32,8 @@ fn sources_and_text_are_input_too() {
     let names =
         ["c/unflushed", "c/switches", "c/function_identity", "c/thread_locals", "cxx/exceptions", "cxx/rtti"];
     for name in names {
-        let source = Variant { form: Form::Source, level: 0, jobs: 2, partition: None };
-        let text = Variant { form: Form::Text, level: 2, jobs: 1, partition: None };
+        let source = Variant { form: Form::Source, level: 0, jobs: 2, compiles: Compiles::Whole };
+        let text = Variant { form: Form::Text, level: 2, jobs: 1, compiles: Compiles::Whole };
         Program::load(name).expect("the program is there").check_variants(&[source, text]);
     }
 }

@@ -139,7 +139,16 @@ impl LazyModule {
         let outline = shell.outline()?;
         let (source, compiler) = (source.clone(), compiler.clone().with_partition(Partition::default()));
         let shells = Mutex::new(vec![shell]);
-        Ok(Some(Self(Arc::new(Inner { source, compiler, layer, verified, interface, outline, title, shells }))))
+        Ok(Some(Self(Arc::new(Inner {
+            source,
+            compiler,
+            layer,
+            verified,
+            interface,
+            outline,
+            title,
+            shells,
+        }))))
     }
 
     /// What the module calls itself in messages.
@@ -227,7 +236,11 @@ impl LazyModule {
 
     /// What a value is called in the program.
     fn called(&self, value: &OutlinedValue) -> String {
-        if value.is_local() { format!("{} in {}", value.name, self.0.title) } else { (*value.name).to_owned() }
+        if value.is_local() {
+            format!("{} in {}", value.name, self.0.title)
+        } else {
+            (*value.name).to_owned()
+        }
     }
 
     /// A module of the variables.
@@ -398,7 +411,8 @@ impl Shell {
                 if raw.is_null() { Err(message) } else { Ok(raw) }
             }
         };
-        let raw = locked.enter("taking a function", take, |message| diagnosed(self.module.name(), message))?;
+        let raw =
+            locked.enter("taking a function", take, |message| diagnosed(self.module.name(), message))?;
         drop(locked);
         // SAFETY: the module was made in this context a moment ago, and nobody else knows of it.
         Ok(unsafe { ThreadSafeModule::adopt(raw, name.into(), self.module.context().clone()) })
