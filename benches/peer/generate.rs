@@ -48,6 +48,14 @@ pub(crate) fn small(number: usize) -> String {
     text
 }
 
+/// The text of the module of one function that calls nothing.
+pub(crate) fn lazy(number: usize) -> String {
+    let mut text = format!("; ModuleID = 'l{number:04}'\nsource_filename = \"l{number:04}\"\n{TARGET}\n");
+    text += &format!("define i64 @l{number}(i64 %x) {{\n  %a = mul i64 %x, {}\n", 2 * number + 3);
+    text += &format!("  %b = xor i64 %a, {}\n  ret i64 %b\n}}\n", number * 2_654_435_761);
+    text
+}
+
 const TARGET: &str =
     "target datalayout = \"e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128\"
 target triple = \"x86_64-unknown-linux-gnu\"

@@ -45,26 +45,32 @@ fn point(inputs: &Inputs, group: &'static str, n: usize, threads: usize, input: 
 
 /// The objects, in memory of ours.
 fn load(data: Option<&Path>, input: Input) -> Result<Vec<ObjectBuffer>, String> {
-    let read = |path: &Path| {
-        let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(ObjectBuffer::new(path.display().to_string(), bytes))
-    };
     match (data, input) {
         (Some(data), Input::Small(n)) => {
             (0..n).map(|number| read(&data.join(format!("small_obj/s{number:04}.o")))).collect()
         }
         (Some(data), Input::Big) => Ok(vec![read(&data.join("big.o"))?]),
-        (None, Input::Small(n)) => compiled(n),
+        (None, Input::Small(n)) => compiled(n, "s", generate::small),
         (None, Input::Big) => Err("the large object is in --data".to_owned()),
     }
 }
 
-/// Small objects as the peer's generator has them compiled.
-fn compiled(n: usize) -> Result<Vec<ObjectBuffer>, String> {
+/// An object in memory of ours.
+pub(crate) fn read(path: &Path) -> Result<ObjectBuffer, String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(ObjectBuffer::new(path.display().to_string(), bytes))
+}
+
+/// Small objects as the peer's generator has them compiled: of the texts that `write` gives by number, named with `letter`.
+pub(crate) fn compiled(
+    n: usize,
+    letter: &str,
+    write: impl Fn(usize) -> String,
+) -> Result<Vec<ObjectBuffer>, String> {
     let target = JitTargetMachineBuilder::host().map_err(|error| error.to_string())?;
     let compiler = IrCompiler::new(target, OptimizationPipeline::none());
     let compile = |number| {
-        let source = ObjectBuffer::new(format!("s{number:04}"), generate::small(number).into_bytes());
+        let source = ObjectBuffer::new(format!("{letter}{number:04}"), write(number).into_bytes());
         let object = ThreadSafeModule::parse(&source).and_then(|module| compiler.compile(module));
         object.map_err(|error| error.to_string())
     };

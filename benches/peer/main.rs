@@ -29,6 +29,8 @@ mod graph;
 mod harness;
 mod intern;
 #[cfg(feature = "llvm")]
+mod lazy;
+#[cfg(feature = "llvm")]
 mod linking;
 mod materialize;
 #[cfg(feature = "llvm")]
@@ -133,6 +135,7 @@ fn points(inputs: &Inputs) -> Vec<Point> {
     {
         points.extend(end_to_end::points(inputs));
         points.extend(linking::points(inputs));
+        points.extend(lazy::points(inputs));
         points.extend(startup::points(inputs));
     }
     points
@@ -151,9 +154,7 @@ fn run(options: &Options) {
         return;
     }
     if options.list {
-        println!(
-            "# Those of the peer's that compile, link or start are there if built with LLVM. There is no cache of objects to warm yet, and no stub to be lazy."
-        );
+        println!("# Those of the peer's that compile, link or start are there if built with LLVM.");
     }
     let mut growth = Growth::default();
     let mut last: HashMap<&str, Last> = HashMap::new();

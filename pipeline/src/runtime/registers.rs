@@ -27,8 +27,19 @@ const LEGACY: State = State { components: 0, bytes: 512 };
 const COMPONENTS: u32 = 1 << 19 | 0xff;
 
 /// Finds out what the processor has. To be called before linked code gets the address of a stub.
+///
+/// # Cost
+/// The first time 9 `cpuid`, each of which a hypervisor may take a microsecond or more to answer; later two moves.
 pub(super) fn prepare() {
-    set(state());
+    static FOUND: AtomicU64 = AtomicU64::new(0);
+    // Relaxed, both: the same value, whoever writes it, and each thread stores it in `STATE` itself.
+    let found = FOUND.load(Ordering::Relaxed);
+    if found != 0 {
+        return STATE.store(found, Ordering::Relaxed);
+    }
+    let state = state();
+    set(state);
+    FOUND.store(word(state), Ordering::Relaxed);
 }
 
 const fn word(State { components, bytes }: State) -> u64 {
