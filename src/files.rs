@@ -27,6 +27,8 @@ use uruk_pipeline::object::{
     StaticArchiveGenerator,
 };
 use uruk_pipeline::platform::{Declaration, Platform, UnitTraits};
+#[cfg(feature = "llvm")]
+use uruk_pipeline::runtime::allocation;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::JitError;
@@ -85,7 +87,13 @@ impl Files {
             &written
         };
         let (compiler, layer) = (self.ir_layer.compiler(), ObjectLinkingLayer::clone(&self.object_layer));
-        Ok(LazyModule::read(bitcode, compiler, layer, self.verifies_ir)?)
+        let module = LazyModule::read(bitcode, compiler, layer, self.verifies_ir)?;
+        // Compiling allocates: what replaces these functions must be there before.
+        let allocates = |module: &LazyModule| {
+            let names: HashSet<&str> = allocation::function_names().collect();
+            module.interface().symbols.iter().any(|symbol| names.contains(&*symbol.name))
+        };
+        Ok(module.filter(|module| !allocates(module)))
     }
 
     /// Defines stubs for the functions of a module, and its variables.

@@ -264,6 +264,10 @@ impl Cell {
 }
 
 impl Destination for Cell {
+    fn refers_to(&self, function: ExecutorAddr) -> Vec<ExecutorAddr> {
+        self.manager.layer.references_of(function)
+    }
+
     fn find(&self) -> Result<ExecutorAddr, ExecutorAddr> {
         let found = catch_unwind(AssertUnwindSafe(|| self.body()));
         found
@@ -279,6 +283,7 @@ struct Contents {
     slots: Vec<u8>,
     descriptors: Vec<u8>,
     thunk: [u8; 8],
+    frames: [u8; 64],
 }
 
 /// `jmp *slot(%rip)`, and ten bytes that nobody reaches. Eight stubs in a line of the cache are more jumps than the processor can foresee
@@ -286,6 +291,33 @@ struct Contents {
 const STUB: [u8; 16] = [0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
 /// `lea descriptor(%rip), %r11; jmp *thunk(%rip)`, and three bytes that nobody reaches.
 const COLD: [u8; 16] = [0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc];
+
+/// Call frame information: in stubs and cold parts the stack is as it was when they were called.
+///
+/// ```text
+///   0  common entry: the frame lies 8 bytes above the stack pointer, and begins with the return address
+///  24  entry of all stubs: 28 back to 0, where they begin, how long they are
+///  44  entry of all cold parts: 48 back to 0, the same
+/// ```
+#[rustfmt::skip]
+const FRAMES: [u8; 64] = [
+    20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0,
+    16, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    16, 0, 0, 0, 48, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+/// Where the entries say where the code begins. How long it is stands behind that.
+const FRAMES_STUBS: u64 = 32;
+const FRAMES_COLD: u64 = 52;
+
+fn frames(stubs: usize) -> [u8; 64] {
+    let mut frames = FRAMES;
+    for (at, stub_bytes) in [(FRAMES_STUBS, STUB.len()), (FRAMES_COLD, COLD.len())] {
+        // A graph of more than 2 GiB is refused anyway.
+        let bytes = u32::try_from(stubs * stub_bytes).unwrap_or(u32::MAX);
+        frames[at as usize + 4..][..4].copy_from_slice(&bytes.to_le_bytes());
+    }
+    frames
+}
 
 impl Contents {
     fn new(cells: &[Box<dyn Destination>]) -> Self {
@@ -295,6 +327,7 @@ impl Contents {
             slots: vec![0; 8 * cells.len()],
             descriptors: cells.iter().flat_map(CallThroughDescriptor::bytes).collect(),
             thunk: ifunc::lazy_thunk().value().to_le_bytes(),
+            frames: frames(cells.len()),
         }
     }
 
@@ -310,6 +343,9 @@ impl Contents {
         let descriptors = graph.block(".data.descriptors", SectionRole::Data, &self.descriptors, 8);
         let thunk = graph.block(".rodata", SectionRole::ReadOnly, &self.thunk, 8);
         let thunk = graph.define_local("thunk", thunk, 0);
+        let [first_stub, first_cold] = [stubs, cold].map(|block| graph.define_local("first", block, 0));
+        let of = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: 0 };
+        graph.unwind_table(&self.frames, &[of(FRAMES_STUBS, first_stub), of(FRAMES_COLD, first_cold)]);
         let near = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: -4 };
         let pointer = |offset, target| Edge { offset, kind: EdgeKind::Pointer64, target, addend: 0 };
         for (index, names) in (0..).zip(names) {

@@ -25,15 +25,14 @@ enum Kind : uint32_t {
   OnCall,       // A function that is compiled by itself.
   InData,       // What is compiled together, with all variables.
   WithFunction, // A table of a function's blocks.
-  Copied,       // A constant that each part has for itself.
   OtherName,    // Of a function that is compiled by itself.
 };
 
 // `ffi.rs` has the same, with others.
 enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64 };
 
-// Constants up to this size are copied to each part that reads them.
-const uint64_t CopiedBytesMax = 256;
+// Parts know the contents of constants up to this size.
+const uint64_t KnownBytesMax = 256;
 
 // Whatever `G` is made of, without looking into other globals.
 template <typename Each> void forEachConstant(const GlobalValue &G, Each Look) {
@@ -104,9 +103,8 @@ private:
     if (V.isDeclarationForLinker() || V.getSection() == "llvm.metadata") return Elsewhere;
     if (V.hasAppendingLinkage() || isUsedList(V)) return InData;
     const Function *With = nullptr;
-    bool RefersToOthers = false, IsTable = true;
+    bool IsTable = true;
     forEachConstant(V, [&](const Constant &C) {
-      RefersToOthers |= isa<GlobalValue>(C);
       auto *Address = dyn_cast<BlockAddress>(&C);
       if (!Address) return;
       IsTable &= !With || With == Address->getFunction();
@@ -121,10 +119,7 @@ private:
       return InData;
     }
     if (With) return Tables.push_back(I), Of[I] = Index.lookup(With), WithFunction;
-    bool IsCopied = V.hasPrivateLinkage() && V.isConstant() && V.hasGlobalUnnamedAddr() && !RefersToOthers && !V.isThreadLocal() &&
-                    !V.hasSection() && !V.hasComdat() && !V.hasMetadata(LLVMContext::MD_associated) &&
-                    M.getDataLayout().getTypeAllocSize(V.getValueType()) <= CopiedBytesMax;
-    return IsCopied ? Copied : InData;
+    return InData;
   }
 
   Kind kindOf(const GlobalAlias &A, uint32_t I) {
@@ -261,12 +256,15 @@ private:
   Value *represent(GlobalValue &G) {
     uint32_t I = From.Index.lookup(&G);
     auto *Called = dyn_cast<Function>(&G);
-    if (From.Kinds[I] == Copied) return copyOf(cast<GlobalVariable>(G));
     GlobalValue &Declaration = Called ? declared(*Called, I) : declared(G);
     Declaration.setVisibility(G.getVisibility());
     Declaration.setDSOLocal(G.isDSOLocal() && !G.hasDefaultVisibility());
     if (G.hasExternalWeakLinkage()) Declaration.setLinkage(GlobalValue::ExternalWeakLinkage);
     if (G.hasLocalLinkage()) hide(Declaration);
+    if (auto *V = dyn_cast<GlobalVariable>(&G); V && isKnown(*V)) {
+      cast<GlobalVariable>(Declaration).setInitializer(const_cast<Constant *>(V->getInitializer()));
+      Declaration.setLinkage(GlobalValue::AvailableExternallyLinkage);
+    }
     if (Called && From.isInlinedAlways(*Called)) {
       Declaration.setLinkage(GlobalValue::AvailableExternallyLinkage);
       ToCopy.push_back({Called, cast<Function>(&Declaration)});
@@ -295,11 +293,10 @@ private:
     return *D;
   }
 
-  GlobalVariable *copyOf(const GlobalVariable &V) {
-    auto *Copy = new GlobalVariable(*To, V.getValueType(), true, V.getLinkage(), const_cast<Constant *>(V.getInitializer()), V.getName(),
-                                    nullptr, V.getThreadLocalMode(), V.getAddressSpace());
-    Copy->copyAttributesFrom(&V);
-    return Copy;
+  // A constant that refers to nothing else: parts may know it, and all the same have one address for it.
+  bool isKnown(const GlobalVariable &V) const {
+    return V.isConstant() && V.hasDefinitiveInitializer() && isa<ConstantData>(V.getInitializer()) && !V.isThreadLocal() &&
+           From.M.getDataLayout().getTypeAllocSize(V.getValueType()) <= KnownBytesMax;
   }
 
   // A function that calls itself need not go through its stub. Its address is the stub's all the same.
@@ -345,7 +342,7 @@ Error keepData(Shell &From) {
       break;
     }
     case InData: becomeExternal(G); break;
-    case Elsewhere: case Copied: break;
+    case Elsewhere: break;
     }
   }
   if (Error Failed = M.materializeAll()) return Failed;

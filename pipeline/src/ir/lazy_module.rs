@@ -12,7 +12,6 @@
 //! | an alias of a function | another name of its stub |
 //! | a variable, an ifunc with its resolver, functions in sections of their own | part of one unit of data |
 //! | a table of a function's blocks | part of the function's unit |
-//! | a small constant text | copied into each part that reads it |
 //!
 //! What is local to the module keeps its name in objects, so that a part does not depend on what else a program has. The linker is told what it
 //! is called in the program ([`LazyModule::name_in_program`]).
@@ -61,7 +60,6 @@ enum Kind {
     OnCall,
     InData,
     WithFunction,
-    Copied,
     OtherName,
 }
 
@@ -378,12 +376,11 @@ impl Shell {
                 1 => Kind::OnCall,
                 2 => Kind::InData,
                 3 => Kind::WithFunction,
-                4 => Kind::Copied,
-                5 => Kind::OtherName,
+                4 => Kind::OtherName,
                 _ => Kind::Elsewhere,
             };
             let name: Box<str> = String::from_utf8_lossy(name).into();
-            let is_known = !matches!(kind, Kind::Elsewhere | Kind::Copied);
+            let is_known = kind != Kind::Elsewhere;
             if is_known && bits & symbol_bits::LOCAL != 0 {
                 outline.locals.insert(name.clone());
             }

@@ -167,6 +167,12 @@ impl CodeMap {
         (!is_empty).then_some(HeldCode(holder))
     }
 
+    /// What the code at `address` refers to.
+    pub(super) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
+        let code = self.find(&[address], &mut FxHashSet::default()).pop();
+        code.map_or_else(Vec::new, |code| code.refers_to.to_vec())
+    }
+
     /// The code at those of `addresses` whose code has not been `seen`.
     fn find(&self, addresses: &[ExecutorAddr], seen: &mut FxHashSet<*const Code>) -> Vec<Arc<Code>> {
         let map = self.0.lock();

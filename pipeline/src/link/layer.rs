@@ -175,6 +175,11 @@ impl ObjectLinkingLayer {
         self.code.hold(address)
     }
 
+    /// What the code at `address` refers to that it has not itself.
+    pub(crate) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
+        self.code.references_of(address)
+    }
+
     /// Removes a resource of a tracker, for [`ResourceTracker::remove_by`](uruk_core::ResourceTracker::remove_by): code that was linked
     /// here as `removal` says, anything else as [`Resource::remove`] does.
     ///

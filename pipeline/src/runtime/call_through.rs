@@ -20,12 +20,16 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
+use super::unwind;
 use crate::memory::StackMapping;
 
 /// Where a stub leads on to.
 pub(crate) trait Destination: Send + Sync {
     /// The address of the function, to be called directly from now on; or an address to go on at this time alone.
     fn find(&self) -> Result<ExecutorAddr, ExecutorAddr>;
+
+    /// What the code at `function`, which was found, refers to.
+    fn refers_to(&self, function: ExecutorAddr) -> Vec<ExecutorAddr>;
 }
 
 /// What the cold part of a stub hands to the thunk, with an [`IfuncDescriptor`](super::ifunc::IfuncDescriptor) first. The linker writes it
@@ -68,19 +72,86 @@ extern "C" fn first_call(descriptor: &CallThroughDescriptor) -> u64 {
     let errno = unsafe { *libc::__errno_location() };
     let blocked = BlockedSignals::begin();
     // SAFETY: whoever made the stub keeps the cell at its place for as long as the stub may be called.
-    let cell = unsafe { &*descriptor.cell };
+    let cell = unsafe { &**descriptor.cell };
+    let found = bind(descriptor, cell);
+    drop(blocked);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+    found.unwrap_or_else(|instead| instead).value()
+}
+
+/// Finds where the stub leads, and has later calls go there.
+fn bind(descriptor: &CallThroughDescriptor, cell: &dyn Destination) -> Result<ExecutorAddr, ExecutorAddr> {
     let mut found = None;
-    on_spare_stack(&mut || found = Some(cell.find()));
-    let found = found.expect("what runs on the other stack has come back");
+    let mut find = || found = Some(cell.find());
+    if !uruk_core::thread_is_ending() {
+        on_spare_stack(&mut find);
+    } else if !on_another_thread(&mut find) {
+        find();
+    }
+    let found = found.expect("what runs elsewhere has come back");
     if let Ok(address) = found {
         // SAFETY: the stub's slot, a word of its own that calls read in one piece.
         let slot = unsafe { AtomicU64::from_ptr(descriptor.slot) };
         slot.store(address.value(), Ordering::Relaxed); // one word, the same from every thread
     }
-    drop(blocked);
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
-    found.unwrap_or_else(|instead| instead).value()
+    found
+}
+
+/// How many functions [`prepare`] has compiled at most.
+const PREPARED_MAX: usize = 256;
+
+/// Has a function compiled before it is called, and those that it may call: for handlers of signals, which may interrupt the engine or the
+/// C library in the middle of anything. Does nothing for what is no stub. What cannot be compiled says so when it is called.
+///
+/// Functions that are called by way of pointers in data are not seen. Of very many, the nearest are prepared.
+pub(crate) fn prepare(function: ExecutorAddr) {
+    let (mut seen, mut next) = (vec![function], 0);
+    while let Some(&function) = seen.get(next).filter(|_| next < PREPARED_MAX) {
+        next += 1;
+        // SAFETY: linked code that was found there stays, or the caller hands out a pointer to what is going.
+        let Some(descriptor) = (unsafe { unbound(function) }) else { continue };
+        let blocked = BlockedSignals::begin();
+        // SAFETY: as for a first call.
+        let cell = unsafe { &**descriptor.cell };
+        if let Ok(address) = bind(descriptor, cell) {
+            let calls = cell.refers_to(address).into_iter();
+            let calls: Vec<_> = calls.filter(|called| !seen.contains(called)).collect();
+            seen.extend(calls);
+        }
+        drop(blocked);
+    }
+}
+
+/// The descriptor of the stub at an address that has not been called yet. Nothing of anything else.
+///
+/// # Safety
+/// If linked code is at `stub`, it stays there.
+unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<&'a CallThroughDescriptor> {
+    const JUMP: [u8; 2] = [0xff, 0x25];
+    const LOAD: [u8; 3] = [0x4c, 0x8d, 0x1d];
+    // What an instruction of these first bytes refers to, by the 32 bits behind them.
+    let operand = |at: u64, first: &[u8]| {
+        // Each piece of code has its entry in an unwind table, so that all of the instruction is there if its first byte is.
+        if !unwind::is_linked(at) {
+            return None;
+        }
+        let (at, len) = (ExecutorAddr::new(at), first.len());
+        // SAFETY: linked code, which may be read.
+        let bytes = unsafe { std::slice::from_raw_parts(at.to_ptr::<u8>(), len + 4) };
+        let distance = i32::from_le_bytes(bytes[len..].try_into().ok()?);
+        (bytes[..len] == *first).then(|| (at.value() + len as u64 + 4).wrapping_add_signed(distance.into()))
+    };
+    let slot = operand(stub.value(), &JUMP)?;
+    // SAFETY: linked code jumps through it.
+    let cold = unsafe { AtomicU64::from_ptr(slot as *mut u64) }.load(Ordering::Relaxed);
+    let descriptor = operand(cold, &LOAD)? as *const CallThroughDescriptor;
+    // SAFETY: functions that choose their implementation have shorter descriptors, which begin alike; who it is says the resolver.
+    unsafe {
+        let resolver = (&raw const (*descriptor).resolver).read();
+        ptr::fn_addr_eq(resolver, first_call as extern "C" fn(&CallThroughDescriptor) -> u64)
+            .then(|| &*descriptor)
+    }
 }
 
 /// Signals that come later, until this is dropped: a handler that makes a first call itself would find the engine's locks taken beneath it.
@@ -133,6 +204,23 @@ fn on_spare_stack(work: &mut dyn FnMut()) {
     {
         spare.push(stack);
     }
+}
+
+/// Runs `work` on a thread of its own, for one that is ending: its thread-local values are gone, and the engine needs its own. Answers
+/// whether there is such a thread.
+fn on_another_thread(work: &mut dyn FnMut()) -> bool {
+    struct Work(*mut c_void);
+    // SAFETY: who hands it over waits, and uses nothing of it meanwhile.
+    unsafe impl Send for Work {}
+    let mut work: &mut dyn FnMut() = work;
+    let work = Work((&raw mut work).cast());
+    let on_thread = move || {
+        let Work(work) = { work };
+        run(work);
+    };
+    let thread =
+        std::thread::Builder::new().name("first call".to_owned()).stack_size(STACK_BYTES).spawn(on_thread);
+    thread.is_ok_and(|thread| thread.join().is_ok())
 }
 
 extern "C" fn run(work: *mut c_void) {

@@ -10,6 +10,7 @@
 mod copies;
 pub(super) mod entries;
 mod generator;
+mod handlers;
 mod images;
 mod library;
 pub(super) mod overrides;

@@ -11,6 +11,7 @@
 //! | `dladdr` | linked functions belong to the program, as in an executable |
 //! | `pthread_create`, `thrd_create` | the new thread has the thread-local variables of linked code from the start |
 //! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
+//! | `sigaction`, `signal` and its kin | what a handler calls is compiled before a signal comes |
 //! | `__libc_malloc` and its kin | a program that replaces `malloc` builds on them; see `allocation` |
 //!
 //! None of them takes the place of the C library's function for the rest of the process.
@@ -23,6 +24,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::entries::is_entry;
+use super::handlers;
 use crate::memory::StaticForkLock;
 use crate::runtime::{allocation, exit, thread_exit, threads, tls, unwind};
 
@@ -48,6 +50,10 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("dladdr", function(dladdr as *const ())),
         ("pthread_create", function(threads::pthread_create as *const ())),
         ("thrd_create", function(threads::thrd_create as *const ())),
+        ("sigaction", function(handlers::sigaction as *const ())),
+        ("signal", function(handlers::signal as *const ())),
+        ("bsd_signal", function(handlers::signal as *const ())),
+        ("__sysv_signal", function(handlers::sysv_signal as *const ())),
         ("_dl_find_object", function(unwind::find_object as *const ())),
     ];
     for name in [
