@@ -25,6 +25,7 @@
 //! | lookups of Ready symbols without the lock | `record.rs`, `session/search_order.rs` |
 //! | what a unit is handed and must do with it | `session/unit.rs`, `session/responsibility.rs` |
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `session/lodge.rs`, `session/query.rs`, `lookup_result.rs` |
+//! | how code is published and read while it is compiled again | `code_instance.rs` |
 //! | what is removed together | `session/resource.rs` |
 //! | what is changed together | `transaction.rs` |
 //! | what a panic of the embedder, or of who watches, cannot do | `panics.rs`, `in_span.rs` |
@@ -45,6 +46,7 @@
 pub mod sync;
 
 mod causes;
+mod code_instance;
 mod deadlock;
 mod error;
 mod event;
@@ -68,6 +70,10 @@ mod units;
 mod why;
 
 pub use causes::{SharedError, WithCauses, shared_error};
+pub use code_instance::{
+    CodeInstance, CodeInstanceState, CodeInstanceTable, CodePointer, CodeSignature, InstanceClaim,
+    InstanceCompile, World, Worlds,
+};
 pub use deadlock::DeadlockStep;
 pub use error::{
     CloseError, CompleteError, DefineError, DelegateError, DylibError, EmitError, HeldResource, Limit,
