@@ -29,7 +29,7 @@ enum Kind : uint32_t {
 };
 
 // `ffi.rs` has the same, with others.
-enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64 };
+enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64, Undefined = 128 };
 
 // Parts know the contents of constants up to this size.
 const uint64_t KnownBytesMax = 256;
@@ -373,6 +373,8 @@ void uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, 
     if (G.hasLocalLinkage()) Bits |= Local;
     if (G.getValueType()->isFunctionTy()) Bits |= Callable;
     if (G.isThreadLocal()) Bits |= ThreadLocal;
+    // What is there in order to be inlined may never be referred to.
+    if (G.isDeclaration() && !G.hasExternalWeakLinkage()) Bits |= Undefined;
     Sink(Data, Name.data(), Name.size(), S.Kinds[I], S.Of[I], Bits);
   }
 }

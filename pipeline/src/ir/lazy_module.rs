@@ -128,13 +128,16 @@ impl LazyModule {
     ) -> Result<Option<Self>, CompileError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let shell = Shell::read(source, compiler)?;
-        let interface = ModuleInterface::of_locked(&shell.module.lock()?, compiler.target())?;
+        let mut interface = ModuleInterface::of_locked(&shell.module.lock()?, compiler.target())?;
         if interface.has_assembly || interface.shares_sections {
             return Ok(None);
         }
         // Relaxed: the numbers only have to differ.
         let title = format!("{} #{}", source.name(), NEXT.fetch_add(1, Ordering::Relaxed)).into();
         let outline = shell.outline()?;
+        let undefined = outline.values.iter().filter(|value| value.bits & symbol_bits::UNDEFINED != 0);
+        let undefined: FxHashSet<&str> = undefined.map(|value| &*value.name).collect();
+        interface.undefined.retain(|name| undefined.contains(&**name));
         let (source, compiler) = (source.clone(), compiler.clone().with_partition(Partition::default()));
         let shells = Mutex::new(vec![shell]);
         Ok(Some(Self(Arc::new(Inner {

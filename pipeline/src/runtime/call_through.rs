@@ -12,7 +12,7 @@
 //!
 //! Nothing unwinds out of a first call. What fails gives an address to go on at.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 
@@ -154,8 +154,18 @@ unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<&'a CallThroughDescriptor> {
     }
 }
 
-/// Signals that come later, until this is dropped: a handler that makes a first call itself would find the engine's locks taken beneath it.
-struct BlockedSignals(libc::sigset_t);
+/// `PTHREAD_CANCEL_DISABLE` of the GNU C library.
+const CANCEL_DISABLE: c_int = 1;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// Signals that come later, and being cancelled, until this is dropped: a handler that makes a first call itself would find the engine's locks taken beneath it.
+struct BlockedSignals {
+    signals: libc::sigset_t,
+    cancellation: c_int,
+}
 
 impl BlockedSignals {
     fn begin() -> Self {
@@ -170,15 +180,20 @@ impl BlockedSignals {
                 libc::sigdelset(&raw mut all, fault);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
-            Self(before)
+            let mut cancellation = 0;
+            pthread_setcancelstate(CANCEL_DISABLE, &raw mut cancellation);
+            Self { signals: before, cancellation }
         }
     }
 }
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        // SAFETY: the mask was written by `begin`.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+        // SAFETY: both were written by `begin`.
+        unsafe {
+            pthread_setcancelstate(self.cancellation, ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.signals, ptr::null_mut());
+        }
     }
 }
 

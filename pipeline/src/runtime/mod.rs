@@ -11,6 +11,7 @@ pub mod entry;
 pub mod exit;
 mod forks;
 pub mod ifunc;
+pub mod late_values;
 mod loaded;
 pub mod process;
 mod registers;
