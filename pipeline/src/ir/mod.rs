@@ -16,6 +16,7 @@ mod cached;
 mod canonical;
 mod compile;
 mod context;
+mod emitter;
 mod error;
 mod ffi;
 mod hooks;

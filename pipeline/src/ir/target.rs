@@ -3,6 +3,7 @@
 //! Holds: code is position independent, in the small code model unless the module was compiled for another,
 //! with native thread-local storage, and initializers go to `.init_array`.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -12,16 +13,17 @@ use llvm_sys::target::{
     LLVMCopyStringRepOfTargetData, LLVMDisposeTargetData,
 };
 use llvm_sys::target_machine::{
-    LLVMCodeGenFileType, LLVMCodeGenOptLevel, LLVMCodeModel, LLVMCreateTargetDataLayout,
-    LLVMCreateTargetMachineOptions, LLVMCreateTargetMachineWithOptions, LLVMDisposeTargetMachine,
-    LLVMDisposeTargetMachineOptions, LLVMGetDefaultTargetTriple, LLVMGetHostCPUFeatures, LLVMGetHostCPUName,
-    LLVMGetTargetFromTriple, LLVMRelocMode, LLVMTargetMachineOptionsSetCPU,
-    LLVMTargetMachineOptionsSetCodeGenOptLevel, LLVMTargetMachineOptionsSetCodeModel,
-    LLVMTargetMachineOptionsSetFeatures, LLVMTargetMachineOptionsSetRelocMode, LLVMTargetMachineRef,
+    LLVMCodeGenOptLevel, LLVMCodeModel, LLVMCreateTargetDataLayout, LLVMCreateTargetMachineOptions,
+    LLVMCreateTargetMachineWithOptions, LLVMDisposeTargetMachine, LLVMDisposeTargetMachineOptions,
+    LLVMGetDefaultTargetTriple, LLVMGetHostCPUFeatures, LLVMGetHostCPUName, LLVMGetTargetFromTriple,
+    LLVMRelocMode, LLVMTargetMachineOptionsSetCPU, LLVMTargetMachineOptionsSetCodeGenOptLevel,
+    LLVMTargetMachineOptionsSetCodeModel, LLVMTargetMachineOptionsSetFeatures,
+    LLVMTargetMachineOptionsSetRelocMode, LLVMTargetMachineRef,
 };
 
+use super::emitter::Emitter;
 use super::error::CompileError;
-use super::ffi::{self, MemoryBuffer, c_string, take_message, uruk_llvm_configure_target_machine};
+use super::ffi::{self, c_string, take_message, uruk_llvm_configure_target_machine};
 use super::hooks::{self, HostRun, PassTimes};
 use super::library;
 use super::machines::with_machine;
@@ -259,10 +261,13 @@ fn host_names() -> &'static [String; 3] {
 }
 
 /// A target machine of this thread's.
-pub(super) struct TargetMachine(LLVMTargetMachineRef);
+pub(super) struct TargetMachine {
+    raw: LLVMTargetMachineRef,
+    /// What generated code last, for the next module.
+    emitter: Cell<Option<Emitter>>,
+}
 
 impl TargetMachine {
-    /// Runs the pipeline `passes` over `module`.
     /// Runs `passes` over `module`. With `measured`, answers how long each pass took.
     pub(super) fn run_passes(
         &self,
@@ -281,7 +286,7 @@ impl TargetMachine {
                 let (start, size) = (text.as_ptr().cast(), text.len());
                 take_message(ffi::uruk_llvm_run_pipeline(
                     module.raw(),
-                    self.0,
+                    self.raw,
                     start,
                     size,
                     hooks::host,
@@ -305,7 +310,7 @@ impl TargetMachine {
         // SAFETY: the machine is alive and ours. Without a module nothing runs, so that `host` is not called.
         let message = unsafe {
             let (module, data) = (ptr::null_mut(), ptr::null_mut());
-            take_message(ffi::uruk_llvm_run_pipeline(module, self.0, start, size, hooks::host, data, None))
+            take_message(ffi::uruk_llvm_run_pipeline(module, self.raw, start, size, hooks::host, data, None))
         };
         (!message.is_empty()).then_some(message)
     }
@@ -314,41 +319,39 @@ impl TargetMachine {
     pub(super) fn pipeline_text(&self, level: OptimizationLevel, points: u32) -> (String, usize) {
         let mut cut = 0;
         // SAFETY: the machine is alive and ours; the text is taken over at once.
-        let text =
-            unsafe { take_message(ffi::uruk_llvm_pipeline_text(self.0, level as u32, points, &raw mut cut)) };
+        let text = unsafe {
+            take_message(ffi::uruk_llvm_pipeline_text(self.raw, level as u32, points, &raw mut cut))
+        };
         (text, cut)
     }
 
     /// Generates an object from `module`.
     pub(super) fn emit_object(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
-        let emit = || {
-            let (mut buffer, mut message) = (ptr::null_mut(), ptr::null_mut());
-            let kind = LLVMCodeGenFileType::LLVMObjectFile;
-            // SAFETY: module and machine are alive and ours; the message is taken over at once; the buffer
-            // is ours where there is one, even when LLVM reports errors besides.
-            unsafe {
-                let failed = ffi::LLVMTargetMachineEmitToMemoryBuffer(
-                    self.0,
-                    module.raw(),
-                    kind,
-                    &raw mut message,
-                    &raw mut buffer,
-                );
-                let message = take_message(message);
-                if failed != 0 { Err(message) } else { Ok(MemoryBuffer::from_raw(buffer)) }
-            }
-        };
-        let buffer = module.enter("code generation", emit, |message| CompileError::Codegen {
+        // SAFETY: the machine is alive and ours; its emitter is dropped before it, or is leaked with it.
+        let emit = || unsafe { Emitter::emit(&self.emitter, self.raw, module) };
+        let (emitter, buffer) = module.enter("code generation", emit, |message| CompileError::Codegen {
             module: module.name().clone(),
             message,
         })?;
+        if emitter.may_be_kept() {
+            self.emitter.set(Some(emitter));
+        }
         Ok(ObjectBuffer::new(module.name().clone(), buffer))
     }
 
     /// Tells machines apart.
     #[cfg(test)]
     pub(super) fn address(&self) -> usize {
-        self.0 as usize
+        self.raw as usize
+    }
+
+    /// Tells its pipelines apart.
+    #[cfg(test)]
+    pub(super) fn emitter_address(&self) -> Option<usize> {
+        let emitter = self.emitter.take();
+        let address = emitter.as_ref().map(Emitter::address);
+        self.emitter.set(emitter);
+        address
     }
 
     pub(super) fn create(options: &TargetOptions) -> Result<Self, CompileError> {
@@ -376,14 +379,14 @@ impl TargetMachine {
             let (functions, data) = (options.function_sections, options.data_sections);
             let large = options.large_data_threshold_bytes;
             uruk_llvm_configure_target_machine(machine, functions, data, large);
-            Ok(Self(machine))
+            Ok(Self { raw: machine, emitter: Cell::default() })
         }
     }
 
     fn data_layout(&self) -> String {
         // SAFETY: the machine is alive; layout and string are ours and disposed of here.
         unsafe {
-            let layout = LLVMCreateTargetDataLayout(self.0);
+            let layout = LLVMCreateTargetDataLayout(self.raw);
             let text = take_message(LLVMCopyStringRepOfTargetData(layout));
             LLVMDisposeTargetData(layout);
             text
@@ -393,8 +396,9 @@ impl TargetMachine {
 
 impl Drop for TargetMachine {
     fn drop(&mut self) {
-        // SAFETY: `create` took the ownership.
-        unsafe { LLVMDisposeTargetMachine(self.0) }
+        drop(self.emitter.take());
+        // SAFETY: `create` took the ownership, and nothing refers to the machine any more.
+        unsafe { LLVMDisposeTargetMachine(self.raw) }
     }
 }
 
@@ -403,7 +407,7 @@ unsafe impl Send for TargetMachine {}
 
 impl fmt::Debug for TargetMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TargetMachine").field(&self.0).finish()
+        f.debug_tuple("TargetMachine").field(&self.raw).finish()
     }
 }
 
