@@ -108,7 +108,7 @@ impl Drop for Emitter {
 mod tests {
     use crate::ir::machines::with_machine;
     use crate::ir::normalize::normalize;
-    use crate::ir::target::TargetMachine;
+    use crate::ir::target_machine::TargetMachine;
     use crate::ir::{CodegenLevel, CompileError, JitTargetMachineBuilder, ThreadSafeModule};
     use crate::object::ObjectBuffer;
 

@@ -11,7 +11,8 @@ use std::mem::ManuallyDrop;
 use uruk_core::sync::Mutex;
 
 use super::error::CompileError;
-use super::target::{TargetMachine, TargetOptions};
+use super::target::TargetOptions;
+use super::target_machine::TargetMachine;
 
 /// A machine and what it was made for.
 type Machine = (TargetOptions, TargetMachine);

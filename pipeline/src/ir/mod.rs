@@ -37,6 +37,7 @@ mod source;
 mod stages;
 mod symbols;
 mod target;
+mod target_machine;
 mod unit;
 
 /// The binding to LLVM with which modules are built, in the version that [`ThreadSafeModule::build`] takes them in.
