@@ -275,6 +275,14 @@ mod tests {
              !5 = !DISubroutineType(types: !{null})
              !6 = !DILocation(line: 2, scope: !4)",
         ),
+        (
+            "retained",
+            "@kept = global i32 1, section \"mine\"
+             @llvm.used = appending global [1 x ptr] [ptr @kept], section \"llvm.metadata\"
+             !llvm.ident = !{!0}
+             !llvm.commandline = !{!0}
+             !0 = !{!\"somebody\"}",
+        ),
         // Two errors: the first leaves assembly behind, the second is found without any.
         ("no-instruction", "module asm \"frobnicate\"\ndefine void @f() { ret void }"),
         ("defined-twice", "@g = global i32 1\n@\"\\01g\" = global i32 2\ndefine void @h() uwtable { ret void }"),
@@ -353,6 +361,7 @@ mod tests {
         assert_eq!(machine.emitter_address(), first, "assembly is read by another pipeline");
         assert!(!emit("defined-twice"));
         assert_eq!(machine.emitter_address(), None);
-        assert!(emit("plain"));
+        assert!(emit("plain") && machine.may_be_kept());
+        assert!(emit("retained") && !machine.may_be_kept());
     }
 }

@@ -43,7 +43,9 @@ pub(super) fn with_machine<R>(
         None => (options.clone(), TargetMachine::create(options)?),
     };
     let result = use_machine(&machine.1);
-    keep(machine);
+    if machine.1.may_be_kept() {
+        keep(machine);
+    }
     Ok(result)
 }
 

@@ -29,6 +29,8 @@ pub(super) struct TargetMachine {
     raw: LLVMTargetMachineRef,
     /// What generated code last, for the next module.
     emitter: Cell<Option<Emitter>>,
+    /// Whether it remembers variables of a module that would show in others.
+    is_used_up: Cell<bool>,
 }
 
 impl TargetMachine {
@@ -91,16 +93,28 @@ impl TargetMachine {
 
     /// Generates an object from `module`.
     pub(super) fn emit_object(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
+        let has_retained = module.has_retained();
         // SAFETY: the machine is alive and ours; its emitter is dropped before it, or is leaked with it.
         let emit = || unsafe { Emitter::emit(&self.emitter, self.raw, module) };
-        let (emitter, buffer) = module.enter("code generation", emit, |message| CompileError::Codegen {
+        let result = module.enter("code generation", emit, |message| CompileError::Codegen {
             module: module.name().clone(),
             message,
-        })?;
+        });
+        // LLVM notes the addresses of what must stay (`TargetLoweringObjectFileELF::getModuleMetadata`) and never forgets them. What lies
+        // there later would get a section of its own. A machine that LLVM gave up on is not dropped but leaked.
+        if has_retained && !matches!(result, Err(CompileError::Fatal { .. })) {
+            self.is_used_up.set(true);
+        }
+        let (emitter, buffer) = result?;
         if emitter.may_be_kept() {
             self.emitter.set(Some(emitter));
         }
         Ok(ObjectBuffer::new(module.name().clone(), buffer))
+    }
+
+    /// Whether it may compile other modules.
+    pub(super) fn may_be_kept(&self) -> bool {
+        !self.is_used_up.get()
     }
 
     /// Tells machines apart.
@@ -143,7 +157,7 @@ impl TargetMachine {
             let (functions, data) = (options.function_sections, options.data_sections);
             let large = options.large_data_threshold_bytes;
             uruk_llvm_configure_target_machine(machine, functions, data, large);
-            Ok(Self { raw: machine, emitter: Cell::default() })
+            Ok(Self { raw: machine, emitter: Cell::default(), is_used_up: Cell::default() })
         }
     }
 
