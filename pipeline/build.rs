@@ -1,10 +1,11 @@
 //! Compiles the small C++ files behind `ir/ffi.rs`, against the LLVM that `llvm-sys` found, and writes what `ir/library.rs` needs in
 //! order to load that LLVM late. Does nothing without feature `llvm`.
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "src/ir/shim.cpp",
     "src/ir/canonical.cpp",
     "src/ir/divide.cpp",
+    "src/ir/emitter.cpp",
     "src/ir/part.cpp",
     "src/ir/functions.cpp",
     "src/ir/pipeline.cpp",

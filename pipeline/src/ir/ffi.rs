@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use llvm_sys::error_handling::{LLVMFatalErrorHandler, LLVMInstallFatalErrorHandler};
 use llvm_sys::prelude::{LLVMBool, LLVMContextRef, LLVMMemoryBufferRef, LLVMModuleRef, LLVMValueRef};
-use llvm_sys::target_machine::{LLVMCodeGenFileType, LLVMTargetMachineRef};
+use llvm_sys::target_machine::LLVMTargetMachineRef;
 
 use crate::object::ObjectBuffer;
 
@@ -320,6 +320,10 @@ unsafe extern "C-unwind" {
         data: *mut c_void,
         hear: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, u64, u64)>,
     ) -> *mut c_char;
+    pub(super) fn uruk_llvm_emitter_is_used_up_by(module: LLVMModuleRef) -> bool;
+    pub(super) fn uruk_llvm_emitter_create(machine: LLVMTargetMachineRef) -> *mut c_void;
+    pub(super) fn uruk_llvm_emitter_dispose(emitter: *mut c_void);
+    pub(super) fn uruk_llvm_emitter_run(emitter: *mut c_void, module: LLVMModuleRef) -> LLVMMemoryBufferRef;
     pub(super) fn uruk_llvm_copy_canonical(
         module: LLVMModuleRef,
         into: LLVMContextRef,
@@ -348,13 +352,6 @@ unsafe extern "C-unwind" {
         message: *mut *mut c_char,
     ) -> LLVMBool;
     pub(super) fn LLVMWriteBitcodeToMemoryBuffer(module: LLVMModuleRef) -> LLVMMemoryBufferRef;
-    pub(super) fn LLVMTargetMachineEmitToMemoryBuffer(
-        machine: LLVMTargetMachineRef,
-        module: LLVMModuleRef,
-        kind: LLVMCodeGenFileType,
-        message: *mut *mut c_char,
-        buffer: *mut LLVMMemoryBufferRef,
-    ) -> LLVMBool;
 }
 
 #[cfg(test)]

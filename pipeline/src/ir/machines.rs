@@ -11,7 +11,8 @@ use std::mem::ManuallyDrop;
 use uruk_core::sync::Mutex;
 
 use super::error::CompileError;
-use super::target::{TargetMachine, TargetOptions};
+use super::target::TargetOptions;
+use super::target_machine::TargetMachine;
 
 /// A machine and what it was made for.
 type Machine = (TargetOptions, TargetMachine);
@@ -42,7 +43,9 @@ pub(super) fn with_machine<R>(
         None => (options.clone(), TargetMachine::create(options)?),
     };
     let result = use_machine(&machine.1);
-    keep(machine);
+    if machine.1.may_be_kept() {
+        keep(machine);
+    }
     Ok(result)
 }
 

@@ -16,6 +16,7 @@ mod cached;
 mod canonical;
 mod compile;
 mod context;
+mod emitter;
 mod error;
 mod ffi;
 mod hooks;
@@ -37,6 +38,7 @@ mod source;
 mod stages;
 mod symbols;
 mod target;
+mod target_machine;
 mod unit;
 
 /// The binding to LLVM with which modules are built, in the version that [`ThreadSafeModule::build`] takes them in.

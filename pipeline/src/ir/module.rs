@@ -14,8 +14,9 @@ use std::sync::Arc;
 use inkwell::module::Module;
 use llvm_sys::analysis::LLVMVerifierFailureAction::LLVMReturnStatusAction;
 use llvm_sys::core::{
-    LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMModuleCreateWithNameInContext,
-    LLVMSetDataLayout, LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2, LLVMSetTarget,
+    LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetNamedGlobal, LLVMGetTarget,
+    LLVMModuleCreateWithNameInContext, LLVMSetDataLayout, LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2,
+    LLVMSetTarget,
 };
 use llvm_sys::prelude::LLVMModuleRef;
 
@@ -367,6 +368,12 @@ impl LockedModule<'_> {
     pub(super) fn triple(&self) -> String {
         // SAFETY: the module is alive and held, and the string with it; null does not come.
         unsafe { copy_text(LLVMGetTarget(self.raw)) }
+    }
+
+    /// Whether it names what must stay in the program though nobody refers to it.
+    pub(super) fn has_retained(&self) -> bool {
+        // SAFETY: the module is alive and held.
+        unsafe { !LLVMGetNamedGlobal(self.raw, c"llvm.used".as_ptr()).is_null() }
     }
 
     pub(super) fn set_triple(&self, triple: &str) {

@@ -1,33 +1,22 @@
-//! What to generate code for, and a target machine per thread to do it.
+//! What to generate code for.
 //!
 //! Holds: code is position independent, in the small code model unless the module was compiled for another,
 //! with native thread-local storage, and initializers go to `.init_array`.
 
-use std::fmt;
-use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use llvm_sys::target::{
     LLVM_InitializeNativeAsmParser, LLVM_InitializeNativeAsmPrinter, LLVM_InitializeNativeTarget,
-    LLVMCopyStringRepOfTargetData, LLVMDisposeTargetData,
 };
-use llvm_sys::target_machine::{
-    LLVMCodeGenFileType, LLVMCodeGenOptLevel, LLVMCodeModel, LLVMCreateTargetDataLayout,
-    LLVMCreateTargetMachineOptions, LLVMCreateTargetMachineWithOptions, LLVMDisposeTargetMachine,
-    LLVMDisposeTargetMachineOptions, LLVMGetDefaultTargetTriple, LLVMGetHostCPUFeatures, LLVMGetHostCPUName,
-    LLVMGetTargetFromTriple, LLVMRelocMode, LLVMTargetMachineOptionsSetCPU,
-    LLVMTargetMachineOptionsSetCodeGenOptLevel, LLVMTargetMachineOptionsSetCodeModel,
-    LLVMTargetMachineOptionsSetFeatures, LLVMTargetMachineOptionsSetRelocMode, LLVMTargetMachineRef,
-};
+use llvm_sys::target_machine::{LLVMGetDefaultTargetTriple, LLVMGetHostCPUFeatures, LLVMGetHostCPUName};
 
 use super::error::CompileError;
-use super::ffi::{self, MemoryBuffer, c_string, take_message, uruk_llvm_configure_target_machine};
-use super::hooks::{self, HostRun, PassTimes};
+use super::ffi::take_message;
 use super::library;
 use super::machines::with_machine;
 use super::module::LockedModule;
-use super::optimize::{OptimizationLevel, Passes};
-use crate::object::ObjectBuffer;
+use super::optimize::OptimizationLevel;
+use super::target_machine::TargetMachine;
 
 /// How hard code generation tries, apart from the passes over the IR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -258,155 +247,6 @@ fn host_names() -> &'static [String; 3] {
     })
 }
 
-/// A target machine of this thread's.
-pub(super) struct TargetMachine(LLVMTargetMachineRef);
-
-impl TargetMachine {
-    /// Runs the pipeline `passes` over `module`.
-    /// Runs `passes` over `module`. With `measured`, answers how long each pass took.
-    pub(super) fn run_passes(
-        &self,
-        module: &LockedModule<'_>,
-        passes: &Passes,
-        measured: bool,
-    ) -> Result<PassTimes, CompileError> {
-        let mut host = HostRun::new(module, &passes.hooks);
-        let text = &*passes.text;
-        let hear = measured.then_some(hooks::hear as _);
-        let run = || {
-            // SAFETY: module and machine are alive and ours; `host` is what both functions take, and nobody else's for the call. The
-            // message is taken over at once.
-            let message = unsafe {
-                let data = (&raw mut host).cast();
-                let (start, size) = (text.as_ptr().cast(), text.len());
-                take_message(ffi::uruk_llvm_run_pipeline(
-                    module.raw(),
-                    self.0,
-                    start,
-                    size,
-                    hooks::host,
-                    data,
-                    hear,
-                ))
-            };
-            if message.is_empty() { Ok(()) } else { Err(message) }
-        };
-        module.enter("optimization", run, |message| CompileError::Optimize {
-            module: module.name().clone(),
-            passes: text.to_owned(),
-            message,
-        })?;
-        host.into_times()
-    }
-
-    /// What is wrong with a list of passes, if LLVM cannot read it.
-    pub(super) fn check_passes(&self, text: &str) -> Option<String> {
-        let (start, size) = (text.as_ptr().cast(), text.len());
-        // SAFETY: the machine is alive and ours. Without a module nothing runs, so that `host` is not called.
-        let message = unsafe {
-            let (module, data) = (ptr::null_mut(), ptr::null_mut());
-            take_message(ffi::uruk_llvm_run_pipeline(module, self.0, start, size, hooks::host, data, None))
-        };
-        (!message.is_empty()).then_some(message)
-    }
-
-    /// LLVM's own pipeline for a level, and where its second half begins; see `pipeline.cpp`.
-    pub(super) fn pipeline_text(&self, level: OptimizationLevel, points: u32) -> (String, usize) {
-        let mut cut = 0;
-        // SAFETY: the machine is alive and ours; the text is taken over at once.
-        let text =
-            unsafe { take_message(ffi::uruk_llvm_pipeline_text(self.0, level as u32, points, &raw mut cut)) };
-        (text, cut)
-    }
-
-    /// Generates an object from `module`.
-    pub(super) fn emit_object(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
-        let emit = || {
-            let (mut buffer, mut message) = (ptr::null_mut(), ptr::null_mut());
-            let kind = LLVMCodeGenFileType::LLVMObjectFile;
-            // SAFETY: module and machine are alive and ours; the message is taken over at once; the buffer
-            // is ours where there is one, even when LLVM reports errors besides.
-            unsafe {
-                let failed = ffi::LLVMTargetMachineEmitToMemoryBuffer(
-                    self.0,
-                    module.raw(),
-                    kind,
-                    &raw mut message,
-                    &raw mut buffer,
-                );
-                let message = take_message(message);
-                if failed != 0 { Err(message) } else { Ok(MemoryBuffer::from_raw(buffer)) }
-            }
-        };
-        let buffer = module.enter("code generation", emit, |message| CompileError::Codegen {
-            module: module.name().clone(),
-            message,
-        })?;
-        Ok(ObjectBuffer::new(module.name().clone(), buffer))
-    }
-
-    /// Tells machines apart.
-    #[cfg(test)]
-    pub(super) fn address(&self) -> usize {
-        self.0 as usize
-    }
-
-    pub(super) fn create(options: &TargetOptions) -> Result<Self, CompileError> {
-        let refused =
-            |message: String| CompileError::Target { subject: options.triple.as_str().into(), message };
-        let triple = c_string(&options.triple);
-        let (mut target, mut message) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the strings live for their calls, and LLVM copies what it keeps; the message is taken
-        // over at once; the options are disposed of after their one use; the machine is owned from here on.
-        unsafe {
-            if LLVMGetTargetFromTriple(triple.as_ptr(), &raw mut target, &raw mut message) != 0 {
-                return Err(refused(take_message(message)));
-            }
-            let raw_options = LLVMCreateTargetMachineOptions();
-            LLVMTargetMachineOptionsSetCPU(raw_options, c_string(&options.cpu).as_ptr());
-            LLVMTargetMachineOptionsSetFeatures(raw_options, c_string(&options.features).as_ptr());
-            LLVMTargetMachineOptionsSetCodeGenOptLevel(raw_options, raw_level(options.codegen_level));
-            LLVMTargetMachineOptionsSetRelocMode(raw_options, LLVMRelocMode::LLVMRelocPIC);
-            LLVMTargetMachineOptionsSetCodeModel(raw_options, raw_model(options.code_model));
-            let machine = LLVMCreateTargetMachineWithOptions(target, triple.as_ptr(), raw_options);
-            LLVMDisposeTargetMachineOptions(raw_options);
-            if machine.is_null() {
-                return Err(refused("LLVM was built without code generation for it".to_owned()));
-            }
-            let (functions, data) = (options.function_sections, options.data_sections);
-            let large = options.large_data_threshold_bytes;
-            uruk_llvm_configure_target_machine(machine, functions, data, large);
-            Ok(Self(machine))
-        }
-    }
-
-    fn data_layout(&self) -> String {
-        // SAFETY: the machine is alive; layout and string are ours and disposed of here.
-        unsafe {
-            let layout = LLVMCreateTargetDataLayout(self.0);
-            let text = take_message(LLVMCopyStringRepOfTargetData(layout));
-            LLVMDisposeTargetData(layout);
-            text
-        }
-    }
-}
-
-impl Drop for TargetMachine {
-    fn drop(&mut self) {
-        // SAFETY: `create` took the ownership.
-        unsafe { LLVMDisposeTargetMachine(self.0) }
-    }
-}
-
-// SAFETY: a machine has no ties to the thread that made it; a thread that has it uses it alone.
-unsafe impl Send for TargetMachine {}
-
-impl fmt::Debug for TargetMachine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TargetMachine").field(&self.0).finish()
-    }
-}
-
 /// Makes LLVM ready to generate code for the host. Once is enough, and it may be called again.
 ///
 /// # Errors
@@ -424,23 +264,6 @@ pub(super) fn initialize() -> Result<(), CompileError> {
         }
     });
     Ok(())
-}
-
-fn raw_level(level: CodegenLevel) -> LLVMCodeGenOptLevel {
-    match level {
-        CodegenLevel::None => LLVMCodeGenOptLevel::LLVMCodeGenLevelNone,
-        CodegenLevel::Less => LLVMCodeGenOptLevel::LLVMCodeGenLevelLess,
-        CodegenLevel::Default => LLVMCodeGenOptLevel::LLVMCodeGenLevelDefault,
-        CodegenLevel::Aggressive => LLVMCodeGenOptLevel::LLVMCodeGenLevelAggressive,
-    }
-}
-
-fn raw_model(model: CodeModel) -> LLVMCodeModel {
-    match model {
-        CodeModel::Small => LLVMCodeModel::LLVMCodeModelSmall,
-        CodeModel::Medium => LLVMCodeModel::LLVMCodeModelMedium,
-        CodeModel::Large => LLVMCodeModel::LLVMCodeModelLarge,
-    }
 }
 
 #[cfg(test)]

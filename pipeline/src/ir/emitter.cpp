@@ -1,0 +1,69 @@
+// Code generation that is kept from one module to the next. Called from `emitter.rs` alone, which says when that is sound.
+
+#include <llvm-c/Core.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/DataLayout.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/InstrTypes.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/PseudoProbe.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+
+using namespace llvm;
+
+namespace {
+
+struct Emitter {
+  TargetMachine &Machine;
+  SmallVector<char, 0> Object;
+  raw_svector_ostream Stream{Object};
+  // Goes first, as it refers to the others.
+  legacy::PassManager Passes;
+
+  explicit Emitter(TargetMachine &Machine) : Machine(Machine) {}
+};
+
+bool hasInlineAsm(Function &F) {
+  return any_of(instructions(F), [](const Instruction &I) {
+    auto *Call = dyn_cast<CallBase>(&I);
+    return Call && Call->isInlineAsm();
+  });
+}
+
+} // namespace
+
+extern "C" {
+
+// Whether generating code for the module leaves something behind in a pipeline that would show in later modules.
+bool uruk_llvm_emitter_is_used_up_by(LLVMModuleRef Handle) {
+  Module &M = *unwrap(Handle);
+  if (!M.getModuleInlineAsm().empty() || !M.debug_compile_units().empty()) return true;
+  if (M.getNamedMetadata(PseudoProbeDescMetadataName)) return true;
+  return any_of(M, [](Function &F) { return F.hasGC() || hasInlineAsm(F); });
+}
+
+// Answers null if the machine generates no objects.
+Emitter *uruk_llvm_emitter_create(LLVMTargetMachineRef T) {
+  // Owned by nobody: if LLVM gives up, this frame is left without a word.
+  auto *E = new Emitter(*reinterpret_cast<TargetMachine *>(T));
+  if (!E->Machine.addPassesToEmitFile(E->Passes, E->Stream, nullptr, CodeGenFileType::ObjectFile)) return E;
+  delete E;
+  return nullptr;
+}
+
+void uruk_llvm_emitter_dispose(Emitter *E) { delete E; }
+
+// Generates an object, as `LLVMTargetMachineEmitToMemoryBuffer` does.
+LLVMMemoryBufferRef uruk_llvm_emitter_run(Emitter *E, LLVMModuleRef Handle) {
+  Module &M = *unwrap(Handle);
+  M.setDataLayout(E->Machine.createDataLayout());
+  E->Object.clear();
+  E->Passes.run(M);
+  return LLVMCreateMemoryBufferWithMemoryRangeCopy(E->Object.data(), E->Object.size(), "");
+}
+
+} // extern "C"
