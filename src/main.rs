@@ -18,9 +18,6 @@ uruk::pipeline::export_cxa_atexit!();
 // Threads that the program starts through a library, such as `std::thread`, start like its own.
 uruk::pipeline::export_pthread_create!();
 
-// What a destructor of the program calls may have to be compiled.
-uruk::pipeline::export_cxa_thread_atexit!();
-
 // A program that replaces `malloc` or `operator new` does so for the libraries too.
 uruk::pipeline::export_allocation_functions!();
 

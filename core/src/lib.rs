@@ -115,7 +115,7 @@ pub use symbol::set::{
 };
 pub use task::in_place::InPlaceTaskDispatcher;
 pub use task::serial_queue::SerialQueue;
-pub use task::this_thread::{refuse_wait_in_leaf, thread_is_ending};
+pub use task::this_thread::refuse_wait_in_leaf;
 pub use task::{Task, TaskDispatcher, TaskLabel, Waiting};
 pub use transaction::{RefusedTransaction, Transaction, TransactionError};
 pub use units::absolute::absolute_symbols;

@@ -50,16 +50,6 @@ pub(crate) fn with<R>(operation: impl FnOnce(&mut ThisThread) -> R) -> Option<R>
     THIS_THREAD.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
 }
 
-/// Whether the thread-local values of the running thread have been destroyed: it is about to end, or the process is.
-///
-/// The engine remembers there what a thread does. Code that is asked for something at that moment had better do it on another thread.
-///
-/// # Concurrency
-/// Takes no lock.
-pub fn thread_is_ending() -> bool {
-    with(|_| ()).is_none()
-}
-
 /// Whether this thread is inside a call of the embedder's code, on behalf of whatever session.
 pub(crate) fn is_inside_call() -> bool {
     with(|thread| thread.calls > 0).unwrap_or(false)

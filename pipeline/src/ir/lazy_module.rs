@@ -44,7 +44,7 @@ use super::symbols::{ModuleInterface, ModuleSymbol};
 use super::unit::IrMaterializationUnit;
 use crate::layer::IrLayer;
 use crate::lazy::LazyCallThroughManager;
-use crate::link::ObjectLinkingLayer;
+use crate::link::{ObjectLinkingLayer, is_bound_by_linker};
 use crate::object::ObjectBuffer;
 
 /// `functions.cpp` has the same.
@@ -137,7 +137,7 @@ impl LazyModule {
         let outline = shell.outline()?;
         let undefined = outline.values.iter().filter(|value| value.bits & symbol_bits::UNDEFINED != 0);
         let undefined: FxHashSet<&str> = undefined.map(|value| &*value.name).collect();
-        interface.undefined.retain(|name| undefined.contains(&**name));
+        interface.undefined.retain(|name| undefined.contains(&**name) && !is_bound_by_linker(name));
         let (source, compiler) = (source.clone(), compiler.clone().with_partition(Partition::default()));
         let shells = Mutex::new(vec![shell]);
         Ok(Some(Self(Arc::new(Inner {

@@ -83,12 +83,7 @@ extern "C" fn first_call(descriptor: &CallThroughDescriptor) -> u64 {
 /// Finds where the stub leads, and has later calls go there.
 fn bind(descriptor: &CallThroughDescriptor, cell: &dyn Destination) -> Result<ExecutorAddr, ExecutorAddr> {
     let mut found = None;
-    let mut find = || found = Some(cell.find());
-    if !uruk_core::thread_is_ending() {
-        on_spare_stack(&mut find);
-    } else if !on_another_thread(&mut find) {
-        find();
-    }
+    on_spare_stack(&mut || found = Some(cell.find()));
     let found = found.expect("what runs elsewhere has come back");
     if let Ok(address) = found {
         // SAFETY: the stub's slot, a word of its own that calls read in one piece.
@@ -219,23 +214,6 @@ fn on_spare_stack(work: &mut dyn FnMut()) {
     {
         spare.push(stack);
     }
-}
-
-/// Runs `work` on a thread of its own, for one that is ending: its thread-local values are gone, and the engine needs its own. Answers
-/// whether there is such a thread.
-fn on_another_thread(work: &mut dyn FnMut()) -> bool {
-    struct Work(*mut c_void);
-    // SAFETY: who hands it over waits, and uses nothing of it meanwhile.
-    unsafe impl Send for Work {}
-    let mut work: &mut dyn FnMut() = work;
-    let work = Work((&raw mut work).cast());
-    let on_thread = move || {
-        let Work(work) = { work };
-        run(work);
-    };
-    let thread =
-        std::thread::Builder::new().name("first call".to_owned()).stack_size(STACK_BYTES).spawn(on_thread);
-    thread.is_ok_and(|thread| thread.join().is_ok())
 }
 
 extern "C" fn run(work: *mut c_void) {

@@ -11,7 +11,6 @@ pub mod entry;
 pub mod exit;
 mod forks;
 pub mod ifunc;
-pub mod late_values;
 mod loaded;
 pub mod process;
 mod registers;
