@@ -142,8 +142,9 @@ impl LazyCallThroughManager {
     /// with the dylib of the stubs ahead of it they are lazy too.
     ///
     /// # Concurrency
-    /// Functions may be called on any thread, on small stacks too. A first call blocks until the body is Ready. Signals that are not faults
-    /// wait meanwhile.
+    /// Functions may be called on any thread, on small stacks and while the thread or the process ends too. A first call blocks until the
+    /// body is Ready. Signals that are not faults wait meanwhile. A signal handler may make one if it has interrupted no code of the engine
+    /// and no function of the C library that a handler must not call.
     ///
     /// # Errors
     /// The unit fails with [`LazyCallError::NotCallable`] if the flags of an alias say that it is data.
@@ -162,7 +163,7 @@ fn say_and_abort(failure: &LazyCallFailure<'_>) -> ExecutorAddr {
     use std::io::Write as _;
     // Nobody is left to be told if that fails.
     _ = writeln!(std::io::stderr(), "uruk: {failure}");
-    ExecutorAddr::from_ptr(libc::abort as unsafe extern "C" fn() -> ! as *const u8)
+    ExecutorAddr::from_ptr(libc::abort as *const ())
 }
 
 impl fmt::Debug for LazyCallThroughManager {
