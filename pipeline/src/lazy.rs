@@ -239,8 +239,7 @@ impl Cell {
             let address = definition.address;
             // Removed in between: what is there now is looked up.
             if let Some(held) = session.while_present(token, || self.manager.layer.hold(address))? {
-                self.leads_on.lead_on_to(address);
-                drop(held);
+                self.leads_on.lead_on_to(address, held);
                 return Ok(address);
             }
         }
