@@ -20,6 +20,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uruk_core::sync::Arc;
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::{
     AliasMap, AliasTarget, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest,
     LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SearchOrder,
@@ -198,7 +199,13 @@ impl MaterializationUnit for LazyReexports {
         let leads_on = Arc::new(LeadsOn::default());
         let cell = |function: &AliasTarget| -> Box<dyn Destination> {
             let (manager, bodies, leads_on) = (manager.clone(), bodies.clone(), leads_on.clone());
-            Box::new(Cell { manager, bodies, leads_on, body: function.source.clone() })
+            Box::new(Cell {
+                manager,
+                bodies,
+                leads_on,
+                body: function.source.clone(),
+                bound: AtomicU64::new(0),
+            })
         };
         let cells: Arc<[Box<dyn Destination>]> = functions.values().map(cell).collect();
         let contents = Contents::new(&cells);
@@ -221,10 +228,21 @@ struct Cell {
     bodies: WeakJitDylib,
     leads_on: Arc<LeadsOn>,
     body: SymbolName,
+    /// Where the stub leads; zero before that is known.
+    bound: AtomicU64,
 }
 
 impl Cell {
     fn body(&self) -> Result<ExecutorAddr, LazyCallError> {
+        self.bind().or_else(|error| {
+            // Another thread has bound it meanwhile, and the body has been removed after that. Who calls holds the stub, and so the body.
+            // Relaxed: it was bound before the removal took the session's lock, which this lookup has taken later.
+            let bound = self.bound.load(Ordering::Relaxed);
+            if bound == 0 { Err(error) } else { Ok(ExecutorAddr::new(bound)) }
+        })
+    }
+
+    fn bind(&self) -> Result<ExecutorAddr, LazyCallError> {
         let bodies = self.bodies.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = bodies.session();
         let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
@@ -240,6 +258,7 @@ impl Cell {
             // Removed in between: what is there now is looked up.
             if let Some(held) = session.while_present(token, || self.manager.layer.hold(address))? {
                 self.leads_on.lead_on_to(address, held);
+                self.bound.store(address.value(), Ordering::Relaxed); // see `body`
                 return Ok(address);
             }
         }

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use uruk::core::sync::{Arc, Latch, Mutex};
 use uruk::core::{ExecutorAddr, FnUnit, JitDylib, LookupError, WaitError};
 use uruk::pipeline::lazy::LazyCallError;
-use uruk::{Function, FunctionPointer, Jit};
+use uruk::pipeline::object::ObjectBuffer;
+use uruk::{Function, FunctionPointer, Jit, OwnedTracker};
 
 use crate::support::{alone, c, c_with, engine, is_alone};
 
@@ -82,6 +83,70 @@ fn vectors_of_512_bits_and_masks_pass_a_first_call() {
     jit.add_object(add("caller.o", &caller)).expect("a new name");
     let check = get::<Answer>(&jit, "check");
     assert_eq!((check(), check()), (0, 0));
+}
+
+/// An object of one function, which answers its number: the compiler's first one with another name and another number in it.
+fn numbered(object: &ObjectBuffer, number: usize) -> ObjectBuffer {
+    let mut bytes = object.bytes().to_vec();
+    let answer = (TEMPLATE_ANSWER + number as i32).to_le_bytes();
+    for (from, to) in
+        [(b"f000".as_slice(), format!("f{number:03}").as_bytes()), (&TEMPLATE_ANSWER.to_le_bytes(), &answer)]
+    {
+        let places: Vec<_> = (0..=bytes.len() - 4).filter(|&at| &bytes[at..at + 4] == from).collect();
+        assert!(!places.is_empty(), "the compiler wrote it otherwise");
+        places.into_iter().for_each(|at| bytes[at..at + 4].copy_from_slice(to));
+    }
+    ObjectBuffer::new(format!("f{number:03}.o"), bytes)
+}
+
+const TEMPLATE_ANSWER: i32 = 0x1234_5600;
+
+/// Each thread calls what it has a handle of, lets most handles go, and takes over those that another has left.
+#[test]
+fn many_threads_call_many_functions_while_handles_go() {
+    const THREADS: usize = 16;
+    const FUNCTIONS: usize = 200;
+    const CALLS: usize = 500;
+    let first = c("f000.o", &format!("int f000(void) {{ return {TEMPLATE_ANSWER}; }}"));
+    let jit = engine(2);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let names: Vec<_> = (0..FUNCTIONS).map(|number| format!("f{number:03}")).collect();
+    let add = |number| {
+        let tracker = OwnedTracker::new(bodies.create_tracker());
+        jit.in_tracker(&tracker).add_object(numbered(&first, number)).expect("a new name");
+        Some(tracker)
+    };
+    let trackers: Vec<_> = (0..FUNCTIONS).map(|number| Mutex::new(add(number))).collect();
+    jit.add_lazy(&bodies, names.iter().map(String::as_str)).expect("they are there");
+    // The stubs are linked together, so whoever has a handle of one keeps the bodies of all that were called.
+    let stays = get::<Answer>(&jit, "f000");
+    let left: Vec<_> = names.iter().map(|_| Mutex::new(None)).collect();
+    let start = Latch::new();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (jit, names, left, trackers, start) = (&jit, &names, &left, &trackers, &start);
+            scope.spawn(move || {
+                start.wait();
+                for call in 0..CALLS {
+                    let number = (call * 7 + thread * 13) % FUNCTIONS;
+                    let taken = left[number].lock().take();
+                    let function = taken.unwrap_or_else(|| get::<Answer>(jit, &names[number]));
+                    assert_eq!(function(), TEMPLATE_ANSWER + number as i32);
+                    // Bound by now: its body may lose its tracker.
+                    let tracker =
+                        if number.is_multiple_of(3) { trackers[number].lock().take() } else { None };
+                    tracker.into_iter().for_each(|tracker| tracker.remove().expect("nothing of it objects"));
+                    let before =
+                        if call.is_multiple_of(4) { left[number].lock().replace(function) } else { None };
+                    drop(before);
+                }
+            });
+        }
+        start.open();
+    });
+    drop(left);
+    assert_eq!(pieces(&jit), 1 + FUNCTIONS as u64, "each was linked once");
+    drop(stays);
 }
 
 #[test]
