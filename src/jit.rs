@@ -140,11 +140,11 @@ impl Jit {
                 if called.is_empty() && latent.is_empty() {
                     break;
                 }
-                // Nobody links them now, who would say so.
-                let undefined = called.iter().flat_map(|unit| unit.undefined.iter().cloned());
-                self.session.lookup_flags(LookupKind::Static, &order, LookupSet::required(undefined))?;
-                // What is missing may have come out of archives, and brings files with it.
-                needed = self.incomplete(&order, latent);
+                // What is missing may have come out of archives, and brings files with it. Of functions that are compiled when they are
+                // called, those of a file that misses something are compiled now: code may not need it when it is optimized.
+                needed = self.incomplete(&order, latent).into_iter().map(|unit| unit.symbol).collect();
+                let called = self.incomplete(&order, called).into_iter();
+                needed.extend(called.flat_map(|unit| unit.compiled_on_call));
             }
             // An initializer symbol has no address, so it is never required; its unit runs all the same.
             let mut symbols = LookupSet::weakly_referenced(needed);
@@ -158,18 +158,17 @@ impl Jit {
     }
 
     /// Those of `units` that refer to something that nobody defines. Linking them says so.
-    fn incomplete(&self, order: &SearchOrder, units: Vec<LatentUnit>) -> Vec<SymbolName> {
+    fn incomplete(&self, order: &SearchOrder, units: Vec<LatentUnit>) -> Vec<LatentUnit> {
         let undefined = LookupSet::required(units.iter().flat_map(|unit| unit.undefined.iter().cloned()));
         let missing: HashSet<SymbolName> =
             match self.session.lookup_flags(LookupKind::Static, order, undefined) {
                 Ok(_) => return Vec::new(),
                 Err(LookupError::NotFound { symbols, .. }) => symbols.into_iter().collect(),
                 // Whichever of them it concerns is going to say so.
-                Err(_) => return units.into_iter().map(|unit| unit.symbol).collect(),
+                Err(_) => return units,
             };
-        let incomplete =
-            units.into_iter().filter(|unit| unit.undefined.iter().any(|name| missing.contains(name)));
-        incomplete.map(|unit| unit.symbol).collect()
+        let misses = |unit: &LatentUnit| unit.undefined.iter().any(|name| missing.contains(name));
+        units.into_iter().filter(misses).collect()
     }
 
     /// The session, for everything that has no method here.

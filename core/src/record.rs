@@ -47,6 +47,8 @@
 mod alone;
 mod array;
 mod definitions;
+#[cfg(not(any(uruk_loom, uruk_shuttle)))]
+mod lone_guard;
 mod many;
 mod map;
 mod names;

@@ -21,6 +21,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uruk_core::sync::Arc;
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::{
     AliasMap, AliasTarget, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest,
     LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SearchOrder,
@@ -143,8 +144,9 @@ impl LazyCallThroughManager {
     /// with the dylib of the stubs ahead of it they are lazy too.
     ///
     /// # Concurrency
-    /// Functions may be called on any thread, on small stacks too. A first call blocks until the body is Ready. Signals that are not faults
-    /// wait meanwhile.
+    /// Functions may be called on any thread, on small stacks and while the thread or the process ends too. A first call blocks until the
+    /// body is Ready. Signals that are not faults wait meanwhile. A signal handler may make one if it has interrupted no code of the engine
+    /// and no function of the C library that a handler must not call.
     ///
     /// # Errors
     /// The unit fails with [`LazyCallError::NotCallable`] if the flags of an alias say that it is data.
@@ -173,7 +175,7 @@ fn say_and_abort(failure: &LazyCallFailure<'_>) -> ExecutorAddr {
     use std::io::Write as _;
     // Nobody is left to be told if that fails.
     _ = writeln!(std::io::stderr(), "uruk: {failure}");
-    ExecutorAddr::from_ptr(libc::abort as unsafe extern "C" fn() -> ! as *const u8)
+    ExecutorAddr::from_ptr(libc::abort as *const ())
 }
 
 impl fmt::Debug for LazyCallThroughManager {
@@ -214,7 +216,7 @@ impl MaterializationUnit for LazyReexports {
         }
         let cell = |body: &SymbolName| -> Box<dyn Destination> {
             let (manager, bodies, leads_on) = (manager.clone(), bodies.clone(), leads_on.clone());
-            Box::new(Cell { manager, bodies, leads_on, body: body.clone() })
+            Box::new(Cell { manager, bodies, leads_on, body: body.clone(), bound: AtomicU64::new(0) })
         };
         let cells: Arc<[Box<dyn Destination>]> = names.keys().map(cell).collect();
         let contents = Contents::new(&cells);
@@ -237,10 +239,21 @@ struct Cell {
     bodies: WeakJitDylib,
     leads_on: Arc<LeadsOn>,
     body: SymbolName,
+    /// Where the stub leads; zero before that is known.
+    bound: AtomicU64,
 }
 
 impl Cell {
     fn body(&self) -> Result<ExecutorAddr, LazyCallError> {
+        self.bind().or_else(|error| {
+            // Another thread has bound it meanwhile, and the body has been removed after that. Who calls holds the stub, and so the body.
+            // Relaxed: it was bound before the removal took the session's lock, which this lookup has taken later.
+            let bound = self.bound.load(Ordering::Relaxed);
+            if bound == 0 { Err(error) } else { Ok(ExecutorAddr::new(bound)) }
+        })
+    }
+
+    fn bind(&self) -> Result<ExecutorAddr, LazyCallError> {
         let bodies = self.bodies.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = bodies.session();
         let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
@@ -255,8 +268,8 @@ impl Cell {
             let address = definition.address;
             // Removed in between: what is there now is looked up.
             if let Some(held) = session.while_present(token, || self.manager.layer.hold(address))? {
-                self.leads_on.lead_on_to(address);
-                drop(held);
+                self.leads_on.lead_on_to(address, held);
+                self.bound.store(address.value(), Ordering::Relaxed); // see `body`
                 return Ok(address);
             }
         }

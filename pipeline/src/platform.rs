@@ -54,8 +54,8 @@ pub struct UnitTraits {
     pub is_passive: bool,
     /// Whether it has initializers.
     pub runs_at_start: bool,
-    /// Whether its functions are compiled when they are called: linking it does not say what they miss.
-    pub compiles_on_call: bool,
+    /// Its functions that are compiled when they are called: linking the unit does not say what they miss.
+    pub compiled_on_call: Box<[SymbolName]>,
     /// What it defines and refers to, as far as that is known.
     pub references: References,
 }
@@ -156,7 +156,7 @@ impl Platform {
             work_bytes,
             is_passive,
             runs_at_start,
-            compiles_on_call,
+            compiled_on_call,
             references,
         } = traits;
         if runs_at_start {
@@ -164,7 +164,7 @@ impl Platform {
             state.unasked.insert(order, (home, symbol.clone()));
             self.uninitialized.note();
         }
-        let unit = Undiscovered { symbol: symbol.clone(), work_bytes, compiles_on_call, references };
+        let unit = Undiscovered { symbol: symbol.clone(), work_bytes, compiled_on_call, references };
         state.undiscovered.declare(order, unit, is_passive);
         drop(state);
         if shares_sections {
@@ -196,9 +196,11 @@ impl Platform {
         let mut state = self.state.lock();
         let needed = state.undiscovered.take_needed(entry);
         let mut needed: Vec<_> = needed.into_values().collect();
-        let called = needed.iter_mut().filter(|unit| unit.compiles_on_call).map(|unit| LatentUnit {
+        let called = needed.iter_mut().filter(|unit| !unit.compiled_on_call.is_empty());
+        let called = called.map(|unit| LatentUnit {
             symbol: unit.symbol.clone(),
             undefined: mem::take(&mut unit.references.undefined),
+            compiled_on_call: mem::take(&mut unit.compiled_on_call),
         });
         state.called.extend(called);
         drop(state);
@@ -216,8 +218,11 @@ impl Platform {
     /// somebody looks their symbols up, and not otherwise.
     pub fn take_latent(&self) -> Vec<LatentUnit> {
         let latent = self.state.lock().undiscovered.take_latent();
-        let unit =
-            |unit: Undiscovered| LatentUnit { symbol: unit.symbol, undefined: unit.references.undefined };
+        let unit = |unit: Undiscovered| LatentUnit {
+            symbol: unit.symbol,
+            undefined: unit.references.undefined,
+            compiled_on_call: unit.compiled_on_call,
+        };
         latent.into_values().map(unit).collect()
     }
 

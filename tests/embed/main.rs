@@ -8,6 +8,7 @@ mod dylibs;
 mod endings;
 #[cfg(feature = "llvm")]
 mod errors;
+mod first_calls;
 mod handles;
 mod lazy;
 mod plugins;

@@ -61,6 +61,9 @@ pub enum Compiles {
     Lazy,
 }
 
+/// What `skip` calls all variants in which functions are compiled when they are called.
+const LAZY: &str = "lazy";
+
 impl Compiles {
     fn options(self) -> &'static [&'static str] {
         match self {
@@ -134,11 +137,16 @@ impl Program {
         let full = std::env::var_os("URUK_FULL_MATRIX").is_some_and(|value| value == "1");
         let all = if full { full_matrix() } else { DEFAULT.to_vec() };
         for (name, _) in &self.skipped {
-            assert!(Form::by_name(name).is_some(), "{}: `skip {name}` names no form", self.name);
+            let is_known = Form::by_name(name).is_some() || name == LAZY;
+            assert!(is_known, "{}: `skip {name}` names no form", self.name);
         }
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
         let is_wanted = |variant: &Variant| variant.to_string().contains(&wanted);
-        all.into_iter().filter(|variant| self.can_be(variant.form) && is_wanted(variant)).collect()
+        let is_skipped = |variant: &Variant| {
+            variant.compiles == Compiles::Lazy && self.skipped.iter().any(|(name, _)| name == LAZY)
+        };
+        let can_be = |variant: &Variant| self.can_be(variant.form) && !is_skipped(variant);
+        all.into_iter().filter(|variant| can_be(variant) && is_wanted(variant)).collect()
     }
 
     fn can_be(&self, form: Form) -> bool {

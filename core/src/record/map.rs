@@ -14,7 +14,10 @@ pub(super) use real::Map;
 
 #[cfg(not(any(uruk_loom, uruk_shuttle)))]
 mod real {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::record::lone_guard::LoneGuard;
 
     /// So many values that were replaced or removed a thread gathers before it asks which readers may still see them.
     /// Asking interrupts every processor that runs a thread of ours, which removing a large tracker should not do every
@@ -41,32 +44,82 @@ mod real {
             Self(papaya::HashMap::builder().hasher(FxBuildHasher).collector(collector).build())
         }
 
-        pub(in crate::record) fn guard(&self) -> papaya::LocalGuard<'_> {
-            self.0.guard()
+        #[inline]
+        pub(in crate::record) fn guard(&self) -> Guard<'_> {
+            match LIFE.get() {
+                ThreadLife::Lives => Guard::OfThread(self.0.guard()),
+                life => self.rare_guard(life),
+            }
         }
 
-        pub(in crate::record) fn get<'g>(&self, key: &K, guard: &'g papaya::LocalGuard<'_>) -> Option<&'g V> {
-            self.0.get(key, guard)
+        #[cold]
+        fn rare_guard(&self, life: ThreadLife) -> Guard<'_> {
+            if life == ThreadLife::Ending {
+                return Guard::Alone(LoneGuard::new(self.0.owned_guard()));
+            }
+            // First what the guards have of the thread, then what says that the thread ends: that is destroyed ahead of it.
+            let guard = self.0.guard();
+            if TELLS_END.try_with(|_| ()).is_ok() {
+                LIFE.set(ThreadLife::Lives);
+            }
+            Guard::OfThread(guard)
+        }
+
+        #[inline]
+        pub(in crate::record) fn get<'g>(&self, key: &K, guard: &'g Guard<'_>) -> Option<&'g V> {
+            match guard {
+                Guard::OfThread(guard) => self.0.get(key, guard),
+                Guard::Alone(guard) => self.0.get(key, guard),
+            }
         }
 
         /// For the one thread that writes.
-        pub(in crate::record) fn current<'g>(
-            &self,
-            key: &K,
-            guard: &'g papaya::LocalGuard<'_>,
-        ) -> Option<&'g V> {
-            self.0.get(key, guard)
+        pub(in crate::record) fn current<'g>(&self, key: &K, guard: &'g Guard<'_>) -> Option<&'g V> {
+            self.get(key, guard)
         }
 
         /// Says whether the key had no value.
         pub(in crate::record) fn insert(&self, key: K, value: V) -> bool {
-            self.0.pin().insert(key, value).is_none()
+            match self.guard() {
+                Guard::OfThread(guard) => self.0.insert(key, value, &guard).is_none(),
+                Guard::Alone(guard) => self.0.insert(key, value, &guard).is_none(),
+            }
         }
 
         /// Says whether the key had a value.
         pub(in crate::record) fn remove(&self, key: &K) -> bool {
-            self.0.pin().remove(key).is_some()
+            match self.guard() {
+                Guard::OfThread(guard) => self.0.remove(key, &guard).is_some(),
+                Guard::Alone(guard) => self.0.remove(key, &guard).is_some(),
+            }
         }
+    }
+
+    /// Keeps what is read through it.
+    pub(in crate::record) enum Guard<'a> {
+        OfThread(papaya::LocalGuard<'a>),
+        /// For destructors of a thread's variables: what guards of the thread need is destroyed then, perhaps before them. It costs a lock.
+        Alone(LoneGuard<'a>),
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum ThreadLife {
+        New,
+        Lives,
+        Ending,
+    }
+
+    struct TellsEnd;
+
+    impl Drop for TellsEnd {
+        fn drop(&mut self) {
+            LIFE.set(ThreadLife::Ending);
+        }
+    }
+
+    thread_local! {
+        static LIFE: Cell<ThreadLife> = const { Cell::new(ThreadLife::New) };
+        static TELLS_END: TellsEnd = const { TellsEnd };
     }
 }
 
@@ -176,6 +229,47 @@ mod model {
                 end = &kept.next;
             }
             &end.0.get_or_init(|| Box::new(KeptValue { value, next: Self(OnceCell::new()) })).value
+        }
+    }
+}
+
+#[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::sync::Arc;
+    use crate::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Lookups panicked there: what the guards have of a thread was destroyed ahead of what the program had registered first.
+    #[test]
+    fn destructors_of_a_thread_read_and_write() {
+        struct Last(RefCell<Option<Arc<Map<u32, usize>>>>, Arc<AtomicUsize>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                let map = self.0.take().expect("the thread has set it");
+                let before = map.get(&1, &map.guard()).copied().unwrap_or(0);
+                assert!(map.insert(2, before + 1) && map.remove(&1));
+                let after = map.get(&2, &map.guard()).copied().unwrap_or(0);
+                self.1.store(after, Ordering::Relaxed); // Relaxed: read when the thread has been joined.
+            }
+        }
+        thread_local! {
+            static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+        }
+        for uses_it_before in [false, true] {
+            let (map, read) = (Arc::new(Map::new()), Arc::new(AtomicUsize::new(0)));
+            map.insert(1, 41);
+            let (of_thread, told) = (map.clone(), read.clone());
+            let thread = std::thread::spawn(move || {
+                LAST.with(|last| {
+                    *last.borrow_mut() = Some(Last(RefCell::new(Some(of_thread.clone())), told))
+                });
+                assert!(!uses_it_before || of_thread.get(&1, &of_thread.guard()) == Some(&41));
+            });
+            thread.join().expect("no panic");
+            assert_eq!(read.load(Ordering::Relaxed), 42);
+            assert_eq!(map.get(&2, &map.guard()), Some(&42));
         }
     }
 }

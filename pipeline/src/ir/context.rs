@@ -21,6 +21,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -122,13 +123,13 @@ impl ThreadSafeContext {
     /// Whether the calling thread holds any context right now. Such a thread must not wait for a symbol:
     /// whoever provides it may be waiting for the context.
     pub fn held_by_current_thread() -> bool {
-        HELD.with_borrow(|held| !held.is_empty())
+        HELD.with(|held| !held.borrow().is_empty())
     }
 
     /// The context that the calling thread took last and still holds, and where it took it; for
     /// [`ExecutionSessionBuilder::refuse_waits_while`](uruk_core::ExecutionSessionBuilder::refuse_waits_while).
     pub fn held_resource() -> Option<HeldResource> {
-        let taken_at = HELD.with_borrow(|held| held.last().map(|(_, place)| *place))?;
+        let taken_at = HELD.with(|held| held.borrow().last().map(|(_, place)| *place))?;
         Some(HeldResource { what: "an LLVM context", taken_at: Some(taken_at) })
     }
 
@@ -173,7 +174,7 @@ impl ThreadSafeContext {
         // Relaxed: see above; other threads' values are compared with nothing.
         self.0.holder.store(token, Ordering::Relaxed);
         let taken = (Arc::as_ptr(&self.0).addr(), Location::caller());
-        HELD.with_borrow_mut(|held| held.push(taken));
+        HELD.with(|held| held.borrow_mut().push(taken));
         *self.0.diagnostics.lock() = Diagnostics::default();
         ContextGuard { context: &self.0, lock: Some(guard) }
     }
@@ -256,9 +257,13 @@ impl ContextGuard<'_> {
 impl Drop for ContextGuard<'_> {
     fn drop(&mut self) {
         let this = std::ptr::from_ref(self.context).addr();
-        HELD.with_borrow_mut(|held| {
+        HELD.with(|held| {
+            let mut held = held.borrow_mut();
             if let Some(taken) = held.iter().rposition(|(context, _)| *context == this) {
                 held.remove(taken);
+            }
+            if held.is_empty() {
+                *held = Vec::new(); // See `HELD`.
             }
         });
         self.context.dispose_of_abandoned();
@@ -334,8 +339,10 @@ extern "C" fn record(info: LLVMDiagnosticInfoRef, sink: *mut c_void) {
 }
 
 thread_local! {
-    /// The contexts this thread holds, by address, and where it took them.
-    static HELD: RefCell<Vec<(usize, &'static Location<'static>)>> = const { RefCell::new(Vec::new()) };
+    /// The contexts this thread holds, by address, and where it took them. Never destroyed, because destructors of other variables may
+    /// look symbols up, and compile. Whoever lets the last one go frees the list.
+    static HELD: ManuallyDrop<RefCell<Vec<(usize, &'static Location<'static>)>>> =
+        const { ManuallyDrop::new(RefCell::new(Vec::new())) };
     static TOKEN: Cell<u64> = const { Cell::new(0) };
 }
 

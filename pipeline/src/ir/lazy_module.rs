@@ -224,7 +224,9 @@ impl LazyModule {
         let locals = outline.values.iter().filter(|value| value.kind == Kind::InData && value.is_local());
         own.symbols.extend(locals.map(|value| ModuleSymbol::local(&self.called(value), value.bits)));
         let layer: Arc<dyn IrLayer> = Arc::new(LazyLayer(self.clone()));
-        let mut unit = IrMaterializationUnit::data_of(session, layer, &own, interface, self.clone());
+        let functions = (0..).zip(&outline.values).filter(|(_, value)| value.kind == Kind::OnCall);
+        let bodies = functions.map(|(number, _)| session.intern(&self.body_of(number))).collect();
+        let mut unit = IrMaterializationUnit::data_of(session, layer, &own, interface, self.clone(), bodies);
         if !self.0.verified {
             unit.skip_verifier();
         }

@@ -172,20 +172,21 @@ impl IrMaterializationUnit {
         }
     }
 
-    /// Promises what `own` says: the data of `module`, which as a whole has the interface `whole`.
+    /// Promises what `own` says: the data of `module`, which as a whole has the interface `whole`, and functions with these `bodies`.
     pub(super) fn data_of(
         session: &ExecutionSession,
         layer: Arc<dyn IrLayer>,
         own: &ModuleInterface,
         whole: &ModuleInterface,
         module: LazyModule,
+        bodies: Box<[SymbolName]>,
     ) -> Self {
         let symbols = whole.symbols.iter().map(|symbol| (session.intern(&symbol.name), symbol.flags));
         let defined = MaterializationInterface::new(symbols.collect());
         let undefined = whole.undefined.iter().map(|name| &**name);
         let references = references(session, &defined, undefined);
         let unit = Self::promise(session, layer, own, Source::Data(module));
-        Self { traits: UnitTraits { references, compiles_on_call: true, ..unit.traits }, ..unit }
+        Self { traits: UnitTraits { references, compiled_on_call: bodies, ..unit.traits }, ..unit }
     }
 
     /// What a platform is told of the unit. Its references are told once.

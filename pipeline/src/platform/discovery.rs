@@ -33,7 +33,7 @@ pub struct References {
 pub(super) struct Undiscovered {
     pub(super) symbol: SymbolName,
     pub(super) work_bytes: usize,
-    pub(super) compiles_on_call: bool,
+    pub(super) compiled_on_call: Box<[SymbolName]>,
     pub(super) references: References,
 }
 
@@ -44,6 +44,8 @@ pub struct LatentUnit {
     pub symbol: SymbolName,
     /// What it refers to and does not define.
     pub undefined: Box<[SymbolName]>,
+    /// Its functions that are compiled when they are called.
+    pub compiled_on_call: Box<[SymbolName]>,
 }
 
 /// The units that nobody has been told of, by their place in link order.

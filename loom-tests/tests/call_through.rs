@@ -1,0 +1,229 @@
+//! Call-through: threads call a stub for the first time, while others begin to hold it and its body is removed.
+//!
+//! ```text
+//!  caller                                        who begins to hold the stub        remover of the body
+//!    slot: bound? then go there                    note: I hold                       the row is gone
+//!    while the body is present: hold it            what was bound? hold that          its share of the code is let go
+//!    note: bound. Who holds? they hold it too                                         who was the last unmaps it
+//!    let go; slot = the body
+//! ```
+//!
+//! Who holds, what is held, and when code goes are in the file of the pipeline itself. Its memory is a flag here, and a session a lock:
+//! `while_present` runs what it is given under it, and a removal takes rows under it before it lets anything go.
+//!
+//! Proven, in every order with at most four preemptions (three with three threads): whoever goes through a bound slot, and holds the stub,
+//! finds the code there; when nobody holds the stub any more, nothing keeps the body.
+//!
+//! **Fails if** one of these steps is changed:
+//!
+//! | weakening | in | caught by |
+//! |---|---|---|
+//! | `call_through::looks_before_it_notes`: who binds asks who holds under one lock, and notes what is bound under another | `pipeline/src/link/code.rs` | `who_begins_to_hold_the_stub_meanwhile_holds_the_body` |
+//! | `call_through::looks_before_it_holds`: who begins to hold asks what is bound under one lock, and notes that it holds under another | `pipeline/src/link/code.rs` | `who_begins_to_hold_the_stub_meanwhile_holds_the_body` |
+//! | `call_through::lets_go_before_it_tells`: the body is not kept until those who hold the stub keep it | `pipeline/src/link/code.rs` | `a_body_that_is_removed_meanwhile_stays_for_who_holds_the_stub` |
+//!
+//! `callers_at_once_are_led_to_one_body` is in no row: that one of them makes the body is in the model of `on_caller.rs`, and each binds what
+//! the others do. Here it says that binding twice keeps nothing for ever.
+#![cfg(uruk_loom)]
+
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "the pipeline needs more of it than the model, and publishes some"
+)]
+#[path = "../../pipeline/src/link/code.rs"]
+mod code;
+
+use code::{Code, CodeMap, CodeRemoval, HeldCode, LeadsOn};
+use loom_tests::stage::model_within;
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uruk_core::sync::{Arc, Mutex, thread};
+
+// What the file finds around it in the pipeline.
+
+mod share {
+    use super::*;
+
+    /// The memory of code. Who drops it unmaps it.
+    pub(super) struct LinkedCode {
+        pub(super) ending: Option<runtime::endings::Ending>,
+        pub(super) is_gone: Arc<AtomicBool>,
+    }
+
+    impl Drop for LinkedCode {
+        fn drop(&mut self) {
+            // Relaxed: a flag of the model, which stands for what the locks have to order.
+            self.is_gone.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+mod runtime {
+    pub(crate) mod endings {
+        use std::any::Any;
+        use uruk_core::sync::Weak;
+
+        #[derive(Clone, Copy)]
+        pub(crate) struct CodeNumber;
+
+        pub(crate) struct Ending;
+
+        impl Ending {
+            pub(crate) fn number(&self) -> CodeNumber {
+                CodeNumber
+            }
+        }
+
+        #[expect(dead_code, reason = "nothing ends in the model")]
+        pub(crate) trait Keeps {
+            fn hold_all(&self) -> Box<dyn Any + Send + Sync>;
+        }
+
+        pub(crate) fn kept_by<K: Keeps>(_: CodeNumber, _: Weak<K>, _: usize) {}
+    }
+}
+
+const PREEMPTIONS: usize = 4;
+const STUB: u64 = 0x1000;
+const BODY: u64 = 0x2000;
+
+/// A stub and its body, each linked.
+struct Scene {
+    known: Arc<CodeMap>,
+    leads_on: Arc<LeadsOn>,
+    slot: AtomicU64,
+    /// Rows of the session: what the tracker of the body has of its code.
+    body: Mutex<Option<Arc<Code>>>,
+    body_is_gone: Arc<AtomicBool>,
+    stub: Mutex<Option<Arc<Code>>>,
+}
+
+impl Scene {
+    fn new() -> Arc<Self> {
+        let (known, leads_on) = (Arc::new(CodeMap::default()), Arc::new(LeadsOn::default()));
+        let link = |address, leads_on: Option<Arc<LeadsOn>>| {
+            let is_gone = Arc::new(AtomicBool::new(false));
+            let memory = share::LinkedCode { ending: None, is_gone: is_gone.clone() };
+            let ranges = std::iter::once(address..address + 0x100).collect();
+            (Code::new(memory, ranges, Box::default(), leads_on, &known), is_gone)
+        };
+        let (stub, _) = link(STUB, Some(leads_on.clone()));
+        let (body, body_is_gone) = link(BODY, None);
+        let (slot, body, stub) = (AtomicU64::new(0), Mutex::new(Some(body)), Mutex::new(Some(stub)));
+        Arc::new(Self { known, leads_on, slot, body, body_is_gone, stub })
+    }
+
+    fn hold_stub(&self) -> HeldCode {
+        self.known.hold(ExecutorAddr::new(STUB)).expect("the stub is there")
+    }
+
+    /// Calls the stub, as one who holds it. Says whether there is a body.
+    fn call(&self) -> bool {
+        // Relaxed: the processor loads the word as it jumps; the code was written before anybody could find it.
+        if self.slot.load(Ordering::Relaxed) == 0 && !self.first_call() {
+            return false;
+        }
+        assert!(!self.body_is_gone.load(Ordering::Relaxed), "the slot leads to nothing");
+        true
+    }
+
+    /// As `pipeline/src/lazy.rs` has it: look the body up, hold it while it is present, bind.
+    fn first_call(&self) -> bool {
+        let body = ExecutorAddr::new(BODY);
+        let row = self.body.lock();
+        let held = row.is_some().then(|| self.known.hold(body));
+        drop(row);
+        let Some(held) = held else { return false };
+        self.leads_on.lead_on_to(body, held);
+        self.slot.store(BODY, Ordering::Relaxed);
+        true
+    }
+
+    fn remove_body(&self) {
+        remove(&self.body);
+        // Who drops code last is decided by counts that loom does not see. So it has to see that this comes before or after others' looks.
+        drop(self.known.hold(ExecutorAddr::new(BODY)));
+    }
+}
+
+fn remove(row: &Mutex<Option<Arc<Code>>>) {
+    let code = row.lock().take();
+    code.into_iter().for_each(|code| code.let_go(CodeRemoval::WhenReleased(&(Arc::new(()) as _))));
+}
+
+/// ```text
+///  main: hold the stub                           another, who holds it: call
+///  main: remove the body ─ call, if it is bound
+/// ```
+#[test]
+fn who_begins_to_hold_the_stub_meanwhile_holds_the_body() {
+    model_within(PREEMPTIONS, || {
+        let scene = Scene::new();
+        let caller = thread::spawn({
+            let scene = scene.clone();
+            let held = scene.hold_stub();
+            move || {
+                assert!(scene.call());
+                drop(held);
+            }
+        });
+        let held = scene.hold_stub();
+        caller.join().expect("no panic");
+        scene.remove_body();
+        assert!(scene.call(), "the other has bound it");
+        drop(held);
+        assert!(scene.body_is_gone.load(Ordering::Relaxed), "somebody keeps the body");
+    });
+}
+
+/// ```text
+///  main, who holds the stub: call ─ call         another: remove the body
+/// ```
+#[test]
+fn a_body_that_is_removed_meanwhile_stays_for_who_holds_the_stub() {
+    model_within(PREEMPTIONS, || {
+        let scene = Scene::new();
+        let held = scene.hold_stub();
+        let remover = thread::spawn({
+            let scene = scene.clone();
+            move || scene.remove_body()
+        });
+        let is_bound = scene.call();
+        remover.join().expect("no panic");
+        assert_eq!(scene.call(), is_bound);
+        drop(held);
+        assert!(scene.body_is_gone.load(Ordering::Relaxed), "somebody keeps the body");
+    });
+}
+
+/// ```text
+///  main, who holds the stub: call                another, the same                another: remove the body
+/// ```
+#[test]
+fn callers_at_once_are_led_to_one_body() {
+    model_within(PREEMPTIONS - 1, || {
+        let scene = Scene::new();
+        let held = scene.hold_stub();
+        let caller = thread::spawn({
+            let (scene, held) = (scene.clone(), scene.hold_stub());
+            move || {
+                scene.call();
+                drop(held);
+            }
+        });
+        let remover = thread::spawn({
+            let scene = scene.clone();
+            move || scene.remove_body()
+        });
+        scene.call();
+        caller.join().expect("no panic");
+        remover.join().expect("no panic");
+        drop(held);
+        assert!(scene.body_is_gone.load(Ordering::Relaxed), "somebody keeps the body");
+        remove(&scene.stub);
+        assert!(scene.known.hold(ExecutorAddr::new(STUB)).is_none());
+    });
+}
+
+loom_tests::catches_its_weakenings!();
