@@ -78,9 +78,10 @@ public:
   std::vector<uint32_t> Tables; // `WithFunction`, at first.
   DenseMap<const GlobalValue *, uint32_t> Index;
 
-  // Whether nothing but inlining is right: no other module need have it, or its compiler relies on that.
+  // Whether parts that call it have a copy: no other module need have it, or its compiler relies on that.
   bool isInlinedAlways(const Function &F) const {
-    return F.hasFnAttribute(Attribute::AlwaysInline) && !F.isDeclaration() && !F.isInterposable();
+    bool IsMeant = F.hasFnAttribute(Attribute::AlwaysInline) || F.hasAvailableExternallyLinkage();
+    return IsMeant && !F.isDeclaration() && !F.isInterposable();
   }
 
   // Replaces a definition that leaves by a declaration under its name, here.

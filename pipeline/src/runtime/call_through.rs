@@ -71,13 +71,38 @@ extern "C" fn first_call(descriptor: &CallThroughDescriptor) -> u64 {
     // SAFETY: the C library's place of this thread.
     let errno = unsafe { *libc::__errno_location() };
     let blocked = BlockedSignals::begin();
+    let once = OnceCall::save();
     // SAFETY: whoever made the stub keeps the cell at its place for as long as the stub may be called.
     let cell = unsafe { &**descriptor.cell };
     let found = bind(descriptor, cell);
+    once.restore();
     drop(blocked);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     found.unwrap_or_else(|instead| instead).value()
+}
+
+/// What `std::call_once` of libstdc++ keeps in variables of the thread between two calls. LLVM uses it too, so that a first call in between
+/// would leave them changed.
+struct OnceCall([(*mut usize, usize); 2]);
+
+impl OnceCall {
+    fn save() -> Self {
+        Self([c"_ZSt15__once_callable", c"_ZSt11__once_call"].map(|name| {
+            // SAFETY: a name that ends in a zero.
+            let variable = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.cast::<usize>();
+            // SAFETY: this thread's variable of that name, a pointer.
+            let value = if variable.is_null() { 0 } else { unsafe { *variable } };
+            (variable, value)
+        }))
+    }
+
+    fn restore(self) {
+        for (variable, value) in self.0.into_iter().filter(|(variable, _)| !variable.is_null()) {
+            // SAFETY: as in `save`; the thread is the same.
+            unsafe { *variable = value };
+        }
+    }
 }
 
 /// Finds where the stub leads, and has later calls go there.
