@@ -21,11 +21,10 @@
 //! **Holds.** All readings of one bitcode number its values alike. A function leaves a shell once; who needs it again takes it from another
 //! one.
 
-use std::ffi::{c_char, c_void};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::ptr;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
@@ -35,11 +34,10 @@ use uruk_core::{
 
 use super::compile::IrCompiler;
 use super::error::CompileError;
-use super::ffi::{self, bytes, symbol_bits, take_message};
+use super::ffi::symbol_bits;
 use super::module::ThreadSafeModule;
-use super::normalize::normalize;
 use super::partition::Partition;
-use super::read;
+use super::shell::Shell;
 use super::symbols::{ModuleInterface, ModuleSymbol};
 use super::unit::IrMaterializationUnit;
 use crate::layer::IrLayer;
@@ -55,7 +53,7 @@ const TAKEN_MAX: usize = 2_000;
 
 /// What becomes of a value of a module; `functions.cpp` has the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Elsewhere,
     OnCall,
     InData,
@@ -85,19 +83,19 @@ struct Inner {
 
 /// What a module's values become.
 #[derive(Debug, Default)]
-struct Outline {
-    values: Vec<OutlinedValue>,
+pub(super) struct Outline {
+    pub(super) values: Vec<OutlinedValue>,
     /// What is local to the module and known to several parts of it.
-    locals: FxHashSet<Box<str>>,
+    pub(super) locals: HashSet<Box<str>>,
 }
 
 #[derive(Debug)]
-struct OutlinedValue {
-    name: Box<str>,
-    kind: Kind,
+pub(super) struct OutlinedValue {
+    pub(super) name: Box<str>,
+    pub(super) kind: Kind,
     /// The number of the function that it belongs to.
-    of: u32,
-    bits: u32,
+    pub(super) of: u32,
+    pub(super) bits: u32,
 }
 
 /// The units of a module, to be defined together.
@@ -136,7 +134,7 @@ impl LazyModule {
         let title = format!("{} #{}", source.name(), NEXT.fetch_add(1, Ordering::Relaxed)).into();
         let outline = shell.outline()?;
         let undefined = outline.values.iter().filter(|value| value.bits & symbol_bits::UNDEFINED != 0);
-        let undefined: FxHashSet<&str> = undefined.map(|value| &*value.name).collect();
+        let undefined: HashSet<&str> = undefined.map(|value| &*value.name).collect();
         interface.undefined.retain(|name| undefined.contains(&**name) && !is_bound_by_linker(name));
         let (source, compiler) = (source.clone(), compiler.clone().with_partition(Partition::default()));
         let shells = Mutex::new(vec![shell]);
@@ -199,7 +197,7 @@ impl LazyModule {
     }
 
     /// What is called, and the body that each stands for.
-    fn functions_of(&self, session: &ExecutionSession, flags: &FxHashMap<&str, SymbolFlags>) -> AliasMap {
+    fn functions_of(&self, session: &ExecutionSession, flags: &HashMap<&str, SymbolFlags>) -> AliasMap {
         let mut functions = AliasMap::default();
         for (number, value) in (0..).zip(&self.0.outline.values) {
             let of = match value.kind {
@@ -218,7 +216,7 @@ impl LazyModule {
     fn data_unit(&self, session: &ExecutionSession) -> IrMaterializationUnit {
         let Inner { interface, outline, .. } = &*self.0;
         let elsewhere = outline.values.iter().filter(|value| value.kind != Kind::InData && !value.is_local());
-        let elsewhere: FxHashSet<&str> = elsewhere.map(|value| &*value.name).collect();
+        let elsewhere: HashSet<&str> = elsewhere.map(|value| &*value.name).collect();
         let mut own = interface.clone();
         own.symbols.retain(|symbol| !elsewhere.contains(&*symbol.name));
         let locals = outline.values.iter().filter(|value| value.kind == Kind::InData && value.is_local());
@@ -338,119 +336,4 @@ impl IrLayer for LazyLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule) {
         self.0.emit(responsibility, self.0.0.compiler.compile(module));
     }
-}
-
-/// A module that was read without bodies, and what has left it.
-struct Shell {
-    raw: *mut c_void, // Refers to the module, and is disposed of before it.
-    module: ThreadSafeModule,
-    taken: FxHashSet<u32>,
-    /// What is unread refers to it.
-    _source: ObjectBuffer,
-}
-
-// SAFETY: what `raw` refers to is used while the module's context is held, as the module is.
-unsafe impl Send for Shell {}
-
-impl Shell {
-    fn read(source: &ObjectBuffer, compiler: &IrCompiler) -> Result<Self, CompileError> {
-        let span = tracing::debug_span!("ir.shell", unit = %source.name());
-        let _inside = uruk_core::inside(span);
-        let module = read::unread_bitcode(source)?;
-        let locked = module.lock()?;
-        normalize(&locked, compiler.target())?;
-        // SAFETY: the module is alive and held, and outlives what is made of it, which goes with `Self`.
-        let outline = || Ok(unsafe { ffi::uruk_llvm_shell(locked.raw()) });
-        let raw = locked.enter("outlining", outline, |message| diagnosed(source.name(), message))?;
-        drop(locked);
-        Ok(Self { raw, module, taken: FxHashSet::default(), _source: source.clone() })
-    }
-
-    fn outline(&self) -> Result<Outline, CompileError> {
-        unsafe extern "C-unwind" fn sink(
-            data: *mut c_void,
-            name: *const c_char,
-            size: usize,
-            kind: u32,
-            of: u32,
-            bits: u32,
-        ) {
-            // SAFETY: the shim hands on the pointer it got below, and a name that lives for the call.
-            let (outline, name) = unsafe { (&mut *data.cast::<Outline>(), bytes(name, size)) };
-            let kind = match kind {
-                1 => Kind::OnCall,
-                2 => Kind::InData,
-                3 => Kind::WithFunction,
-                4 => Kind::OtherName,
-                _ => Kind::Elsewhere,
-            };
-            let name: Box<str> = String::from_utf8_lossy(name).into();
-            let is_known = kind != Kind::Elsewhere;
-            if is_known && bits & symbol_bits::LOCAL != 0 {
-                outline.locals.insert(name.clone());
-            }
-            outline.values.push(OutlinedValue { name, kind, of, bits });
-        }
-        let mut outline = Outline::default();
-        let _held = self.module.lock()?;
-        // SAFETY: the shell is alive and held; `sink` takes an `Outline`.
-        unsafe { ffi::uruk_llvm_outline(self.raw, sink, (&raw mut outline).cast()) };
-        Ok(outline)
-    }
-
-    /// A module of one function.
-    fn take(&mut self, function: u32, name: &str) -> Result<ThreadSafeModule, CompileError> {
-        self.taken.insert(function);
-        let locked = self.module.lock()?;
-        let take = || {
-            let mut message = ptr::null_mut();
-            // SAFETY: the shell is alive and held; the name lives for the call; the message is taken over at once.
-            unsafe {
-                let (text, size) = (name.as_ptr().cast(), name.len());
-                let raw =
-                    ffi::uruk_llvm_take_function(self.raw, function, false, text, size, &raw mut message);
-                let message = take_message(message);
-                if raw.is_null() { Err(message) } else { Ok(raw) }
-            }
-        };
-        let raw =
-            locked.enter("taking a function", take, |message| diagnosed(self.module.name(), message))?;
-        drop(locked);
-        // SAFETY: the module was made in this context a moment ago, and nobody else knows of it.
-        Ok(unsafe { ThreadSafeModule::adopt(raw, name.into(), self.module.context().clone()) })
-    }
-
-    /// The module of the variables.
-    fn into_data(self) -> Result<ThreadSafeModule, CompileError> {
-        let locked = self.module.lock()?;
-        let keep = || {
-            // SAFETY: the shell is alive and held; the message is taken over at once.
-            let message = unsafe { take_message(ffi::uruk_llvm_keep_data(self.raw)) };
-            if message.is_empty() { Ok(()) } else { Err(message) }
-        };
-        locked.enter("keeping data", keep, |message| diagnosed(self.module.name(), message))?;
-        drop(locked);
-        Ok(self.into_module())
-    }
-
-    fn into_module(self) -> ThreadSafeModule {
-        let shell = std::mem::ManuallyDrop::new(self);
-        // SAFETY: each field is taken out once, and the shell is not dropped.
-        unsafe {
-            ffi::uruk_llvm_dispose_shell(shell.raw);
-            drop((ptr::read(&raw const shell.taken), ptr::read(&raw const shell._source)));
-            ptr::read(&raw const shell.module)
-        }
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        // SAFETY: `read` has made it, and nobody else disposes of it. It has tables of its own and touches nothing of LLVM's.
-        unsafe { ffi::uruk_llvm_dispose_shell(self.raw) }
-    }
-}
-
-fn diagnosed(module: &Arc<str>, message: String) -> CompileError {
-    CompileError::Diagnosed { module: module.clone(), message }
 }

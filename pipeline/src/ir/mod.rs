@@ -34,6 +34,7 @@ mod partition;
 mod pending;
 mod processor;
 mod read;
+mod shell;
 mod source;
 mod stages;
 mod symbols;

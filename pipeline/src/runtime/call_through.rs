@@ -163,6 +163,7 @@ unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<&'a CallThroughDescriptor> {
         (bytes[..len] == *first).then(|| (at.value() + len as u64 + 4).wrapping_add_signed(distance.into()))
     };
     let slot = operand(stub.value(), &JUMP)?;
+    // Relaxed: either the cold part, which was there before the stub, or a function, of which nothing is read.
     // SAFETY: linked code jumps through it.
     let cold = unsafe { AtomicU64::from_ptr(slot as *mut u64) }.load(Ordering::Relaxed);
     let descriptor = operand(cold, &LOAD)? as *const CallThroughDescriptor;

@@ -1,0 +1,131 @@
+//! A module of bitcode whose functions are read when they are taken, one at a time. `functions.cpp` does the taking.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+use rustc_hash::FxHashSet;
+use uruk_core::sync::Arc;
+
+use super::compile::IrCompiler;
+use super::error::CompileError;
+use super::ffi::{self, bytes, symbol_bits, take_message};
+use super::lazy_module::{Kind, Outline, OutlinedValue};
+use super::module::ThreadSafeModule;
+use super::normalize::normalize;
+use super::read;
+use crate::object::ObjectBuffer;
+
+/// A module that was read without bodies, and what has left it.
+pub(super) struct Shell {
+    raw: *mut c_void, // Refers to the module, and is disposed of before it.
+    pub(super) module: ThreadSafeModule,
+    pub(super) taken: FxHashSet<u32>,
+    /// What is unread refers to it.
+    _source: ObjectBuffer,
+}
+
+// SAFETY: what `raw` refers to is used while the module's context is held, as the module is.
+unsafe impl Send for Shell {}
+
+impl Shell {
+    pub(super) fn read(source: &ObjectBuffer, compiler: &IrCompiler) -> Result<Self, CompileError> {
+        let span = tracing::debug_span!("ir.shell", unit = %source.name());
+        let _inside = uruk_core::inside(span);
+        let module = read::unread_bitcode(source)?;
+        let locked = module.lock()?;
+        normalize(&locked, compiler.target())?;
+        // SAFETY: the module is alive and held, and outlives what is made of it, which goes with `Self`.
+        let outline = || Ok(unsafe { ffi::uruk_llvm_shell(locked.raw()) });
+        let raw = locked.enter("outlining", outline, |message| diagnosed(source.name(), message))?;
+        drop(locked);
+        Ok(Self { raw, module, taken: FxHashSet::default(), _source: source.clone() })
+    }
+
+    pub(super) fn outline(&self) -> Result<Outline, CompileError> {
+        unsafe extern "C-unwind" fn sink(
+            data: *mut c_void,
+            name: *const c_char,
+            size: usize,
+            kind: u32,
+            of: u32,
+            bits: u32,
+        ) {
+            // SAFETY: the shim hands on the pointer it got below, and a name that lives for the call.
+            let (outline, name) = unsafe { (&mut *data.cast::<Outline>(), bytes(name, size)) };
+            let kind = match kind {
+                1 => Kind::OnCall,
+                2 => Kind::InData,
+                3 => Kind::WithFunction,
+                4 => Kind::OtherName,
+                _ => Kind::Elsewhere,
+            };
+            let name: Box<str> = String::from_utf8_lossy(name).into();
+            let is_known = kind != Kind::Elsewhere;
+            if is_known && bits & symbol_bits::LOCAL != 0 {
+                outline.locals.insert(name.clone());
+            }
+            outline.values.push(OutlinedValue { name, kind, of, bits });
+        }
+        let mut outline = Outline::default();
+        let _held = self.module.lock()?;
+        // SAFETY: the shell is alive and held; `sink` takes an `Outline`.
+        unsafe { ffi::uruk_llvm_outline(self.raw, sink, (&raw mut outline).cast()) };
+        Ok(outline)
+    }
+
+    /// A module of one function.
+    pub(super) fn take(&mut self, function: u32, name: &str) -> Result<ThreadSafeModule, CompileError> {
+        self.taken.insert(function);
+        let locked = self.module.lock()?;
+        let take = || {
+            let mut message = ptr::null_mut();
+            // SAFETY: the shell is alive and held; the name lives for the call; the message is taken over at once.
+            unsafe {
+                let (text, size) = (name.as_ptr().cast(), name.len());
+                let raw =
+                    ffi::uruk_llvm_take_function(self.raw, function, false, text, size, &raw mut message);
+                let message = take_message(message);
+                if raw.is_null() { Err(message) } else { Ok(raw) }
+            }
+        };
+        let raw =
+            locked.enter("taking a function", take, |message| diagnosed(self.module.name(), message))?;
+        drop(locked);
+        // SAFETY: the module was made in this context a moment ago, and nobody else knows of it.
+        Ok(unsafe { ThreadSafeModule::adopt(raw, name.into(), self.module.context().clone()) })
+    }
+
+    /// The module of the variables.
+    pub(super) fn into_data(self) -> Result<ThreadSafeModule, CompileError> {
+        let locked = self.module.lock()?;
+        let keep = || {
+            // SAFETY: the shell is alive and held; the message is taken over at once.
+            let message = unsafe { take_message(ffi::uruk_llvm_keep_data(self.raw)) };
+            if message.is_empty() { Ok(()) } else { Err(message) }
+        };
+        locked.enter("keeping data", keep, |message| diagnosed(self.module.name(), message))?;
+        drop(locked);
+        Ok(self.into_module())
+    }
+
+    fn into_module(self) -> ThreadSafeModule {
+        let shell = std::mem::ManuallyDrop::new(self);
+        // SAFETY: each field is taken out once, and the shell is not dropped.
+        unsafe {
+            ffi::uruk_llvm_dispose_shell(shell.raw);
+            drop((ptr::read(&raw const shell.taken), ptr::read(&raw const shell._source)));
+            ptr::read(&raw const shell.module)
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // SAFETY: `read` has made it, and nobody else disposes of it. It has tables of its own and touches nothing of LLVM's.
+        unsafe { ffi::uruk_llvm_dispose_shell(self.raw) }
+    }
+}
+
+fn diagnosed(module: &Arc<str>, message: String) -> CompileError {
+    CompileError::Diagnosed { module: module.clone(), message }
+}
