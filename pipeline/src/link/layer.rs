@@ -140,6 +140,7 @@ impl ObjectLinkingLayer {
     }
 
     /// Links an object whose names `names` knows better: what they are called in the program.
+    #[cfg(feature = "llvm")]
     pub(crate) fn emit_named(
         &self,
         responsibility: MaterializationResponsibility,
