@@ -11,7 +11,7 @@
 //# stdout: latch, barrier, semaphore: 4 3 2
 //# stdout: timed out: yes
 //# flags: -std=c++20
-//# skip lazy: in about one run of ten on a busy machine two first calls wait for each other
+//# skip lazy: it hangs in about one run of ten on a busy machine, and why is not known
 /* The standard library's threads: futures, call_once, condition variables, locks, stop tokens. */
 #include <atomic>
 #include <barrier>
