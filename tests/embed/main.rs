@@ -15,6 +15,7 @@ mod lazy;
 mod plugins;
 mod redefine;
 mod reload;
+mod storm;
 mod support;
 #[cfg(feature = "llvm")]
 mod tasks;
