@@ -9,6 +9,7 @@ use uruk_dispatch::BuildError;
 use uruk_pipeline::cache::CacheOpenError;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::CompileError;
+use uruk_pipeline::lazy::RedirectError;
 use uruk_pipeline::memory::MemoryError;
 use uruk_pipeline::object::{CommonError, ObjectError};
 use uruk_pipeline::runtime::process::LoadLibraryError;
@@ -78,6 +79,12 @@ pub enum JitError {
         /// The symbol.
         symbol: Box<str>,
     },
+    /// A function was to be given another body that is not a lazy one.
+    #[error("`{symbol}` was not added as a lazy function, so its callers cannot be led elsewhere")]
+    NotLazy {
+        /// The symbol.
+        symbol: Box<str>,
+    },
     /// No memory for code could be reserved.
     #[error("cannot reserve memory for code")]
     Memory(#[from] MemoryError),
@@ -91,6 +98,16 @@ pub enum JitError {
     /// A dylib could not be made.
     #[error(transparent)]
     Dylib(#[from] DylibError),
+}
+
+impl From<RedirectError> for JitError {
+    fn from(error: RedirectError) -> Self {
+        match error {
+            RedirectError::Lookup(error) => Self::Lookup(error),
+            RedirectError::NotCallable { function } => Self::NotCallable { symbol: function.as_str().into() },
+            RedirectError::NotLazy { function } => Self::NotLazy { symbol: function.as_str().into() },
+        }
+    }
 }
 
 impl JitError {

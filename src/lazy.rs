@@ -1,14 +1,36 @@
-//! Functions of a program that are compiled when they are first called.
+//! Functions of a program that are compiled when they are first called, and that can be given other bodies.
 
 use uruk_core::{
     AliasMap, AliasTarget, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SearchOrder, SymbolFlags,
+    SymbolName,
 };
 
 use crate::{Jit, JitError, Scope};
 
+/// A function and the symbol that is its body: `"f"` has a body of its own name, `("f", "f$2")` has `f$2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LazyName<'n> {
+    /// What is called.
+    pub function: &'n str,
+    /// What runs then, in another dylib.
+    pub body: &'n str,
+}
+
+impl<'n> From<&'n str> for LazyName<'n> {
+    fn from(function: &'n str) -> Self {
+        Self { function, body: function }
+    }
+}
+
+impl<'n> From<(&'n str, &'n str)> for LazyName<'n> {
+    fn from((function, body): (&'n str, &'n str)) -> Self {
+        Self { function, body }
+    }
+}
+
 impl Jit {
     /// Defines `functions` in the main dylib: each has its address at once, and is compiled when it is first called, by the thread that
-    /// calls it. Their bodies are what `bodies` defines under these names.
+    /// calls it. Their bodies are what `bodies` defines, under these names or [others](LazyName).
     ///
     /// References among the bodies find these functions first, so what one body calls in another file is lazy as well. Within a file calls
     /// go directly, and the file is compiled as a whole. A name of `bodies` that is not among `functions` is compiled with the first body
@@ -41,12 +63,81 @@ impl Jit {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn add_lazy<'n>(
+    pub fn add_lazy<'n, N: Into<LazyName<'n>>>(
         &self,
         bodies: &JitDylib,
-        functions: impl IntoIterator<Item = &'n str>,
+        functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
         self.main().add_lazy(bodies, functions)
+    }
+
+    /// Gives lazy functions of the main dylib other bodies, of `bodies`, which are compiled before anything changes. Calls that begin when
+    /// this has returned reach the new bodies; calls that run go on in the old ones. The functions' addresses stay, and handles of them
+    /// lead to the new bodies too.
+    ///
+    /// All of `functions` are redefined or, on an error, none. Each is switched at a moment of its own: a call that runs meanwhile may find some of
+    /// them switched.
+    ///
+    /// A function has a new body in one of three ways. *Replace*, which is this: whoever calls it reaches the new body. *Shadow*: remove it
+    /// and add it anew, so that what is linked later reaches the new one, and what was linked before stays with the old. *Reject*: a
+    /// function that was not added as a lazy one is called directly, and stays as it is.
+    ///
+    /// Functions of one file may be inlined into each other when it is compiled. What is to be redefined has its body in a file of its own.
+    ///
+    /// # Concurrency
+    /// May be called while others call the functions, look them up, redefine them and remove bodies. Nobody who waits for an older body
+    /// fails for it: he goes to the new one.
+    ///
+    /// The old bodies are there until they are removed, and held beyond that by whoever held the functions before.
+    ///
+    /// # Errors
+    /// [`JitError::NotLazy`] if a function is not a lazy one, [`JitError::Lookup`] if a body is missing or cannot be compiled,
+    /// [`JitError::NotCallable`] if it is data.
+    ///
+    /// # Cost
+    /// Two lookups and a store for each function.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// let bodies = jit.create_dylib("bodies")?;
+    /// let first = jit.in_dylib(&bodies).create_tracker();
+    /// jit.in_tracker(&first).add_ir_text("1.ll", "define i64 @answer.1() { ret i64 41 }")?;
+    /// jit.add_lazy(&bodies, [("answer", "answer.1")])?;
+    /// // SAFETY: all bodies of `answer` give a 64-bit integer.
+    /// let answer = unsafe { jit.get::<extern "C" fn() -> i64>("answer") }?;
+    /// assert_eq!(answer(), 41);
+    ///
+    /// jit.in_dylib(&bodies).add_ir_text("2.ll", "define i64 @answer.2() { ret i64 42 }")?;
+    /// jit.redefine(&bodies, [("answer", "answer.2")])?;
+    /// assert_eq!(answer(), 42);
+    /// first.remove()?; // Nobody calls it any more.
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn redefine<'n, N: Into<LazyName<'n>>>(
+        &self,
+        bodies: &JitDylib,
+        functions: impl IntoIterator<Item = N>,
+    ) -> Result<(), JitError> {
+        self.main().redefine(bodies, functions)
+    }
+
+    /// As [`Jit::redefine`], without compiling anything: the next call of each function does.
+    ///
+    /// # Errors
+    /// [`JitError::NotLazy`] if a function is not a lazy one. That a body is missing or cannot be compiled is told when it is called, as
+    /// [`JitBuilder::on_lazy_failure`](crate::JitBuilder::on_lazy_failure) says.
+    pub fn redefine_lazily<'n, N: Into<LazyName<'n>>>(
+        &self,
+        bodies: &JitDylib,
+        functions: impl IntoIterator<Item = N>,
+    ) -> Result<(), JitError> {
+        self.main().redefine_lazily(bodies, functions)
     }
 }
 
@@ -55,32 +146,70 @@ impl Scope<'_> {
     ///
     /// # Errors
     /// As [`Jit::add_lazy`].
-    pub fn add_lazy<'n>(
+    pub fn add_lazy<'n, N: Into<LazyName<'n>>>(
         &self,
         bodies: &JitDylib,
-        functions: impl IntoIterator<Item = &'n str>,
+        functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
         let session = &self.jit.session;
-        let names: Vec<_> = functions.into_iter().map(|name| session.intern(name)).collect();
+        let names: Vec<_> = functions.into_iter().map(|name| self.intern(name.into())).collect();
         let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
-        let flags = session.lookup_flags(LookupKind::Static, &order, LookupSet::required(names))?;
+        let wanted = LookupSet::required(names.iter().map(|(_, body)| body.clone()));
+        let flags = session.lookup_flags(LookupKind::Static, &order, wanted)?;
         let data = flags.iter().find(|(_, flags)| !flags.contains(SymbolFlags::CALLABLE));
         if let Some((symbol, _)) = data {
             return Err(JitError::NotCallable { symbol: symbol.as_str().into() });
         }
-        let function = |(name, flags): (_, SymbolFlags)| {
-            let (source, flags) =
-                (Clone::clone(&name), flags & (SymbolFlags::EXPORTED | SymbolFlags::CALLABLE));
-            (name, AliasTarget { source, flags })
+        let flags_of = |body: &SymbolName| {
+            let flags = flags.get(body).copied().unwrap_or_default();
+            (flags & SymbolFlags::EXPORTED) | SymbolFlags::CALLABLE
         };
-        let functions: AliasMap = flags.into_iter().map(function).collect();
+        let functions = alias_map(names, flags_of);
         let unit = self.jit.files.lazy.lazy_reexports(bodies, functions);
         self.dylib().define_with_tracker(unit, &self.tracker())?;
         self.let_bodies_call(bodies)
     }
 
+    /// Gives lazy functions other bodies, as [`Jit::redefine`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::redefine`].
+    pub fn redefine<'n, N: Into<LazyName<'n>>>(
+        &self,
+        bodies: &JitDylib,
+        functions: impl IntoIterator<Item = N>,
+    ) -> Result<(), JitError> {
+        self.let_bodies_call(bodies)?;
+        let functions = functions.into_iter().map(|name| self.intern(name.into()));
+        let functions = alias_map(functions, |_| SymbolFlags::CALLABLE);
+        Ok(self.jit.files.lazy.redirect(self.dylib(), bodies, functions)?)
+    }
+
+    /// Gives lazy functions other bodies, as [`Jit::redefine_lazily`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::redefine_lazily`].
+    pub fn redefine_lazily<'n, N: Into<LazyName<'n>>>(
+        &self,
+        bodies: &JitDylib,
+        functions: impl IntoIterator<Item = N>,
+    ) -> Result<(), JitError> {
+        self.let_bodies_call(bodies)?;
+        let functions = functions.into_iter().map(|name| self.intern(name.into()));
+        let functions = alias_map(functions, |_| SymbolFlags::CALLABLE);
+        Ok(self.jit.files.lazy.redirect_lazily(self.dylib(), bodies, functions)?)
+    }
+
+    fn intern(&self, name: LazyName<'_>) -> (SymbolName, SymbolName) {
+        let session = &self.jit.session;
+        (session.intern(name.function), session.intern(name.body))
+    }
+
     /// Has references of `bodies` find the functions of this dylib ahead of their own.
     fn let_bodies_call(&self, bodies: &JitDylib) -> Result<(), JitError> {
+        if bodies.link_order().iter().next().is_some_and(|(first, _)| first == self.dylib()) {
+            return Ok(());
+        }
         let mut order = SearchOrder::new();
         order.push(self.dylib().clone(), JitDylibLookupFlags::MatchAllSymbols);
         for (dylib, flags) in bodies.link_order().iter().filter(|(dylib, _)| dylib != self.dylib()) {
@@ -88,4 +217,15 @@ impl Scope<'_> {
         }
         Ok(bodies.set_link_order(order)?)
     }
+}
+
+fn alias_map(
+    functions: impl IntoIterator<Item = (SymbolName, SymbolName)>,
+    flags: impl Fn(&SymbolName) -> SymbolFlags,
+) -> AliasMap {
+    let alias = |(function, source): (SymbolName, SymbolName)| {
+        let flags = flags(&source);
+        (function, AliasTarget { source, flags })
+    };
+    functions.into_iter().map(alias).collect()
 }

@@ -35,6 +35,7 @@
 //! | bring a compiler of one's own | [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
 //! | compile functions when they are first called | [`Jit::add_lazy`] |
+//! | redefine functions while they run | [`Jit::redefine`] |
 //! | make definitions when they are missed | [`DefinitionGenerator`](core::DefinitionGenerator) |
 //! | choose where compilation runs | [`JitBuilder::dispatcher`], [`dispatch`] |
 //! | print an error with its causes | [`WithCauses`](core::WithCauses), or `anyhow` |
@@ -83,6 +84,7 @@ pub use error::JitError;
 pub use function::FunctionPointer;
 pub use handle::Function;
 pub use jit::Jit;
+pub use lazy::LazyName;
 pub use scope::Scope;
 pub use unmapping::Unmapping;
 pub use uruk_core::{OwnedTracker, RemovalPolicy};

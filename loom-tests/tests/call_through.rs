@@ -34,7 +34,7 @@
 #[path = "../../pipeline/src/link/code.rs"]
 mod code;
 
-use code::{Code, CodeMap, CodeRemoval, HeldCode, LeadsOn};
+use code::{Code, CodeMap, CodeRemoval, HeldCode, LeadsOn, Stubs};
 use loom_tests::stage::model_within;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -106,7 +106,8 @@ impl Scene {
             let is_gone = Arc::new(AtomicBool::new(false));
             let memory = share::LinkedCode { ending: None, is_gone: is_gone.clone() };
             let ranges = std::iter::once(address..address + 0x100).collect();
-            (Code::new(memory, ranges, Box::default(), leads_on, &known), is_gone)
+            let stubs = leads_on.map(|leads_on| Stubs { leads_on, cells: Arc::new(()) });
+            (Code::new(memory, ranges, Box::default(), stubs, &known), is_gone)
         };
         let (stub, _) = link(STUB, Some(leads_on.clone()));
         let (body, body_is_gone) = link(BODY, None);
@@ -135,7 +136,7 @@ impl Scene {
         let held = row.is_some().then(|| self.known.hold(body));
         drop(row);
         let Some(held) = held else { return false };
-        self.leads_on.lead_on_to(body, held);
+        drop(self.leads_on.lead_on_to(0, body, held));
         self.slot.store(BODY, Ordering::Relaxed);
         true
     }

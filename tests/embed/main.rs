@@ -12,6 +12,7 @@ mod first_calls;
 mod handles;
 mod lazy;
 mod plugins;
+mod redefine;
 mod reload;
 mod support;
 #[cfg(feature = "llvm")]

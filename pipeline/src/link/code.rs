@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Mutex, Weak, weakened};
 
@@ -42,7 +42,7 @@ pub(super) struct Code {
     /// What it refers to that it has not itself, in memory of ours or not.
     refers_to: Box<[ExecutorAddr]>,
     known: Arc<CodeMap>,
-    leads_on: Option<Arc<LeadsOn>>,
+    stubs: Option<Stubs>,
     mapped: Mutex<Option<LinkedCode>>,
     after: Mutex<Vec<AfterCode>>, // Last: these go when all else has gone.
 }
@@ -66,6 +66,13 @@ struct Holder {
     code: Mutex<Vec<Arc<Code>>>,
 }
 
+/// What stubs have besides their code.
+pub(crate) struct Stubs {
+    pub(crate) leads_on: Arc<LeadsOn>,
+    /// Dropped after the code.
+    pub(crate) cells: AfterCode,
+}
+
 /// Where stubs lead on to, as far as they have been called.
 ///
 /// # Concurrency
@@ -76,7 +83,8 @@ pub(crate) struct LeadsOn(Mutex<Bound>);
 
 #[derive(Default)]
 struct Bound {
-    addresses: Vec<ExecutorAddr>,
+    /// By the stub's number.
+    addresses: FxHashMap<u32, ExecutorAddr>,
     holders: Vec<Weak<Holder>>,
 }
 
@@ -95,13 +103,12 @@ impl Code {
         mapped: LinkedCode,
         ranges: Box<[Range<u64>]>,
         refers_to: Box<[ExecutorAddr]>,
-        leads_on: Option<Arc<LeadsOn>>,
+        stubs: Option<Stubs>,
         known: &Arc<CodeMap>,
     ) -> Arc<Self> {
         let number = mapped.ending.as_ref().map(Ending::number);
         let (mapped, after) = (Mutex::new(Some(mapped)), Mutex::default());
-        let code =
-            Arc::new(Self { number, ranges, refers_to, known: known.clone(), leads_on, mapped, after });
+        let code = Arc::new(Self { number, ranges, refers_to, known: known.clone(), stubs, mapped, after });
         let mut map = known.0.lock();
         for range in &code.ranges {
             map.insert(range.start, (range.end, Arc::downgrade(&code)));
@@ -175,6 +182,12 @@ impl CodeMap {
         code.map_or_else(Vec::new, |code| code.refers_to.to_vec())
     }
 
+    /// The cells of the stubs at `address`, if there are stubs.
+    pub(super) fn cells_at(&self, address: ExecutorAddr) -> Option<AfterCode> {
+        let code = self.find(&[address], &mut FxHashSet::default()).pop()?;
+        code.stubs.as_ref().map(|stubs| stubs.cells.clone())
+    }
+
     /// The code at those of `addresses` whose code has not been `seen`.
     fn find(&self, addresses: &[ExecutorAddr], seen: &mut FxHashSet<*const Code>) -> Vec<Arc<Code>> {
         let map = self.0.lock();
@@ -197,8 +210,8 @@ impl Holder {
         code.extend(self.known.find(addresses, &mut seen));
         while let Some(found) = code.get(next).cloned() {
             code.extend(self.known.find(&found.refers_to, &mut seen));
-            if let Some(stubs) = &found.leads_on {
-                code.extend(self.known.find(&stubs.held_by(self), &mut seen));
+            if let Some(stubs) = &found.stubs {
+                code.extend(self.known.find(&stubs.leads_on.held_by(self), &mut seen));
             }
             next += 1;
         }
@@ -206,43 +219,60 @@ impl Holder {
 }
 
 impl LeadsOn {
-    /// Whoever holds the stubs, and whoever will, holds the code at `address` too. `held` keeps it until then; there is nothing to keep
-    /// if it is no code of ours.
-    pub(crate) fn lead_on_to(&self, address: ExecutorAddr, held: Option<HeldCode>) {
+    /// Whoever holds the stubs, and whoever will, holds the code at `address` too, to which stub `number` leads from now on. `held` keeps it
+    /// until then; there is nothing to keep if it is no code of ours.
+    ///
+    /// What this gives is dropped without a lock: code may go with it.
+    pub(crate) fn lead_on_to(
+        &self,
+        number: u32,
+        address: ExecutorAddr,
+        held: Option<HeldCode>,
+    ) -> Vec<HeldCode> {
         let held = held.filter(|_| !weakened("call_through::lets_go_before_it_tells"));
         let mut bound = self.0.lock();
         if weakened("call_through::looks_before_it_notes") {
             let holders = bound.holders();
             drop(bound);
-            holders.iter().for_each(|holder| holder.add(&[address]));
-            self.0.lock().addresses.push(address);
-            return;
+            holders.iter().for_each(|holder| holder.0.add(&[address]));
+            self.0.lock().addresses.insert(number, address);
+            return holders;
         }
-        bound.addresses.push(address);
-        let holders = bound.holders();
+        bound.addresses.insert(number, address);
+        let mut holders = bound.holders();
         drop(bound);
-        holders.iter().for_each(|holder| holder.add(&[address]));
-        drop(held);
+        holders.iter().for_each(|holder| holder.0.add(&[address]));
+        holders.extend(held);
+        holders
+    }
+
+    /// Who begins to hold the stubs holds nothing for stub `number`, until it leads on again.
+    pub(crate) fn lead_nowhere(&self, number: u32) {
+        self.0.lock().addresses.remove(&number);
     }
 
     fn held_by(&self, holder: &Arc<Holder>) -> Vec<ExecutorAddr> {
         let mut bound = self.0.lock();
         if weakened("call_through::looks_before_it_holds") {
-            let addresses = bound.addresses.clone();
+            let addresses = bound.addresses();
             drop(bound);
             self.0.lock().holders.push(Arc::downgrade(holder));
             return addresses;
         }
         bound.holders.push(Arc::downgrade(holder));
-        bound.addresses.clone()
+        bound.addresses()
     }
 }
 
 impl Bound {
     /// Those who are still there.
-    fn holders(&mut self) -> Vec<Arc<Holder>> {
+    fn holders(&mut self) -> Vec<HeldCode> {
         self.holders.retain(|holder| holder.strong_count() > 0);
-        self.holders.iter().filter_map(Weak::upgrade).collect()
+        self.holders.iter().filter_map(Weak::upgrade).map(HeldCode).collect()
+    }
+
+    fn addresses(&self) -> Vec<ExecutorAddr> {
+        self.addresses.values().copied().collect()
     }
 }
 
@@ -305,7 +335,7 @@ mod tests {
         let leads_on = Arc::new(LeadsOn::default());
         let stubs = code(&known, &[(0x1000, 0x1100)], &[]);
         let mut stubs = Arc::into_inner(stubs).expect("nobody holds it");
-        stubs.leads_on = Some(leads_on.clone());
+        stubs.stubs = Some(Stubs { leads_on: leads_on.clone(), cells: Arc::new(()) });
         let stubs = Arc::new(stubs);
         known.0.lock().insert(0x1000, (0x1100, Arc::downgrade(&stubs)));
         let (body, helper) =
@@ -314,7 +344,7 @@ mod tests {
         let are_there = || gone.iter().filter(|code| code.strong_count() > 0).count();
 
         let before = known.hold(ExecutorAddr::new(0x1000));
-        leads_on.lead_on_to(ExecutorAddr::new(0x2000), known.hold(ExecutorAddr::new(0x2000)));
+        drop(leads_on.lead_on_to(0, ExecutorAddr::new(0x2000), known.hold(ExecutorAddr::new(0x2000))));
         let after = known.hold(ExecutorAddr::new(0x1000));
         drop((body, helper));
         drop(after);

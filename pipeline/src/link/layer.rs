@@ -20,7 +20,7 @@ use uruk_core::{
     MaterializationResponsibility, Resource, SymbolLookupFlags, SymbolName,
 };
 
-use super::code::{AfterCode, Code, CodeMap, CodeRemoval, HeldCode, LeadsOn};
+use super::code::{AfterCode, Code, CodeMap, CodeRemoval, HeldCode, Stubs};
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
 use super::low::LowAddresses;
 use super::placements::{PlacedTls, TlsPlacements};
@@ -90,13 +90,6 @@ struct Placed {
     tls: Option<PlacedTls>, // Before the memory that it describes.
     link: Link<Allocated>,
     stubs: Option<Stubs>,
-}
-
-/// What stubs have besides their code.
-pub(crate) struct Stubs {
-    pub(crate) leads_on: Arc<LeadsOn>,
-    /// Dropped after the code.
-    pub(crate) cells: AfterCode,
 }
 
 impl ObjectLinkingLayer {
@@ -179,6 +172,11 @@ impl ObjectLinkingLayer {
     /// What the code at `address` refers to that it has not itself.
     pub(crate) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
         self.code.references_of(address)
+    }
+
+    /// The cells of the stubs at `address`, as [`emit_stubs`](Self::emit_stubs) was given them.
+    pub(crate) fn cells_at(&self, address: ExecutorAddr) -> Option<AfterCode> {
+        self.code.cells_at(address)
     }
 
     /// Removes a resource of a tracker, for [`ResourceTracker::remove_by`](uruk_core::ResourceTracker::remove_by): code that was linked
@@ -325,11 +323,7 @@ impl ObjectLinkingLayer {
             _memory: Some(linked.alloc),
             _low_entries: low_entries.into_values().collect(),
         };
-        let (leads_on, cells) = stubs.map(|stubs| (stubs.leads_on, stubs.cells)).unzip();
-        let code = Code::new(code, linked.ranges, refers_to.into(), leads_on, &self.code);
-        if let Some(cells) = &cells {
-            code.keep(cells);
-        }
+        let code = Code::new(code, linked.ranges, refers_to.into(), stubs, &self.code);
         Ok((code, functions))
     }
 }

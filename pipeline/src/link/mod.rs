@@ -53,14 +53,13 @@ mod tls;
 mod tls_detour;
 pub mod x86_64;
 
-pub(crate) use code::LeadsOn;
 pub use code::{AfterCode, CodeRemoval, HeldCode};
+pub(crate) use code::{LeadsOn, Stubs};
 pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
 pub(crate) use initializers::FRAGMENT_PRIORITY;
 pub use initializers::Initializers;
 pub use layer::ObjectLinkingLayer;
-pub(crate) use layer::Stubs;
 pub use low::{IsWantedLow, LowAddresses};
 pub use phases::{
     Allocated, Built, Fixed, Link, LinkEnvironment, LinkOptions, LinkSizes, Linked, Resolved, SectionRange,

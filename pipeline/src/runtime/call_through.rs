@@ -12,6 +12,7 @@
 //!
 //! Nothing unwinds out of a first call. What fails gives an address to go on at.
 
+use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;
@@ -24,12 +25,34 @@ use super::unwind;
 use crate::memory::StackMapping;
 
 /// Where a stub leads on to.
-pub(crate) trait Destination: Send + Sync {
-    /// The address of the function, to be called directly from now on; or an address to go on at this time alone.
-    fn find(&self) -> Result<ExecutorAddr, ExecutorAddr>;
+pub(crate) trait Destination: Any + Send + Sync {
+    /// The address of the function, to which `slot` leads from now on; or an address to go on at this time alone.
+    fn find(&self, slot: SlotAddr) -> Result<ExecutorAddr, ExecutorAddr>;
 
     /// What the code at `function`, which was found, refers to.
     fn refers_to(&self, function: ExecutorAddr) -> Vec<ExecutorAddr>;
+}
+
+/// The word that a stub jumps through.
+///
+/// Who uses it holds the stub, or is called through it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotAddr(*mut u64);
+
+// SAFETY: the word is read and written in one piece, by whatever thread.
+unsafe impl Send for SlotAddr {}
+
+impl SlotAddr {
+    pub(crate) fn load(self) -> u64 {
+        // SAFETY: a word of linked data, which stays while the stub is held or called.
+        unsafe { AtomicU64::from_ptr(self.0) }.load(Ordering::Relaxed) // written under the cell's lock
+    }
+
+    pub(crate) fn store(self, address: u64) {
+        // Relaxed: what lies there was complete before anybody could find it, and the processor jumps by what it loads.
+        // SAFETY: as in `load`.
+        unsafe { AtomicU64::from_ptr(self.0) }.store(address, Ordering::Relaxed);
+    }
 }
 
 /// What the cold part of a stub hands to the thunk, with an [`IfuncDescriptor`](super::ifunc::IfuncDescriptor) first. The linker writes it
@@ -108,14 +131,8 @@ impl OnceCall {
 /// Finds where the stub leads, and has later calls go there.
 fn bind(descriptor: &CallThroughDescriptor, cell: &dyn Destination) -> Result<ExecutorAddr, ExecutorAddr> {
     let mut found = None;
-    on_spare_stack(&mut || found = Some(cell.find()));
-    let found = found.expect("what runs elsewhere has come back");
-    if let Ok(address) = found {
-        // SAFETY: the stub's slot, a word of its own that calls read in one piece.
-        let slot = unsafe { AtomicU64::from_ptr(descriptor.slot) };
-        slot.store(address.value(), Ordering::Relaxed); // one word, the same from every thread
-    }
-    found
+    on_spare_stack(&mut || found = Some(cell.find(SlotAddr(descriptor.slot))));
+    found.expect("what runs elsewhere has come back")
 }
 
 /// How many functions [`prepare`] has compiled at most.
@@ -143,30 +160,52 @@ pub(crate) fn prepare(function: ExecutorAddr) {
     }
 }
 
+const JUMP: [u8; 2] = [0xff, 0x25];
+const LOAD: [u8; 3] = [0x4c, 0x8d, 0x1d];
+
+/// Where in a stub its number stands: behind the jump.
+pub(crate) const STUB_NUMBER: usize = 6;
+
+/// The number behind the jump of the stub at an address.
+///
+/// # Safety
+/// If linked code is at `stub`, it stays there.
+pub(crate) unsafe fn stub_number(stub: ExecutorAddr) -> Option<u32> {
+    // SAFETY: as here.
+    unsafe { operand(stub.value(), &JUMP) }?;
+    // SAFETY: whoever jumps like that is a stub, of 16 bytes, or another code of the linker's that has no number and more behind it.
+    let number = unsafe { (stub.to_ptr::<u8>()).add(STUB_NUMBER).cast::<u32>().read_unaligned() };
+    Some(u32::from_le(number))
+}
+
+/// What an instruction of these first bytes refers to, by the 32 bits behind them.
+///
+/// # Safety
+/// If linked code is there, it stays.
+unsafe fn operand(at: u64, first: &[u8]) -> Option<u64> {
+    // Each piece of code has its entry in an unwind table, so that all of the instruction is there if its first byte is.
+    if !unwind::is_linked(at) {
+        return None;
+    }
+    let (at, len) = (ExecutorAddr::new(at), first.len());
+    // SAFETY: linked code, which may be read.
+    let bytes = unsafe { std::slice::from_raw_parts(at.to_ptr::<u8>(), len + 4) };
+    let distance = i32::from_le_bytes(bytes[len..].try_into().ok()?);
+    (bytes[..len] == *first).then(|| (at.value() + len as u64 + 4).wrapping_add_signed(distance.into()))
+}
+
 /// The descriptor of the stub at an address that has not been called yet. Nothing of anything else.
 ///
 /// # Safety
 /// If linked code is at `stub`, it stays there.
 unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<&'a CallThroughDescriptor> {
-    const JUMP: [u8; 2] = [0xff, 0x25];
-    const LOAD: [u8; 3] = [0x4c, 0x8d, 0x1d];
-    // What an instruction of these first bytes refers to, by the 32 bits behind them.
-    let operand = |at: u64, first: &[u8]| {
-        // Each piece of code has its entry in an unwind table, so that all of the instruction is there if its first byte is.
-        if !unwind::is_linked(at) {
-            return None;
-        }
-        let (at, len) = (ExecutorAddr::new(at), first.len());
-        // SAFETY: linked code, which may be read.
-        let bytes = unsafe { std::slice::from_raw_parts(at.to_ptr::<u8>(), len + 4) };
-        let distance = i32::from_le_bytes(bytes[len..].try_into().ok()?);
-        (bytes[..len] == *first).then(|| (at.value() + len as u64 + 4).wrapping_add_signed(distance.into()))
-    };
-    let slot = operand(stub.value(), &JUMP)?;
+    // SAFETY: as here.
+    let slot = unsafe { operand(stub.value(), &JUMP) }?;
     // Relaxed: either the cold part, which was there before the stub, or a function, of which nothing is read.
     // SAFETY: linked code jumps through it.
     let cold = unsafe { AtomicU64::from_ptr(slot as *mut u64) }.load(Ordering::Relaxed);
-    let descriptor = operand(cold, &LOAD)? as *const CallThroughDescriptor;
+    // SAFETY: as here; a function's code stays as long as its stub.
+    let descriptor = unsafe { operand(cold, &LOAD) }? as *const CallThroughDescriptor;
     // SAFETY: functions that choose their implementation have shorter descriptors, which begin alike; who it is says the resolver.
     unsafe {
         let resolver = (&raw const (*descriptor).resolver).read();

@@ -12,27 +12,32 @@
 //! **Who runs what.** The body is looked up, and unless somebody has begun with it, compiled and linked on the thread that calls
 //! ([`lookup_here`](uruk_core::ExecutionSession::lookup_here)): no other thread has to wake. Threads that call it meanwhile wait in the same lookup.
 //!
+//! **Which body.** [`redirect`](LazyCallThroughManager::redirect) gives functions other bodies while other threads call them.
+//!
 //! **Holds.** A slot leads to code that was present after it was found, and whoever holds the stub holds that code. A stub whose body is
-//! removed later leads to what was there, as every call that is linked directly does.
+//! removed later leads to what was there, as every call that is linked directly does, until it is led elsewhere.
+
+mod cell;
+mod function;
+mod redirect;
+mod stubs;
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use uruk_core::sync::Arc;
-use uruk_core::sync::atomic::{AtomicU64, Ordering};
+use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
-    AliasMap, AliasTarget, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest,
-    LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SearchOrder,
-    SharedError, SymbolFlags, SymbolName, WeakJitDylib, WithCauses,
+    AliasMap, AliasTarget, ExecutorAddr, JitDylib, LookupError, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, SharedError, SymbolFlags, SymbolName, WeakJitDylib,
+    WithCauses,
 };
 
-use crate::link::graph::{Edge, SectionRole};
-use crate::link::x86_64::EdgeKind;
-use crate::link::{LeadsOn, LinkError, LinkGraph, ObjectLinkingLayer, Stubs};
-use crate::runtime::call_through::{CallThroughDescriptor, Destination};
-use crate::runtime::ifunc;
+use self::function::{Body, LazyFunction};
+pub use self::redirect::RedirectError;
+use self::stubs::Contents;
+use crate::link::{LeadsOn, ObjectLinkingLayer, Stubs};
+use crate::runtime::call_through::Destination;
 
 /// Why a function could not be had when it was first called.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -116,12 +121,14 @@ type OnFailure = dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync;
 pub struct LazyCallThroughManager {
     layer: ObjectLinkingLayer,
     on_failure: Arc<OnFailure>,
+    /// Of those that lead several functions elsewhere, one at a time.
+    redirections: Arc<Mutex<()>>,
 }
 
 impl LazyCallThroughManager {
     /// Stubs are linked by `layer`, which must be the one that links the bodies too.
     pub fn new(layer: ObjectLinkingLayer) -> Self {
-        Self { layer, on_failure: Arc::new(say_and_abort) }
+        Self { layer, on_failure: Arc::new(say_and_abort), redirections: Arc::default() }
     }
 
     /// Has calls that fail go on at the address that `handler` gives: of a function that may be called as the one that is missing, or that
@@ -184,6 +191,9 @@ impl fmt::Debug for LazyCallThroughManager {
     }
 }
 
+/// Those of the stubs of one unit, by their numbers.
+type Cells = Arc<[Box<dyn Destination>]>;
+
 /// The unit of stubs.
 struct LazyReexports {
     name: Arc<str>,
@@ -214,11 +224,11 @@ impl MaterializationUnit for LazyReexports {
         for (name, function) in functions {
             names.entry(function.source).or_default().push(name);
         }
-        let cell = |body: &SymbolName| -> Box<dyn Destination> {
-            let (manager, bodies, leads_on) = (manager.clone(), bodies.clone(), leads_on.clone());
-            Box::new(Cell { manager, bodies, leads_on, body: body.clone(), bound: AtomicU64::new(0) })
+        let cell = |(number, name): (u32, &SymbolName)| -> Box<dyn Destination> {
+            let body = Body { dylib: bodies.clone(), name: name.clone() };
+            Box::new(LazyFunction::new(manager.clone(), leads_on.clone(), number, body))
         };
-        let cells: Arc<[Box<dyn Destination>]> = names.keys().map(cell).collect();
+        let cells: Cells = (0..).zip(names.keys()).map(cell).collect();
         let contents = Contents::new(&cells);
         let graph = contents.graph(names.values());
         let cells: Arc<dyn Any + Send + Sync> = Arc::new(cells);
@@ -230,153 +240,5 @@ impl MaterializationUnit for LazyReexports {
 
     fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
         self.functions.remove(symbol);
-    }
-}
-
-/// One function: where its body is found.
-struct Cell {
-    manager: LazyCallThroughManager,
-    bodies: WeakJitDylib,
-    leads_on: Arc<LeadsOn>,
-    body: SymbolName,
-    /// Where the stub leads; zero before that is known.
-    bound: AtomicU64,
-}
-
-impl Cell {
-    fn body(&self) -> Result<ExecutorAddr, LazyCallError> {
-        self.bind().or_else(|error| {
-            // Another thread has bound it meanwhile, and the body has been removed after that. Who calls holds the stub, and so the body.
-            // Relaxed: it was bound before the removal took the session's lock, which this lookup has taken later.
-            let bound = self.bound.load(Ordering::Relaxed);
-            if bound == 0 { Err(error) } else { Ok(ExecutorAddr::new(bound)) }
-        })
-    }
-
-    fn bind(&self) -> Result<ExecutorAddr, LazyCallError> {
-        let bodies = self.bodies.upgrade().ok_or(LazyCallError::SessionGone)?;
-        let session = bodies.session();
-        let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
-        loop {
-            let wanted = LookupSet::required([self.body.clone()]);
-            let found = session.lookup_here(LookupRequest::new(order.clone(), wanted))?;
-            let definition = found.get(&self.body).zip(found.dependency(&self.body));
-            let (definition, token) = definition.ok_or(LookupError::Closed)?;
-            if !definition.flags.contains(SymbolFlags::CALLABLE) {
-                return Err(LazyCallError::NotCallable);
-            }
-            let address = definition.address;
-            // Removed in between: what is there now is looked up.
-            if let Some(held) = session.while_present(token, || self.manager.layer.hold(address))? {
-                self.leads_on.lead_on_to(address, held);
-                self.bound.store(address.value(), Ordering::Relaxed); // see `body`
-                return Ok(address);
-            }
-        }
-    }
-}
-
-impl Destination for Cell {
-    fn refers_to(&self, function: ExecutorAddr) -> Vec<ExecutorAddr> {
-        self.manager.layer.references_of(function)
-    }
-
-    fn find(&self) -> Result<ExecutorAddr, ExecutorAddr> {
-        let found = catch_unwind(AssertUnwindSafe(|| self.body()));
-        found
-            .unwrap_or(Err(LazyCallError::Panicked))
-            .map_err(|error| (self.manager.on_failure)(&LazyCallFailure { function: &self.body, error }))
-    }
-}
-
-/// What the sections of stubs contain, before it is linked.
-struct Contents {
-    stubs: Vec<u8>,
-    cold: Vec<u8>,
-    slots: Vec<u8>,
-    descriptors: Vec<u8>,
-    thunk: [u8; 8],
-    frames: [u8; 64],
-}
-
-/// `jmp *slot(%rip)`, and ten bytes that nobody reaches. Eight stubs in a line of the cache are more jumps than the processor can foresee
-/// there: with stubs of 8 bytes, calls that cycle over 1,000 functions took 9 ns more than without stubs; with these they take 4 more.
-const STUB: [u8; 16] = [0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
-/// `lea descriptor(%rip), %r11; jmp *thunk(%rip)`, and three bytes that nobody reaches.
-const COLD: [u8; 16] = [0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc];
-
-/// Call frame information: in stubs and cold parts the stack is as it was when they were called.
-///
-/// ```text
-///   0  common entry: the frame lies 8 bytes above the stack pointer, and begins with the return address
-///  24  entry of all stubs: 28 back to 0, where they begin, how long they are
-///  44  entry of all cold parts: 48 back to 0, the same
-/// ```
-#[rustfmt::skip]
-const FRAMES: [u8; 64] = [
-    20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0,
-    16, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    16, 0, 0, 0, 48, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-];
-/// Where the entries say where the code begins. How long it is stands behind that.
-const FRAMES_STUBS: u64 = 32;
-const FRAMES_COLD: u64 = 52;
-
-fn frames(stubs: usize) -> [u8; 64] {
-    let mut frames = FRAMES;
-    for (at, stub_bytes) in [(FRAMES_STUBS, STUB.len()), (FRAMES_COLD, COLD.len())] {
-        // A graph of more than 2 GiB is refused anyway.
-        let bytes = u32::try_from(stubs * stub_bytes).unwrap_or(u32::MAX);
-        frames[at as usize + 4..][..4].copy_from_slice(&bytes.to_le_bytes());
-    }
-    frames
-}
-
-impl Contents {
-    fn new(cells: &[Box<dyn Destination>]) -> Self {
-        Self {
-            stubs: STUB.repeat(cells.len()),
-            cold: COLD.repeat(cells.len()),
-            slots: vec![0; 8 * cells.len()],
-            descriptors: cells.iter().flat_map(CallThroughDescriptor::bytes).collect(),
-            thunk: ifunc::lazy_thunk().value().to_le_bytes(),
-            frames: frames(cells.len()),
-        }
-    }
-
-    /// The graph of stubs, each of which has these `names`, in the order of the cells.
-    fn graph<'n>(
-        &self,
-        names: impl Iterator<Item = &'n Vec<SymbolName>>,
-    ) -> Result<LinkGraph<'_>, LinkError> {
-        let mut graph = LinkGraph::builder("<lazy reexports>");
-        let stubs = graph.block(".text", SectionRole::Code, &self.stubs, 16);
-        let cold = graph.block(".text.unlikely", SectionRole::Code, &self.cold, 16);
-        let slots = graph.block(".data.slots", SectionRole::Data, &self.slots, 8);
-        let descriptors = graph.block(".data.descriptors", SectionRole::Data, &self.descriptors, 8);
-        let thunk = graph.block(".rodata", SectionRole::ReadOnly, &self.thunk, 8);
-        let thunk = graph.define_local("thunk", thunk, 0);
-        let [first_stub, first_cold] = [stubs, cold].map(|block| graph.define_local("first", block, 0));
-        let of = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: 0 };
-        graph.unwind_table(&self.frames, &[of(FRAMES_STUBS, first_stub), of(FRAMES_COLD, first_cold)]);
-        let near = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: -4 };
-        let pointer = |offset, target| Edge { offset, kind: EdgeKind::Pointer64, target, addend: 0 };
-        for (index, names) in (0..).zip(names) {
-            let at = index * CallThroughDescriptor::BYTES;
-            for name in names {
-                graph.define(name.as_str(), stubs, index * STUB.len() as u64);
-            }
-            let slot = graph.define_local("slot", slots, index * 8);
-            let unbound = graph.define_local("unbound", cold, index * COLD.len() as u64);
-            let descriptor = graph.define_local("descriptor", descriptors, at);
-            let ignored = graph.define_local("ignored", descriptors, at + CallThroughDescriptor::IGNORED);
-            graph.edge(stubs, near(index * STUB.len() as u64 + 2, slot));
-            graph.edge(cold, near(index * COLD.len() as u64 + 3, descriptor));
-            graph.edge(cold, near(index * COLD.len() as u64 + 9, thunk));
-            graph.edge(slots, pointer(index * 8, unbound));
-            graph.edge(descriptors, pointer(at + CallThroughDescriptor::IGNORED_SLOT, ignored));
-            graph.edge(descriptors, pointer(at + CallThroughDescriptor::SLOT, slot));
-        }
-        graph.build()
     }
 }

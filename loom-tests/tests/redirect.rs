@@ -1,0 +1,176 @@
+//! Redirection: a stub is led elsewhere while threads call it for the first time, while others lead it elsewhere too, and while bodies go.
+//!
+//! ```text
+//!  caller                                        who redirects
+//!    generation, destination                       under the lock: next generation, its destination,
+//!    find the body, which takes long                 slot = the new body, or unbound
+//!    under the lock, if the generation is
+//!      the same: slot = the body
+//!    otherwise again
+//! ```
+//!
+//! The cell is the pipeline's own file. Bodies are numbers here, and finding one reads a flag: whether it is there.
+//!
+//! Proven, in every order with at most four preemptions (three with three threads): when a redirection has returned, calls reach no older
+//! body; a caller whose body went because it was redirected before does not fail; of several redirections the last one stays.
+//!
+//! **Fails if** one of these steps is changed (all in `pipeline/src/lazy/cell.rs`):
+//!
+//! | weakening | caught by |
+//! |---|---|
+//! | `redirect::binds_an_older_body`: who has found a body does not ask whether the generation is still the same | `a_slow_first_call_does_not_overtake_a_redirection` |
+//! | `redirect::stores_without_the_lock`: it asks under the lock, and stores after that | `a_slow_first_call_does_not_overtake_a_redirection` |
+//! | `redirect::fails_for_an_older_body`: who has found no body does not ask either | `a_body_may_go_once_the_stub_leads_elsewhere` |
+//! | `redirect::leaves_the_slot`: a redirection does not write the slot | `a_slow_first_call_does_not_overtake_a_redirection` |
+#![cfg(uruk_loom)]
+
+#[path = "../../pipeline/src/lazy/cell.rs"]
+mod cell;
+
+use cell::{Cell, Slot};
+use loom_tests::stage::model_within;
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uruk_core::sync::{Arc, thread};
+
+const PREEMPTIONS: usize = 4;
+
+/// Where the slot leads before anybody calls.
+const UNBOUND: u64 = 0;
+
+#[derive(Clone)]
+struct Word(Arc<AtomicU64>);
+
+impl Slot for Word {
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) // as the processor does: one word, whose order the cell's lock gives
+    }
+
+    fn store(&self, address: u64) {
+        self.0.store(address, Ordering::Relaxed);
+    }
+}
+
+/// A stub, and bodies 1 to 3.
+struct Scene {
+    cell: Cell<u64, Word>,
+    slot: Word,
+    is_gone: [AtomicBool; 3],
+}
+
+impl Scene {
+    fn new() -> Arc<Self> {
+        let slot = Word(Arc::new(AtomicU64::new(UNBOUND)));
+        Arc::new(Self { cell: Cell::new(1), slot, is_gone: std::array::from_fn(|_| AtomicBool::new(false)) })
+    }
+
+    fn find(&self, body: u64) -> Result<(ExecutorAddr, ()), u64> {
+        // Relaxed: the lock of the session, which decides in the pipeline, orders less than the cell's does here.
+        let is_gone = self.is_gone[body as usize - 1].load(Ordering::Relaxed);
+        if is_gone { Err(body) } else { Ok((ExecutorAddr::new(body), ())) }
+    }
+
+    fn call(&self) -> Result<u64, u64> {
+        match self.slot.load() {
+            UNBOUND => {
+                let body = self.cell.bind(&self.slot, |&body| self.find(body), |_, ()| ());
+                body.map(ExecutorAddr::value)
+            }
+            body => Ok(body),
+        }
+    }
+
+    fn redirect(&self, body: u64, is_ready: bool) {
+        let ready = is_ready.then(|| ExecutorAddr::new(body));
+        let (_before, ()) = self.cell.redirect(body, ready, |_| ());
+    }
+
+    fn remove(&self, body: u64) {
+        self.is_gone[body as usize - 1].store(true, Ordering::Relaxed); // see `find`
+    }
+}
+
+/// ```text
+///  main: redirect to 2 ─ call gives 2            another: call gives 1 or 2, the next no older one
+/// ```
+#[test]
+fn a_slow_first_call_does_not_overtake_a_redirection() {
+    for is_ready in [false, true] {
+        model_within(PREEMPTIONS, move || {
+            let scene = Scene::new();
+            let caller = thread::spawn({
+                let scene = scene.clone();
+                move || {
+                    let first = scene.call().expect("a body is there");
+                    assert!(scene.call().expect("a body is there") >= first);
+                }
+            });
+            scene.redirect(2, is_ready);
+            assert_eq!(scene.call(), Ok(2));
+            caller.join().expect("no panic");
+            assert_eq!(scene.call(), Ok(2));
+            assert_eq!(scene.cell.destination(), 2);
+        });
+    }
+}
+
+/// ```text
+///  main: redirect to 2 ─ remove 1                another: call
+/// ```
+#[test]
+fn a_body_may_go_once_the_stub_leads_elsewhere() {
+    model_within(PREEMPTIONS, || {
+        let scene = Scene::new();
+        let caller = thread::spawn({
+            let scene = scene.clone();
+            move || scene.call().expect("one of them is always there")
+        });
+        scene.redirect(2, false);
+        scene.remove(1);
+        caller.join().expect("no panic");
+        assert_eq!(scene.call(), Ok(2));
+    });
+}
+
+/// ```text
+///  main: redirect to 2                           another: redirect to 3           another: call
+/// ```
+#[test]
+fn the_last_of_two_redirections_stays() {
+    model_within(PREEMPTIONS - 1, || {
+        let scene = Scene::new();
+        let other = thread::spawn({
+            let scene = scene.clone();
+            move || scene.redirect(3, true)
+        });
+        let caller = thread::spawn({
+            let scene = scene.clone();
+            move || scene.call().expect("a body is there")
+        });
+        scene.redirect(2, true);
+        let called = scene.call();
+        assert_ne!(called, Ok(1));
+        other.join().expect("no panic");
+        caller.join().expect("no panic");
+        assert_eq!(scene.call(), Ok(scene.cell.destination()));
+    });
+}
+
+/// A first call that finds nothing says so, and the next one tries again.
+#[test]
+fn a_body_that_is_missing_is_looked_for_again() {
+    model_within(PREEMPTIONS, || {
+        let scene = Scene::new();
+        scene.remove(1);
+        let redirector = thread::spawn({
+            let scene = scene.clone();
+            move || scene.redirect(2, false)
+        });
+        let first = scene.call();
+        assert!(matches!(first, Err(1) | Ok(2)));
+        redirector.join().expect("no panic");
+        assert_eq!(scene.call(), Ok(2));
+    });
+}
+
+loom_tests::catches_its_weakenings!();

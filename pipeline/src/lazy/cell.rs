@@ -1,0 +1,130 @@
+//! Where a stub leads to: to begin with, once it has been called, and after it was led elsewhere.
+//!
+//! ```text
+//!   generation 1 ─redirect─▶ generation 2 ─redirect─▶ …
+//!   caller: which generation? ─ find its body ─ bind, if it still is that generation ─ otherwise again
+//! ```
+//!
+//! The slot is written under the cell's lock alone, so what a slow caller has found for an older generation never overtakes a newer one.
+//! The model is `loom-tests/tests/redirect.rs`, which compiles this file.
+//!
+//! **Holds.** When a redirection has returned, the slot leads to no older body.
+
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::{Mutex, weakened};
+
+/// The word that a stub jumps through. Who uses it holds the stub, or is called through it.
+pub(super) trait Slot: Clone {
+    fn load(&self) -> u64;
+    fn store(&self, address: u64);
+}
+
+/// One stub.
+pub(super) struct Cell<D, S>(Mutex<State<D, S>>);
+
+struct State<D, S> {
+    now: Now<D>,
+    /// The slot, and where it led before anybody called. Known from the first call on.
+    slot: Option<(S, u64)>,
+}
+
+#[derive(Clone)]
+struct Now<D> {
+    generation: u64,
+    destination: D,
+    /// Where the slot leads, if that is a body of this generation.
+    bound: Option<ExecutorAddr>,
+}
+
+impl<D: Clone, S: Slot> Cell<D, S> {
+    pub(super) fn new(destination: D) -> Self {
+        Self(Mutex::new(State { now: Now { generation: 0, destination, bound: None }, slot: None }))
+    }
+
+    pub(super) fn destination(&self) -> D {
+        self.now().destination
+    }
+
+    fn now(&self) -> Now<D> {
+        self.0.lock().now.clone()
+    }
+
+    /// Has the slot lead to the body, which `find` looks for. `keep` is told of it before, under the lock, so that what keeps code follows
+    /// the slot.
+    ///
+    /// Fails if there is no body and the stub was not led elsewhere meanwhile.
+    pub(super) fn bind<H, T, E>(
+        &self,
+        slot: &S,
+        mut find: impl FnMut(&D) -> Result<(ExecutorAddr, H), E>,
+        mut keep: impl FnMut(ExecutorAddr, H) -> T,
+    ) -> Result<ExecutorAddr, E> {
+        let mut now = self.now();
+        loop {
+            if let Some(bound) = now.bound {
+                return Ok(bound); // by another thread: who calls holds the stub, and so the body
+            }
+            let seen = now.generation;
+            match find(&now.destination) {
+                Ok((body, held)) => match self.bind_if(seen, body, slot, || keep(body, held)) {
+                    Ok(kept) => {
+                        drop(kept); // without the lock: code may go with it
+                        return Ok(body);
+                    }
+                    Err(later) => now = later,
+                },
+                Err(error) => {
+                    now = self.now();
+                    let is_settled = now.generation == seen && now.bound.is_none();
+                    if is_settled || weakened("redirect::fails_for_an_older_body") {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has the slot lead to `body` if the generation is still that one; says otherwise how it is now.
+    fn bind_if<T>(
+        &self,
+        generation: u64,
+        body: ExecutorAddr,
+        slot: &S,
+        keep: impl FnOnce() -> T,
+    ) -> Result<T, Now<D>> {
+        let mut state = self.0.lock();
+        if state.now.generation != generation && !weakened("redirect::binds_an_older_body") {
+            return Err(state.now.clone());
+        }
+        state.slot.get_or_insert_with(|| (slot.clone(), slot.load()));
+        let kept = keep();
+        state.now.bound = Some(body);
+        if weakened("redirect::stores_without_the_lock") {
+            drop(state);
+        }
+        slot.store(body.value());
+        Ok(kept)
+    }
+
+    /// Leads the stub elsewhere: to `ready`, if the body is there and the stub was called before; otherwise the next call finds it. `keep`
+    /// is told which, under the lock. Gives what the stub led to.
+    pub(super) fn redirect<T>(
+        &self,
+        destination: D,
+        ready: Option<ExecutorAddr>,
+        keep: impl FnOnce(Option<ExecutorAddr>) -> T,
+    ) -> (D, T) {
+        let mut state = self.0.lock();
+        let State { now, slot } = &mut *state;
+        now.generation += 1;
+        let before = std::mem::replace(&mut now.destination, destination);
+        now.bound = ready.filter(|_| slot.is_some());
+        let kept = keep(now.bound);
+        if let Some((slot, unbound)) = slot
+            && !weakened("redirect::leaves_the_slot")
+        {
+            slot.store(now.bound.map_or(*unbound, ExecutorAddr::value));
+        }
+        (before, kept)
+    }
+}

@@ -1,0 +1,138 @@
+//! Functions that get other bodies while they are called.
+
+use std::any::Any;
+
+use uruk_core::{
+    AliasMap, AliasTarget, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupSet, SearchOrder,
+    SymbolName,
+};
+
+use super::function::{Body, FindError, Found, LazyFunction, find};
+use super::{Cells, LazyCallThroughManager};
+use crate::runtime::call_through::stub_number;
+
+/// Why a function could not be given another body.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RedirectError {
+    /// The function, or its new body, was not found or could not be made.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// What was found is data.
+    #[error("`{function}` is not a function")]
+    NotCallable {
+        /// What was to be the function, or its body.
+        function: SymbolName,
+    },
+    /// The function has no stub: whoever calls it calls its code directly.
+    #[error("`{function}` was not defined as a lazy function, so its callers cannot be led elsewhere")]
+    NotLazy {
+        /// The function.
+        function: SymbolName,
+    },
+}
+
+/// A function of a stub, found and held.
+struct Stub {
+    cells: Cells,
+    number: usize,
+    /// Keeps the stub, and its slot with it.
+    _held: Found,
+}
+
+impl Stub {
+    fn function(&self) -> Option<&LazyFunction> {
+        let cell: &dyn Any = &**self.cells.get(self.number)?;
+        cell.downcast_ref()
+    }
+}
+
+impl LazyCallThroughManager {
+    /// Gives functions of `dylib` that were defined by [`lazy_reexports`](Self::lazy_reexports) other bodies: functions of `bodies`, compiled
+    /// before anything changes. Calls that begin when this has returned reach the new bodies; those that run go on in the old ones. Stubs,
+    /// and so the functions' addresses, stay as they are.
+    ///
+    /// All is done or, on an error, nothing.
+    ///
+    /// # Concurrency
+    /// May be called while others call the functions, look them up, lead them elsewhere and remove their bodies: nobody fails for it who
+    /// would not otherwise. A first call that still waits for an older body goes to the new one. Of several functions each is switched at a moment of its own, so
+    /// that a call may find some of them switched. Two threads that redirect several functions do it one after the other.
+    ///
+    /// The old bodies stay until their trackers are removed, and beyond that as long as somebody holds them.
+    ///
+    /// # Errors
+    /// See [`RedirectError`].
+    ///
+    /// # Cost
+    /// For each function two lookups, of the stub and of the body, and a store.
+    ///
+    /// ORC: `RedirectableSymbolManager::redirect`.
+    #[doc(alias = "RedirectableSymbolManager")]
+    pub fn redirect(
+        &self,
+        dylib: &JitDylib,
+        bodies: &JitDylib,
+        functions: AliasMap,
+    ) -> Result<(), RedirectError> {
+        let session = dylib.session();
+        let all = LookupSet::required(functions.values().map(|function| function.source.clone()));
+        session.lookup(&SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]), all)?;
+        let bodies = |AliasTarget { source, .. }: AliasTarget| {
+            let ready = self.find(bodies, &source)?;
+            Ok((Body { dylib: bodies.downgrade(), name: source }, Some(ready)))
+        };
+        self.redirect_all(dylib, functions, bodies)
+    }
+
+    /// The same without compiling anything: the next call of each function does.
+    ///
+    /// # Errors
+    /// [`RedirectError::Lookup`] and [`RedirectError::NotLazy`] for a function. That its new body is missing or broken is told to
+    /// [the handler of failed calls](Self::on_failure).
+    pub fn redirect_lazily(
+        &self,
+        dylib: &JitDylib,
+        bodies: &JitDylib,
+        functions: AliasMap,
+    ) -> Result<(), RedirectError> {
+        let bodies =
+            |function: AliasTarget| Ok((Body { dylib: bodies.downgrade(), name: function.source }, None));
+        self.redirect_all(dylib, functions, bodies)
+    }
+
+    fn redirect_all(
+        &self,
+        dylib: &JitDylib,
+        functions: AliasMap,
+        mut body: impl FnMut(AliasTarget) -> Result<(Body, Option<Found>), RedirectError>,
+    ) -> Result<(), RedirectError> {
+        let found = |(function, target)| Ok((self.stub(dylib, &function)?, body(target)?));
+        let mut found: Vec<_> = functions.into_iter().map(found).collect::<Result<_, RedirectError>>()?;
+        let one_at_a_time = self.redirections.lock();
+        let redirect = |(stub, (body, ready)): &mut (Stub, (Body, Option<Found>))| {
+            stub.function().map(|function| function.redirect(body.clone(), ready.take()))
+        };
+        let before: Vec<_> = found.iter_mut().map(redirect).collect();
+        drop(one_at_a_time);
+        drop((before, found)); // without a lock: code may go with it
+        Ok(())
+    }
+
+    fn stub(&self, dylib: &JitDylib, function: &SymbolName) -> Result<Stub, RedirectError> {
+        let not_lazy = || RedirectError::NotLazy { function: function.clone() };
+        let (address, held) = self.find(dylib, function)?;
+        let cells = self.layer.cells_at(address).and_then(|cells| cells.downcast::<Cells>().ok());
+        let cells = Cells::clone(&*cells.ok_or_else(not_lazy)?);
+        // SAFETY: the code is held.
+        let number = unsafe { stub_number(address) }.ok_or_else(not_lazy)? as usize;
+        Ok(Stub { cells, number, _held: (address, held) })
+    }
+
+    fn find(&self, dylib: &JitDylib, name: &SymbolName) -> Result<Found, RedirectError> {
+        let look_up = |request: LookupRequest| dylib.session().lookup(&request.order, request.symbols);
+        find(&self.layer, dylib, name, look_up).map_err(|error| match error {
+            FindError::Lookup(error) => error.into(),
+            FindError::NotCallable => RedirectError::NotCallable { function: name.clone() },
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! Functions that get other bodies while they are called.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use uruk::core::sync::{Arc, Latch};
+use uruk::core::{
+    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
+    SymbolName,
+};
+use uruk::pipeline::link::graph::SectionRole;
+use uruk::pipeline::link::{LinkGraph, ObjectLinkingLayer};
+use uruk::{Function, Jit, JitError, OwnedTracker};
+
+use crate::support::{c, engine};
+
+type Answer = extern "C" fn() -> i32;
+
+/// A unit of a function that gives a number.
+struct Gives {
+    name: SymbolName,
+    number: i32,
+    layer: Arc<ObjectLinkingLayer>,
+    slowly: Option<Slowly>,
+}
+
+/// Says that it has begun, and goes on when it is told to.
+#[derive(Clone, Default)]
+struct Slowly {
+    has_begun: Arc<Latch>,
+    may_go_on: Arc<Latch>,
+}
+
+impl MaterializationUnit for Gives {
+    fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
+        MaterializationInterface::new([(self.name.clone(), flags)].into_iter().collect())
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        if let Some(slowly) = &self.slowly {
+            slowly.has_begun.open();
+            slowly.may_go_on.wait();
+        }
+        let code = [&[0xb8], &self.number.to_le_bytes()[..], &[0xc3]].concat(); // mov eax, number; ret
+        let mut graph = LinkGraph::builder(self.name.as_str());
+        let block = graph.block(".text", SectionRole::Code, &code, 16);
+        graph.define(self.name.as_str(), block, 0);
+        self.layer.emit_graph(responsibility, graph.build().expect("a graph"));
+    }
+
+    fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
+}
+
+fn add_unit(jit: &Jit, bodies: &JitDylib, name: &str, number: i32, slowly: Option<Slowly>) -> OwnedTracker {
+    let tracker = OwnedTracker::new(bodies.create_tracker());
+    let unit = Gives { name: jit.intern(name), number, layer: jit.object_layer().clone(), slowly };
+    bodies.define_with_tracker(Box::new(unit), &tracker).expect("a new name");
+    tracker
+}
+
+/// A body of `answer` under the name that this gives.
+fn body(jit: &Jit, bodies: &JitDylib, number: i32) -> (String, OwnedTracker) {
+    let name = format!("answer${number}");
+    let tracker = add_unit(jit, bodies, &name, number, None);
+    (name, tracker)
+}
+
+fn get(jit: &Jit, function: &str) -> Function<Answer> {
+    // SAFETY: all functions here have this signature, and their pointers stay in their handles.
+    unsafe { jit.get(function) }.unwrap_or_else(|error| panic!("{function}: {error}"))
+}
+
+fn pieces(jit: &Jit) -> u64 {
+    jit.memory_usage().allocations
+}
+
+#[test]
+fn a_function_is_redefined_before_its_stub_is_there_before_its_call_and_after() {
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let made: Vec<_> = (1..=6).map(|number| body(&jit, &bodies, number)).collect();
+    let name = |number: usize| made[number - 1].0.as_str();
+    jit.add_lazy(&bodies, [("answer", name(1))]).expect("a new name");
+    jit.redefine_lazily(&bodies, [("answer", name(2))]).expect("it is a lazy function");
+    assert_eq!(pieces(&jit), 1, "its stub, and no body");
+    let answer = get(&jit, "answer");
+    jit.redefine_lazily(&bodies, [("answer", name(3))]).expect("it is a lazy function");
+    assert_eq!(answer(), 3);
+    jit.redefine_lazily(&bodies, [("answer", name(4))]).expect("it is a lazy function");
+    assert_eq!((pieces(&jit), answer(), pieces(&jit)), (2, 4, 3));
+    jit.redefine(&bodies, [("answer", name(5))]).expect("its body is there");
+    assert_eq!((pieces(&jit), answer(), pieces(&jit)), (4, 5, 4));
+    let again = get(&jit, "answer");
+    assert_eq!((*again as usize, again()), (*answer as usize, 5));
+    jit.redefine(&bodies, [("answer", name(6))]).expect("its body is there");
+    assert_eq!((answer(), again()), (6, 6));
+}
+
+/// Code that was linked before calls the new body too, and the one that is called has its address from the beginning.
+#[test]
+fn callers_that_are_linked_reach_the_new_body() {
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let (first, _first) = body(&jit, &bodies, 1);
+    jit.add_lazy(&bodies, [("answer", &*first)]).expect("a new name");
+    let caller =
+        "int answer(void); int (*kept)(void) = answer; int caller(void) { return 100 * answer() + kept(); }";
+    jit.add_object(c("caller.o", caller)).expect("a new name");
+    let caller = get(&jit, "caller");
+    assert_eq!(caller(), 101);
+    let (second, _second) = body(&jit, &bodies, 2);
+    jit.redefine(&bodies, [("answer", &*second)]).expect("its body is there");
+    assert_eq!(caller(), 202);
+}
+
+/// One thread compiles the old body, on behalf of its own call, while the function is redefined.
+#[test]
+fn a_call_that_waits_for_an_older_body_goes_to_the_new_one() {
+    for removes in [false, true] {
+        let jit = engine(1);
+        let bodies = jit.create_dylib("bodies").expect("a new name");
+        let slowly = Slowly::default();
+        let old = add_unit(&jit, &bodies, "old", 1, Some(slowly.clone()));
+        let (new, _new) = body(&jit, &bodies, 2);
+        jit.add_lazy(&bodies, [("answer", "old")]).expect("a new name");
+        let answer = get(&jit, "answer");
+        std::thread::scope(|scope| {
+            let callers: Vec<_> = (0..4).map(|_| scope.spawn(|| answer())).collect();
+            slowly.has_begun.wait();
+            jit.redefine_lazily(&bodies, [("answer", &*new)]).expect("it is a lazy function");
+            assert_eq!(answer(), 2, "nobody waits for the old body");
+            if removes {
+                old.remove().expect("nothing of it objects");
+            }
+            slowly.may_go_on.open();
+            for caller in callers {
+                assert_eq!(caller.join().expect("it returns"), 2);
+            }
+        });
+        assert_eq!(answer(), 2);
+    }
+}
+
+#[test]
+fn several_functions_are_redefined_together_or_not_at_all() {
+    let jit = engine(2);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let _kept: Vec<_> = ["f", "g", "f2", "g2"]
+        .iter()
+        .zip(1..)
+        .map(|(name, number)| add_unit(&jit, &bodies, name, number, None))
+        .collect();
+    let broken = "int missing(void); int g3(void) { return missing(); }";
+    jit.in_dylib(&bodies).add_object(c("broken.o", broken)).expect("a new name");
+    jit.add_lazy(&bodies, ["f", "g"]).expect("new names");
+    let both = || (get(&jit, "f")(), get(&jit, "g")());
+    assert_eq!(both(), (1, 2));
+    for broken in ["g3", "absent"] {
+        let refused = jit.redefine(&bodies, [("f", "f2"), ("g", broken)]);
+        assert!(matches!(refused, Err(JitError::Lookup(_))), "{refused:?}");
+        assert_eq!(both(), (1, 2));
+    }
+    jit.redefine(&bodies, [("f", "f2"), ("g", "g2")]).expect("they are there");
+    assert_eq!(both(), (3, 4));
+}
+
+#[test]
+fn what_is_not_lazy_cannot_be_redefined() {
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let (first, _first) = body(&jit, &bodies, 1);
+    jit.add_object(c("direct.o", "int direct(void) { return 1; } int data = 1;")).expect("a new name");
+    let redefine = |function: &str, body: &str| jit.redefine(&bodies, [(function, body)]);
+    assert!(matches!(redefine("direct", &first), Err(JitError::NotLazy { symbol }) if &*symbol == "direct"));
+    assert!(matches!(redefine("data", &first), Err(JitError::NotCallable { .. })));
+    assert!(matches!(redefine("absent", &first), Err(JitError::Lookup(_))));
+    jit.in_dylib(&bodies).add_object(c("data.o", "int data2 = 1;")).expect("a new name");
+    jit.add_lazy(&bodies, [("answer", &*first)]).expect("a new name");
+    assert!(
+        matches!(redefine("answer", "data2"), Err(JitError::NotCallable { symbol }) if &*symbol == "data2")
+    );
+    assert_eq!(get(&jit, "answer")(), 1);
+}
+
+#[test]
+fn old_bodies_go_with_their_trackers_when_nobody_holds_them() {
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let (mut name, mut tracker) = body(&jit, &bodies, 1);
+    jit.add_lazy(&bodies, [("answer", &*name)]).expect("a new name");
+    for number in 2..1_000 {
+        assert_eq!(get(&jit, "answer")(), number - 1);
+        assert_eq!(pieces(&jit), 2);
+        let (next, of_next) = body(&jit, &bodies, number);
+        jit.redefine(&bodies, [("answer", &*next)]).expect("its body is there");
+        (name, tracker) = (next, of_next); // The old tracker goes, and what it had.
+    }
+    drop((name, tracker));
+}
+
+/// Whoever calls sees numbers that only grow, and none that was replaced before he called.
+#[test]
+fn threads_that_call_never_see_an_older_body_again() {
+    const ROUNDS: i32 = 300;
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let (name, mut tracker) = body(&jit, &bodies, 1);
+    jit.add_lazy(&bodies, [("answer", &*name)]).expect("a new name");
+    let (defined, ends) = (AtomicI32::new(1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let call = || {
+            let mut last = 0;
+            while !ends.load(Ordering::Acquire) {
+                let at_least = defined.load(Ordering::Acquire).max(last);
+                last = get(&jit, "answer")();
+                assert!(last >= at_least, "{last} after {at_least}");
+            }
+        };
+        let callers: Vec<_> = (0..3).map(|_| scope.spawn(call)).collect();
+        for number in 2..ROUNDS {
+            let (next, of_next) = body(&jit, &bodies, number);
+            let redefined = match number % 2 {
+                0 => jit.redefine(&bodies, [("answer", &*next)]),
+                _ => jit.redefine_lazily(&bodies, [("answer", &*next)]),
+            };
+            redefined.expect("its body is there");
+            defined.store(number, Ordering::Release);
+            tracker = of_next;
+        }
+        ends.store(true, Ordering::Release);
+        for caller in callers {
+            caller.join().expect("it never saw an older one");
+        }
+    });
+    drop(tracker);
+    assert_eq!(pieces(&jit), 1, "its stub");
+}
