@@ -31,10 +31,7 @@ impl Callee {
     }
 }
 
-/// Names that are no better than this are another name, and not a slip.
-const SIMILAR: f64 = 0.8;
-
-/// Which of `candidates` was probably meant by `name`.
+/// Which of `candidates` was probably meant by `name`: a slip or two away, of which there may be more in a longer name.
 ///
 /// # Examples
 /// ```
@@ -42,7 +39,7 @@ const SIMILAR: f64 = 0.8;
 /// assert_eq!(uruk_kaleidoscope::nearest("tan", ["fib", "sin"].into_iter()), None);
 /// ```
 pub fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
-    let similar = candidates.map(|candidate| (strsim::jaro_winkler(name, candidate), candidate));
-    let best = similar.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    best.filter(|(similarity, _)| *similarity >= SIMILAR).map(|(_, candidate)| candidate)
+    let slips = candidates.map(|candidate| (strsim::osa_distance(name, candidate), candidate));
+    let (slips, best) = slips.min_by_key(|(slips, _)| *slips)?;
+    (slips <= 1 + name.len() / 4 && slips < name.len()).then_some(best)
 }

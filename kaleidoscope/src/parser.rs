@@ -184,9 +184,7 @@ impl Parser<'_> {
             return self.primary();
         }
         if sign != '-' && !self.operators.is_unary(sign) {
-            let error =
-                self.error(span, format!("there is no operator `{sign}` that stands before its operand"));
-            return Err(error.help(format!("it may be defined: def unary{sign}(x) …")));
+            return Err(self.no_operator(sign, span));
         }
         self.at += 1;
         self.depth += 1;
@@ -335,6 +333,20 @@ impl Parser<'_> {
             }
             None => self.wrong(message),
         }
+    }
+
+    /// A sign stands where an operand should begin, and nobody has defined what it means there.
+    fn no_operator(&self, sign: char, span: Span) -> Diagnostic {
+        let before = self.at.checked_sub(1).map(|at| self.tokens[at].kind);
+        // Behind an operand it was to stand between two, and what stands before it is an item of its own by now.
+        let is_behind_operand =
+            matches!(before, Some(TokenKind::Identifier | TokenKind::Number(_) | TokenKind::Symbol(')')));
+        let (which, definition) = match is_behind_operand && self.operators.precedence(sign).is_none() {
+            true => ("with two operands", format!("def binary{sign} 10 (a b) …")),
+            false => ("with one operand", format!("def unary{sign}(x) …")),
+        };
+        let error = self.error(span, format!("there is no operator `{sign}` {which}"));
+        error.help(format!("it may be defined: {definition}"))
     }
 
     /// What to do if a word is an operator that nobody has defined.

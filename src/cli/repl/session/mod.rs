@@ -32,7 +32,6 @@ use uruk_kaleidoscope::{
 };
 
 pub(crate) use evaluate::Value;
-pub(crate) use inspect::Tier;
 use unit::{Body, Program};
 
 /// What a program calls in its host: each takes a number and answers one.
@@ -202,37 +201,15 @@ impl Session {
         let tracker = OwnedTracker::new(self.bodies.create_tracker());
         self.add(&body, definition, &tracker)?;
         if generation == 1 {
-            self.bind(name, &body)?;
+            self.jit.add_lazy(&self.bodies, [(name, &*body)])?;
         } else {
-            return Err(SessionError::Call("not yet".into()));
+            self.jit.redefine_lazily(&self.bodies, [(name, &*body)])?;
         }
         let function = Function { definition: definition.clone(), generation, tracker };
         if let Some(before) = self.functions.insert(name.to_owned(), function) {
             before.tracker.remove().map_err(|error| SessionError::Call(error.to_string()))?;
         }
         Ok(generation)
-    }
-
-    fn bind(&self, name: &str, body: &str) -> Result<(), SessionError> {
-        use uruk::core::{AliasMap, AliasTarget, JitDylibLookupFlags, SearchOrder};
-        let told = self.program.clone();
-        let manager = uruk::pipeline::lazy::LazyCallThroughManager::new(
-            uruk::pipeline::link::ObjectLinkingLayer::clone(self.jit.object_layer()),
-        )
-        .on_failure(move |failure| told.call_failed(failure));
-        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
-        let map: AliasMap = [(self.jit.intern(name), AliasTarget { source: self.jit.intern(body), flags })]
-            .into_iter()
-            .collect();
-        self.jit.main_dylib().define(manager.lazy_reexports(&self.bodies, map)).map_err(JitError::from)?;
-        let mut order = SearchOrder::new();
-        order.push(self.jit.main_dylib().clone(), JitDylibLookupFlags::MatchAllSymbols);
-        for (dylib, flags) in
-            self.bodies.link_order().iter().filter(|(dylib, _)| dylib != self.jit.main_dylib())
-        {
-            order.push(dylib.clone(), *flags);
-        }
-        Ok(self.bodies.set_link_order(order).map_err(JitError::from)?)
     }
 
     /// Defines a body, which is a tree until somebody looks for it.
