@@ -99,6 +99,8 @@ fn s8_at_whatever_step_while_threads_call_it() {
             assert_eq!(f(0.0), f64::from(generation));
         }
         is_done.open();
-        threads.map(|thread| thread.join().expect("its answers never went back"));
+        for thread in threads {
+            thread.join().expect("its answers never went back");
+        }
     });
 }

@@ -31,7 +31,7 @@ fn s2_ir_is_made_at_the_first_call_and_of_callees_only_on_the_path_taken() {
 
 /// How many lines: more in `make soak`'s time.
 fn lines() -> u32 {
-    std::env::var("URUK_REPL_LINES").ok().and_then(|lines| lines.parse().ok()).unwrap_or(2_000)
+    std::env::var("URUK_REPL_LINES").ok().and_then(|lines| lines.parse().ok()).unwrap_or(400)
 }
 
 #[test]
