@@ -54,7 +54,7 @@ impl Session {
     pub(crate) fn why(&self, name: &str) -> Option<Why> {
         let function = self.functions.get(name)?;
         let body = self.jit.intern(&body_name(name, function.generation));
-        Some(self.jit.session().why(&self.bodies, &body))
+        Some(self.jit().session().why(&self.bodies, &body))
     }
 
     /// Where a function stands; nothing if there is no such function.
@@ -62,7 +62,7 @@ impl Session {
         let (function, why) = (self.functions.get(name)?, self.why(name)?);
         let state = match why.state {
             WhyState::Ready { .. } => {
-                TierState::Compiled(self.jit.ir_layer().compiler().target().options().codegen_level)
+                TierState::Compiled(self.jit().ir_layer().compiler().target().options().codegen_level)
             }
             WhyState::Failed(_) => TierState::Failed,
             _ => TierState::NotCalled,
@@ -92,12 +92,12 @@ impl Session {
     fn optimized(&self, name: &str, function: &Function) -> Result<ThreadSafeModule, SessionError> {
         let body = body_name(name, function.generation);
         let module = module_of(&function.definition, &body, &self.program.functions())?;
-        self.jit.ir_layer().compiler().optimize(&module)?;
+        self.jit().ir_layer().compiler().optimize(&module)?;
         Ok(module)
     }
 
     fn assembly_of(&self, module: &Module<'_>) -> Result<String, String> {
-        let options = self.jit.ir_layer().compiler().target().options();
+        let options = self.jit().ir_layer().compiler().target().options();
         let level = match options.codegen_level {
             CodegenLevel::None => InkwellLevel::None,
             CodegenLevel::Less => InkwellLevel::Less,
