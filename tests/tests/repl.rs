@@ -96,7 +96,7 @@ fn a_file_ends_at_its_first_mistake_whose_place_is_told() {
 fn commands_answer_and_say_what_was_meant() {
     let program = file("repl-loaded.k", b"def twice(x) x * 2\n").expect("written");
     let input = format!(
-        ":load {}\n:tier twice\n:why twice\ntwice(4)\n:tier twice\n:ir twice\n:asm twice\n:list\n:time\ntwice(1)\n:help\n",
+        ":load {}\n:tier twice\n:why twice\ntwice(4)\n:tier twice\n:ir twice\n:asm twice\n:list\n:time\ntwice(1)\ndef f(x) x\n:help\n",
         program.display()
     );
     let outcome = repl(&["-O2"], &input);
@@ -112,6 +112,7 @@ fn commands_answer_and_say_what_was_meant() {
         "addsd",
         "times are shown\n= 2\n  parse ",
         ", compile ",
+        ", define ",
         ":why NAME",
     ];
     let mut rest = &*stdout;

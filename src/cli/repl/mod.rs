@@ -12,6 +12,7 @@ use std::ffi::c_int;
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal as _, Write as _, stdin};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use uruk::core::WithCauses;
 use uruk::core::sync::Arc;
@@ -132,7 +133,7 @@ impl Repl {
     /// Does what a text says, unless it is the beginning of something and more may follow.
     fn feed(&mut self, name: &Arc<str>, first_line: usize, text: &str, is_last: bool) -> Fed {
         let source = Arc::new(Source { name: name.clone(), first_line, text: text.to_owned() });
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let items = match self.session.parse(&source) {
             Err(Diagnostic { is_incomplete: true, .. }) if !is_last => return Fed::Incomplete,
             Err(error) => {
@@ -143,12 +144,18 @@ impl Repl {
         };
         let parse = begun.elapsed();
         for item in items {
-            match self.session.run(item) {
+            let begun = Instant::now();
+            let outcome = self.session.run(item);
+            let took = begun.elapsed();
+            match outcome {
                 Ok(Outcome::Value(value)) => self.say_value(value, parse),
                 Ok(Outcome::Defined { name, generation }) if generation > 1 => {
                     host::say(&format!("{name}: generation {generation}"));
+                    self.say_times(&format!("parse {parse:.1?}, redefine {took:.1?}"));
                 }
-                Ok(Outcome::Defined { .. } | Outcome::Declared) => {}
+                Ok(Outcome::Defined { .. } | Outcome::Declared) => {
+                    self.say_times(&format!("parse {parse:.1?}, define {took:.1?}"));
+                }
                 Err(error) => {
                     self.say_error(&error);
                     break;
@@ -158,15 +165,19 @@ impl Repl {
         Fed::Done
     }
 
-    fn say_value(&self, value: Value, parse: std::time::Duration) {
-        host::say(&format!("= {}", host::number(value.number)));
+    fn say_value(&self, value: Value, parse: Duration) {
+        let Value { number, compile, first_calls, first_calls_compile, run } = value;
+        host::say(&format!("= {}", host::number(number)));
+        let first_calls = match first_calls {
+            0 => String::new(),
+            calls => format!(", {calls} first calls {first_calls_compile:.1?}"),
+        };
+        self.say_times(&format!("parse {parse:.1?}, compile {compile:.1?}{first_calls}, run {run:.1?}"));
+    }
+
+    fn say_times(&self, times: &str) {
         if self.shows_times {
-            let first_calls = match value.first_calls {
-                0 => String::new(),
-                calls => format!(", {calls} first calls {:.1?}", value.first_calls_compile),
-            };
-            let Value { compile, run, .. } = value;
-            host::say(&format!("  parse {parse:.1?}, compile {compile:.1?}{first_calls}, run {run:.1?}"));
+            host::say(&format!("  {times}"));
         }
     }
 

@@ -6,7 +6,7 @@ use uruk::core::{Why, WhyState};
 use uruk::inkwell::OptimizationLevel as InkwellLevel;
 use uruk::inkwell::module::Module;
 use uruk::inkwell::targets::{CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetTriple};
-use uruk::pipeline::ir::{CodegenLevel, ThreadSafeModule};
+use uruk::pipeline::ir::{CodegenLevel, OptimizationLevel, ThreadSafeModule};
 
 use super::unit::module_of;
 use super::{Function, Session, SessionError, body_name};
@@ -28,7 +28,7 @@ pub(crate) enum TierState {
     /// A tree: nobody has called it.
     NotCalled,
     /// It runs; at which level it was compiled.
-    Compiled(CodegenLevel),
+    Compiled(OptimizationLevel),
     /// It could not be compiled.
     Failed,
 }
@@ -38,7 +38,7 @@ impl fmt::Display for Tier {
         write!(f, "{}: generation {}, ", self.head, self.generation)?;
         match self.state {
             TierState::NotCalled => f.write_str("not called yet, so there is no code"),
-            TierState::Compiled(level) => write!(f, "compiled at O{}", level as u8),
+            TierState::Compiled(level) => write!(f, "compiled at {level}"),
             TierState::Failed => f.write_str("failed when it was called"),
         }
     }
@@ -61,13 +61,13 @@ impl Session {
     pub(crate) fn tier(&self, name: &str) -> Option<Tier> {
         let (function, why) = (self.functions.get(name)?, self.why(name)?);
         let state = match why.state {
-            WhyState::Ready { .. } => {
-                TierState::Compiled(self.jit().ir_layer().compiler().target().options().codegen_level)
-            }
+            WhyState::Ready { .. } => TierState::Compiled(self.level),
             WhyState::Failed(_) => TierState::Failed,
             _ => TierState::NotCalled,
         };
-        let head = format!("{name}({})", function.definition.prototype.parameters.join(" "));
+        let prototype = &function.definition.prototype;
+        let precedence = prototype.precedence.map_or(String::new(), |precedence| format!(" {precedence} "));
+        let head = format!("{name}{precedence}({})", prototype.parameters.join(" "));
         Some(Tier { head, generation: function.generation, state })
     }
 

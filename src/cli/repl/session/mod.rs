@@ -42,11 +42,13 @@ pub(crate) type OnLowered = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A program, as far as it has been written.
 pub(crate) struct Session {
+    /// Goes before the engine does.
+    functions: BTreeMap<String, Function>,
     jit: Jit,
+    level: OptimizationLevel,
     bodies: JitDylib,
     program: Arc<Program>,
     operators: Operators,
-    functions: BTreeMap<String, Function>,
     host: Vec<&'static str>,
 }
 
@@ -137,7 +139,7 @@ impl Session {
             program.declare(name, Callee::Extern { parameters: 1, is_missing: false });
         }
         let (operators, host) = (Operators::new(), host.iter().map(|(name, _)| *name).collect());
-        Ok(Self { jit, bodies, program, operators, functions: BTreeMap::new(), host })
+        Ok(Self { functions: BTreeMap::new(), jit, level, bodies, program, operators, host })
     }
 
     /// What a text says, if it were said now. Nothing is done.
