@@ -28,6 +28,7 @@ use super::publish::{Announced, Functions, announce, fail_all, publish};
 use super::section_groups::Part;
 use super::share::{LinkedCode, remove_resource};
 use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, parts};
+use crate::guard::GuardDomain;
 use crate::layer::ObjectLayer;
 use crate::memory::{MemoryError, MemoryManager};
 use crate::object::{CloseReferences, ObjectBuffer};
@@ -167,6 +168,11 @@ impl ObjectLinkingLayer {
     /// Linear in what is held: a step for each piece of code, and for each of its references.
     pub fn hold(&self, address: ExecutorAddr) -> Option<HeldCode> {
         self.code.hold(address)
+    }
+
+    /// The threads that run code of this layer, as far as they say so: what is removed stays until they have passed.
+    pub fn guards(&self) -> &GuardDomain {
+        &self.code.guards
     }
 
     /// What the code at `address` refers to that it has not itself.
