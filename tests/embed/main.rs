@@ -12,6 +12,8 @@ mod first_calls;
 mod guards;
 mod handles;
 mod lazy;
+#[cfg(feature = "llvm")]
+mod meanings;
 mod plugins;
 mod redefine;
 mod reload;

@@ -277,7 +277,8 @@ impl LazyModule {
     ) {
         match compiled {
             Ok(object) => {
-                self.0.layer.emit_named(responsibility, &object, &|name| self.name_in_program(name));
+                let names = |name: &str| self.name_in_program(name);
+                self.0.layer.emit_named(responsibility, &object, &names, &|_| None);
             }
             Err(error) => responsibility.fail(Arc::new(error)),
         }
