@@ -59,7 +59,11 @@ fn one_module_is_several_units_and_one_entry_of_the_cache() {
     let [first, second] = ["f#1", "f#2"].map(|name| get(&jit, name));
     assert_eq!([first(), first(), second()], [1_101, 1_102, 1_201]);
     let stats = jit.cache_stats().expect("there is a cache");
-    assert_eq!((stats.object_hits, stats.object_misses), (1, 2), "the callees, and the module once: {stats:?}");
+    assert_eq!(
+        (stats.object_hits, stats.object_misses),
+        (1, 2),
+        "the callees, and the module once: {stats:?}"
+    );
     drop((first, second, jit));
     let _ = std::fs::remove_dir_all(directory);
 }
