@@ -138,6 +138,11 @@ impl Platform {
         Self { is_of_process: true, ..Self::default() }
     }
 
+    /// Whether the program has the process for itself.
+    pub(crate) fn is_of_process(&self) -> bool {
+        self.is_of_process
+    }
+
     /// Makes the initializer symbol of a unit that is about to be defined. Units are linked, and
     /// initialised, in the order of these calls.
     ///

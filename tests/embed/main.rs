@@ -11,6 +11,8 @@ mod errors;
 mod first_calls;
 mod handles;
 mod lazy;
+#[cfg(feature = "llvm")]
+mod on_call;
 mod plugins;
 mod reload;
 mod support;

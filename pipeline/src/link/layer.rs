@@ -176,6 +176,11 @@ impl ObjectLinkingLayer {
         self.code.hold(address)
     }
 
+    /// The same, but holds nothing in a program that has the process for itself: its code stays to the end.
+    pub(crate) fn hold_if_it_may_go(&self, address: ExecutorAddr) -> Option<HeldCode> {
+        if self.platform.is_of_process() { None } else { self.hold(address) }
+    }
+
     /// What the code at `address` refers to that it has not itself.
     pub(crate) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
         self.code.references_of(address)
