@@ -267,7 +267,9 @@ impl Cell {
             }
             let address = definition.address;
             // Removed in between: what is there now is looked up.
-            if let Some(held) = session.while_present(token, || self.manager.layer.hold_if_it_may_go(address))? {
+            if let Some(held) =
+                session.while_present(token, || self.manager.layer.hold_if_it_may_go(address))?
+            {
                 self.leads_on.lead_on_to(address, held);
                 self.bound.store(address.value(), Ordering::Relaxed); // see `body`
                 return Ok(address);

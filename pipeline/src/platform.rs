@@ -36,8 +36,8 @@ use crate::object::ObjectBuffer;
 use crate::runtime::endings::{CodeNumber, Home, WeakHome};
 use crate::runtime::startup::ArrayFunction;
 
-use discovery::{Discovery, Undiscovered};
 pub use discovery::{CompiledOnCall, LatentUnit, References};
+use discovery::{Discovery, Undiscovered};
 use starts::{Startable, Starts, Unstarted};
 
 /// The priority of what is in `.preinit_array`.

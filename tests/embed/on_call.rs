@@ -92,11 +92,13 @@ fn a_handler_is_compiled_when_it_is_installed_with_what_it_calls() {
 /// A first call between the two steps of `std::call_once`, of a function whose compiler calls `std::call_once` itself.
 #[test]
 fn a_first_call_leaves_what_call_once_keeps_for_the_thread() {
-    const SOURCE: &str = "
+    const COMPILE: &str = "
         #include <mutex>
-        extern \"C\" void compile() { std::once_flag flag; std::call_once(flag, [] {}); }
+        extern \"C\" void compile() { std::once_flag flag; std::call_once(flag, [] {}); }";
+    const CALLER: &str = "
+        #include <mutex>
+        extern \"C\" void compile();
         extern \"C\" int first();
-        extern \"C\" int body() { return 41; }
         extern \"C\" int check() {
             int mine = 0;
             std::__once_callable = &mine; std::__once_call = [] {};
@@ -113,7 +115,8 @@ fn a_first_call_leaves_what_call_once_keeps_for_the_thread() {
         }";
     let jit = engine(0);
     let bodies = jit.create_dylib("bodies").expect("a new name");
-    jit.add_object(cpp("once.o", SOURCE)).expect("a new name");
+    jit.add_object(cpp("body.o", "extern \"C\" int body() { return 41; }")).expect("a new name");
+    jit.add_object(cpp("compile.o", COMPILE)).expect("a new name");
     let first = jit.intern("first");
     let body = jit.lookup("body").expect("it is there").address;
     let compile = get::<extern "C" fn()>(&jit, "compile");
@@ -124,6 +127,7 @@ fn a_first_call_leaves_what_call_once_keeps_for_the_thread() {
     });
     bodies.define(Box::new(unit)).expect("a new name");
     jit.add_lazy(&bodies, ["first"]).expect("it is there");
+    jit.add_object(cpp("caller.o", CALLER)).expect("a new name");
     assert_eq!(get::<Answer>(&jit, "check_compile")(), 0, "it changes what `call_once` keeps");
     assert_eq!(get::<Answer>(&jit, "check")(), 41);
 }

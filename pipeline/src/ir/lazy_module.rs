@@ -224,7 +224,14 @@ impl LazyModule {
         let locals = outline.values.iter().filter(|value| value.kind == Kind::InData && value.is_local());
         own.symbols.extend(locals.map(|value| ModuleSymbol::local(&self.called(value), value.bits)));
         let layer: Arc<dyn IrLayer> = Arc::new(LazyLayer(self.clone()));
-        let mut unit = IrMaterializationUnit::data_of(session, layer, &own, interface, self.clone(), self.on_call(dylib));
+        let mut unit = IrMaterializationUnit::data_of(
+            session,
+            layer,
+            &own,
+            interface,
+            self.clone(),
+            self.on_call(dylib),
+        );
         if !self.0.verified {
             unit.skip_verifier();
         }

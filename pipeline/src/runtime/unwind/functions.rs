@@ -53,7 +53,8 @@ mod tests {
     fn a_body_stands_for_its_stub_while_both_are_there() {
         let (body, stub) = (Sample::link(), Sample::link());
         let begins = |sample: &Sample| ExecutorAddr::new(sample.code().start);
-        let asked = |sample: &Sample| ExecutorAddr::from_ptr(function_at(begins(sample).to_ptr()).cast_const());
+        let asked =
+            |sample: &Sample| ExecutorAddr::from_ptr(function_at(begins(sample).to_ptr()).cast_const());
         note(begins(&body), begins(&stub));
         assert_eq!(asked(&body), begins(&body), "it is not registered");
         let [known, leads] =
