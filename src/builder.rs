@@ -229,6 +229,21 @@ impl JitBuilder {
     /// A module that was [built in memory](Jit::add_module), and one added with its [interface](Jit::add_ir_with_interface), is compiled as a
     /// whole.
     ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// let jit = uruk::Jit::builder().threads(1).compile_on_call(true).build()?;
+    /// let text = "
+    ///     define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }
+    ///     define i64 @never(i64 %x) { ret i64 %x }";
+    /// jit.add_ir_text("functions.ll", text)?;
+    /// // SAFETY: `next` takes and gives a 64-bit integer.
+    /// let next = unsafe { jit.get::<extern "C" fn(i64) -> i64>("next") }?; // Nothing is compiled yet.
+    /// assert_eq!(next(41), 42); // `next` is, and `never` is not.
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// ORC: `CompileOnDemandLayer`, `LLLazyJIT`.
     #[cfg(feature = "llvm")]
     #[must_use]

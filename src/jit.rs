@@ -142,9 +142,10 @@ impl Jit {
                 }
                 // What is missing may have come out of archives, and brings files with it. Of functions that are compiled when they are
                 // called, those of a file that misses something are compiled now: code may not need it when it is optimized.
-                needed = self.incomplete(&order, latent).into_iter().map(|unit| unit.symbol).collect();
-                let called = self.incomplete(&order, called).into_iter();
-                needed.extend(called.flat_map(|unit| unit.compiled_on_call));
+                let (called, latent) = (self.incomplete(&order, called), self.incomplete(&order, latent));
+                needed = latent.iter().map(|unit| unit.symbol.clone()).collect();
+                let on_call = called.into_iter().chain(latent).filter_map(|unit| unit.compiled_on_call);
+                needed.extend(on_call.flat_map(|functions| functions.bodies()));
             }
             // An initializer symbol has no address, so it is never required; its unit runs all the same.
             let mut symbols = LookupSet::weakly_referenced(needed);

@@ -14,6 +14,8 @@ mod handles;
 mod lazy;
 #[cfg(feature = "llvm")]
 mod meanings;
+#[cfg(feature = "llvm")]
+mod on_call;
 mod plugins;
 mod redefine;
 mod reload;

@@ -305,6 +305,11 @@ unsafe extern "C-unwind" {
         message: *mut *mut c_char,
     ) -> LLVMModuleRef;
     pub(super) fn uruk_llvm_keep_data(shell: *mut c_void) -> *mut c_char;
+    pub(super) fn uruk_llvm_reach(
+        shell: *mut c_void,
+        sink: unsafe extern "C-unwind" fn(*mut c_void, u32),
+        data: *mut c_void,
+    ) -> *mut c_char;
     pub(super) fn uruk_llvm_pipeline_text(
         machine: LLVMTargetMachineRef,
         level: u32,

@@ -34,15 +34,15 @@ enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64, Undefine
 // Parts know the contents of constants up to this size.
 const uint64_t KnownBytesMax = 256;
 
-// Whatever `G` is made of, without looking into other globals.
-template <typename Each> void forEachConstant(const GlobalValue &G, Each Look) {
+// Whatever a global or an instruction is made of, without looking into other globals.
+template <typename Each> void forEachConstant(const User &Whole, Each Look) {
   SmallPtrSet<const Constant *, 16> Seen;
   SmallVector<const Constant *, 16> Work;
   auto Take = [&](const Value *Operand) {
     auto *C = dyn_cast<Constant>(Operand);
     if (C && !isa<ConstantData>(C) && Seen.insert(C).second) Work.push_back(C);
   };
-  for (const Value *Operand : cast<User>(G).operand_values()) Take(Operand);
+  for (const Value *Operand : Whole.operand_values()) Take(Operand);
   while (!Work.empty()) {
     const Constant *C = Work.pop_back_val();
     Look(*C);
@@ -352,6 +352,34 @@ Error keepData(Shell &From) {
   return Error::success();
 }
 
+// The functions that are compiled by themselves and that others can get at, or what others can get at refers to. The rest goes when a
+// module is optimized as a whole.
+Error reach(Shell &From, std::vector<uint32_t> &Reached) {
+  SmallPtrSet<const Value *, 32> Seen;
+  SmallVector<GlobalValue *, 32> Work;
+  auto Take = [&](const Value &V) {
+    if (auto *G = dyn_cast<GlobalValue>(&V); G && Seen.insert(G).second) Work.push_back(const_cast<GlobalValue *>(G));
+  };
+  auto TakeAllOf = [&](const User &Whole) {
+    forEachConstant(Whole, [&](const Constant &C) {
+      Take(C);
+      if (auto *Address = dyn_cast<BlockAddress>(&C)) Take(*Address->getFunction());
+    });
+  };
+  for (GlobalValue *G : From.Values)
+    if (!G->isDeclarationForLinker() && !G->hasLocalLinkage()) Take(*G);
+  while (!Work.empty()) {
+    GlobalValue &G = *Work.pop_back_val();
+    if (uint32_t I = From.Index.lookup(&G); From.Kinds[I] == OnCall) Reached.push_back(I);
+    TakeAllOf(G);
+    auto *F = dyn_cast<Function>(&G);
+    if (!F) continue;
+    if (Error Failed = F->materialize()) return Failed;
+    for (const Instruction &I : instructions(*F)) TakeAllOf(I);
+  }
+  return Error::success();
+}
+
 char *messageOf(Error Failed) { return LLVMCreateMessage(toString(std::move(Failed)).c_str()); }
 
 } // namespace
@@ -395,6 +423,14 @@ LLVMModuleRef uruk_llvm_take_function(void *Handle, uint32_t Number, bool Copies
 char *uruk_llvm_keep_data(void *Handle) {
   Error Failed = keepData(*static_cast<Shell *>(Handle));
   return Failed ? messageOf(std::move(Failed)) : nullptr;
+}
+
+// Tells `Sink` of each function that is compiled by itself and that something else can get at. Answers a message if one cannot be read.
+char *uruk_llvm_reach(void *Handle, void (*Sink)(void *, uint32_t), void *Data) {
+  std::vector<uint32_t> Reached;
+  if (Error Failed = reach(*static_cast<Shell *>(Handle), Reached)) return messageOf(std::move(Failed));
+  for (uint32_t I : Reached) Sink(Data, I);
+  return nullptr;
 }
 
 } // extern "C"

@@ -44,6 +44,7 @@ use crate::layer::IrLayer;
 use crate::lazy::LazyCallThroughManager;
 use crate::link::{ObjectLinkingLayer, is_bound_by_linker};
 use crate::object::ObjectBuffer;
+use crate::platform::CompiledOnCall;
 
 /// `functions.cpp` has the same.
 const BODY_PREFIX: &str = "uruk.body.";
@@ -193,7 +194,7 @@ impl LazyModule {
         let mut bodies: Vec<_> = bodies.into_values().collect();
         bodies.sort_unstable_by_key(|body| body.function); // of one module they are compiled alike every time
         let bodies = bodies.into_iter().map(|body| Box::new(body) as Box<dyn MaterializationUnit>).collect();
-        LazyUnits { data: self.data_unit(session), stubs, bodies }
+        LazyUnits { data: self.data_unit(dylib), stubs, bodies }
     }
 
     /// What is called, and the body that each stands for.
@@ -213,7 +214,8 @@ impl LazyModule {
         functions
     }
 
-    fn data_unit(&self, session: &ExecutionSession) -> IrMaterializationUnit {
+    fn data_unit(&self, dylib: &JitDylib) -> IrMaterializationUnit {
+        let session = dylib.session();
         let Inner { interface, outline, .. } = &*self.0;
         let elsewhere = outline.values.iter().filter(|value| value.kind != Kind::InData && !value.is_local());
         let elsewhere: HashSet<&str> = elsewhere.map(|value| &*value.name).collect();
@@ -222,13 +224,43 @@ impl LazyModule {
         let locals = outline.values.iter().filter(|value| value.kind == Kind::InData && value.is_local());
         own.symbols.extend(locals.map(|value| ModuleSymbol::local(&self.called(value), value.bits)));
         let layer: Arc<dyn IrLayer> = Arc::new(LazyLayer(self.clone()));
-        let functions = (0..).zip(&outline.values).filter(|(_, value)| value.kind == Kind::OnCall);
-        let bodies = functions.map(|(number, _)| session.intern(&self.body_of(number))).collect();
-        let mut unit = IrMaterializationUnit::data_of(session, layer, &own, interface, self.clone(), bodies);
+        let mut unit = IrMaterializationUnit::data_of(
+            session,
+            layer,
+            &own,
+            interface,
+            self.clone(),
+            self.on_call(dylib),
+        );
         if !self.0.verified {
             unit.skip_verifier();
         }
         unit
+    }
+
+    /// The bodies of what a program has of the module when it is compiled as a whole.
+    fn on_call(&self, dylib: &JitDylib) -> CompiledOnCall {
+        // Both know somebody who knows this.
+        let (module, dylib) = (Arc::downgrade(&self.0), dylib.downgrade());
+        CompiledOnCall::new(move || {
+            let Some((inner, dylib)) = module.upgrade().zip(dylib.upgrade()) else { return Vec::new() };
+            let module = Self(inner);
+            let functions = module.remaining().into_iter();
+            functions.map(|function| dylib.session().intern(&module.body_of(function))).collect()
+        })
+    }
+
+    /// The functions that the pipeline would leave in the module. Of one that cannot be read it is all: compiling them says why.
+    fn remaining(&self) -> Vec<u32> {
+        let Inner { source, compiler, outline, .. } = &*self.0;
+        let reached = || Shell::read(source, compiler)?.reached();
+        if compiler.pipeline().drops_unused()
+            && let Ok(reached) = reached()
+        {
+            return reached;
+        }
+        let functions = (0..).zip(&outline.values).filter(|(_, value)| value.kind == Kind::OnCall);
+        functions.map(|(number, _)| number).collect()
     }
 
     fn body_of(&self, function: u32) -> String {

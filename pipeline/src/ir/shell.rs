@@ -73,6 +73,24 @@ impl Shell {
         Ok(outline)
     }
 
+    /// The functions that stay when what nobody can refer to goes.
+    pub(super) fn reached(&self) -> Result<Vec<u32>, CompileError> {
+        unsafe extern "C-unwind" fn sink(data: *mut c_void, function: u32) {
+            // SAFETY: the shim hands on the pointer it got below.
+            unsafe { &mut *data.cast::<Vec<u32>>() }.push(function);
+        }
+        let mut reached = Vec::new();
+        let reach = || {
+            // SAFETY: the shell is alive and held; `sink` takes a list of numbers; the message is taken over at once.
+            let message =
+                unsafe { take_message(ffi::uruk_llvm_reach(self.raw, sink, (&raw mut reached).cast())) };
+            if message.is_empty() { Ok(()) } else { Err(message) }
+        };
+        let diagnosed = |message| diagnosed(self.module.name(), message);
+        self.module.lock()?.enter("following references", reach, diagnosed)?;
+        Ok(reached)
+    }
+
     /// A module of one function.
     pub(super) fn take(&mut self, function: u32, name: &str) -> Result<ThreadSafeModule, CompileError> {
         self.taken.insert(function);

@@ -25,7 +25,11 @@ use crate::layer::IrLayer;
 use crate::object::{
     CommonError, CommonExtent, CommonSymbols, FileKind, ObjectBuffer, intern_interface, references,
 };
+<<<<<<< HEAD
 use crate::platform::{References, UnitTraits};
+=======
+use crate::platform::{CompiledOnCall, UnitTraits};
+>>>>>>> lazyfix
 
 /// A module of LLVM IR waiting to be compiled. It is named after its file.
 ///
@@ -198,21 +202,21 @@ impl IrMaterializationUnit {
         }
     }
 
-    /// Promises what `own` says: the data of `module`, which as a whole has the interface `whole`, and functions with these `bodies`.
+    /// Promises what `own` says: the data of `module`, which as a whole has the interface `whole`, and functions that are compiled `on_call`.
     pub(super) fn data_of(
         session: &ExecutionSession,
         layer: Arc<dyn IrLayer>,
         own: &ModuleInterface,
         whole: &ModuleInterface,
         module: LazyModule,
-        bodies: Box<[SymbolName]>,
+        on_call: CompiledOnCall,
     ) -> Self {
         let symbols = whole.symbols.iter().map(|symbol| (session.intern(&symbol.name), symbol.flags));
         let defined = MaterializationInterface::new(symbols.collect());
         let undefined = whole.undefined.iter().map(|name| &**name);
         let references = references(session, &defined, undefined);
         let unit = Self::promise(session, layer, own, Source::Data(module));
-        Self { traits: UnitTraits { references, compiled_on_call: bodies, ..unit.traits }, ..unit }
+        Self { traits: UnitTraits { references, compiled_on_call: Some(on_call), ..unit.traits }, ..unit }
     }
 
     /// What a platform is told of the unit. Its references are told once.

@@ -66,6 +66,8 @@ pub(crate) struct CallThroughDescriptor {
     /// The slot that the stub jumps through.
     slot: *mut u64,
     cell: *const Box<dyn Destination>,
+    /// The function's address.
+    stub: u64,
     ignored: u64,
 }
 
@@ -73,6 +75,7 @@ impl CallThroughDescriptor {
     pub(crate) const BYTES: u64 = size_of::<Self>() as u64;
     pub(crate) const IGNORED_SLOT: u64 = std::mem::offset_of!(Self, ignored_slot) as u64;
     pub(crate) const SLOT: u64 = std::mem::offset_of!(Self, slot) as u64;
+    pub(crate) const STUB: u64 = std::mem::offset_of!(Self, stub) as u64;
     pub(crate) const IGNORED: u64 = std::mem::offset_of!(Self, ignored) as u64;
 
     /// The bytes of one whose slots the linker fills in. `cell` has to stay where it is for as long as the stub can be called.
@@ -132,8 +135,20 @@ impl OnceCall {
 /// Finds where the stub leads, and has later calls go there.
 fn bind(descriptor: &CallThroughDescriptor, cell: &dyn Destination) -> Result<ExecutorAddr, ExecutorAddr> {
     let mut found = None;
+<<<<<<< HEAD
     on_spare_stack(&mut || found = Some(cell.find(SlotAddr(descriptor.slot))));
     found.expect("what runs elsewhere has come back")
+=======
+    on_spare_stack(&mut || found = Some(cell.find()));
+    let found = found.expect("what runs elsewhere has come back");
+    if let Ok(address) = found {
+        unwind::functions::note(address, ExecutorAddr::new(descriptor.stub));
+        // SAFETY: the stub's slot, a word of its own that calls read in one piece.
+        let slot = unsafe { AtomicU64::from_ptr(descriptor.slot) };
+        slot.store(address.value(), Ordering::Relaxed); // one word, the same from every thread
+    }
+    found
+>>>>>>> lazyfix
 }
 
 /// How many functions [`prepare`] has compiled at most.

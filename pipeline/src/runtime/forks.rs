@@ -20,9 +20,9 @@ use super::unwind;
 use crate::memory::HeldOverForks;
 
 /// Nobody takes one of these locks while holding another, so any order will do.
-fn held() -> [&'static dyn HeldOverForks; 7] {
-    let index = unwind::held_over_forks();
-    [&REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index]
+fn held() -> [&'static dyn HeldOverForks; 8] {
+    let (index, functions) = (unwind::held_over_forks(), unwind::functions::held_over_forks());
+    [&REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index, functions]
 }
 
 /// Has forks find the locks of the runtime at rest.
@@ -79,6 +79,7 @@ mod tests {
         drop(endings::TABLE.lock());
         drop(distance::KNOWN.lock());
         unwind::use_the_lock();
+        unwind::functions::note(ExecutorAddr::new(0x1000), ExecutorAddr::new(0x2000));
     }
 
     /// Another thread is nearly always in the middle of one of the locks. The child waited for it for ever.
