@@ -25,11 +25,7 @@ use crate::layer::IrLayer;
 use crate::object::{
     CommonError, CommonExtent, CommonSymbols, FileKind, ObjectBuffer, intern_interface, references,
 };
-<<<<<<< HEAD
-use crate::platform::{References, UnitTraits};
-=======
-use crate::platform::{CompiledOnCall, UnitTraits};
->>>>>>> lazyfix
+use crate::platform::{CompiledOnCall, References, UnitTraits};
 
 /// A module of LLVM IR waiting to be compiled. It is named after its file.
 ///

@@ -10,7 +10,7 @@ use uruk_core::{
 
 use super::cell::{Cell, Slot};
 use super::{LazyCallError, LazyCallFailure, LazyCallThroughManager};
-use crate::link::{HeldCode, LeadsOn, ObjectLinkingLayer};
+use crate::link::{HeldCode, LeadsOn};
 use crate::runtime::call_through::{Destination, SlotAddr};
 
 /// Where a function is, and what keeps it there: nothing if it is no code of ours.
@@ -45,7 +45,9 @@ impl LazyFunction {
     fn find_here(&self, body: &Body) -> Result<Found, LazyCallError> {
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = dylib.session();
-        Ok(find(&self.manager.layer, &dylib, &body.name, |request| session.lookup_here(request))?)
+        let layer = &self.manager.layer;
+        let hold = |address| layer.hold_if_it_may_go(address);
+        Ok(find(&dylib, &body.name, |request| session.lookup_here(request), hold)?)
     }
 
     /// Leads the stub to `body`: at once if it is `ready`, otherwise the next call finds it. What this gives is dropped without a lock.
@@ -90,10 +92,10 @@ impl Destination for LazyFunction {
 
 /// Looks a function of `dylib` up and holds its code.
 pub(super) fn find(
-    layer: &ObjectLinkingLayer,
     dylib: &JitDylib,
     name: &SymbolName,
     look_up: impl Fn(LookupRequest) -> Result<LookupResult, LookupError>,
+    hold: impl Fn(ExecutorAddr) -> Option<HeldCode>,
 ) -> Result<Found, FindError> {
     let order = SearchOrder::from([(dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
     loop {
@@ -105,7 +107,7 @@ pub(super) fn find(
         }
         let address = definition.address;
         // Removed in between: what is there now is looked up.
-        if let Some(held) = dylib.session().while_present(token, || layer.hold(address))? {
+        if let Some(held) = dylib.session().while_present(token, || hold(address))? {
             return Ok((address, held));
         }
     }

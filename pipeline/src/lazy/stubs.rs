@@ -105,6 +105,8 @@ impl Contents {
             graph.edge(slots, pointer(index * 8, unbound));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::IGNORED_SLOT, ignored));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::SLOT, slot));
+            let stub = pointer(at + CallThroughDescriptor::STUB, first_stub);
+            graph.edge(descriptors, Edge { addend: index as i64 * STUB.len() as i64, ..stub });
         }
         graph.build()
     }

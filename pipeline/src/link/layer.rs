@@ -171,15 +171,14 @@ impl ObjectLinkingLayer {
         self.code.hold(address)
     }
 
-<<<<<<< HEAD
-    /// The threads that run code of this layer, as far as they say so: what is removed stays until they have passed.
-    pub fn guards(&self) -> &GuardDomain {
-        &self.code.guards
-=======
     /// The same, but holds nothing in a program that has the process for itself: its code stays to the end.
     pub(crate) fn hold_if_it_may_go(&self, address: ExecutorAddr) -> Option<HeldCode> {
         if self.platform.is_of_process() { None } else { self.hold(address) }
->>>>>>> lazyfix
+    }
+
+    /// The threads that run code of this layer, as far as they say so: what is removed stays until they have passed.
+    pub fn guards(&self) -> &GuardDomain {
+        &self.code.guards
     }
 
     /// What the code at `address` refers to that it has not itself.

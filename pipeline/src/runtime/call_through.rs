@@ -135,20 +135,12 @@ impl OnceCall {
 /// Finds where the stub leads, and has later calls go there.
 fn bind(descriptor: &CallThroughDescriptor, cell: &dyn Destination) -> Result<ExecutorAddr, ExecutorAddr> {
     let mut found = None;
-<<<<<<< HEAD
     on_spare_stack(&mut || found = Some(cell.find(SlotAddr(descriptor.slot))));
-    found.expect("what runs elsewhere has come back")
-=======
-    on_spare_stack(&mut || found = Some(cell.find()));
     let found = found.expect("what runs elsewhere has come back");
     if let Ok(address) = found {
         unwind::functions::note(address, ExecutorAddr::new(descriptor.stub));
-        // SAFETY: the stub's slot, a word of its own that calls read in one piece.
-        let slot = unsafe { AtomicU64::from_ptr(descriptor.slot) };
-        slot.store(address.value(), Ordering::Relaxed); // one word, the same from every thread
     }
     found
->>>>>>> lazyfix
 }
 
 /// How many functions [`prepare`] has compiled at most.
