@@ -12,9 +12,9 @@
 //!
 //! Source: Julia, the linker information that its JIT keeps beside each module (`src/jitlayers.cpp`).
 
+use std::collections::HashMap;
 use std::fmt;
 
-use rustc_hash::FxHashMap;
 use uruk_core::sync::Arc;
 use uruk_core::{CodeInstance, CodeInstanceState, ExecutorAddr, MaterializationResponsibility};
 
@@ -44,8 +44,8 @@ use crate::object::ObjectBuffer;
 #[derive(Clone, Default)]
 #[doc(alias = "TranslationUnit")]
 pub struct LinkerInfo {
-    names: FxHashMap<Box<str>, Box<str>>,
-    places: FxHashMap<Box<str>, Place>,
+    names: HashMap<Box<str>, Box<str>>,
+    places: HashMap<Box<str>, Place>,
 }
 
 /// Where something is that has no symbol, or need not be looked up by it.
