@@ -11,6 +11,7 @@ mod progress;
 mod report;
 mod run;
 mod stats;
+mod tier_table;
 mod units;
 mod verbose;
 

@@ -14,6 +14,7 @@ use super::module::ThreadSafeModule;
 use super::normalize::normalize;
 use super::read;
 use crate::object::ObjectBuffer;
+use crate::tiers::FunctionShape;
 
 /// A module that was read without bodies, and what has left it.
 pub(super) struct Shell {
@@ -64,6 +65,9 @@ impl Shell {
             if is_known && bits & symbol_bits::LOCAL != 0 {
                 outline.locals.insert(name.clone());
             }
+            if kind == Kind::WithFunction {
+                outline.with_tables.insert(of);
+            }
             outline.values.push(OutlinedValue { name, kind, of, bits });
         }
         let mut outline = Outline::default();
@@ -73,8 +77,30 @@ impl Shell {
         Ok(outline)
     }
 
-    /// A module of one function.
-    pub(super) fn take(&mut self, function: u32, name: &str) -> Result<ThreadSafeModule, CompileError> {
+    /// What decides how a function is compiled first. It must not be taken yet.
+    pub(super) fn shape(&self, function: u32) -> Result<FunctionShape, CompileError> {
+        let locked = self.module.lock()?;
+        let mut shape = FunctionShape { instructions: 0, has_loop: false };
+        let read = || {
+            let (instructions, has_loop) = (&raw mut shape.instructions, &raw mut shape.has_loop);
+            // SAFETY: the shell is alive and held; both can be written; the message is taken over at once.
+            let message = unsafe {
+                take_message(ffi::uruk_llvm_function_shape(self.raw, function, instructions, has_loop))
+            };
+            if message.is_empty() { Ok(()) } else { Err(message) }
+        };
+        locked.enter("reading a function", read, |message| diagnosed(self.module.name(), message))?;
+        drop(locked);
+        Ok(shape)
+    }
+
+    /// A module of one function; if it `inlines`, with copies of small functions that it calls, for the optimizer alone.
+    pub(super) fn take(
+        &mut self,
+        function: u32,
+        name: &str,
+        inlines: bool,
+    ) -> Result<ThreadSafeModule, CompileError> {
         self.taken.insert(function);
         let locked = self.module.lock()?;
         let take = || {
@@ -83,7 +109,7 @@ impl Shell {
             unsafe {
                 let (text, size) = (name.as_ptr().cast(), name.len());
                 let raw =
-                    ffi::uruk_llvm_take_function(self.raw, function, false, text, size, &raw mut message);
+                    ffi::uruk_llvm_take_function(self.raw, function, inlines, text, size, &raw mut message);
                 let message = take_message(message);
                 if raw.is_null() { Err(message) } else { Ok(raw) }
             }

@@ -176,6 +176,13 @@ impl CodeMap {
         (!is_empty).then_some(HeldCode(holder))
     }
 
+    /// The code at an address, without what it refers to.
+    pub(super) fn hold_alone(self: &Arc<Self>, address: ExecutorAddr) -> Option<HeldCode> {
+        let code = self.find(&[address], &mut FxHashSet::default());
+        let is_there = !code.is_empty();
+        is_there.then(|| HeldCode(Arc::new(Holder { known: self.clone(), code: Mutex::new(code) })))
+    }
+
     /// What the code at `address` refers to.
     pub(super) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
         let code = self.find(&[address], &mut FxHashSet::default()).pop();

@@ -169,6 +169,12 @@ impl ObjectLinkingLayer {
         self.code.hold(address)
     }
 
+    /// The code at `address`, without what it refers to, and the cells of its stubs; nothing if there are no stubs.
+    pub(crate) fn hold_stubs(&self, address: ExecutorAddr) -> Option<(HeldCode, AfterCode)> {
+        let held = self.code.hold_alone(address)?;
+        Some((held, self.code.cells_at(address)?))
+    }
+
     /// What the code at `address` refers to that it has not itself.
     pub(crate) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
         self.code.references_of(address)
