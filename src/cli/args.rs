@@ -154,8 +154,8 @@ pub(crate) struct RunArgs {
     /// Compile each function when it is first called, without optimizing it; and again in the background, at the level of -O, if it is
     /// called often.
     ///
-    /// The program starts as soon as with -O0 --lazy, and soon runs nearly as fast as with -O2. Functions with loops and more than a thousand
-    /// instructions are optimized at once. What the background does ends when the program's first thread ends.
+    /// The program starts as soon as with -O0 --lazy, and soon runs nearly as fast as with -O2. Short functions with
+    /// loops in loops are optimized at once. What the background does ends when the program's first thread ends.
     #[arg(long, conflicts_with_all = ["lazy", "partition", "parts"])]
     pub(crate) tiered: bool,
 

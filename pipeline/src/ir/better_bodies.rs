@@ -44,6 +44,10 @@ impl Improve for BetterBodies {
         self.functions.get(body).is_some_and(|&function| self.module.began_below(function))
     }
 
+    fn is_urgent(&self, body: &SymbolName) -> bool {
+        self.functions.get(body).is_some_and(|&function| self.module.began_below_for_short(function))
+    }
+
     fn define_better(&self, body: &SymbolName, attempt: u32) -> Result<Option<SymbolName>, SharedError> {
         let (Some(&function), Some(dylib)) = (self.functions.get(body), self.dylib.upgrade()) else {
             return Ok(None);

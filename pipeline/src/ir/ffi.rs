@@ -308,7 +308,7 @@ unsafe extern "C-unwind" {
         shell: *mut c_void,
         number: u32,
         instructions: *mut u32,
-        has_loop: *mut bool,
+        loop_depth: *mut u32,
     ) -> *mut c_char;
     pub(super) fn uruk_llvm_keep_data(shell: *mut c_void) -> *mut c_char;
     pub(super) fn uruk_llvm_pipeline_text(

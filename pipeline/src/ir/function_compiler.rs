@@ -29,6 +29,10 @@ impl FunctionCompiler {
         &self.compiler
     }
 
+    pub(super) fn tier(&self) -> Tier {
+        self.tier
+    }
+
     /// What the function looks like.
     pub(super) fn shape(&self, source: &ObjectBuffer, function: u32) -> Result<FunctionShape, CompileError> {
         let shell = self.lend(source, function)?;

@@ -7,9 +7,11 @@
 #include <llvm-c/Core.h>
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/ADT/SCCIterator.h>
+#include <llvm/Analysis/LoopInfo.h>
 #include <llvm/IR/CFG.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DebugInfo.h>
+#include <llvm/IR/Dominators.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/Support/Error.h>
@@ -58,27 +60,15 @@ bool isCopied(const Function &F) {
   return none_of(F, [](const BasicBlock &B) { return B.hasAddressTaken(); });
 }
 
-bool hasLoop(const Function &F) {
-  for (auto Cycle = scc_begin(&F); !Cycle.isAtEnd(); ++Cycle)
-    if (Cycle.hasCycle()) return true;
-  return false;
-}
-
-// Whatever `G` is made of, without looking into other globals.
-template <typename Each> void forEachConstant(const GlobalValue &G, Each Look) {
-  SmallPtrSet<const Constant *, 16> Seen;
-  SmallVector<const Constant *, 16> Work;
-  auto Take = [&](const Value *Operand) {
-    auto *C = dyn_cast<Constant>(Operand);
-    if (C && !isa<ConstantData>(C) && Seen.insert(C).second) Work.push_back(C);
-  };
-  for (const Value *Operand : cast<User>(G).operand_values()) Take(Operand);
-  while (!Work.empty()) {
-    const Constant *C = Work.pop_back_val();
-    Look(*C);
-    if (!isa<GlobalValue, BlockAddress>(C))
-      for (const Value *Operand : C->operand_values()) Take(Operand);
-  }
+// How many loops lie in each other at most. Cycles that are entered in several places are loops too.
+uint32_t loopDepth(Function &F) {
+  uint32_t Depth = 0;
+  for (auto Cycle = scc_begin(&F); !Cycle.isAtEnd(); ++Cycle) Depth |= Cycle.hasCycle();
+  if (Depth == 0) return 0;
+  DominatorTree Dominators(F);
+  LoopInfo Loops(Dominators);
+  for (const BasicBlock &B : F) Depth = std::max(Depth, Loops.getLoopDepth(&B));
+  return Depth;
 }
 
 // A module whose functions leave it one after another. Values keep their numbers, by which all readings of one bitcode agree.
@@ -420,11 +410,11 @@ void uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, 
   }
 }
 
-// Reads a function, and says how many instructions it has and whether there is a loop among them. Answers a message if it cannot be read.
-char *uruk_llvm_function_shape(void *Handle, uint32_t Number, uint32_t *Instructions, bool *HasLoop) {
+// Reads a function, and says how many instructions it has and how deep its loops are. Answers a message if it cannot be read.
+char *uruk_llvm_function_shape(void *Handle, uint32_t Number, uint32_t *Instructions, uint32_t *LoopDepth) {
   auto &F = *cast<Function>(static_cast<Shell *>(Handle)->Values[Number]);
   if (Error Failed = read(F)) return messageOf(std::move(Failed));
-  *Instructions = F.getInstructionCount(), *HasLoop = hasLoop(F);
+  *Instructions = F.getInstructionCount(), *LoopDepth = loopDepth(F);
   return nullptr;
 }
 

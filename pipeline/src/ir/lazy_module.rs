@@ -26,7 +26,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 use uruk_core::sync::Arc;
-use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uruk_core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use uruk_core::{
     AliasMap, AliasTarget, ExecutionSession, JitDylib, MaterializationInterface,
     MaterializationResponsibility, MaterializationUnit, ResourceTracker, SymbolFlags, SymbolName,
@@ -46,7 +46,7 @@ use crate::layer::IrLayer;
 use crate::lazy::LazyCallThroughManager;
 use crate::link::{ObjectLinkingLayer, is_bound_by_linker};
 use crate::object::ObjectBuffer;
-use crate::tiers::{Tier, Tiers};
+use crate::tiers::{FirstTier, Tier, Tiers};
 
 /// `functions.cpp` has the same.
 const BODY_PREFIX: &str = "uruk.body.";
@@ -86,9 +86,12 @@ struct Inner {
 struct Upper {
     compiler: FunctionCompiler,
     tiers: Tiers,
-    /// By number: whether the function was compiled in the lower tier first.
-    began_below: Box<[AtomicBool]>,
+    /// By number, of the functions that were compiled in the lower tier first: [`BELOW`], or [`BELOW_FOR_SHORT`].
+    began_below: Box<[AtomicU8]>,
 }
+
+const BELOW: u8 = 1;
+const BELOW_FOR_SHORT: u8 = 2;
 
 /// What a module's values become.
 #[derive(Debug, Default)]
@@ -160,7 +163,7 @@ impl LazyModule {
     pub fn with_tiers(self, upper: &IrCompiler, tiers: Tiers) -> Self {
         let compiler = upper.clone().with_partition(Partition::default());
         let compiler = FunctionCompiler::new(compiler, Tier::Upper, self.inner.verified);
-        let began_below = self.inner.outline.values.iter().map(|_| AtomicBool::new(false)).collect();
+        let began_below = self.inner.outline.values.iter().map(|_| AtomicU8::new(0)).collect();
         Self { upper: Some(Arc::new(Upper { compiler, tiers, began_below })), ..self }
     }
 
@@ -269,9 +272,18 @@ impl LazyModule {
 
     /// Whether a function was compiled in the lower tier first.
     pub(super) fn began_below(&self, function: u32) -> bool {
+        self.beginning(function) != 0
+    }
+
+    /// Whether it was, and is to be compiled in the upper one at once.
+    pub(super) fn began_below_for_short(&self, function: u32) -> bool {
+        self.beginning(function) == BELOW_FOR_SHORT
+    }
+
+    fn beginning(&self, function: u32) -> u8 {
         let began = self.upper.as_ref().and_then(|upper| upper.began_below.get(function as usize));
         // Relaxed: asked by who has found the body that was compiled, after that.
-        began.is_some_and(|began| began.load(Ordering::Relaxed))
+        began.map_or(0, |began| began.load(Ordering::Relaxed))
     }
 
     /// What a value is called in the program.
@@ -298,16 +310,18 @@ impl LazyModule {
         if attempt > 0 {
             return upper.compile(source, function, &name);
         }
-        let tier = if !tiers.is_on() || outline.with_tables.contains(&function) {
-            Tier::Upper
+        let first = if !tiers.is_on() || outline.with_tables.contains(&function) {
+            FirstTier::Upper
         } else {
             tiers.policy().first(compiler.shape(source, function)?)
         };
-        began_below[function as usize].store(tier == Tier::Lower, Ordering::Relaxed); // as in `began_below`
-        tiers.first(tier, || match tier {
-            Tier::Lower => compiler.compile(source, function, &name),
-            Tier::Upper => upper.compile(source, function, &name),
-        })
+        let (tier, beginning) = match first {
+            FirstTier::Lower => (compiler, BELOW),
+            FirstTier::LowerThenUpper => (compiler, BELOW_FOR_SHORT),
+            FirstTier::Upper => (upper, 0),
+        };
+        began_below[function as usize].store(beginning, Ordering::Relaxed); // as in `beginning`
+        tiers.first(tier.tier(), || tier.compile(source, function, &name))
     }
 
     fn emit(

@@ -80,12 +80,12 @@ impl Shell {
     /// What decides how a function is compiled first. It must not be taken yet.
     pub(super) fn shape(&self, function: u32) -> Result<FunctionShape, CompileError> {
         let locked = self.module.lock()?;
-        let mut shape = FunctionShape { instructions: 0, has_loop: false };
+        let mut shape = FunctionShape::default();
         let read = || {
-            let (instructions, has_loop) = (&raw mut shape.instructions, &raw mut shape.has_loop);
+            let (instructions, depth) = (&raw mut shape.instructions, &raw mut shape.loop_depth);
             // SAFETY: the shell is alive and held; both can be written; the message is taken over at once.
             let message = unsafe {
-                take_message(ffi::uruk_llvm_function_shape(self.raw, function, instructions, has_loop))
+                take_message(ffi::uruk_llvm_function_shape(self.raw, function, instructions, depth))
             };
             if message.is_empty() { Ok(()) } else { Err(message) }
         };

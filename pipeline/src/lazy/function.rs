@@ -11,7 +11,7 @@ use uruk_core::{
 use super::cell::{Cell, Slot};
 use super::promotion::{Improving, Promotion};
 use super::{Cells, LazyCallError, LazyCallFailure, LazyCallThroughManager};
-use crate::link::{HeldCode, LeadsOn, ObjectLinkingLayer};
+use crate::link::{HeldCode, LeadsOn};
 use crate::runtime::call_through::{Destination, SlotAddr};
 use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};
 
@@ -103,14 +103,19 @@ impl LazyFunction {
                 dylib.session().lookup_here(request)
             }
         };
-        Ok(Some(find(&self.manager.layer, &dylib, &name, look_up)?))
+        Ok(Some(find(self.hold(), &dylib, &name, look_up)?))
+    }
+
+    /// Holds a body until those do who hold the stub. They hold what other stubs beside it lead to, so that a first call need not.
+    fn hold(&self) -> impl Fn(ExecutorAddr) -> Option<HeldCode> {
+        |address| self.manager.layer.hold_before(address, &self.leads_on)
     }
 
     /// Finds the body on this thread, which compiles it unless somebody has begun.
     fn find_here(&self, body: &Body) -> Result<Found, LazyCallError> {
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = dylib.session();
-        Ok(find(&self.manager.layer, &dylib, &body.name, |request| session.lookup_here(request))?)
+        Ok(find(self.hold(), &dylib, &body.name, |request| session.lookup_here(request))?)
     }
 
     /// Leads the stub to `body`: at once if it is `ready`, otherwise the next call finds it. What this gives is dropped without a lock.
@@ -155,7 +160,11 @@ impl Destination for LazyFunction {
             if let Some(improving) = improving {
                 improving.improve.tiers().may_start_thread();
             }
-            self.cell.bind(&slot, find, keep, calls)
+            let bound = self.cell.bind(&slot, find, keep, calls)?;
+            if let Some(promotion) = &self.promotion {
+                promotion.improve_if_urgent(&self.cell.destination().name);
+            }
+            Ok(bound)
         }));
         found.unwrap_or(Err(LazyCallError::Panicked)).map_err(|error| {
             let body = self.cell.destination();
@@ -171,9 +180,9 @@ impl Destination for LazyFunction {
     }
 }
 
-/// Looks a function of `dylib` up and holds its code.
+/// Looks a function of `dylib` up and has `hold` hold its code.
 pub(super) fn find(
-    layer: &ObjectLinkingLayer,
+    hold: impl Fn(ExecutorAddr) -> Option<HeldCode>,
     dylib: &JitDylib,
     name: &SymbolName,
     look_up: impl Fn(LookupRequest) -> Result<LookupResult, LookupError>,
@@ -188,7 +197,7 @@ pub(super) fn find(
         }
         let address = definition.address;
         // Removed in between: what is there now is looked up.
-        if let Some(held) = dylib.session().while_present(token, || layer.hold(address))? {
+        if let Some(held) = dylib.session().while_present(token, || hold(address))? {
             return Ok((address, held));
         }
     }

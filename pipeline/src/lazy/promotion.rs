@@ -47,6 +47,14 @@ impl Promotion {
         Self { improving, number, failures: AtomicU32::new(0) }
     }
 
+    /// Has the function improved at once, if its body asks for that.
+    pub(super) fn improve_if_urgent(self: &Arc<Self>, body: &SymbolName) {
+        let Improving { improve, .. } = &*self.improving;
+        if improve.is_urgent(body) {
+            improve.tiers().promote_soon(self.clone());
+        }
+    }
+
     pub(super) fn improving(&self) -> &Improving {
         &self.improving
     }

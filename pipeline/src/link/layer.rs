@@ -169,6 +169,11 @@ impl ObjectLinkingLayer {
         self.code.hold(address)
     }
 
+    /// The same, without what is behind the stubs that lead on by `stubs`. Who holds those holds that already.
+    pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &LeadsOn) -> Option<HeldCode> {
+        self.code.hold_before(address, stubs)
+    }
+
     /// The code at `address`, without what it refers to, and the cells of its stubs; nothing if there are no stubs.
     pub(crate) fn hold_stubs(&self, address: ExecutorAddr) -> Option<(HeldCode, AfterCode)> {
         let held = self.code.hold_alone(address)?;

@@ -18,7 +18,7 @@
 mod policy;
 mod promoter;
 
-pub use policy::{CallCounting, FunctionShape, Tier, TierPolicy};
+pub use policy::{CallCounting, FirstTier, FunctionShape, TierPolicy};
 pub(crate) use promoter::AT_REST;
 
 use std::fmt;
@@ -30,6 +30,15 @@ use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::{SharedError, SymbolName};
 
 use promoter::Promoter;
+
+/// A tier: how well code is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// Soon there, and slow.
+    Lower,
+    /// Optimized, with small callees inlined.
+    Upper,
+}
 
 /// What has been compiled in which tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,6 +136,9 @@ pub(crate) trait Improve: Send + Sync {
 
     /// Whether a body, which was compiled, can be compiled better.
     fn is_improvable(&self, body: &SymbolName) -> bool;
+
+    /// Whether the first call has it compiled better, and not only many calls.
+    fn is_urgent(&self, body: &SymbolName) -> bool;
 
     /// Defines the better one, which is compiled when it is looked up. Gives its name; nothing if nobody can want it any more.
     fn define_better(&self, body: &SymbolName, attempt: u32) -> Result<Option<SymbolName>, SharedError>;
@@ -228,6 +240,13 @@ impl Tiers {
             CountedOut::Queued
         } else {
             CountedOut::Again(shared.threshold)
+        }
+    }
+
+    /// Has a function promoted that was called for the first time. If the queue is full, its calls will do that.
+    pub(crate) fn promote_soon(&self, function: Arc<dyn Promote>) {
+        if self.is_on() {
+            self.0.promoter.push(self, function);
         }
     }
 

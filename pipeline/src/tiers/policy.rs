@@ -6,21 +6,23 @@ use std::time::Duration;
 use super::TierStats;
 
 /// What is known of a function before it is compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionShape {
     /// How many instructions of the IR it has.
     pub instructions: u32,
-    /// Whether some of them may run more than once a call.
-    pub has_loop: bool,
+    /// How many loops lie in each other at most; zero if no instruction runs more than once a call.
+    pub loop_depth: u32,
 }
 
-/// A tier: how well code is compiled.
+/// How a function is compiled that is called for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tier {
-    /// Soon there, and slow; its calls are counted.
+pub enum FirstTier {
+    /// In the lower tier: it is soon there. Its calls are counted.
     Lower,
-    /// Optimized, with small callees inlined.
+    /// The same, and at once in the upper tier too, in the background. Later calls reach that.
+    LowerThenUpper,
+    /// In the upper tier, for which the caller waits.
     Upper,
 }
 
@@ -33,7 +35,7 @@ pub enum Tier {
 ///
 /// # Examples
 /// ```
-/// use uruk_pipeline::tiers::{FunctionShape, Tier, TierPolicy};
+/// use uruk_pipeline::tiers::{FirstTier, FunctionShape, TierPolicy};
 ///
 /// /// Patient with small functions.
 /// #[derive(Debug)]
@@ -43,8 +45,8 @@ pub enum Tier {
 ///     fn threshold(&self) -> u32 {
 ///         1_000
 ///     }
-///     fn first(&self, function: FunctionShape) -> Tier {
-///         if function.instructions > 100 { Tier::Upper } else { Tier::Lower }
+///     fn first(&self, function: FunctionShape) -> FirstTier {
+///         if function.instructions > 100 { FirstTier::Upper } else { FirstTier::Lower }
 ///     }
 /// }
 /// assert_eq!(Patient.after_failure(3), None);
@@ -60,10 +62,13 @@ pub trait TierPolicy: fmt::Debug + Send + Sync {
         Duration::from_millis(100)
     }
 
-    /// The tier that a function begins in. Code that runs is not replaced, so a loop that is entered once stays in the tier it began in.
-    fn first(&self, function: FunctionShape) -> Tier {
-        let is_long = function.instructions >= LOOP_INSTRUCTIONS;
-        if function.has_loop && is_long { Tier::Upper } else { Tier::Lower }
+    /// How a function is compiled that is called for the first time. Code that runs is not replaced, so a loop that is entered once stays in
+    /// the tier it began in.
+    ///
+    /// Loops in loops often do most of a program's work in one call: they begin in the upper tier, unless that takes long. Functions
+    /// whose code jumps by tables of addresses, such as interpreters, are not asked for: they are optimized at once.
+    fn first(&self, function: FunctionShape) -> FirstTier {
+        first(function, LOOP_INSTRUCTIONS)
     }
 
     /// After how many calls more it is tried again to compile a function better, which has failed so often; nothing: never.
@@ -78,8 +83,16 @@ pub trait TierPolicy: fmt::Debug + Send + Sync {
     }
 }
 
-/// Functions with loops begin in the upper tier from this size on.
-const LOOP_INSTRUCTIONS: u32 = 1_000;
+fn first(function: FunctionShape, loop_instructions: u32) -> FirstTier {
+    match function.loop_depth {
+        2.. if function.instructions < loop_instructions => FirstTier::Upper,
+        1.. if function.instructions >= loop_instructions => FirstTier::LowerThenUpper,
+        _ => FirstTier::Lower,
+    }
+}
+
+/// Nobody waits for functions with loops from this size on to be optimized: a few milliseconds and more.
+const LOOP_INSTRUCTIONS: u32 = 500;
 /// How long the engine compiles in the background altogether.
 const BUDGET: Duration = Duration::from_mins(10);
 
@@ -93,7 +106,7 @@ pub struct CallCounting {
 }
 
 impl CallCounting {
-    /// After 30 calls, 100 ms after the last first call; functions with loops and many instructions at once.
+    /// After 30 calls, 100 ms after the last first call; functions with loops in loops and fewer than 500 instructions at once.
     pub const fn new() -> Self {
         Self {
             threshold: 30,
@@ -115,7 +128,8 @@ impl CallCounting {
         Self { quiet, ..self }
     }
 
-    /// Has functions with loops and at least so many instructions begin in the upper tier.
+    /// Has functions with loops in loops begin in the upper tier if they have fewer instructions. Those with more that have a loop are
+    /// compiled in both tiers at once, the upper one in the background.
     #[must_use]
     pub const fn with_loop_instructions(self, loop_instructions: u32) -> Self {
         Self { loop_instructions, ..self }
@@ -143,9 +157,8 @@ impl TierPolicy for CallCounting {
         self.quiet
     }
 
-    fn first(&self, function: FunctionShape) -> Tier {
-        let is_long = function.instructions >= self.loop_instructions;
-        if function.has_loop && is_long { Tier::Upper } else { Tier::Lower }
+    fn first(&self, function: FunctionShape) -> FirstTier {
+        first(function, self.loop_instructions)
     }
 
     fn may_promote(&self, spent: &TierStats) -> bool {
@@ -158,12 +171,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_loops_begin_above_and_everything_else_below() {
-        let first = |instructions, has_loop| {
-            CallCounting::new().with_loop_instructions(50).first(FunctionShape { instructions, has_loop })
-        };
-        assert_eq!(first(50, true), Tier::Upper);
-        assert_eq!([first(49, true), first(5_000, false)], [Tier::Lower; 2]);
+    fn short_loops_in_loops_are_waited_for_and_long_loops_are_not() {
+        let policy = CallCounting::new().with_loop_instructions(50);
+        let first = |instructions, loop_depth| policy.first(FunctionShape { instructions, loop_depth });
+        assert_eq!(first(49, 2), FirstTier::Upper);
+        assert_eq!([first(50, 1), first(50, 2)], [FirstTier::LowerThenUpper; 2]);
+        assert_eq!([first(49, 1), first(5_000, 0)], [FirstTier::Lower; 2]);
     }
 
     #[test]
