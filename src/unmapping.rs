@@ -209,7 +209,7 @@ impl Jit {
     /// Removes a tracker as [`Jit::remove_tracker`] does, and unmaps its code at once, whoever holds it.
     ///
     /// # Safety
-    /// - Nobody runs the code, and no [`Function`](crate::Function) of it is called from now on, nor of code that refers to it. Such
+    /// - Nobody runs the code, and no [`Function`](crate::Function) of it is called or redefined from now on, nor of code that refers to it. Such
     ///   handles may still be dropped.
     /// - No thread that is still to end has `thread_local` objects of it whose destructors are to run, nor of code that refers to it. They
     ///   keep their code only as handles do ([`Jit::initialize`]): each would run where there is nothing any more.

@@ -14,14 +14,14 @@
 //! Proven, in every order with at most four preemptions (three with three threads): when a redirection has returned, calls reach no older
 //! body; a caller whose body went because it was redirected before does not fail; of several redirections the last one stays.
 //!
-//! **Fails if** one of these steps is changed (all in `pipeline/src/lazy/cell.rs`):
+//! **Fails if** one of these steps is changed:
 //!
-//! | weakening | caught by |
-//! |---|---|
-//! | `redirect::binds_an_older_body`: who has found a body does not ask whether the generation is still the same | `a_slow_first_call_does_not_overtake_a_redirection` |
-//! | `redirect::stores_without_the_lock`: it asks under the lock, and stores after that | `a_slow_first_call_does_not_overtake_a_redirection` |
-//! | `redirect::fails_for_an_older_body`: who has found no body does not ask either | `a_body_may_go_once_the_stub_leads_elsewhere` |
-//! | `redirect::leaves_the_slot`: a redirection does not write the slot | `a_slow_first_call_does_not_overtake_a_redirection` |
+//! | weakening | in | caught by |
+//! |---|---|---|
+//! | `redirect::binds_an_older_body`: who has found a body does not ask whether the generation is still the same | `pipeline/src/lazy/cell.rs` | `the_last_of_two_redirections_stays` |
+//! | `redirect::stores_without_the_lock`: it asks under the lock, and stores after that | `pipeline/src/lazy/cell.rs` | `a_slow_first_call_does_not_overtake_a_redirection` |
+//! | `redirect::fails_for_an_older_body`: who has found no body does not ask either | `pipeline/src/lazy/cell.rs` | `a_body_may_go_once_the_stub_leads_elsewhere` |
+//! | `redirect::leaves_the_slot`: a redirection does not write the slot | `pipeline/src/lazy/cell.rs` | `a_slow_first_call_does_not_overtake_a_redirection` |
 #![cfg(uruk_loom)]
 
 #[path = "../../pipeline/src/lazy/cell.rs"]
@@ -153,23 +153,6 @@ fn the_last_of_two_redirections_stays() {
         other.join().expect("no panic");
         caller.join().expect("no panic");
         assert_eq!(scene.call(), Ok(scene.cell.destination()));
-    });
-}
-
-/// A first call that finds nothing says so, and the next one tries again.
-#[test]
-fn a_body_that_is_missing_is_looked_for_again() {
-    model_within(PREEMPTIONS, || {
-        let scene = Scene::new();
-        scene.remove(1);
-        let redirector = thread::spawn({
-            let scene = scene.clone();
-            move || scene.redirect(2, false)
-        });
-        let first = scene.call();
-        assert!(matches!(first, Err(1) | Ok(2)));
-        redirector.join().expect("no panic");
-        assert_eq!(scene.call(), Ok(2));
     });
 }
 

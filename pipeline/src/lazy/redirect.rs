@@ -9,6 +9,7 @@ use uruk_core::{
 
 use super::function::{Body, FindError, Found, LazyFunction, find};
 use super::{Cells, LazyCallThroughManager};
+use crate::link::HeldCode;
 use crate::runtime::call_through::stub_number;
 
 /// Why a function could not be given another body.
@@ -36,7 +37,7 @@ struct Stub {
     cells: Cells,
     number: usize,
     /// Keeps the stub, and its slot with it.
-    _held: Found,
+    _held: Option<HeldCode>,
 }
 
 impl Stub {
@@ -123,9 +124,8 @@ impl LazyCallThroughManager {
         let (address, held) = self.find(dylib, function)?;
         let cells = self.layer.cells_at(address).and_then(|cells| cells.downcast::<Cells>().ok());
         let cells = Cells::clone(&*cells.ok_or_else(not_lazy)?);
-        // SAFETY: the code is held.
-        let number = unsafe { stub_number(address) }.ok_or_else(not_lazy)? as usize;
-        Ok(Stub { cells, number, _held: (address, held) })
+        let number = held.as_ref().and_then(|held| stub_number(address, held)).ok_or_else(not_lazy)?;
+        Ok(Stub { cells, number: number as usize, _held: held })
     }
 
     fn find(&self, dylib: &JitDylib, name: &SymbolName) -> Result<Found, RedirectError> {

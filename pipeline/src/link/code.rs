@@ -217,6 +217,14 @@ impl CodeMap {
     }
 }
 
+impl HeldCode {
+    /// Whether the code at `address` is held.
+    pub(crate) fn contains(&self, address: ExecutorAddr) -> bool {
+        let is_in = |code: &Arc<Code>| code.ranges.iter().any(|range| range.contains(&address.value()));
+        self.0.code.lock().iter().any(is_in)
+    }
+}
+
 impl Holder {
     /// Holds the code at `addresses` too, and all that it refers to.
     fn add(self: &Arc<Self>, addresses: &[ExecutorAddr]) {

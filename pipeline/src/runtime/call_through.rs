@@ -26,6 +26,7 @@ use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use self::slot::Counting;
 pub(crate) use self::slot::{Counted, SlotAddr};
 use super::unwind;
+use crate::link::HeldCode;
 use crate::memory::StackMapping;
 
 /// Where a stub leads on to.
@@ -203,15 +204,13 @@ const LOAD: [u8; 3] = [0x4c, 0x8d, 0x1d];
 /// Where in a stub its number stands: behind the jump.
 pub(crate) const STUB_NUMBER: usize = 6;
 
-/// The number behind the jump of the stub at an address.
-///
-/// # Safety
-/// If linked code is at `stub`, it stays there.
-pub(crate) unsafe fn stub_number(stub: ExecutorAddr) -> Option<u32> {
-    // SAFETY: as here.
+/// The number behind the jump of a stub in code that is held.
+pub(crate) fn stub_number(stub: ExecutorAddr, held: &HeldCode) -> Option<u32> {
+    held.contains(stub).then_some(())?;
+    // SAFETY: linked code is there, and stays.
     unsafe { operand(stub.value(), &JUMP) }?;
-    // SAFETY: whoever jumps like that is a stub, of 16 bytes, or another code of the linker's that has no number and more behind it.
-    let number = unsafe { (stub.to_ptr::<u8>()).add(STUB_NUMBER).cast::<u32>().read_unaligned() };
+    // SAFETY: the same. Whoever jumps like that is a stub, of 16 bytes, or an entry of the linker's, which has bytes of others behind it.
+    let number = unsafe { stub.to_ptr::<u8>().add(STUB_NUMBER).cast::<u32>().read_unaligned() };
     Some(u32::from_le(number))
 }
 
