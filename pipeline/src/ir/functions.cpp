@@ -71,6 +71,23 @@ uint32_t loopDepth(Function &F) {
   return Depth;
 }
 
+// Whatever `G` is made of, without looking into other globals.
+template <typename Each> void forEachConstant(const GlobalValue &G, Each Look) {
+  SmallPtrSet<const Constant *, 16> Seen;
+  SmallVector<const Constant *, 16> Work;
+  auto Take = [&](const Value *Operand) {
+    auto *C = dyn_cast<Constant>(Operand);
+    if (C && !isa<ConstantData>(C) && Seen.insert(C).second) Work.push_back(C);
+  };
+  for (const Value *Operand : cast<User>(G).operand_values()) Take(Operand);
+  while (!Work.empty()) {
+    const Constant *C = Work.pop_back_val();
+    Look(*C);
+    if (!isa<GlobalValue, BlockAddress>(C))
+      for (const Value *Operand : C->operand_values()) Take(Operand);
+  }
+}
+
 // A module whose functions leave it one after another. Values keep their numbers, by which all readings of one bitcode agree.
 class Shell {
 public:

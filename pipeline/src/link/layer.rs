@@ -170,7 +170,7 @@ impl ObjectLinkingLayer {
     }
 
     /// The same, without what is behind the stubs that lead on by `stubs`. Who holds those holds that already.
-    pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &LeadsOn) -> Option<HeldCode> {
+    pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &super::LeadsOn) -> Option<HeldCode> {
         self.code.hold_before(address, stubs)
     }
 
