@@ -29,6 +29,7 @@
 //! |---|---|
 //! | add IR, objects, archives, libraries | [`Jit::add_file`] and what stands beside it |
 //! | call what was compiled, and keep its code | [`Jit::get`], [`Function`] |
+//! | call what others redefine and remove, from threads of a runtime | [`Jit::enter`], [`Jit::get_guarded`] |
 //! | unload | [`Jit::create_tracker`], [`OwnedTracker`], [`Jit::remove_tracker`]; what others need: [`JitBuilder::keep_dependants`] |
 //! | keep name spaces apart | [`Jit::create_dylib`], [`Jit::in_dylib`], [`Scope`] |
 //! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
@@ -65,6 +66,7 @@ mod dylibs;
 mod error;
 mod files;
 mod function;
+mod guard;
 mod handle;
 mod initialize;
 mod jit;
@@ -82,6 +84,7 @@ pub use builder::JitBuilder;
 pub use cache::CacheOptions;
 pub use error::JitError;
 pub use function::FunctionPointer;
+pub use guard::{Guard, GuardedFunction, PendingReclaim};
 pub use handle::Function;
 pub use jit::Jit;
 pub use lazy::LazyName;

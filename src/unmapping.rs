@@ -10,11 +10,13 @@ use uruk_core::sync::{Arc, Latch, Mutex};
 use uruk_core::{
     ExecutionSession, JitDylib, RemovalPolicy, RemoveError, Resource, ResourceTracker, WaitError,
 };
+use uruk_pipeline::guard::GuardDomain;
 use uruk_pipeline::link::{AfterCode, CodeRemoval, ObjectLinkingLayer};
 
 use crate::Jit;
 
-/// The end of a removal: ready when the code that was removed is unmapped, because no [`Function`](crate::Function) holds it any more.
+/// The end of a removal: ready when the code that was removed is unmapped, because no [`Function`](crate::Function) holds it any more, and
+/// every thread has passed that had a [`Guard`](crate::Guard).
 ///
 /// Dropping it changes nothing. A future, for any runtime; [`wait`](Unmapping::wait) is for those who have none.
 ///
@@ -40,6 +42,7 @@ use crate::Jit;
 /// ```
 pub struct Unmapping {
     session: ExecutionSession,
+    guards: GuardDomain,
     gone: Arc<Gone>,
 }
 
@@ -75,10 +78,14 @@ impl Unmapping {
     /// ([`ExecutionSession::blocking`]).
     ///
     /// # Errors
-    /// If this thread may not wait, because it holds an LLVM context or runs a leaf.
+    /// If this thread may not wait, because it holds an LLVM context or runs a leaf, or has a [`Guard`](crate::Guard), which may be what
+    /// holds the code back.
     pub fn wait(&self) -> Result<(), WaitError> {
         if self.is_done() {
             return Ok(());
+        }
+        if self.guards.is_inside() {
+            return Err(WaitError::Holding { held: "a guard, for which what was removed waits".into() });
         }
         self.session.blocking(|| self.gone.latch.wait())
     }
@@ -242,7 +249,8 @@ impl Jit {
         let departure: AfterCode = Arc::new(Departure(gone.clone()));
         let removal = CodeRemoval::WhenReleased(&departure);
         operation(&mut |resource| ObjectLinkingLayer::remove_resource(resource, removal))?;
-        Ok(Unmapping { session: self.session.clone(), gone })
+        let guards = self.object_layer().guards().clone();
+        Ok(Unmapping { session: self.session.clone(), guards, gone })
     }
 }
 

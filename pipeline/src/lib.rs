@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod cache;
+pub mod guard;
 #[cfg(feature = "llvm")]
 pub mod ir;
 pub mod layer;

@@ -9,6 +9,7 @@ mod endings;
 #[cfg(feature = "llvm")]
 mod errors;
 mod first_calls;
+mod guards;
 mod handles;
 mod lazy;
 mod plugins;

@@ -13,7 +13,7 @@ use uruk::{Function, Jit, JitError, OwnedTracker};
 
 use crate::support::{c, engine};
 
-type Answer = extern "C" fn() -> i32;
+pub(crate) type Answer = extern "C" fn() -> i32;
 
 /// A unit of a function that gives a number.
 struct Gives {
@@ -63,7 +63,7 @@ fn add_unit(jit: &Jit, bodies: &JitDylib, name: &str, number: i32, slowly: Optio
 }
 
 /// A body of `answer` under the name that this gives.
-fn body(jit: &Jit, bodies: &JitDylib, number: i32) -> (String, OwnedTracker) {
+pub(crate) fn body(jit: &Jit, bodies: &JitDylib, number: i32) -> (String, OwnedTracker) {
     let name = format!("answer${number}");
     let tracker = add_unit(jit, bodies, &name, number, None);
     (name, tracker)

@@ -26,9 +26,7 @@ pub enum WaitError {
         queued: usize,
     },
     /// The thread holds something that what it would wait for may need.
-    #[error(
-        "a blocking lookup while this thread holds {held}; let go of it first, or use the asynchronous faces"
-    )]
+    #[error("this thread holds {held}, and must not wait; let go of it first, or use the asynchronous faces")]
     Holding {
         /// What it holds.
         held: HeldResource,

@@ -9,7 +9,7 @@
 //! Stubs that are bound when they are first called refer to nothing before that. Who holds them holds what they lead on to from then on
 //! too: [`LeadsOn`] knows its holders, without keeping them.
 //!
-//! Code is unmapped when nobody keeps it any more, on the thread that was the last to do so. Its trackers let it go when they are
+//! Code is unmapped when nobody keeps it any more and no thread is inside that was when it was removed, on the thread that was the last. Its trackers let it go when they are
 //! removed. Who holds a function holds all code that the function may reach by references, its own or through others: which addresses
 //! code refers to is noted when it is linked. What is reached in another way, by a pointer that was handed over while it ran, is not
 //! seen.
@@ -29,6 +29,7 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Mutex, Weak, weakened};
 
 use super::share::LinkedCode;
+use crate::guard::GuardDomain;
 use crate::runtime::endings::{self, CodeNumber, Ending, Keeps};
 
 /// What is dropped after the code.
@@ -52,7 +53,11 @@ pub(super) struct Code {
 /// # Concurrency
 /// One lock, held for map operations. Code is not dropped under it.
 #[derive(Default)]
-pub(super) struct CodeMap(Mutex<BTreeMap<u64, (u64, Weak<Code>)>>);
+pub(super) struct CodeMap {
+    by_address: Mutex<BTreeMap<u64, (u64, Weak<Code>)>>,
+    /// Threads that run some of it.
+    pub(super) guards: GuardDomain,
+}
 
 /// Code that stays mapped while this is held, and all that it refers to, directly or through other code.
 ///
@@ -91,7 +96,8 @@ struct Bound {
 /// How a removal treats code that somebody holds.
 #[derive(Clone, Copy, Debug)]
 pub enum CodeRemoval<'a> {
-    /// It stays mapped until nobody holds it. A clone of this is dropped then; at once, if nobody does.
+    /// It stays mapped until nobody holds it, and every thread has passed that has a [`Guard`](crate::guard::Guard). A clone of this is dropped
+    /// then; at once, if there is none.
     WhenReleased(&'a AfterCode),
     /// It is unmapped, whoever holds it.
     AtOnce,
@@ -109,7 +115,7 @@ impl Code {
         let number = mapped.ending.as_ref().map(Ending::number);
         let (mapped, after) = (Mutex::new(Some(mapped)), Mutex::default());
         let code = Arc::new(Self { number, ranges, refers_to, known: known.clone(), stubs, mapped, after });
-        let mut map = known.0.lock();
+        let mut map = known.by_address.lock();
         for range in &code.ranges {
             map.insert(range.start, (range.end, Arc::downgrade(&code)));
         }
@@ -130,16 +136,21 @@ impl Code {
     }
 
     /// The last of its trackers lets it go.
-    pub(super) fn let_go(self: Arc<Self>, removal: CodeRemoval<'_>) {
+    pub(super) fn let_go(&self, removal: CodeRemoval<'_>) {
         match removal {
             CodeRemoval::WhenReleased(after) => self.keep(after),
             CodeRemoval::AtOnce => self.unmap(),
         }
     }
 
+    /// Keeps it for the threads that are inside now.
+    pub(super) fn retire(self: &Arc<Self>) {
+        self.known.guards.retire(self.clone());
+    }
+
     /// Forgets where the code is before its memory goes: what is linked next may lie there.
     fn unmap(&self) {
-        let mut map = self.known.0.lock();
+        let mut map = self.known.by_address.lock();
         for range in &self.ranges {
             if map.get(&range.start).is_some_and(|(_, code)| std::ptr::eq(code.as_ptr(), self)) {
                 map.remove(&range.start);
@@ -206,7 +217,7 @@ impl CodeMap {
 
     /// The code at those of `addresses` whose code has not been `seen`.
     fn find(&self, addresses: &[ExecutorAddr], seen: &mut FxHashSet<*const Code>) -> Vec<Arc<Code>> {
-        let map = self.0.lock();
+        let map = self.by_address.lock();
         let at = |address: &ExecutorAddr| {
             let (_, (end, code)) = map.range(..=address.value()).next_back()?;
             // Each is counted once: one that was counted twice might be dropped here, under the lock.
@@ -368,7 +379,7 @@ mod tests {
         let mut stubs = Arc::into_inner(stubs).expect("nobody holds it");
         stubs.stubs = Some(Stubs { leads_on: leads_on.clone(), cells: Arc::new(()) });
         let stubs = Arc::new(stubs);
-        known.0.lock().insert(0x1000, (0x1100, Arc::downgrade(&stubs)));
+        known.by_address.lock().insert(0x1000, (0x1100, Arc::downgrade(&stubs)));
         let (body, helper) =
             (code(&known, &[(0x2000, 0x2010)], &[0x3000]), code(&known, &[(0x3000, 0x3010)], &[0x1000]));
         let gone = [&body, &helper].map(Arc::downgrade);

@@ -28,6 +28,7 @@ use super::publish::{Announced, Functions, announce, fail_all, publish};
 use super::section_groups::Part;
 use super::share::{LinkedCode, remove_resource};
 use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, parts};
+use crate::guard::GuardDomain;
 use crate::layer::ObjectLayer;
 use crate::memory::{MemoryError, MemoryManager};
 use crate::object::{CloseReferences, ObjectBuffer};
@@ -178,6 +179,11 @@ impl ObjectLinkingLayer {
     pub(crate) fn hold_stubs(&self, address: ExecutorAddr) -> Option<(HeldCode, AfterCode)> {
         let held = self.code.hold_alone(address)?;
         Some((held, self.code.cells_at(address)?))
+    }
+
+    /// The threads that run code of this layer, as far as they say so: what is removed stays until they have passed.
+    pub fn guards(&self) -> &GuardDomain {
+        &self.code.guards
     }
 
     /// What the code at `address` refers to that it has not itself.

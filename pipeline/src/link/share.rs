@@ -50,7 +50,7 @@ pub(super) struct Share {
     removal: Option<RemovalNumber>,
 }
 
-/// Code as long as it has trackers. Others may keep it longer.
+/// Code as long as it has trackers. Others may keep it longer, and threads that are inside when it goes do.
 pub(super) struct Owned {
     code: Arc<Code>,
     /// `None` for code that is there until the process ends.
@@ -101,8 +101,8 @@ impl Share {
         let held = self.held.lock().take();
         let Some(Held { recorded, code }) = held else { return };
         drop(recorded);
-        if let Some(Owned { code, .. }) = Arc::into_inner(code) {
-            code.let_go(removal);
+        if let Some(owned) = Arc::into_inner(code) {
+            owned.code.let_go(removal);
         }
     }
 }
@@ -110,6 +110,12 @@ impl Share {
 impl Owned {
     pub(super) fn new(code: Arc<Code>, number: Option<CodeNumber>) -> Arc<Self> {
         Arc::new(Self { code, number })
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.code.retire();
     }
 }
 

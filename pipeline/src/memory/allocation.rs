@@ -9,7 +9,7 @@ use uruk_core::sync::Process;
 use super::in_process::Pool;
 use super::piece::Piece;
 use super::ranges::Reach;
-use super::{Backing, MemoryError, SegmentBytes, SegmentKind, SegmentRequest, mapping};
+use super::{Backing, MemoryError, SegmentBytes, SegmentKind, SegmentRequest, cores, mapping};
 
 /// The pieces of an allocation, in the order of its requests. Dropping it gives them back.
 pub(super) struct Allocation {
@@ -79,6 +79,11 @@ impl Backing for Allocation {
         for piece in self.pieces.iter().filter(|piece| piece.working != piece.range.start) {
             ranges.settle(piece);
         }
+        let has_old_code = self.has_code() && ranges.has_old_code;
+        drop(ranges);
+        if has_old_code {
+            cores::serialize(); // Other code may have lain here.
+        }
         Ok(())
     }
 
@@ -99,12 +104,19 @@ impl Backing for Allocation {
     }
 }
 
+impl Allocation {
+    fn has_code(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.kind == SegmentKind::Code)
+    }
+}
+
 impl Drop for Allocation {
     fn drop(&mut self) {
         let mut ranges = self.pool.ranges.lock();
         for piece in self.pieces.iter().rev() {
             ranges.give_back(piece);
         }
+        ranges.has_old_code |= self.has_code();
         ranges.allocations = ranges.allocations.saturating_sub(1);
     }
 }

@@ -14,6 +14,7 @@ mod account;
 mod allocation;
 mod arena;
 mod aside;
+mod cores;
 pub mod faulty;
 mod fork;
 mod fork_lock;

@@ -50,11 +50,20 @@ pub(super) struct Ranges {
     aside: BTreeMap<usize, Slab>,
     /// Allocations that are alive.
     pub(super) allocations: u64,
+    /// Whether code was ever given back: its memory may be used again.
+    pub(super) has_old_code: bool,
 }
 
 impl Ranges {
     pub(super) fn new(first: Arena, sizes: Sizes) -> Self {
-        Self { sizes, near: vec![first], low: Vec::new(), aside: BTreeMap::new(), allocations: 0 }
+        Self {
+            sizes,
+            near: vec![first],
+            low: Vec::new(),
+            aside: BTreeMap::new(),
+            allocations: 0,
+            has_old_code: false,
+        }
     }
 
     /// The addresses of the first range.

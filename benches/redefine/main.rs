@@ -1,0 +1,165 @@
+//! Functions that get other bodies while they run: what a call costs under a guard, what a redefinition costs, and what it leaves.
+//!
+//! ```text
+//! cargo bench --bench redefine
+//! ```
+//!
+//! The kinds of calls run in turn in each round; every call takes the answer of the one before. *Over* is the median of what a round took
+//! more than its plain calls, through a pointer to the function itself.
+
+#![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use uruk::core::sync::Arc;
+use uruk::core::{
+    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
+    SymbolName,
+};
+use uruk::pipeline::link::graph::SectionRole;
+use uruk::pipeline::link::{LinkGraph, ObjectLinkingLayer};
+use uruk::{Jit, OwnedTracker};
+
+type Next = extern "C" fn(u64) -> u64;
+
+const ROUNDS: usize = 51;
+const CALLS: u64 = 1_000_000;
+const REDEFINITIONS: usize = 20_000;
+
+/// `lea rax, [rdi + step]; ret`.
+struct Adds {
+    name: SymbolName,
+    step: u8,
+    layer: Arc<ObjectLinkingLayer>,
+}
+
+impl MaterializationUnit for Adds {
+    fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    fn interface(&self) -> MaterializationInterface {
+        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
+        MaterializationInterface::new([(self.name.clone(), flags)].into_iter().collect())
+    }
+
+    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
+        let code = [0x48, 0x8d, 0x47, self.step, 0xc3];
+        let mut graph = LinkGraph::builder(self.name.as_str());
+        let block = graph.block(".text", SectionRole::Code, &code, 16);
+        graph.define(self.name.as_str(), block, 0);
+        self.layer.emit_graph(responsibility, graph.build().expect("a graph"));
+    }
+
+    fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
+}
+
+fn main() {
+    // What `cargo test --benches` runs is built, and measures nothing.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let jit = Jit::builder().threads(0).build().expect("an engine for this machine");
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let first = add(&jit, &bodies, "next$0", 1);
+    jit.add_lazy(&bodies, [("next", "next$0")]).expect("a new name");
+    // SAFETY: all bodies have this signature, and refer to nothing.
+    let stub = unsafe { jit.function::<Next>("next") }.expect("it is there");
+    // SAFETY: as above.
+    let direct = unsafe { jit.in_dylib(&bodies).function::<Next>("next$0") }.expect("it is there");
+    assert_eq!(stub(41), 42);
+    calls(&jit, direct, stub);
+    redefinitions(&jit, &bodies, first, stub);
+}
+
+fn add(jit: &Jit, bodies: &JitDylib, name: &str, step: u8) -> OwnedTracker {
+    let tracker = OwnedTracker::new(bodies.create_tracker());
+    let unit = Adds { name: jit.intern(name), step, layer: jit.object_layer().clone() };
+    bodies.define_with_tracker(Box::new(unit), &tracker).expect("a new name");
+    tracker
+}
+
+fn calls(jit: &Jit, direct: Next, stub: Next) {
+    let through = |function: Next| {
+        let function = black_box(function);
+        (0..CALLS).fold(0, |sum, _| function(sum))
+    };
+    let cases: [(&str, &dyn Fn() -> u64); 5] = [
+        ("plain", &|| through(direct)),
+        ("stub", &|| through(stub)),
+        ("stub, a guard around all", &|| {
+            let _guard = jit.enter();
+            through(stub)
+        }),
+        ("stub, a checkpoint after each", &|| {
+            let (mut guard, function) = (jit.enter(), black_box(stub));
+            (0..CALLS).fold(0, |sum, _| {
+                let next = function(sum);
+                guard.checkpoint();
+                next
+            })
+        }),
+        ("stub, a guard around each", &|| {
+            let function = black_box(stub);
+            (0..CALLS).fold(0, |sum, _| {
+                let _guard = jit.enter();
+                function(sum)
+            })
+        }),
+    ];
+    let mut taken = [const { Vec::new() }; 5];
+    for _ in 0..ROUNDS {
+        for ((_, run), taken) in cases.iter().zip(&mut taken) {
+            let begun = Instant::now();
+            black_box(run());
+            taken.push(begun.elapsed().as_nanos() as f64 / CALLS as f64);
+        }
+    }
+    let plain = taken[0].clone();
+    println!("{:32} {:>8} {:>8} {:>8}", "a call, ns", "median", "over", "ratio");
+    for ((case, _), taken) in cases.iter().zip(taken) {
+        let over = taken.iter().zip(&plain).map(|(all, plain)| all - plain).collect();
+        let ratio = taken.iter().zip(&plain).map(|(all, plain)| all / plain).collect();
+        println!("{case:32} {:8.2} {:8.2} {:8.2}", median(taken), median(over), median(ratio));
+    }
+}
+
+fn redefinitions(jit: &Jit, bodies: &JitDylib, mut last: OwnedTracker, stub: Next) {
+    let (mut to_effect, mut lazily, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+    let micros = |begun: Instant| begun.elapsed().as_nanos() as f64 / 1e3;
+    let mut resident = Vec::new();
+    for number in 1..=2 * REDEFINITIONS {
+        let (name, step) = (format!("next${number}"), (number % 100) as u8);
+        let begun_whole = Instant::now();
+        let tracker = add(jit, bodies, &name, step);
+        if number % 2 == 0 {
+            jit.in_dylib(bodies).lookup(&name).expect("it is there");
+            let begun = Instant::now();
+            jit.redefine(bodies, [("next", &*name)]).expect("its body is there");
+            assert_eq!(stub(0), step.into());
+            to_effect.push(micros(begun));
+        } else {
+            let begun = Instant::now();
+            jit.redefine_lazily(bodies, [("next", &*name)]).expect("it is a lazy function");
+            lazily.push(micros(begun));
+            assert_eq!(stub(0), step.into());
+        }
+        last = tracker; // The body before goes.
+        whole.push(micros(begun_whole));
+        if number % REDEFINITIONS == 0 {
+            resident.push(jit.memory_usage().allocations);
+        }
+    }
+    drop(last);
+    println!("\n{:32} {:>8}", "a redefinition, us", "median");
+    println!("{:32} {:8.2}", "of a body that is Ready, called", median(to_effect));
+    println!("{:32} {:8.2}", "lazily, not called", median(lazily));
+    println!("{:32} {:8.2}", "with its body, linked and freed", median(whole));
+    println!("\npieces of code after {REDEFINITIONS} and {}: {resident:?}", 2 * REDEFINITIONS);
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

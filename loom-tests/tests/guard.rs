@@ -1,0 +1,188 @@
+//! Guards: threads run what is published, while others replace it and free it once nobody is inside.
+//!
+//! ```text
+//!  reader                                        remover
+//!    enter                                         publish another body
+//!    which body is published? run it               retire the one before
+//!    checkpoint, or leave
+//! ```
+//!
+//! The protocol is the pipeline's own file. A body is a number with a flag that says whether it is gone. The barriers, of which the
+//! pipeline has one that costs readers nothing, are fences here: the kernel gives the same order.
+//!
+//! Proven, in every order with at most four preemptions (three with three threads): who is inside runs nothing that is gone; when nobody is
+//! inside any more, nothing waits.
+//!
+//! **Fails if** one of these steps is changed:
+//!
+//! | weakening | in | caught by |
+//! |---|---|---|
+//! | `guard::enters_without_a_barrier`: who has entered reads what is published before others see that he is inside | `pipeline/src/guard/slots.rs` | `who_is_inside_runs_nothing_that_is_gone` |
+//! | `guard::leaves_relaxed`: what he did inside is not over for who sees that he has left | `pipeline/src/guard/slots.rs` | `what_was_done_inside_is_over_when_it_goes` |
+//! | `guard::does_not_look_again`: who retires something notes that it waits, and leaves the rest to those who are inside | `pipeline/src/guard/slots.rs` | `when_nobody_is_inside_nothing_waits` |
+#![cfg(uruk_loom)]
+
+#[expect(dead_code, reason = "names of threads are for messages")]
+#[path = "../../pipeline/src/guard/slots.rs"]
+mod slots;
+
+use loom::cell::UnsafeCell;
+use loom_tests::stage::model_within;
+use slots::{Reader, Slots};
+use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uruk_core::sync::{Arc, thread};
+
+mod barrier {
+    use uruk_core::sync::atomic::{Ordering, fence};
+
+    pub(super) fn light() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn heavy() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+const PREEMPTIONS: usize = 4;
+
+/// What is dropped when a body goes.
+struct Body {
+    scene: Arc<Bodies>,
+    number: usize,
+}
+
+struct Bodies {
+    published: AtomicU64,
+    is_gone: [AtomicBool; 2],
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.scene.is_gone[self.number].store(true, Ordering::Relaxed); // what the protocol has to order
+    }
+}
+
+struct Scene {
+    slots: Slots<Body>,
+    bodies: Arc<Bodies>,
+}
+
+impl Scene {
+    fn new() -> Arc<Self> {
+        let is_gone = std::array::from_fn(|_| AtomicBool::new(false));
+        let bodies = Arc::new(Bodies { published: AtomicU64::new(0), is_gone });
+        Arc::new(Self { slots: Slots::new(), bodies })
+    }
+
+    fn register(&self) -> Reader {
+        self.slots.register("a thread".into())
+    }
+
+    /// Runs what is published.
+    fn run(&self) {
+        let body = self.bodies.published.load(Ordering::Relaxed) as usize;
+        assert!(!self.bodies.is_gone[body].load(Ordering::Relaxed), "it runs what is gone");
+    }
+
+    fn replace(&self) {
+        self.bodies.published.store(1, Ordering::Relaxed);
+        self.slots.retire(Body { scene: self.bodies.clone(), number: 0 }, |body| body);
+    }
+}
+
+/// ```text
+///  main: replace the body                        another: enter ─ run ─ checkpoint ─ run ─ leave
+/// ```
+#[test]
+fn who_is_inside_runs_nothing_that_is_gone() {
+    model_within(PREEMPTIONS, || {
+        let scene = Scene::new();
+        let reader = scene.register();
+        let reader = thread::spawn({
+            let scene = scene.clone();
+            move || {
+                scene.slots.enter(&reader);
+                scene.run();
+                scene.slots.checkpoint(&reader);
+                scene.run();
+                scene.slots.leave(&reader);
+            }
+        });
+        scene.replace();
+        reader.join().expect("no panic");
+    });
+}
+
+/// ```text
+///  main: replace the body                        another: enter ─ leave           another: the same
+///  main, when they have ended: is it gone?
+/// ```
+#[test]
+fn when_nobody_is_inside_nothing_waits() {
+    model_within(PREEMPTIONS - 1, || {
+        let scene = Scene::new();
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (scene, reader) = (scene.clone(), scene.register());
+                thread::spawn(move || {
+                    scene.slots.enter(&reader);
+                    scene.slots.leave(&reader);
+                })
+            })
+            .collect();
+        scene.replace();
+        for reader in readers {
+            reader.join().expect("no panic");
+        }
+        assert_eq!(scene.slots.pending().0, 0, "something waits for nobody");
+        assert!(scene.bodies.is_gone[0].load(Ordering::Relaxed));
+    });
+}
+
+/// What a thread wrote while it was inside, such as a variable of the code that goes.
+struct Variable(UnsafeCell<u64>);
+
+// SAFETY: loom checks each access; that is what is tested.
+unsafe impl Send for Variable {}
+// SAFETY: as above.
+unsafe impl Sync for Variable {}
+
+/// Frees the memory of a variable.
+struct Frees(Arc<Variable>);
+
+impl Drop for Frees {
+    fn drop(&mut self) {
+        // SAFETY: loom says when another thread's access is not over.
+        self.0.0.with_mut(|value| unsafe { *value = 1 });
+    }
+}
+
+/// ```text
+///  main: retire the variable                     another: enter ─ write it, if it is still published ─ leave
+/// ```
+#[test]
+fn what_was_done_inside_is_over_when_it_goes() {
+    model_within(PREEMPTIONS, || {
+        let (slots, published) = (Arc::new(Slots::new()), Arc::new(AtomicBool::new(true)));
+        let variable = Arc::new(Variable(UnsafeCell::new(0)));
+        let reader = slots.register("a thread".into());
+        let reader = thread::spawn({
+            let (slots, published, variable) = (slots.clone(), published.clone(), variable.clone());
+            move || {
+                slots.enter(&reader);
+                if published.load(Ordering::Relaxed) {
+                    // SAFETY: as above.
+                    variable.0.with_mut(|value| unsafe { *value = 2 });
+                }
+                slots.leave(&reader);
+            }
+        });
+        published.store(false, Ordering::Relaxed);
+        slots.retire(Frees(variable), |variable| variable);
+        reader.join().expect("no panic");
+        assert_eq!(slots.pending().0, 0);
+    });
+}
+
+loom_tests::catches_its_weakenings!();

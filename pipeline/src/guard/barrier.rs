@@ -1,0 +1,33 @@
+//! A pair of barriers of which one side costs nothing: what happens often orders the compiler alone, and what happens seldom has the kernel
+//! order all threads of the process (`membarrier`).
+//!
+//! Between a store and a later load on one side, and a store and a later load on the other, they do what a SeqCst fence on each side does.
+
+use std::sync::OnceLock;
+
+use rustix::thread::{MembarrierCommand, membarrier};
+use uruk_core::sync::atomic::{Ordering, compiler_fence, fence};
+
+/// Whether the kernel orders threads when it is asked. It has since Linux 4.14; a sandbox may forbid it, and then both sides pay.
+fn is_granted() -> bool {
+    static GRANTED: OnceLock<bool> = OnceLock::new();
+    *GRANTED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
+}
+
+/// The side of readers.
+#[inline]
+pub(super) fn light() {
+    // ordering[guard-barrier]: SeqCst. Pairs with the one in `heavy`: of two threads that store and then load what the other has stored,
+    // one sees it. The compiler alone is ordered where the kernel does the rest on the other's behalf.
+    if is_granted() { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
+}
+
+/// The side of removers.
+pub(super) fn heavy() {
+    // ordering[guard-barrier]: SeqCst. Pairs with the one in `light`.
+    fence(Ordering::SeqCst);
+    if is_granted() {
+        // It was granted, so it cannot fail.
+        _ = membarrier(MembarrierCommand::PrivateExpedited);
+    }
+}

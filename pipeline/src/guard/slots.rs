@@ -1,0 +1,168 @@
+//! Who is inside, and what waits until they have left.
+//!
+//! ```text
+//!  reader                                        remover
+//!    sequence: odd                                 unpublish
+//!    light barrier                                 heavy barrier
+//!    read what is published, run it                who is odd? note them, with their sequences
+//!    sequence: even, or the next odd one           nobody: free it
+//!    light barrier                                 note: something waits
+//!    does something wait? look whether it may go   heavy barrier, and look once oneself
+//! ```
+//!
+//! A reader that entered before the heavy barrier is seen by the remover; one that enters after it finds nothing that was unpublished. The
+//! same once more in the other direction: either the reader that leaves sees that something waits, or the remover sees that it has left.
+//!
+//! The model is `loom-tests/tests/guard.rs`, which compiles this file.
+//!
+//! **Holds.** What waits is freed by the first look after the last of those has passed that were inside when it was retired.
+
+use std::cell::Cell;
+
+use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uruk_core::sync::{Arc, Mutex, weakened};
+
+use super::barrier;
+
+/// A thread that may be inside, as it knows itself.
+#[derive(Debug)]
+pub(super) struct Reader {
+    slot: Arc<Slot>,
+    /// What the slot says.
+    sequence: Cell<u64>,
+}
+
+/// A thread that may be inside, as others see it.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// Odd while it is inside.
+    sequence: AtomicU64,
+    /// For messages.
+    pub(super) thread: Box<str>,
+}
+
+#[derive(Debug)]
+pub(super) struct Slots<T> {
+    registered: Mutex<Vec<Arc<Slot>>>,
+    retired: Mutex<Vec<Retired<T>>>,
+    /// Whether there are some.
+    any_retired: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Retired<T> {
+    _what: T,
+    /// Those who were inside, and had not passed when somebody looked.
+    waits_for: Vec<(Arc<Slot>, u64)>,
+}
+
+impl Reader {
+    fn step(&self, steps: u64, order: Ordering) {
+        self.sequence.set(self.sequence.get() + steps);
+        self.slot.sequence.store(self.sequence.get(), order);
+    }
+}
+
+impl Slot {
+    /// Whether it is inside: by which sequence.
+    fn inside(&self) -> Option<u64> {
+        // ordering[guard-leave]: Acquire. Pairs with the Release in `pass`: what the thread did inside is over when its code goes.
+        let sequence = self.sequence.load(Ordering::Acquire);
+        (sequence % 2 == 1).then_some(sequence)
+    }
+}
+
+impl<T> Slots<T> {
+    pub(super) fn new() -> Self {
+        Self { registered: Mutex::default(), retired: Mutex::default(), any_retired: AtomicBool::new(false) }
+    }
+
+    pub(super) fn register(&self, thread: Box<str>) -> Reader {
+        let slot = Arc::new(Slot { sequence: AtomicU64::new(0), thread });
+        self.registered.lock().push(slot.clone());
+        Reader { slot, sequence: Cell::new(0) }
+    }
+
+    /// A thread that has left and ends.
+    pub(super) fn unregister(&self, reader: &Reader) {
+        self.registered.lock().retain(|slot| !Arc::ptr_eq(slot, &reader.slot));
+    }
+
+    pub(super) fn enter(&self, reader: &Reader) {
+        reader.step(1, Ordering::Relaxed); // the barrier orders it
+        if !weakened("guard::enters_without_a_barrier") {
+            barrier::light();
+        }
+    }
+
+    pub(super) fn leave(&self, reader: &Reader) {
+        self.pass(reader, 1);
+    }
+
+    /// Leaves and enters.
+    pub(super) fn checkpoint(&self, reader: &Reader) {
+        self.pass(reader, 2);
+    }
+
+    fn pass(&self, reader: &Reader, steps: u64) {
+        // ordering[guard-leave]: Release. Pairs with the Acquire in `Slot::inside`.
+        let order = if weakened("guard::leaves_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        reader.step(steps, order);
+        barrier::light();
+        if self.any_retired.load(Ordering::Relaxed) {
+            self.reclaim(); // the lock there orders the rest
+        }
+    }
+
+    /// Drops `what` when everybody has passed who is inside now; at once if nobody is.
+    ///
+    /// It was unpublished before: whoever enters later does not find it.
+    pub(super) fn retire<W>(&self, what: W, wrap: impl FnOnce(W) -> T) {
+        // Who registers after this look takes the lock later, and so finds nothing that was unpublished before.
+        if self.registered.lock().is_empty() {
+            return;
+        }
+        barrier::heavy();
+        let registered = self.registered.lock();
+        let inside = |slot: &Arc<Slot>| Some((slot.clone(), slot.inside()?));
+        let waits_for: Vec<_> = registered.iter().filter_map(inside).collect();
+        drop(registered);
+        if waits_for.is_empty() {
+            return;
+        }
+        let mut retired = self.retired.lock();
+        retired.push(Retired { _what: wrap(what), waits_for });
+        self.any_retired.store(true, Ordering::Relaxed); // the barrier orders it
+        drop(retired);
+        if !weakened("guard::does_not_look_again") {
+            barrier::heavy();
+            self.reclaim();
+        }
+    }
+
+    /// Drops what nobody is inside for any more.
+    pub(super) fn reclaim(&self) {
+        let mut retired = self.retired.lock();
+        let passed = |retired: &mut Retired<T>| {
+            retired.waits_for.retain(|(slot, sequence)| slot.inside() == Some(*sequence));
+            retired.waits_for.is_empty()
+        };
+        let free: Vec<_> = retired.extract_if(.., passed).collect();
+        self.any_retired.store(!retired.is_empty(), Ordering::Relaxed); // under the lock, as every store of it
+        drop(retired);
+        drop(free); // Its end may run code that comes back here.
+    }
+
+    /// How much waits, and for whom: each thread once.
+    pub(super) fn pending(&self) -> (usize, Vec<Arc<Slot>>) {
+        let retired = self.retired.lock();
+        let mut threads: Vec<Arc<Slot>> = Vec::new();
+        for (slot, sequence) in retired.iter().flat_map(|retired| &retired.waits_for) {
+            let is_new = !threads.iter().any(|thread| Arc::ptr_eq(thread, slot));
+            if is_new && slot.inside() == Some(*sequence) {
+                threads.push(slot.clone());
+            }
+        }
+        (retired.len(), threads)
+    }
+}
