@@ -23,6 +23,7 @@
 //! | `promote::stores_without_the_lock`: it asks under the lock, and stores after that | `a_slow_promotion_does_not_overtake_a_redirection` |
 #![cfg(uruk_loom)]
 
+#[expect(dead_code, reason = "redirections are the other model's")]
 #[path = "../../pipeline/src/lazy/cell.rs"]
 mod cell;
 

@@ -159,14 +159,14 @@ impl Drop for EndsTiers {
     }
 }
 
-/// Sees to it that the thread which compiles better is not in the way of the process's end. That comes with the program's last thread if
-/// the first one has left `main` by `pthread_exit`. And `exit` takes down what it compiles with.
+/// Sees to it that the thread which compiles better is not in the way of the process's end, which comes with the program's last thread if
+/// the first one has left `main` by `pthread_exit`. `exit` need not wait for it: see `cxa_filter`.
 fn end_tiers_with_the_program(jit: &'static Jit, observers: &Arc<Observers>) -> Result<(), RunError> {
     let Some(tiers) = jit.tiers() else { return Ok(()) };
     WITH_THE_FIRST_THREAD.set(Some(EndsTiers(tiers.clone())));
     let observers = observers.clone();
     on_exit(move |_| {
-        tiers.stop_and_wait();
+        tiers.stop();
         observers.note_tiers(tiers.stats());
     })?;
     Ok(())

@@ -148,7 +148,8 @@ impl Program {
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
         let is_wanted = |variant: &Variant| variant.to_string().contains(&wanted);
         let is_skipped = |variant: &Variant| {
-            matches!(variant.compiles, Compiles::Lazy | Compiles::Tiered) && self.skipped.iter().any(|(name, _)| name == LAZY)
+            matches!(variant.compiles, Compiles::Lazy | Compiles::Tiered)
+                && self.skipped.iter().any(|(name, _)| name == LAZY)
         };
         let can_be = |variant: &Variant| self.can_be(variant.form) && !is_skipped(variant);
         all.into_iter().filter(|variant| can_be(variant) && is_wanted(variant)).collect()

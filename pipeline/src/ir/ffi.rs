@@ -309,6 +309,7 @@ unsafe extern "C-unwind" {
         number: u32,
         instructions: *mut u32,
         loop_depth: *mut u32,
+        tight_loop_depth: *mut u32,
     ) -> *mut c_char;
     pub(super) fn uruk_llvm_keep_data(shell: *mut c_void) -> *mut c_char;
     pub(super) fn uruk_llvm_pipeline_text(

@@ -14,6 +14,7 @@
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/Support/Error.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 #include <llvm/Transforms/Utils/ValueMapper.h>
@@ -60,15 +61,23 @@ bool isCopied(const Function &F) {
   return none_of(F, [](const BasicBlock &B) { return B.hasAddressTaken(); });
 }
 
-// How many loops lie in each other at most. Cycles that are entered in several places are loops too.
-uint32_t loopDepth(Function &F) {
-  uint32_t Depth = 0;
+bool callsOthers(const BasicBlock *B) {
+  return any_of(*B, [](const Instruction &I) { return isa<CallBase>(I) && !isa<IntrinsicInst>(I); });
+}
+
+// How many loops lie in each other at most, and how many around one that calls nothing. Cycles that are entered in several places are loops
+// of the first kind.
+std::pair<uint32_t, uint32_t> loopDepths(Function &F) {
+  uint32_t Depth = 0, Tight = 0;
   for (auto Cycle = scc_begin(&F); !Cycle.isAtEnd(); ++Cycle) Depth |= Cycle.hasCycle();
-  if (Depth == 0) return 0;
+  if (Depth == 0) return {0, 0};
   DominatorTree Dominators(F);
   LoopInfo Loops(Dominators);
-  for (const BasicBlock &B : F) Depth = std::max(Depth, Loops.getLoopDepth(&B));
-  return Depth;
+  for (const Loop *L : Loops.getLoopsInPreorder()) {
+    Depth = std::max(Depth, L->getLoopDepth());
+    if (none_of(L->blocks(), callsOthers)) Tight = std::max(Tight, L->getLoopDepth());
+  }
+  return {Depth, Tight};
 }
 
 // Whatever `G` is made of, without looking into other globals.
@@ -427,11 +436,14 @@ void uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, 
   }
 }
 
-// Reads a function, and says how many instructions it has and how deep its loops are. Answers a message if it cannot be read.
-char *uruk_llvm_function_shape(void *Handle, uint32_t Number, uint32_t *Instructions, uint32_t *LoopDepth) {
+// Reads a function, and says how many instructions it has, how deep its loops are, and those that call nothing. Answers a message if it
+// cannot be read.
+char *uruk_llvm_function_shape(void *Handle, uint32_t Number, uint32_t *Instructions, uint32_t *LoopDepth,
+                                uint32_t *TightLoopDepth) {
   auto &F = *cast<Function>(static_cast<Shell *>(Handle)->Values[Number]);
   if (Error Failed = read(F)) return messageOf(std::move(Failed));
-  *Instructions = F.getInstructionCount(), *LoopDepth = loopDepth(F);
+  *Instructions = F.getInstructionCount();
+  std::tie(*LoopDepth, *TightLoopDepth) = loopDepths(F);
   return nullptr;
 }
 

@@ -83,9 +83,10 @@ impl Shell {
         let mut shape = FunctionShape::default();
         let read = || {
             let (instructions, depth) = (&raw mut shape.instructions, &raw mut shape.loop_depth);
-            // SAFETY: the shell is alive and held; both can be written; the message is taken over at once.
+            let tight = &raw mut shape.tight_loop_depth;
+            // SAFETY: the shell is alive and held; all three can be written; the message is taken over at once.
             let message = unsafe {
-                take_message(ffi::uruk_llvm_function_shape(self.raw, function, instructions, depth))
+                take_message(ffi::uruk_llvm_function_shape(self.raw, function, instructions, depth, tight))
             };
             if message.is_empty() { Ok(()) } else { Err(message) }
         };

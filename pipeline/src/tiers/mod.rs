@@ -234,16 +234,21 @@ impl Tiers {
         if !self.is_on() {
             return CountedOut::Again(u32::MAX);
         }
-        let last = Duration::from_nanos(shared.last_first_call.load(Ordering::Relaxed)); // as in `first`
-        let is_quiet = shared.began.elapsed().saturating_sub(last) >= shared.quiet;
-        if is_quiet && shared.promoter.push(self, function.clone()) {
+        if self.until_quiet().is_zero() && shared.promoter.push(self, function.clone()) {
             CountedOut::Queued
         } else {
-            CountedOut::Again(shared.threshold)
+            CountedOut::Again(shared.threshold.saturating_mul(CALLS_MEANWHILE))
         }
     }
 
-    /// Has a function promoted that was called for the first time. If the queue is full, its calls will do that.
+    /// How long no function must be called for the first time before one goes up.
+    fn until_quiet(&self) -> Duration {
+        let shared = &*self.0;
+        let last = Duration::from_nanos(shared.last_first_call.load(Ordering::Relaxed)); // as in `first`
+        (last + shared.quiet).saturating_sub(shared.began.elapsed())
+    }
+
+    /// Has a function promoted after its first call, once there is quiet. If the queue is full, its calls will do that.
     pub(crate) fn promote_soon(&self, function: Arc<dyn Promote>) {
         if self.is_on() {
             self.0.promoter.push(self, function);
@@ -276,6 +281,9 @@ impl Tiers {
         self.0.promoter.uses_pool()
     }
 }
+
+/// How many times the threshold is counted while the program starts: to be told earlier costs more than it helps.
+const CALLS_MEANWHILE: u32 = 32;
 
 fn note(sum: &AtomicU64, time: Duration) {
     sum.fetch_add(nanoseconds(time), Ordering::Relaxed); // for people

@@ -13,6 +13,8 @@ pub struct FunctionShape {
     pub instructions: u32,
     /// How many loops lie in each other at most; zero if no instruction runs more than once a call.
     pub loop_depth: u32,
+    /// The same around a loop that calls no function: what it calls may go up while it runs, and it cannot.
+    pub tight_loop_depth: u32,
 }
 
 /// How a function is compiled that is called for the first time.
@@ -20,7 +22,7 @@ pub struct FunctionShape {
 pub enum FirstTier {
     /// In the lower tier: it is soon there. Its calls are counted.
     Lower,
-    /// The same, and at once in the upper tier too, in the background. Later calls reach that.
+    /// The same, and in the upper tier too, in the background, after this one call. Later calls reach that.
     LowerThenUpper,
     /// In the upper tier, for which the caller waits.
     Upper,
@@ -65,10 +67,10 @@ pub trait TierPolicy: fmt::Debug + Send + Sync {
     /// How a function is compiled that is called for the first time. Code that runs is not replaced, so a loop that is entered once stays in
     /// the tier it began in.
     ///
-    /// Loops in loops often do most of a program's work in one call: they begin in the upper tier, unless that takes long. Functions
-    /// whose code jumps by tables of addresses, such as interpreters, are not asked for: they are optimized at once.
+    /// Loops in loops that call nothing may do most of a program's work in one call: they begin in the upper tier, unless that takes long.
+    /// Functions whose code jumps by tables of addresses, such as interpreters, are not asked for: they are optimized at once.
     fn first(&self, function: FunctionShape) -> FirstTier {
-        first(function, LOOP_INSTRUCTIONS)
+        first(function, SHORT_LOOP, LONG_LOOP)
     }
 
     /// After how many calls more it is tried again to compile a function better, which has failed so often; nothing: never.
@@ -83,16 +85,20 @@ pub trait TierPolicy: fmt::Debug + Send + Sync {
     }
 }
 
-fn first(function: FunctionShape, loop_instructions: u32) -> FirstTier {
-    match function.loop_depth {
-        2.. if function.instructions < loop_instructions => FirstTier::Upper,
-        1.. if function.instructions >= loop_instructions => FirstTier::LowerThenUpper,
-        _ => FirstTier::Lower,
+fn first(function: FunctionShape, short: u32, long: u32) -> FirstTier {
+    if function.tight_loop_depth > 1 && function.instructions <= short {
+        FirstTier::Upper
+    } else if function.loop_depth > 0 && function.instructions >= long {
+        FirstTier::LowerThenUpper
+    } else {
+        FirstTier::Lower
     }
 }
 
-/// Nobody waits for functions with loops from this size on to be optimized: a few milliseconds and more.
-const LOOP_INSTRUCTIONS: u32 = 500;
+/// Functions with such loops are waited for up to this size: a few milliseconds.
+const SHORT_LOOP: u32 = 200;
+/// From this size on a function with loops may take long at each of few calls.
+const LONG_LOOP: u32 = 1_000;
 /// How long the engine compiles in the background altogether.
 const BUDGET: Duration = Duration::from_mins(10);
 
@@ -101,17 +107,19 @@ const BUDGET: Duration = Duration::from_mins(10);
 pub struct CallCounting {
     threshold: u32,
     quiet: Duration,
-    loop_instructions: u32,
+    short_loop: u32,
+    long_loop: u32,
     budget: Duration,
 }
 
 impl CallCounting {
-    /// After 30 calls, 100 ms after the last first call; functions with loops in loops and fewer than 500 instructions at once.
+    /// After 30 calls, 100 ms after the last first call; functions with loops in loops that call nothing, and at most 200 instructions, at once.
     pub const fn new() -> Self {
         Self {
             threshold: 30,
             quiet: Duration::from_millis(100),
-            loop_instructions: LOOP_INSTRUCTIONS,
+            short_loop: SHORT_LOOP,
+            long_loop: LONG_LOOP,
             budget: BUDGET,
         }
     }
@@ -128,11 +136,11 @@ impl CallCounting {
         Self { quiet, ..self }
     }
 
-    /// Has functions with loops in loops begin in the upper tier if they have fewer instructions. Those with more that have a loop are
-    /// compiled in both tiers at once, the upper one in the background.
+    /// Has functions with loops in loops that call nothing begin in the upper tier if they have at most `short` instructions. Those with a loop and at least
+    /// `long` go up after one call.
     #[must_use]
-    pub const fn with_loop_instructions(self, loop_instructions: u32) -> Self {
-        Self { loop_instructions, ..self }
+    pub const fn with_loops(self, short: u32, long: u32) -> Self {
+        Self { short_loop: short, long_loop: long, ..self }
     }
 
     /// Promotes nothing more once that took so long altogether.
@@ -158,7 +166,7 @@ impl TierPolicy for CallCounting {
     }
 
     fn first(&self, function: FunctionShape) -> FirstTier {
-        first(function, self.loop_instructions)
+        first(function, self.short_loop, self.long_loop)
     }
 
     fn may_promote(&self, spent: &TierStats) -> bool {
@@ -172,11 +180,16 @@ mod tests {
 
     #[test]
     fn short_loops_in_loops_are_waited_for_and_long_loops_are_not() {
-        let policy = CallCounting::new().with_loop_instructions(50);
-        let first = |instructions, loop_depth| policy.first(FunctionShape { instructions, loop_depth });
-        assert_eq!(first(49, 2), FirstTier::Upper);
-        assert_eq!([first(50, 1), first(50, 2)], [FirstTier::LowerThenUpper; 2]);
-        assert_eq!([first(49, 1), first(5_000, 0)], [FirstTier::Lower; 2]);
+        let policy = CallCounting::new().with_loops(50, 100);
+        let first = |instructions, loop_depth, tight_loop_depth| {
+            policy.first(FunctionShape { instructions, loop_depth, tight_loop_depth })
+        };
+        assert_eq!(first(50, 2, 2), FirstTier::Upper);
+        assert_eq!([first(100, 1, 0), first(100, 2, 2)], [FirstTier::LowerThenUpper; 2]);
+        assert_eq!(
+            [first(50, 2, 1), first(51, 2, 2), first(99, 1, 1), first(5_000, 0, 0)],
+            [FirstTier::Lower; 4]
+        );
     }
 
     #[test]

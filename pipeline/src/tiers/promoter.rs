@@ -110,14 +110,20 @@ impl Promoter {
             if self.is_stopped.load(Ordering::Acquire) {
                 return;
             }
-            let next = self.queue.try_lock().map(|mut queue| queue.pop_front());
+            let quiet = tiers.until_quiet();
+            let Some(mut queue) = self.queue.try_lock() else {
+                thread::yield_now(); // Somebody pushes.
+                continue;
+            };
+            let next = if quiet.is_zero() { queue.pop_front() } else { None };
+            let is_empty = queue.is_empty();
+            drop(queue);
             match next {
-                Some(Some(function)) => tiers.promote(&*function),
-                Some(None) => {
+                Some(function) => tiers.promote(&*function),
+                None => {
                     drop(rest);
-                    thread::park();
+                    if is_empty { thread::park() } else { thread::park_timeout(quiet) }
                 }
-                None => thread::yield_now(), // Somebody pushes.
             }
         }
     }
