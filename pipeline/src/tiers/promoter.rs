@@ -10,7 +10,7 @@ use uruk_core::sync::{Arc, Mutex, Process};
 use super::{Promote, Tiers};
 use crate::memory::StaticForkLock;
 use crate::runtime::tls::SignalsBlocked;
-use crate::runtime::{call_through, forks};
+use crate::runtime::{call_through, forks, threads};
 
 /// How many functions wait at most. What finds no room is counted again.
 const QUEUED_MAX: usize = 1024;
@@ -104,6 +104,8 @@ impl Promoter {
 
     fn run(&self, tiers: &Tiers) {
         let _signals = SignalsBlocked::now();
+        // Its own work would take half a processor from a program that starts on a busy machine.
+        threads::stand_back();
         loop {
             let rest = AT_REST.lock();
             // ordering[promoter-stops]: Acquire.
