@@ -37,6 +37,7 @@ test: setup ## Runs all tests.
 	$(CARGO) build --release -p uruk --features cli
 	URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --workspace --features uruk/cli
 	for example in $(EXAMPLES); do $(CARGO) run --quiet --example $$example || exit 1; done
+	$(CARGO) run --quiet -p uruk-kaleidoscope --example kaleidoscope
 
 check: setup ## Format, lints and documentation, as CI has them.
 	@scripts/setup.sh --lint

@@ -13,7 +13,7 @@ use uruk_pipeline::cache::DiskCache;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
     IrCompileLayer, IrCompiler, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule, LazyUnits,
-    ModuleInterface, ThreadSafeModule,
+    LinkerInfo, ModuleInterface, ThreadSafeModule,
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::layer::IrLayer;
@@ -131,6 +131,22 @@ impl Files {
         let work_bytes = source.size_bytes();
         let unit = IrMaterializationUnit::from_interface(tracker.dylib().session(), layer, interface, source);
         self.define_ir(tracker, unit, work_bytes)
+    }
+
+    /// Defines what a module of LLVM IR promises by the names that `info` gives them.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn add_translation_unit(
+        &self,
+        tracker: &ResourceTracker,
+        source: ObjectBuffer,
+        info: LinkerInfo,
+    ) -> Result<(), JitError> {
+        let (session, info) = (tracker.dylib().session(), Arc::new(info));
+        let objects = ObjectLinkingLayer::clone(&self.object_layer);
+        let layer: Arc<dyn IrLayer> = Arc::new(self.ir_layer.with_meanings(objects, info.clone()));
+        let work_bytes = source.size_bytes();
+        let unit = IrMaterializationUnit::from_source(session, layer, &self.target, source)?;
+        self.define_ir(tracker, unit.with_meanings(session, &info), work_bytes)
     }
 
     /// Defines what a module in memory promises.

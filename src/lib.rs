@@ -27,6 +27,7 @@
 //!
 //! | to | see |
 //! |---|---|
+//! | compile modules whose names mean something else each time | [`Jit::add_translation_unit`] |
 //! | add IR, objects, archives, libraries | [`Jit::add_file`] and what stands beside it |
 //! | call what was compiled, and keep its code | [`Jit::get`], [`Function`] |
 //! | call what others redefine and remove, from threads of a runtime | [`Jit::enter`], [`Jit::get_guarded`] |

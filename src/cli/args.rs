@@ -33,6 +33,11 @@ pub(crate) enum Command {
     /// Optimize IR as the engine does, and write it: LLVM's pipeline of a level, stage by stage.
     #[command(after_help = OPT_EXAMPLES)]
     Opt(OptArgs),
+    /// Try Kaleidoscope, the language of LLVM's tutorial: functions are compiled when they are first called, and defined anew at any time.
+    ///
+    /// On a terminal it is edited; from a FILE or a pipe each line is done as it is read. `:help` tells the language and the commands.
+    #[command(after_help = REPL_EXAMPLES)]
+    Repl(ReplArgs),
     /// Look after a cache of what was compiled: figures, a check of every entry, making room.
     #[command(after_help = CACHE_EXAMPLES)]
     Cache(CacheArgs),
@@ -72,6 +77,18 @@ pub(crate) struct OptArgs {
     /// Where the module goes: bitcode if the name ends in .bc, text otherwise [default: text, to standard output].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// `uruk repl`.
+#[derive(Debug, Args)]
+pub(crate) struct ReplArgs {
+    /// A program, which is done up to its first mistake; exit code 1 if there is one. `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Optimization level, of the passes and of code generation: 0 answers soonest, 2 and 3 run fastest.
+    #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "0", value_parser = level)]
+    pub(crate) optimize: OptimizationLevel,
 }
 
 /// `uruk cache`.
@@ -309,6 +326,12 @@ Examples:
   clang -c -emit-llvm -o - a.c | uruk run - from standard input
 
 Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";
+
+const REPL_EXAMPLES: &str = "\
+Examples:
+  uruk repl                                 type a program; :help helps
+  uruk repl -O2 mandelbrot.k                run one
+  echo 'extern sin(x) sin(1)' | uruk repl   answer a line";
 
 const OPT_EXAMPLES: &str = "\
 Examples:

@@ -8,6 +8,7 @@ mod observe;
 mod opt;
 mod passes;
 mod progress;
+mod repl;
 mod report;
 mod run;
 mod stats;
@@ -53,6 +54,7 @@ pub(crate) fn main() -> c_int {
             Ok(()) => 0,
             Err(error) => failure(&error),
         },
+        Command::Repl(args) => repl::repl(&args).unwrap_or_else(|error| failure(&error)),
         Command::Cache(args) => cache::cache(&args).unwrap_or_else(|error| failure(&error)),
     }
 }

@@ -12,9 +12,12 @@ mod first_calls;
 mod guards;
 mod handles;
 mod lazy;
+#[cfg(feature = "llvm")]
+mod meanings;
 mod plugins;
 mod redefine;
 mod reload;
+mod storm;
 mod support;
 #[cfg(feature = "llvm")]
 mod tasks;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use uruk::core::sync::{Arc, thread};
 use uruk::pipeline::ir::{OptimizationLevel, OptimizationPipeline, PassHook, Stage};
 use uruk::pipeline::tiers::{CallCounting, FirstTier, FunctionShape, TierPolicy, TierStats};
-use uruk::{Function, Jit, JitBuilder, OwnedTracker};
+use uruk::{Function, Jit, JitBuilder};
 
 type Next = extern "C" fn(i64) -> i64;
 
@@ -142,7 +142,7 @@ fn what_fails_is_tried_again_later() {
 fn what_is_removed_is_not_promoted() {
     let jit = Jit::builder().threads(1).tiers(counting()).build().expect("an engine");
     for round in 0..20 {
-        let tracker = OwnedTracker::new(jit.create_tracker());
+        let tracker = jit.create_tracker();
         jit.in_tracker(&tracker).add_ir_text("program.ll", PROGRAM).expect("the names are free");
         // SAFETY: as in `engine`.
         let next: Function<Next> = unsafe { jit.get("next") }.expect("it is there");

@@ -21,7 +21,7 @@ pub(super) struct BetterBodies {
 }
 
 impl BetterBodies {
-    pub(super) fn new(tiers: &Tiers, module: &LazyModule, tracker: &ResourceTracker) -> Arc<dyn Improve> {
+    pub(super) fn of(tiers: &Tiers, module: &LazyModule, tracker: &ResourceTracker) -> Arc<dyn Improve> {
         let dylib = tracker.dylib();
         let functions = module.functions_on_call();
         let functions = functions.map(|number| (dylib.session().intern(&module.body_of(number)), number));

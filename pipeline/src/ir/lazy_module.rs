@@ -196,7 +196,7 @@ impl LazyModule {
         let (dylib, symbols) = (tracker.dylib(), &self.inner.interface.symbols);
         let session = dylib.session();
         let flags = symbols.iter().map(|symbol| (&*symbol.name, symbol.flags)).collect();
-        let better = self.upper.as_ref().map(|upper| BetterBodies::new(&upper.tiers, self, tracker));
+        let better = self.upper.as_ref().map(|upper| BetterBodies::of(&upper.tiers, self, tracker));
         let functions = self.functions_of(session, &flags);
         let stubs = manager.lazy_functions(self.name().clone(), dylib, functions, better);
         let mut bodies: FxHashMap<u32, Body> = FxHashMap::default();
@@ -335,7 +335,7 @@ impl LazyModule {
             name => name,
         };
         match compiled {
-            Ok(object) => self.inner.layer.emit_named(responsibility, &object, &name_in_program),
+            Ok(object) => self.inner.layer.emit_named(responsibility, &object, &name_in_program, &|_| None),
             Err(error) => responsibility.fail(Arc::new(error)),
         }
     }

@@ -133,15 +133,16 @@ impl ObjectLinkingLayer {
         self.link(vec![responsibility], graph, None);
     }
 
-    /// Links an object whose names `names` knows better: what they are called in the program.
+    /// Links an object whose names others know better: `names`, what they are called in the program, and `addresses`, where they are.
     #[cfg(feature = "llvm")]
     pub(crate) fn emit_named(
         &self,
         responsibility: MaterializationResponsibility,
         object: &ObjectBuffer,
         names: &dyn Fn(&str) -> Option<Box<str>>,
+        addresses: &dyn Fn(&str) -> Option<ExecutorAddr>,
     ) {
-        let graph = parts::parse(object).and_then(|graph| graph.rename(names));
+        let graph = parts::parse(object).and_then(|graph| graph.place(addresses).rename(names));
         let graph = graph.and_then(|graph| self.rename(&responsibility, graph));
         self.link(vec![responsibility], graph, None);
     }
