@@ -14,13 +14,15 @@
 //! Proven, in every order with at most four preemptions (three with three threads): a better body stays, whoever finds the first one late;
 //! a slow promotion leads nothing away from a newer destination; and what cannot be promoted is counted again, unless it was led elsewhere.
 //!
-//! **Fails if** one of these steps is changed (all in `pipeline/src/lazy/cell.rs`):
+//! **Fails if** one of these steps is changed:
 //!
-//! | weakening | caught by |
-//! |---|---|
-//! | `promote::binds_again`: who has found a body does not ask whether there is one already | `a_slow_first_call_does_not_overtake_a_promotion` |
-//! | `promote::overtakes_a_redirection`: a promotion does not ask whether the generation is still the same | `a_slow_promotion_does_not_overtake_a_redirection` |
-//! | `promote::stores_without_the_lock`: it asks under the lock, and stores after that | `a_slow_promotion_does_not_overtake_a_redirection` |
+//! | weakening | in | caught by |
+//! |---|---|---|
+//! | `promote::binds_again`: who has found a body does not ask whether there is one already | `pipeline/src/lazy/cell.rs` | `a_slow_first_call_does_not_overtake_a_promotion` |
+//! | `promote::overtakes_a_redirection`: a promotion does not ask whether the generation is still the same | `pipeline/src/lazy/cell.rs` | `a_slow_promotion_does_not_overtake_a_redirection` |
+//! | `promote::stores_without_the_lock`: it asks under the lock, and stores after that | `pipeline/src/lazy/cell.rs` | `what_was_led_elsewhere_is_not_counted_again` |
+//!
+//! `callers_reach_no_older_body_than_before` is in no row: it needs three threads, and what it would catch the others catch with two.
 #![cfg(uruk_loom)]
 
 #[expect(dead_code, reason = "redirections are the other model's")]
