@@ -16,6 +16,8 @@ use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::CommonSymbols;
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
+#[cfg(feature = "llvm")]
+use uruk_pipeline::tiers::{TierPolicy, Tiers};
 
 #[cfg(feature = "llvm")]
 use crate::CacheOptions;
@@ -57,6 +59,8 @@ pub struct JitBuilder {
     on_lazy_failure: Option<OnLazyFailure>,
     #[cfg(feature = "llvm")]
     compiles_on_call: bool,
+    #[cfg(feature = "llvm")]
+    tiers: Option<Arc<dyn TierPolicy>>,
     owns_process: bool,
     #[cfg(feature = "llvm")]
     codegen_level: CodegenLevel,
@@ -84,6 +88,8 @@ impl JitBuilder {
             on_lazy_failure: None,
             #[cfg(feature = "llvm")]
             compiles_on_call: false,
+            #[cfg(feature = "llvm")]
+            tiers: None,
             owns_process: false,
             #[cfg(feature = "llvm")]
             codegen_level: CodegenLevel::Default,
@@ -253,6 +259,24 @@ impl JitBuilder {
         self
     }
 
+    /// Has functions of LLVM IR compiled when they are first called, as [`compile_on_call`](Self::compile_on_call) does, but without
+    /// optimizing them: the code is soon there. Those that are called often are compiled again, at the level of
+    /// [`optimization`](Self::optimization) and with small callees inlined, in the background; calls reach the better code once it is there.
+    /// `policy` decides; [`CallCounting`](uruk_pipeline::tiers::CallCounting) is a good one. Addresses of functions stay.
+    ///
+    /// The workers compile in the background when nobody waits for anything else. If there are none, or the process is
+    /// [the program's](Self::owns_process), a thread that is started for it does.
+    ///
+    /// # Cost
+    /// 90 bytes more for each function. While it is counted, a call costs about 1 ns more.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn tiers(mut self, policy: impl TierPolicy + 'static) -> Self {
+        self.compiles_on_call = true;
+        self.tiers = Some(Arc::new(policy));
+        self
+    }
+
     /// Whether the process is the program's alone, as for `uruk run`: what its code registers for the end goes to the C library, and
     /// runs when the process exits, in the order of a native program. None of its code may be removed before, and the [`Jit`] must not be
     /// dropped.
@@ -291,6 +315,17 @@ impl JitBuilder {
             (Arc::new(cache.into_iter().fold(layer, IrCompileLayer::with_cache)), target, disk_cache)
         };
 
+        #[cfg(feature = "llvm")]
+        let tiers = match self.tiers {
+            Some(policy) => {
+                let uses_pool = !self.owns_process && self.threads != Some(0);
+                let soon = target.clone().with_codegen_level(OptimizationLevel::O0.into());
+                let soon = IrCompiler::new(soon, OptimizationPipeline::level(OptimizationLevel::O0));
+                Some((soon, Tiers::new(policy, uses_pool)))
+            }
+            None => None,
+        };
+
         let dispatcher = match self.dispatcher {
             Some(dispatcher) => dispatcher,
             None => pool(self.threads)?,
@@ -321,6 +356,8 @@ impl JitBuilder {
             lazy,
             #[cfg(feature = "llvm")]
             compiles_on_call: self.compiles_on_call,
+            #[cfg(feature = "llvm")]
+            tiers,
             #[cfg(feature = "llvm")]
             ir_layer,
             #[cfg(feature = "llvm")]

@@ -214,6 +214,13 @@ impl Jit {
         self.files.object_layer.low_addresses()
     }
 
+    /// The tiers of the engine, if [`JitBuilder::tiers`](crate::JitBuilder::tiers) has asked for some: what was compiled in each, and how to
+    /// end it.
+    #[cfg(feature = "llvm")]
+    pub fn tiers(&self) -> Option<&uruk_pipeline::tiers::Tiers> {
+        self.files.tiers.as_ref().map(|(_, tiers)| tiers)
+    }
+
     /// How much memory the linked code takes, in bytes by kind.
     ///
     /// # Cost
@@ -232,6 +239,10 @@ impl Drop for Jit {
     /// Runs what is left for the end ([`Jit::initialize`]) and closes the session: work in flight ends, what is queued fails, code is
     /// unmapped. What was compiled goes to the cache.
     fn drop(&mut self) {
+        #[cfg(feature = "llvm")]
+        if let Some(tiers) = self.tiers() {
+            tiers.stop_and_wait();
+        }
         self.end();
         // What resources had to say has been reported to the session's error reporter already. A thread that may not wait (it holds a
         // context, or runs a leaf) leaves the session open: its work ends by itself, and the last handle frees all of it.

@@ -37,6 +37,7 @@
 //! | bring a compiler of one's own | [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
 //! | compile functions when they are first called | [`Jit::add_lazy`] |
+//! | compile soon, and better later | [`JitBuilder::tiers`] |
 //! | redefine functions while they run | [`Jit::redefine`] |
 //! | make definitions when they are missed | [`DefinitionGenerator`](core::DefinitionGenerator) |
 //! | choose where compilation runs | [`JitBuilder::dispatcher`], [`dispatch`] |

@@ -168,6 +168,22 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with_all = ["partition", "parts"])]
     pub(crate) lazy: bool,
 
+    /// Compile each function when it is first called, without optimizing it; and again in the background, at the level of -O, if it is
+    /// called often.
+    ///
+    /// The program starts as soon as with -O0 --lazy, and soon runs nearly as fast as with -O2. Short functions with
+    /// loops in loops are optimized at once. What the background does ends when the program's first thread ends.
+    #[arg(long, conflicts_with_all = ["lazy", "partition", "parts"])]
+    pub(crate) tiered: bool,
+
+    /// After how many calls a function is compiled again.
+    #[arg(long, value_name = "N", default_value = "30", requires = "tiered", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tier_threshold: u32,
+
+    /// For how many milliseconds no function may have been called for the first time before one is compiled again.
+    #[arg(long, value_name = "MS", default_value = "100", requires = "tiered")]
+    pub(crate) tier_delay: u32,
+
     /// How large modules are divided, to be compiled on several threads: not at all; once functions are inlined; or before, which is
     /// faster, and code may be slower.
     #[arg(long, value_name = "whole|late|early", default_value = "whole", value_parser = policy)]
@@ -304,6 +320,7 @@ Examples:
   uruk run a.bc b.bc -- one two             two modules, two arguments
   uruk run -j2 --stats db.bc                compile on two threads, show the stage table
   uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry
+  uruk run --tiered --stats db.bc           compile what is called, and better what is called often
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
   uruk run --cache ~/.cache/uruk --stats db.bc   compile once; the second start finds it, and says so
   clang -c -emit-llvm -o - a.c | uruk run - from standard input

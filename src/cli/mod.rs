@@ -12,6 +12,7 @@ mod repl;
 mod report;
 mod run;
 mod stats;
+mod tier_table;
 mod units;
 mod verbose;
 

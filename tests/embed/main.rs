@@ -25,4 +25,6 @@ mod support;
 mod tasks;
 mod thread_locals;
 #[cfg(feature = "llvm")]
+mod tiers;
+#[cfg(feature = "llvm")]
 mod unload;

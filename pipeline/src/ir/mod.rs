@@ -11,6 +11,7 @@
 //! the price of the context it worked on. Truncated, empty, foreign and invalid input is refused with a
 //! message. Bitcode made to harm LLVM can still crash the process: its reader is not built to withstand it.
 
+mod better_bodies;
 mod build;
 mod cached;
 mod canonical;
@@ -19,6 +20,7 @@ mod context;
 mod emitter;
 mod error;
 mod ffi;
+mod function_compiler;
 mod hooks;
 mod interface_bytes;
 mod layer;

@@ -171,9 +171,16 @@ impl ObjectLinkingLayer {
         self.code.hold(address)
     }
 
-    /// The same, but holds nothing in a program that has the process for itself: its code stays to the end.
-    pub(crate) fn hold_if_it_may_go(&self, address: ExecutorAddr) -> Option<HeldCode> {
-        if self.platform.is_of_process() { None } else { self.hold(address) }
+    /// The same, without what is behind the stubs that lead on by `stubs`. Who holds those holds that already. Nothing in a program that has
+    /// the process for itself: its code stays to the end.
+    pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &super::LeadsOn) -> Option<HeldCode> {
+        if self.platform.is_of_process() { None } else { self.code.hold_before(address, stubs) }
+    }
+
+    /// The code at `address`, without what it refers to, and the cells of its stubs; nothing if there are no stubs.
+    pub(crate) fn hold_stubs(&self, address: ExecutorAddr) -> Option<(HeldCode, AfterCode)> {
+        let held = self.code.hold_alone(address)?;
+        Some((held, self.code.cells_at(address)?))
     }
 
     /// The threads that run code of this layer, as far as they say so: what is removed stays until they have passed.
