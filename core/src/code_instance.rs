@@ -4,6 +4,7 @@
 
 mod pointer;
 mod table;
+mod validity;
 mod worlds;
 
 use std::marker::PhantomData;
@@ -13,8 +14,10 @@ use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{hint, thread, weakened};
 
 pub use pointer::CodePointer;
-pub use table::{CodeInstanceTable, InstanceClaim, InstanceCompile};
-pub use worlds::{World, Worlds};
+pub use table::{
+    CodeInstanceTable, EndedInstance, InstanceClaim, InstanceCompile, Redefinition, ValidityEnded,
+};
+pub use worlds::World;
 
 /// `flags`: `specptr` has the specialized signature.
 const SPECIALIZED: u8 = 0b01;
