@@ -68,7 +68,7 @@ pub struct SpecializedSignature {
 
 /// By which convention a trampoline is called. It calls by the other one.
 #[derive(Clone, Debug)]
-#[doc(alias = "jl_invoke_api_t")]
+#[doc(alias = "jl_invoke_api")]
 pub enum InvokeApi {
     /// As a [`BoxedFn`]: it unboxes its arguments and calls the `specptr` of the instance that it is given. The `invoke` of a pair.
     Boxed,
