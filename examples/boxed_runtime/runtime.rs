@@ -2,9 +2,9 @@
 
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use uruk::PendingReclaim;
+use uruk::core::sync::{Arc, Mutex};
 use uruk::core::{CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim, World};
 use uruk::pipeline::invoke::{BoxedFn, InvokeApi, InvokeTrampolines};
 use uruk::prelude::*;
@@ -53,10 +53,6 @@ struct Compiled {
     trackers: Vec<OwnedTracker>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics")
-}
-
 impl Runtime {
     pub(crate) fn new() -> Outcome<Self> {
         let jit = Jit::builder().threads(1).build()?;
@@ -89,12 +85,12 @@ impl Runtime {
         let symbol = format!("scale.{begins}");
         self.jit.in_dylib(&self.bodies).add_ir_text(&symbol, &methods::ir_of_scale(&symbol, factor))?;
         self.jit.add_lazy(&self.bodies, [&*symbol])?;
-        lock(&self.definitions).push(Definition { begins, factor, symbol });
+        self.definitions.lock().push(Definition { begins, factor, symbol });
         Ok(())
     }
 
     fn definition(&self, world: World) -> Outcome<Definition> {
-        let definitions = lock(&self.definitions);
+        let definitions = self.definitions.lock();
         let found = definitions.iter().rfind(|definition| definition.begins <= world);
         Ok(found.ok_or("the first world has one")?.clone())
     }
@@ -120,7 +116,7 @@ impl Runtime {
     /// Has the instance of a site be compiled when it is called by types for the first time. One thread does it.
     pub(crate) fn compile(&self, site: &Site) -> Outcome<()> {
         {
-            let mut code = lock(&self.code);
+            let mut code = self.code.lock();
             if code.iter().any(|compiled| Arc::ptr_eq(&compiled.instance, &site.instance)) {
                 return Ok(()); // another thread is at it
             }
@@ -157,7 +153,7 @@ impl Runtime {
     }
 
     fn keep(&self, site: &Site, tracker: OwnedTracker) {
-        let mut code = lock(&self.code);
+        let mut code = self.code.lock();
         match code.iter_mut().find(|compiled| Arc::ptr_eq(&compiled.instance, &site.instance)) {
             Some(compiled) => compiled.trackers.push(tracker),
             // It has ended meanwhile. It stays until the end.
@@ -171,7 +167,7 @@ impl Runtime {
         let redefinition = self.table.redefine([Method::Scale]);
         let gone = self.table.forget(redefinition.world);
         let is_gone = |compiled: &Compiled| gone.iter().any(|gone| Arc::ptr_eq(gone, &compiled.instance));
-        let code: Vec<_> = lock(&self.code).extract_if(.., |compiled| is_gone(compiled)).collect();
+        let code: Vec<_> = self.code.lock().extract_if(.., |compiled| is_gone(compiled)).collect();
         // Removed. Threads that are still in an older world may run it until they have passed.
         drop(code);
         Ok(redefinition.ended.len())
@@ -179,7 +175,7 @@ impl Runtime {
 
     /// Compiles the instance of a site better, or redefines `scale`, in turn.
     pub(crate) fn step(&self, number: u64, site: &Site) -> Outcome<()> {
-        let mut ended = lock(&self.ended);
+        let mut ended = self.ended.lock();
         if number % 2 == 1 {
             return self.compile_better(site);
         }
@@ -189,11 +185,11 @@ impl Runtime {
 
     /// Removes all code, when the threads have left. Gives how many instances ended while they were there.
     pub(crate) fn finish(self) -> Outcome<usize> {
-        lock(&self.code).clear();
+        self.code.lock().clear();
         let pending = self.jit.pending_reclaim();
         if pending != PendingReclaim::default() {
             return Err(format!("nobody is inside, and code waits: {pending:?}").into());
         }
-        Ok(*lock(&self.ended))
+        Ok(*self.ended.lock())
     }
 }

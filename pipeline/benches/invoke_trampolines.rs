@@ -86,7 +86,7 @@ fn main() {
     let boxed = |instance: &Instance| {
         let invoke = instance.invoke().expect("it was published");
         // SAFETY: each `invoke` here is a boxed function.
-        let invoke: BoxedFn = black_box(unsafe { std::mem::transmute(invoke.to_ptr::<()>()) });
+        let invoke = black_box(unsafe { std::mem::transmute::<*mut (), BoxedFn>(invoke.to_ptr()) });
         let next = |sum, _| {
             // SAFETY: it takes two integers.
             unboxes(unsafe { invoke(instance, [boxes(sum), boxes(1)].as_ptr(), 2) })

@@ -164,28 +164,25 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> CodeInstanceTable
     /// gets an instance that assumed an older definition, however late it said so. Who runs old code goes on.
     ///
     /// # Cost
-    /// Holds the lock for about 0.2 µs for each instance that ends, and for each of its assumptions.
+    /// Holds the lock for about 0.2 µs for each instance that ends and each of its assumptions.
     #[doc(alias = "jl_method_table_insert")]
     pub fn redefine(&self, methods: impl IntoIterator<Item = M>) -> Redefinition<M, S, P> {
         let methods: Vec<M> = methods.into_iter().collect(); // without the lock: it is the embedder's code
         let mut validity = self.validity.lock();
         let world = validity.begin_world();
+        let announce = || {
+            // ordering[world-begins]: Release. Pairs with the Acquire in `world`: the new definitions are seen.
+            let release = unless(weakened("invalidate::begins_the_world_unordered"), Ordering::Release);
+            self.world.store(world.number(), release);
+        };
         if weakened("invalidate::begins_the_world_first") {
-            self.world.store(world.number(), Ordering::Release);
+            announce();
             drop(validity);
             validity = self.validity.lock();
         }
         let ended = validity.redefine(&methods);
-        // ordering[world-begins]: Release. Pairs with the Acquire in `world`.
-        let release = unless(weakened("invalidate::begins_the_world_unordered"), Ordering::Release);
-        self.world.store(world.number(), release);
-        drop(validity);
-        let ended = ended.into_iter().map(|((method, specialization), instance)| EndedInstance {
-            method,
-            specialization,
-            instance,
-        });
-        Redefinition { world, ended: ended.collect() }
+        announce();
+        Redefinition { world, ended }
     }
 
     /// Takes out the instances whose validity has ended by `oldest`, the oldest world for which anybody will ask. Gives them.

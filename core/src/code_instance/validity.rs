@@ -14,7 +14,7 @@ use std::hash::Hash;
 use crate::sync::{Arc, weakened};
 
 use super::worlds::Worlds;
-use super::{CodeInstance, CodePointer, World};
+use super::{CodeInstance, CodePointer, EndedInstance, World};
 
 /// A method and a specialization.
 pub(super) type Key<M, S> = (M, S);
@@ -125,7 +125,7 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
     }
 
     /// Ends, where the current world begins, the validity of the instances of `methods` and of what assumed them, and so on. Gives those.
-    pub(super) fn redefine(&mut self, methods: &[M]) -> Vec<(Key<M, S>, Arc<CodeInstance<P>>)> {
+    pub(super) fn redefine(&mut self, methods: &[M]) -> Vec<EndedInstance<M, S, P>> {
         let mut keys = Vec::new();
         for method in methods {
             let known = self.methods.entry(*method).or_default();
@@ -136,7 +136,9 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
         while let Some(key) = keys.pop() {
             let Some(specialization) = self.find_mut(key) else { continue };
             keys.extend(specialization.assumed_by.drain());
-            ended.extend(self.end_if(key, self.world, |_| true).map(|instance| (key, instance)));
+            let (method, specialization) = key;
+            let instance = self.end_if(key, self.world, |_| true);
+            ended.extend(instance.map(|instance| EndedInstance { method, specialization, instance }));
             self.forget_if_empty(key);
         }
         ended
